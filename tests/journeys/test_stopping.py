@@ -74,7 +74,7 @@ async def test_an_idle_gateway_shows_that_it_lives_and_asks_no_model(
 
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ\n", health.read_text())
     jobs = json.loads((await gateway.command("status", "--json")).told)["vitals"]["jobs"]
-    expected = {"heartbeat", "checkpoints", "consolidation", "log pruning", "secrets"}
+    expected = {"heartbeat", "checkpoints", "consolidation", "log pruning", "retention", "secrets"}
     assert {name for name, date in jobs.items() if date} == expected
     assert jobs["schedules"] is None
     assert models.count == 0

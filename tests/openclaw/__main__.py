@@ -50,7 +50,7 @@ class Place:
 
     async def texts(self, pattern: str) -> list[str]:
         rows = await self.ours.rows(
-            "select role || ': ' || text as said from messages where text like $1", f"%{pattern}%"
+            "select kind || ': ' || text as said from messages where text like $1", f"%{pattern}%"
         )
         return [str(row["said"]) for row in rows]
 

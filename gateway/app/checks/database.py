@@ -1,7 +1,8 @@
 """The database: it answers, it fits this program, its clock is ours. Nothing is started or changed."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 
 from gateway.app.checks.context import CheckContext, refused
 from gateway.config.channels import enabled_channels
@@ -9,7 +10,7 @@ from gateway.config.model import Config
 from gateway.domain.errors import OwnerMustAct, SupaclawError
 from gateway.domain.findings import Finding, Level
 from gateway.domain.ownership import unsettled
-from gateway.store import outbox
+from gateway.store import outbox, retention
 from gateway.store.embedded.postgres import EmbeddedPostgres
 from gateway.store.members import LET_IT_LOG_IN, NO_LOGIN
 from gateway.store.memory import extension, vectors
@@ -17,6 +18,7 @@ from gateway.store.migrate import check_server, read_migrations, schema_of
 from gateway.store.people import principals
 from gateway.store.people.principals import PrincipalRow
 from gateway.store.pool import Database
+from gateway.store.retention import TableSize
 from gateway.store.server import Server, look
 
 _FAR_MS = 50.0
@@ -66,6 +68,14 @@ def judge(server: Server) -> Iterator[Finding]:
         yield Finding(Level.WARN, text, "let NTP set both clocks")
 
 
+def _sizes(tables: Sequence[TableSize]) -> str:
+    told = []
+    for table in tables:
+        grown = f", {table.grown / 2**20:+.1f} in {table.days} days" if table.days else ""
+        told.append(f"{table.name} {table.bytes / 2**20:.1f} MB{grown}")
+    return f"largest tables: {'; '.join(told)}"
+
+
 async def _check_server(config: Config, embedded: EmbeddedPostgres) -> list[Finding]:
     """The embedded server runs already, so that starting it is only a login."""
     url = config.database.url
@@ -86,6 +96,7 @@ async def _check_server(config: Config, embedded: EmbeddedPostgres) -> list[Find
                 findings.append(Finding(Level.WARN, *why.split(": ", 1)))
             else:
                 findings.append(Finding(Level.OK, await vectors.state(conn)))
+            findings.append(Finding(Level.OK, _sizes(await retention.largest(conn, datetime.now(UTC).date(), 5))))
             for name, text in (await outbox.waiting(conn)).items():
                 fix = "they are sent once it takes them; `supaclaw status` shows how the channel is"
                 findings.append(Finding(Level.WARN, f"answers for {name}: {text}", fix))

@@ -250,6 +250,11 @@ async def everything_of(path: MessagePath) -> list[str]:
            select id, $1, 'xyzzy', 0, 0 from tasks where principal_id = $1 limit 1""",
         owner,
     )
+    await path.rows(
+        """insert into usage (day, principal_id, kind, model, calls, tokens_in, tokens_out, tokens_cached, cost_usd)
+           values ('2026-01-01', $1, 'chat', 'xyzzy', 1, 1, 1, 1, 1)""",
+        owner,
+    )
     for table in tables:
         assert await path.rows(f"select exists (select from {table} where principal_id = $1)", owner) == [(True,)], (
             table

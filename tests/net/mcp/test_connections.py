@@ -19,7 +19,7 @@ from gateway.net.rules import Rules
 from tests.fakes.eventually import eventually
 from tests.fakes.mcp_server import FakeMcp, text
 from tests.net.servers import Asked, Respond, Write, head, page, serving
-from tests.net.test_hostile import _self_signed
+from tests.net.test_hostile import self_signed
 
 
 @asynccontextmanager
@@ -206,7 +206,7 @@ async def test_a_server_that_is_dead_or_has_no_certificate_is_one_line(
     async with opened("127.0.0.1") as connections:
         with pytest.raises(NetError) as dead:
             await connections.get("ada", Endpoint("dead", f"http://127.0.0.1:{port}/mcp"))
-        async with serving(page(b""), _self_signed(tmp_path)) as server:
+        async with serving(page(b""), self_signed(tmp_path)) as server:
             with pytest.raises(NetError) as plain:
                 await connections.get("ada", Endpoint("tls", f"https://127.0.0.1:{server.port}/mcp"))
 

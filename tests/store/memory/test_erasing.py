@@ -15,6 +15,8 @@ NOT_SAID = {
     "guesses": "who",
     "imports": "agent key source",
     "inbox": "channel account chat platform_id kind sender",
+    "homes": "thing",
+    "instances": "name kind",
     "journals": "path",
     "leases": "name",
     "links": "code channel account chat thread sender name",
@@ -34,6 +36,8 @@ NOT_SAID = {
     "task_steps": "kind name",
     "tasks": "kind lane agent status dedupe",
     "triggers": "source account idempotency_key digest",
+    "table_sizes": "name",
+    "usage": "kind model",
 }
 """Who, where, when, which kind: nothing of what was said."""
 
