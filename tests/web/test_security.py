@@ -14,7 +14,7 @@ PAGES = {
     "/files/checkpoints",
     "/tools",
     *("/", "/approvals", "/channels", "/checks", "/conversations", "/conversations/{id}", "/jobs", "/logs"),
-    *("/memory", "/people", "/settings", "/setup", "/tokens", "/usage"),
+    *("/memory", "/people", "/settings", "/setup", "/tasks", "/tasks/{id}", "/tasks/{id}/compare", "/tokens", "/usage"),
 }
 """They send whoever is not signed in to the sign-in."""
 PUBLIC = PAGES | {"/secret", "/health", "/login", "/login/state", "/webhook/{name}"}
@@ -39,7 +39,7 @@ def filled(path: str) -> str:
         "task_id": id,
         "file_id": id,
         "inbox_id": "1",
-        "id": id if path.startswith("/conversations") else "1",
+        "id": id if path.startswith(("/conversations", "/tasks")) else "1",
         "name": "default",
         "code": "ABCDEFGH",
         "which": "1",

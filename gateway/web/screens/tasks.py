@@ -1,0 +1,226 @@
+"""Tasks: trees of agents that work in the background; what each of their tasks does, costs, asks and comes to."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Annotated, Literal
+from uuid import UUID
+
+from fastapi import APIRouter, Depends, Query, Request
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from pydantic import BaseModel, Field
+
+from gateway.agent.limits import dollars
+from gateway.agent.trees import starting
+from gateway.agent.trees.comparing import compare
+from gateway.agent.trees.starting import NoSuchTask
+from gateway.domain.diff import legible
+from gateway.domain.ids import TaskId
+from gateway.domain.tasks import Status
+from gateway.store import steps, tasks, trees
+from gateway.store.steps import StepRow
+from gateway.store.trees import NodeRow, TreeFilter, TreeRow
+from gateway.web.access import Caller, by_cookie, public, signed_in
+from gateway.web.board import Draw, follow
+from gateway.web.errors import Refused
+from gateway.web.pages import Nav, Screen
+from gateway.web.screens.usage import compact
+from gateway.web.site import AtSite, Site
+from gateway.web.sse import EventStream
+
+HERE = "/tasks"
+TREES = 50
+"""Of a page of the list."""
+NODES = 200
+"""Of a tree; what is more is counted."""
+STEPS = 100
+"""Of a trace or a comparison at once."""
+LONGEST = 20_000
+"""Characters of a result."""
+OWNER = [Depends(signed_in)]
+
+router = APIRouter()
+screen = Screen(Nav(HERE, "Tasks", "bot", 6), router)
+
+SignedIn = Annotated[Caller, Depends(signed_in)]
+
+
+class Asked(BaseModel):
+    """Which trees to show; of every status and agent unless it says."""
+
+    status: Status | Literal[""] = ""
+    agent: Annotated[str, Field(max_length=200)] = ""
+    before: UUID | None = None
+
+
+@router.get(HERE, dependencies=[Depends(public)])
+async def page(request: Request, site: AtSite, asked: Annotated[Asked, Query()]) -> Response:
+    """The latest trees."""
+    if await by_cookie(request) is None:
+        return RedirectResponse("/login", 303)
+    pieces = (await _list(site, asked)).values()
+    return site.screen(request, screen.nav, "tasks.html", asked=asked, statuses=list(Status), pieces=pieces)
+
+
+@router.get(f"{HERE}/events")
+async def events(site: AtSite, caller: SignedIn, asked: Annotated[Asked, Query()]) -> Response:
+    """The list, and every change of it."""
+    return EventStream(follow(lambda: _list(site, asked)), site.rights.hold(caller.session))
+
+
+@router.get(f"{HERE}/{{id}}", dependencies=[Depends(public)])
+async def tree(request: Request, site: AtSite, id: UUID) -> Response:
+    """The whole tree of a task."""
+    if await by_cookie(request) is None:
+        return RedirectResponse("/login", 303)
+    nodes = await _nodes(site, id)
+    async with site.backend.database.connection() as conn:
+        source = (await tasks.payload(conn, nodes[0].id)).get("forked_from")
+    pieces = _tree(site, nodes).values()
+    return site.screen(request, screen.nav, "task.html", top=nodes[0], source=source, pieces=pieces)
+
+
+@router.get(f"{HERE}/{{id}}/events")
+async def tree_events(site: AtSite, caller: SignedIn, id: UUID) -> Response:
+    """The tree, and every change of it until it is over."""
+    await _nodes(site, id)
+    return EventStream(follow(_watch(site, id)), site.rights.hold(caller.session))
+
+
+@router.get(f"{HERE}/{{id}}/trace", dependencies=OWNER)
+async def trace(site: AtSite, id: UUID, since: Annotated[int, Query(ge=0, lt=2**63)] = 0) -> HTMLResponse:
+    """What one task did, behind a step."""
+    await _nodes(site, id)
+    async with site.backend.database.connection() as conn:
+        rows = await steps.trace(conn, TaskId(id), since=since, most=STEPS + 1)
+    more = rows[STEPS - 1].id if len(rows) > STEPS else None
+    lines = [(row, _step(row)) for row in rows[:STEPS]]
+    return HTMLResponse(site.pages.part("trace", id, lines, more, since))
+
+
+@router.post(f"{HERE}/{{id}}/cancel", status_code=204, dependencies=OWNER)
+async def cancel(site: AtSite, id: UUID) -> None:
+    """End a task with all below it; the page learns of it by its events."""
+    await site.backend.trees.cancel(str(id))
+
+
+@router.post(f"{HERE}/{{id}}/fork", dependencies=OWNER)
+async def fork(site: AtSite, id: UUID, at: Annotated[int, Query(ge=1, lt=2**63)]) -> HTMLResponse:
+    """Run a task again from one of its model calls; what the step's row says then."""
+    return HTMLResponse(site.pages.part("forked", id, await site.backend.trees.fork(str(id), at)))
+
+
+@router.get(f"{HERE}/{{id}}/compare", dependencies=[Depends(public)])
+async def comparison(request: Request, site: AtSite, id: UUID, to: UUID) -> Response:
+    """Two tasks, with all below them, side by side."""
+    if await by_cookie(request) is None:
+        return RedirectResponse("/login", 303)
+    async with site.backend.database.connection() as conn:
+        try:
+            found = await compare(conn, site.backend.owner.id, str(to), str(id))
+        except NoSuchTask:
+            raise _missing(id) from None
+    rows = [[row and (row, _step(row)) for row in pair] for pair in found.rows[:STEPS]]
+    runs = [(run, _spent(run.cost_usd, run.tokens), _text(run.node)) for run in (found.a, found.b)]
+    more = len(found.rows) - len(rows)
+    return site.screen(request, screen.nav, "task_compare.html", runs=runs, rows=rows, same=found.same, more=more)
+
+
+async def _list(site: Site, asked: Asked) -> Mapping[str, str]:
+    before = TaskId(asked.before) if asked.before else None
+    wanted = TreeFilter(asked.status or None, asked.agent.strip() or None, before=before)
+    async with site.backend.database.connection() as conn:
+        rows = await trees.listing(conn, site.backend.owner.id, wanted, TREES + 1)
+    made: dict[str, str] = {"empty": site.pages.part("no_trees", asked)}
+    shown = sorted(rows[:TREES], key=lambda row: not row.waits_for)
+    made |= {f"t{row.id}": site.pages.part("tree_row", row, _sum(row)) for row in shown}
+    if len(rows) > TREES:
+        made["older"] = site.pages.part("older_trees", asked, rows[TREES - 1].id)
+    return made
+
+
+async def _nodes(site: Site, id: UUID) -> Sequence[NodeRow]:
+    """The tree of a task of the owner's."""
+    async with site.backend.database.connection() as conn:
+        try:
+            return await starting.show(conn, site.backend.owner.id, str(id))
+        except NoSuchTask:
+            raise _missing(id) from None
+
+
+def _watch(site: Site, id: UUID) -> Draw:
+    """Draws a tree until it is over, and the same then."""
+    last: Mapping[str, str] = {}
+    over = False
+
+    async def draw() -> Mapping[str, str]:
+        nonlocal last, over
+        if not over:
+            nodes = await _nodes(site, id)
+            last, over = _tree(site, nodes), all(node.status.final for node in nodes)
+        return last
+
+    return draw
+
+
+def _tree(site: Site, nodes: Sequence[NodeRow]) -> Mapping[str, str]:
+    part, ordered = site.pages.part, _outline(nodes)
+    spent = _spent(sum(node.cost_usd for node in nodes), sum(node.tokens for node in nodes))
+    over = sum(node.status.final for node in nodes)
+    made: dict[str, str] = {"sum": part("tree_sum", nodes[0], over, len(nodes), spent)}
+    if waiting := [node for node in ordered if node.waits_for]:
+        made["asked"] = part("tree_asks", waiting[:STEPS], len(waiting) - STEPS)
+    for node in ordered[:NODES]:
+        made[f"n{node.id}"] = part("node", node, _about(node), _text(node))
+    if more := ordered[NODES:]:
+        made["rest"] = part("more_nodes", len(more), sum(not node.status.final for node in more))
+    return made
+
+
+def _outline(nodes: Sequence[NodeRow]) -> list[NodeRow]:
+    """Each followed by all below it."""
+    below: dict[TaskId | None, list[NodeRow]] = {}
+    known = {node.id for node in nodes}
+    for node in nodes:
+        below.setdefault(node.parent_id if node.parent_id in known else None, []).append(node)
+    ordered, open_ = list[NodeRow](), below[None][::-1]
+    while open_:
+        ordered.append(node := open_.pop())
+        open_ += reversed(below.get(node.id, []))
+    return ordered
+
+
+def _sum(row: TreeRow) -> str:
+    over, number = sum(count for status, count in row.counts.items() if status.final), sum(row.counts.values())
+    done = f"{over} of {number} tasks over · " if number > 1 else ""
+    return f"{done}{_spent(row.cost_usd, row.tokens)}"
+
+
+def _about(node: NodeRow) -> str:
+    lasted = f" · {_lasted(node.created_at, node.updated_at)}" if node.status.final else ""
+    return f"{_spent(node.cost_usd, node.tokens)}{lasted}"
+
+
+def _step(row: StepRow) -> str:
+    """What a step took, if it took anything."""
+    spent = _spent(row.cost_usd, row.tokens_in + row.tokens_out) if row.kind == "model" else ""
+    return " · ".join(filter(None, (spent, f"{row.latency_ms:,} ms" if row.latency_ms else "")))
+
+
+def _spent(usd: float, tokens: int) -> str:
+    return f"{dollars(usd)} · {compact(tokens)} tokens"
+
+
+def _lasted(start: datetime, end: datetime) -> str:
+    seconds = round((end - start).total_seconds())
+    minutes, hours = seconds // 60, seconds // 3600
+    return f"{seconds} s" if not minutes else f"{hours} h {minutes % 60} min" if hours else f"{minutes} min"
+
+
+def _text(node: NodeRow) -> str:
+    """Its result or its error, which others may have written."""
+    text = node.error or node.result or ""
+    return legible(text[:LONGEST]) + (" … (longer)" if len(text) > LONGEST else "")
+
+
+def _missing(id: UUID) -> Refused:
+    return Refused(404, "not_found", f"There is no task {id}.")

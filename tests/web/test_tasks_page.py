@@ -1,0 +1,123 @@
+"""The screen Tasks over real HTTP: trees, their traces, questions, cancelling and forking; the owner's only."""
+
+import asyncio
+import json
+import re
+from uuid import uuid4
+
+import httpx
+
+from gateway.domain.model import ToolCall
+from tests.web.conftest import BEARER, Web
+from tests.web.test_tasks import ASK, start, trace
+
+EVIL = "<b>three</b>\u202e"
+
+
+async def until(browser: httpx.AsyncClient, path: str, text: str) -> str:
+    async with asyncio.timeout(60):
+        while True:
+            if text in (shown := (await browser.get(path)).text):
+                return shown
+            await asyncio.sleep(0.05)
+
+
+async def first_event(stream: httpx.Response) -> str:
+    async for line in stream.aiter_lines():
+        if line.startswith("data: "):
+            return line
+    return ""
+
+
+async def finished(web: Web, *says: str | ToolCall) -> str:
+    for said in says:
+        web.model.says(said)
+    id = (await start(web)).json()["id"]
+    await trace(web, master=id)
+    return str(id)
+
+
+async def children(web: Web, master: str, number: int) -> None:
+    """More tasks in a tree, below its first."""
+    await web.path.rows(
+        """insert into tasks
+             (id, master_id, parent_id, kind, lane, principal_id, status, session_id, agent, depth, input)
+           select gen_random_uuid(), id, id, kind, lane, principal_id, 'completed', session_id, agent, 1,
+                  input || jsonb_build_object('name', 'child ' || n)
+           from tasks, generate_series(1, $2::int) n where id = $1::text::uuid returning id""",
+        master,
+        number,
+    )
+
+
+async def test_trees_are_listed_filtered_and_shown_with_what_they_did(web: Web) -> None:
+    call = ToolCall("", "save_intermediate_data", json.dumps({"data": {"pin": "hush"}}))
+    async with web.sign_in() as browser:
+        assert "No tasks yet" in (await browser.get("/tasks")).text
+        id = await finished(web, call, EVIL)
+        for query, found in (("", True), ("status=completed&agent=main", True), ("status=failed", False)):
+            assert (f'href="/tasks/{id}"' in (await browser.get(f"/tasks?{query}")).text) is found
+        assert (await browser.get("/tasks?status=odd")).status_code == 400
+        shown = (await browser.get(f"/tasks/{id}")).text
+        assert "&lt;b&gt;three&lt;/b&gt;⟨U+202E⟩" in shown
+        assert "1 of 1 task is over. $0.0040 · 36 tokens" in shown
+        steps = (await browser.get(f"/tasks/{id}/trace")).text
+        assert re.findall(r'"badge">([a-z-]+)<', steps) == ["model", "intent", "tool", "model"]
+        assert "hush" not in steps
+        assert "Nothing yet" in (await browser.get(f"/tasks/{id}/trace?since=1000000")).text
+
+
+async def test_a_question_is_pinned_and_cancelling_ends_the_tree(web: Web) -> None:
+    web.model.says(ASK)
+    id = (await start(web)).json()["id"]
+    async with web.sign_in() as browser:
+        shown = await until(browser, f"/tasks/{id}", "Waits for your answer")
+        assert shown.index('id="asked"') < shown.index(f'id="n{id}"')
+        assert 'href="/approvals#A1"' in shown
+        assert "A1 asks you" in (await browser.get("/tasks")).text
+        async with browser.stream("GET", f"/tasks/{id}/events") as stream:
+            assert "Waits for your answer" in await first_event(stream)
+        assert (await browser.post(f"/tasks/{id}/cancel")).status_code == 204
+        shown = (await browser.get(f"/tasks/{id}")).text
+    assert ("cancelled" in shown, "Waits for your answer" in shown) == (True, False)
+    assert f"/tasks/{id}/cancel" not in shown
+
+
+async def test_a_fork_is_compared_with_its_source(web: Web) -> None:
+    id = await finished(web, "three")
+    async with web.sign_in() as browser:
+        [step] = re.findall(r"fork\?at=(\d+)", (await browser.get(f"/tasks/{id}/trace")).text)
+        web.model.says("four")
+        answer = (await browser.post(f"/tasks/{id}/fork?at={step}")).text
+        [made] = re.findall(r'href="/tasks/([0-9a-f-]{36})"', answer)
+        await until(browser, f"/tasks/{made}", "1 of 1 task is over")
+        assert f"/tasks/{made}/compare?to={id}" in (await browser.get(f"/tasks/{made}")).text
+        both = (await browser.get(f"/tasks/{made}/compare?to={id}")).text
+    assert both.index("three") < both.index("four")
+    assert "The first step is alike" in both
+
+
+async def test_a_large_tree_is_counted(web: Web) -> None:
+    id = await finished(web, "three")
+    await children(web, id, 205)
+    async with web.sign_in() as browser:
+        shown = (await browser.get(f"/tasks/{id}")).text
+    assert shown.count("<article") == 200
+    assert "and 6 more tasks" in shown
+    assert shown.count('data-depth="1"') == 199
+
+
+async def test_only_the_owners_browser_sees_or_changes_a_tree(web: Web) -> None:
+    id = await finished(web, "three")
+    for path in ("/tasks", f"/tasks/{id}", f"/tasks/{id}/compare?to={id}"):
+        answer = await web.client.get(path)
+        assert (answer.status_code, answer.headers["location"]) == (303, "/login")
+    for path in ("/tasks/events", f"/tasks/{id}/events", f"/tasks/{id}/trace"):
+        assert (await web.client.get(path, headers=BEARER)).status_code == 401
+    for path in (f"/tasks/{id}/cancel", f"/tasks/{id}/fork?at=1"):
+        assert (await web.client.post(path, headers={**BEARER, "Origin": web.url})).status_code == 401
+    async with web.sign_in() as browser:
+        missing = uuid4()
+        for path in (f"/tasks/{missing}", f"/tasks/{missing}/trace", f"/tasks/{missing}/compare?to={id}"):
+            assert (await browser.get(path)).status_code == 404
+        assert (await browser.post(f"/tasks/{id}/cancel", headers={"Origin": "http://evil.example"})).status_code == 403
