@@ -129,7 +129,9 @@ class McpServer(Section):
     args: tuple[str, ...] = Field((), description="Its arguments.", repr=False)
     env: Mapping[str, SecretStr] = Field({}, description="Its variables.")
     reads: tuple[str, ...] = Field((), description="Files and folders that it may read, by their full paths.")
-    hosts: tuple[str, ...] = Field((), description="Hosts that it may reach, as host or host:port.")
+    hosts: tuple[str, ...] = Field(
+        (), description='Hosts that it may reach, as host or host:port; "*" alone: any public one.'
+    )
 
 
 def _server_name(name: str) -> str:

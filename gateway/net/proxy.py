@@ -52,11 +52,17 @@ class Destination:
 
     def __str__(self) -> str:
         shown = f"[{self.host}]" if ":" in self.host else self.host
-        return shown if len(self.ports) > 1 else f"{shown}:{self.ports[0]}"
+        return shown if len(self.ports) != 1 else f"{shown}:{self.ports[0]}"
 
 
-def destinations(hosts: Sequence[str]) -> tuple[Destination, ...]:
-    """Each of them once; raises `NetError`."""
+ANYWHERE = Destination("*", ())
+"""Any host that the rules of the net let through: for a server whose owner says so, such as a browser."""
+
+
+def destinations(hosts: Sequence[str], *, anywhere: bool = False) -> tuple[Destination, ...]:
+    """Each of them once; raises `NetError`. With `anywhere`, "*" is one, too."""
+    if anywhere and tuple(hosts) == ("*",):
+        return (ANYWHERE,)
     return tuple(dict.fromkeys(map(Destination.of, hosts)))
 
 
@@ -74,12 +80,13 @@ async def start(
     *,
     typed: bool = False,
     apart: bool = False,
+    anywhere: bool = False,
 ) -> Running:
     """Start a command that reaches these hosts, none if there are none; raises `NetError`."""
     if not hosts:
         return await workshop.start(command, typed=typed, apart=apart)
     await require(workshop)
-    proxy = Proxy(destinations(hosts), rules)
+    proxy = Proxy(destinations(hosts, anywhere=anywhere), rules)
     environment = {**command.environment, **proxy.environment}
     running = await workshop.start(replace(command, network=True, environment=environment), typed=typed, apart=apart)
     running.closing.append(proxy.close)
@@ -140,7 +147,7 @@ class Proxy:
             head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
         try:
             request = _Request.parse(head)
-            if not hmac.compare_digest(request.credential.encode(), f"agent:{self._token}".encode()):
+            if not self._is_own(request):
                 writer.write(_refusal("407 Proxy Authentication Required", "This is the proxy of another call."))
                 return
             there = await self._connected(request.target)
@@ -156,8 +163,14 @@ class Proxy:
         finally:
             await there.aclose()
 
+    def _is_own(self, request: "_Request") -> bool:
+        """Whether it comes from this command: a browser can't say so, but nothing else is in its network."""
+        token = f"agent:{self._token}".encode()
+        return ANYWHERE in self.allowed or hmac.compare_digest(request.credential.encode(), token)
+
     async def _connected(self, target: Target) -> "AsyncNetworkStream":
-        if not any(target.host == each.host and target.port in each.ports for each in self.allowed):
+        named = any(target.host == each.host and target.port in each.ports for each in self.allowed)
+        if not named and ANYWHERE not in self.allowed:
             raise NetError("not_approved", f"Only {', '.join(map(str, self.allowed))} may be reached by this command.")
         client = await asyncio.to_thread(loaded)
         self.rules().admit(target)

@@ -1,5 +1,6 @@
 import asyncio
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -75,3 +76,17 @@ def test_a_name_that_is_not_known_is_one_line(supaclaw: Supaclaw, configured: Pa
         refused = supaclaw("tools", command, "nope")
         assert (refused.code, refused.err.count("\n")) == (1, 1)
         assert "there is no tool 'nope'" in refused.err
+
+
+def test_an_installed_scrapling_is_started_by_the_gateway(
+    supaclaw: Supaclaw, configured: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "scrapling/bin/scrapling"
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    assert str(program) in supaclaw("tools", "add", "web-fetch").out
+    entry = json.loads((configured / "config.json").read_text())["tools"]["mcp"]["web-fetch"]
+    assert (entry["command"], entry["args"], entry["hosts"]) == (str(program), ["mcp"], ["*"])
+    assert str(program.parent.parent) in entry["reads"]

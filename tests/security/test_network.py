@@ -19,7 +19,7 @@ from gateway.domain.json import JsonObject
 from gateway.domain.model import ToolCall
 from gateway.domain.principals import Label
 from gateway.domain.tools import Caller
-from gateway.net import client, proxy
+from gateway.net import proxy, resolving
 from gateway.net.errors import NetError
 from gateway.net.rules import Rules
 from gateway.sandbox.command import Tier
@@ -92,7 +92,7 @@ def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
             return [host]
         return [known[host].pop(0) if len(known[host]) > 1 else known[host][0]]
 
-    monkeypatch.setattr(client, "_addresses", look_up)
+    monkeypatch.setattr(resolving, "look_up", look_up)
     return known
 
 

@@ -38,7 +38,7 @@ class LocalServers:
                 "no_credential", f'tools.mcp.{name}.env.{reason}; "$secret:NAME" gives it a value all the same'
             )
         reads = tuple(self._readable(name, Path(path)) for path in server.reads)
-        hosts = ",".join(map(str, destinations(server.hosts)))
+        hosts = ",".join(map(str, destinations(server.hosts, anywhere=True)))
         parts = [server.command, *server.args], sorted(variables), reads
         digest = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
         url = f"{REACHES}//{name}/{hosts}/{digest}" if hosts else f"{ALONE}//{name}/{digest}"
@@ -74,6 +74,8 @@ class LocalServers:
                 scratch=folder if tier is Tier.LANDLOCK else "",
                 limits=LIMITS,
             )
-            running = await start(self.workshop, command, server.hosts, self.rules, typed=True, apart=True)
+            running = await start(
+                self.workshop, command, server.hosts, self.rules, typed=True, apart=True, anywhere=True
+            )
             running.closing.append(temporary.pop_all().close)
         return running

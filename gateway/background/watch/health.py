@@ -1,7 +1,7 @@
 """Signs of life: a file that is fresh while an instance works, and the leases that keep others from what it holds."""
 
 import asyncio
-import socket
+import platform
 import threading
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -45,7 +45,7 @@ async def joined(database: Database, instance: InstanceId, kind: Kind) -> AsyncI
     try:
         async with database.connection() as conn:
             await _not_beside_one_alone(conn, instance)
-        await database.run(lambda tx: instances.enter(tx, instance, socket.gethostname(), kind))
+        await database.run(lambda tx: instances.enter(tx, instance, platform.node(), kind))
         yield
     finally:
         with suppress(DatabaseDown, TimeoutError):

@@ -136,6 +136,20 @@ async def test_it_reaches_the_hosts_of_its_entry_alone(local: Local) -> None:
     )
 
 
+async def test_one_for_any_host_reaches_what_the_rules_let_through(local: Local) -> None:
+    async with serving(page(b"in")) as server, serving(page(b"inside")) as other:
+        local.servers = replace(local.servers, rules=lambda: Rules.of([f"127.0.0.1:{server.port}"]))
+        assert await local.do(f"curl http://127.0.0.1:{server.port}/", hosts=["*"]) == "in"
+        refused = await local.do(f"curl http://127.0.0.1:{other.port}/", hosts=["*"])
+        assert "only its owner can allow it" in refused
+        assert "always blocked" in await local.do("curl http://169.254.169.254/", hosts=["*"])
+    assert other.asked == []
+    assert (await local.get(hosts=["*"])).tools["do"].url.startswith("stdio-net://w/*/")
+    for mixed in (["*", "a.example"], ["*.example"]):
+        with pytest.raises(NetError, match=r"isn't a host|can't be used"):
+            local.servers.endpoint("w", local.config(hosts=mixed))
+
+
 async def test_people_have_servers_of_their_own_and_a_change_starts_another(local: Local) -> None:
     ada, bob = await local.get("ada"), await local.get("bob")
     await bob.call("do", {"what": "write bobs.txt"})
