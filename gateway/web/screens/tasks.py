@@ -196,8 +196,9 @@ def _sum(row: TreeRow) -> str:
 
 
 def _about(node: NodeRow) -> str:
-    lasted = f" · {_lasted(node.created_at, node.updated_at)}" if node.status.final else ""
-    return f"{_spent(node.cost_usd, node.tokens)}{lasted}"
+    spent = _spent(node.cost_usd, node.tokens) if node.tokens or node.cost_usd else ""
+    lasted = _lasted(node.created_at, node.updated_at) if node.status.final else ""
+    return " · ".join(filter(None, (spent, lasted)))
 
 
 def _step(row: StepRow) -> str:
