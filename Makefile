@@ -83,6 +83,7 @@ soak: setup  ## Half an hour of steady load: does anything grow?
 bench: setup  ## Measure the budgets.
 	$(BIN)/python -m benchmarks
 	$(BIN)/python -m benchmarks.channels
+	$(BIN)/python -m benchmarks.engine
 	$(BIN)/python -m benchmarks.schedules
 	$(BIN)/python -m benchmarks.long_chat
 	$(BIN)/python -m benchmarks.years
