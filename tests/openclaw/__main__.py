@@ -4,7 +4,7 @@ import asyncio
 import shutil
 import sys
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -74,22 +74,18 @@ async def place() -> AsyncIterator[Place]:
         theirs.make()
         try:
             await ours.start()
-            yield Place(ours, theirs, models)
+            yield (at := Place(ours, theirs, models))
+        except BaseException:
+            log = theirs.home / "gateway.log"
+            print(await asyncio.to_thread(lambda: log.read_text()[-4000:] if log.exists() else "never started"))
+            print(
+                "\n".join([*ours.told[-20:], *await at.texts(""), *(asked.last_user[-300:] for asked in models.asked)])
+            )
+            raise
         finally:
             await theirs.stop()
             await ours.close()
             shutil.rmtree(root, ignore_errors=True)
-
-
-async def answered(at: Place, text: str, key: str, marker: str) -> None:
-    """A turn of OpenClaw's, until both sides are in our database."""
-    await at.theirs.says(text, key)
-
-    async def both() -> bool:
-        said = await at.texts(marker)
-        return any(each.startswith("assistant") for each in said) and any(each.startswith("user") for each in said)
-
-    await until(both, 60)
 
 
 async def use(at: Place, report: Report) -> None:
@@ -102,7 +98,7 @@ async def use(at: Place, report: Report) -> None:
         told.splitlines()[0],
     )
     await at.theirs.start()
-    await answered(at, "hello mk1x", "k1", "mk1x")
+    await at.theirs.says("hello mk1x", "k1")
     await until(lambda: _true(at.texts("fin1x")))
     prompt = await at.prompt("mk1x")
     report.holds("what SupaClaw remembers is in the prompt", "What SupaClaw remembers" in prompt and "mk77x" in prompt)
@@ -136,15 +132,15 @@ async def outage(at: Place, report: Report) -> None:
     await at.theirs.says("offline mk7x", "k7")
     spool = at.theirs.state / "supaclaw" / "spool"
     await until(lambda: _spooled(spool), 60)
-    waiting = len(await asyncio.to_thread(_entries, spool))
+    waiting = len(list(spool.glob("*.json")))
     await at.ours.start(SUPACLAW_PORT=port)
     await until(lambda: _true(at.texts("fin7x")), 90)
     await until(lambda: _empty(spool), 30)
     report.holds("gateway down: OpenClaw answers, the log waits and is replayed", True, f"{waiting} entries")
 
 
-async def _true(rows: object) -> bool:
-    return bool(await rows)  # type: ignore[misc]
+async def _true(rows: Awaitable[list[str]]) -> bool:
+    return bool(await rows)
 
 
 async def _summaries(at: Place) -> bool:
@@ -152,15 +148,11 @@ async def _summaries(at: Place) -> bool:
 
 
 async def _spooled(spool: Path) -> bool:
-    return any("fin7x" in text for text in await asyncio.to_thread(_entries, spool))
+    return await asyncio.to_thread(lambda: any("fin7x" in file.read_text() for file in spool.glob("*.json")))
 
 
 async def _empty(spool: Path) -> bool:
-    return not await asyncio.to_thread(_entries, spool)
-
-
-def _entries(spool: Path) -> list[str]:
-    return [file.read_text() for file in spool.glob("*.json")]
+    return await asyncio.to_thread(lambda: not any(spool.glob("*.json")))
 
 
 def differing(before: dict[str, bytes], after: dict[str, bytes]) -> str:
@@ -199,7 +191,7 @@ async def prove(chosen: set[str]) -> None:
         async with place() as at:
             await at.theirs.start()  # so that OpenClaw has written what it writes by itself
             await at.theirs.says("hello mk99x", "k99")
-            await asyncio.sleep(5)
+            await until(at.theirs.has_kept("fin99x"), 120)
             await at.theirs.stop()
             await use(at, report)
     for of in ("install", "uninstall"):
