@@ -209,7 +209,7 @@ def test_what_cannot_be_begun_is_refused_in_a_line(installation: Installation, m
     for command in ("install", "uninstall"):
         assert "was changed by hand" in installation.act(command).err
     installation.record.unlink()
-    monkeypatch.setattr("gateway.cli.openclaw.installer.os.access", lambda _path, mode: mode != os.W_OK)
+    monkeypatch.setattr("gateway.cli.openclaw.installer.os.access", lambda _path, mode: not mode & os.W_OK)
     assert "cannot be written; run this as the user of OpenClaw" in installation.act("install").err
     monkeypatch.setenv("PATH", "/nowhere")
     assert "there is no `openclaw` on PATH" in installation.act("install").err
