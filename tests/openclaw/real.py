@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 from asyncio.subprocess import DEVNULL, PIPE, STDOUT, Process
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from socket import socket
@@ -111,6 +112,18 @@ class RealOpenClaw:
         """What is in the state folder, without what changes by itself."""
         found = (str(file.relative_to(self.state)) for file in self.state.rglob("*"))
         return {name for name in found if not name.startswith(("cache/", "tmp/", "logs", "agents/main/"))}
+
+    def has_kept(self, text: str) -> Callable[[], Awaitable[bool]]:
+        """Whether it is in OpenClaw's own transcripts."""
+
+        def look() -> bool:
+            files = self.state.glob("agents/main/agent/openclaw-agent.sqlite*")
+            return any(text.encode() in file.read_bytes() for file in files)
+
+        async def kept() -> bool:
+            return await asyncio.to_thread(look)
+
+        return kept
 
     async def start(self) -> None:
         """Return once its gateway says `ready`."""

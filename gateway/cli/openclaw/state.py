@@ -151,6 +151,9 @@ class Places:
             for file in sorted((DATA / name).rglob("*"))
             if file.is_file()
         }
+        client = (DATA / "memory-supaclaw" / "client.js").read_bytes()
+        if hooks:  # which OpenClaw runs apart from the plugin
+            found |= {self.state / HOOK_FOLDER / name.name / "client.js": client for name in (DATA / "hooks").iterdir()}
         return found | {self.workspace / GUIDE: (DATA / GUIDE).read_bytes()}
 
     def parents(self) -> list[Path]:

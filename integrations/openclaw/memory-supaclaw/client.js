@@ -1,5 +1,6 @@
 // The connection to the SupaClaw gateway, and the spool for what it could not be told yet.
 import fs from "node:fs";
+import os from "node:os";
 import path from "node:path";
 
 const TIMEOUT_MS = 2000;
@@ -7,11 +8,16 @@ const RETRY_MS = 30_000;
 const BATCH = 50;
 const PERMANENT = new Set([400, 404, 409, 413, 415, 422]);
 
+export function stateFolder() {
+  return process.env.OPENCLAW_STATE_DIR || path.join(os.homedir(), ".openclaw");
+}
+
 // <state>/supaclaw: `connection.json` (0600), `keys.json` and `spool/`. Read at each use, so that a new token needs no restart.
 export class Client {
   #folder;
   #log;
   #flushing = null;
+  #again = false;
   #timer = null;
   #count = 0;
 
@@ -82,10 +88,20 @@ export class Client {
 
   // Never throws. Sends what waits, oldest first; what cannot be sent now is tried again every 30 seconds.
   flush() {
-    this.#flushing ??= this.#sendAll()
-      .catch((error) => this.#later(error))
-      .finally(() => (this.#flushing = null));
+    this.#again = true;
+    this.#flushing ??= this.#run().finally(() => (this.#flushing = null));
     return this.#flushing;
+  }
+
+  async #run() {
+    try {
+      while (this.#again) {
+        this.#again = false;
+        await this.#sendAll();
+      }
+    } catch (error) {
+      this.#later(error);
+    }
   }
 
   async #sendAll() {

@@ -1,11 +1,9 @@
 // OpenClaw's memory slot, served by a SupaClaw gateway. Nothing here throws into OpenClaw: without the gateway a search
 // says so, a prompt has no context of earlier sessions, and the log waits in the spool.
 import path from "node:path";
-import { fileURLToPath } from "node:url";
-import { Client } from "./client.js";
+import { Client, stateFolder } from "./client.js";
 import { Conversations } from "./conversations.js";
 
-const STATE = path.resolve(path.dirname(fileURLToPath(import.meta.url)), "..", "..");
 const ENDS = new Set(["new", "reset", "idle", "daily", "deleted"]);
 const CATEGORIES = ["preference", "decision", "fact", "context", "project", "person", "correction"];
 const PROMPT = [
@@ -27,7 +25,9 @@ export default {
   kind: "memory",
   register(api) {
     const warn = (text) => (api.logger?.warn ?? console.warn)(text);
-    const client = new Client(path.join(STATE, "supaclaw"), warn);
+    // not beside this file: OpenClaw runs a copy of it elsewhere
+    const state = api.runtime?.state?.resolveStateDir?.(process.env) ?? stateFolder();
+    const { client, conversations } = shared(path.join(state, "supaclaw"), warn);
     api.registerMemoryCapability({
       promptBuilder: () => PROMPT,
       flushPlanResolver: ({ nowMs } = {}) => ({
@@ -41,12 +41,21 @@ export default {
       },
     });
     for (const tool of tools(client)) api.registerTool(tool, { name: tool.name });
-    hooks(api, client, warn);
+    hooks(api, client, conversations, warn);
   },
 };
 
-function hooks(api, client, warn) {
-  const conversations = new Conversations(client);
+// OpenClaw registers a plugin several times in one process, and its hooks may come by any of these.
+function shared(folder, warn) {
+  const all = (globalThis[Symbol.for("memory-supaclaw")] ??= new Map());
+  if (!all.has(folder)) {
+    const client = new Client(folder, warn);
+    all.set(folder, { client, conversations: new Conversations(client) });
+  }
+  return all.get(folder);
+}
+
+function hooks(api, client, conversations, warn) {
   const { log = true, bootstrap = true } = api.pluginConfig ?? {};
   const on = (name, handler) =>
     api.on(name, async (event, context) => {

@@ -1,10 +1,8 @@
 import path from "node:path";
-import { fileURLToPath } from "node:url";
-import { Client } from "../../extensions/memory-supaclaw/client.js";
+import { Client, stateFolder } from "./client.js";
 
-const STATE = path.resolve(path.dirname(fileURLToPath(import.meta.url)), "..", "..");
 const NAME = "SUPACLAW_CONTEXT.md";
-const client = new Client(path.join(STATE, "supaclaw"));
+const client = new Client(path.join(stateFolder(), "supaclaw"));
 
 export default async function handler({ context, sessionKey = "" }) {
   if (sessionKey.includes(":subagent:")) return;

@@ -1,9 +1,7 @@
 import path from "node:path";
-import { fileURLToPath } from "node:url";
-import { Client } from "../../extensions/memory-supaclaw/client.js";
+import { Client, stateFolder } from "./client.js";
 
-const STATE = path.resolve(path.dirname(fileURLToPath(import.meta.url)), "..", "..");
-const client = new Client(path.join(STATE, "supaclaw"));
+const client = new Client(path.join(stateFolder(), "supaclaw"));
 
 export default async function handler({ type, action, sessionKey, timestamp, context = {} }) {
   try {

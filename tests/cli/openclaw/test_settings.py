@@ -1,0 +1,93 @@
+import json
+
+import pytest
+
+from gateway.cli.openclaw.settings import (
+    Edit,
+    Settings,
+    all_edits,
+    discovers_hooks,
+    edited,
+    flush_edits,
+    hook_edits,
+    parsed,
+    plugin_edits,
+    rendered,
+    same,
+    undone,
+)
+
+JSON5 = """{
+  // who "it" listens to
+  channels: {telegram: {token: 'it\\'s // no comment', allow: ["1", /* me */ "2",],},},
+  "plugins": {"allow": ["browser"], "entries": {}},
+}"""
+
+
+def test_json5_is_read_as_people_write_it() -> None:
+    assert parsed(JSON5) == {
+        "channels": {"telegram": {"token": "it's // no comment", "allow": ["1", "2"]}},
+        "plugins": {"allow": ["browser"], "entries": {}},
+    }
+    with pytest.raises(ValueError, match="delimiter"):
+        parsed('{"plugins" {}}')
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        {},
+        {"plugins": {}, "memory": {"search": {"enabled": True, "model": "x"}}},
+        {
+            "plugins": {
+                "allow": ["memory-core"],
+                "slots": {"memory": "memory-lancedb"},
+                "entries": {"x": {"enabled": True}},
+            }
+        },
+        {"hooks": {"internal": {"enabled": True}}, "agents": {"defaults": {"compaction": {"memoryFlush": {}}}}},
+        {"plugins": {"allow": ["memory-supaclaw"]}},
+    ],
+)
+@pytest.mark.parametrize("layout", ["new", "old"])
+def test_undoing_all_edits_gives_what_was_there(before: Settings, layout: str) -> None:
+    edits = [*plugin_edits(layout), *flush_edits(layout), *hook_edits(["boot-md"])]
+
+    after = edited(before, edits)
+
+    assert after != before
+    assert undone(after, before, all_edits(["boot-md"], hooks=True)) == before
+    assert parsed(rendered(after).decode()) == after
+
+
+def test_what_somebody_changed_since_stays() -> None:
+    before: Settings = {"plugins": {"allow": ["a"]}}
+    after = edited(before, plugin_edits("new"))
+    after["gateway"] = {"port": 1}
+    allowed = after["plugins"]
+    assert isinstance(allowed, dict)
+    allowed["slots"] = {"memory": "another"}
+
+    assert undone(after, before, plugin_edits("new")) == {
+        "plugins": {"allow": ["a"], "slots": {"memory": "another"}},
+        "gateway": {"port": 1},
+    }
+
+
+def test_an_allow_list_is_extended_and_never_made() -> None:
+    edit = Edit(("plugins", "allow"), "memory-supaclaw", member=True)
+
+    assert edited({"plugins": {"allow": ["a"]}}, [edit, edit]) == {"plugins": {"allow": ["a", "memory-supaclaw"]}}
+    assert edited({}, [edit]) == {}
+
+
+def test_a_list_of_hooks_is_told_from_open_discovery() -> None:
+    assert discovers_hooks({"hooks": {"internal": {"enabled": True}}})
+    assert not discovers_hooks({"hooks": {"internal": {"enabled": True, "entries": {"x": {"enabled": True}}}}})
+    assert not discovers_hooks({})
+
+
+def test_what_is_in_the_way_is_named_and_openclaws_notes_make_no_difference() -> None:
+    with pytest.raises(ValueError, match=r"plugins\.slots is not an object"):
+        edited({"plugins": {"slots": "memory"}}, plugin_edits("new"))
+    assert same(json.loads('{"a": 1, "meta": {"lastTouchedVersion": "2026.9.6"}}'), {"a": 1})
