@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.fakes.openai_server import Call, FakeModels, Rule
 from tests.journeys.process import GatewayProcess, configured, until
-from tests.openclaw.real import VERSION, RealOpenClaw, install
+from tests.openclaw.real import MAIN, VERSION, RealOpenClaw, install
 
 SUMMARY = "## Goal\nName the boat.\n## Decisions\nNone.\n## Worth remembering\n- The boat is called Nina."
 MOST_KILLS = 200
@@ -113,8 +113,13 @@ async def use(at: Place, report: Report) -> None:
     await until(lambda: _true(at.texts("ok")))
     found = str([message for message in at.models.bodies[-1]["messages"] if message["role"] == "tool"])
     report.holds("`memory_search` answers with our rows", "supaclaw/" in found and "Nina" in found)
-    reset = {"key": "agent:main:main", "reason": "new"}  # what OpenClaw's own clients make of /new
-    await at.theirs.cli("gateway", "call", "sessions.reset", "--params", json.dumps(reset), "--json")
+    made = await at.theirs.call("sessions.create", agentId="main", incognito=True)
+    await at.theirs.says("a secret mk8x", "k8", json.loads(made)["key"])
+    await until(lambda: _asked(at, "mk8x"), 90)
+    await at.theirs.says("hello mk2x", "k2")
+    await until(lambda: _true(at.texts("fin2x")), 90)
+    report.holds("an incognito session is not logged", not await at.texts("mk8x"))
+    await at.theirs.call("sessions.reset", key=MAIN, reason="new")  # what OpenClaw's own clients make of /new
     await until(lambda: _summaries(at), 90)
     report.holds("`/new` ends the session, with a summary", True, SUMMARY.rpartition("- ")[2])
     await outage(at, report)
@@ -126,6 +131,8 @@ async def use(at: Place, report: Report) -> None:
     report.holds(
         "uninstall: configuration and workspace byte for byte", code == 0 and after == before, differing(before, after)
     )
+    left = at.theirs.ours_in_state()
+    report.holds("nothing of ours is left in OpenClaw's state folder", not left, ", ".join(left))
     tokens = await at.supaclaw("token", "list", "--json")
     report.holds("its token is revoked", '"openclaw' not in tokens[1])
 
@@ -146,6 +153,10 @@ async def outage(at: Place, report: Report) -> None:
 
 async def _true(rows: Awaitable[list[str]]) -> bool:
     return bool(await rows)
+
+
+async def _asked(at: Place, text: str) -> bool:
+    return bool(await at.prompt(text))
 
 
 async def _summaries(at: Place) -> bool:
@@ -173,7 +184,8 @@ async def kills(at: Place, report: Report) -> None:
         while (done := await at.act(of, "--yes", SUPACLAW_FAIL=f"openclaw.step:{n}"))[0] == -9:
             record = json.loads((at.theirs.workspace / ".supaclaw-install.json").read_text())
             places += 1
-            n = n + 1 if steps and steps[-1] == record["currentStep"] else 2
+            again = steps and steps[-1] == record["currentStep"]
+            n = (n + 1 if of == "install" else 3) if again else 2  # a removal has less to do each time
             if n == 2:
                 steps.append(record["currentStep"])
             assert places < MOST_KILLS, "it is killed for ever"
