@@ -16,6 +16,7 @@ VERSION = "2026.9.6"
 BUILD = Path("build/openclaw").absolute()
 BIN = BUILD / "node_modules" / ".bin"
 SECONDS = 120.0
+MAIN = "agent:main:main"
 Snapshot = dict[str, bytes]
 
 
@@ -108,10 +109,10 @@ class RealOpenClaw:
             if ".git" not in file.parts
         }
 
-    def state_files(self) -> set[str]:
-        """What is in the state folder, without what changes by itself."""
+    def ours_in_state(self) -> list[str]:
+        """Files of ours, but for the copies that OpenClaw makes of plugins it runs."""
         found = (str(file.relative_to(self.state)) for file in self.state.rglob("*"))
-        return {name for name in found if not name.startswith(("cache/", "tmp/", "logs", "agents/main/"))}
+        return sorted(name for name in found if "supaclaw" in name and not name.startswith("tmp/"))
 
     def has_kept(self, text: str) -> Callable[[], Awaitable[bool]]:
         """Whether it is in OpenClaw's own transcripts."""
@@ -155,10 +156,12 @@ class RealOpenClaw:
         assert process.returncode == 0, (out + err).decode()
         return out.decode()
 
-    async def says(self, text: str, key: str) -> None:
+    async def call(self, method: str, **params: object) -> str:
+        return await self.cli("gateway", "call", method, "--params", json.dumps(params), "--json")
+
+    async def says(self, text: str, key: str, session: str = MAIN) -> None:
         """A message in the web chat; returns when it is accepted."""
-        params = {"sessionKey": "agent:main:main", "message": text, "idempotencyKey": key}
-        await self.cli("gateway", "call", "chat.send", "--params", json.dumps(params), "--json")
+        await self.call("chat.send", sessionKey=session, message=text, idempotencyKey=key)
 
     def _environ(self) -> dict[str, str]:
         return os.environ | self.environ | {"HOME": str(self.home)}

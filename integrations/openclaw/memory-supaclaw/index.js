@@ -27,7 +27,8 @@ export default {
     const warn = (text) => (api.logger?.warn ?? console.warn)(text);
     // not beside this file: OpenClaw runs a copy of it elsewhere
     const state = api.runtime?.state?.resolveStateDir?.(process.env) ?? stateFolder();
-    const { client, conversations } = shared(path.join(state, "supaclaw"), warn);
+    const isIncognito = (sessionKey) => api.runtime?.agent?.session?.getSessionEntry?.({ sessionKey })?.incognito === true;
+    const { client, conversations } = shared(path.join(state, "supaclaw"), warn, isIncognito);
     api.registerMemoryCapability({
       promptBuilder: () => PROMPT,
       flushPlanResolver: ({ nowMs } = {}) => ({
@@ -46,11 +47,11 @@ export default {
 };
 
 // OpenClaw registers a plugin several times in one process, and its hooks may come by any of these.
-function shared(folder, warn) {
+function shared(folder, warn, isIncognito) {
   const all = (globalThis[Symbol.for("memory-supaclaw")] ??= new Map());
   if (!all.has(folder)) {
     const client = new Client(folder, warn);
-    all.set(folder, { client, conversations: new Conversations(client) });
+    all.set(folder, { client, conversations: new Conversations(client, isIncognito) });
   }
   return all.get(folder);
 }

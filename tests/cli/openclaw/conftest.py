@@ -2,7 +2,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -123,7 +123,7 @@ def memory_answers(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
             self.end_headers()
             self.wfile.write(json.dumps({"hits": [row]} if self.path.endswith("search") else row).encode())
 
-        do_GET = do_DELETE = do_POST  # noqa: N815 - what http.server calls
+        do_GET = do_DELETE = do_POST  # noqa: N815 - names of http.server
 
         def log_message(self, *_: object) -> None:
             """Say nothing."""
@@ -137,6 +137,3 @@ def memory_answers(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
         finally:
             server.shutdown()
             thread.join()
-
-
-Kill = Callable[[str, int], int]
