@@ -205,7 +205,7 @@ async def test_a_client_closes_its_own_connections_not_those_of_others(web: Web)
 
 @pytest.mark.parametrize("first", [b"", b"G", head("GET", "/health") + b"GET /hea"])
 async def test_headers_have_to_come_in_time(web: Web, monkeypatch: pytest.MonkeyPatch, first: bytes) -> None:
-    monkeypatch.setattr(connections, "HEADER_SECONDS", 0.3)
+    monkeypatch.setattr(connections, "HEADER_SECONDS", 1.5)
     async with connected(web) as (reader, writer):
         writer.write(first)
         ended = asyncio.create_task(rest(reader))
