@@ -271,7 +271,7 @@ class Parts:
     @cached_property
     def shells(self) -> VirtualShells:
         """The shells on virtual files."""
-        return VirtualShells(self.environment.data / "shells")
+        return VirtualShells(self.environment.state / "shells")
 
     @cached_property
     def bash(self) -> tools.Bash | None:

@@ -9,13 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from gateway.background.cpu import Cpu, CpuJobFailed
 from gateway.domain.ids import TaskId
 from gateway.domain.principals import Label
+from gateway.domain.tools import ToolFailed
 from gateway.sandbox.virtual.shell import GIVEN, MEMORY, SECONDS, STATE, ShellResult, run_script
-from gateway.tools import ScriptRun, ShellFailed
+from gateway.tools import ScriptRun, ShellScript
 
 TURNS = 16
 """Whose files are kept; those of the turn that was used longest ago are dropped."""
@@ -32,30 +33,22 @@ class VirtualShells:
     _turns: OrderedDict[TaskId, Label] = field(default_factory=OrderedDict)
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    async def run(
-        self,
-        task: TaskId,
-        script: str,
-        files: Mapping[str, bytes],
-        pages: Mapping[str, bytes],
-        save: Sequence[str],
-        label: Label,
-    ) -> ScriptRun:
-        """Run the script on the files of the turn and these; `label` is theirs. Raises `ShellFailed`."""
+    async def run(self, task: TaskId, script: ShellScript) -> ScriptRun:
+        """Run it on the files of the turn and its own. Raises `ToolFailed`, which may quote any of them."""
         async with self._lock:
             folder = await asyncio.to_thread(self._folder, task)
-            self._turns[task] = label = max(label, self._turns[task])
+            self._turns[task] = label = max(script.label, self._turns[task])
             source, target = folder / "before", folder / "after"
-            await asyncio.to_thread(_give, source, target, files, pages)
-            arguments = str(source), str(target), script, list(save)
+            await asyncio.to_thread(_give, source, target, script)
+            arguments = str(source), str(target), script.text, list(script.save)
             try:
                 answer = await self.cpu.run(
                     run_script, *arguments, seconds=SECONDS + SPARE_SECONDS, memory=PROCESS_MEMORY
                 )
-            except CpuJobFailed as error:
-                raise ShellFailed(str(error)) from error
-            result = TypeAdapter(ShellResult).validate_python(answer)
-            return ScriptRun(result, await asyncio.to_thread(_take, source, target, result.saved), label)
+                result = TypeAdapter(ShellResult).validate_python(answer)
+                return ScriptRun(result, await asyncio.to_thread(_take, source, target, script.save), label)
+            except (CpuJobFailed, ValidationError, OSError) as error:
+                raise ToolFailed("failed", f"{error}; nothing is kept of this call.", label) from error
 
     async def close(self) -> None:
         """End the process."""
@@ -73,11 +66,11 @@ class VirtualShells:
         return folder
 
 
-def _give(source: Path, target: Path, files: Mapping[str, bytes], pages: Mapping[str, bytes]) -> None:
+def _give(source: Path, target: Path, script: ShellScript) -> None:
     shutil.rmtree(target, ignore_errors=True)
     for folder in (source, target):
         folder.mkdir(mode=0o700, exist_ok=True)
-    given = {"files": _coded(files), "pages": _coded(pages)}
+    given = {"files": _coded(script.files), "pages": _coded(script.pages)}
     (source / GIVEN).write_text(json.dumps(given), "utf-8")
 
 
@@ -85,6 +78,8 @@ def _coded(contents: Mapping[str, bytes]) -> dict[str, str]:
     return {name: base64.b64encode(content).decode() for name, content in contents.items()}
 
 
-def _take(source: Path, target: Path, saved: Sequence[str]) -> dict[str, bytes]:
+def _take(source: Path, target: Path, save: Sequence[str]) -> dict[str, bytes]:
+    """Of what was asked for alone, whatever the script says it has left."""
     (target / STATE).replace(source / STATE)
-    return {path: (target / f"saved-{number}").read_bytes() for number, path in enumerate(saved)}
+    left = {path: target / f"saved-{number}" for number, path in enumerate(save)}
+    return {path: file.read_bytes() for path, file in left.items() if file.exists()}

@@ -2,7 +2,8 @@
 
 import importlib
 import pkgutil
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias, TypeVar
 
@@ -14,21 +15,35 @@ from gateway.agent.skills.library import Skills
 from gateway.agent.sources import ToolSource
 from gateway.agent.trees.starting import Trees
 from gateway.domain.clock import Clock
-from gateway.domain.errors import OwnerMustAct, SupaclawError
+from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import MessageId, PrincipalId, TaskId
 from gateway.domain.json import Json
 from gateway.domain.memory import EVERYTHING, Reach
 from gateway.domain.principals import Label, Role
 from gateway.domain.tools import AnyTool, Caller, ToolFailed
+from gateway.net.errors import NetError
 from gateway.net.fetch import Page
 from gateway.net.rules import Rules
 from gateway.net.search.asking import Search
 from gateway.sandbox.virtual.shell import ShellResult
 from gateway.store.pool import Connection
 from gateway.workspace.locks.watch import LockWatch
+from gateway.workspace.paths import WorkspaceError
 from gateway.workspace.tree import Workspace
 
 Result = TypeVar("Result")
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Raise `ToolFailed` for what files and addresses raise; a text that quotes somebody else is untrusted."""
+    try:
+        yield
+    except WorkspaceError as error:
+        raise ToolFailed(error.code, str(error)) from error
+    except NetError as error:
+        label = Label.UNTRUSTED if error.foreign or error.code == "unreadable" else Label.OWNER
+        raise ToolFailed(error.code, str(error), label) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,33 +125,28 @@ class PrincipalContext:
     reach: Reach = EVERYTHING
 
 
-class ShellFailed(SupaclawError):
-    """A script came to no end; the text is one line."""
+@dataclass(frozen=True, slots=True)
+class ShellScript:
+    """A script, the files and pages that it is given, with their `label`, and the paths of what it is to leave."""
+
+    text: str
+    files: Mapping[str, bytes]
+    pages: Mapping[str, bytes]
+    save: Sequence[str]
+    label: Label
 
 
 @dataclass(frozen=True, slots=True)
 class ScriptRun:
-    """What a script came to, the contents of the files to save, and how far all of its turn is trusted."""
+    """What a script came to, what it left, and how far all of its turn is trusted."""
 
     result: ShellResult
     saved: Mapping[str, bytes]
     label: Label
 
 
-class RunScript(Protocol):
-    """Runs a script on the virtual files of a turn."""
-
-    async def __call__(
-        self,
-        task: TaskId,
-        script: str,
-        files: Mapping[str, bytes],
-        pages: Mapping[str, bytes],
-        save: Sequence[str],
-        label: Label,
-    ) -> ScriptRun:
-        """`label` is that of the files and pages given; raises `ShellFailed`."""
-        ...
+RunScript: TypeAlias = Callable[[TaskId, ShellScript], Awaitable[ScriptRun]]
+"""Runs a script on the virtual files of a turn; raises `ToolFailed`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,7 @@
 import asyncio
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from urllib.parse import unquote, urlsplit
@@ -15,12 +14,11 @@ from gateway.domain.json import Json, JsonObject
 from gateway.domain.principals import Label
 from gateway.domain.tools import AnyTool, Caller, Labelled, Tool, ToolArguments, ToolClass, ToolFailed, Wording
 from gateway.net import fetch
-from gateway.net.errors import NetError
 from gateway.net.urls import parse
 from gateway.sandbox.virtual.shell import HOME, MAX_BYTES, SECONDS, ShellResult
-from gateway.tools import Bash, Services, ShellFailed
+from gateway.tools import Bash, Services, ShellScript, explained
 from gateway.workspace.names import mime_of
-from gateway.workspace.paths import WorkspaceError, WorkspacePath
+from gateway.workspace.paths import WorkspacePath
 from gateway.workspace.search import matches
 
 MAX_FILES, MAX_URLS = 200, 10
@@ -49,12 +47,13 @@ class _Bash:
         pages = {url: await self._fetched(url) for url in arguments.urls}
         label = Label.UNTRUSTED if pages else label
         wanted = [f"{HOME}/{path}" for path in targets]
-        with _tool_errors():
-            run = await self.bash.run(caller.task, arguments.script, files, pages, wanted, label)
+        run = await self.bash.run(caller.task, ShellScript(arguments.script, files, pages, wanted, label))
+        with explained():
             for path, data in run.saved.items():
                 name = path.removeprefix(f"{HOME}/")
                 await self.services.workspace.write(name, data, run.label, mime_of(name))
-        return Labelled(_answer(run.result, targets), run.label)
+        not_saved = [target for target, path in zip(targets, wanted, strict=True) if path not in run.saved]
+        return Labelled(_answer(run.result, not_saved), run.label)
 
     async def kind(self, arguments: BashArguments, caller: Caller) -> ToolClass:
         """An address that nobody named is a message to its host."""
@@ -64,7 +63,7 @@ class _Bash:
         return ToolClass.WRITE if arguments.save else ToolClass.READ
 
     def _target(self, path: str) -> str:
-        with _tool_errors():
+        with explained():
             return str(WorkspacePath.parse(path.removeprefix(f"{HOME}/")))
 
     async def _copied(self, patterns: Sequence[str], label: Label) -> tuple[Label, dict[str, bytes]]:
@@ -72,7 +71,7 @@ class _Bash:
         workspace, files, size = self.services.workspace, dict[str, bytes](), 0
         for pattern in patterns:
             for path in await self._named(pattern):
-                with _tool_errors():
+                with explained():
                     data = await workspace.content(path, MAX_BYTES - size + 1)
                 names = await workspace.labels.of_names(str(PurePosixPath(path).parent))
                 label = max(label, names, await workspace.labels.of(path, hashlib.sha256(data or b"").hexdigest()))
@@ -90,7 +89,7 @@ class _Bash:
         where = PurePosixPath(self._target(pattern))
         if not any(letter in where.name for letter in "*?["):
             return [str(where)]
-        with _tool_errors():
+        with explained():
             listing = await self.services.workspace.listing(str(where.parent))
         found = [
             str(where.parent / e.name) for e in listing.entries if e.kind == "file" and matches(e.name, where.name)
@@ -101,23 +100,13 @@ class _Bash:
 
     async def _fetched(self, url: str) -> bytes:
         allowed, web = self.bash.allow_urls(), self.services.web
-        with _tool_errors():
+        with explained():
             if web is None or not any(_covers(each, parse(url).url) for each in allowed):
                 raise ToolFailed("not_allowed", f"{url[:200]} isn't below an address in tools.bash.allow_urls.")
             page = await fetch.get(url, web.rules())
             if not any(_covers(each, parse(page.url).url) for each in allowed):
                 raise ToolFailed("not_allowed", f"{url[:200]} redirects to where tools.bash.allow_urls doesn't lead.")
         return page.body
-
-
-@contextmanager
-def _tool_errors() -> Iterator[None]:
-    try:
-        yield
-    except (WorkspaceError, NetError) as error:
-        raise ToolFailed(error.code, str(error)) from error
-    except ShellFailed as error:
-        raise ToolFailed("failed", f"{error}; nothing is kept of this call.") from error
 
 
 def _covers(allowed: str, url: str) -> bool:
@@ -127,11 +116,11 @@ def _covers(allowed: str, url: str) -> bool:
     return not climbs and (url == base or url.startswith((base if base.endswith("/") else f"{base}/", f"{base}?")))
 
 
-def _answer(result: ShellResult, wanted: Sequence[str]) -> JsonObject:
+def _answer(result: ShellResult, not_saved: Sequence[str]) -> JsonObject:
     more: dict[str, Json] = {
         "errors": _page(result.errors),
         "not_supported": list(result.refused),
-        "not_saved": [path for path in wanted if f"{HOME}/{path}" not in result.saved],
+        "not_saved": list(not_saved),
     }
     said = {name: value for name, value in more.items() if value}
     return {"exit_code": result.exit_code, "output": _page(result.output), **said}

@@ -2,8 +2,7 @@
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -14,9 +13,9 @@ from gateway.domain.errors import SupaclawError
 from gateway.domain.json import Json, JsonObject
 from gateway.domain.principals import Label
 from gateway.domain.tools import AnyTool, Caller, Change, Effect, Labelled, Tool, ToolClass, ToolFailed, Wording
-from gateway.tools import Services
+from gateway.tools import Services, explained
 from gateway.workspace.names import PAGES, mime_of
-from gateway.workspace.paths import WorkspaceError, WorkspacePath
+from gateway.workspace.paths import WorkspacePath
 from gateway.workspace.search import Found, matches
 from gateway.workspace.tree import MAX_LISTED, MAX_WRITE_BYTES
 
@@ -104,7 +103,7 @@ class _Files:
         waiting, left_out, label = [(arguments.path, "", 1)], 0, Label.OWNER
         while waiting and len(entries) < MAX_LISTED:
             path, before, depth = waiting.pop(0)
-            with _tool_errors():
+            with explained():
                 listing = await self.services.workspace.listing(path)
             left_out, label = left_out + listing.left_out, max(label, listing.label)
             for entry in listing.entries:
@@ -136,18 +135,18 @@ class _Files:
 
     async def move_file(self, arguments: MoveArguments, caller: Caller) -> JsonObject:
         await self._keep("before a move")
-        with _tool_errors():
+        with explained():
             written = await self.services.workspace.move(
                 arguments.path, arguments.to, caller.label, mime_of(arguments.to)
             )
         return {"ok": True, "path": written.path}
 
     async def delete_file(self, arguments: DeleteArguments, _caller: Caller) -> JsonObject:
-        with _tool_errors():
+        with explained():
             await asyncio.to_thread(self.services.workspace.size, arguments.path)
             await asyncio.to_thread(self.services.workspace.check_locked, arguments.path, b"")
         await self._keep("before a deletion")
-        with _tool_errors():
+        with explained():
             await self.services.workspace.remove(arguments.path)
         return {"ok": True}
 
@@ -162,7 +161,7 @@ class _Files:
     async def class_of_removal(self, arguments: MoveArguments | DeleteArguments, _caller: Caller) -> ToolClass:
         """What no checkpoint holds can't be undone; where the agent's instructions are or go, lasts."""
         workspace, paths = self.services.workspace, [*arguments.model_dump().values()]
-        with _tool_errors():
+        with explained():
             instructions = [await asyncio.to_thread(workspace.is_instructions, path) for path in paths]
             size = await asyncio.to_thread(workspace.size, arguments.path)
         kept = self.services.keep is not None and size <= MAX_FILE_BYTES
@@ -172,7 +171,7 @@ class _Files:
 
     async def lasting_removal(self, arguments: MoveArguments | DeleteArguments, _caller: Caller) -> Change | None:
         """Of what the file holds now."""
-        with _tool_errors():
+        with explained():
             await asyncio.to_thread(self.services.workspace.check_locked, arguments.path, b"")
             raw = await self.services.workspace.content(arguments.path, MAX_WRITE_BYTES)
         if raw is None:
@@ -192,7 +191,7 @@ class _Files:
             return await self._extracted_page(arguments, failure)
 
     async def _page(self, path: str, arguments: ReadArguments) -> Labelled:
-        with _tool_errors():
+        with explained():
             page = await self.services.workspace.page(path, arguments.offset, arguments.limit)
         if page is None:
             return Labelled({"exists": False, "content": None}, Label.OWNER)
@@ -218,7 +217,7 @@ class _Files:
         return Labelled({"what": found, **page.result}, Label.UNTRUSTED if read.problem else page.label)
 
     async def write_file(self, arguments: WriteArguments, caller: Caller) -> JsonObject:
-        with _tool_errors():
+        with explained():
             mime = arguments.mime_type or mime_of(arguments.path)
             written = await self.services.workspace.write(arguments.path, arguments.content, caller.label, mime)
         return {"ok": True, "path": written.path}
@@ -231,7 +230,7 @@ class _Files:
             counts.extend(replaced)
             return edited
 
-        with _tool_errors():
+        with explained():
             written = await self.services.workspace.update(
                 arguments.path, change, caller.label, mime_of(arguments.path)
             )
@@ -239,7 +238,7 @@ class _Files:
 
     async def class_of_write(self, arguments: WriteArguments | EditArguments, _caller: Caller) -> ToolClass:
         """The agent's instructions last; other files are trusted as far as what is written."""
-        with _tool_errors():
+        with explained():
             instructions = await asyncio.to_thread(self.services.workspace.is_instructions, arguments.path)
         return ToolClass.PERSIST if instructions else ToolClass.WRITE
 
@@ -253,11 +252,11 @@ class _Files:
 
     async def _lasting(self, path: str, change: Callable[[str], str]) -> Change | None:
         workspace = self.services.workspace
-        with _tool_errors():
+        with explained():
             raw = await workspace.content(path, MAX_WRITE_BYTES)
         before = (raw or b"").decode("utf-8", "replace")
         after = change(before)
-        with _tool_errors():
+        with explained():
             await asyncio.to_thread(workspace.check_locked, path, after.encode("utf-8", "replace"))
         if raw is not None and after.encode("utf-8", "replace") == raw:
             return None
@@ -290,14 +289,6 @@ def _occurrences(text: str, edit: Edit, number: int) -> int:
         )
         raise ToolFailed("ambiguous", message)
     return found
-
-
-@contextmanager
-def _tool_errors() -> Iterator[None]:
-    try:
-        yield
-    except WorkspaceError as error:
-        raise ToolFailed(error.code, str(error)) from error
 
 
 def tools(services: Services) -> tuple[AnyTool, ...]:

@@ -3,8 +3,6 @@
 import asyncio
 import re
 from collections import OrderedDict
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from pydantic import Field
@@ -27,7 +25,7 @@ from gateway.domain.tools import (
 from gateway.net import fetch
 from gateway.net.errors import NetError
 from gateway.net.urls import parse
-from gateway.tools import PageText, Services, Web
+from gateway.tools import PageText, Services, Web, explained
 
 PAGE_CHARS = 12_000
 MAX_COUNT = 10
@@ -68,7 +66,7 @@ class _WebTools:
     seen: OrderedDict[SessionId, _Seen] = field(default_factory=OrderedDict)
 
     async def fetch(self, arguments: FetchArguments, caller: Caller) -> Labelled:
-        with _tool_errors():
+        with explained():
             target = parse(arguments.url)
             found = await self._document(target.url, arguments, caller)
         pages = max(1, -(-len(found.text) // PAGE_CHARS))
@@ -81,7 +79,7 @@ class _WebTools:
 
     async def search(self, arguments: SearchArguments, caller: Caller) -> Labelled:
         count = min(max(arguments.count or 5, 1), MAX_COUNT)
-        with _tool_errors():
+        with explained():
             found = await self._web().search.find(arguments.query, count)
         self._session(caller.session).results.update(_key(hit.url) for hit in found.hits)
         rows = [{"title": hit.title, "url": hit.url, "snippet": hit.snippet} for hit in found.hits]
@@ -100,7 +98,7 @@ class _WebTools:
 
     async def shown_fetch(self, arguments: FetchArguments, _caller: Caller) -> Change | None:
         """The address as it is asked for."""
-        with _tool_errors():
+        with explained():
             url = parse(arguments.url).url
         return Change(f"Fetch this address; its host learns everything in it:\n{url}")
 
@@ -171,15 +169,6 @@ def _host(url: str) -> str:
         return parse(url).host
     except NetError:
         return ""
-
-
-@contextmanager
-def _tool_errors() -> Iterator[None]:
-    try:
-        yield
-    except NetError as error:
-        label = Label.UNTRUSTED if error.foreign or error.code == "unreadable" else Label.OWNER
-        raise ToolFailed(error.code, str(error), label) from error
 
 
 def tools(services: Services) -> tuple[AnyTool, ...]:

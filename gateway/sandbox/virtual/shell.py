@@ -38,13 +38,12 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class ShellResult:
-    """What a script came to; `refused` names what bash has and this shell hasn't, `saved` the files that were there."""
+    """What a script came to; `refused` names what bash has and this shell hasn't."""
 
-    output: str
-    errors: str
-    refused: tuple[str, ...]
-    exit_code: int
-    saved: tuple[str, ...]
+    output: str = ""
+    errors: str = ""
+    refused: tuple[str, ...] = ()
+    exit_code: int = 2
 
 
 def offered() -> bool:
@@ -56,8 +55,8 @@ def run_script(source: str, target: str, script: str, save: list[str]) -> Json:
     """What it writes and its exit code, as `ShellResult`.
 
     `source` holds the files as JSON, `{"files": {path: base64}, "pages": {url: base64}}` in `STATE`, and those that are
-    given anew in `GIVEN`; `target` gets their `STATE` afterwards, and the contents of `save` as `saved-0`, `saved-1` …
-    Raises `Ended`.
+    given anew in `GIVEN`; `target` gets their `STATE` afterwards, and as `saved-N` the content of the path N of `save`,
+    if it exists. All of it is as trusted as the script. Raises `Ended`.
     """
     import just_bash  # noqa: F401 - loaded before the fork, for all scripts to come
 
@@ -70,22 +69,27 @@ def _inside(source: str, target: str, script: str, save: list[str]) -> Json:
     given = [json.loads(path.read_text("utf-8")) for name in (STATE, GIVEN) if (path := Path(source, name)).exists()]
     files = {name: content for each in given for name, content in each["files"].items()}
     pages = {url: body for each in given for url, body in each["pages"].items()}
-    refused = [EMPTY_BRACES] if _EMPTY_BRACES.search(script) else []
+    refused: list[str] = []
     bash = _shell(files, pages, refused)
-    result = _finished(bash.exec(script, cwd=HOME)) if not refused else None
+    answer = _run(bash, script, refused)
     kept = _kept(bash)
     Path(target, STATE).write_text(json.dumps({"files": kept, "pages": pages}), "utf-8")
-    saved = [path for path in save if path in kept]
-    for number, name in enumerate(saved):
-        Path(target, f"saved-{number}").write_bytes(base64.b64decode(kept[name]))
-    answer: JsonObject = {
-        "output": result.stdout[:MAX_SHOWN] if result else "",
-        "errors": result.stderr[:MAX_SHOWN] if result else "",
-        "refused": list(dict.fromkeys(refused))[:20],
-        "exit_code": result.exit_code if result and not refused else 2,
-        "saved": list[Json](saved),
-    }
+    for number, name in enumerate(save):
+        if name in kept:
+            Path(target, f"saved-{number}").write_bytes(base64.b64decode(kept[name]))
     return answer
+
+
+def _run(bash: "Bash", script: str, refused: list[str]) -> JsonObject:
+    if _EMPTY_BRACES.search(script):
+        return {"refused": [EMPTY_BRACES]}
+    result = _finished(bash.exec(script, cwd=HOME))
+    return {
+        "output": result.stdout[:MAX_SHOWN],
+        "errors": result.stderr[:MAX_SHOWN],
+        "refused": list(dict.fromkeys(refused))[:20],
+        "exit_code": 2 if refused else result.exit_code,
+    }
 
 
 def _shell(files: Mapping[str, str], pages: Mapping[str, str], refused: list[str]) -> "Bash":
