@@ -32,18 +32,15 @@ from gateway.store.steps import Spent
 from gateway.workspace.tree import Workspace
 
 if TYPE_CHECKING:
+    from gateway.config.editing.editor import ConfigEditor
     from gateway.web.backend import Backend, StatusReport
 
 
 def build_backend(parts: Parts, local_token: str, watch: ConfigWatch) -> "Backend":
     """Imports the web, so it is called once the gateway is ready."""
-    from gateway.config.editing.editor import ConfigEditor
     from gateway.web.backend import Backend
-    from gateway.web.origin import page_url
 
-    database, started_at = parts.database, parts.clock.now()
-    name, public = page_name(parts.environment.data), parts.current.config.web.public_url
-
+    database, started_at, name = parts.database, parts.clock.now(), page_name(parts.environment.data)
     return Backend(
         database=database,
         inbox=parts.inbound,
@@ -61,7 +58,7 @@ def build_backend(parts: Parts, local_token: str, watch: ConfigWatch) -> "Backen
         files=parts.environment.workspace,
         workspace=parts.environments.of(parts.people.owner.id).workspace,
         checkpoints=Checkpoints(parts.environment.workspace, parts.environment.data, partial(run_alone, seconds=600.0)),
-        public_url=public and page_url(public, name),
+        public_url=_public_url(parts, name),
         pairing=Pairing(database, partial(_decided, parts)),
         unsettled=partial(_unsettled, parts),
         embedder=parts.embedders.embedder,
@@ -80,7 +77,7 @@ def build_backend(parts: Parts, local_token: str, watch: ConfigWatch) -> "Backen
         toolbox=partial(_toolbox, parts),
         tools_off=parts.environments.switched_off,
         zones=parts.zones,
-        settings=ConfigEditor(parts.environment, os.environ, watch),
+        settings=_settings(parts, watch),
         logins=partial(_logins, parts),
         jobs=lambda: parts.job_table.dates,
         model=parts.current.describe,
@@ -98,6 +95,19 @@ def build_backend(parts: Parts, local_token: str, watch: ConfigWatch) -> "Backen
         secrets=parts.secrets,
         secret_links=parts.secret_links,
     )
+
+
+def _public_url(parts: Parts, page: str) -> str | None:
+    from gateway.web.origin import page_url
+
+    public = parts.current.config.web.public_url
+    return public and page_url(public, page)
+
+
+def _settings(parts: Parts, watch: ConfigWatch) -> "ConfigEditor":
+    from gateway.config.editing.editor import ConfigEditor
+
+    return ConfigEditor(parts.environment, os.environ, watch)
 
 
 async def _decided(parts: Parts) -> None:

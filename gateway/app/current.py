@@ -1,13 +1,19 @@
 """What may change while the gateway runs: its configuration, and the models that answer."""
 
+import os
 from dataclasses import dataclass
 from functools import partial
+from typing import Self
 
 from gateway.agent.limits import Limits
 from gateway.background.extraction import Hear
+from gateway.config.environment import Environment
+from gateway.config.load import load
 from gateway.config.model import Config
+from gateway.domain.clock import Clock
+from gateway.flow.secrets.live import LiveSecrets
 from gateway.llm.catalog import cheap_beside
-from gateway.llm.client import Description, ModelClient
+from gateway.llm.client import Description, ModelClient, build_client
 
 MEGABYTE = 1024 * 1024
 
@@ -18,6 +24,12 @@ class Current:
 
     config: Config
     model: ModelClient
+
+    @classmethod
+    async def loaded(cls, environment: Environment, secrets: LiveSecrets, clock: Clock) -> Self:
+        """As config.json says, with these secrets; raises `ConfigError`."""
+        config = load(environment.config, os.environ, secrets.lookup)
+        return cls(config, await build_client(config.models, os.environ, clock))
 
     @property
     def synced(self) -> bool:

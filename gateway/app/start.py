@@ -39,7 +39,6 @@ from gateway.flow.people import People, meet
 from gateway.flow.secrets.key_files import import_key_files
 from gateway.flow.secrets.live import LiveSecrets
 from gateway.flow.secrets.vault import Vault
-from gateway.llm.client import build_client
 from gateway.logs import SecretMask, logging_to
 from gateway.store.listener import Listener
 from gateway.store.pool import Database
@@ -103,12 +102,10 @@ async def _serve(
         async def start() -> Callable[[], Awaitable[None]]:
             instance, dsn = await waiting.retry(stack, reach)
             database, people = await waiting.retry(stack, partial(take_over, instance=instance, dsn=dsn))
-            in_vault = config.database.secrets == "supabase_vault"
-            vault = Vault(database, environment.data, os.environ, supabase=in_vault)
+            vault = Vault(database, environment.data, os.environ, supabase=config.database.in_supabase_vault)
             secrets = LiveSecrets(vault, people.owner.id, os.environ, mask.stored)
             await waiting.retry(stack, lambda _: _open_secrets(secrets))
-            resolved = load(environment.config, os.environ, secrets.lookup)
-            current = Current(resolved, await build_client(resolved.models, os.environ, clock))
+            current = await Current.loaded(environment, secrets, clock)
             await preloaded
             workplace = Workplace(database, "gateway", instance, lambda: current.synced)
             parts = Parts(

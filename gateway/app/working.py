@@ -19,14 +19,13 @@ from gateway.config.clock import SystemClock
 from gateway.config.environment import Environment
 from gateway.config.failpoints import Failpoints
 from gateway.config.instance import hold_instance, instance_id, known_instance
-from gateway.config.load import load, load_early
+from gateway.config.load import load_early
 from gateway.config.model import Database as DatabaseSettings
 from gateway.config.starts import Starts
 from gateway.domain.errors import OwnerMustAct, TryAgainLater
 from gateway.flow.people import People
 from gateway.flow.secrets.live import LiveSecrets
 from gateway.flow.secrets.vault import Vault
-from gateway.llm.client import build_client
 from gateway.logs import SecretMask, logging_to
 from gateway.store.listener import Listener
 from gateway.store.migrate import check_schema
@@ -87,11 +86,10 @@ async def _serve(environment: Environment, settings: DatabaseSettings, dsn: str,
 
         async def start() -> Callable[[], Awaitable[None]]:
             database, people = await waiting.retry(stack, join)
-            vault = Vault(database, environment.data, os.environ, supabase=settings.secrets == "supabase_vault")
+            vault = Vault(database, environment.data, os.environ, supabase=settings.in_supabase_vault)
             secrets = LiveSecrets(vault, people.owner.id, os.environ, mask.stored)
             await waiting.retry(stack, lambda _: secrets.look())
-            config = load(environment.config, os.environ, secrets.lookup)
-            current = Current(config, await build_client(config.models, os.environ, clock))
+            current = await Current.loaded(environment, secrets, clock)
             home = known_instance(environment.data) or instance
             workplace = Workplace(database, "worker", home, lambda: current.synced)
             failpoints = Failpoints(environment.fail)

@@ -225,6 +225,11 @@ class Database(Section):
         "own", description="Where new secrets are kept: under the master key, or in Supabase Vault; needs a restart."
     )
 
+    @property
+    def in_supabase_vault(self) -> bool:
+        """Whether new secrets are kept there."""
+        return self.secrets == "supabase_vault"
+
 
 class Config(Section):
     """The whole of config.json."""

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 from gateway.domain.ids import InstanceId
+from gateway.store.leases import FOLLOWED
 from gateway.store.pool import Connection
 
 WAITS = "; what it accepted while the database was unavailable, if anything, waits in its files until it starts again"
@@ -51,8 +52,9 @@ where l.name = over.name and (gone.id is not null or not exists (select from ins
 
 
 async def enter(conn: Connection, instance: InstanceId, name: str, kind: Kind) -> None:
-    """It has started; those without anything in their files that died long ago are forgotten."""
+    """It has started; what died long ago without anything in its files is forgotten, and who followed traces."""
     await conn.execute(_TIDY)
+    await conn.execute("delete from leases where starts_with(name, $1) and expires_at < now()", FOLLOWED)
     sql = """insert into instances (id, name, kind) values ($1, $2, $3)
              on conflict (id) do update set name = $2, kind = $3, started_at = now(), stopped_at = null"""
     await conn.execute(sql, instance, name, kind)

@@ -350,20 +350,22 @@ class TestFollowing:
         assert (await self.status(web, broken, ci)).json()["error"] is None
         assert (await self.status(web, broken, BEARER)).json()["error"] == "$2.00 spent, openai: 401"
         told = (await self.status(web, task, BEARER)).json()
-        assert (
-            told.items()
-            >= {
-                "id": task,
-                "kind": "agent",
-                "status": "completed",
-                "attempts": 1,
-                "error": None,
-                "created_at": told["created_at"],
-                "updated_at": told["updated_at"],
-                "result": "All is well.",
-                "delivery": [],
-            }.items()
-        )
+        assert told == {
+            "id": task,
+            "kind": "agent",
+            "status": "completed",
+            "attempts": 1,
+            "error": None,
+            "created_at": told["created_at"],
+            "updated_at": told["updated_at"],
+            "result": "All is well.",
+            "delivery": [],
+            "tree": told["tree"],
+            "counts": {"completed": 1},
+            "cost_usd": 0.0,
+            "tokens": 0,
+        }
+        assert [node["id"] for node in told["tree"]] == [task]
 
     async def test_the_agents_answer_is_the_result_and_is_told_in_the_owners_chat(self, web: Web, ci: Headers) -> None:
         web.path.worker.limit(None)

@@ -160,7 +160,7 @@ def _with_vault(work: Callable[[Vault, PrincipalId], Awaitable[Result]]) -> Resu
         async with database.connection() as conn:
             owner = (await require_owner(conn)).id
         environment = Environment.read(os.environ)
-        in_vault = load_early(environment, os.environ).database.secrets == "supabase_vault"
+        in_vault = load_early(environment, os.environ).database.in_supabase_vault
         return await work(Vault(database, environment.data, os.environ, supabase=in_vault), owner)
 
     return with_database(with_owner)

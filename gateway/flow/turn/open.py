@@ -181,8 +181,14 @@ async def open_unattended(
         await tasks.finish(tx, run, Status.COMPLETED)
         return None
 
-    async def again(tx: Connection) -> OpenedTurn | None:
-        return await open_unattended(
+    return OpenedTurn(
+        session=run.session_id,
+        principal=await principals.get(tx, run.principal_id),
+        label=await sessions.label(tx, run.session_id),
+        at=at,
+        transcript=transcript,
+        asked=waiting,
+        again=lambda tx: open_unattended(
             tx,
             run,
             prompt,
@@ -193,16 +199,7 @@ async def open_unattended(
             heartbeat=heartbeat,
             private=private,
             asked=asked,
-        )
-
-    return OpenedTurn(
-        session=run.session_id,
-        principal=await principals.get(tx, run.principal_id),
-        label=await sessions.label(tx, run.session_id),
-        at=at,
-        transcript=transcript,
-        asked=waiting,
-        again=again,
+        ),
         spent=await _spent(tx, run, run.session_id, transcript),
         first_ordinal=await _first_ordinal(tx, run, transcript),
         files=files,

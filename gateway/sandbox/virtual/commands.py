@@ -2,9 +2,8 @@
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 from just_bash import Command, CommandContext, ExecResult
 from just_bash.commands import create_command_registry
@@ -12,6 +11,8 @@ from just_bash.commands import create_command_registry
 from gateway.sandbox.virtual.forms import FORMS, WrongForm, arguments_of
 from gateway.sandbox.virtual.sorting import sorted_text
 
+_QUIET = frozenset({"-s", "-S", "-f", "-L", "-sS", "-fsS", "-sL", "-fsSL", "--silent"})
+"""Options of curl that change nothing here."""
 MISSING = ("python3", "python", "node", "git", "perl", "wget", "trap", "sqlite3")
 
 
@@ -72,9 +73,9 @@ class Sort:
 
     async def execute(self, args: list[str], ctx: CommandContext) -> ExecResult:
         """The arguments are as `forms.arguments_of` returns them; raises `WrongForm`."""
-        options = _options(args, FORMS[self.name].valued)
+        options, names = _options(self.name, args)
         try:
-            texts = [await ctx.fs.read_file(_path(name, ctx)) for name in args[len(options) :]]
+            texts = [await ctx.fs.read_file(_path(name, ctx)) for name in names]
         except OSError as error:
             return _failed(self.name, str(error), 2)
         return ExecResult(sorted_text("".join(map(_ended, texts)) if texts else ctx.stdin, options), "", 0)
@@ -88,18 +89,9 @@ class Xargs:
 
     async def execute(self, args: list[str], ctx: CommandContext) -> ExecResult:
         """The arguments are as `forms.arguments_of` returns them."""
-        options = _options(args, FORMS[self.name].valued)
-        values = dict(pairwise(options))
-        command, mark, few = args[len(options) :] or ["echo"], values.get("-I"), int(values.get("-n", "0"))
-        items = ctx.stdin.split("\0") if "-0" in options else ctx.stdin.splitlines() if mark else ctx.stdin.split()
-        items = [item for item in items if item]
-        if mark:
-            calls = [[word.replace(mark, item.lstrip()) for word in command] for item in items]
-        elif items or "-r" not in options:
-            size = few or max(1, len(items))
-            calls = [[*command, *items[at : at + size]] for at in range(0, max(1, len(items)), size)]
-        else:
-            calls = []
+        given, command = _options(self.name, args)
+        options = dict(given)
+        calls = _calls(options, command or ["echo"], _items(options, ctx.stdin))
         assert ctx.exec is not None, "the shell gives it"
         results = [await ctx.exec(shlex.join(call), {"cwd": ctx.cwd}) for call in calls]
         code = 123 if any(result.exit_code for result in results) else 0
@@ -115,28 +107,41 @@ class Curl:
 
     async def execute(self, args: list[str], ctx: CommandContext) -> ExecResult:
         """Write a page to standard output, or to the file after -o."""
-        words = [
-            word for word in args if word not in ("-s", "-S", "-f", "-L", "-sS", "-fsS", "-sL", "-fsSL", "--silent")
-        ]
-        target = (
-            words.pop(at + 1) if (at := words.index("-o") if "-o" in words else -1) >= 0 and at + 1 < len(words) else ""
-        )
-        urls = [word for word in words if word != "-o"]
-        if len(urls) != 1 or urls[0].startswith("-"):
+        words, target = [word for word in args if word not in _QUIET], ""
+        if "-o" in words[:-1]:
+            target = words.pop(words.index("-o") + 1)
+            words.remove("-o")
+        if len(words) != 1 or words[0].startswith("-"):
             return _failed(self.name, "use it as curl [-s] [-o FILE] URL", 2)
-        if (body := self.pages.get(urls[0])) is None:
-            return _failed(self.name, f"(6) {urls[0][:200]} isn't among `urls` of this call", 6)
+        if (body := self.pages.get(words[0])) is None:
+            return _failed(self.name, f"(6) {words[0][:200]} isn't among `urls` of this call", 6)
         if not target:
             return ExecResult(body.decode("utf-8", "replace"), "", 0)
         await ctx.fs.write_file(_path(target, ctx), body)
         return ExecResult("", "", 0)
 
 
-def _options(given: list[str], valued: str) -> list[str]:
-    end = 0
-    while end < len(given) and re.fullmatch("-[^-]", given[end]):
-        end += 2 if given[end][1] in valued else 1
-    return given[:end]
+def _options(command: str, given: Sequence[str]) -> tuple[list[tuple[str, str]], list[str]]:
+    """The options that come first, each by its letter with its value, if it takes one; and what follows."""
+    options, rest = list[tuple[str, str]](), list(given)
+    while rest and re.fullmatch("-[^-]", rest[0]):
+        letter = rest.pop(0)[1]
+        options.append((letter, rest.pop(0) if letter in FORMS[command].valued else ""))
+    return options, rest
+
+
+def _items(options: Mapping[str, str], text: str) -> list[str]:
+    items = text.split("\0") if "0" in options else text.splitlines() if "I" in options else text.split()
+    return [item for item in items if item]
+
+
+def _calls(options: Mapping[str, str], command: Sequence[str], items: Sequence[str]) -> list[list[str]]:
+    if mark := options.get("I"):
+        return [[word.replace(mark, item.lstrip()) for word in command] for item in items]
+    if not items and "r" in options:
+        return []
+    size = int(options.get("n", "0")) or max(1, len(items))
+    return [[*command, *items[at : at + size]] for at in range(0, max(1, len(items)), size)]
 
 
 def _path(name: str, ctx: CommandContext) -> str:

@@ -21,17 +21,11 @@ class Key:
     flags: str
 
 
-def sorted_text(text: str, options: Sequence[str]) -> str:
-    """The lines in the order of POSIX sort in the locale C; `options` as `forms.arguments_of` returns them."""
-    flags, keys, separator = "", [], None
-    pairs = iter(options)
-    for option in pairs:
-        if option == "-k":
-            keys.append(next(pairs))
-        elif option == "-t":
-            separator = next(pairs)
-        else:
-            flags += option[1]
+def sorted_text(text: str, options: Sequence[tuple[str, str]]) -> str:
+    """The lines in the order of POSIX sort in the locale C; `options` by letter, k and t with a value."""
+    flags = "".join(letter for letter, _ in options if letter not in "kt")
+    keys = [value for letter, value in options if letter == "k"]
+    separator = dict(options).get("t")
     lines = text.splitlines()
     ordered = [*(_key(key, flags) for key in keys)] or [Key(0, None, flags)]
     if "u" not in flags:

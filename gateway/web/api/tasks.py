@@ -175,7 +175,8 @@ async def cancel(
         raise missing from None
     async with site.backend.database.connection() as conn:
         found = await tasks.get(conn, TaskId(task_id))
-    assert found is not None, "tasks stay"
+    if found is None:
+        raise missing
     return {"status": found.status}
 
 
