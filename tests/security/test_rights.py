@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from gateway.config.clock import SystemClock
+from gateway.domain.access import Access
 from gateway.domain.inbound import Address, Inbound, Sender
 from gateway.store.listener import Listener
 from gateway.store.people import pairings, principals, tokens
@@ -214,6 +215,23 @@ async def test_a_token_of_a_member_opens_no_stream_of_the_owners(web: Web):
     _, plain = await tokens.create(database, admitted.principal_id, "bo", ["chat"])
     refused = await web.client.get("/api/events", headers={"Authorization": f"Bearer {plain}"})
     assert refused.status_code == 401
+
+
+async def test_a_member_whose_pairing_is_denied_loses_the_streams_of_its_tokens(web: Web, streams: Streams):
+    database, people = web.backend.database, web.path.people
+    people.allow({"telegram": Access("pairing")})
+    asked = Inbound(Address("telegram", "bot", "7"), Sender("7", "Bo"), "hi", "m7", datetime.now(UTC))
+    await database.run(lambda tx: pairings.request(tx, asked, "ABCDEFGH"))
+    admitted = await web.backend.pairing.approve("ABCDEFGH")
+    await people.refresh(database)
+    assert admitted.principal_id is not None
+    _, plain = await tokens.create(database, admitted.principal_id, "bo", ["chat"])
+    web.model.says("Once", Wait())
+    asking = {"model": "default", "stream": True, "messages": [{"role": "user", "content": "a tale"}]}
+    headers = {"Authorization": f"Bearer {plain}"}
+    stream = await streams.open(web.client, "/v1/chat/completions", "POST", headers=headers, json=asking)
+    await web.backend.pairing.deny(str(admitted.id))
+    await stream.ends()
 
 
 async def test_a_right_that_ended_before_the_stream_began_counts_too(web: Web):
