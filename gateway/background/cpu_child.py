@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import select
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
@@ -32,8 +33,13 @@ class Child:
 
     @property
     def ended(self) -> bool:
-        """Whether it has died while nobody asked it anything."""
-        return self.process.returncode is not None
+        """Whether it has died while nobody asked it anything; the event loop may not have been told yet."""
+        to = self.process.stdin
+        if self.process.returncode is not None or to is None or to.transport.is_closing():
+            return True
+        watch = select.poll()
+        watch.register(to.transport.get_extra_info("pipe"), 0)
+        return bool(watch.poll(0))
 
     async def ask(self, request: bytes) -> JsonObject:
         """Its reply; raises `Ended`."""
