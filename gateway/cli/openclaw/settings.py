@@ -1,11 +1,11 @@
 """What is changed in openclaw.json, and how it is undone: pure."""
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import pyjson5
 from pydantic import JsonValue, TypeAdapter
 
 PLUGIN: Final = "memory-supaclaw"
@@ -15,28 +15,17 @@ META: Final = "meta"
 
 Settings = dict[str, JsonValue]
 _SETTINGS: TypeAdapter[Settings] = TypeAdapter(Settings)
-_TOKEN = re.compile(
-    r"""(?P<comment>//[^\n]*|/\*.*?\*/)|"(?:[^"\\]|\\.)*"|(?P<single>'(?:[^'\\]|\\.)*')"""
-    r"""|(?P<comma>,(?=(?:\s|//[^\n]*|/\*.*?\*/)*[}\]]))|(?P<key>[A-Za-z_$][\w$]*)(?=\s*:)""",
-    re.DOTALL,
-)
 
 
 def parsed(text: str) -> Settings:
-    """The object in a text of JSON5, as far as OpenClaw's files use it; raises `ValueError`."""
-
-    def plain(found: re.Match[str]) -> str:
-        match found.lastgroup:
-            case "comment" | "comma":
-                return ""
-            case "single":
-                return json.dumps(found[0][1:-1].replace("\\'", "'"))
-            case "key":
-                return json.dumps(found[0])
-            case _:
-                return found[0]
-
-    return _SETTINGS.validate_python(json.loads(_TOKEN.sub(plain, text)))
+    """The object in a text of JSON5; raises `ValueError`, which quotes nothing of it."""
+    try:
+        found = pyjson5.decode(text)
+    except pyjson5.Json5DecoderException as error:
+        raise ValueError(error.message) from None  # the exception holds what was read, and that holds keys
+    if not isinstance(found, dict):
+        raise ValueError("not an object")  # noqa: TRY004 - of the file
+    return _SETTINGS.validate_python(found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,8 @@ from gateway.cli.openclaw.settings import (
 
 JSON5 = """{
   // who "it" listens to
+  $größe: +.5, hex: 0xFF, lines: 'one\\
+two',
   channels: {telegram: {token: 'it\\'s // no comment', allow: ["1", /* me */ "2",],},},
   "plugins": {"allow": ["browser"], "entries": {}},
 }"""
@@ -26,11 +28,29 @@ JSON5 = """{
 
 def test_json5_is_read_as_people_write_it() -> None:
     assert parsed(JSON5) == {
+        "$größe": 0.5,
+        "hex": 255,
+        "lines": "onetwo",
         "channels": {"telegram": {"token": "it's // no comment", "allow": ["1", "2"]}},
         "plugins": {"allow": ["browser"], "entries": {}},
     }
-    with pytest.raises(ValueError, match="delimiter"):
-        parsed('{"plugins" {}}')
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("{token: 'mk1x' allow: []}", "near 16"),
+        ("{token: 'mk1x'", "Unclosed"),
+        ("", "No JSON data"),
+        ("['mk1x']", "not an object"),
+        ("[" * 100_000, "nesting"),
+    ],
+)
+def test_a_broken_file_is_told_without_its_secrets(text: str, why: str) -> None:
+    with pytest.raises(ValueError, match=why) as error:
+        parsed(text)
+
+    assert "mk1x" not in str(error.value)
 
 
 @pytest.mark.parametrize(
