@@ -32,16 +32,29 @@ def make_once(path: Path, data: bytes, *, anew: bool = False) -> None:
 
 
 def replace_private(path: Path, data: bytes) -> None:
-    """Replace a private file, or make it; a crash leaves the old one or the new one, on disk with its name."""
-    beside = path.with_name(f"{path.name}.new")
+    """Replace a private file, or make it; a crash leaves the old one or the new one, on disk with its name.
+
+    An error leaves the old one and nothing else, and names `path`.
+    """
+    beside = draft(path)
     clear_way(beside)
     beside.unlink(missing_ok=True)
-    write_regular(beside, data)
-    os.chmod(beside, 0o600)
-    sync(beside)
+    try:
+        write_regular(beside, data)
+        os.chmod(beside, 0o600)
+        sync(beside)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        error.filename = str(path)
+        raise
     clear_way(path)
     beside.replace(path)
     sync(path.parent)
+
+
+def draft(path: Path) -> Path:
+    """Where `replace_private` writes first; only a kill leaves it there."""
+    return path.with_name(f"{path.name}.new")
 
 
 def sync(path: Path) -> None:

@@ -35,10 +35,10 @@ from gateway.cli.openclaw.state import (
 )
 from gateway.cli.storage.imports import make_findable, store_parts
 from gateway.cli.zone import own_zone
-from gateway.config.durable import error_type, has_room, replace_private
+from gateway.config.durable import disk_full, has_room, replace_private
 from gateway.config.failpoints import Failpoints
 from gateway.config.failpoints import Step as Failpoint
-from gateway.domain.errors import OwnerMustAct, SupaclawError
+from gateway.domain.errors import DiskFull, OwnerMustAct, SupaclawError
 from gateway.domain.zones import zone
 from gateway.importers import discover
 from gateway.importers.reading.files import Reader
@@ -60,6 +60,7 @@ class Installer:
 
     def run(self) -> None:
         """Do what is left to do. What fails is undone as a whole; what is killed goes on at the next call."""
+        self._check_folders()
         steps = self._steps()
         for step in [step for step in Step if step not in self.state.completedSteps]:
             try:
@@ -73,6 +74,7 @@ class Installer:
 
     def preview(self) -> None:
         """Check, and say what would be done."""
+        self._check_folders()
         self._verify_prereqs()
         self.tell(f"Would import: {self._imported(dry_run=True)}")
         for path in self.places.ours(hooks=self.state.config.hooks):
@@ -110,16 +112,15 @@ class Installer:
         self.failpoints.reach(Failpoint.OPENCLAW_STEP)
 
     def _give_up(self, step: Step, error: Exception) -> None:
-        text = f"{error.strerror}: {error.filename}" if isinstance(error, OSError) else str(error)
+        text = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
         try:
             Remover(self.openclaw, self.places, self.state, self.failpoints, lambda _: None).run()
         except (SupaclawError, OSError) as left:
             raise OwnerMustAct(
                 f"{step}: {text}; it could not all be undone ({left}): run `supaclaw openclaw uninstall`"
             ) from error
-        raise (error_type(error) if isinstance(error, OSError) else OwnerMustAct)(
-            f"{step}: {text.rstrip('.')}. Everything is as it was before"
-        ) from error
+        kind, advice = (DiskFull, "; make room, and run this again") if disk_full(error) else (OwnerMustAct, "")
+        raise kind(f"{step}: {text.rstrip('.')}. Everything is as it was before{advice}") from error
 
     # --- the steps ---
 
@@ -132,11 +133,6 @@ class Installer:
         self.openclaw.read()
         if problem := self.openclaw.problem():
             raise OwnerMustAct(f"OpenClaw rejects its own settings ({problem}); run `openclaw doctor --fix` first")
-        for folder in (self.places.workspace, self.places.state, self.openclaw.config.parent):
-            if not os.access(folder, os.W_OK | os.X_OK):
-                raise OwnerMustAct(f"{folder} cannot be written; run this as the user of OpenClaw")
-            if not has_room(folder):
-                raise OwnerMustAct(f"the disk of {folder} is full; make room first")
         fresh = Backup(self.places).manifest() is None
         if fresh:
             self._check_free()
@@ -144,6 +140,14 @@ class Installer:
             connection.check_database(self.state.token, fresh=fresh)
         else:
             self.given.request("GET", "/api/memory?limit=1")
+
+    def _check_folders(self) -> None:
+        """Before anything is written, the state file included."""
+        for folder in (self.places.workspace, self.places.state, self.openclaw.config.parent):
+            if not os.access(folder, os.W_OK | os.X_OK):
+                raise OwnerMustAct(f"{folder} cannot be written; make it writable, or run this as the user of OpenClaw")
+            if not has_room(folder):
+                raise OwnerMustAct(f"the disk of {folder} is full; make room first")
 
     def _check_free(self) -> None:
         """Nothing that is not ours lies where ours goes."""

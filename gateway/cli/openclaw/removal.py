@@ -10,9 +10,9 @@ from gateway.cli.openclaw.backup import Backup
 from gateway.cli.openclaw.program import OpenClaw
 from gateway.cli.openclaw.settings import all_edits, rendered, same, undone
 from gateway.cli.openclaw.state import ADDED, InstallState, Places, Removal, sha256
-from gateway.config.durable import replace_private
+from gateway.config.durable import disk_full, draft, replace_private
 from gateway.config.failpoints import Failpoints, Step
-from gateway.domain.errors import OwnerMustAct
+from gateway.domain.errors import OwnerMustAct, SupaclawError
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Remover:
     def run(self) -> None:
         """In order; the state file goes last."""
         steps = {
-            Removal.CONFIG: self._restore_config,
+            Removal.CONFIG: self._restore_config_on_any_disk,
             Removal.FILES: self._remove_files,
             Removal.TOKEN: self._revoke_token,
             Removal.BACKUP: self._remove_backup,
@@ -39,6 +39,8 @@ class Remover:
             steps[step]()
             self.failpoints.reach(Step.OPENCLAW_STEP)
             self.state.completedSteps.append(step)
+        for path in (self.places.workspace / "AGENTS.md", self.openclaw.config, self.places.file):
+            draft(path).unlink(missing_ok=True)
         self.places.file.unlink(missing_ok=True)
 
     def _save(self, step: Removal) -> None:
@@ -49,6 +51,16 @@ class Remover:
             if step is Removal.BACKUP:  # a kill would find no backup, and begin with it
                 raise
         self.failpoints.reach(Step.OPENCLAW_STEP)
+
+    def _restore_config_on_any_disk(self) -> None:
+        """On a full one our files go first, which makes room, and OpenClaw misses them for a moment."""
+        try:
+            self._restore_config()
+        except (SupaclawError, OSError) as error:
+            if not disk_full(error):
+                raise
+            self._remove_files()
+            self._restore_config()
 
     def _restore_config(self) -> None:
         backup = Backup(self.places)
@@ -67,7 +79,9 @@ class Remover:
         manifest = Backup(self.places).manifest()
         for name, digest in manifest.placed.items() if manifest else ():
             path = self._ours(name)
+            draft(path).unlink(missing_ok=True)
             if not path.is_file():
+                _remove_empty(path.parent, down_to=path.parents[1])
                 continue
             self.failpoints.reach(Step.OPENCLAW_STEP)
             if sha256(path.read_bytes()) == digest:

@@ -3,6 +3,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,14 @@ if sys.argv[1:] == ["--version"]:
     print(says["version"])
 elif sys.argv[1:3] == ["config", "validate"]:
     text = (state / "openclaw.json").read_text()
+    if says["fills"] and says["fills"] in text:
+        with open(state.parent / "filler", "ab", buffering=0) as filler:
+            for size in (2**16, 1):
+                try:
+                    while filler.write(bytes(size)):
+                        pass
+                except OSError:
+                    pass
     bad = [word for word in says["rejects"] if word in text]
     print(json.dumps({{"valid": not bad, "issues": [f"Unrecognized key: {{word}}" for word in bad]}}))
 elif sys.argv[1:3] == ["plugins", "inspect"]:
@@ -63,7 +72,8 @@ class Installation:
         return found
 
     def says(self, **changes: object) -> None:
-        says = {"version": "OpenClaw 2026.9.6 (abc)", "rejects": ["memorySearch"], "status": "loaded"} | changes
+        says: dict[str, object] = {"version": "OpenClaw 2026.9.6 (abc)", "rejects": ["memorySearch"]}
+        says |= {"status": "loaded", "fills": ""} | changes
         (self.home / "openclaw.says").write_text(json.dumps(says))
 
     def arguments(self, command: str, *more: str) -> tuple[str, ...]:
@@ -84,7 +94,7 @@ class Installation:
         return {
             str(path.relative_to(self.home)): (path.read_bytes() if path.is_file() else b"", path.stat().st_mode)
             for path in sorted(self.home.rglob("*"))
-            if path.name != "openclaw.says" and "bin" not in path.parts
+            if path.name not in {"openclaw.says", "filler"} and "bin" not in path.parts
         }
 
 
@@ -107,6 +117,26 @@ def installation(
     (found.workspace / "AGENTS.md").write_text("# Me\n\nNo newline at the end")
     found.says()
     return found
+
+
+@contextmanager
+def mounted(at: Path, options: str) -> Iterator[None]:
+    """A small file system there, which only root can mount."""
+    at.mkdir(parents=True, exist_ok=True)
+    mount = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(at)]
+    if os.geteuid() != 0 or subprocess.run(mount, check=False, capture_output=True).returncode != 0:
+        pytest.skip("only root can mount a file system")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", str(at)], check=True)
+
+
+@pytest.fixture
+def small_disk(place: Path) -> Iterator[None]:
+    """For OpenClaw alone: 4 MiB."""
+    with mounted(place / "theirs", "size=4m"):
+        yield
 
 
 @pytest.fixture

@@ -1,16 +1,14 @@
 """The installer, against a stand-in for OpenClaw; `make test-openclaw` repeats it with the real one."""
 
 import json
-import os
 import re
 import stat
-from pathlib import Path
 
 import pytest
 
 from gateway.cli.openclaw.state import Step
 from tests.cli.conftest import Supaclaw
-from tests.cli.openclaw.conftest import BEFORE, Installation
+from tests.cli.openclaw.conftest import BEFORE, Installation, mounted
 
 MOST_KILLS = 60
 
@@ -178,23 +176,41 @@ def test_what_openclaw_does_not_take_leaves_nothing(
     assert json.loads(supaclaw("token", "list", "--json").out) == []
 
 
-def test_a_full_disk_in_the_middle_leaves_nothing(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("filled_at", "step"),
+    [("memory-supaclaw", "install_plugin"), ("memoryFlush", "configure_flush")],
+)
+def test_a_disk_that_fills_up_in_the_middle_leaves_nothing(
+    small_disk: None, installation: Installation, filled_at: str, step: str
+) -> None:
     before = installation.snapshot()
-
-    def full(path: Path, data: bytes) -> None:
-        if path.name == "SUPACLAW.md":
-            raise OSError(28, "No space left on device", str(path))
-        replace(path, data)
-
-    from gateway.cli.openclaw import installer
-
-    replace = installer.replace_private
-    monkeypatch.setattr(installer, "replace_private", full)
+    installation.says(fills=filled_at)
 
     done = installation.act("install")
 
     assert done.code == 1
-    assert "workspace_files: No space left on device" in done.err
+    assert re.search(f"{step}: .*: No space left on device. Everything is as it was before; make room", done.err)
+    assert done.err.count("\n") == 1
+    assert installation.snapshot() == before
+
+
+def test_a_workspace_that_may_not_be_written_is_told_before_anything_is(installation: Installation) -> None:
+    with mounted(installation.workspace, "ro"):
+        done = installation.act("install")
+
+        assert done.code == 1
+        assert f"{installation.workspace} cannot be written; make it writable" in done.err
+        assert done.err.count("\n") == 1
+
+
+def test_what_a_kill_left_of_a_file_goes_too(installation: Installation) -> None:
+    before = installation.snapshot()
+    assert installation.act("install").code == 0
+    for path in (installation.config, installation.workspace / "AGENTS.md", installation.workspace / "SUPACLAW.md"):
+        path.with_name(f"{path.name}.new").write_text("half")
+
+    assert installation.act("uninstall").code == 0
+
     assert installation.snapshot() == before
 
 
@@ -210,9 +226,11 @@ def test_what_cannot_be_begun_is_refused_in_a_line(installation: Installation, m
     for command in ("install", "uninstall"):
         assert "was changed by hand" in installation.act(command).err
     installation.record.unlink()
-    may = os.access
-    monkeypatch.setattr("os.access", lambda path, mode: not mode & os.W_OK and may(path, mode))
-    assert "cannot be written; run this as the user of OpenClaw" in installation.act("install").err
+    config = installation.config.rename(installation.home / "elsewhere")
+    assert "openclaw.json does not exist; run `openclaw setup` first" in installation.act("install").err
+    config.rename(installation.config)
+    arguments = ("--workspace", str(installation.workspace), "--state", "nowhere")
+    assert "OpenClaw has no state in" in installation.supaclaw("install", *arguments).err
     monkeypatch.setenv("PATH", "/nowhere")
     assert "there is no `openclaw` on PATH" in installation.act("install").err
     assert installation.snapshot() == before
