@@ -112,9 +112,8 @@ async def use(at: Place, report: Report) -> None:
     await at.theirs.says("what do you know of the boat mk5x", "k5")
     await until(lambda: _true(at.texts("ok")))
     found = str([message for message in at.models.bodies[-1]["messages"] if message["role"] == "tool"])
-    report.holds("`memory_search` answers with our rows", "supaclaw/" in found and "Nina" in found)
-    made = await at.theirs.call("sessions.create", agentId="main", incognito=True)
-    await at.theirs.says("a secret mk8x", "k8", json.loads(made)["key"])
+    report.holds("`memory_search` answers with our rows", "supaclaw/" in found and "Nina" in found, "the boat is Nina")
+    await secretly(at.theirs)
     await until(lambda: _asked(at, "mk8x"), 90)
     await at.theirs.says("hello mk2x", "k2")
     await until(lambda: _true(at.texts("fin2x")), 90)
@@ -135,6 +134,37 @@ async def use(at: Place, report: Report) -> None:
     report.holds("nothing of ours is left in OpenClaw's state folder", not left, ", ".join(left))
     tokens = await at.supaclaw("token", "list", "--json")
     report.holds("its token is revoked", '"openclaw' not in tokens[1])
+    await compare(at, report)
+
+
+async def secretly(theirs: RealOpenClaw) -> None:
+    made = await theirs.call("sessions.create", agentId="main", incognito=True)
+    await theirs.says("a secret mk8x", "k8", json.loads(made)["key"])
+
+
+async def compare(at: Place, report: Report) -> None:
+    """What OpenClaw writes by itself, beside what it writes in a life without us."""
+    plain = RealOpenClaw(at.theirs.home.with_name("plain"), at.models.base_url)
+    plain.make()
+    try:
+        for key in ("k99", "k1"):  # it is started twice
+            await plain.start()
+            await plain.says(f"hello m{key}x", key)
+            await until(plain.has_kept(f"fin{key[1:]}x"), 120)
+            if key == "k1":
+                await secretly(plain)
+                await plain.call("sessions.reset", key=MAIN, reason="new")
+            await plain.stop()
+    finally:
+        await plain.stop()
+    ours, without = at.theirs.own_writes(), plain.own_writes()
+    differences = [*(f"only with us: {name}" for name in sorted(ours - without))]
+    differences += [f"only without us: {name}" for name in sorted(without - ours)]
+    report.holds(
+        "OpenClaw's own files and tables are those of a run without us",
+        not differences,
+        "; ".join(differences) or f"{len(without)} names",
+    )
 
 
 async def outage(at: Place, report: Report) -> None:

@@ -3,10 +3,13 @@
 import asyncio
 import json
 import os
+import re
 import signal
+import sqlite3
 import subprocess
 from asyncio.subprocess import DEVNULL, PIPE, STDOUT, Process
 from collections.abc import Awaitable, Callable
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from socket import socket
@@ -17,6 +20,9 @@ BUILD = Path("build/openclaw").absolute()
 BIN = BUILD / "node_modules" / ".bin"
 SECONDS = 120.0
 MAIN = "agent:main:main"
+ID = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|\d{10,}|[0-9a-f]{16,}")
+SIDE = {"-wal", "-shm"}
+TABLES = "select name from sqlite_master where type = 'table'"
 Snapshot = dict[str, bytes]
 
 
@@ -113,6 +119,17 @@ class RealOpenClaw:
         """Files of ours, but for the copies that OpenClaw makes of plugins it runs."""
         found = (str(file.relative_to(self.state)) for file in self.state.rglob("*"))
         return sorted(name for name in found if "supaclaw" in name and not name.startswith("tmp/"))
+
+    def own_writes(self) -> set[str]:
+        """Files of its state and tables of its databases, with `*` for ids; but for its working copies and logs."""
+        files = [file for file in self.state.rglob("*") if file.is_file()]
+        names = {file: ID.sub("*", str(file.relative_to(self.state))) for file in files}
+        found = {name for name in names.values() if not name.startswith(("tmp/", "logs/")) and name[-4:] not in SIDE}
+        for file in files:
+            if file.suffix == ".sqlite":
+                with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as database:
+                    found |= {f"{names[file]}: {table}" for (table,) in database.execute(TABLES)}
+        return found
 
     def has_kept(self, text: str) -> Callable[[], Awaitable[bool]]:
         """Whether it is in OpenClaw's own transcripts."""

@@ -110,6 +110,11 @@ def check(workspace: Workspace, state: State = None) -> None:
     The plugin has to be loaded; then a memory is stored, found and forgotten.
     """
     places = _places(workspace, state)
+    found = places.load()
+    if found is None or found.status != "complete":
+        raise OwnerMustAct(
+            f"SupaClaw is not, or not wholly, installed in {places.workspace}; `supaclaw openclaw install` does it"
+        )
     verify(OpenClaw.find(places.state), places)
     echo(
         "OpenClaw uses SupaClaw: the plugin is loaded in the memory slot, and a memory was stored, found and forgotten"

@@ -221,6 +221,7 @@ def test_what_cannot_be_begun_is_refused_in_a_line(installation: Installation, m
     (installation.workspace / "skills" / "supaclaw").rmdir()
     (installation.workspace / "skills").rmdir()
     assert "SupaClaw is not installed in" in installation.act("uninstall").err
+    assert "`supaclaw openclaw install` does it" in installation.act("verify").err
     assert "nowhere is no folder" in installation.supaclaw("install", "--workspace", "nowhere").err
     installation.record.write_text('{"version": 9}')
     for command in ("install", "uninstall"):
