@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import select
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
@@ -37,9 +36,12 @@ class Child:
         to = self.process.stdin
         if self.process.returncode is not None or to is None or to.transport.is_closing():
             return True
-        watch = select.poll()
-        watch.register(to.transport.get_extra_info("pipe"), 0)
-        return bool(watch.poll(0))
+        if not hasattr(os, "waitid"):  # macOS before Python 3.13
+            return False
+        try:
+            return os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        except ChildProcessError:
+            return True
 
     async def ask(self, request: bytes) -> JsonObject:
         """Its reply; raises `Ended`."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+import uvloop
 
 from gateway.background import cpu_process
 from gateway.background.cpu import Cpu, CpuJobFailed
@@ -158,6 +159,16 @@ class TestEnds:
         await gone(pid)
         assert await cpu.run(cpu_jobs.process_id, seconds=SECONDS) != pid
         await cpu.close()
+
+    def test_it_goes_on_in_the_gateways_own_event_loop(self) -> None:
+        async def twice() -> list[object]:
+            cpu = Cpu()
+            found: list[object] = [await cpu.run(cpu_jobs.process_id, seconds=SECONDS) for _ in range(2)]
+            await cpu.close()
+            return found
+
+        first, second = uvloop.run(twice())
+        assert first == second
 
     async def test_closing_ends_a_job_under_way(self, cpu: Cpu, tmp_path: Path) -> None:
         job = asyncio.create_task(cpu.run(cpu_jobs.hang, str(tmp_path / "mark"), seconds=SECONDS))
