@@ -207,26 +207,31 @@ def differing(before: dict[str, bytes], after: dict[str, bytes]) -> str:
 
 
 async def kills(at: Place, report: Report) -> None:
-    """Each command is killed at one place after the other, on and on, until it completes; then all is as it was."""
+    """Both commands are killed again and again; then all is as it was."""
     before = at.theirs.snapshot()
-    for of in ("install", "uninstall"):
-        places, steps, n = 0, list[str](), 1
-        while (done := await at.act(of, "--yes", SUPACLAW_FAIL=f"openclaw.step:{n}"))[0] == -9:
-            record = json.loads((at.theirs.workspace / ".supaclaw-install.json").read_text())
-            places += 1
-            again = steps and steps[-1] == record["currentStep"]
-            n = (n + 1 if of == "install" else 3) if again else 2  # a removal has less to do each time
-            if n == 2:
-                steps.append(record["currentStep"])
-            assert places < MOST_KILLS, "it is killed for ever"
-        claim = f"{of}: kill -9 in each step, at {places} places; the next call goes on"
-        report.holds(claim, done[0] == 0, ", ".join(steps) if done[0] == 0 else done[1])
-        if of == "install":
-            report.holds("afterwards `verify` passes", (await at.act("verify"))[0] == 0)
+    await killed(at, report, "install")
+    code, told = await at.act("verify")
+    report.holds("afterwards `verify` passes", code == 0, told.strip())
+    await killed(at, report, "uninstall")
     after = at.theirs.snapshot()
     report.holds(
         "afterwards configuration and workspace are byte for byte as before", after == before, differing(before, after)
     )
+
+
+async def killed(at: Place, report: Report, command: str) -> None:
+    """It is killed at one place after the other, until it completes."""
+    places, steps, n = 0, list[str](), 1
+    while (done := await at.act(command, "--yes", SUPACLAW_FAIL=f"openclaw.step:{n}"))[0] == -9:
+        record = json.loads((at.theirs.workspace / ".supaclaw-install.json").read_text())
+        places += 1
+        again = steps and steps[-1] == record["currentStep"]
+        n = (n + 1 if command == "install" else 3) if again else 2  # a removal has less to do each time
+        if n == 2:
+            steps.append(record["currentStep"])
+        assert places < MOST_KILLS, "it is killed for ever"
+    claim = f"{command}: kill -9 in each step, at {places} places; the next call goes on"
+    report.holds(claim, done[0] == 0, ", ".join(steps) if done[0] == 0 else done[1])
 
 
 async def prove(chosen: set[str]) -> None:
