@@ -136,6 +136,11 @@ class Toolbox:
         tool = self._tool(name)
         return tool.effect if tool else Effect.SAFE
 
+    def once_for(self, name: str) -> float:
+        """Seconds for which a call that must not run twice may be under way; 0 where it may."""
+        tool = self._tool(name)
+        return tool.timeout if tool and tool.effect is Effect.ONCE else 0.0
+
     async def run(self, call: ToolCall, caller: Caller, *, yes: Yes | None = None) -> ToolOutcome:
         """Never raises for what the call or the tool does; only cancellation passes.
 
@@ -154,7 +159,7 @@ class Toolbox:
             arguments = _parse(tool, call.arguments)
             if yes is not None:
                 await _guarded(tool, _check(tool, arguments, caller, yes))
-                work = tool.run(arguments, caller)
+                work = _acted(tool, arguments, caller)
             else:
                 work = self._allowed(tool, arguments, caller)
             found = _labelled(await _guarded(tool, work))
@@ -171,8 +176,7 @@ class Toolbox:
             raise ToolFailed("no_plan", why)
         if act := await self.judged(tool, arguments, caller):
             return await self._policy.ask(act, caller)
-        result: JsonObject | Labelled = await tool.run(arguments, caller)
-        return result
+        return await _acted(tool, arguments, caller)
 
     async def judged(self, tool: AnyTool, arguments: BaseModel, caller: Caller) -> Act | None:
         """What a person has to allow before the call runs; None if it may run. Raises `ToolFailed` if it never may."""
@@ -236,6 +240,14 @@ async def _check(tool: AnyTool, arguments: BaseModel, caller: Caller, yes: Yes) 
     change = await _change(tool, arguments, caller)
     if await _class(tool, arguments, caller) is not yes.kind or (change is not None and change.base != yes.base):
         raise ToolFailed("changed", "What this would do is different now, so nothing was done; ask again.")
+
+
+async def _acted(tool: AnyTool, arguments: BaseModel, caller: Caller) -> JsonObject | Labelled:
+    """What the tool says; nothing is awaited between the fence and its start."""
+    if tool.effect is not Effect.SAFE:
+        await caller.fence()
+    result: JsonObject | Labelled = await tool.run(arguments, caller)
+    return result
 
 
 async def _guarded(tool: AnyTool, work: Awaitable[T]) -> T:

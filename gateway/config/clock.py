@@ -1,8 +1,8 @@
 """The system clock."""
 
 import asyncio
+import time
 from datetime import UTC, datetime
-from time import monotonic
 
 
 class SystemClock:
@@ -14,8 +14,14 @@ class SystemClock:
 
     def monotonic(self) -> float:
         """Seconds since an arbitrary start."""
-        return monotonic()
+        return time.monotonic()
 
     async def sleep(self, seconds: float) -> None:
         """Sleep for that long."""
         await asyncio.sleep(seconds)
+
+
+def always() -> float:
+    """Seconds, those asleep included. Where no clock counts them, the wall clock has to do."""
+    boottime = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.time() if boottime is None else time.clock_gettime(boottime)

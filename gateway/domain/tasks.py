@@ -1,6 +1,7 @@
 """Tasks: durable units of work; each is one row, which also queues it."""
 
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import StrEnum
 
 from gateway.domain.ids import PrincipalId, SessionId, TaskId
@@ -56,6 +57,8 @@ class Claim:
     max_attempts: int
     alone: int = 0
     """How often nothing else can have killed the process, less the deaths while it was held back."""
+    silent_for: timedelta | None = None
+    """How long ago, at the claim, a process that lost its lease was last heard of; None: none has lost it."""
 
     @property
     def suspect(self) -> bool:

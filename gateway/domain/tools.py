@@ -74,13 +74,18 @@ async def _never_said(_value: str) -> bool:
     return False
 
 
+async def _unfenced() -> None:
+    """Nobody else could run it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Caller:
     """The run that calls a tool; (`task`, `ordinal`) is the call's key, unchanged if a resumed run repeats it.
 
     `address` is where the run answers; None if it is unattended. `label` is the trust level of what it had read when
     the model asked for the call. `said` tells whether the person wrote a value themselves in this conversation, word
-    for word: an address, say, that the model did not make.
+    for word: an address, say, that the model did not make. `fence` is passed directly before a call that has an
+    effect; it raises where the run may not act any more.
     """
 
     task: TaskId
@@ -89,6 +94,7 @@ class Caller:
     address: AddressId | None
     label: Label
     said: Callable[[str], Awaitable[bool]] = field(default=_never_said, compare=False)
+    fence: Callable[[], Awaitable[None]] = field(default=_unfenced, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,7 +112,8 @@ async def claim(
 
     A process older than the schema gets none.
     """
-    sql = """select id, token, kind, lane, principal_id, session_id, agent, attempts, max_attempts, alone
+    sql = """select id, token, kind, lane, principal_id, session_id, agent, attempts, max_attempts, alone,
+                    now() - silent_since as silent_for
              from jsonb_each($2) as free (name, slots), claim($1, name, slots::int, $3, $4)
              where (select max(number) from migrations) <= $5"""
     rows = await conn.fetch(sql, worker, dict(free), LEASE, None if kinds is None else list(kinds), known_schema())
@@ -139,8 +140,14 @@ async def hold(conn: Connection, run: Claim) -> None:
 
 
 async def progress(conn: Connection, run: Claim) -> None:
-    """`hold`, for a transaction that commits a step: the attempts start over."""
-    await conn.execute("select progress($1, $2)", run.id, run.token)
+    """`hold`, for a transaction that commits a step: the attempts start over, and so does the lease."""
+    await conn.execute("select progress($1, $2, $3)", run.id, run.token, LEASE)
+
+
+async def extend(conn: Connection, run: Claim) -> None:
+    """Renew the lease of one run that is about to act; raises `RunLost`."""
+    sql = "update tasks set lease_until = now() + $3 where id = (select id from hold($1, $2))"
+    await conn.execute(sql, run.id, run.token, LEASE)
 
 
 async def step(database: Database, run: Claim, write: Callable[[Connection], Awaitable[None]]) -> None:

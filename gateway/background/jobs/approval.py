@@ -15,6 +15,7 @@ from gateway.domain.tools import Caller
 from gateway.domain.transcript import AssistantText
 from gateway.flow.approvals.own_calls import OWN_CALLS
 from gateway.flow.turn.environment import AgentEnvironment
+from gateway.flow.turn.fence import Fence
 from gateway.store import reviews, sessions, tasks, trees
 from gateway.store.pool import Connection
 from gateway.store.reviews import ReviewRow, digest_of
@@ -60,17 +61,19 @@ class Approval:
         """The exact call; one that had begun before a crash is never run again."""
         if digest_of(review.tool, review.arguments, review.base, review.session_id) != review.digest:
             return ToolOutcome(NOT_THIS)
-        if again:
-            return ToolOutcome(MAY_HAVE_RUN)
         await self._services.environments.refresh()
-        toolbox = (await self._environment(review)).toolbox
+        toolbox, fence = (await self._environment(review)).toolbox, Fence(self._database, run)
         await toolbox.refresh()
+        if again:
+            await fence.outlast(toolbox.once_for(review.tool))
+            return ToolOutcome(MAY_HAVE_RUN)
         caller = Caller(
             review.task_id or run.id,
             review.ordinal or 0,
             review.session_id or SessionId(run.id),
             review.address_id,
             self._questions.people.own_label(review.principal_id),
+            fence=fence.cross,
         )
         call = ToolCall("", review.tool, json.dumps(review.arguments))
         return await toolbox.run(call, caller, yes=Yes(review.act, review.base))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import structlog
 
-from gateway.background.watch.lag import always
+from gateway.config.clock import always
 from gateway.config.files import write_regular
 from gateway.domain.clock import Clock
 from gateway.domain.errors import DatabaseDown, OwnerMustAct, TryAgainLater

@@ -11,6 +11,7 @@ import structlog
 
 from gateway.background.upkeep import Periodic
 from gateway.background.watch.witness import Witness
+from gateway.config.clock import always
 from gateway.domain.vitals import LoopLag
 
 TICK_SECONDS = 0.25
@@ -30,12 +31,6 @@ class Moment:
     awake: float
     always: float
     cpu: float
-
-
-def always() -> float:
-    """Seconds, those asleep included. Where no clock counts them, the wall clock has to do."""
-    boottime = getattr(time, "CLOCK_BOOTTIME", None)
-    return time.time() if boottime is None else time.clock_gettime(boottime)
 
 
 def moment() -> Moment:

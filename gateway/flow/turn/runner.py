@@ -19,6 +19,7 @@ from gateway.flow.live import Live
 from gateway.flow.turn.budgets import Budgets
 from gateway.flow.turn.compact import Compactor
 from gateway.flow.turn.environment import AgentEnvironment, AgentEnvironments
+from gateway.flow.turn.fence import Fence
 from gateway.flow.turn.memory import TurnMemory
 from gateway.flow.turn.open import AgentPart, OpenedChat, OpenedTurn
 from gateway.flow.turn.sinks import LiveSink, Sink, StepSink
@@ -110,10 +111,11 @@ class TurnRunner:
         limits = allowed.limits if opened.agent is None else _narrowed(allowed.limits, opened.agent)
         persona = environment.persona()
         opened = await self._memory.reminded(run, await self._following(run, opened, environment, persona))
-        stored = StepSink(self.database, run, opened.session, opened.label, self.failpoints)
+        fence = Fence(self.database, run)
+        stored = StepSink(fence, run, opened.session, opened.label, self.failpoints)
         sinks = (stored, LiveSink(self.live, opened.session), self._budgets, *sinks)
         while True:
-            conversation = await self._prepared(run, opened, persona, asked, limits, budget)
+            conversation = await self._prepared(run, opened, persona, asked, limits, budget, fence)
             stored.label = max(stored.label, conversation.opened.label)
             try:
                 result = await self._follow(conversation, sinks)
@@ -156,13 +158,14 @@ class TurnRunner:
         model: SizedModel,
         limits: Limits,
         budget: int | None,
+        fence: Fence,
     ) -> LoopWiring:
         """Compacted if it is too long, and always when a provider said so, in which case `budget` is set."""
         environment = self._environment(run, opened)
         skills = await environment.skill_index()
         await environment.toolbox.refresh()
         conversation = LoopWiring(
-            self.database, self.live, run, opened, environment, persona, model, limits, budget, skills
+            self.database, self.live, run, fence, opened, environment, persona, model, limits, budget, skills
         )
         if budget is None and limits.stop(opened.spent):
             return conversation

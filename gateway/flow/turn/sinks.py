@@ -12,8 +12,9 @@ from gateway.domain.principals import Label
 from gateway.domain.tasks import Claim
 from gateway.domain.transcript import AssistantText
 from gateway.flow.live import Live, ModelAwaited, TextDropped, TextWritten, ToolEnded, ToolStarted
+from gateway.flow.turn.fence import Fence
 from gateway.store import sessions, steps, tasks
-from gateway.store.pool import Connection, Database
+from gateway.store.pool import Connection
 from gateway.store.transcript import messages
 
 
@@ -32,7 +33,7 @@ class StepSink:
     `label` is the session's: it rises with what the run reads, in the transaction that stores it.
     """
 
-    database: Database
+    fence: Fence
     run: Claim
     session: SessionId
     label: Label
@@ -64,7 +65,7 @@ class StepSink:
             await tasks.progress(tx, self.run)
             await write(tx)
 
-        await self.database.run(work)
+        await self.fence.commit(work)
 
     async def _store_step(self, tx: Connection, event: ModelReplied) -> None:
         run, first = self.run, None

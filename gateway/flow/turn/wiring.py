@@ -20,6 +20,7 @@ from gateway.domain.transcript import Entry, Summary, UserText
 from gateway.flow.live import Live, TurnStarted
 from gateway.flow.secrets.guard import CleanModel
 from gateway.flow.turn.environment import AgentEnvironment
+from gateway.flow.turn.fence import Fence
 from gateway.flow.turn.long_messages import shortened
 from gateway.flow.turn.open import OpenedTurn
 from gateway.flow.turn.prompt_files import with_files
@@ -58,6 +59,7 @@ class LoopWiring:
     database: Database
     live: Live
     run: Claim
+    fence: Fence
     opened: OpenedTurn
     environment: AgentEnvironment
     persona: PersonaText
@@ -105,6 +107,8 @@ class LoopWiring:
 
     async def events(self) -> AsyncGenerator[TurnEvent, None]:
         """As `run_turn`; raises `ModelsExhausted` and `RunLost`."""
+        once = (self.environment.toolbox.once_for(each.call.name) for each in self._pending if not each.handed)
+        await self.fence.outlast(max(once, default=0.0))
         rows = (*self.opened.history, *_in_order(self.opened.transcript, self.run.id))
         entries = self._reminded(await self._shown(rows, set(self.opened.asked_ids)))
         turn = run_turn(
@@ -113,7 +117,7 @@ class LoopWiring:
             toolbox=self.environment.toolbox,
             render=self._render,
             steer=self._steer,
-            caller=self.opened.caller(self.run),
+            caller=replace(self.opened.caller(self.run), fence=self.fence.cross),
             limits=self.limits,
             pending=self._pending,
             spent=self.opened.spent,
