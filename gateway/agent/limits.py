@@ -1,9 +1,8 @@
 """When a run has to end although the model would go on."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from gateway.domain.events import ToolFinished
 from gateway.domain.model import Usage
@@ -15,10 +14,6 @@ class Stop:
 
     limit: str
     text: str
-
-
-Purse: TypeAlias = Callable[[], Stop | None]
-"""Asked before each model call: why it may not be paid for, or None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +67,8 @@ class Repeats:
 class Limits:
     """Bounds of one run, and of the money of all runs of a day and of a month; None means no bound.
 
-    `repeats` is how often the same call may give the same result, `polls` how often it may be made at all. What is
-    left of the day and the month the loop cannot know: it asks the `purse`.
+    `repeats` is how often the same call may give the same result, `polls` how often it may be made at all. What all
+    runs share, the money of a day and a month and the tokens of models without a price, its model looks after.
     """
 
     model_calls: int = 40
@@ -81,15 +76,13 @@ class Limits:
     usd: float | None = 0.5
     day_usd: float | None = None
     month_usd: float | None = None
+    day_tokens: int | None = None
     repeats: int = 3
     polls: int = 10
     parallel_tools: int = 8
-    purse: Purse | None = None
 
     def stop(self, spent: Spent) -> Stop | None:
         """Why no further model call may be made, or None."""
-        if self.purse is not None and (empty := self.purse()):
-            return empty
         if spent.model_calls >= self.model_calls:
             return _stop("model_calls", f"this took {spent.model_calls} model calls, the most for one answer")
         if used_up(spent.usd, self.usd):
@@ -109,13 +102,6 @@ class Limits:
         if times >= self.polls:
             return _stop("polls", f"I called {name} {times} times in the same way")
         return None
-
-
-def tree_stop(spent: float, limit: float | None) -> Stop | None:
-    """Why a tree may not spend more, or None."""
-    if not used_up(spent, limit):
-        return None
-    return Stop(TREE_USD, f"this tree of tasks has used {dollars(spent)} of {dollars(limit or 0.0)}")
 
 
 def used_up(spent: float, limit: float | None) -> bool:

@@ -39,7 +39,12 @@ class Current:
     def limits(self) -> Limits:
         """What a run, a day and a month may cost."""
         budgets = self.config.budgets
-        return Limits(usd=budgets.run_usd, day_usd=budgets.day_usd, month_usd=budgets.month_usd)
+        return Limits(
+            usd=budgets.run_usd,
+            day_usd=budgets.day_usd,
+            month_usd=budgets.month_usd,
+            day_tokens=budgets.day_tokens,
+        )
 
     def describe(self) -> Description:
         """Which models answer, and why."""

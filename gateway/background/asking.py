@@ -4,12 +4,12 @@ import asyncio
 
 import structlog
 
-from gateway.domain.ids import PrincipalId
-from gateway.domain.model import Model, ModelsExhausted, Prompt, Reply
-from gateway.flow.turn.budgets import Budgets
-from gateway.flow.turn.wiring import reply_of
-from gateway.store.people import principals
-from gateway.store.pool import Database
+from gateway.domain.model import ModelsExhausted, Prompt, Reply
+from gateway.domain.principals import Role
+from gateway.domain.tasks import Claim
+from gateway.flow.turn.budgets import Budgets, OutOfBudget
+from gateway.flow.turn.reserving import Reserving
+from gateway.flow.turn.wiring import SizedModel, reply_of
 
 SECONDS = 120.0
 
@@ -17,21 +17,12 @@ log = structlog.get_logger(__name__)
 
 
 async def ask(
-    model: Model,
-    prompt: Prompt,
-    database: Database,
-    budgets: Budgets,
-    principal: PrincipalId,
-    seconds: float = SECONDS,
+    model: SizedModel, prompt: Prompt, budgets: Budgets, run: Claim, seconds: float = SECONDS
 ) -> Reply | None:
     """Ask once; None if no model answers, or the budget is used up."""
-    async with database.connection() as conn:
-        role = (await principals.get(conn, principal)).role
-    if (await budgets.allow(role)).refusal is not None:
-        return None
     try:
         async with asyncio.timeout(seconds):
-            return await reply_of(model, prompt)
-    except (ModelsExhausted, TimeoutError) as exc:
+            return await reply_of(Reserving(model, budgets, run, Role.OWNER), prompt)
+    except (ModelsExhausted, OutOfBudget, TimeoutError) as exc:
         log.info("background.no_model", error=type(exc).__name__)
     return None

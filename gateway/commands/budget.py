@@ -3,7 +3,7 @@
 from gateway.agent.limits import dollars, used_up
 from gateway.commands import Command, CommandContext, CommandReply
 from gateway.store import spending, steps
-from gateway.store.spending import Account, Accounts, Period
+from gateway.store.spending import Account, Accounts, Period, Unpriced
 from gateway.store.transcript import messages
 
 WORDS = {Period.DAY: "Today", Period.MONTH: "This month"}
@@ -15,11 +15,14 @@ async def run(ctx: CommandContext) -> CommandReply:
         return CommandReply("Write /budget to see what is left, /budget more to raise a limit that is used up.")
     now = ctx.clock.now()
     accounts = await spending.accounts(ctx.tx, now, await spending.settled(ctx.tx, now))
-    return CommandReply(await (_more(ctx, accounts) if ctx.argument else _shown(ctx, accounts)))
+    unpriced = await spending.unpriced(ctx.tx, now)
+    return CommandReply(await (_more(ctx, accounts, unpriced) if ctx.argument else _shown(ctx, accounts, unpriced)))
 
 
-async def _shown(ctx: CommandContext, accounts: Accounts) -> str:
+async def _shown(ctx: CommandContext, accounts: Accounts, unpriced: Unpriced) -> str:
     lines = [f"{WORDS[period]}: {_told(account, _limit(ctx, period))}" for period, account in accounts.items()]
+    if unpriced.tokens or ctx.limits.day_tokens is not None:
+        lines.append(f"Today, models without a price: {_tokens(unpriced, ctx.limits.day_tokens)}")
     return "\n".join([f"One answer: {await _last(ctx)}", *lines])
 
 
@@ -42,7 +45,13 @@ def _told(account: Account, limit: float | None) -> str:
     return f"{dollars(account.spent)} spent, {dollars(allowed)} allowed{raised}, {dollars(left)} left"
 
 
-async def _more(ctx: CommandContext, accounts: Accounts) -> str:
+def _tokens(unpriced: Unpriced, limit: int | None) -> str:
+    models = f" ({', '.join(unpriced.models)})" if unpriced.models else ""
+    allowed = "no limit" if limit is None else f"{limit + unpriced.extra:,} allowed"
+    return f"{unpriced.tokens:,} tokens{models}, {allowed}"
+
+
+async def _more(ctx: CommandContext, accounts: Accounts, unpriced: Unpriced) -> str:
     """Grant the whole limit again; what exceeded the old one does not count against it."""
     done = []
     for period, account in accounts.items():
@@ -50,8 +59,11 @@ async def _more(ctx: CommandContext, accounts: Accounts) -> str:
         if limit and used_up(account.spent, limit + account.extra):
             await spending.raise_limit(ctx.tx, period, ctx.clock.now(), account.spent)
             done.append(f"{WORDS[period]}: another {dollars(limit)}, {dollars(account.spent + limit)} in all.")
+    if (tokens := ctx.limits.day_tokens) and used_up(unpriced.tokens, tokens + unpriced.extra):
+        await spending.raise_tokens(ctx.tx, ctx.clock.now(), unpriced.tokens)
+        done.append(f"Today: another {tokens:,} tokens of models without a price.")
     if not done:
-        return f"No limit is used up, so there's nothing to raise.\n{await _shown(ctx, accounts)}"
+        return f"No limit is used up, so there's nothing to raise.\n{await _shown(ctx, accounts, unpriced)}"
     return "\n".join([*done, "Send any unanswered message again."])
 
 

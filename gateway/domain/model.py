@@ -110,6 +110,14 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True)
+class Highest:
+    """The most that one call may take: US dollars of a model with a price, tokens of one without."""
+
+    usd: float = 0.0
+    tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Attempt:
     """One failed attempt: the model, the kind of error and its message."""
 

@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gateway.domain.clock import Clock
-from gateway.domain.model import ModelEvent, Prompt
+from gateway.domain.model import Highest, ModelEvent, Prompt
 from gateway.domain.settings import ModelSettings
 from gateway.llm.auto import GUIDE, Choice, choose
 from gateway.llm.call import Call, CallServices, RetryPolicy
@@ -16,6 +16,7 @@ from gateway.llm.prices import Prices
 from gateway.llm.provider import Transcriber, VectorProvider
 from gateway.llm.registry import Providers
 from gateway.llm.scrub import scrub
+from gateway.llm.tokens import estimate_prompt
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,12 @@ class ModelClient:
     def prompt_budget(self) -> int:
         """The most tokens a prompt may have for every model of the chain to accept it and still answer."""
         return min(map(self._room, self._chain))
+
+    def highest(self, prompt: Prompt) -> Highest:
+        """The most that the answer may take, whichever model of the chain gives it."""
+        tokens, longest = estimate_prompt(prompt), self._services.params.max_output_tokens
+        each = [self._services.prices.highest(model, tokens, longest) for model in self._chain]
+        return Highest(max(one.usd for one in each), max(one.tokens for one in each))
 
     def with_primary(self, model: str | None) -> "ModelClient | None":
         """The same chain with `model`, if given, in front; None if no model is connected at all."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from gateway.domain.model import Usage
+from gateway.domain.model import Highest, Usage
 from gateway.llm.catalog import split
 
 _FILE = "model_prices_and_context_window_backup.json"
@@ -44,6 +44,11 @@ class Price:
     per_cached: float = 0.0
     vision: bool | None = None
 
+    @property
+    def known(self) -> bool:
+        """Whether it says what the model costs."""
+        return bool(self.per_input or self.per_output)
+
 
 class Prices:
     """Looks up each model once; a model that is not in the table costs nothing and gets a default window."""
@@ -68,6 +73,14 @@ class Prices:
         fresh = max(0, usage.input_tokens - usage.cached_tokens)
         read = fresh * price.per_input + usage.cached_tokens * price.per_cached
         return read + usage.output_tokens * price.per_output
+
+    def highest(self, model: str, tokens: int, longest: int) -> Highest:
+        """The most that an answer of up to `longest` tokens may take to a prompt of so many."""
+        price = self.of(model)
+        longest = min(longest, price.output or longest)
+        if not price.known:
+            return Highest(tokens=tokens + longest)
+        return Highest(usd=tokens * price.per_input + longest * price.per_output)
 
     def _look_up(self, model: str) -> Price:
         prefix, _ = split(model)

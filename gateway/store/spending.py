@@ -5,6 +5,8 @@ from datetime import date, datetime, timedelta
 from enum import StrEnum
 
 from gateway.domain.ids import SessionId
+from gateway.domain.model import Highest
+from gateway.domain.tasks import Claim
 from gateway.store.pool import Connection
 
 
@@ -29,6 +31,30 @@ class Account:
 
 
 Accounts = dict[Period, Account]
+BUSY = "busy"
+DAY_TOKENS = "day_tokens"
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """The limits that all runs have together; None: no limit."""
+
+    day_usd: float | None = None
+    month_usd: float | None = None
+    day_tokens: int | None = None
+
+    def usd(self, period: Period) -> float | None:
+        """The money of that period."""
+        return self.day_usd if period is Period.DAY else self.month_usd
+
+
+@dataclass(frozen=True, slots=True)
+class Unpriced:
+    """What models without a price have used in the day under way, which models; `extra` as in `Account`."""
+
+    tokens: int
+    extra: int
+    models: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,14 +125,61 @@ async def accounts(conn: Connection, now: datetime, before: float) -> Accounts:
     }
 
 
+async def unpriced(conn: Connection, now: datetime) -> Unpriced:
+    """The tokens of calls that cost nothing, as far as anybody knows."""
+    sql = """select coalesce(sum(tokens_in + tokens_out), 0)::bigint as tokens,
+                    coalesce((select value from meta where key = $2), '0')::float8::bigint as extra,
+                    array(select distinct unnest(array_agg(name)) order by 1) as models
+             from task_steps where kind = 'model' and cost_usd = 0 and created_at >= $1"""
+    row = await conn.fetchrow(sql, Period.DAY.start(now), _tokens_key(now))
+    assert row is not None, "an aggregate always has one row"
+    return Unpriced(row["tokens"], row["extra"], tuple(row["models"]))
+
+
+async def reserve(
+    conn: Connection, run: Claim, highest: Highest, shared: Shared, now: datetime, before: float
+) -> str | None:
+    """Count the next call of a run before it is made; None if it may be, else the limit that is used up, or `BUSY`.
+
+    `BUSY` says that it would fit, or be the last one, if calls under way had ended. `before` as in `accounts`; that of
+    the run's tree is a limit as well. Raises `RunLost`.
+    """
+    found: str | None = await conn.fetchval(
+        "select reserve($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+        run.id,
+        run.token,
+        highest.usd,
+        highest.tokens,
+        now,
+        before,
+        shared.day_usd,
+        shared.month_usd,
+        shared.day_tokens,
+    )
+    return found
+
+
+async def raise_tokens(conn: Connection, now: datetime, tokens: int) -> None:
+    """Until the day is over, models without a price may use so many more."""
+    await _raise(conn, _tokens_key(now), tokens)
+
+
 async def raise_limit(conn: Connection, period: Period, now: datetime, usd: float) -> None:
     """Until the period is over its limit is so much higher."""
+    await _raise(conn, _key(period, now), usd)
+
+
+async def _raise(conn: Connection, key: str, amount: float) -> None:
     sql = "insert into meta (key, value) values ($1, $2) on conflict (key) do update set value = excluded.value"
-    await conn.execute(sql, _key(period, now), usd)
+    await conn.execute(sql, key, amount)
 
 
 def _unsettled(now: datetime) -> datetime:
     return max(Period.MONTH.start(now), Period.DAY.start(now) - timedelta(days=1))
+
+
+def _tokens_key(now: datetime) -> str:
+    return f"budget:{Period.DAY.start(now):%Y-%m-%d}:tokens"
 
 
 def _key(period: Period, now: datetime) -> str:

@@ -50,9 +50,13 @@ class Spent:
 async def model_called(
     conn: Connection, task: TaskId, principal: PrincipalId, reply: Reply, message: MessageId | None = None
 ) -> None:
-    """Record one model call with the tries that failed before it; `message` is the first row of what it said."""
+    """Record one model call with the tries that failed before it; `message` is the first row of what it said.
+
+    What the call had reserved is settled by it; the caller holds the task.
+    """
     await conn.execute(
-        """insert into task_steps (task_id, principal_id, kind, name, tokens_in, tokens_out, tokens_cached, cost_usd,
+        """with settled as (update tasks set reserved_token = null where id = $1 and reserved_token is not null)
+           insert into task_steps (task_id, principal_id, kind, name, tokens_in, tokens_out, tokens_cached, cost_usd,
                                    latency_ms, failed, message_id)
            values ($1, $2, 'model', $3, $4, $5, $6, $7, $8, $9, $10)""",
         task,

@@ -1,6 +1,6 @@
 import pytest
 
-from gateway.agent.limits import UNSPENT, Limits, Repeats, Spent, Stop, dollars
+from gateway.agent.limits import UNSPENT, Limits, Repeats, Spent, dollars
 from gateway.domain.events import ToolFinished
 from gateway.domain.model import ToolCall, Usage
 from gateway.domain.transcript import ToolIntent, ToolResult
@@ -59,12 +59,6 @@ def test_arguments_nested_beyond_measure_are_compared_as_they_are() -> None:
     for _ in range(2):
         repeats.note([finished("[" * 100_000, "same")])
     assert repeats.most() == ("look", 2)
-
-
-def test_an_empty_purse_stops_first() -> None:
-    empty = Stop("day_usd", "nothing left")
-    assert Limits(purse=lambda: empty).stop(Spent(model_calls=40)) is empty
-    assert Limits(purse=lambda: None).stop(UNSPENT) is None
 
 
 @pytest.mark.parametrize(

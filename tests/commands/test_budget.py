@@ -84,6 +84,20 @@ async def test_a_used_up_month_is_raised_too(database: Database, workspace: Path
         assert await path.ask("hello") == "re: hello"
 
 
+async def test_models_without_a_price_are_named_and_get_their_tokens_once_more(
+    database: Database, workspace: Path
+) -> None:
+    path = await limited(database, workspace, day_tokens=1_000)
+    await spent(path, 0)
+    await path.rows("update task_steps set tokens_in = 1200 returning id")
+    assert "Today, models without a price: 1,200 tokens (m), 1,000 allowed" in await path.ask("/budget")
+    async with path.working():
+        assert "token budget" in await path.ask("hello")
+        assert "another 1,000 tokens" in await path.ask("/budget more")
+        assert await path.ask("hello") == "re: hello + hello"
+    assert "2,200 allowed" in await path.ask("/budget")
+
+
 async def test_more_of_what_is_not_used_up_changes_nothing(database: Database, workspace: Path) -> None:
     path = await limited(database, workspace, day_usd=2)
     await spent(path, 1)

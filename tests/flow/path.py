@@ -31,7 +31,17 @@ from gateway.domain.access import Access
 from gateway.domain.ids import InstanceId
 from gateway.domain.inbound import Address, Inbound, Sender
 from gateway.domain.json import Json
-from gateway.domain.model import ModelEvent, Prompt, Reply, TextDelta, ToolCall, ToolMessage, Usage, UserMessage
+from gateway.domain.model import (
+    Highest,
+    ModelEvent,
+    Prompt,
+    Reply,
+    TextDelta,
+    ToolCall,
+    ToolMessage,
+    Usage,
+    UserMessage,
+)
 from gateway.domain.tasks import Claim, Lane
 from gateway.flow.inbound.answers import Answer, Answers
 from gateway.flow.inbound.persist import Accepted
@@ -63,6 +73,7 @@ class FakeModel:
     called: asyncio.Event = field(default_factory=asyncio.Event)
     let_go: asyncio.Event = field(default_factory=asyncio.Event)
     budget: int = 100_000
+    most: Highest = field(default_factory=Highest)
 
     async def stream(self, prompt: Prompt) -> AsyncIterator[ModelEvent]:
         self.prompts.append(prompt)
@@ -81,6 +92,9 @@ class FakeModel:
 
     def prompt_budget(self) -> int:
         return self.budget
+
+    def highest(self, prompt: Prompt) -> Highest:
+        return self.most
 
     def describe(self) -> Description:
         return Description("fake", "a test", ("fake",), ())

@@ -50,6 +50,13 @@ async def test_a_fallback_is_better_than_the_guide() -> None:
     assert "models.fallbacks" in client.describe().why
 
 
+async def test_a_call_may_cost_what_the_dearest_model_of_the_chain_takes() -> None:
+    client = await build_client(settings(primary="gpt-4o", fallbacks=["ollama/unheard-of"]), {}, FakeClock())
+    highest = client.highest(HELLO)
+    assert highest.usd > 4096 * 1e-5
+    assert highest.tokens > 4096
+
+
 @pytest.mark.parametrize(
     ("chain", "budget"),
     [

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.domain.model import Usage
+from gateway.domain.model import Highest, Usage
 from gateway.llm.catalog import VENDORS
 from gateway.llm.prices import Prices, names, table_path
 
@@ -40,6 +40,16 @@ def test_cached_tokens_cost_less() -> None:
 
 def test_output_costs_too() -> None:
     assert Prices().cost("gpt-4o", Usage(0, 1_000_000)) == pytest.approx(10)
+
+
+def test_the_most_a_call_may_cost_is_its_prompt_and_its_longest_answer() -> None:
+    prices = Prices()
+    assert prices.highest("gpt-4o", 1_000_000, 100_000) == Highest(usd=pytest.approx(2.5 + 16_384 * 10 / 1e6))
+    assert prices.highest("gpt-4o", 0, 100) == Highest(usd=pytest.approx(0.001))
+
+
+def test_a_model_without_a_price_may_use_tokens() -> None:
+    assert Prices().highest("ollama/unheard-of", 1_000, 100) == Highest(tokens=1_100)
 
 
 def test_an_unknown_model_is_free_and_has_a_usual_window() -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from gateway.domain.model import (
     Attempt,
+    Highest,
     ModelEvent,
     ModelsExhausted,
     Prompt,
@@ -69,6 +70,9 @@ class ScriptedModel:
 
     def prompt_budget(self) -> int:
         return 100_000
+
+    def highest(self, prompt: Prompt) -> Highest:
+        return Highest()
 
     def describe(self) -> Description:
         return Description("scripted", "a test", ("scripted",), ())

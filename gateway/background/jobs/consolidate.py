@@ -74,7 +74,7 @@ class Consolidate:
         if (model := self._services.cheap_model()) is None:
             return None
         shown = fitting(material, model.prompt_budget())
-        reply = await ask(model, prompt_for(shown), self._database, self._budgets, run.principal_id)
+        reply = await ask(model, prompt_for(shown), self._budgets, run)
         return _Judged(shown, reply, read(reply.text, shown)) if reply else None
 
 

@@ -66,7 +66,7 @@ class Describe:
         if (model := self._services.summary_model()) is None:
             return None
         prompt = await _prompt(self._services.environments.of(run.principal_id).workspace, file)
-        return await ask(model, prompt, self._database, self._budgets, run.principal_id, SECONDS)
+        return await ask(model, prompt, self._budgets, run, SECONDS)
 
 
 async def _prompt(workspace: Workspace, file: FileRow) -> Prompt:

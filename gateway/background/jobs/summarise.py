@@ -55,7 +55,7 @@ class Summarise:
         if ended and (model := self._services.cheap_model()) is not None:
             limits = max(model.prompt_budget(), LEAST), LONGEST_SUMMARY
             prompt = await asyncio.to_thread(prompt_for, ended.what, *limits)
-            reply = await ask(model, prompt, self._database, self._budgets, run.principal_id)
+            reply = await ask(model, prompt, self._budgets, run)
         made = await asyncio.to_thread(_made, ended.what, reply) if ended else {}
 
         async def store(tx: Connection) -> None:

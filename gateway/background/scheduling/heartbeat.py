@@ -13,7 +13,6 @@ from gateway.background.scheduling.halt import Halt
 from gateway.config.hours import ActiveHours
 from gateway.config.model import Config
 from gateway.domain.clock import Clock
-from gateway.domain.principals import Role
 from gateway.domain.vitals import Beat, Outcome
 from gateway.domain.zones import zone
 from gateway.flow.people import People
@@ -125,7 +124,7 @@ class Heartbeat:
         if used_up(spent, limit):
             allowed = f"heartbeat.day_usd allows {dollars(limit or 0.0)}"
             return f"heartbeats cost {dollars(spent)} today, and {allowed}; it resumes tomorrow (UTC)"
-        return None if (await self.budgets.allow(Role.OWNER)).refusal is None else NO_MONEY
+        return NO_MONEY if await self.budgets.used_up() else None
 
     def _due(self, pulse: Pulse, now: datetime) -> datetime | None:
         """When the next one is; None while there is none."""

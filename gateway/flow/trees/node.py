@@ -22,7 +22,6 @@ from gateway.domain.transcript import AssistantText, Notice
 from gateway.domain.trees import MAIN, LoadSkill
 from gateway.flow.approvals.questions import Questions
 from gateway.flow.trees.acts import Acts, Completed, Next, Unanswered
-from gateway.flow.trees.purse import TreePurse
 from gateway.flow.turn.open import AgentPart, OpenedTurn, open_unattended
 from gateway.flow.turn.runner import TurnResult, TurnRunner
 from gateway.flow.turn.wiring import SizedModel
@@ -56,14 +55,13 @@ class NodeRuns:
         while True:
             usable = {each.slug: each for each in await self.agents.usable()}
             agent = usable.pop(run.agent, None)
-            purse = TreePurse(self.database, run, await self.database.run(lambda tx: trees.place(tx, run.id)))
-            part, label = _part(agent, [*usable.values()], purse, assignment.fork), await self.agents.label(agent)
+            part, label = _part(agent, [*usable.values()], assignment.fork), await self.agents.label(agent)
             opened = await self.database.run(partial(self.open, run=run, assignment=assignment, part=part, label=label))
             if opened is None:
                 return None
             if agent is None:
                 return opened, _failed(NO_AGENT.format(run.agent))
-            result = await self._turn(run, opened, agent, purse, assignment.model)
+            result = await self._turn(run, opened, agent, assignment.model)
             self.failpoints.reach(Step.NODE_TURNED)
             match await self._follow_up(run, assignment, opened, result):
                 case Next.GO_ON:
@@ -103,9 +101,7 @@ class NodeRuns:
 
         return replace(opened, client=ClientOptions(tools=SPECS), agent=part, again=again)
 
-    async def _turn(
-        self, run: Claim, opened: OpenedTurn, agent: AgentFile, purse: TreePurse, other: str | None
-    ) -> TurnResult | None:
+    async def _turn(self, run: Claim, opened: OpenedTurn, agent: AgentFile, other: str | None) -> TurnResult | None:
         """What the agent said; None if a call of before is to be carried out first."""
         pending = opened.pending(run)
         if pending and all(intent.handed for intent in pending):
@@ -113,7 +109,7 @@ class NodeRuns:
         head = agent.head
         tuned = agent.slug != MAIN or other is not None
         model = self.model(other or agent.model, head.temperature, head.max_tokens) if tuned else None
-        return await self.turn_runner.answer(run, opened, (purse,), model)
+        return await self.turn_runner.answer(run, opened, model=model)
 
     async def _follow_up(
         self, run: Claim, assignment: Assignment, opened: OpenedTurn, result: TurnResult | None
@@ -198,16 +194,14 @@ def chat_part(agent: AgentFile) -> AgentPart:
     """What an agent adds to a chat's turn that is put to it."""
     own = replace(agent, head=agent.head.model_copy(update={"skills": None}))
     tools = None if agent.head.tools is None else frozenset(agent.head.tools)
-    return AgentPart(_prompt(own, ()), tools, agent.skills is None, agent.head.budget, lambda: None)
+    return AgentPart(_prompt(own, ()), tools, agent.skills is None, agent.head.budget)
 
 
-def _part(
-    agent: AgentFile | None, others: Sequence[AgentFile], purse: TreePurse, fork: TaskId | None
-) -> AgentPart | None:
+def _part(agent: AgentFile | None, others: Sequence[AgentFile], fork: TaskId | None) -> AgentPart | None:
     if agent is None:
         return None
     tools = None if agent.head.tools is None else frozenset(agent.head.tools)
-    return AgentPart(_prompt(agent, others), tools, agent.skills is None, agent.head.budget, purse.stop, fork)
+    return AgentPart(_prompt(agent, others), tools, agent.skills is None, agent.head.budget, fork)
 
 
 def _prompt(agent: AgentFile, others: Sequence[AgentFile]) -> str:

@@ -1,103 +1,123 @@
-"""Budgets: when the budget of a day or month is used up, no model is called, and the owner is asked for more."""
+"""Budgets: when one is used up, no model is called, and the owner is asked for more."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from datetime import datetime
 
-from gateway.agent.limits import Limits, Stop, dollars, used_up
+from gateway.agent.limits import TREE_USD, Limits, Stop, dollars, used_up
 from gateway.domain.clock import Clock
-from gateway.domain.events import ModelReplied, TurnEvent
+from gateway.domain.errors import SupaclawError
+from gateway.domain.model import Highest
 from gateway.domain.principals import Role
+from gateway.domain.tasks import Claim
 from gateway.store import spending
 from gateway.store.pool import Connection, Database
-from gateway.store.spending import Account, Accounts, Period
+from gateway.store.spending import BUSY, DAY_TOKENS, Account, Accounts, Period, Shared, Unpriced
 
 WORDS = {Period.DAY: ("Today's", "today"), Period.MONTH: ("This month's", "this month")}
+LOOK_AGAIN = 0.5
+"""Seconds between two looks whether others have settled what they reserved."""
 
 
-@dataclass(frozen=True, slots=True)
-class Allowed:
-    """The limits of one run; or why it may not start, in words for the person who asked."""
+class OutOfBudget(SupaclawError):
+    """No model may be called: which budget is used up, in words for the person; `first`: nor has been in this run."""
 
-    limits: Limits
-    refusal: str | None
+    def __init__(self, stop: Stop, *, first: bool) -> None:
+        super().__init__(stop.text)
+        self.stop = stop
+        self.first = first
 
 
 class Budgets:
-    """One per process: the spending as last read from the database, plus what runs here have spent since."""
+    """What all runs spend together; Postgres counts it, so that no two of them spend the same money."""
 
     def __init__(self, database: Database, limits: Callable[[], Limits], clock: Clock) -> None:
         self._database = database
         self._limits = limits
         self._clock = clock
-        self._read_at: datetime | None = None
-        self._accounts: Accounts = {}
         self._settled: tuple[datetime, float] | None = None
 
-    async def allow(self, role: Role) -> Allowed:
-        """The limits of a run that starts now; concurrent runs share what is left."""
+    @property
+    def limited(self) -> bool:
+        """Whether runs have to ask at all."""
+        return self._shared != Shared()
+
+    @property
+    def _shared(self) -> Shared:
         limits = self._limits()
-        if limits.day_usd is None and limits.month_usd is None:
-            return Allowed(limits, None)
-        await self._read_spending()
-        gone = self._exhausted(limits)
-        refusal = None if gone is None else self._explain(gone, limits, role, "I didn't ask a model")
-        return Allowed(replace(limits, purse=lambda: self._stop(limits, role)), refusal)
+        return Shared(limits.day_usd, limits.month_usd, limits.day_tokens)
 
-    async def take(self, event: TurnEvent) -> None:
-        """As a sink: count what a run has just spent against the budget of all."""
-        if isinstance(event, ModelReplied):
-            cost = event.reply.usage.cost_usd
-            self._accounts = {
-                period: replace(account, spent=account.spent + cost) for period, account in self._accounts.items()
-            }
+    async def used_up(self) -> bool:
+        """Whether a run would be refused now."""
+        if not self.limited:
+            return False
+        async with self._database.connection() as conn:
+            accounts, unpriced = await self._accounts(conn), await spending.unpriced(conn, self._clock.now())
+        shared = self._shared
+        money = any(used_up(accounts[p].spent, _allowed(shared.usd(p), accounts[p])) for p in Period)
+        return money or used_up(
+            unpriced.tokens, None if shared.day_tokens is None else shared.day_tokens + unpriced.extra
+        )
 
-    async def _read_spending(self) -> None:
+    async def reserve(self, run: Claim, highest: Highest, role: Role, *, asked_before: bool) -> None:
+        """Wait until the next call of a run is paid for, whatever it costs; raises `OutOfBudget`, `RunLost`.
+
+        A call waits for others whose reservations, with its own, would exceed a budget. What is left when none is under
+        way goes to a single call, which may then exceed the budget by what it costs.
+        """
+        while (refused := await self._reserved(run, highest)) is not None:
+            if refused != BUSY:
+                raise OutOfBudget(
+                    Stop(refused, await self._explain(refused, role, asked_before)), first=not asked_before
+                )
+            await self._clock.sleep(LOOK_AGAIN)
+
+    async def _reserved(self, run: Claim, highest: Highest) -> str | None:
         now = self._clock.now()
         async with self._database.connection() as conn:
-            self._accounts = await spending.accounts(conn, now, await self._settled_spending(conn, now))
-        self._read_at = now
+            before = await self._settled_spending(conn, now)
+            return await spending.reserve(conn, run, highest, self._shared, now, before)
+
+    async def _accounts(self, conn: Connection) -> Accounts:
+        now = self._clock.now()
+        return await spending.accounts(conn, now, await self._settled_spending(conn, now))
 
     async def _settled_spending(self, conn: Connection, now: datetime) -> float:
         """What earlier days of the month cost; read once a day, since a month may have many calls."""
+        if self._limits().month_usd is None:
+            return 0.0
         day = Period.DAY.start(now)
         if self._settled is None or self._settled[0] != day:
             self._settled = day, await spending.settled(conn, now)
         return self._settled[1]
 
-    def _exhausted(self, limits: Limits) -> Period | None:
-        """The longest period whose budget is used up."""
-        for period in (Period.MONTH, Period.DAY):
-            limit, account = _limit(limits, period), self._account(period)
-            if limit is not None and used_up(account.spent, limit + account.extra):
-                return period
-        return None
-
-    def _account(self, period: Period) -> Account:
-        """Of the current period: midnight may have passed since it was read."""
-        now = self._clock.now()
-        if self._read_at is None or period.start(now) != period.start(self._read_at):
-            return Account()
-        return self._accounts[period]
-
-    def _stop(self, limits: Limits, role: Role) -> Stop | None:
-        gone = self._exhausted(limits)
-        if gone is None:
-            return None
-        return Stop(f"{gone.value}_usd", self._explain(gone, limits, role, "I stopped early; my work so far is kept"))
-
-    def _explain(self, period: Period, limits: Limits, role: Role, meaning: str) -> str:
-        whose, when = WORDS[period]
+    async def _explain(self, limit: str, role: Role, asked_before: bool) -> str:
+        meaning = "I stopped early; my work so far is kept" if asked_before else "I didn't ask a model"
+        if limit == TREE_USD:
+            return f"This tree of tasks has used up its budget. {meaning}."
         if role is not Role.OWNER:
             return f"The model budget is used up. {meaning}. Ask the owner to raise it, then write again."
-        limit, account = _limit(limits, period) or 0.0, self._account(period)
+        async with self._database.connection() as conn:
+            if limit == DAY_TOKENS:
+                spent, more = self._tokens(await spending.unpriced(conn, self._clock.now()))
+            else:
+                period = Period(limit.removesuffix("_usd"))
+                spent, more = self._money(period, (await self._accounts(conn))[period])
+        permanently = f"budgets.{limit} in config.json changes the limit permanently"
+        return f"{spent}. {meaning}. {more}; {permanently}. Then write again."
+
+    def _money(self, period: Period, account: Account) -> tuple[str, str]:
+        whose, when = WORDS[period]
+        limit = self._shared.usd(period) or 0.0
         spent = f"{dollars(account.spent)} spent, {dollars(limit + account.extra)} allowed"
         more = f"/budget more allows another {dollars(limit)} {when}" if limit else "Nothing is allowed"
-        return (
-            f"{whose} model budget is used up ({spent}). {meaning}. {more}; budgets.{period.value}_usd in "
-            "config.json changes the limit permanently. Then write again."
-        )
+        return f"{whose} model budget is used up ({spent})", more
+
+    def _tokens(self, unpriced: Unpriced) -> tuple[str, str]:
+        limit = self._shared.day_tokens or 0
+        spent = f"{unpriced.tokens:,} tokens of {', '.join(unpriced.models)}, {limit + unpriced.extra:,} allowed"
+        more = f"/budget more allows another {limit:,} today" if limit else "None are allowed"
+        return f"Today's token budget of models without a price is used up ({spent})", more
 
 
-def _limit(limits: Limits, period: Period) -> float | None:
-    return limits.day_usd if period is Period.DAY else limits.month_usd
+def _allowed(limit: float | None, account: Account) -> float | None:
+    return None if limit is None else limit + account.extra

@@ -11,15 +11,15 @@ from gateway.agent.summary import Sections, goal, lasting, read, recap, without_
 from gateway.agent.summary_prompt import prompt_for
 from gateway.config.failpoints import Failpoints, Step
 from gateway.domain.errors import RunLost
-from gateway.domain.events import ModelReplied
 from gateway.domain.ids import MessageId, SessionId
 from gateway.domain.memory import Category, Kind, NewMemory
 from gateway.domain.model import ModelsExhausted, Reply
 from gateway.domain.tasks import Claim
 from gateway.domain.transcript import Summary
 from gateway.flow.live import Live, MessageStored, TurnStarted
+from gateway.flow.turn.budgets import Budgets, OutOfBudget
 from gateway.flow.turn.open import OpenedTurn
-from gateway.flow.turn.sinks import Sink
+from gateway.flow.turn.reserving import Reserving
 from gateway.flow.turn.wiring import LEAST, SizedModel, reply_of
 from gateway.store import sessions, steps
 from gateway.store.memory import memories
@@ -55,7 +55,7 @@ class Compactor:
     failpoints: Failpoints
 
     async def prepare(
-        self, run: Claim, opened: OpenedTurn, room: int, paid: Sink, *, overflow: bool = False
+        self, run: Claim, opened: OpenedTurn, room: int, budgets: Budgets, *, overflow: bool = False
     ) -> OpenedTurn:
         """Compact, once, a transcript that is too long for `room` or for the configuration.
 
@@ -65,17 +65,19 @@ class Compactor:
         at = min(self.at_tokens(), room)
         if overflow:
             opened = await self._reopened(run, opened)
-            return await self._compacted(run, opened, cut_of(opened.transcript, run.id, 0), at, paid)
+            return await self._compacted(run, opened, cut_of(opened.transcript, run.id, 0), at, budgets)
         if tokens_of(opened.transcript) < at:
             return opened
-        return await self._compacted(run, opened, cut_of(opened.transcript, run.id, at // 4), at, paid)
+        return await self._compacted(run, opened, cut_of(opened.transcript, run.id, at // 4), at, budgets)
 
-    async def _compacted(self, run: Claim, opened: OpenedTurn, what: Cut | None, at: int, paid: Sink) -> OpenedTurn:
+    async def _compacted(
+        self, run: Claim, opened: OpenedTurn, what: Cut | None, at: int, budgets: Budgets
+    ) -> OpenedTurn:
         if what is None:
             return opened
-        summary = await self._written(what, longest_summary(at))
-        if summary.reply is not None:
-            await paid.take(ModelReplied(summary.reply, ()))
+        model = self.model()
+        asked = model and Reserving(model, budgets, run, opened.principal.role, tree=opened.agent is not None)
+        summary = await self._written(asked, what, longest_summary(at))
         self.failpoints.reach(Step.SUMMARY_READY)
         stored = await self.database.run(lambda tx: self._store(tx, run, opened.session, summary))
         self.failpoints.reach(Step.SUMMARY_COMMITTED)
@@ -84,21 +86,20 @@ class Compactor:
             self.live.publish(opened.session, MessageStored(stored))
         return await self._reopened(run, opened)
 
-    async def _written(self, what: Cut, limit: int) -> NewSummary:
-        reply = await self._asked(what, limit)
+    async def _written(self, model: SizedModel | None, what: Cut, limit: int) -> NewSummary:
+        reply = None if model is None else await self._asked(model, what, limit)
         sections = None if reply is None else read(reply.text)
         if sections is None:
             return NewSummary(what, await asyncio.to_thread(without_model, what, limit), (), limit, reply)
         return NewSummary(what, sections, lasting(sections), limit, reply)
 
-    async def _asked(self, what: Cut, limit: int) -> Reply | None:
+    async def _asked(self, model: SizedModel, what: Cut, limit: int) -> Reply | None:
         """What the model says, whatever that is; None if it says nothing."""
-        model = self.model()
-        if model is None:
-            return None
         prompt = await asyncio.to_thread(prompt_for, what, max(model.prompt_budget(), LEAST), limit)
         try:
             return await reply_of(model, prompt)
+        except (OutOfBudget, RunLost):
+            raise
         except ModelsExhausted as exc:
             log.warning("summary.no_model", attempts=len(exc.attempts))
         except Exception:

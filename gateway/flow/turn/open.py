@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from gateway.agent.compaction import own_turn, turn_after
 from gateway.agent.files import LISTED
-from gateway.agent.limits import Purse, Spent
+from gateway.agent.limits import Spent
 from gateway.agent.memory.recall import Recalled
 from gateway.domain.attachments import Attached
 from gateway.domain.client import NOTHING, ClientOptions
@@ -34,18 +34,16 @@ class Reminder:
 
 @dataclass(frozen=True, slots=True)
 class AgentPart:
-    """What a node of a task tree adds to a turn: its agent's prompt, tools and money, and what else ends the turn.
+    """What a node of a task tree adds to a turn: its agent's prompt, tools and money.
 
     `tools` are the only ones it has; None: all but those that start trees. Without `all_skills` the index of skills is
-    not shown. `usd` is what one run may cost, None as configured. `purse` is asked before each model call, beside that
-    of the day and the month.
+    not shown. `usd` is what one run may cost, None as configured.
     """
 
     prompt: str
     tools: frozenset[str] | None
     all_skills: bool
     usd: float | None
-    purse: Purse
     fork: TaskId | None = None
     """The fork that it belongs to."""
 

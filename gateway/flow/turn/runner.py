@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from gateway.agent.limits import Limits, Stop
+from gateway.agent.limits import TREE_USD, Limits
 from gateway.config.failpoints import Failpoints
 from gateway.domain.clock import Clock
 from gateway.domain.events import Answered, ModelReplied
@@ -16,12 +16,13 @@ from gateway.domain.principals import Label, Role
 from gateway.domain.tasks import Claim, Status
 from gateway.domain.transcript import AssistantText, Notice
 from gateway.flow.live import Live
-from gateway.flow.turn.budgets import Budgets
+from gateway.flow.turn.budgets import Budgets, OutOfBudget
 from gateway.flow.turn.compact import Compactor
 from gateway.flow.turn.environment import AgentEnvironment, AgentEnvironments
 from gateway.flow.turn.fence import Fence
 from gateway.flow.turn.memory import TurnMemory
-from gateway.flow.turn.open import AgentPart, OpenedChat, OpenedTurn
+from gateway.flow.turn.open import OpenedChat, OpenedTurn
+from gateway.flow.turn.reserving import Reserving
 from gateway.flow.turn.sinks import LiveSink, Sink, StepSink
 from gateway.flow.turn.wiring import LoopWiring, SizedModel
 from gateway.flow.vouching import ask as ask_to_vouch
@@ -103,24 +104,26 @@ class TurnRunner:
         `model` replaces the configured one. Each step is stored before the next, and its costs are counted. Raises
         `RunLost`.
         """
-        allowed = await self._budgets.allow(opened.principal.role)
-        if allowed.refusal is not None:
-            return TurnResult(Notice(allowed.refusal), status=Status.FAILED, error="out of budget")
         await self.environments.refresh()
-        budget, asked, environment = None, model or self.models(), self._environment(run, opened)
-        limits = allowed.limits if opened.agent is None else _narrowed(allowed.limits, opened.agent)
+        budget, environment, limits = None, self._environment(run, opened), self.limits()
+        if opened.agent is not None and opened.agent.usd is not None:
+            limits = replace(limits, usd=opened.agent.usd)
+        tree = opened.agent is not None
+        asked = Reserving(model or self.models(), self._budgets, run, opened.principal.role, tree=tree)
         persona = environment.persona()
         opened = await self._memory.reminded(run, await self._following(run, opened, environment, persona))
         fence = Fence(self.database, run)
         stored = StepSink(fence, run, opened.session, opened.label, self.failpoints)
-        sinks = (stored, LiveSink(self.live, opened.session), self._budgets, *sinks)
+        sinks = (stored, LiveSink(self.live, opened.session), *sinks)
         while True:
-            conversation = await self._prepared(run, opened, persona, asked, limits, budget, fence)
-            stored.label = max(stored.label, conversation.opened.label)
             try:
+                conversation = await self._prepared(run, opened, persona, asked, limits, budget, fence)
+                stored.label = max(stored.label, conversation.opened.label)
                 result = await self._follow(conversation, sinks)
                 reminded = conversation.opened.reminder.recalled.memories
                 return replace(result, label=stored.label, reminded=reminded)
+            except OutOfBudget as exc:
+                return replace(_out_of_budget(exc), label=stored.label)
             except ModelsExhausted as exc:
                 if not exc.overflow or budget is not None:
                     log.warning("turn.no_model", attempts=len(exc.attempts))
@@ -203,11 +206,8 @@ class TurnRunner:
         raise RuntimeError("the loop ended without an answer")
 
 
-def _narrowed(limits: Limits, agent: AgentPart) -> Limits:
-    """The limits of a run, with those of its agent and its tree."""
-    known = limits.purse
-
-    def purse() -> Stop | None:
-        return (known() if known else None) or agent.purse()
-
-    return replace(limits, purse=purse, usd=agent.usd if agent.usd is not None else limits.usd)
+def _out_of_budget(exc: OutOfBudget) -> TurnResult:
+    """A notice if no model was asked; that of a tree is asked about, not told."""
+    if exc.first and exc.stop.limit != TREE_USD:
+        return TurnResult(Notice(exc.stop.text), status=Status.FAILED, error="out of budget")
+    return TurnResult(AssistantText(exc.stop.text), limit=exc.stop.limit)

@@ -12,7 +12,7 @@ from gateway.agent.limits import Limits
 from gateway.agent.loop import run_turn
 from gateway.domain.events import Steered, TurnEvent
 from gateway.domain.ids import MessageId, TaskId
-from gateway.domain.model import Model, Prompt, Reply, SystemMessage, ToolSpec
+from gateway.domain.model import Highest, Model, Prompt, Reply, SystemMessage, ToolSpec
 from gateway.domain.principals import Label
 from gateway.domain.tasks import Claim
 from gateway.domain.tokens import estimate
@@ -41,6 +41,10 @@ class SizedModel(Model, Protocol):
 
     def prompt_budget(self) -> int:
         """Tokens a prompt may have, tools included, so that it still can be answered."""
+        ...
+
+    def highest(self, prompt: Prompt) -> Highest:
+        """The most that its answer to this prompt may cost."""
         ...
 
 

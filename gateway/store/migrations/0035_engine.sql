@@ -37,3 +37,75 @@ begin
     execute format('revoke all on function supaclaw.progress, supaclaw.recover from %I', r);
   end loop;
 end $$;
+
+-- Budgets do not race: a model call that is under way counts with the most that it may cost, for as long as its run lives.
+alter table tasks
+  add column reserved_token bigint,                     -- of the run that reserved; another one's is void
+  add column reserved_usd double precision,
+  add column reserved_tokens bigint;                    -- of models without a price
+
+-- Reserves for the next call of a run, or names the budget that is used up. 'busy': others have reserved what it needs; a
+-- call that fits in no budget as a whole still gets the rest, alone. Calls of one tree, and of a day and a month, are
+-- told one by one; a reservation that a crash forgets is one of a call that has failed.
+create function reserve(p_task uuid, p_token bigint, p_usd double precision, p_tokens bigint, p_now timestamptz,
+  p_before double precision, p_day_usd double precision, p_month_usd double precision, p_day_tokens bigint)
+returns text language plpgsql set search_path = supaclaw as $$
+declare
+  v_day timestamptz := date_trunc('day', p_now, 'UTC');
+  v_since timestamptz := greatest(date_trunc('month', p_now, 'UTC'), v_day - interval '1 day');
+  v_key text := 'budget:' || to_char(v_day at time zone 'UTC', 'YYYY-MM-DD') || ':';
+  v_month_key text := 'budget:' || to_char(p_now at time zone 'UTC', 'YYYY-MM') || '-01:month';
+  v_shared boolean := coalesce(p_day_usd, p_month_usd, p_day_tokens) is not null;
+  v_master uuid; v_tree_usd double precision; v_refused text;
+begin
+  perform set_config('synchronous_commit', 'off', true);
+  select m.id, m.budget_usd into v_master, v_tree_usd
+  from tasks t join tasks m on m.id = t.master_id where t.id = p_task;
+  if v_tree_usd is not null then
+    perform from tasks where id = v_master for update;
+  end if;
+  if v_shared then
+    insert into meta (key, value) values ('reserving', 'true') on conflict do nothing;
+    perform from meta where key = 'reserving' for update;
+  end if;
+  perform hold(p_task, p_token);
+  with others as (
+    select master_id, reserved_usd, reserved_tokens from tasks
+    where status = 'running' and reserved_token = token and id <> p_task
+  ), used as (
+    select coalesce(sum(cost_usd) filter (where created_at >= v_day), 0) as day, coalesce(sum(cost_usd), 0) as month,
+           coalesce(sum(tokens_in + tokens_out) filter (where cost_usd = 0 and created_at >= v_day), 0) as tokens
+    from task_steps where v_shared and kind = 'model' and created_at >= v_since
+  ), budgets (name, most, spent, reserved, asked) as (
+    select 'tree_usd', v_tree_usd,
+      (select sum(s.cost_usd) from tasks n join task_steps s on s.task_id = n.id
+       where v_tree_usd is not null and n.master_id = v_master),
+      (select sum(reserved_usd) from others where master_id = v_master), p_usd
+    union all
+    select 'month_usd', p_month_usd + coalesce((select value::float8 from meta where key = v_month_key), 0),
+      p_before + month, (select sum(reserved_usd) from others), p_usd from used
+    union all
+    select 'day_usd', p_day_usd + coalesce((select value::float8 from meta where key = v_key || 'day'), 0),
+      day, (select sum(reserved_usd) from others), p_usd from used
+    union all
+    select 'day_tokens', p_day_tokens + coalesce((select value::float8 from meta where key = v_key || 'tokens'), 0),
+      tokens, (select sum(reserved_tokens) from others), p_tokens from used
+  ), refused as (
+    select case when spent > 0 and spent >= most then name
+                when reserved > 0 and asked > 0 and coalesce(spent, 0) + reserved + asked > most then 'busy' end as name
+    from budgets where most is not null
+  )
+  select name into v_refused from refused where name is not null order by name = 'busy' limit 1;
+  if v_refused is null then
+    update tasks set reserved_token = p_token, reserved_usd = p_usd, reserved_tokens = p_tokens where id = p_task;
+  end if;
+  return v_refused;
+end $$;
+revoke all on function reserve from public;
+do $$
+declare r text;
+begin
+  for r in select rolname from pg_roles where rolname in ('anon', 'authenticated') loop
+    execute format('revoke all on function supaclaw.reserve from %I', r);
+  end loop;
+end $$;

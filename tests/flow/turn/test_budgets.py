@@ -1,25 +1,32 @@
 """The money of the day and of the month: shared by all runs, asked for before each model call."""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
-from gateway.agent.limits import UNSPENT, Limits
-from gateway.domain.events import ModelReplied
-from gateway.domain.model import Reply, Usage
+from gateway.agent.limits import TREE_USD, Limits
+from gateway.domain.errors import RunLost
+from gateway.domain.model import Highest, Reply, Usage
 from gateway.domain.principals import Role
-from gateway.flow.turn.budgets import Budgets
-from gateway.store import spending
+from gateway.domain.tasks import Claim
+from gateway.flow.turn.budgets import Budgets, OutOfBudget
+from gateway.store import spending, steps, tasks
 from gateway.store.pool import Database
 from gateway.store.spending import Period
 from tests.flow.path import MEMBER, FakeModel, MessagePath, build, call, in_turn, said
-from tests.store.world import World, found
+from tests.store.world import World, found, somebody
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 CALL = 0.001
 """What a call of the fake model costs."""
+FREE = Highest()
+
+
+class StillWaitingError(Exception):
+    """Others have reserved the money."""
 
 
 @dataclass
@@ -33,16 +40,12 @@ class Clock:
         raise NotImplementedError
 
     async def sleep(self, seconds: float) -> None:
-        raise NotImplementedError
+        raise StillWaitingError
 
 
 @pytest.fixture
 async def world(database: Database) -> World:
     return await found(database)
-
-
-def paid(usd: float) -> ModelReplied:
-    return ModelReplied(Reply("", (), Usage(1, 1, 0, usd), "m", 1), ())
 
 
 async def spent(world: World, usd: float, at: datetime = NOON) -> None:
@@ -62,87 +65,167 @@ async def raised(world: World, period: Period, usd: float, at: datetime = NOON) 
         await spending.raise_limit(tx, period, at, usd)
 
 
+@dataclass
+class Runs:
+    """Runs that are under way, each as the process that has claimed it sees it."""
+
+    world: World
+    clock: Clock = field(default_factory=Clock)
+    limits: Limits = field(default_factory=Limits)
+
+    async def one(self, **more: Any) -> Claim:
+        await self.world.queue(**more)
+        [run] = await self.world.claim(somebody())
+        return run
+
+    async def reserve(
+        self, run: Claim, highest: Highest = FREE, role: Role = Role.OWNER, *, again: bool = False
+    ) -> None:
+        """By a process of its own; raises `StillWaitingError` where it would look again."""
+        budgets = Budgets(self.world.database, lambda: self.limits, self.clock)
+        await budgets.reserve(run, highest, role, asked_before=again)
+
+    async def settle(self, run: Claim, usd: float, tokens: int = 2) -> None:
+        """As a sink does with the reply; its costs are noted for the day that the clock shows."""
+        async with self.world.database.transaction() as tx:
+            await tasks.hold(tx, run)
+            reply = Reply("", (), Usage(tokens, 0, 0, usd), "m", 1)
+            await steps.model_called(tx, run.id, run.principal_id, reply)
+            await tx.execute("update task_steps set created_at = $1 where task_id = $2", self.clock.at, run.id)
+
+    async def refused(self, role: Role = Role.OWNER, *, again: bool = False) -> OutOfBudget:
+        with pytest.raises(OutOfBudget) as caught:
+            await self.reserve(await self.one(), role=role, again=again)
+        return caught.value
+
+
+@pytest.fixture
+def runs(world: World) -> Runs:
+    return Runs(world, limits=Limits(day_usd=2, month_usd=20))
+
+
 class TestBooks:
-    async def test_below_its_limits_a_run_may_begin_and_go_on(self, world: World, database: Database) -> None:
+    async def test_below_its_limits_a_run_may_begin_and_go_on(self, world: World, runs: Runs) -> None:
         await spent(world, 1.99)
-        allowed = await Budgets(database, lambda: Limits(day_usd=2, month_usd=20), Clock()).allow(Role.OWNER)
-        assert allowed.refusal is None
-        assert allowed.limits.stop(UNSPENT) is None
+        run = await runs.one()
+        await runs.reserve(run)
+        await runs.reserve(run, again=True)
 
     async def test_the_owner_is_told_what_was_spent_what_is_allowed_and_what_to_do(
-        self, world: World, database: Database
+        self, world: World, runs: Runs
     ) -> None:
         await spent(world, 2.03)
-        allowed = await Budgets(database, lambda: Limits(day_usd=2, month_usd=20), Clock()).allow(Role.OWNER)
-        assert allowed.refusal == (
+        refused = await runs.refused()
+        assert refused.first
+        assert str(refused) == (
             "Today's model budget is used up ($2.03 spent, $2.00 allowed). I didn't ask a model. "
             "/budget more allows another $2.00 today; budgets.day_usd in config.json changes the limit permanently. "
             "Then write again."
         )
 
-    async def test_a_member_is_told_no_figures(self, world: World, database: Database) -> None:
+    async def test_a_member_is_told_no_figures(self, world: World, runs: Runs) -> None:
         await spent(world, 2.03)
-        allowed = await Budgets(database, lambda: Limits(day_usd=2), Clock()).allow(Role.MEMBER)
-        assert allowed.refusal is not None
-        assert not any(sign.isdigit() or sign == "$" for sign in allowed.refusal)
+        assert not any(sign.isdigit() or sign == "$" for sign in str(await runs.refused(Role.MEMBER)))
 
-    async def test_the_month_counts_what_earlier_days_cost(self, world: World, database: Database) -> None:
+    async def test_the_month_counts_what_earlier_days_cost(self, world: World, runs: Runs) -> None:
         for days in (0, 1, 2, 10):
             await spent(world, 5, NOON - timedelta(days=days))
-        budgets = Budgets(database, lambda: Limits(month_usd=20), Clock())
-        refusal = (await budgets.allow(Role.OWNER)).refusal
-        assert refusal is not None
-        assert refusal.startswith("This month's model budget is used up ($20.00 spent, $20.00 allowed).")
+        told = str(await runs.refused())
+        assert told.startswith("This month's model budget is used up ($20.00 spent, $20.00 allowed).")
 
-    async def test_what_the_owner_allowed_more_counts_at_once(self, world: World, database: Database) -> None:
-        budgets = Budgets(database, lambda: Limits(day_usd=2), Clock())
+    async def test_what_the_owner_allowed_more_counts_at_once(self, world: World, runs: Runs) -> None:
         await spent(world, 2.03)
-        assert (await budgets.allow(Role.OWNER)).refusal is not None
+        await runs.refused()
         await raised(world, Period.DAY, 2.03)
-        assert (await budgets.allow(Role.OWNER)).refusal is None
+        await runs.reserve(await runs.one())
         await spent(world, 2)
-        assert "$4.03 allowed" in ((await budgets.allow(Role.OWNER)).refusal or "")
+        assert "$4.03 allowed" in str(await runs.refused())
 
-    async def test_a_new_day_begins_with_nothing_spent(self, world: World, database: Database) -> None:
+    async def test_a_new_day_begins_with_nothing_spent(self, world: World, runs: Runs) -> None:
         await spent(world, 2)
-        clock = Clock()
-        budgets = Budgets(database, lambda: Limits(day_usd=2), clock)
-        running = (await budgets.allow(Role.OWNER)).limits
-        assert running.stop(UNSPENT) is not None
-        clock.at += timedelta(hours=12)
-        assert running.stop(UNSPENT) is None
-        assert (await budgets.allow(Role.OWNER)).refusal is None
+        await runs.refused()
+        runs.clock.at += timedelta(hours=12)
+        await runs.reserve(await runs.one())
 
-    async def test_runs_at_the_same_time_share_what_is_left(self, world: World, database: Database) -> None:
-        await spent(world, 1.5)
-        budgets = Budgets(database, lambda: Limits(day_usd=2), Clock())
-        one, other = [(await budgets.allow(Role.OWNER)).limits for _ in range(2)]
-        await budgets.take(paid(0.3))
-        assert (one.stop(UNSPENT), other.stop(UNSPENT)) == (None, None)
-        await budgets.take(paid(0.3))
-        for limits in (one, other):
-            stop = limits.stop(UNSPENT)
-            assert stop is not None
-            assert stop.limit == "day_usd"
-            assert stop.text.startswith("Today's model budget is used up ($2.10 spent, $2.00 allowed).")
+    async def test_models_that_cost_nothing_need_no_money(self, world: World, runs: Runs) -> None:
+        runs.limits = Limits(day_usd=0, month_usd=0)
+        await runs.reserve(await runs.one())
 
-    async def test_models_that_cost_nothing_need_no_money(self, database: Database) -> None:
-        budgets = Budgets(database, lambda: Limits(day_usd=0, month_usd=0), Clock())
-        assert (await budgets.allow(Role.OWNER)).refusal is None
-
-    async def test_with_a_limit_of_nothing_there_is_no_more_to_allow(self, world: World, database: Database) -> None:
+    async def test_with_a_limit_of_nothing_there_is_no_more_to_allow(self, world: World, runs: Runs) -> None:
+        runs.limits = Limits(day_usd=0)
         await spent(world, 0.01)
-        refusal = (await Budgets(database, lambda: Limits(day_usd=0), Clock()).allow(Role.OWNER)).refusal
-        assert "/budget more" not in (refusal or "/budget more")
+        assert "/budget more" not in str(await runs.refused())
 
-    async def test_without_limits_the_books_are_not_read(self) -> None:
-        class Unreachable(Database):
-            def __init__(self) -> None:
-                """Without a connection."""
+    async def test_a_run_that_was_taken_over_is_refused(self, world: World, runs: Runs) -> None:
+        run = await runs.one()
+        with pytest.raises(RunLost):
+            await runs.reserve(replace(run, token=run.token + 1))
 
-        allowed = await Budgets(Unreachable(), Limits, Clock()).allow(Role.OWNER)
-        assert allowed.refusal is None
-        assert allowed.limits == Limits()
+    async def test_the_heartbeat_knows_when_nothing_is_left(self, world: World, runs: Runs) -> None:
+        budgets = Budgets(world.database, lambda: runs.limits, runs.clock)
+        assert not await budgets.used_up()
+        await spent(world, 2)
+        assert await budgets.used_up()
+
+
+class TestReservations:
+    async def test_two_processes_do_not_spend_the_same_money(self, world: World, runs: Runs) -> None:
+        await spent(world, 1)
+        one, other = await runs.one(), await runs.one()
+        await runs.reserve(one, Highest(0.6))
+        with pytest.raises(StillWaitingError):
+            await runs.reserve(other, Highest(0.6))
+        await runs.settle(one, 0.2)
+        await runs.reserve(other, Highest(0.6))
+
+    async def test_those_that_start_at_the_same_instant_neither(self, world: World, runs: Runs) -> None:
+        waiting = [await runs.one() for _ in range(8)]
+        done = await asyncio.gather(*(runs.reserve(run, Highest(0.6)) for run in waiting), return_exceptions=True)
+        assert [type(each) for each in done].count(StillWaitingError) == 5
+
+    async def test_a_call_that_may_cost_more_than_is_left_goes_alone(self, world: World, runs: Runs) -> None:
+        one, other = await runs.one(), await runs.one()
+        await runs.reserve(one, Highest(50))
+        with pytest.raises(StillWaitingError):
+            await runs.reserve(other, Highest(0.01))
+        await runs.settle(one, 2.5)
+        with pytest.raises(OutOfBudget):
+            await runs.reserve(other, Highest(0.01))
+
+    async def test_what_a_dead_run_had_reserved_is_free_again(self, world: World, runs: Runs) -> None:
+        await runs.reserve(await runs.one(), Highest(50))
+        await world.do("update tasks set lease_until = now() - interval '1 s'")
+        async with world.database.transaction() as tx:
+            await tasks.recover(tx)
+        await world.do("update tasks set run_at = now(), status = case when crashes > 0 then 'failed' else status end")
+        await runs.reserve(await runs.one(), Highest(0.01))
+
+    async def test_a_tree_has_a_budget_of_its_own(self, world: World, runs: Runs) -> None:
+        runs.limits = Limits()
+        master = await runs.one(budget_usd=1.0)
+        child, stranger = await runs.one(parent=master.id), await runs.one()
+        await runs.reserve(child, Highest(0.9))
+        with pytest.raises(StillWaitingError):
+            await runs.reserve(master, Highest(0.9))
+        await runs.reserve(stranger, Highest(50))
+        await runs.settle(child, 1.0)
+        with pytest.raises(OutOfBudget) as caught:
+            await runs.reserve(master, Highest(0.9))
+        assert caught.value.stop.limit == TREE_USD
+
+    async def test_models_without_a_price_share_tokens_and_are_named(self, world: World, runs: Runs) -> None:
+        runs.limits = Limits(day_tokens=1_000)
+        one, other = await runs.one(), await runs.one()
+        await runs.reserve(one, Highest(tokens=900))
+        with pytest.raises(StillWaitingError):
+            await runs.reserve(other, Highest(tokens=900))
+        await runs.settle(one, 0, 1_200)
+        assert str(await runs.refused()).startswith(
+            "Today's token budget of models without a price is used up (1,200 tokens of m, 1,000 allowed)."
+        )
+        async with world.database.transaction() as tx:
+            await spending.raise_tokens(tx, NOON, 1_200)
+        await runs.reserve(other, Highest(tokens=900))
 
 
 class TestTurns:
