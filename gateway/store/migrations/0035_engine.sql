@@ -109,3 +109,33 @@ begin
     execute format('revoke all on function supaclaw.reserve from %I', r);
   end loop;
 end $$;
+
+-- A change of status is told only if somebody has to act on it: a commit that notifies takes a lock of the whole server.
+drop trigger tasks_told_insert on tasks;
+drop trigger tasks_told_update on tasks;
+create trigger tasks_told_insert after insert on tasks for each row when (new.status = 'pending') execute function told();
+create trigger tasks_told_update after update of status on tasks for each row
+  when (new.status = 'pending' and old.status <> 'pending' or new.status = 'cancelled' and old.status = 'running')
+  execute function told();
+
+-- As before (0031); what has neither parent nor open children, as most tasks, ends by one update, fence included.
+create or replace function finish(p_id uuid, p_token bigint, p_status text, p_output jsonb default null,
+  p_error text default null)
+returns void language plpgsql set search_path = supaclaw as $$
+begin
+  update tasks set status = p_status, output = p_output, error = p_error, worker = null, lease_until = null,
+    updated_at = now()
+  where id = p_id and token = p_token and status = 'running' and open_children = 0 and parent_id is null;
+  if found then
+    return;
+  end if;
+  perform from tasks where id = (select parent_id from tasks where id = p_id) for update;
+  if (hold(p_id, p_token)).open_children > 0 then
+    perform cancel_below(p_id);
+  end if;
+  perform settle(p_id, p_status, p_output, p_error);
+end $$;
+
+-- First tasks of trees, and all that are in none, need no entry.
+drop index tasks_by_parent;
+create index tasks_by_parent on tasks (parent_id) where parent_id is not null;
