@@ -374,6 +374,24 @@ class TestTrees:
         assert await cancelling == [root.id, middle.id]
         assert await world.status(late) is Status.CANCELLED
 
+    async def test_a_parent_that_is_cancelled_while_its_child_finishes_leaves_nothing_open(self, world: World) -> None:
+        for _ in range(25):
+            parent = await world.queue()
+            child = await world.queue(parent=parent)
+            run = {run.id: run for run in await world.claim(somebody(), 2)}[child]
+
+            async def finish(tx: Connection, run: Claim = run) -> None:
+                await tasks.finish(tx, run, Status.COMPLETED)
+
+            async def cancel(tx: Connection, parent: TaskId = parent) -> None:
+                await tasks.cancel(tx, parent)
+
+            done = await asyncio.gather(world.database.run(finish), world.database.run(cancel), return_exceptions=True)
+            ended = Status.CANCELLED if isinstance(done[0], RunLost) else Status.COMPLETED
+            assert done[1] is None
+            assert (await world.status(parent), await world.status(child)) == (Status.CANCELLED, ended)
+            assert await world.value("select open_children from tasks where id = $1", parent) == 0
+
     async def test_two_hundred_beats_and_cancels_at_once_never_lock_each_other_out(self, world: World) -> None:
         me = somebody()
         for _ in range(200):

@@ -131,7 +131,7 @@ begin
   end if;
   perform from tasks where id = (select parent_id from tasks where id = p_id) for update;
   if (hold(p_id, p_token)).open_children > 0 then
-    perform cancel_below(p_id);
+    perform cancel_tree(p_id, false, 'the task above it ended');
   end if;
   perform settle(p_id, p_status, p_output, p_error);
 end $$;
@@ -139,3 +139,76 @@ end $$;
 -- First tasks of trees, and all that are in none, need no entry.
 drop index tasks_by_parent;
 create index tasks_by_parent on tasks (parent_id) where parent_id is not null;
+
+-- The parent of a task that is over counts one less, and wakes when it was the last.
+create function close_child(p_parent uuid) returns void
+language sql set search_path = supaclaw as $$
+  update tasks set open_children = open_children - 1, updated_at = now(),
+    attempts = case when open_children = 1 then 0 else attempts end,
+    run_at = case when open_children = 1 and status = 'pending_subtask' then now() else run_at end,
+    status = case when open_children = 1 and status = 'pending_subtask' then 'pending' else status end
+  where id = p_parent
+$$;
+
+-- As before (0002); what is over has no open children, for they were cancelled before.
+create or replace function settle(p_id uuid, p_status text, p_output jsonb, p_error text) returns void
+language plpgsql set search_path = supaclaw as $$
+declare v_parent uuid;
+begin
+  update tasks set status = p_status, output = p_output, error = p_error, worker = null, lease_until = null,
+    open_children = 0, updated_at = now()
+  where id = p_id returning parent_id into v_parent;
+  if v_parent is not null then
+    perform close_child(v_parent);
+  end if;
+end $$;
+
+-- Cancels what is open below a task, and with p_itself the task: all at once, for to count down a parent of a thousand one
+-- by one takes seconds. It looks again until nothing is left, as cancel() did (0002).
+create function cancel_tree(p_root uuid, p_itself boolean, p_error text) returns table (task uuid, ran boolean)
+language plpgsql set search_path = supaclaw as $$
+begin
+  loop
+    return query
+      with recursive tree as (
+        select id from tasks where id = p_root
+        union all select c.id from tasks c join tree on c.parent_id = tree.id
+      ), open as (
+        select t.id, t.status = 'running' as ran from tasks t join tree using (id)
+        where t.status not in ('completed', 'failed', 'cancelled') and (p_itself or t.id <> p_root)
+        order by t.depth, t.id for update of t
+      ), over as (
+        update tasks t set status = 'cancelled', output = null, error = p_error, worker = null, lease_until = null,
+          open_children = 0, updated_at = now()
+        from open where t.id = open.id returning t.id, t.depth, open.ran
+      )
+      select o.id, o.ran from over o order by o.depth, o.id;
+    exit when not found;
+  end loop;
+end $$;
+
+create or replace function cancel(p_root uuid) returns setof uuid
+language plpgsql set search_path = supaclaw as $$
+declare v_parent uuid; v_task uuid; v_ran boolean;
+begin
+  select parent_id into v_parent from tasks where id = p_root;
+  perform from tasks where id = v_parent for update;
+  for v_task, v_ran in select c.task, c.ran from cancel_tree(p_root, true, null) c loop
+    if v_task = p_root and v_parent is not null then
+      perform close_child(v_parent);
+    end if;
+    if v_ran then
+      return next v_task;
+    end if;
+  end loop;
+end $$;
+
+drop function cancel_below(uuid);
+revoke all on function close_child, cancel_tree from public;
+do $$
+declare r text;
+begin
+  for r in select rolname from pg_roles where rolname in ('anon', 'authenticated') loop
+    execute format('revoke all on function supaclaw.close_child, supaclaw.cancel_tree from %I', r);
+  end loop;
+end $$;

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -441,6 +442,24 @@ class TestLimits:
         assert "no agent nobody" in seen[1]["message"]
         assert await statuses(path) == ["completed"]
 
+    async def test_a_tree_of_ten_thousand_gets_no_more_and_leaves_none_of_them_open(self, path: MessagePath) -> None:
+        seen: list[dict[str, Any]] = []
+
+        def node(prompt: Prompt) -> Reply:
+            seen[:] = results(prompt)
+            return said("the rest is mine") if seen else subtasks(("main", "x"))
+
+        await started(path, node, "main")
+        await path.rows(
+            """insert into tasks (id, master_id, parent_id, depth, kind, lane, principal_id, status)
+               select gen_random_uuid(), t.id, t.id, 1, 'agent', 'agents', t.principal_id, 'pending_subtask'
+               from tasks t, generate_series(1, 9999) where t.kind = 'agent' returning 1"""
+        )
+        await path.rows("update tasks set open_children = 9999 where parent_id is null and kind = 'agent' returning 1")
+        await path.agent.run(await path.claim(Lane.AGENTS))
+        assert "1,000 tasks at most" in seen[0]["message"]
+        assert Counter(await statuses(path)) == {"completed": 1, "cancelled": 9_999}
+
     async def test_a_chat_is_told_of_an_unknown_agent(self, path: MessagePath) -> None:
         path.model.answer = chat_starts("nobody", "x", lambda _: said(""))
         await path.tell("please")
@@ -448,6 +467,47 @@ class TestLimits:
         [(text,)] = await path.rows("select text from messages where kind = 'tool_result'")
         assert json.loads(text)["error"] == "unknown_agent"
         assert await statuses(path) == []
+
+
+class TestFiles:
+    """The file of an agent that changes while its task waits for its children."""
+
+    async def waiting(self, path: MessagePath, head: str = "") -> list[str]:
+        """The prompts that the boss has had; its children are still to work."""
+        prompts: list[str] = []
+
+        def node(prompt: Prompt) -> Reply:
+            if agent_of(prompt) == "boss":
+                prompts.append(prompt.messages[0].text)
+            return boss_and_workers(prompt)
+
+        write(path.workspace, "boss", prompt="Be brief.")
+        write(path.workspace, "worker")
+        await started(path, node)
+        await path.agent.run(await path.claim(Lane.AGENTS))
+        assert "Be brief." in prompts[0]
+        return prompts
+
+    async def test_its_next_turn_has_the_new_one(self, path: MessagePath) -> None:
+        prompts = await self.waiting(path)
+        write(path.workspace, "boss", prompt="Be thorough.")
+        await run_dry(path)
+        assert ("Be thorough." in prompts[1], "Be brief." in prompts[1]) == (True, False)
+        assert (await told(path))[-1] == "sum 2+4+6"
+
+    async def test_a_broken_one_leaves_it_the_last_good_one(self, path: MessagePath) -> None:
+        prompts = await self.waiting(path)
+        (path.workspace / ".agents" / "agents" / "boss.md").write_text("---\nname: [boss\n---\nBe evil.")
+        await run_dry(path)
+        assert "Be brief." in prompts[1]
+        assert (await told(path))[-1] == "sum 2+4+6"
+
+    async def test_without_one_its_task_fails_and_says_so(self, path: MessagePath) -> None:
+        await self.waiting(path)
+        (path.workspace / ".agents" / "agents" / "boss.md").unlink()
+        await run_dry(path)
+        assert await statuses(path) == ["failed", *["completed"] * 3]
+        assert "there is no agent boss" in (await told(path))[-1]
 
 
 class TestData:
