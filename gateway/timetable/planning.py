@@ -31,6 +31,17 @@ def next_slot(definition: Definition, after: datetime) -> datetime | None:
             assert_never(unreachable)
 
 
+def next_slots(definition: Definition, after: datetime, most: int) -> list[datetime]:
+    """The first slots of such a schedule, at most `most`."""
+    first = next_slot(definition, after)
+    if first is None or not isinstance(definition.when, Recurring):
+        return [first] if first else []
+    found, cron = [first], _cron(definition.when.cron, definition.zone)
+    while len(found) < most and (slot := cron.after(found[-1])):
+        found.append(slot)
+    return found
+
+
 def plan(definition: Definition, due: datetime, now: datetime) -> Plan:
     """Plan at `now` for a schedule whose next slot is `due`.
 

@@ -20,6 +20,7 @@ from playwright.async_api import Browser, Page, StorageState, async_playwright, 
 from gateway.agent.limits import Limits
 from gateway.agent.mcp import pinning
 from gateway.agent.mcp.pinning import Use
+from gateway.agent.scheduling.schedules import Asking, Schedules
 from gateway.config.clock import SystemClock
 from gateway.config.environment import Environment
 from gateway.config.load import load
@@ -40,6 +41,7 @@ from gateway.store.migrate import migrate
 from gateway.store.people import tokens
 from gateway.store.pool import Database
 from gateway.store.reviews import Question
+from gateway.timetable.definition import Changes
 from tests.browser.conftest import CHROMIUM, PHONE
 from tests.config.editing.conftest import desk_in
 from tests.web.conftest import Running, Web
@@ -126,7 +128,7 @@ class Shot:
 
 
 async def open_first(page: Page) -> None:
-    await page.locator("article details summary").first.click()
+    await page.locator("#rows article details summary, #board article details summary").first.click()
     await expect(page.locator("article details[open] .edit").first).to_be_visible()
 
 
@@ -163,6 +165,14 @@ async def compare(page: Page) -> None:
     await expect(page.locator(".diff").first).to_be_visible()
 
 
+async def new_schedule(page: Page) -> None:
+    await page.get_by_text("New schedule").first.click()
+    await page.get_by_label("Name").fill("choir")
+    await page.get_by_label("What the agent should do").fill("Remind me to take the scores along.")
+    await page.get_by_label("Repeat (cron)").fill("30 17 * * tue")
+    await expect(page.locator(".preview li")).to_have_count(5)
+
+
 async def more(page: Page) -> None:
     await page.get_by_role("button", name="More").click()
 
@@ -188,9 +198,38 @@ SHOTS = [
     Shot("skills", "/tools", SMALL, decide),
     Shot("tools", "/tools", SMALL, servers),
     Shot("secrets", "/secrets"),
+    Shot("schedules", "/schedules", tuple(LOOKS), open_first),
+    Shot("schedules-new", "/schedules", SMALL, new_schedule),
     Shot("files", "/files?path=notes/bike.md", tuple(LOOKS)),
     Shot("checkpoints", "/files/checkpoints", ("desktop",), compare),
 ]
+
+
+async def schedules(web: Web) -> None:
+    """A few, with what became of one's runs."""
+    owner, now = web.backend.owner.id, datetime.now(UTC)
+    said: list[Changes] = [
+        {"name": "morning", "prompt": "Tell me my dates and the weather.", "cron_expr": "0 8 * * 1-5"},
+        {"name": "bike check", "prompt": "Remind me to check the bike.", "run_at": "in 2 days"},
+        {"name": "bills", "prompt": "Sum up what I spent last month.", "cron_expr": "0 9 1 * *"},
+    ]
+    async with web.path.database.transaction() as tx:
+        made = Schedules(tx, owner, now, "Europe/Berlin")
+        rows = [await made.add(Asking("telegram"), each) for each in said]
+        await made.pause("bills")
+    for days in range(1, 5):
+        await web.path.rows(
+            """insert into schedule_runs
+                 (schedule_id, slot, principal_id, executed_at, produced_at, delivered_at, error)
+               select $1, d, $2, d, d, case when $3 then null else d + interval '9 s' end, case when $3 then $4 end
+               from (select date_trunc('day', now()) + interval '7 h' - $5::int * interval '1 day' as d) slot
+               returning 1""",
+            rows[0].id,
+            owner,
+            days == 3,
+            "no model answered: anthropic is overloaded",
+            days,
+        )
 
 
 async def fill(web: Web, folder: Path) -> None:
@@ -202,6 +241,7 @@ async def fill(web: Web, folder: Path) -> None:
     await tools(web)
     await secrets(web)
     await files(web)
+    await schedules(web)
     for ago in range(29):
         await used(web, 0.06 + 0.13 * (ago * ago % 7), model=MODEL, ago=ago, session=spoken[ago % len(spoken)])
         await used(web, 0.02, model="openai/gpt-5.6-mini", ago=ago)
@@ -367,7 +407,12 @@ async def sign_in(browser: Browser, web: Web) -> StorageState:
 async def take(browser: Browser, web: Web, shot: Shot, look: str, state: StorageState) -> None:
     size, scheme, scale = LOOKS[look]
     context = await browser.new_context(
-        viewport=size, color_scheme=scheme, device_scale_factor=scale, locale="en-GB", storage_state=state
+        viewport=size,
+        color_scheme=scheme,
+        device_scale_factor=scale,
+        locale="en-GB",
+        timezone_id="Europe/Berlin",
+        storage_state=state,
     )
     page = await context.new_page()
     await page.goto(f"{web.page}{shot.path}")

@@ -12,7 +12,7 @@ PAGES = {
     "/secrets",
     "/files",
     "/files/checkpoints",
-    "/tools",
+    *("/tools", "/schedules"),
     *("/", "/approvals", "/channels", "/checks", "/conversations", "/conversations/{id}", "/jobs", "/logs"),
     *("/memory", "/people", "/settings", "/setup", "/tasks", "/tasks/{id}", "/tasks/{id}/compare", "/tokens", "/usage"),
 }

@@ -192,6 +192,13 @@ async def runs(conn: Connection, schedule: ScheduleId, limit: int = 20) -> list[
     return [RunRow(**row) for row in rows]
 
 
+async def running(conn: Connection) -> set[ScheduleId]:
+    """Those whose last run isn't over."""
+    sql = """select s.id from schedules s join tasks t on t.id = s.task_id
+             where t.status not in ('completed', 'failed', 'cancelled')"""
+    return {ScheduleId(row["id"]) for row in await conn.fetch(sql)}
+
+
 async def due(conn: Connection, now: datetime, limit: int) -> list[ScheduleRow]:
     """Whose slot has come and whose last run is over, the longest due first, held until the transaction ends.
 

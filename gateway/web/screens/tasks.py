@@ -39,7 +39,7 @@ LONGEST = 20_000
 OWNER = [Depends(signed_in)]
 
 router = APIRouter()
-screen = Screen(Nav(HERE, "Tasks", "bot", 6), router)
+screen = Screen(Nav(HERE, "Tasks", "list-tree", 6), router)
 
 SignedIn = Annotated[Caller, Depends(signed_in)]
 

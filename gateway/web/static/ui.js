@@ -36,7 +36,10 @@ const localise = root => root.querySelectorAll("time").forEach(time => {
 localise(document);
 const keepOpen = (old, fresh) => {
   const open = new Set([...old.querySelectorAll("details[open]"), ...(old.open ? [old] : [])].map(d => d.id));
-  for (const details of fresh.querySelectorAll("details")) if (open.has(details.id)) details.open = true;
+  for (const details of fresh.querySelectorAll("details")) if (open.has(details.id)) {
+    details.open = true;
+    if (details.dataset.load) details.lastElementChild.replaceChildren(...by(details.id).lastElementChild.childNodes);
+  }
 };
 const patch = {
   replace(id, html) { const old = by(id); if (!old) return; const fresh = element(html); keepOpen(old, fresh); old.replaceWith(fresh) },
@@ -344,7 +347,7 @@ if (offer && zone && zone !== "Etc/Unknown") {
   });
 }
 
-// ---- pieces of a page that are fetched: what is found while it is typed, panels when they are opened
+// ---- pieces of a page that are fetched: what is found or comes next while it is typed, panels when they are opened
 const find = by("find");
 let typing, look = 0;
 async function piece(url) {
@@ -367,11 +370,22 @@ function count() {
   const chosen = document.querySelectorAll(".pick :checked").length;
   by("choosing").hidden = chosen < 2; by("chosen").textContent = `${chosen} chosen`;
 }
+document.addEventListener("input", ({ target }) => {
+  const typed = target.closest("[data-preview]");
+  if (!typed) return;
+  clearTimeout(typing);
+  typing = setTimeout(async () => {
+    const query = new URLSearchParams([...typed.querySelectorAll("input")].map(field => [field.name, field.value]));
+    const mine = ++look, shown = await piece(`${typed.dataset.preview}?${query}`);
+    if (shown && mine === look) typed.nextElementSibling.replaceChildren(shown);
+  }, 250);
+});
 find?.addEventListener("input", () => { clearTimeout(typing); typing = setTimeout(search, 250) });
 find?.addEventListener("submit", event => { event.preventDefault(); clearTimeout(typing); search() });
 document.addEventListener("change", event => event.target.form === by("choosing") && find && count());
+const edited = root => [...root.querySelectorAll("input, textarea")].some(field => field.value !== field.defaultValue);
 document.addEventListener("toggle", async ({ target }) => {
-  if (!target.open || !target.dataset.load) return;
+  if (!target.open || !target.dataset.load || edited(target)) return;
   const loaded = await piece(target.dataset.load);
   if (loaded) target.lastElementChild.replaceChildren(loaded);
 }, true);

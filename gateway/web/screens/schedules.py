@@ -1,0 +1,134 @@
+"""Schedules: reminders and recurring work, what each does next, and what became of its runs."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Depends, Form, Query
+from fastapi.responses import HTMLResponse
+
+from gateway.agent.scheduling.schedules import Asking, Schedules
+from gateway.domain.schedules import Definition, Once, Recurring
+from gateway.store.people import principals
+from gateway.store.scheduling import schedules as store
+from gateway.store.scheduling.schedules import ScheduleRow
+from gateway.timetable import definition as definitions
+from gateway.timetable.definition import LONGEST_NAME, MAX_PROMPT, Changes, define
+from gateway.timetable.planning import next_slots
+from gateway.timetable.wording import in_words, local, moment
+from gateway.web import board
+from gateway.web.access import signed_in
+from gateway.web.errors import Refused
+from gateway.web.fields import Text
+from gateway.web.pages import Nav, Screen
+from gateway.web.site import AtSite, Site
+
+HERE = "/schedules"
+MAX_LISTED = 200
+NEXT = 5
+OWNER = [Depends(signed_in)]
+Act = Literal["run", "pause", "resume", "remove"]
+Time = Annotated[Text, Query(max_length=100)]
+
+router = APIRouter()
+screen = Screen(Nav(HERE, "Schedules", "calendar-clock", 7), router)
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleForm:
+    """A schedule as it is typed; an empty field says nothing."""
+
+    name: Annotated[Text, Form(max_length=LONGEST_NAME)]
+    prompt: Annotated[Text, Form(max_length=MAX_PROMPT)]
+    cron_expr: Annotated[Text, Form(max_length=100)] = ""
+    run_at: Annotated[Text, Form(max_length=100)] = ""
+    timezone: Annotated[Text, Form(max_length=100)] = ""
+
+    @property
+    def changes(self) -> Changes:
+        """What it says."""
+        times = Changes(cron_expr=self.cron_expr or None, run_at=self.run_at or None, timezone=self.timezone or None)
+        return Changes(name=self.name, prompt=self.prompt.replace("\r\n", "\n"), **times)
+
+
+@router.get(f"{HERE}/next", dependencies=OWNER)
+async def preview(site: AtSite, cron_expr: Time = "", run_at: Time = "", timezone: Time = "") -> HTMLResponse:
+    """The next times of what is being typed, or what is wrong with it."""
+    said = ScheduleForm("-", "-", cron_expr, run_at, timezone).changes
+    try:
+        typed = define(now=site.backend.clock.now(), zone=_zone(site), **said)
+    except definitions.Refused as problem:
+        return HTMLResponse(site.pages.piece("schedule_next.html", problem=str(problem)))
+    return HTMLResponse(_next(site, typed))
+
+
+@router.post(HERE, status_code=204, dependencies=OWNER)
+async def add(site: AtSite, form: Annotated[ScheduleForm, Depends()]) -> None:
+    """Add one; its results go to the chat where the owner wrote last."""
+    await _change(site, lambda schedules: schedules.add(Asking("web"), form.changes))
+
+
+@router.get(f"{HERE}/{{id}}/details", dependencies=OWNER)
+async def details(site: AtSite, id: int) -> HTMLResponse:
+    """Its next times, its fields, and what became of its last runs."""
+    async with site.backend.database.transaction() as tx:
+        row = await store.get(tx, None, str(id))
+        if row is None or row.id != id:
+            raise Refused(404, "not_found", f"There is no schedule {id}.")
+        runs = await store.runs(tx, row.id)
+    when, next_ = row.definition.when, _next(site, row.definition)
+    cron, run_at = when.cron if isinstance(when, Recurring) else "", _run_at(row)
+    piece = site.pages.piece("schedule_details.html", row=row, cron=cron, run_at=run_at, runs=runs, next=next_)
+    return HTMLResponse(piece)
+
+
+@router.post(f"{HERE}/{{id}}", status_code=204, dependencies=OWNER)
+async def update(site: AtSite, id: int, form: Annotated[ScheduleForm, Depends()]) -> None:
+    """Change it as the form says."""
+    await _change(site, lambda schedules: schedules.update(str(id), form.changes))
+
+
+@router.post(f"{HERE}/{{id}}/{{act}}", status_code=204, dependencies=OWNER)
+async def act(site: AtSite, id: int, act: Act) -> None:
+    """Run it once more, let it rest or go on, or delete it with the record of its runs."""
+    await _change(site, lambda schedules: getattr(schedules, act)(str(id)))
+
+
+async def _change(site: Site, work: Callable[[Schedules], Awaitable[object]]) -> None:
+    owner, now, zone = site.backend.owner.id, site.backend.clock.now(), _zone(site)
+    try:
+        await site.backend.database.run(lambda tx: work(Schedules(tx, owner, now, zone, of_all=True)))
+    except definitions.Refused as problem:
+        raise Refused(409, "refused", str(problem)) from None
+
+
+async def _pieces(site: Site) -> Mapping[str, str]:
+    async with site.backend.database.connection() as conn:
+        rows = await store.listed(conn, None, everything=True, limit=MAX_LISTED)
+        others = {row.principal_id for row in rows} - {site.backend.owner.id}
+        people = {id: (await principals.get(conn, id)).name for id in others}
+        running = await store.running(conn)
+    piece = site.pages.piece
+    made: dict[str, str] = {"empty": piece("schedule.html", row=None)}
+    for row in rows:
+        of, words = people.get(row.principal_id, ""), in_words(row.definition)
+        made[f"s{row.id}"] = piece("schedule.html", row=row, of=of, words=words, running=row.id in running)
+    return made
+
+
+def _next(site: Site, typed: Definition) -> str:
+    slots = [(slot, moment(slot, typed.zone)) for slot in next_slots(typed, site.backend.clock.now(), NEXT)]
+    return site.pages.piece("schedule_next.html", problem="", words=in_words(typed) if typed.when else "", slots=slots)
+
+
+def _run_at(row: ScheduleRow) -> str:
+    """As the form takes it."""
+    when, zone = row.definition.when, row.definition.zone
+    return f"{local(when.at, zone):%Y-%m-%dT%H:%M}" if isinstance(when, Once) and not row.completed_at else ""
+
+
+def _zone(site: Site) -> str | None:
+    return site.backend.zones.environments.of(site.backend.owner.id).zone()
+
+
+board.add_routes(screen, _pieces, "schedules.html")

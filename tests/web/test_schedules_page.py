@@ -1,0 +1,88 @@
+"""The screen Schedules over real HTTP: add, preview, run, pause, change and delete; the owner's only."""
+
+from datetime import UTC, datetime
+
+from gateway.store.people import principals
+from gateway.store.scheduling import schedules
+from gateway.store.scheduling.schedules import ScheduleRow
+from gateway.timetable.definition import define
+from gateway.timetable.planning import next_slot
+from tests.web.conftest import BEARER, Web
+
+DAILY = {"name": "<b>stretch</b>", "prompt": "Remind me.", "cron_expr": "30 8 * * *", "timezone": "Asia/Tokyo"}
+
+
+async def listed(web: Web) -> list[ScheduleRow]:
+    async with web.path.database.connection() as conn:
+        return await schedules.listed(conn, None, everything=True)
+
+
+async def test_one_is_added_run_paused_changed_and_deleted(web: Web) -> None:
+    async with web.sign_in() as browser:
+        assert "Nothing is scheduled" in (await browser.get("/schedules")).text
+        assert (await browser.post("/schedules", data=DAILY)).status_code == 204
+        [row] = await listed(web)
+        shown = (await browser.get("/schedules")).text
+        assert "every day at 08:30 Asia/Tokyo (30 8 * * *)" in shown
+        assert row.next_run_at is not None
+        assert f'datetime="{row.next_run_at.isoformat()}"' in shown
+        assert "<b>stretch" not in shown
+
+        web.model.says("Stretch!")
+        assert (await browser.post(f"/schedules/{row.id}/run")).status_code == 204
+        again = await browser.post(f"/schedules/{row.id}/run")
+        assert again.status_code in (204, 409), "unless it was that quick"
+        assert (await browser.post(f"/schedules/{row.id}/pause")).status_code == 204
+        assert "paused" in (await browser.get("/schedules")).text
+        assert (await browser.post(f"/schedules/{row.id}/resume")).status_code == 204
+        change = DAILY | {"cron_expr": "0 9 * * 1-5", "timezone": "Europe/Berlin"}
+        assert (await browser.post(f"/schedules/{row.id}", data=change)).status_code == 204
+        details = (await browser.get(f"/schedules/{row.id}/details")).text
+        assert "every weekday at 09:00 Europe/Berlin" in details
+        assert 'value="0 9 * * 1-5"' in details
+        assert details.count("<li>") >= 6
+        assert (await browser.post(f"/schedules/{row.id}/remove")).status_code == 204
+        assert await listed(web) == []
+
+
+async def test_the_next_five_are_shown_while_a_cron_is_typed(web: Web) -> None:
+    async with web.sign_in() as browser:
+        typed = {"cron_expr": "0 12 29 2 *", "timezone": "UTC"}
+        shown = (await browser.get("/schedules/next", params=typed)).text
+        assert shown.count("<li>") == 5
+        assert "every year on 29 Feb at 12:00 UTC" in shown
+        shown = (await browser.get("/schedules/next", params={"run_at": "in 20 minutes"})).text
+        assert shown.count("<li>") == 1
+        for wrong, told in (
+            ({"cron_expr": "61 * * * *"}, "cron_expr: "),
+            ({"cron_expr": "* * * * *", "timezone": "Mars"}, "not an IANA time zone"),
+            ({"cron_expr": "* * * * *", "run_at": "in 5 minutes"}, "not both"),
+        ):
+            assert told in (await browser.get("/schedules/next", params=wrong)).text
+        assert "only runs when you run it" in (await browser.get("/schedules/next")).text
+
+
+async def test_what_is_wrong_is_told_and_nothing_changes(web: Web) -> None:
+    async with web.sign_in() as browser:
+        refused = await browser.post("/schedules", data=DAILY | {"cron_expr": "every day"})
+        assert (refused.status_code, refused.json()["error"]["code"]) == (409, "refused")
+        assert (await browser.post("/schedules/7/pause")).json()["error"]["message"].startswith("There is no schedule")
+        assert (await browser.get("/schedules/7/details")).status_code == 404
+    assert await listed(web) == []
+
+
+async def test_a_members_is_told_apart_and_only_the_owners_browser_sees_any(web: Web) -> None:
+    now = datetime.now(UTC)
+    tea = define(now=now, zone=None, name="tea", prompt="Tea.", cron_expr="0 16 * * *")
+    async with web.path.database.transaction() as tx:
+        grace = await principals.ensure_member(tx, "Grace", "telegram:7")
+        row = await schedules.add(tx, grace, tea, next_run_at=next_slot(tea, now), origin="telegram")
+    assert row is not None
+    async with web.sign_in() as browser:
+        assert "of <bdi>Grace</bdi>" in (await browser.get("/schedules")).text
+    assert (await web.client.get("/schedules")).headers["location"] == "/login"
+    for path in ("/schedules/events", "/schedules/next", f"/schedules/{row.id}/details"):
+        assert (await web.client.get(path, headers=BEARER)).status_code == 401
+    for path in ("/schedules", f"/schedules/{row.id}", f"/schedules/{row.id}/remove"):
+        answer = await web.client.post(path, data=DAILY, headers={**BEARER, "Origin": web.url})
+        assert answer.status_code == 401
