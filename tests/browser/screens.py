@@ -42,6 +42,7 @@ from gateway.store.people import tokens
 from gateway.store.pool import Database
 from gateway.store.reviews import Question
 from gateway.timetable.definition import Changes
+from gateway.web.screens.agents import EXAMPLE
 from tests.browser.conftest import CHROMIUM, PHONE
 from tests.config.editing.conftest import desk_in
 from tests.web.conftest import Running, Web
@@ -106,6 +107,8 @@ FORMS = "Fills in PDF forms and reads tables out of them. Use when a PDF is ment
 STEPS = """1. List the fields of the form; fields.md says what each kind takes.
 2. Ask for values that you don't know. Never guess a name, date or amount.
 3. Save the filled form beside the original and show what you entered."""
+PEDALS = """Around 1864 in Paris: Pierre Lallement's patent is of 1866, Michaux sold them from 1867.
+Sources: US patent 59,915; Le Miroir de la bicyclette, 1869."""
 FINDINGS = [
     ("python", Finding(Level.OK, "Python 3.13.5")),
     ("folders", Finding(Level.WARN, "other users can read ~/supaclaw/data", "chmod 700 ~/supaclaw/data")),
@@ -165,6 +168,13 @@ async def compare(page: Page) -> None:
     await expect(page.locator(".diff").first).to_be_visible()
 
 
+async def try_agent(page: Page) -> None:
+    await page.locator("#agent-researcher summary").click()
+    await page.get_by_label("A task to test it with").fill("When was the first bicycle with pedals built?")
+    await page.locator("#agent-researcher").get_by_role("button", name="Test").click()
+    await expect(page.get_by_label("What came of the test")).to_be_visible()
+
+
 async def new_schedule(page: Page) -> None:
     await page.get_by_text("New schedule").first.click()
     await page.get_by_label("Name").fill("choir")
@@ -198,11 +208,20 @@ SHOTS = [
     Shot("skills", "/tools", SMALL, decide),
     Shot("tools", "/tools", SMALL, servers),
     Shot("secrets", "/secrets"),
+    Shot("agents", "/agents", tuple(LOOKS), try_agent),
     Shot("schedules", "/schedules", tuple(LOOKS), open_first),
     Shot("schedules-new", "/schedules", SMALL, new_schedule),
     Shot("files", "/files?path=notes/bike.md", tuple(LOOKS)),
     Shot("checkpoints", "/files/checkpoints", ("desktop",), compare),
 ]
+
+
+async def agents(web: Web) -> None:
+    """One that is right, one whose file is wrong."""
+    folder = web.path.workspace / ".agents" / "agents"
+    folder.mkdir(parents=True)
+    (folder / "researcher.md").write_text(EXAMPLE, encoding="utf-8")
+    (folder / "writer.md").write_text("---\nname: Writer\n---\nShort sentences.\n", encoding="utf-8")
 
 
 async def schedules(web: Web) -> None:
@@ -242,6 +261,7 @@ async def fill(web: Web, folder: Path) -> None:
     await secrets(web)
     await files(web)
     await schedules(web)
+    await agents(web)
     for ago in range(29):
         await used(web, 0.06 + 0.13 * (ago * ago % 7), model=MODEL, ago=ago, session=spoken[ago % len(spoken)])
         await used(web, 0.02, model="openai/gpt-5.6-mini", ago=ago)
@@ -497,6 +517,8 @@ async def lived_in(browser: Browser, running: Running, folder: Path, names: Sequ
         "update principals set identities = $1 where role = 'owner' returning 1", ["telegram:123456789"]
     )
     state = await sign_in(browser, started.web)
+    for _ in LOOKS:
+        started.web.model.says(PEDALS)
     for shot in SHOTS:
         if not names or shot.name in names:
             for look in shot.looks:

@@ -12,7 +12,7 @@ PAGES = {
     "/secrets",
     "/files",
     "/files/checkpoints",
-    *("/tools", "/schedules"),
+    *("/agents", "/schedules", "/tools"),
     *("/", "/approvals", "/channels", "/checks", "/conversations", "/conversations/{id}", "/jobs", "/logs"),
     *("/memory", "/people", "/settings", "/setup", "/tasks", "/tasks/{id}", "/tasks/{id}/compare", "/tokens", "/usage"),
 }

@@ -26,6 +26,11 @@ class ListedAgent:
     agent: AgentFile | None
     problem: str = ""
 
+    @property
+    def has_file(self) -> bool:
+        """Whether a file describes it; of `main` none does."""
+        return self.agent is None or bool(self.agent.sha256)
+
 
 @dataclass
 class Agents:

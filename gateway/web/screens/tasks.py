@@ -120,7 +120,7 @@ async def comparison(request: Request, site: AtSite, id: UUID, to: UUID) -> Resp
         except NoSuchTask:
             raise _missing(id) from None
     rows = [[row and (row, _step(row)) for row in pair] for pair in found.rows[:STEPS]]
-    runs = [(run, _spent(run.cost_usd, run.tokens), _text(run.node)) for run in (found.a, found.b)]
+    runs = [(run, spent(run.cost_usd, run.tokens), text_of(run.node)) for run in (found.a, found.b)]
     more = len(found.rows) - len(rows)
     return site.screen(request, screen.nav, "task_compare.html", runs=runs, rows=rows, same=found.same, more=more)
 
@@ -164,13 +164,13 @@ def _watch(site: Site, id: UUID) -> Draw:
 
 def _tree(site: Site, nodes: Sequence[NodeRow]) -> Mapping[str, str]:
     part, ordered = site.pages.part, _outline(nodes)
-    spent = _spent(sum(node.cost_usd for node in nodes), sum(node.tokens for node in nodes))
+    cost = spent(sum(node.cost_usd for node in nodes), sum(node.tokens for node in nodes))
     over = sum(node.status.final for node in nodes)
-    made: dict[str, str] = {"sum": part("tree_sum", nodes[0], over, len(nodes), spent)}
+    made: dict[str, str] = {"sum": part("tree_sum", nodes[0], over, len(nodes), cost)}
     if waiting := [node for node in ordered if node.waits_for]:
         made["asked"] = part("tree_asks", waiting[:STEPS], len(waiting) - STEPS)
     for node in ordered[:NODES]:
-        made[f"n{node.id}"] = part("node", node, _about(node), _text(node))
+        made[f"n{node.id}"] = part("node", node, _about(node), text_of(node))
     if more := ordered[NODES:]:
         made["rest"] = part("more_nodes", len(more), sum(not node.status.final for node in more))
     return made
@@ -192,22 +192,23 @@ def _outline(nodes: Sequence[NodeRow]) -> list[NodeRow]:
 def _sum(row: TreeRow) -> str:
     over, number = sum(count for status, count in row.counts.items() if status.final), sum(row.counts.values())
     done = f"{over} of {number} tasks over · " if number > 1 else ""
-    return f"{done}{_spent(row.cost_usd, row.tokens)}"
+    return f"{done}{spent(row.cost_usd, row.tokens)}"
 
 
 def _about(node: NodeRow) -> str:
-    spent = _spent(node.cost_usd, node.tokens) if node.tokens or node.cost_usd else ""
+    cost = spent(node.cost_usd, node.tokens) if node.tokens or node.cost_usd else ""
     lasted = _lasted(node.created_at, node.updated_at) if node.status.final else ""
-    return " · ".join(filter(None, (spent, lasted)))
+    return " · ".join(filter(None, (cost, lasted)))
 
 
 def _step(row: StepRow) -> str:
     """What a step took, if it took anything."""
-    spent = _spent(row.cost_usd, row.tokens_in + row.tokens_out) if row.kind == "model" else ""
-    return " · ".join(filter(None, (spent, f"{row.latency_ms:,} ms" if row.latency_ms else "")))
+    cost = spent(row.cost_usd, row.tokens_in + row.tokens_out) if row.kind == "model" else ""
+    return " · ".join(filter(None, (cost, f"{row.latency_ms:,} ms" if row.latency_ms else "")))
 
 
-def _spent(usd: float, tokens: int) -> str:
+def spent(usd: float, tokens: int) -> str:
+    """Cost and tokens, in words."""
     return f"{dollars(usd)} · {compact(tokens)} tokens"
 
 
@@ -217,7 +218,7 @@ def _lasted(start: datetime, end: datetime) -> str:
     return f"{seconds} s" if not minutes else f"{hours} h {minutes % 60} min" if hours else f"{minutes} min"
 
 
-def _text(node: NodeRow) -> str:
+def text_of(node: NodeRow) -> str:
     """Its result or its error, which others may have written."""
     text = node.error or node.result or ""
     return legible(text[:LONGEST]) + (" … (longer)" if len(text) > LONGEST else "")

@@ -383,11 +383,13 @@ document.addEventListener("input", ({ target }) => {
 find?.addEventListener("input", () => { clearTimeout(typing); typing = setTimeout(search, 250) });
 find?.addEventListener("submit", event => { event.preventDefault(); clearTimeout(typing); search() });
 document.addEventListener("change", event => event.target.form === by("choosing") && find && count());
+async function load(panel) {
+  const loaded = await piece(panel.dataset.load);
+  if (loaded) by(panel.id)?.lastElementChild.replaceChildren(loaded);
+}
 const edited = root => [...root.querySelectorAll("input, textarea")].some(field => field.value !== field.defaultValue);
-document.addEventListener("toggle", async ({ target }) => {
-  if (!target.open || !target.dataset.load || edited(target)) return;
-  const loaded = await piece(target.dataset.load);
-  if (loaded) target.lastElementChild.replaceChildren(loaded);
+document.addEventListener("toggle", ({ target }) => {
+  if (target.open && target.dataset.load && !edited(target)) load(target);
 }, true);
 document.addEventListener("submit", async event => {
   const sent = event.target, into = by(sent.dataset.into);
@@ -399,7 +401,7 @@ document.addEventListener("submit", async event => {
 
 // ---- forms whose effect comes back through the connection, or as the row in its new state
 document.addEventListener("submit", async event => {
-  const sent = event.target, { quiet, sure, swap, refresh, told } = sent.dataset;
+  const sent = event.target, { quiet, sure, swap, refresh, told, done } = sent.dataset;
   if (quiet === undefined && swap === undefined && told === undefined) { if (sure && !confirm(sure)) event.preventDefault(); return }
   event.preventDefault();
   if (sure && !confirm(sure)) return;
@@ -410,11 +412,14 @@ document.addEventListener("submit", async event => {
   try {
     const answer = await fetch(sent.action, { method: "POST", body });
     if (answer.status === 401) location.assign("/login");
-    else if (!answer.ok) say((await answer.json()).error.message);
+    else if (!answer.ok) { if (told !== undefined) tell(""); say((await answer.json()).error.message) }
     else {
       by("toast").hidden = true;
       if (swap !== undefined) { const fresh = element(await answer.text()), first = $("button", fresh); row.replaceWith(fresh); first?.focus(); count() }
       if (told !== undefined) tell(element(await answer.text()));
+      const panel = quiet !== undefined && by(sent.closest("[data-load]")?.id);
+      if (panel) load(panel);
+      if (done) say(done);
       if (refresh !== undefined) { by("merging")?.replaceChildren(); if (find) search(); else location.reload() }
     }
   } catch { say("The gateway cannot be reached; try again.") }

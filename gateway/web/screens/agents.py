@@ -1,0 +1,131 @@
+"""Agents: the files that describe them, each edited, checked and tried in place."""
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import aclosing, suppress
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Form
+from fastapi.responses import HTMLResponse
+
+from gateway.agent.trees import starting
+from gateway.agent.trees.agents import ListedAgent
+from gateway.domain.ids import TaskId
+from gateway.domain.principals import Label
+from gateway.domain.tasks import Status
+from gateway.domain.trees import LONGEST_INPUT
+from gateway.flow.trees.control import ProgramRequest
+from gateway.store.trees import NodeRow
+from gateway.web import board
+from gateway.web.access import Caller, signed_in
+from gateway.web.errors import Refused
+from gateway.web.fields import Text
+from gateway.web.file_browser.preview import preview
+from gateway.web.pages import Nav, Screen
+from gateway.web.screens import files
+from gateway.web.screens.tasks import spent, text_of
+from gateway.web.site import AtSite, Site
+from gateway.workspace.agents import FOLDER, MAX_BYTES, BadAgent, parse
+from gateway.workspace.paths import WorkspacePath
+
+HERE = "/agents"
+TEST_SECONDS = 300
+EXAMPLE = """\
+---
+name: Researcher
+description: finds and compares sources
+tools: [web_search, web_fetch, read_file]
+budget: 0.2
+---
+You look for primary sources. Name each one.
+"""
+OWNER = [Depends(signed_in)]
+Content = Annotated[str, Form(max_length=MAX_BYTES)]
+
+router = APIRouter()
+screen = Screen(Nav(HERE, "Agents", "bot", 7), router)
+
+
+@router.get(f"{HERE}/{{name}}/details", dependencies=OWNER)
+async def details(site: AtSite, name: str) -> HTMLResponse:
+    """The text of its file in a form, and a form that gives it a task."""
+    listed = await _known(site, name)
+    path = WorkspacePath.parse(_path(name))
+    file = await preview(site.backend.workspace, path) if listed.has_file else None
+    return HTMLResponse(site.pages.piece("agent_details.html", name=name, file=file))
+
+
+@router.post(HERE, status_code=204, dependencies=OWNER)
+async def add(site: AtSite, name: Annotated[Text, Form(max_length=100)], content: Content) -> None:
+    """A new agent, unless there is one of that name."""
+    await _save(site, name.strip(), content, "")
+
+
+@router.post(f"{HERE}/{{name}}", status_code=204, dependencies=OWNER)
+async def save(site: AtSite, name: str, content: Content, sha256: Annotated[str, Form(max_length=64)]) -> None:
+    """Another text for its file, if that describes an agent; else the file stays as it is."""
+    await _known(site, name)
+    await _save(site, name, content, sha256)
+
+
+@router.post(f"{HERE}/{{name}}/remove", status_code=204, dependencies=OWNER)
+async def remove(site: AtSite, name: str) -> None:
+    """Delete its file, after a checkpoint."""
+    await _known(site, name)
+    await files.delete(site, _path(name))
+
+
+@router.post(f"{HERE}/{{name}}/test")
+async def test(
+    site: AtSite,
+    caller: Annotated[Caller, Depends(signed_in)],
+    name: str,
+    input: Annotated[Text, Form(min_length=1, max_length=LONGEST_INPUT)],
+) -> HTMLResponse:
+    """Give it a task now, and answer what came of it; the result goes to no chat."""
+    site.rate_limiter.spend(caller.account)
+    made = await site.backend.trees.start(ProgramRequest(name, input, Label.OWNER, caller.account))
+    top = await site.while_entitled(_outcome(site, made.task), caller.session)
+    about = spent(top.cost_usd, top.tokens)
+    return HTMLResponse(site.pages.piece("agent_test.html", top=top, about=about, text=text_of(top)))
+
+
+async def _outcome(site: Site, task: TaskId) -> NodeRow:
+    """The task when its tree is over, waits for a person, or takes longer than anybody looks on."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(TEST_SECONDS), aclosing(site.backend.traces.follow(task, tree=True)) as following:
+            async for progress in following:
+                if Status.NEEDS_HUMAN_REVIEW in progress.counts:
+                    break
+    async with site.backend.database.connection() as conn:
+        return (await starting.show(conn, site.backend.owner.id, str(task)))[0]
+
+
+async def _save(site: Site, name: str, content: str, sha256: str) -> None:
+    try:
+        parse(name, content.replace("\r\n", "\n").encode())
+    except BadAgent as error:
+        raise Refused(400, "bad_agent", f"Not saved: {error}", param="content") from None
+    await files.save(site, _path(name), content, sha256)
+
+
+async def _known(site: Site, name: str) -> ListedAgent:
+    listed = await site.backend.trees.trees.agents.listed(name)
+    if listed is None:
+        raise Refused(404, "not_found", f"There is no agent {name[:80]!r}.")
+    return listed
+
+
+def _path(name: str) -> str:
+    return f"{FOLDER}/{name}.md"
+
+
+async def _pieces(site: Site) -> Mapping[str, str]:
+    agents, made = site.backend.trees.trees.agents, dict[str, str]()
+    for each in await agents.list_all():
+        trusted = await agents.label(each.agent) is Label.OWNER
+        made[f"agent-{each.slug}"] = site.pages.piece("agent.html", listed=each, trusted=trusted)
+    return made
+
+
+board.add_routes(screen, _pieces, "agents.html", example=EXAMPLE)
