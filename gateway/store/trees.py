@@ -1,7 +1,7 @@
 """Trees of tasks: nodes with their children, what they came to and what they cost."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -36,6 +36,7 @@ class NodeRow:
     created_at: datetime
     updated_at: datetime
     waits_for: str | None
+    last_step: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +55,12 @@ _DIGITS = re.compile(r"[0-9a-f]{4,32}", re.ASCII)
 _NODE = """
 select t.id, t.parent_id, t.depth, coalesce(t.input ->> 'name', t.kind) as name, t.agent, t.status, t.error,
        t.output ->> 'result' as result, t.intermediate_data, t.session_id, t.budget_usd, t.created_at, t.updated_at,
-       s.cost_usd, s.tokens,
+       s.cost_usd, s.tokens, s.last_step,
        (select 'A' || r.id from reviews r where r.task_id = t.id and r.kind = 'review' and r.state = 'open'
         order by r.id limit 1) as waits_for
 from tasks t cross join lateral (
-  select coalesce(sum(cost_usd), 0) as cost_usd, coalesce(sum(tokens_in + tokens_out), 0)::bigint as tokens
+  select coalesce(sum(cost_usd), 0) as cost_usd, coalesce(sum(tokens_in + tokens_out), 0)::bigint as tokens,
+         max(id) as last_step
   from task_steps where task_id = t.id) s
 """
 
@@ -67,6 +69,12 @@ async def nodes(conn: Connection, master: TaskId) -> list[NodeRow]:
     """A whole tree, parents before their children, in the order they were made; empty if there is none."""
     rows = await conn.fetch(f"{_NODE} where t.master_id = $1 and t.session_id is not null order by depth, seq", master)
     return [NodeRow(**{**row, "status": Status(row["status"])}) for row in rows]
+
+
+async def among(conn: Connection, tasks: Collection[TaskId]) -> set[TaskId]:
+    """Those of the tasks that are nodes of trees."""
+    sql = "select id from tasks where id = any($1) and kind = 'agent' and input ->> 'origin' = 'task'"
+    return {TaskId(row["id"]) for row in await conn.fetch(sql, list(tasks))}
 
 
 async def newest(conn: Connection, principal: PrincipalId, most: int) -> list[NodeRow]:

@@ -5,6 +5,7 @@ Needs Chromium; takes a minute. The gateway is the one of the tests: the real pa
 
 import asyncio
 import io
+import json
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -51,6 +52,8 @@ from tests.web.test_conversations import talk
 from tests.web.test_logs_page import write
 from tests.web.test_memory_page import keep
 from tests.web.test_people import ask
+from tests.web.test_tasks import start
+from tests.web.test_tasks_page import children, finished, until
 from tests.web.test_usage import used
 from tests.workspace.skills.writing import put, skill_md
 from tests.workspace.tool_files.writing import put as put_tool
@@ -107,6 +110,13 @@ FORMS = "Fills in PDF forms and reads tables out of them. Use when a PDF is ment
 STEPS = """1. List the fields of the form; fields.md says what each kind takes.
 2. Ask for values that you don't know. Never guess a name, date or amount.
 3. Save the filled form beside the original and show what you entered."""
+OFFERS = "Compare the three offers for the heat pump"
+PARTS = [
+    ("researcher", "Read the first offer", "completed", None, 290, 170),
+    ("researcher", "Read the second offer", "completed", None, 290, 120),
+    ("researcher", "Read the third offer", "failed", "The PDF is encrypted.", 289, 262),
+    ("writer", "Write the comparison", "completed", None, 110, 25),
+]
 PEDALS = """Around 1864 in Paris: Pierre Lallement's patent is of 1866, Michaux sold them from 1867.
 Sources: US patent 59,915; Le Miroir de la bicyclette, 1869."""
 FINDINGS = [
@@ -175,6 +185,14 @@ async def try_agent(page: Page) -> None:
     await expect(page.get_by_label("What came of the test")).to_be_visible()
 
 
+async def show_timeline(page: Page) -> None:
+    await page.get_by_role("link", name=OFFERS).click()
+    await page.get_by_text("Timeline").click()
+    await page.get_by_text("Result").first.click()
+    await page.get_by_text("Trace").first.click()
+    await expect(page.locator(".trace li").first).to_be_visible()
+
+
 async def new_schedule(page: Page) -> None:
     await page.get_by_text("New schedule").first.click()
     await page.get_by_label("Name").fill("choir")
@@ -208,12 +226,32 @@ SHOTS = [
     Shot("skills", "/tools", SMALL, decide),
     Shot("tools", "/tools", SMALL, servers),
     Shot("secrets", "/secrets"),
+    Shot("tasks", "/tasks", tuple(LOOKS)),
+    Shot("task", "/tasks", tuple(LOOKS), show_timeline),
     Shot("agents", "/agents", tuple(LOOKS), try_agent),
     Shot("schedules", "/schedules", tuple(LOOKS), open_first),
     Shot("schedules-new", "/schedules", SMALL, new_schedule),
     Shot("files", "/files?path=notes/bike.md", tuple(LOOKS)),
     Shot("checkpoints", "/files/checkpoints", ("desktop",), compare),
 ]
+
+
+async def tasks(web: Web) -> None:
+    """A tree that is over, with parts side by side, and one that asks."""
+    id = await finished(web, "The second offer is the best: 12 % less, and the tank is included.", input=OFFERS)
+    await children(web, id, len(PARTS))
+    sql = """update tasks set agent = $2, input = input || jsonb_build_object('name', $3::text),
+               status = $4, error = $5,
+               created_at = now() - $6::int * interval '1 s', updated_at = now() - $7::int * interval '1 s'
+             where master_id = $1::text::uuid and input ->> 'name' = $8 returning 1"""
+    await web.path.rows(sql, id, "main", OFFERS, "completed", None, 310, 10, OFFERS)
+    for number, part in enumerate(PARTS, 1):
+        await web.path.rows(sql, id, *part, f"child {number}")
+    question = "The second installer wants a deposit of €900 before the visit. Shall I agree?"
+    web.model.says(ToolCall("", "request_human_review", json.dumps({"question": question})))
+    asks = (await start(web, input="Arrange a visit by the installer")).json()["id"]
+    async with web.sign_in() as page:
+        await until(page, f"/tasks/{asks}", "asks you")
 
 
 async def agents(web: Web) -> None:
@@ -512,6 +550,7 @@ async def lived_in(browser: Browser, running: Running, folder: Path, names: Sequ
     )
     await fill(started.web, folder)
     started.web.model.stream = as_a_real_one(started.web.model)
+    await tasks(started.web)
     await chat(browser, started.web)
     await started.web.path.rows(
         "update principals set identities = $1 where role = 'owner' returning 1", ["telegram:123456789"]

@@ -2,11 +2,13 @@
 
 from playwright.async_api import Browser, expect
 
+from gateway.domain.model import ToolCall
 from tests.browser.conftest import opened
 from tests.browser.looks import looks
 from tests.browser.test_memory import accessible
 from tests.browser.test_screens import to
 from tests.web.conftest import Web
+from tests.web.scripted import Wait
 from tests.web.test_tasks import ASK, start
 from tests.web.test_tasks_page import children, finished, until
 
@@ -24,10 +26,16 @@ async def test_tasks(browser: Browser, web: Web, scheme: str, phone: bool):
         web.model.says(ASK)
         asks = (await start(web, input="Write to the landlord about the heating, which is cold")).json()["id"]
         await expect(page.get_by_text("A1 asks you")).to_be_visible()
+        await expect(page.get_by_role("heading", name="Waits for your answer")).to_be_in_viewport()
+        await expect(page.get_by_role("button", name="Approve", exact=True).first).to_be_in_viewport()
         await accessible(page)
         await watched.show(f"tasks-{look}")
+        await page.get_by_label("Task", exact=True).fill("LANDLORD")
+        await page.get_by_role("button", name="Show").click()
+        await expect(page.locator(".row.task")).to_have_count(1)
 
         await page.goto(f"{web.page}/tasks/{id}")
+        await page.get_by_text("Timeline").click()
         await page.get_by_text("Trace").first.click()
         await page.get_by_text("Result").first.click()
         await expect(page.get_by_role("button", name="Fork from")).to_be_visible()
@@ -45,10 +53,30 @@ async def test_tasks(browser: Browser, web: Web, scheme: str, phone: bool):
         await watched.show(f"compare-{look}")
 
         await page.goto(f"{web.page}/tasks/{asks}")
-        await expect(page.get_by_text("Waits for your answer")).to_be_visible()
+        await expect(page.get_by_role("heading", name="Waits for your answer")).to_be_in_viewport()
         await accessible(page)
         await watched.show(f"task-asks-{look}")
         await page.get_by_role("button", name="Cancel").click()
         await expect(page.get_by_text("cancelled")).to_be_visible()
-        await expect(page.get_by_text("Waits for your answer")).to_have_count(0)
+        await expect(page.get_by_role("heading", name="Waits for your answer")).to_have_count(0)
+        await watched.assert_clean()
+
+
+async def test_an_open_trace_grows_and_a_question_is_answered_in_place(browser: Browser, web: Web):
+    async with opened(browser, web, phone=True) as watched:
+        page, held = watched.page, Wait()
+        web.model.says(held, ToolCall("", "save_intermediate_data", '{"data": {"offers": 3}}'))
+        web.model.says(ASK)
+        id = (await start(web)).json()["id"]
+        await page.goto(f"{web.page}/tasks/{id}")
+        await page.get_by_text("Trace").click()
+        await expect(page.get_by_text("Nothing yet.")).to_be_visible()
+        held.over.set()
+        steps = page.locator(".trace li")
+        await expect(steps.filter(has_text="save_intermediate_data")).to_have_count(2)
+        await expect(page.get_by_text("Shall I?")).to_be_in_viewport()
+        web.model.says("Done.")
+        await page.get_by_role("button", name="Approve", exact=True).last.click()
+        await expect(page.get_by_text("1 of 1 task is over")).to_be_visible()
+        await expect(steps.filter(has_text="A1")).to_have_count(2)
         await watched.assert_clean()

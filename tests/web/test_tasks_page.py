@@ -29,24 +29,25 @@ async def first_event(stream: httpx.Response) -> str:
     return ""
 
 
-async def finished(web: Web, *says: str | ToolCall) -> str:
+async def finished(web: Web, *says: str | ToolCall, input: str = "count") -> str:
     for said in says:
         web.model.says(said)
-    id = (await start(web)).json()["id"]
+    id = (await start(web, input=input)).json()["id"]
     await trace(web, master=id)
     return str(id)
 
 
-async def children(web: Web, master: str, number: int) -> None:
+async def children(web: Web, master: str, number: int, status: str = "completed") -> None:
     """More tasks in a tree, below its first."""
     await web.path.rows(
         """insert into tasks
              (id, master_id, parent_id, kind, lane, principal_id, status, session_id, agent, depth, input)
-           select gen_random_uuid(), id, id, kind, lane, principal_id, 'completed', session_id, agent, 1,
+           select gen_random_uuid(), id, id, kind, lane, principal_id, $3, session_id, agent, 1,
                   input || jsonb_build_object('name', 'child ' || n)
            from tasks, generate_series(1, $2::int) n where id = $1::text::uuid returning id""",
         master,
         number,
+        status,
     )
 
 
@@ -55,7 +56,8 @@ async def test_trees_are_listed_filtered_and_shown_with_what_they_did(web: Web) 
     async with web.sign_in() as browser:
         assert "No tasks yet" in (await browser.get("/tasks")).text
         id = await finished(web, call, EVIL)
-        for query, found in (("", True), ("status=completed&agent=main", True), ("status=failed", False)):
+        queries = {"": True, "status=completed&agent=main&text=COUNT": True, "status=failed": False, "text=sing": False}
+        for query, found in queries.items():
             assert (f'href="/tasks/{id}"' in (await browser.get(f"/tasks?{query}")).text) is found
         assert (await browser.get("/tasks?status=odd")).status_code == 400
         shown = (await browser.get(f"/tasks/{id}")).text
@@ -74,6 +76,9 @@ async def test_a_question_is_pinned_and_cancelling_ends_the_tree(web: Web) -> No
         shown = await until(browser, f"/tasks/{id}", "Waits for your answer")
         assert shown.index('id="asked"') < shown.index(f'id="n{id}"')
         assert 'href="/approvals#A1"' in shown
+        assert 'action="/approvals/A1/approve"' in shown
+        listed = (await browser.get("/tasks?status=failed")).text
+        assert listed.index("Waits for your answer") < listed.index("Shall I?")
         assert "A1 asks you" in (await browser.get("/tasks")).text
         async with browser.stream("GET", f"/tasks/{id}/events") as stream:
             assert "Waits for your answer" in await first_event(stream)
@@ -105,6 +110,20 @@ async def test_a_large_tree_is_counted(web: Web) -> None:
     assert shown.count("<article") == 200
     assert "and 6 more tasks" in shown
     assert shown.count('data-depth="1"') == 199
+    assert shown.count("<rect") == 200
+
+
+async def test_a_subtree_is_cancelled_alone(web: Web) -> None:
+    web.model.says(ASK)
+    id = (await start(web)).json()["id"]
+    async with web.sign_in() as browser:
+        await until(browser, f"/tasks/{id}", "A1 asks you")
+        await children(web, id, 2, "pending_subtask")
+        [(first,), _] = await web.path.rows("select id from tasks where parent_id = $1::text::uuid order by seq", id)
+        assert (await browser.post(f"/tasks/{first}/cancel")).status_code == 204
+        shown = (await browser.get(f"/tasks/{id}")).text
+    assert shown.count(">cancelled<") == 1
+    assert "Waits for your answer" in shown
 
 
 async def test_only_the_owners_browser_sees_or_changes_a_tree(web: Web) -> None:

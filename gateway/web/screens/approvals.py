@@ -1,6 +1,6 @@
 """Approvals: what the agent asks its owner, with the whole of each call; what was answered; what is allowed ahead."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Form
@@ -60,9 +60,7 @@ async def _pieces(site: Site) -> Mapping[str, str]:
     async with site.backend.database.connection() as conn:
         rows, over = await reviews.list_open(conn, owner, now), await reviews.latest(conn, owner, HISTORY)
         ahead, asked_in = await grants.live(conn, owner, now), await reviews.askers(conn, rows + over)
-    made: dict[str, str] = {"empty": part("no_questions")}
-    for row in rows:
-        made[row.name] = part("question", row.name, row, legible(row.preview), why(row), _asked_in(row, asked_in))
+    made: dict[str, str] = {"empty": part("no_questions"), **questions(site, rows, asked_in)}
     if ahead:
         made["ahead"] = part("heading", "ahead", "Allowed in advance")
     made |= {row.name: part("grant", row.name, row, rules.line(row)) for row in ahead}
@@ -71,6 +69,15 @@ async def _pieces(site: Site) -> Mapping[str, str]:
     for row in over:
         made[row.name] = part("answered", row.name, row, legible(row.preview), why(row), _asked_in(row, asked_in))
     return made
+
+
+def questions(site: Site, rows: Sequence[ReviewRow], asked_in: Mapping[ReviewId, str]) -> dict[str, str]:
+    """Open questions with the forms that answer them, by element id."""
+    part = site.pages.part
+    return {
+        row.name: part("question", row.name, row, legible(row.preview), why(row), _asked_in(row, asked_in))
+        for row in rows
+    }
 
 
 def _asked_in(row: ReviewRow, channels: Mapping[ReviewId, str]) -> str:

@@ -1,7 +1,6 @@
 """Tasks: trees of agents that work in the background; what each of their tasks does, costs, asks and comes to."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import Annotated, Literal
 from uuid import UUID
 
@@ -16,16 +15,20 @@ from gateway.agent.trees.starting import NoSuchTask
 from gateway.domain.diff import legible
 from gateway.domain.ids import TaskId
 from gateway.domain.tasks import Status
-from gateway.store import steps, tasks, trees
+from gateway.store import reviews, steps, tasks, trees
+from gateway.store.pool import Connection
+from gateway.store.reviews import ReviewRow
 from gateway.store.steps import StepRow
 from gateway.store.trees import NodeRow, TreeFilter, TreeRow
 from gateway.web.access import Caller, by_cookie, public, signed_in
 from gateway.web.board import Draw, follow
 from gateway.web.errors import Refused
 from gateway.web.pages import Nav, Screen
+from gateway.web.screens.approvals import questions
 from gateway.web.screens.usage import compact
 from gateway.web.site import AtSite, Site
 from gateway.web.sse import EventStream
+from gateway.web.timeline import bars, duration
 
 HERE = "/tasks"
 TREES = 50
@@ -34,6 +37,8 @@ NODES = 200
 """Of a tree; what is more is counted."""
 STEPS = 100
 """Of a trace or a comparison at once."""
+PINNED = 20
+"""Questions on top of a page; the others are in Approvals."""
 LONGEST = 20_000
 """Characters of a result."""
 OWNER = [Depends(signed_in)]
@@ -49,6 +54,7 @@ class Asked(BaseModel):
 
     status: Status | Literal[""] = ""
     agent: Annotated[str, Field(max_length=200)] = ""
+    text: Annotated[str, Field(max_length=200)] = ""
     before: UUID | None = None
 
 
@@ -75,7 +81,7 @@ async def tree(request: Request, site: AtSite, id: UUID) -> Response:
     nodes = await _nodes(site, id)
     async with site.backend.database.connection() as conn:
         source = (await tasks.payload(conn, nodes[0].id)).get("forked_from")
-    pieces = _tree(site, nodes).values()
+    pieces = (await _tree(site, nodes)).values()
     return site.screen(request, screen.nav, "task.html", top=nodes[0], source=source, pieces=pieces)
 
 
@@ -127,15 +133,29 @@ async def comparison(request: Request, site: AtSite, id: UUID, to: UUID) -> Resp
 
 async def _list(site: Site, asked: Asked) -> Mapping[str, str]:
     before = TaskId(asked.before) if asked.before else None
-    wanted = TreeFilter(asked.status or None, asked.agent.strip() or None, before=before)
+    wanted = TreeFilter(asked.status or None, asked.agent.strip() or None, asked.text.strip() or None, before)
     async with site.backend.database.connection() as conn:
         rows = await trees.listing(conn, site.backend.owner.id, wanted, TREES + 1)
+        waiting = await _waiting(site, conn)
+        of_trees = await trees.among(conn, [row.task_id for row in waiting if row.task_id])
     made: dict[str, str] = {"empty": site.pages.part("no_trees", asked)}
+    made |= _pinned(site, [row for row in waiting if row.task_id in of_trees])
     shown = sorted(rows[:TREES], key=lambda row: not row.waits_for)
     made |= {f"t{row.id}": site.pages.part("tree_row", row, _sum(row)) for row in shown}
     if len(rows) > TREES:
         made["older"] = site.pages.part("older_trees", asked, rows[TREES - 1].id)
     return made
+
+
+async def _waiting(site: Site, conn: Connection) -> list[ReviewRow]:
+    return await reviews.list_open(conn, site.backend.owner.id, site.backend.clock.now())
+
+
+def _pinned(site: Site, rows: Sequence[ReviewRow]) -> dict[str, str]:
+    """Questions of trees, to be answered on top of the page."""
+    if not rows:
+        return {}
+    return {"asked": site.pages.part("tree_asks", len(rows) - PINNED), **questions(site, rows[:PINNED], {})}
 
 
 async def _nodes(site: Site, id: UUID) -> Sequence[NodeRow]:
@@ -156,19 +176,22 @@ def _watch(site: Site, id: UUID) -> Draw:
         nonlocal last, over
         if not over:
             nodes = await _nodes(site, id)
-            last, over = _tree(site, nodes), all(node.status.final for node in nodes)
+            last, over = await _tree(site, nodes), all(node.status.final for node in nodes)
         return last
 
     return draw
 
 
-def _tree(site: Site, nodes: Sequence[NodeRow]) -> Mapping[str, str]:
-    part, ordered = site.pages.part, _outline(nodes)
+async def _tree(site: Site, nodes: Sequence[NodeRow]) -> Mapping[str, str]:
+    part, ordered, ids = site.pages.part, _outline(nodes), {node.id for node in nodes}
     cost = spent(sum(node.cost_usd for node in nodes), sum(node.tokens for node in nodes))
     over = sum(node.status.final for node in nodes)
+    async with site.backend.database.connection() as conn:
+        asked = [row for row in await _waiting(site, conn) if row.task_id in ids]
     made: dict[str, str] = {"sum": part("tree_sum", nodes[0], over, len(nodes), cost)}
-    if waiting := [node for node in ordered if node.waits_for]:
-        made["asked"] = part("tree_asks", waiting[:STEPS], len(waiting) - STEPS)
+    made |= _pinned(site, asked)
+    if len(nodes) > 1:
+        made["timeline"] = part("timeline", bars(ordered[:NODES], site.backend.clock.now()))
     for node in ordered[:NODES]:
         made[f"n{node.id}"] = part("node", node, _about(node), text_of(node))
     if more := ordered[NODES:]:
@@ -197,7 +220,7 @@ def _sum(row: TreeRow) -> str:
 
 def _about(node: NodeRow) -> str:
     cost = spent(node.cost_usd, node.tokens) if node.tokens or node.cost_usd else ""
-    lasted = _lasted(node.created_at, node.updated_at) if node.status.final else ""
+    lasted = duration(node.created_at, node.updated_at) if node.status.final else ""
     return " · ".join(filter(None, (cost, lasted)))
 
 
@@ -210,12 +233,6 @@ def _step(row: StepRow) -> str:
 def spent(usd: float, tokens: int) -> str:
     """Cost and tokens, in words."""
     return f"{dollars(usd)} · {compact(tokens)} tokens"
-
-
-def _lasted(start: datetime, end: datetime) -> str:
-    seconds = round((end - start).total_seconds())
-    minutes, hours = seconds // 60, seconds // 3600
-    return f"{seconds} s" if not minutes else f"{hours} h {minutes % 60} min" if hours else f"{minutes} min"
 
 
 def text_of(node: NodeRow) -> str:

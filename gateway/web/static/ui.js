@@ -389,7 +389,7 @@ async function load(panel) {
 }
 const edited = root => [...root.querySelectorAll("input, textarea")].some(field => field.value !== field.defaultValue);
 document.addEventListener("toggle", ({ target }) => {
-  if (target.open && target.dataset.load && !edited(target)) load(target);
+  if (target.open && target.dataset.load && !edited(target) && !$("[name=since][value='0']", target)) load(target);   // paged stays
 }, true);
 document.addEventListener("submit", async event => {
   const sent = event.target, into = by(sent.dataset.into);
