@@ -37,9 +37,7 @@ def agent(gateway: GatewayProcess, slug: str, *head: str) -> None:
 
 
 async def prepared(gateway: GatewayProcess, weather: FakeMcp, place: Path) -> None:
-    """Two agents, the skill and the server's tool on, its credential in the vault."""
-    agent(gateway, "planner", "skills: [rounding]")
-    agent(gateway, "reporter", "tools: [mcp_w_weather]")
+    """The skill and the server's tool on, its credential in the vault."""
     (skill := place / "rounding").mkdir()
     (skill / "SKILL.md").write_text(skill_md("rounding", "Rounds numbers.", body=SKILL))
     assert (await gateway.command("skills", "install", str(skill), "--yes")).code == 0
@@ -91,6 +89,16 @@ async def root(gateway: GatewayProcess, number: int) -> str:
     return str(rows[number - 1]["id"])
 
 
+async def working_parts(gateway: GatewayProcess, models: FakeModels) -> None:
+    """All three parts of the second tree wait for the model."""
+
+    async def working() -> bool:
+        running = await gateway.rows("select from tasks where parent_id is not null and status = 'running'")
+        return len(running) == 3 and sum("part" in asked.last_user for asked in models.asked) >= 3
+
+    await until(working)
+
+
 async def everything(gateway: GatewayProcess) -> str:
     """All rows and all logs."""
     tables = await gateway.rows("select tablename as name from pg_tables where schemaname = 'supaclaw'")
@@ -108,6 +116,8 @@ async def test_the_story(
     models.rules = script()
     await process.start()
     await prepared(process, weather, tmp_path)
+    agent(process, "planner", "skills: [rounding]")
+    agent(process, "reporter", "tools: [mcp_w_weather]")
     seen: list[dict[str, object]] = []
 
     telegram.say("please mk1x", OWNER)
@@ -119,11 +129,6 @@ async def test_the_story(
     await asyncio.wait_for(following, 60)
     await telegram.wait_for(lambda tg: any("It is 21 degrees in Ghent." in sent.text for sent in tg.sent))
 
-    print(
-        "XX",
-        [m for b in models.bodies[-2:] for m in b["messages"] if m["role"] == "tool"],
-        [t["function"]["name"] for t in models.bodies[-2]["tools"]],
-    )
     assert weather.called == [("weather", {"city": "Ghent"})]
     told = [body for body in models.bodies if "whole9x" in json.dumps(body)]
     assert SKILL not in json.dumps(told[1]), "a skill is a name until it is loaded"
@@ -145,12 +150,7 @@ async def test_the_story(
 
     telegram.say("please mk2x", OWNER)
     master = await root(process, 2)
-
-    async def working() -> bool:
-        rows = await process.rows("select from tasks where master_id = $1::text::uuid and status = 'running'", master)
-        return len(rows) == 3 and sum("part" in asked.last_user for asked in models.asked) >= 3
-
-    await until(working)
+    await working_parts(process, models)
     models.dropped.clear()
     telegram.say(f"/tasks cancel {master[:8]}", OWNER)
     await asyncio.wait_for(models.dropped.wait(), 60)
