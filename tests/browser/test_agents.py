@@ -22,6 +22,7 @@ async def test_agents(browser: Browser, web: Web, scheme: str, phone: bool):
         await watched.show(f"agents-new-{look}")
         await page.get_by_role("button", name="Create").click()
         row = page.locator("#agent-researcher")
+        await expect(page.locator("#making[open]")).to_have_count(0)
         await expect(row).to_contain_text("finds and compares sources")
 
         await row.get_by_text("Edit and test").click()

@@ -31,6 +31,7 @@ async def test_schedules(browser: Browser, web: Web, scheme: str, phone: bool):
         await watched.show(f"schedules-new-{look}")
         await page.get_by_role("button", name="Create").click()
         row = page.locator(".row.schedule")
+        await expect(page.locator("#making[open]")).to_have_count(0)
         await expect(row).to_contain_text("every weekday at 08:30")
 
         web.model.says("Milk and bread.")

@@ -89,6 +89,7 @@ async def register(visit: Visit, slug: str, head: str) -> None:
     await page.get_by_label("File name").fill(slug)
     await page.locator("#making textarea").fill(TEXT.format(slug=slug, head=head))
     await page.get_by_role("button", name="Create").click()
+    await expect(page.locator("#making[open]")).to_have_count(0)
     await expect(page.locator(f"#agent-{slug}")).to_contain_text(f"does {slug}")
 
 
