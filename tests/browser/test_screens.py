@@ -159,6 +159,7 @@ async def test_the_phone_finds_every_screen_under_more(browser: Browser, web: We
         await page.get_by_role("button", name="More").click()
         for name in ("Usage", "Logs", "Health", "Tokens"):
             await expect(page.get_by_role("link", name=name)).to_be_in_viewport()
+        await expect(page.get_by_role("button", name="Sign out")).to_be_in_viewport()
         await accessible(page)
         await watched.show("more-screens-phone-light")
         await watched.assert_clean()

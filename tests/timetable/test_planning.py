@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from gateway.domain.schedules import MOST_COUNTED, Definition, Misfire, Once, Plan, Recurring, When
 from gateway.timetable.cron import Cron
-from gateway.timetable.planning import GRACE, MAX_CATCH_UP, next_slot, plan
+from gateway.timetable.planning import GRACE, MAX_CATCH_UP, next_slot, next_slots, plan
 
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
@@ -36,6 +36,14 @@ def ticks(since: datetime, until: datetime) -> Iterator[datetime]:
     while since <= until:
         yield since
         since += MINUTE
+
+
+def test_the_next_slots_are_those_it_will_have() -> None:
+    assert next_slots(schedule(Recurring("0 9 * * *")), NINE, 3) == [
+        NINE + days * timedelta(days=1) for days in (1, 2, 3)
+    ]
+    assert next_slots(schedule(Once(NINE)), NINE, 5) == [NINE]
+    assert next_slots(schedule(Once(NINE)), NINE + HOUR, 5) == next_slots(schedule(None), NINE, 5) == []
 
 
 def test_what_is_in_the_backlog_is_never_due() -> None:
