@@ -29,6 +29,7 @@ COMMANDS: Mapping[str, str | Group] = {
         {"list": "process.machines:show", "forget": "process.machines:forget"},
         default="list",
     ),
+    "deploy": Group("Check that a database elsewhere is ready.", {"supabase": "process.deploy:supabase"}),
     "chat": "conversation.chat:chat",
     "down": "process.down:down",
     "status": "process.status:status",

@@ -1,0 +1,110 @@
+"""`supaclaw deploy`: whether a database elsewhere is ready for us, step by step."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from gateway.cli.console import echo
+from gateway.domain.errors import OwnerMustAct, SupaclawError
+from gateway.store import exposure
+from gateway.store.dsn import parse_dsn
+from gateway.store.memory import extension
+from gateway.store.migrate import check_server, migrate, schema_of
+from gateway.store.pool import Database
+
+CONNECTIONS = 15
+"""What one gateway or worker takes at most."""
+
+Direct = Annotated[str | None, typer.Option("--direct", help="Direct or session address, port 5432.")]
+Pooler = Annotated[str | None, typer.Option("--pooler", help="Transaction pooler's address, port 6543; optional.")]
+Upgrade = Annotated[bool, typer.Option("--migrate", help="Apply missing migrations too.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What was looked at; `wrong` says what to do, or is empty."""
+
+    name: str
+    found: str = ""
+    wrong: str = ""
+
+
+def supabase(direct: Direct = None, pooler: Pooler = None, upgrade: Upgrade = False) -> None:
+    """Check step by step that a Supabase project can be the database.
+
+    Without --direct it looks at SUPACLAW_DATABASE_URL. Addresses on a command line are seen by others on this machine.
+    """
+    url = direct or os.environ.get("SUPACLAW_DATABASE_URL")
+    if not url:
+        raise OwnerMustAct("set SUPACLAW_DATABASE_URL, or give --direct, as Supabase shows it under Connect")
+    if not asyncio.run(_report(url, pooler, upgrade=upgrade)):
+        raise typer.Exit(1)
+
+
+async def _report(direct: str, pooler: str | None, *, upgrade: bool) -> bool:
+    good = True
+    async for step in _steps(direct, pooler, upgrade=upgrade):
+        echo(f"{'FAIL' if step.wrong else 'ok':<5}{step.name}: {step.wrong or step.found}")
+        good = good and not step.wrong
+    return good
+
+
+async def _steps(direct: str, pooler: str | None, *, upgrade: bool) -> AsyncIterator[Step]:
+    try:
+        if not parse_dsn(direct).direct:
+            yield Step(
+                "direct address", wrong="it is a transaction pooler's; give that with --pooler, this on port 5432"
+            )
+            return
+        async with await Database.connect(direct, size=1) as database:
+            await check_server(database)
+            yield Step("direct address", "answers, and can listen")
+            yield await _migrations(database, upgrade=upgrade)
+            for step in await _looked_at(database):
+                yield step
+    except SupaclawError as error:
+        yield Step("direct address", wrong=str(error))
+        return
+    if pooler:
+        yield await _pooled(pooler)
+
+
+async def _migrations(database: Database, *, upgrade: bool) -> Step:
+    try:
+        if upgrade:
+            await migrate(database)
+        schema = await schema_of(database)
+    except SupaclawError as error:
+        return Step("migrations", wrong=str(error))
+    if schema.missing:
+        return Step("migrations", wrong=f"{schema.number} of {schema.newest}; run again with --migrate")
+    return Step("migrations", f"{schema.number} of {schema.newest}")
+
+
+async def _looked_at(database: Database) -> tuple[Step, ...]:
+    async with database.connection() as conn:
+        vector = await extension.problem(conn)
+        seen = await exposure.seen_from_the_web(conn)
+        free = await exposure.free_connections(conn)
+    hint = "not in Data API > Exposed schemas, then run: revoke all on schema supaclaw from anon, authenticated"
+    crowded = f"only {free} of the {CONNECTIONS} that a gateway may take are free: close others, or enlarge the project"
+    return (
+        Step("extension vector", "there", vector),
+        Step("anon and authenticated", "see nothing", f"{'; '.join(seen)}: leave supaclaw {hint}" if seen else ""),
+        Step("connections", f"{free} free, {CONNECTIONS} needed", crowded if free < CONNECTIONS else ""),
+    )
+
+
+async def _pooled(url: str) -> Step:
+    try:
+        if parse_dsn(url).direct:
+            return Step("pooler", wrong="it is no transaction pooler's: port 6543, or add ?pool_mode=transaction")
+        async with await Database.connect(url, size=1) as database, database.transaction() as conn:
+            await conn.fetchval("select 1")
+    except SupaclawError as error:
+        return Step("pooler", wrong=str(error))
+    return Step("pooler", "answers; workers may use it, and then poll instead of listening")
