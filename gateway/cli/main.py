@@ -234,6 +234,7 @@ COMMANDS: Mapping[str, str | Group] = {
     "test": "process.test:test",
     "backup": "storage.backup:backup",
     "restore": "storage.backup:restore",
+    "export": "storage.export:export",
     "version": "process.version:version",
 }
 """Where each command is, as `module:function`; its module is imported when it runs."""

@@ -149,16 +149,17 @@ def forget(
 
 def export() -> None:
     """Print all memories, including replaced ones, as JSON lines."""
+    for line in _with_own(exported_lines):
+        echo(line)
+
+
+async def exported_lines(own: Remembering) -> list[str]:
+    """All memories, including replaced ones, the oldest first, each as a line of JSON."""
     which = Filter(kinds=KEPT, at_most=Label.UNTRUSTED, superseded=True)
-
-    async def read(own: Remembering) -> list[Memory]:
-        rows: list[Memory] = []
-        while page := await memories.listed(own.tx, own.principal, which, PAGE, len(rows)):
-            rows += page
-        return rows
-
-    for row in reversed(_with_own(read)):
-        echo(json_text({**facts(row), **_times(row)}))
+    rows: list[Memory] = []
+    while page := await memories.listed(own.tx, own.principal, which, PAGE, len(rows)):
+        rows += page
+    return [json_text({**facts(row), **_times(row)}) for row in reversed(rows)]
 
 
 def _with_own(work: Callable[[Remembering], Awaitable[Result]]) -> Result:

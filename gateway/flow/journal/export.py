@@ -23,6 +23,11 @@ def export(of: Conversation, rows: Sequence[MessageRow], form: Format) -> str:
     return _markdown(of, rows) if form == "markdown" else json.dumps(_document(of, rows), ensure_ascii=False, indent=2)
 
 
+def lines(of: Conversation, rows: Sequence[MessageRow]) -> str:
+    """The same as JSON lines: first what is said about the conversation, then a line for each entry."""
+    return "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in (_about(of), *map(_entry, rows)))
+
+
 def file_name(of: Conversation, form: Format) -> str:
     """Its day and title, in characters that every system takes."""
     words = "".join(char if char.isalnum() else " " for char in of.title[:60]).lower().split()
@@ -44,6 +49,10 @@ def _section(row: MessageRow) -> str:
 
 
 def _document(of: Conversation, rows: Sequence[MessageRow]) -> Json:
+    return {**_about(of), "messages": [_entry(row) for row in rows]}
+
+
+def _about(of: Conversation) -> dict[str, Json]:
     return {
         "session": str(of.id),
         "branch_of": str(of.parent) if of.parent else None,
@@ -53,7 +62,6 @@ def _document(of: Conversation, rows: Sequence[MessageRow]) -> Json:
         "trust": TRUST[of.label],
         "started_at": of.started_at.isoformat(),
         "last_at": of.last_at.isoformat(),
-        "messages": [_entry(row) for row in rows],
     }
 
 

@@ -1,0 +1,157 @@
+"""`supaclaw export`: what makes an agent yours, as Markdown and JSON lines that any program reads."""
+
+import asyncio
+import os
+import shutil
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gateway.agent.memory.remember import Remembering
+from gateway.cli.console import echo
+from gateway.cli.database import leak_guard, require_owner, with_database
+from gateway.cli.storage.memories import exported_lines
+from gateway.config.environment import Environment
+from gateway.domain.errors import OwnerMustAct
+from gateway.domain.ids import PrincipalId
+from gateway.flow.journal import export as exporting
+from gateway.store.pool import Database
+from gateway.store.transcript import attachments, conversations, messages
+from gateway.store.transcript.conversations import Conversation
+from gateway.store.transcript.messages import MessageRow
+from gateway.workspace import zipping
+from gateway.workspace.paths import WorkspaceError
+from gateway.workspace.skills.folder import FOLDER
+from gateway.workspace.tree import Workspace
+
+PERSONA = ("AGENTS", "SOUL", "TOOLS", "USER", "HEARTBEAT")
+PAGE = 100
+MAX_NAME_BYTES = 180
+"""Of a transcript's day and title; file systems take 255 with the id."""
+
+Clean = Callable[[str], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """A folder that is being filled; `clean` takes the stored secrets out of every text."""
+
+    folder: Path
+    clean: Clean
+
+    def write(self, name: str, content: str | bytes) -> None:
+        """Write a file, readable by its owner alone. Bytes that are not text are written as they are."""
+        to = self.folder / name
+        to.parent.mkdir(parents=True, exist_ok=True)
+        with open(os.open(to, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(self._cleaned(content))
+
+    def _cleaned(self, content: str | bytes) -> bytes:
+        try:
+            return self.clean(content if isinstance(content, str) else content.decode()).encode()
+        except UnicodeDecodeError:
+            assert isinstance(content, bytes), "only bytes are decoded"
+            return content
+
+
+def export(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder that does not exist yet.")],
+) -> None:
+    """Write persona, skills, memories and transcripts to a folder."""
+    with _new_folder(folder) as half:
+        found = with_database(lambda database: _export(database, half))
+    echo(f"{folder}: {found}")
+
+
+@contextmanager
+def _new_folder(folder: Path) -> Iterator[Path]:
+    """Yield a folder that becomes `folder` once it is complete; what fails leaves nothing."""
+    if os.path.lexists(folder):
+        raise OwnerMustAct(f"{folder} already exists; name a folder that does not")
+    half = folder.absolute().with_name(f".{folder.absolute().name}.{os.getpid()}")
+    try:
+        half.mkdir(mode=0o700)
+    except OSError as error:
+        raise OwnerMustAct(f"{folder} cannot be written: {error.strerror}") from None
+    try:
+        yield half
+        half.rename(folder)
+    except OSError as error:
+        raise OwnerMustAct(f"{folder} cannot be written: {error.strerror or error}") from error
+    finally:
+        shutil.rmtree(half, ignore_errors=True)
+
+
+async def _export(database: Database, folder: Path) -> str:
+    into = Export(folder, await leak_guard(database))
+    async with database.connection() as conn:
+        owner = (await require_owner(conn)).id
+    persona, skills = await _write_files(into, Workspace(Environment.read(os.environ).workspace))
+    lines = await database.run(lambda tx: exported_lines(Remembering(tx, owner, clean=into.clean)))
+    await asyncio.to_thread(into.write, "memories.jsonl", "".join(f"{line}\n" for line in lines))
+    told = [await _write_transcript(into, of, rows) async for of, rows in _transcripts(database, owner)]
+    return f"{persona} persona files, {skills} files of skills, {len(lines)} memories, {len(told)} transcripts"
+
+
+async def _write_files(into: Export, workspace: Workspace) -> tuple[int, int]:
+    """Write the persona and the skills; the numbers of their files. Links are not followed."""
+    persona = [await _copy(into, workspace, (f"{name}.md", f".agents/{name}.md"), f"{name}.md") for name in PERSONA]
+    try:
+        found = await asyncio.to_thread(zipping.members, workspace.root, "/".join(FOLDER))
+    except WorkspaceError as error:
+        if error.code == "too_large":
+            raise OwnerMustAct(str(error)) from error
+        found = []  # there are no skills
+    skills = [await _copy(into, workspace, (str(each.path),), "/".join(each.path.parts[1:])) for each in found]
+    return sum(persona), sum(skills)
+
+
+async def _copy(into: Export, workspace: Workspace, places: tuple[str, ...], name: str) -> bool:
+    """Write the first of `places` that is a file as `name`; whether there is one."""
+    for path in places:
+        try:
+            content = await workspace.content(path, zipping.MAX_BYTES)
+        except WorkspaceError as error:
+            raise OwnerMustAct(f"{path} can't be exported: {error}") from error
+        if content is not None:
+            await asyncio.to_thread(into.write, name, content)
+            return True
+    return False
+
+
+async def _transcripts(database: Database, owner: PrincipalId) -> AsyncIterator[tuple[Conversation, list[MessageRow]]]:
+    """Yield the owner's chats and automated runs, one in memory at a time.
+
+    A conversation that goes on meanwhile moves to the front: others are met twice then, none is missed.
+    """
+    listed: dict[str, Conversation] = {}
+    for unattended in (False, True):
+        offset = 0
+        while page := await _page(database, owner, offset, unattended=unattended):
+            listed |= {str(of.id): of for of in page}
+            offset += PAGE
+    for of in listed.values():
+        async with database.connection() as conn:
+            rows = await attachments.joined(conn, await messages.told_until(conn, of.id))
+        yield of, rows
+
+
+async def _page(database: Database, owner: PrincipalId, offset: int, *, unattended: bool) -> list[Conversation]:
+    async with database.connection() as conn:
+        return await conversations.listed(conn, owner, PAGE, offset, unattended=unattended)
+
+
+async def _write_transcript(into: Export, of: Conversation, rows: list[MessageRow]) -> str:
+    """Write one as Markdown to read and as JSON lines for programs; the name of both."""
+    titled = replace(of, title=into.clean(of.title))
+    words = (
+        exporting.file_name(titled, "markdown").removesuffix(".md").encode()[:MAX_NAME_BYTES].decode(errors="ignore")
+    )
+    name = f"transcripts/{words}-{of.id}"
+    await asyncio.to_thread(into.write, f"{name}.md", exporting.export(titled, rows, "markdown"))
+    await asyncio.to_thread(into.write, f"{name}.jsonl", exporting.lines(titled, rows))
+    return name
