@@ -7,6 +7,12 @@ LINK := $(HOME)/.local/bin/supaclaw
 # Tests of whole gateways, from outside: a tracer would double their CPU and shift kill points, and other tests cover as much.
 OUTSIDE := $(addprefix tests/,browser chaos contract journeys security upgrades)
 
+# What fails beside five others is run once more, alone and by name: a busy machine is no fault, a second failure is one.
+define pytest
+$(1) -q -n $(3) --dist worksteal $(2) || { test $$? -eq 1 && echo "Once more, alone:" && \
+	  $(1) -v -n 0 --last-failed --last-failed-no-failures none --maxfail 1 $(2); }
+endef
+
 # Compiled imports halve the time to start; what is installed is compiled once, our own code when it is first used.
 unexport PYTHONDONTWRITEBYTECODE
 # A virtual environment that happens to be active is not ours to fill.
@@ -26,8 +32,8 @@ dev: setup  ## The same, started again whenever the code changes.
 
 test: check wheel  ## Every check there is.
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest -q -n 5 --dist worksteal $(addprefix --ignore=,$(OUTSIDE))
-	$(BIN)/pytest -q -n 6 --dist worksteal $(OUTSIDE)
+	$(call pytest,$(BIN)/coverage run -m pytest,$(addprefix --ignore=,$(OUTSIDE)),5)
+	$(call pytest,$(BIN)/pytest,$(OUTSIDE),6)
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage json -q -o build/coverage.json
 	$(BIN)/python tests/coverage_gate.py build/coverage.json --lines 85 --branches 80
