@@ -25,6 +25,7 @@ from gateway.domain import tokens
 from gateway.domain.clock import Clock
 from gateway.domain.ids import InstanceId
 from gateway.domain.tasks import BEAT_SECONDS
+from gateway.domain.trees import FILES
 from gateway.domain.vitals import Vitals
 from gateway.flow.channels.manager import ChannelManager
 from gateway.flow.outbound.notices import Notices
@@ -66,7 +67,7 @@ class Condition:
             lambda: ceiling(self._config().limits.memory_mb), self.shed, self._worker.limit, self._notices.tell_owner
         )
         self.clearing = Clearing(
-            self._database, self._environment.workspace / "tasks", lambda: self._config().retention.keep, self._clock
+            self._database, self._environment.workspace / FILES, lambda: self._config().retention.keep, self._clock
         )
         self.checkpoints = Checkpointing(self._database, self._environment.workspace, data / "checkpoints", self._clock)
 

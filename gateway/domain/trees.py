@@ -10,6 +10,8 @@ MAIN = "main"
 """The agent that people chat with; as a node it is the persona with all of its tools."""
 TREE_TOOLS = frozenset({"start_task", "tasks"})
 """Of the chat's agent alone: a node makes subtasks."""
+FILES, MOST_FILES = "tasks", 100
+"""The folder of the workspace for the files of tasks, and of how many a task knows."""
 LONGEST_INPUT, LONGEST_RESULT, LONGEST_NAME = 50_000, 20_000, 80
 """Characters."""
 

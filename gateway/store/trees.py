@@ -37,6 +37,7 @@ class NodeRow:
     updated_at: datetime
     waits_for: str | None
     last_step: int | None
+    storage_paths: list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +49,15 @@ class ChildRow:
     status: Status
     result: str | None
     error: str | None
+    storage_paths: list[str]
     label: Label
 
 
 _DIGITS = re.compile(r"[0-9a-f]{4,32}", re.ASCII)
 _NODE = """
 select t.id, t.parent_id, t.depth, coalesce(t.input ->> 'name', t.kind) as name, t.agent, t.status, t.error,
-       t.output ->> 'result' as result, t.intermediate_data, t.session_id, t.budget_usd, t.created_at, t.updated_at,
-       s.cost_usd, s.tokens, s.last_step,
+       t.output ->> 'result' as result, t.intermediate_data, t.storage_paths, t.session_id, t.budget_usd,
+       t.created_at, t.updated_at, s.cost_usd, s.tokens, s.last_step,
        (select 'A' || r.id from reviews r where r.task_id = t.id and r.kind = 'review' and r.state = 'open'
         order by r.id limit 1) as waits_for
 from tasks t cross join lateral (
@@ -159,7 +161,8 @@ async def matching(conn: Connection, principal: PrincipalId, beginning: str) -> 
 
 async def children(conn: Connection, parent: TaskId, call: int) -> list[ChildRow]:
     """What one call created, in its order."""
-    sql = """select t.input ->> 'name' as name, t.agent, t.status, t.output ->> 'result' as result, t.error, s.label
+    sql = """select t.input ->> 'name' as name, t.agent, t.status, t.output ->> 'result' as result, t.error,
+                    t.storage_paths, s.label
              from tasks t join sessions s on s.id = t.session_id
              where t.parent_id = $1 and (t.input ->> 'call')::int = $2 order by t.seq"""
     rows = await conn.fetch(sql, parent, call)
@@ -171,6 +174,11 @@ async def counts(conn: Connection, task: TaskId, *, tree: bool) -> dict[Status, 
     sql = """select status, count(*)::int as tasks from tasks
              where (id = $1 and not $2) or (master_id = $1 and $2) group by status"""
     return {Status(row["status"]): row["tasks"] for row in await conn.fetch(sql, task, tree)}
+
+
+async def master_of(conn: Connection, task: TaskId) -> TaskId:
+    """The first task of its tree."""
+    return TaskId(await conn.fetchval("select master_id from tasks where id = $1", task))
 
 
 async def size(conn: Connection, master: TaskId) -> int:
@@ -215,6 +223,12 @@ async def save(conn: Connection, run: Claim, data: JsonObject) -> None:
     """Keep what a run wants to find again; the caller holds its task. Fields of before stay."""
     sql = "update tasks set intermediate_data = coalesce(intermediate_data, '{}') || $2 where id = $1"
     await conn.execute(sql, run.id, data)
+
+
+async def keep_files(conn: Connection, run: Claim, paths: Sequence[str]) -> None:
+    """Which files the task of a run has; those of a run that has lost it don't count."""
+    sql = "update tasks set storage_paths = $3 where id = $1 and token = $2 and storage_paths <> $3"
+    await conn.execute(sql, run.id, run.token, paths)
 
 
 async def hand_off(conn: Connection, run: Claim, agent: str) -> None:

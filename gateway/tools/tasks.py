@@ -20,7 +20,7 @@ from gateway.domain.tools import (
     ToolFailed,
     Wording,
 )
-from gateway.domain.trees import LONGEST_INPUT, MAIN
+from gateway.domain.trees import LONGEST_INPUT, MAIN, MOST_FILES
 from gateway.store import sessions, trees
 from gateway.store.pool import Connection
 from gateway.tools import PrincipalContext, Services
@@ -88,7 +88,9 @@ class _Tool:
         rows = await starting.show(tx, self.context.principal, which)
         label = await sessions.highest_label(tx, [row.session_id for row in rows])
         result = {"result": rows[0].result[:LONGEST]} if rows[0].result else {}
-        return Labelled({"summary": summary(rows), "tasks": [line(row) for row in rows[:100]], **result}, label)
+        files = [path for row in rows for path in row.storage_paths][:MOST_FILES]
+        listed = [line(row) for row in rows[:100]]
+        return Labelled({"summary": summary(rows), "tasks": listed, "files": [*files], **result}, label)
 
     async def _cancel(self, tx: Connection, which: str) -> Labelled:
         task, running = await starting.cancel(tx, self.context.principal, which)

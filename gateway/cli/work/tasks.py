@@ -174,5 +174,7 @@ def _print(rows: Sequence[NodeRow]) -> None:
     echo(summary(rows))
     for row in rows:
         echo(line(row))
+        for path in row.storage_paths:
+            echo(f"{'  ' * row.depth}  {path}")
     if rows[0].result or rows[0].error:
         echo(f"\n{rows[0].result or rows[0].error}")

@@ -225,7 +225,9 @@ def _parsed(call: MessageRow) -> SystemCall | BadCall:
 
 def _told(child: ChildRow) -> JsonObject:
     """As its parent is told."""
-    told: dict[str, str] = {"task": child.name, "agent": child.agent, "status": child.status.value}
+    told: JsonObject = {"task": child.name, "agent": child.agent, "status": child.status.value}
+    if child.storage_paths:
+        told = {**told, "files": [*child.storage_paths]}
     if child.status is Status.COMPLETED:
         return {**told, "result": (child.result or "")[:LONGEST_RESULT]}
     return {**told, "error": (child.error or child.status.value)[:LONGEST_RESULT]}

@@ -22,6 +22,7 @@ from gateway.domain.transcript import AssistantText, Notice
 from gateway.domain.trees import MAIN, LoadSkill
 from gateway.flow.approvals.questions import Questions
 from gateway.flow.trees.acts import Acts, Completed, Next, Unanswered
+from gateway.flow.trees.files import TaskFolder
 from gateway.flow.turn.open import AgentPart, OpenedTurn, open_unattended
 from gateway.flow.turn.runner import TurnResult, TurnRunner
 from gateway.flow.turn.wiring import SizedModel
@@ -55,13 +56,16 @@ class NodeRuns:
         while True:
             usable = {each.slug: each for each in await self.agents.usable()}
             agent = usable.pop(run.agent, None)
-            part, label = _part(agent, [*usable.values()], assignment.fork), await self.agents.label(agent)
+            folder = await self._folder(run)
+            part, label = _part(agent, [*usable.values()], folder, assignment.fork), await self.agents.label(agent)
             opened = await self.database.run(partial(self.open, run=run, assignment=assignment, part=part, label=label))
             if opened is None:
                 return None
             if agent is None:
                 return opened, _failed(NO_AGENT.format(run.agent))
             result = await self._turn(run, opened, agent, assignment.model)
+            if assignment.fork is None:
+                await folder.note(self.database, run)
             self.failpoints.reach(Step.NODE_TURNED)
             match await self._follow_up(run, assignment, opened, result):
                 case Next.GO_ON:
@@ -100,6 +104,11 @@ class NodeRuns:
             return await self.open(tx, run, assignment, part, label)
 
         return replace(opened, client=ClientOptions(tools=SPECS), agent=part, again=again)
+
+    async def _folder(self, run: Claim) -> TaskFolder:
+        async with self.database.connection() as conn:
+            master = await trees.master_of(conn, run.id)
+        return TaskFolder.of(self.turn_runner.environments.of(run.principal_id).workspace.root, master, run.id)
 
     async def _turn(self, run: Claim, opened: OpenedTurn, agent: AgentFile, other: str | None) -> TurnResult | None:
         """What the agent said; None if a call of before is to be carried out first."""
@@ -197,20 +206,23 @@ def chat_part(agent: AgentFile) -> AgentPart:
     return AgentPart(_prompt(own, ()), tools, agent.skills is None, agent.head.budget)
 
 
-def _part(agent: AgentFile | None, others: Sequence[AgentFile], fork: TaskId | None) -> AgentPart | None:
+def _part(
+    agent: AgentFile | None, others: Sequence[AgentFile], folder: TaskFolder, fork: TaskId | None
+) -> AgentPart | None:
     if agent is None:
         return None
     tools = None if agent.head.tools is None else frozenset(agent.head.tools)
-    return AgentPart(_prompt(agent, others), tools, agent.skills is None, agent.head.budget, fork)
+    prompt = _prompt(agent, others, folder.hint(tools))
+    return AgentPart(prompt, tools, agent.skills is None, agent.head.budget, fork)
 
 
-def _prompt(agent: AgentFile, others: Sequence[AgentFile]) -> str:
+def _prompt(agent: AgentFile, others: Sequence[AgentFile], files: str = "") -> str:
     """What the node's prompt has of its agent, its skills and the agents it may give work to."""
     own = f"=== You are the agent {agent.slug} ===\n{agent.prompt}" if agent.prompt else ""
     skills = f"Your skills, for load_skill: {', '.join(agent.skills)}." if agent.skills else ""
     known = "\n".join(f"- {each.slug}: {each.head.description}" for each in others)
     rest = f"Agents for create_subtask and handoff:\n{known}" if known else ""
-    return "\n\n".join(part for part in (own, skills, rest) if part)
+    return "\n\n".join(part for part in (own, skills, rest, files) if part)
 
 
 def _ended(result: TurnResult) -> TurnResult:

@@ -22,7 +22,7 @@ CONTENT: Mapping[str, tuple[str, ...]] = {
     "attachments": ("name", "error"),
     "journals": ("summary",),
     "sessions": ("name", "title"),
-    "tasks": ("input", "output", "error", "intermediate_data"),
+    "tasks": ("input", "output", "error", "intermediate_data", "storage_paths"),
     "task_steps": ("failed",),
     "reviews": ("arguments", "preview", "response"),
     "grants": ("arguments",),

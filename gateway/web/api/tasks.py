@@ -70,6 +70,7 @@ class Node:
     cost_usd: float
     tokens: int
     waits_for: str | None
+    storage_paths: list[str]
     created_at: datetime
     updated_at: datetime
 

@@ -208,6 +208,46 @@ class TestKills:
         assert (await told(doomed)).count("sum 2+4+6") == 1
 
 
+def draws(prompt: Prompt) -> Reply:
+    """The boss has a worker draw, who writes where its prompt says; the boss then says what it was told."""
+    done, system = results(prompt), prompt.messages[0]
+    if agent_of(prompt) == "boss":
+        return said(", ".join(done[0]["results"][0]["files"])) if done else subtasks(("worker", "draw"))
+    assert isinstance(system, SystemMessage)
+    folder = system.text.partition("Files that belong to the result go in ")[2].partition("/.")[0]
+    return said("drawn") if done else said("", call("write_file", path=f"{folder}/a/chart.txt", content="|"))
+
+
+class TestFolder:
+    async def test_what_a_task_writes_in_its_folder_its_row_names_and_its_parent_is_told(
+        self, path: MessagePath
+    ) -> None:
+        write(path.workspace, "boss")
+        write(path.workspace, "worker")
+        id = await started(path, draws)
+        await run_dry(path)
+        [(child, files)] = await path.rows("select id::text, storage_paths from tasks where depth = 1")
+        assert files == [f"tasks/{id}/{child}/a/chart.txt"]
+        assert (path.workspace / files[0]).read_text() == "|"
+        assert (await told(path))[-1] == files[0]
+
+    async def test_an_agent_that_cannot_write_is_told_of_no_folder_and_a_link_is_no_file(
+        self, path: MessagePath, tmp_path: Path
+    ) -> None:
+        write(path.workspace, "boss", "tools: [read_file]")
+        (tmp_path / "secret").write_text("not here")
+        id = await started(path, lambda prompt: said("none" if "Files that belong" not in str(prompt) else "told"))
+        folder = path.workspace / "tasks" / id / id
+        folder.mkdir(parents=True)
+        (folder / "link").symlink_to(tmp_path / "secret")
+        (folder / "plain").write_text("")
+        await run_dry(path)
+        assert (await told(path))[-1] == "none"
+        assert await path.rows("select storage_paths from tasks where kind = 'agent'") == [
+            ([f"tasks/{id}/{id}/plain"],)
+        ]
+
+
 class TestCancel:
     async def test_the_master_takes_every_node_with_it_and_stops_what_runs(self, path: MessagePath) -> None:
         write(path.workspace, "boss")
