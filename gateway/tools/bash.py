@@ -19,9 +19,9 @@ from gateway.sandbox.virtual.shell import HOME, MAX_BYTES, SECONDS, ShellResult
 from gateway.tools import Bash, Services, ShellScript, explained
 from gateway.workspace.names import mime_of
 from gateway.workspace.paths import WorkspacePath
-from gateway.workspace.search import matches
+from gateway.workspace.patterns import named
 
-MAX_FILES, MAX_URLS = 200, 10
+MAX_FILES, MAX_URLS = 1_000, 10
 PAGE_CHARS = 8_000
 
 
@@ -29,7 +29,7 @@ class BashArguments(ToolArguments):
     """Arguments of bash."""
 
     script: str = Field(max_length=60_000)
-    files: tuple[str, ...] = Field((), max_length=50, description="Workspace files to copy in, e.g. data/*.csv")
+    files: tuple[str, ...] = Field((), max_length=50, description="Workspace files to copy in, e.g. */*.csv")
     save: tuple[str, ...] = Field((), max_length=20, description="Files to copy back")
     urls: tuple[str, ...] = Field((), max_length=MAX_URLS, description="What curl reads")
 
@@ -69,34 +69,23 @@ class _Bash:
     async def _copied(self, patterns: Sequence[str], label: Label) -> tuple[Label, dict[str, bytes]]:
         """The files, and how far all of what they tell is trusted."""
         workspace, files, size = self.services.workspace, dict[str, bytes](), 0
-        for pattern in patterns:
-            for path in await self._named(pattern):
-                with explained():
-                    data = await workspace.content(path, MAX_BYTES - size + 1)
-                names = await workspace.labels.of_names(str(PurePosixPath(path).parent))
-                label = max(label, names, await workspace.labels.of(path, hashlib.sha256(data or b"").hexdigest()))
-                if data is None:
-                    raise ToolFailed("not_found", f"There is no file {path}.")
-                size += len(data)
-                if size > MAX_BYTES or len(files) == MAX_FILES:
-                    raise ToolFailed(
-                        "too_large", f"At most {MAX_FILES} files and {MAX_BYTES >> 20} MB can be copied in."
-                    )
-                files[f"{HOME}/{path}"] = data
-        return label, files
-
-    async def _named(self, pattern: str) -> list[str]:
-        where = PurePosixPath(self._target(pattern))
-        if not any(letter in where.name for letter in "*?["):
-            return [str(where)]
         with explained():
-            listing = await self.services.workspace.listing(str(where.parent))
-        found = [
-            str(where.parent / e.name) for e in listing.entries if e.kind == "file" and matches(e.name, where.name)
-        ]
-        if not found:
-            raise ToolFailed("not_found", f"No file matches {pattern}.")
-        return found
+            found = [await named(workspace, pattern.removeprefix(f"{HOME}/")) for pattern in patterns]
+        paths = list(dict.fromkeys(path for each in found for path in each.paths))
+        folders = {str(PurePosixPath(path).parent) for path in paths}
+        names = [each.label for each in found] + [await workspace.labels.of_names(folder) for folder in folders]
+        label = max(label, *names) if names else label
+        for path in paths:
+            with explained():
+                data = await workspace.content(path, MAX_BYTES - size + 1)
+            if data is None:
+                raise ToolFailed("not_found", f"There is no file {path}.")
+            label = max(label, await workspace.labels.of(path, hashlib.sha256(data).hexdigest()))
+            size += len(data)
+            if size > MAX_BYTES or len(files) == MAX_FILES:
+                raise ToolFailed("too_large", f"At most {MAX_FILES:,} files and {MAX_BYTES >> 20} MB can be copied in.")
+            files[f"{HOME}/{path}"] = data
+        return label, files
 
     async def _fetched(self, url: str) -> bytes:
         allowed, web = self.bash.allow_urls(), self.services.web

@@ -44,7 +44,7 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """A folder's entries, sorted; `left_out` counts those beyond the first `MAX_LISTED`, `label` is of the names."""
+    """A folder's entries, sorted; `left_out` counts those that are not listed, `label` is of the names."""
 
     entries: tuple[Listed, ...]
     left_out: int
@@ -137,10 +137,10 @@ class Workspace:
         """Copy a file to a path outside the workspace."""
         await asyncio.to_thread(self._copy, WorkspacePath.parse(path), target)
 
-    async def listing(self, path: str = ".") -> Listing:
+    async def listing(self, path: str = ".", most: int = MAX_LISTED) -> Listing:
         """List the direct entries of a folder."""
         where = WorkspacePath.parse(path)
-        found = await asyncio.to_thread(self._listing, where)
+        found = await asyncio.to_thread(self._listing, where, most)
         return replace(found, label=await self.labels.of_names(str(where)))
 
     def is_instructions(self, path: str) -> bool:
@@ -305,11 +305,11 @@ class Workspace:
         with suppress(OSError), open_folder(self.root, path.parents[:-1]) as above:
             os.rmdir(path.parents[-1] if path.parents else "", dir_fd=above)
 
-    def _listing(self, path: WorkspacePath) -> Listing:
+    def _listing(self, path: WorkspacePath, most: int) -> Listing:
         with explained(path), open_folder(self.root, path.parts) as folder:
             names = sorted(name for name in os.listdir(folder) if not name.startswith(TEMPORARY))
-            entries = tuple(entry for name in names[:MAX_LISTED] if (entry := _listed(folder, name)))
-        return Listing(entries, max(0, len(names) - MAX_LISTED))
+            entries = tuple(entry for name in names[:most] if (entry := _listed(folder, name)))
+        return Listing(entries, max(0, len(names) - most))
 
 
 def _listed(folder: int, name: str) -> Listed | None:

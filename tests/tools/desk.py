@@ -31,9 +31,13 @@ class Shelf(Labels):
     others: dict[str, Label] = field(default_factory=dict)
     doubt: int = 0
     journals: Label = Label.OWNER
+    names: dict[str, Label] = field(default_factory=dict)
 
     async def of(self, path: str, sha256: str) -> Label:
         return self.journals if path.startswith("memory/") else self.others.get(sha256, Label.OWNER)
+
+    async def of_names(self, folder: str) -> Label:
+        return self.names.get(folder, Label.OWNER)
 
     async def less_trusted(self, hashes: Collection[str]) -> Mapping[str, Label]:
         return {each: self.others[each] for each in hashes if each in self.others}

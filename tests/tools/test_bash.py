@@ -19,7 +19,7 @@ from gateway.domain.tools import Caller, Labelled, ToolClass, ToolFailed
 from gateway.sandbox.virtual import shell
 from gateway.sandbox.virtual.shell import STATE
 from gateway.tools import Bash, Services, Web
-from gateway.tools.bash import BashArguments, tools
+from gateway.tools.bash import MAX_FILES, BashArguments, tools
 from gateway.workspace.tree import Workspace
 from tests.fakes.caller import CALLER
 from tests.net.servers import Server, page, redirect, serving, site
@@ -82,6 +82,48 @@ async def test_files_are_copied_in_worked_on_and_copied_back(desk: Desk) -> None
     )
     assert answer == {"exit_code": 0, "output": "4\n"}
     assert (desk.root / "out.csv").read_text() == "a,2\nb,2\na,10\nb,10\n"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "names"),
+    [
+        ("*/x.txt", ["a/x.txt", "b/x.txt"]),
+        ("*/*", ["a/x.txt", "a/y.txt", "b/x.txt"]),
+        ("[ac]/?.txt", ["a/x.txt", "a/y.txt"]),
+        ("/workspace/a/.*", ["a/.env"]),
+        ("*/deep/*.md", ["c/deep/z.md"]),
+        ("*/deep/z.md", ["c/deep/z.md"]),
+    ],
+)
+async def test_a_pattern_may_be_in_any_part_of_a_path(desk: Desk, pattern: str, names: list[str]) -> None:
+    for name in ("a/x.txt", "a/y.txt", "a/.env", "b/x.txt", "c/deep/z.md", ".agents/x.txt", "top.md"):
+        (desk.root / name).parent.mkdir(parents=True, exist_ok=True)
+        (desk.root / name).write_text(name)
+    (desk.root / "b/deep").symlink_to(desk.root / "c/deep")
+    answer = await desk.run("find . -type f | sort", files=[pattern])
+    assert answer["output"].split() == [f"./{name}" for name in names]
+
+
+async def test_a_pattern_tells_the_names_of_all_folders_that_it_looked_through(desk: Desk) -> None:
+    await desk.workspace.write("own/a.txt", "mine", Label.OWNER)
+    assert (await desk.labelled("cat */a.txt", files=["*/a.txt"])).label is Label.OWNER
+    (desk.root / "others").mkdir()
+    desk.workspace.labels = Shelf(names={"others": Label.UNTRUSTED})
+    assert (await desk.labelled("cat */a.txt", files=["*/a.txt"])).label is Label.UNTRUSTED
+
+
+async def test_what_no_file_matches_or_too_many_do_is_said(desk: Desk) -> None:
+    with pytest.raises(ToolFailed, match="none does not exist"):
+        await desk.run("true", files=["none/*"])
+    with pytest.raises(ToolFailed, match=r"No file matches \*/none"):
+        await desk.run("true", files=["*/none"])
+    for number in range(MAX_FILES + 1):
+        (desk.root / f"{number}.txt").write_text(f"{number}\n")
+    with pytest.raises(ToolFailed, match="At most 1,000 files"):
+        await desk.run("true", files=["*.txt"])
+    (desk.root / "0.txt").unlink()
+    answer = await desk.run("cat *.txt | sort -n | tail -n 1; ls | wc -l", files=["*.txt"])
+    assert answer["output"].split() == ["1000", "1000"]
 
 
 async def test_the_files_of_a_turn_stay_for_the_turn_alone(desk: Desk) -> None:
