@@ -98,6 +98,11 @@ class ReviewRow:
         """Such as A17."""
         return f"A{self.id}"
 
+    @property
+    def title(self) -> str:
+        """What would run, or what a task asks for."""
+        return {"request_human_review": "question of a task", BUDGET: "more budget"}.get(self.tool, self.tool)
+
 
 def digest_of(tool: str, arguments: JsonObject, base: str, session: SessionId | None) -> str:
     """Of everything that a yes is bound to; `base` stands for the contents of files."""

@@ -75,6 +75,7 @@ async def test_an_open_trace_grows_and_a_question_is_answered_in_place(browser: 
         steps = page.locator(".trace li")
         await expect(steps.filter(has_text="save_intermediate_data")).to_have_count(2)
         await expect(page.get_by_text("Shall I?")).to_be_in_viewport()
+        await expect(page.get_by_text(": question of a task")).to_be_in_viewport()
         web.model.says("Done.")
         await page.get_by_role("button", name="Approve", exact=True).last.click()
         await expect(page.get_by_text("1 of 1 task is over")).to_be_visible()
