@@ -23,8 +23,9 @@ def written(gateway: GatewayProcess) -> None:
 def rules() -> list[Rule]:
     parts = [{"agent": "worker", "input": f"part{n}x"} for n in range(PARTS)]
     return [
-        Rule("please mk1x", tool_calls=(Call("start_task", {"agent": "boss", "input": "whole9x"}),)),
-        Rule("whole9x", tool_calls=(Call("create_subtask", {"tasks": parts}),)),
+        # A kill while the model answers makes the run ask it again.
+        Rule("please mk1x", tool_calls=(Call("start_task", {"agent": "boss", "input": "whole9x"}),), times=10),
+        Rule("whole9x", tool_calls=(Call("create_subtask", {"tasks": parts}),), times=10),
     ]
 
 
