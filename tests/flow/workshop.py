@@ -1,5 +1,6 @@
 """Tools that note what they did, and let a test act in the middle of a call."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
@@ -30,6 +31,17 @@ class Workshop:
             Tool("put", "Puts.", Word, self._work, Effect.IDEMPOTENT, kind=ToolClass.READ),
             Tool("send", "Sends.", Word, self._work, Effect.ONCE, kind=ToolClass.READ),
         )
+
+    def hang(self) -> asyncio.Event:
+        """From now on no call ends; the event is set when one has begun."""
+        reached = asyncio.Event()
+
+        async def hang() -> None:
+            reached.set()
+            await asyncio.Event().wait()
+
+        self.during = hang
+        return reached
 
     async def _work(self, word: Word, caller: Caller) -> JsonObject:
         self.ran.append(word.text)

@@ -126,13 +126,7 @@ class TestSteering:
 
     async def test_a_message_for_a_turn_that_resumes_is_read_before_the_model_is_asked(self, path: MessagePath) -> None:
         path.model.answer = in_turn(said("", call("look", text="x")))
-        reached = asyncio.Event()
-
-        async def hang() -> None:
-            reached.set()
-            await asyncio.Event().wait()
-
-        path.workshop.during = hang
+        reached = path.workshop.hang()
         await path.tell("look it up")
         run = asyncio.create_task(path.turns.run(await path.claim()))
         await reached.wait()
@@ -237,13 +231,7 @@ class TestFailures:
 
     async def test_a_message_behind_one_that_cannot_be_answered_starts_afresh(self, path: MessagePath) -> None:
         path.model.answer = in_turn(said("", call("look", text="poison")))
-        reached = asyncio.Event()
-
-        async def hang() -> None:
-            reached.set()
-            await asyncio.Event().wait()
-
-        path.workshop.during = hang
+        reached = path.workshop.hang()
         await path.tell("poison", solo=True)
         await path.tell("harmless", solo=True)
         run = asyncio.create_task(path.turns.run(await path.claim()))
@@ -379,13 +367,7 @@ class TestResuming:
 
     async def test_cancelled_calls_are_mended_in_the_next_prompt(self, path: MessagePath) -> None:
         path.model.answer = in_turn(said("", call("look", text="x")), said("fine"))
-        reached = asyncio.Event()
-
-        async def hang() -> None:
-            reached.set()
-            await asyncio.Event().wait()
-
-        path.workshop.during = hang
+        reached = path.workshop.hang()
         async with path.working():
             stopped = await path.tell("look")
             await reached.wait()

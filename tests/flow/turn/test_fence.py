@@ -107,13 +107,7 @@ class TestTakingOver:
     async def interrupted(self, path: MessagePath) -> MessagePath:
         """Its process was last heard of when it began to send, and another one finds its task."""
         path.model.answer = in_turn(said("", call("send", text="a letter")))
-        reached = asyncio.Event()
-
-        async def hang() -> None:
-            reached.set()
-            await asyncio.Event().wait()
-
-        path.workshop.during = hang
+        reached = path.workshop.hang()
         await path.tell("send it")
         run = asyncio.create_task(path.turns.run(await path.claim()))
         await reached.wait()
