@@ -5,7 +5,6 @@ import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 from urllib.parse import unquote, urlsplit
 
 from pydantic import Field
@@ -72,9 +71,7 @@ class _Bash:
         with explained():
             found = [await named(workspace, pattern.removeprefix(f"{HOME}/")) for pattern in patterns]
         paths = list(dict.fromkeys(path for each in found for path in each.paths))
-        folders = {str(PurePosixPath(path).parent) for path in paths}
-        names = [each.label for each in found] + [await workspace.labels.of_names(folder) for folder in folders]
-        label = max(label, *names) if names else label
+        label = max([label, *(each.label for each in found)])
         for path in paths:
             with explained():
                 data = await workspace.content(path, MAX_BYTES - size + 1)

@@ -13,7 +13,10 @@ MOST_NAMES = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """The files, sorted; `label` is that of all names that were looked at: what doesn't fit tells something, too."""
+    """The files, sorted; `label` is that of all names in their folders and in those that were looked through.
+
+    What doesn't fit tells something, too.
+    """
 
     paths: list[str]
     label: Label
@@ -39,7 +42,9 @@ async def _matching(workspace: Workspace, folders: list[str], part: str, kind: s
     """What fits `part` in each of the folders; `missing` says that a pattern found these, so some lack it."""
     paths, label, end = list[str](), Label.OWNER, "/" if kind == "folder" else ""
     if not missing and not _is_pattern(part):
-        return Named([f"{folder}{part}{end}" for folder in folders], label)
+        [folder] = folders
+        names = label if kind == "folder" else await workspace.labels.of_names(folder or ".")
+        return Named([f"{folder}{part}{end}"], names)
     for folder in folders:
         listing = await workspace.listing(folder or ".", MOST_NAMES)
         if listing.left_out:

@@ -29,15 +29,6 @@ begin
   return v_all;
 end $$;
 
-revoke all on function progress, recover from public;
-do $$
-declare r text;
-begin
-  for r in select rolname from pg_roles where rolname in ('anon', 'authenticated') loop
-    execute format('revoke all on function supaclaw.progress, supaclaw.recover from %I', r);
-  end loop;
-end $$;
-
 -- Budgets do not race: a model call that is under way counts with the most that it may cost, for as long as its run lives.
 alter table tasks
   add column reserved_token bigint,                     -- of the run that reserved; another one's is void
@@ -100,14 +91,6 @@ begin
     update tasks set reserved_token = p_token, reserved_usd = p_usd, reserved_tokens = p_tokens where id = p_task;
   end if;
   return v_refused;
-end $$;
-revoke all on function reserve from public;
-do $$
-declare r text;
-begin
-  for r in select rolname from pg_roles where rolname in ('anon', 'authenticated') loop
-    execute format('revoke all on function supaclaw.reserve from %I', r);
-  end loop;
 end $$;
 
 -- A change of status is told only if somebody has to act on it: a commit that notifies takes a lock of the whole server.
@@ -204,11 +187,13 @@ begin
 end $$;
 
 drop function cancel_below(uuid);
-revoke all on function close_child, cancel_tree from public;
+
+revoke all on function progress, recover, reserve, close_child, cancel_tree from public;
 do $$
 declare r text;
 begin
   for r in select rolname from pg_roles where rolname in ('anon', 'authenticated') loop
-    execute format('revoke all on function supaclaw.close_child, supaclaw.cancel_tree from %I', r);
+    execute format('revoke all on function supaclaw.progress, supaclaw.recover, supaclaw.reserve, supaclaw.close_child,
+      supaclaw.cancel_tree from %I', r);
   end loop;
 end $$;
