@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 from gateway.app.checks.context import CheckContext, refused
 from gateway.config.instance import holder
+from gateway.config.machine import available_memory
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.findings import Finding, Level
 from gateway.sandbox import landlock, seccomp
@@ -33,9 +34,7 @@ def check_python(_patient: CheckContext, version: tuple[int, ...] = sys.version_
 
 def check_memory(_context: CheckContext, available: int | None = None) -> Iterator[Finding]:
     """The machine or container has enough memory for the gateway and its database."""
-    from gateway.background.watch import footprint
-
-    has = (footprint.available() if available is None else available) // 2**20
+    has = (available_memory() if available is None else available) // 2**20
     level = Level.OK if has >= _ENOUGH_MIB else Level.WARN if has >= _LEAST_MIB else Level.FAIL
     fix = "" if level is Level.OK else f"give it {_ENOUGH_MIB} MB or more"
     yield Finding(level, f"{has:,} MB on this machine or in its container", fix)

@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Literal
 
 from gateway.config.files import clear_way, read_regular
+from gateway.config.machine import available_memory
 from gateway.domain.errors import OwnerMustAct
+from gateway.store.embedded.buffers import buffer_options
 from gateway.store.embedded.cluster import SOCKETS, give, opened, reach, restore_settings
 from gateway.store.embedded.programs import Programs, find_programs, service_uid
 from gateway.store.embedded.serverlog import ServerLog, failure, reason
@@ -135,8 +137,9 @@ class Postmaster:
 
     def _spawn(self, programs: Programs, lock: int) -> None:
         where = ["-D", reach(self._folder, lock), "-p", programs.path("postgres")]
+        options = ["-o", buffer_options(self._folder, available_memory())]
         with self._log.open() as output:
-            programs.run("pg_ctl", "start", "--no-wait", "--silent", *where, keep=[lock], log=output)
+            programs.run("pg_ctl", "start", "--no-wait", "--silent", *where, *options, keep=[lock], log=output)
 
     def _clear(self, owner: int) -> None:
         """Make an empty folder of sockets, and no pid file: what is there may be torn, or name whoever has the pid now.

@@ -517,3 +517,21 @@ async def test_a_password_that_is_gone_is_told_and_never_made_anew_for_a_cluster
     assert not (data / "keys" / name).exists()
     (data / "keys" / name).write_text(before)
     await server.start()
+
+
+async def test_the_memory_of_the_server_follows_its_data_until_the_owner_sets_it(
+    server: EmbeddedPostgres, data: Path
+) -> None:
+    setting = "select setting::int * 8 || 'kB, ' || source from pg_settings where name = 'shared_buffers'"
+    dsn = await server.start()
+    assert await ask(dsn, setting) == "32768kB, command line"
+    await ask(dsn, "create table big as select repeat(md5(n::text), 30) as words from generate_series(1, 45000) n")
+    await ask(server.superuser_dsn(), "checkpoint")
+    await server.stop()
+    grown, source = str(await ask(await server.start(), setting)).split("kB, ")
+    assert int(grown) > 45_000
+    assert source == "command line"
+    await server.stop()
+    with (data / "postgres" / "postgresql.conf").open("a") as settings:
+        settings.write("shared_buffers = 24MB\n")
+    assert await ask(await server.start(), setting) == "24576kB, configuration file"
