@@ -104,7 +104,7 @@ mcp: setup  ## The reference server of the Model Context Protocol, driven by our
 	npm install --silent --no-audit --no-fund --prefix build/mcp @modelcontextprotocol/server-everything
 	$(BIN)/pytest -m live tests/live/test_mcp_everything.py
 
-test-openclaw: setup  ## Our memory inside the real OpenClaw, which npm installs in build/ (ONLY=use, or kills).
+test-openclaw: setup  ## Our memory inside the real OpenClaw, which npm installs in build/ (ONLY=use, hooks or kills).
 	$(BIN)/python -m tests.openclaw $(ONLY)
 
 agentdojo: setup  ## AgentDojo's worst case through our policy: every attack obeyed; installs it in build/.

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.fakes.openai_server import Call, FakeModels, Rule
 from tests.journeys.process import GatewayProcess, configured, until
-from tests.openclaw.real import MAIN, VERSION, RealOpenClaw, install
+from tests.openclaw.real import MAIN, SECONDS, VERSION, RealOpenClaw, install
 
 SUMMARY = "## Goal\nName the boat.\n## Decisions\nNone.\n## Worth remembering\n- The boat is called Nina."
 MOST_KILLS = 200
@@ -150,7 +150,7 @@ async def compare(at: Place, report: Report) -> None:
         for key in ("k99", "k1"):  # it is started twice
             await plain.start()
             await plain.says(f"hello m{key}x", key)
-            await until(plain.has_kept(f"fin{key[1:]}x"), 120)
+            await until(plain.has_kept(f"fin{key[1:]}x"), SECONDS)
             if key == "k1":
                 await secretly(plain)
                 await plain.call("sessions.reset", key=MAIN, reason="new")
@@ -179,6 +179,35 @@ async def outage(at: Place, report: Report) -> None:
     await until(lambda: _true(at.texts("fin7x")), 90)
     await until(lambda: _empty(spool), 30)
     report.holds("gateway down: OpenClaw answers, the log waits and is replayed", True, f"{waiting} entries")
+
+
+async def hooks(at: Place, report: Report) -> None:
+    """The hooks that log and inject for those who prefer them to the plugin."""
+    before = at.theirs.snapshot()
+    code, told = await at.act("install", "--yes", "--hooks")
+    report.holds("`install --hooks` completes", code == 0, told.strip().splitlines()[-1])
+    await at.theirs.start()
+    listed = json.loads(await at.theirs.cli("hooks", "list", "--json"))["hooks"]
+    ready = sorted(hook["name"] for hook in listed if "supaclaw" in hook["name"] and hook["eligible"])
+    report.holds("OpenClaw knows both hooks", ready == ["supaclaw-bootstrap", "supaclaw-logger"], ", ".join(ready))
+    await at.theirs.says("hello mk4x", "k4")
+    await until(lambda: _true(at.texts("mk4x")), 90)
+    await until(lambda: _asked(at, "mk4x"), 90)
+    logged, prompt = await at.texts("mk4x"), await at.prompt("mk4x")
+    report.holds("`supaclaw-logger` logs what the person says, once", len(logged) == 1, logged[0])
+    report.holds("`supaclaw-bootstrap` puts what SupaClaw remembers into the prompt", "mk77x" in prompt)
+    for key in ("k3", "k6"):  # what is shorter gets no summary
+        await at.theirs.says(f"more m{key}x", key)
+        await until(lambda key=key: _true(at.texts(f"m{key}x")), 90)
+    await at.theirs.call("sessions.reset", key=MAIN, reason="new")
+    await until(lambda: _summaries(at), 90)
+    report.holds("with hooks, too, `/new` ends the session, with a summary", True, SUMMARY.rpartition("- ")[2])
+    await at.theirs.stop()
+    code, _ = await at.act("uninstall", "--yes")
+    after = {name: data for name, data in at.theirs.snapshot().items() if name in before or b"supaclaw" in data}
+    report.holds(
+        "uninstall of the hooks: byte for byte as before", code == 0 and after == before, differing(before, after)
+    )
 
 
 async def _true(rows: Awaitable[list[str]]) -> bool:
@@ -241,9 +270,14 @@ async def prove(chosen: set[str]) -> None:
         async with place() as at:
             await at.theirs.start()  # so that OpenClaw has written what it writes by itself
             await at.theirs.says("hello mk99x", "k99")
-            await until(at.theirs.has_kept("fin99x"), 120)
+            await until(at.theirs.has_kept("fin99x"), SECONDS)
             await at.theirs.stop()
             await use(at, report)
+    if not chosen or "hooks" in chosen:
+        async with place() as at:
+            await at.theirs.start()
+            await at.theirs.stop()
+            await hooks(at, report)
     if not chosen or "kills" in chosen:
         async with place() as at:
             await kills(at, report)

@@ -18,7 +18,8 @@ from typing import Any
 VERSION = "2026.9.6"
 BUILD = Path("build/openclaw").absolute()
 BIN = BUILD / "node_modules" / ".bin"
-SECONDS = 120.0
+SECONDS = 400.0
+"""Its gateway starts in 10 on an idle machine, and in more than 100 on a busy one."""
 MAIN = "agent:main:main"
 ID = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|\d{10,}|[0-9a-f]{16,}")
 SIDE = {"-wal", "-shm"}
