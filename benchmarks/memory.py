@@ -9,6 +9,7 @@ stores them. Everything runs on an embedded Postgres of its own, as `supaclaw up
 import argparse
 import asyncio
 import json
+import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -22,11 +23,12 @@ from numpy.typing import NDArray
 
 from benchmarks.processes import cpu_ns
 from benchmarks.statistics import p95
-from gateway.app.temporary import temporary_database
 from gateway.domain.ids import PrincipalId, SessionId
 from gateway.domain.memory import Filter, Kind
 from gateway.domain.principals import Label, Role
-from gateway.store.memory import frequencies, recalling, search, vectors
+from gateway.store.embedded.postgres import EmbeddedPostgres
+from gateway.store.memory import extension, frequencies, recalling, search, vectors
+from gateway.store.migrate import migrate
 from gateway.store.people import principals
 from gateway.store.pool import Connection, Database, take_long
 
@@ -151,34 +153,63 @@ class World:
         return self._random.standard_normal(shape, dtype=np.float32)
 
 
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """A store with its rows, and how long they took."""
+
+    owner: PrincipalId
+    member: PrincipalId
+    model: vectors.Model
+    copied_per_s: float
+    indexes_s: float
+    vector_index_s: float
+
+
 async def measure(rows: int) -> Measured:
     """Fill a store and search it."""
     world = World()
-    async with temporary_database("bench") as database:
-        async with database.transaction() as tx:
-            owner = await principals.add(tx, Role.OWNER, "Ada", [])
-            member = await principals.add(tx, Role.MEMBER, "Bo", [])
-        model = await database.run(lambda tx: vectors.want(tx, NAME, DIMENSIONS))
-        began = perf_counter()
-        definitions = await _drop_indexes(database)
-        for first in range(1, rows, BATCH):
-            await _fill(database, world, owner, first, min(BATCH, rows - first + 1))
-        await _fill(database, world, member, rows + STORED + 11, MEMBERS_ROWS)
-        for who in (owner, member):
-            await _copy_vectors(database, world, who, model)
-        copied = perf_counter()
-        await _make_indexes(database, definitions)
-        indexed = perf_counter()
-        await _index_vectors(database, model)
-        embedded = perf_counter()
-        async with database.connection() as conn:
-            await conn.execute("vacuum analyze", timeout=LONGEST)
-        stored_per_s = await _store(database, world, owner, model, rows + 1)
-        async with database.connection() as conn:
-            recall = await _recall(conn, world, owner, model)
-            searches = [timed async for timed in _searches(conn, world, owner, member, rows)]
-    rate = rows * 1.1 / (copied - began)
-    return Measured(rows, rate, indexed - copied, embedded - indexed, stored_per_s, recall, searches)
+    with tempfile.TemporaryDirectory(prefix="supaclaw-bench-") as folder:
+        server = EmbeddedPostgres(Path(folder))
+        try:
+            async with await Database.connect(await server.start()) as database:
+                filled = await _filled(database, world, rows)
+            await server.stop()  # the next start gives the server memory for what it has
+            async with await Database.connect(await server.start()) as database:
+                return await _searched(database, world, filled, rows)
+        finally:
+            await server.stop()
+
+
+async def _filled(database: Database, world: World, rows: int) -> Filled:
+    await migrate(database)
+    await database.run(extension.ensure)
+    async with database.transaction() as tx:
+        owner = await principals.add(tx, Role.OWNER, "Ada", [])
+        member = await principals.add(tx, Role.MEMBER, "Bo", [])
+    model = await database.run(lambda tx: vectors.want(tx, NAME, DIMENSIONS))
+    began = perf_counter()
+    definitions = await _drop_indexes(database)
+    for first in range(1, rows, BATCH):
+        await _fill(database, world, owner, first, min(BATCH, rows - first + 1))
+    await _fill(database, world, member, rows + STORED + 11, MEMBERS_ROWS)
+    for who in (owner, member):
+        await _copy_vectors(database, world, who, model)
+    copied = perf_counter()
+    await _make_indexes(database, definitions)
+    indexed = perf_counter()
+    await _index_vectors(database, model)
+    embedded = perf_counter()
+    async with database.connection() as conn:
+        await conn.execute("vacuum analyze", timeout=LONGEST)
+    return Filled(owner, member, model, rows * 1.1 / (copied - began), indexed - copied, embedded - indexed)
+
+
+async def _searched(database: Database, world: World, at: Filled, rows: int) -> Measured:
+    stored_per_s = await _store(database, world, at.owner, at.model, rows + 1)
+    async with database.connection() as conn:
+        recall = await _recall(conn, world, at.owner, at.model)
+        searches = [timed async for timed in _searches(conn, world, at.owner, at.member, rows)]
+    return Measured(rows, at.copied_per_s, at.indexes_s, at.vector_index_s, stored_per_s, recall, searches)
 
 
 async def _drop_indexes(database: Database) -> list[str]:
