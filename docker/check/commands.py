@@ -35,6 +35,33 @@ for family, kind, to in ((1, 5, "/sockets/workshop.sock"), (2, 1, ("127.0.0.1", 
     try: socket.socket(family, kind).connect(to); print("GOT")
     except OSError as error: print("refused")
 """
+_NETWORK = """
+import asyncio
+from pathlib import Path
+from gateway.net import proxy
+from gateway.net.rules import Rules
+from gateway.sandbox.command import Command
+from gateway.sandbox.remote.client import RemoteWorkshop
+
+async def answer(reader, writer):
+    await reader.readuntil(b"\\r\\n\\r\\n")
+    writer.write(b"HTTP/1.1 200 OK\\r\\nContent-Length: 6\\r\\n\\r\\nserved")
+    await writer.drain()
+
+async def main():
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    place = "127.0.0.1:%d" % server.sockets[0].getsockname()[1]
+    line = "import urllib.request as u; print(u.urlopen('http://%s/').read().decode())" % place
+    jail = RemoteWorkshop(Path("/tmp"), path=Path("/sockets/workshop.sock"))
+    for hosts in ([place], ["example.org"]):
+        command = Command(("python3", "-c", line), "", await jail.tier(), 0)
+        running = await proxy.start(jail, command, hosts, lambda: Rules.of([place]))
+        async for piece in running.pieces():
+            print(piece.decode(), end="")
+        await running.gone()
+
+asyncio.run(main())
+"""
 _ATTACKS = {
     "the gateway's data, configuration and keys": "cat /data/*/* /config/* /proc/1/environ /sockets/* | grep .",
     "its processes": "ls /proc/*/cwd/ | grep -E 'postgres|keys'; tr '\\\\0' ' ' < /proc/2/cmdline | grep postgres",
@@ -58,6 +85,8 @@ async def commands(container: Container, workshop: Container, telegram: FakeTele
         check("GOT" not in told and told.endswith("exited"), f"a command does not get at {name}")
     told = await _told(container, f"python3 -c '{_CONNECT.replace(chr(39), chr(34))}'")
     check(told.split() == ["refused"] * 3 + ["exited"], "nor at the network or a socket")
+    _, told = await container.run("python3", "-c", _NETWORK)
+    check(told.startswith("served\n") and "403" in told, "but a host that is approved, through the gateway")
     code, _ = await workshop.run("python3", "-c", _ASK, "true", "5")
     check(code != 0, "and the service takes nothing from its own container")
     await _ends(container)

@@ -174,7 +174,7 @@ class WorkspaceCommands:
             found = proxy.destinations(hosts)
             if not found:
                 return "without network"
-            await proxy.require(self.workshop)
+            await proxy.address(self.workshop)
         return f"which can send anything in the workspace to {', '.join(map(str, found))}, and to no other host"
 
     async def change(self, line: str, folder: str, hosts: Sequence[str] = ()) -> Change:

@@ -1,7 +1,8 @@
 """The network of one command in the jail: a proxy to the hosts that a person approved, which ends with the command.
 
-The command's network is its own and empty but for loopback. The jail hands out a socket that listens there, and only
-from there can anything reach it. A host's name is looked up here, by the guarded client's rules, when it is connected.
+The command's network is empty but for loopback; in namespaces it is its own, in a container all commands share it. The
+jail hands out a socket that listens there, and only from there can anything reach it. A host's name is looked up here,
+by the guarded client's rules, when it is connected.
 """
 
 import asyncio
@@ -18,8 +19,8 @@ from gateway.net.errors import NetError
 from gateway.net.fetch import loaded
 from gateway.net.rules import Rules
 from gateway.net.urls import Target, parse
-from gateway.sandbox.command import PROXY_PORT, Command, Tier
-from gateway.sandbox.workshop import Running, Workshop
+from gateway.sandbox.command import Command
+from gateway.sandbox.workshop import NoNetwork, Running, Workshop
 
 if TYPE_CHECKING:
     from httpcore2 import AsyncNetworkStream
@@ -28,10 +29,6 @@ MAX_CONNECTIONS, MAX_HEAD = 64, 64 * 1024
 _PIECE = 64 * 1024
 _CONNECT_SECONDS, _LAST_SECONDS = 10.0, 30.0
 """For an answer, once the command has said all it will."""
-NO_NETWORK = (
-    "a command has network only in a jail of namespaces, where it can reach nothing but the hosts that were approved; "
-    "allow user namespaces for the gateway, and let it run commands itself"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +63,12 @@ def destinations(hosts: Sequence[str], *, anywhere: bool = False) -> tuple[Desti
     return tuple(dict.fromkeys(map(Destination.of, hosts)))
 
 
-async def require(workshop: Workshop) -> None:
-    """Raise `NetError` where no command can have network."""
-    if not workshop.is_local or await workshop.tier() is not Tier.NAMESPACES:
-        raise NetError("no_network", f"Not started: {NO_NETWORK}.")
+async def address(workshop: Workshop) -> str:
+    """Where a command reaches its proxy; raises `NetError` where none can have network."""
+    try:
+        return await workshop.network()
+    except NoNetwork as error:
+        raise NetError("no_network", f"Not started: {error}.") from error
 
 
 async def start(
@@ -85,10 +84,10 @@ async def start(
     """Start a command that reaches these hosts, none if there are none; raises `NetError`."""
     if not hosts:
         return await workshop.start(command, typed=typed, apart=apart)
-    await require(workshop)
-    proxy = Proxy(destinations(hosts, anywhere=anywhere), rules)
+    network = await address(workshop)
+    proxy = Proxy(destinations(hosts, anywhere=anywhere), rules, network)
     environment = {**command.environment, **proxy.environment}
-    running = await workshop.start(replace(command, network=True, environment=environment), typed=typed, apart=apart)
+    running = await workshop.start(replace(command, network=network, environment=environment), typed=typed, apart=apart)
     running.closing.append(proxy.close)
     try:
         if listener := await running.listener():
@@ -105,6 +104,8 @@ class Proxy:
 
     allowed: Sequence[Destination]
     rules: Callable[[], Rules]
+    address: str
+    """As the command names it."""
     _token: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
     _server: asyncio.Server | None = None
     _open: set[asyncio.Task[None]] = field(default_factory=set)
@@ -112,7 +113,7 @@ class Proxy:
     @property
     def environment(self) -> Mapping[str, str]:
         """What tells programs of it."""
-        url = f"http://agent:{self._token}@127.0.0.1:{PROXY_PORT}"
+        url = f"http://agent:{self._token}@{self.address}"
         names = ("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY")
         return {**dict.fromkeys(names, url), "no_proxy": "", "NO_PROXY": "", "NODE_USE_ENV_PROXY": "1"}
 
@@ -164,7 +165,7 @@ class Proxy:
             await there.aclose()
 
     def _is_own(self, request: "_Request") -> bool:
-        """Whether it comes from this command: a browser can't say so, but nothing else is in its network."""
+        """Whether it comes from this command: a browser can't say so, but no other command knows the address."""
         token = f"agent:{self._token}".encode()
         return ANYWHERE in self.allowed or hmac.compare_digest(request.credential.encode(), token)
 

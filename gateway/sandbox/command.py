@@ -8,9 +8,6 @@ from enum import StrEnum
 MAX_REQUEST_BYTES = 128 * 1024
 """Of a command with its environment; a socket does not take much more at once, nor does the kernel in one argument."""
 
-PROXY_PORT = 3128
-"""Where the gateway listens on a command's own loopback."""
-
 
 class Tier(StrEnum):
     """How a command is confined; each has seccomp and limits, and Landlock but where a container stands for it."""
@@ -61,8 +58,16 @@ class Command:
     scratch: str = ""
     """A private folder for temporary files; in namespaces it has one in memory."""
     limits: Limits = Limits()
-    network: bool = False
-    """Whether it has TCP on a loopback of its own, where the gateway listens; only in namespaces."""
+    network: str = ""
+    """Where on its loopback the gateway listens, as `address:port`; "" for no sockets at all."""
+    temporary: str = ""
+    """A folder to delete once the command is over."""
+
+    @property
+    def proxy(self) -> tuple[str, int]:
+        """`network` as sockets take it."""
+        host, _, port = self.network.partition(":")
+        return host, int(port)
 
     def packed(self) -> bytes:
         """As `unpacked` reads it."""

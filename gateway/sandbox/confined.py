@@ -94,9 +94,12 @@ def _give_up(command: Command) -> None:
     drop_privileges()
     set_control(DUMPABLE)
     if command.landlock:
-        landlock.restrict(view.access(command), command.landlock, tcp=command.network)
-    program_filter.restrict(
-        own_files_only=command.tier is Tier.LANDLOCK,
-        stops_none=command.tier is Tier.CONTAINER,
-        network=command.network,
-    )
+        landlock.restrict(view.access(command), command.landlock, port=_port(command))
+    program_filter.restrict(command.tier, network=bool(command.network))
+
+
+def _port(command: Command) -> int | None:
+    """What Landlock lets it connect to; a network of its own has nothing else in it."""
+    if not command.network:
+        return None
+    return 0 if command.tier is Tier.NAMESPACES else command.proxy[1]

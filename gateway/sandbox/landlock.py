@@ -12,10 +12,10 @@ from gateway.sandbox.kernel import checked, libc
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 """The same on all architectures."""
-_PATH_BENEATH = 1
+_PATH_BENEATH, _NET_PORT = 1, 2
 _RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15}
 """How many rights to files the early versions know."""
-_TCP = 0b11
+_TCP, _CONNECT = 0b11, 0b10
 SIGNALS_SINCE = 6
 """The version that confines signals."""
 _SCOPES = 0b11
@@ -61,21 +61,24 @@ def abi() -> int:
     return 0
 
 
-def restrict(rules: Mapping[str, Access], version: int | None = None, *, tcp: bool = False) -> None:
+def restrict(rules: Mapping[str, Access], version: int | None = None, *, port: int | None = None) -> None:
     """Deny all files but these, for good; also TCP, and signals to others, where the kernel can. Skips missing paths.
 
-    `version` is that of an older kernel, to see what it would do; `tcp` leaves that as it is.
+    `version` is that of an older kernel, to see what it would do. TCP leads to `port` of any address; 0 leaves
+    it as it is.
 
     Does not cover what needs no open file (chmod, stat), nor UDP, Unix and netlink sockets: seccomp does.
     """
     version = abi() if version is None else version
     handled = (1 << _RIGHTS.get(version, 16)) - 1
-    fields = (handled, _TCP if version >= 4 and not tcp else 0, _SCOPES if version >= 6 else 0)
+    fields = (handled, _TCP if version >= 4 and port != 0 else 0, _SCOPES if version >= 6 else 0)
     size = 24 if version >= 6 else 16 if version >= 4 else 8
     ruleset = _call(_CREATE_RULESET, struct.pack("=QQQ", *fields)[:size], ctypes.c_size_t(size), 0)
     for path, access in rules.items():
         with suppress(FileNotFoundError):
             _allow(ruleset, path, access & handled)
+    if version >= 4 and port:
+        _call(_ADD_RULE, ruleset, _NET_PORT, struct.pack("=QQ", _CONNECT, port), 0)
     _call(_RESTRICT_SELF, ruleset, 0)
     os.close(ruleset)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from gateway.sandbox import view
-from gateway.sandbox.command import PROXY_PORT, Command
+from gateway.sandbox.command import Command
 from gateway.sandbox.kernel import attach_tree, copied_tree, mount, replace_root, unshare
 
 MAX_PROCESSES_SINCE = (6, 14)
@@ -65,11 +65,10 @@ def enter_root(command: Command) -> None:
     replace_root(base)
 
 
-def listen() -> socket.socket:
-    """Start the loopback of this network, which is all of it, and listen there."""
+def start_loopback() -> None:
+    """Bring up the one device of this network."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         fcntl.ioctl(any_socket, _SET_FLAGS, struct.pack("16sh14x", b"lo", _UP))
-    return socket.create_server(("127.0.0.1", PROXY_PORT), backlog=64)
 
 
 def _trees(command: Command) -> Iterator[tuple[str, int]]:

@@ -4,6 +4,7 @@ import errno
 import platform
 from collections.abc import Sequence
 
+from gateway.sandbox.command import Tier
 from gateway.sandbox.seccomp import (
     ALLOW,
     AND,
@@ -49,6 +50,7 @@ lremovexattr 198 15, fremovexattr 199 16, removexattrat 466 466, file_setattr 46
 }
 """Other processes, mounts, keys, the machine, what tells names of files elsewhere; sockets; memory and disk space that
 no limit counts, and calls whose arguments a filter cannot see; attributes that survive."""
+_LISTENING = ", bind 49 200, listen 50 201"
 _BY_PATH = """
 chmod 90 -, fchmodat 268 53, fchmodat2 452 452, chown 92 -, lchown 94 -, fchownat 260 54, utime 132 -, utimes 235 -,
 futimesat 261 -
@@ -83,29 +85,33 @@ _TYPING = (0x5412, 0x541C, 0x8901, 0x8902)
 """ioctl: input for a terminal, and who gets signals of a socket."""
 
 
-def restrict(*, own_files_only: bool, stops_none: bool = False, network: bool = False) -> None:
-    """Refuse the rest for good. `own_files_only`: also modes and times of files by their path. `network`: allow TCP.
+def restrict(tier: Tier, *, network: bool = False) -> None:
+    """Refuse the rest for good; see `rules`."""
+    install(rules(platform.machine(), tier, network=network))
 
-    `stops_none`: also signals that make a process stand still, such as the one that watches over it.
+
+def rules(machine: str, tier: Tier, *, network: bool = False) -> list[Step]:
+    """The program on `machine`, a key of the table of architectures. `network`: allow TCP.
+
+    With Landlock alone it also refuses modes and times of files by their path. In a container it also refuses signals
+    that make a process stand still, such as the one that watches over it, and to listen where others could connect.
     """
-    install(rules(platform.machine(), own_files_only=own_files_only, stops_none=stops_none, network=network))
-
-
-def rules(machine: str, *, own_files_only: bool, stops_none: bool = False, network: bool = False) -> list[Step]:
-    """The program on `machine`, a key of the table of architectures."""
     steps, column = prologue(machine)
     steps += _masked(numbers("clone 56 220", column), 0, _NEW_NAMESPACES)
     steps += _tcp(column) if network else []
-    for error, table in _REFUSED.items():
+    refused = (
+        _REFUSED if tier is not Tier.CONTAINER else {**_REFUSED, errno.EACCES: _REFUSED[errno.EACCES] + _LISTENING}
+    )
+    for error, table in refused.items():
         for number in numbers(table, column).values():
             steps += [(EQUAL, 0, 1, number), (RETURN, 0, 0, ERROR | error)]
     steps += _other_processes(column)
     steps += _modes(column)
-    if own_files_only:
+    if tier is Tier.LANDLOCK:
         for number in numbers(_BY_PATH, column).values():
             steps += [(EQUAL, 0, 1, number), REFUSE]
         steps += _unless_null(numbers("utimensat 280 88", column)["utimensat"], 1)
-    for table, argument in _SIGNALS.items() if stops_none else ():
+    for table, argument in _SIGNALS.items() if tier is Tier.CONTAINER else ():
         for number in numbers(table, column).values():
             steps += by_argument(number, argument, _STOP_SIGNALS, ALLOW, REFUSE)
     steps += by_argument(numbers("fcntl 72 25", column)["fcntl"], 1, _OWNERS_AND_PIPES, ALLOW, REFUSE)

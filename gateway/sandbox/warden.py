@@ -19,6 +19,7 @@ _CHILD_SUBREAPER, _NO_NEW_PRIVILEGES = 36, 38
 _FIRST_LOOK, _LAST_LOOK = 0.01, 0.1
 _ENDING_SECONDS = 10.0
 _KINDS = ("RssAnon:", "RssShmem:", "VmPTE:", "VmSwap:")
+_BACKLOG = 64
 _SOCKET_BYTES = 64 * 1024
 """What an open one may hold without being seen."""
 
@@ -36,8 +37,8 @@ def watch(command: Command, standard: Standard, control: socket.socket) -> NoRet
             _end_all()
         elif command.tier is Tier.CONTAINER:
             _end_descendants(command.tier)
-        if command.tier is Tier.CONTAINER:
-            shutil.rmtree(command.scratch, ignore_errors=True)
+        if command.temporary and command.tier is not Tier.NAMESPACES:
+            shutil.rmtree(command.temporary, ignore_errors=True)
         passed = int((time.monotonic() - began) * 1000)
         with suppress(OSError):
             control.send(Report(report.ending, report.code, report.problem, passed).packed())
@@ -49,8 +50,7 @@ def _run(command: Command, standard: Standard, control: socket.socket) -> Report
         confined.prefer_to_kill()  # all of its namespace goes with it
         namespaces.enter_root(command)
         if command.network:
-            with namespaces.listen() as listener:
-                socket.send_fds(control, [b"listening"], [listener.fileno()])
+            namespaces.start_loopback()
     else:
         set_control(_CHILD_SUBREAPER)
         set_control(_NO_NEW_PRIVILEGES)
@@ -58,6 +58,9 @@ def _run(command: Command, standard: Standard, control: socket.socket) -> Report
             landlock.scope_signals()
     if command.tier is not Tier.CONTAINER and not _alone():
         raise OSError("signals would reach others")
+    if command.network:
+        with socket.create_server(command.proxy, backlog=_BACKLOG) as listener:
+            socket.send_fds(control, [b"listening"], [listener.fileno()])
     problem, problem_there = os.pipe()
     if (child := os.fork()) == 0:
         confined.become(command, standard, problem_there)

@@ -20,10 +20,15 @@ LEAST_WITHOUT_NAMESPACES = landlock.SIGNALS_SINCE
 _ROOT = Path(__file__).parents[2]
 _PIECE = 64 * 1024
 _END_SECONDS = 10.0
+_PROXY_PORT = 3128
 
 
 class NoJail(SupaclawError):
     """This machine cannot confine a command; the text says why, and what to do."""
+
+
+class NoNetwork(NoJail):
+    """Commands can be confined, but not with a network."""
 
 
 @dataclass(slots=True)
@@ -55,10 +60,15 @@ class Running:
         finally:
             loop.remove_reader(self._control.fileno())
         body, descriptors, *_ = socket.recv_fds(self._control, _PIECE, 1)
-        if descriptors:
-            return socket.socket(fileno=descriptors[0])
-        self._ended = report(body)
-        return None
+        if not descriptors:
+            self._ended = report(body)
+            return None
+        try:
+            listener = socket.socket(fileno=descriptors[0])
+        except OSError as error:
+            os.close(descriptors[0])
+            raise NoNetwork("what runs the commands has handed over something else than a socket") from error
+        return listener
 
     async def report(self) -> Report:
         """How it ended, once it has."""
@@ -108,12 +118,22 @@ class Workshop:
     _zygote_flags: tuple[str, ...] = ()
 
     @property
-    def is_local(self) -> bool:
-        """Whether a command can have files apart from the workspace, and a network that leads to the gateway.
-
-        Nor can it change the agent's instructions then, which nobody has to compare afterwards.
-        """
+    def guards_instructions(self) -> bool:
+        """Whether no command can change the agent's instructions, which then need not be compared afterwards."""
         return True
+
+    async def network(self) -> str:
+        """Where a command may reach the gateway, as `Command.network`; raises `NoNetwork`."""
+        if await self.tier() is not Tier.NAMESPACES:
+            raise NoNetwork(
+                "a command has network only in a jail of namespaces, where it can reach nothing but the hosts that "
+                "were approved; allow user namespaces for the gateway"
+            )
+        return f"127.0.0.1:{_PROXY_PORT}"
+
+    async def require_privacy(self) -> None:
+        """Raise `NoJail` where a command can't have files that no other command reaches."""
+        await self.tier()
 
     def folder(self, until: ExitStack) -> str:
         """A new private folder, which is deleted with `until`. Blocks."""

@@ -1,6 +1,7 @@
 """The process that starts commands: small, so that a fork is cheap, and without anything of the gateway's."""
 
 import os
+import shutil
 import signal
 import socket
 import sys
@@ -46,13 +47,24 @@ def _start(command: Command, descriptors: list[int]) -> NoReturn:
         set_control(DUMPABLE)
         if command.tier is Tier.NAMESPACES:
             namespaces.leave()
-            if os.fork() != 0:
+            if init := os.fork():
+                _clean_up(init, command, control, descriptors)
                 os._exit(0)
         warden.watch(command, (descriptors[0], descriptors[1], descriptors[2]), control)
     except (OSError, ValueError) as error:
         control.send(Report(Ending.REFUSED, problem=f"the jail cannot be built: {error}").packed())
     finally:
         os._exit(1)
+
+
+def _clean_up(init: int, command: Command, control: socket.socket, descriptors: list[int]) -> None:
+    """What lies outside the command's root it can't delete itself."""
+    if command.temporary:
+        control.close()
+        for each in descriptors[:3]:
+            os.close(each)
+        os.waitpid(init, 0)
+        shutil.rmtree(command.temporary, ignore_errors=True)
 
 
 if __name__ == "__main__":

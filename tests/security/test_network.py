@@ -345,10 +345,3 @@ async def test_without_namespaces_network_is_off_and_says_why(desk: Desk, tmp_pa
     answer = json.loads((await weaker.toolbox.run(call, CALLER)).text)
     assert (answer["error"], weaker.asked) == ("no_network", [])
     assert "allow user namespaces" in answer["message"]
-
-    class Remote(Workshop):
-        is_local = False
-
-    desk.commands.workshop = Remote(tmp_path / "scratch")
-    assert json.loads((await desk.toolbox.run(call, CALLER)).text)["error"] == "no_network"
-    assert desk.asked == []

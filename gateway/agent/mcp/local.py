@@ -53,15 +53,15 @@ class LocalServers:
         return str(real)
 
     async def _start(self, server: McpServer, variables: Mapping[str, str], reads: tuple[str, ...]) -> Running:
-        if not self.workshop.is_local:
-            raise NetError("no_jail", "Commands run in a container of their own here, where no server can be started.")
         try:
-            tier = await self.workshop.tier()
+            await self.workshop.require_privacy()
+            return await self._started(server, variables, reads)
         except NoJail as error:
-            raise NetError(
-                "no_jail", f"Servers can't be confined on this machine, so none is started: {error}."
-            ) from error
+            raise NetError("no_jail", f"Servers can't be confined here, so it isn't started: {error}.") from error
+
+    async def _started(self, server: McpServer, variables: Mapping[str, str], reads: tuple[str, ...]) -> Running:
         assert server.command is not None, "it was asked for where there is one"
+        tier = await self.workshop.tier()
         with ExitStack() as temporary:
             folder = self.workshop.folder(temporary)
             command = Command(

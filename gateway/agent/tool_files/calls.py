@@ -183,7 +183,7 @@ class DeclaredTools:
         return [*(Offer(_tool(call)) for call in calls), *(Offer(each.tool()) for each in self._scripts(on))]
 
     def _scripts(self, on: Sequence[Confirmed]) -> Iterator[ScriptCall]:
-        if self.commands is not None and self.commands.offered() and self.commands.workshop.is_local:
+        if self.commands is not None and self.commands.offered():
             for each in on:
                 if isinstance(script := each.tool.config, Script):
                     yield ScriptCall(self.files, each, script, self.commands)

@@ -15,7 +15,7 @@ from gateway.domain.findings import Finding, Level
 from gateway.sandbox import landlock, seccomp
 from gateway.sandbox.command import Tier
 from gateway.sandbox.remote.client import workshop
-from gateway.sandbox.workshop import NoJail, Workshop
+from gateway.sandbox.workshop import NoJail, NoNetwork, Workshop
 
 _LEAST_MIB, _ENOUGH_MIB = 256, 512
 """The gateway needs 125 MB, 270 with litellm, and the embedded Postgres 35; reading files needs more."""
@@ -23,6 +23,11 @@ _OLDEST_YEAR = 2026
 _UNSYNCHRONISED = 5
 _LEAST_LANDLOCK = 3
 """Before it, files outside the jail can be emptied."""
+_ENGINES = {
+    Tier.NAMESPACES: "namespaces, Landlock and seccomp",
+    Tier.LANDLOCK: "Landlock and seccomp, without chmod and git",
+    Tier.CONTAINER: "a container, seccomp, and Landlock if there is any",
+}
 
 
 def check_python(_patient: CheckContext, version: tuple[int, ...] = sys.version_info[:3]) -> Iterator[Finding]:
@@ -97,19 +102,22 @@ def check_exec(context: CheckContext) -> Iterator[Finding]:
         yield Finding(Level.OK, "tools.exec.mode is off: the agent runs no commands")
         return
     try:
-        tier = asyncio.run(_tier(workshop(context.environment.data / "scratch", context.environment.workshop)))
+        found = asyncio.run(_confinement(workshop(context.environment.data / "scratch", context.environment.workshop)))
     except NoJail as error:
         yield Finding(Level.WARN, f"the agent runs no commands: {error}", "see docs/security.md, Commands")
         return
-    if context.environment.workshop:
-        yield Finding(Level.OK, f"commands of the agent run in the service behind {context.environment.workshop}")
-        return
-    limits = "" if tier is Tier.NAMESPACES else "; without user namespaces it has no network, no chmod and no git"
-    yield Finding(Level.OK, f"commands of the agent run in a jail of {tier} and Landlock{limits}")
+    place = f"the service behind {service}" if (service := context.environment.workshop) else "a jail"
+    yield Finding(Level.OK, f"commands of the agent run in {place}: {found}")
 
 
-async def _tier(jail: Workshop) -> Tier:
+async def _confinement(jail: Workshop) -> str:
+    """How the jail confines commands, and what they lack there; raises `NoJail`."""
     try:
-        return await jail.tier()
+        told = _ENGINES[await jail.tier()]
+        try:
+            await jail.network()
+        except NoNetwork as error:
+            return f"{told}; {error}"
+        return told
     finally:
         await jail.close()

@@ -285,7 +285,7 @@ class AgentEnvironments:
 
     def _locks(self, principal: PrincipalId, workspace: Workspace) -> LockWatch:
         data = self.others.parent
-        compared = self.workshop is not None and not self.workshop.is_local
+        compared = self.workshop is not None and not self.workshop.guards_instructions
         keeper = Keeper(workspace.root, data / REPLACED / str(principal), OwnerEdits(data), whole=compared)
         return LockWatch(workspace, keeper, partial(self.tampered, principal))
 

@@ -2,42 +2,53 @@
 
 import asyncio
 import os
+import secrets
 import socket
 import stat
-from dataclasses import dataclass
+import tempfile
+import zipfile
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import IO
 
 from gateway.sandbox.command import MAX_REQUEST_BYTES, Command, Tier, unpacked
 from gateway.sandbox.remote.protocol import (
     MAX_REPLY_BYTES,
+    TEMPORARY,
     Admits,
     BadRequest,
     Reply,
+    Request,
     from_elsewhere,
     packed,
     peer_of,
     reply,
 )
-from gateway.sandbox.workshop import NoJail, Workshop
+from gateway.sandbox.workshop import NoJail, NoNetwork, Workshop
 
 _SECONDS = 10.0
+_PORTS = range(10_000, 32_000)
+"""Below those that connections get."""
 
 
 def workshop(scratch: Path, path: Path | None) -> Workshop:
     """The jail of this machine, or that of the service behind `path`."""
-    return RemoteWorkshop(scratch, path=path) if path else Workshop(scratch)
+    return RemoteWorkshop(Path(TEMPORARY), path=path) if path else Workshop(scratch)
 
 
 @dataclass(slots=True)
 class RemoteWorkshop(Workshop):
-    """The jail of another container, whose socket is at `path`; `admits` says what may answer there."""
+    """The jail of another container, whose socket is at `path`; `admits` says what may answer there.
+
+    A folder of `scratch` that a command gets is made there, too, at the same path.
+    """
 
     path: Path = Path()
     admits: Admits = from_elsewhere
 
     @property
-    def is_local(self) -> bool:
-        """False: the service sees no file but the workspace, and how it keeps instructions depends on its kernel."""
+    def guards_instructions(self) -> bool:
+        """False: it depends on the kernel of the service."""
         return False
 
     def missing(self) -> str:
@@ -46,23 +57,50 @@ class RemoteWorkshop(Workshop):
 
     async def tier(self) -> Tier:
         """As the service says at this moment, for it may have been started anew elsewhere."""
-        return (await asyncio.to_thread(self._asked, None, [])).tier
+        return (await self._state()).tier
+
+    async def network(self) -> str:
+        """On the loopback that all commands there share, at a place that no other command can guess."""
+        if problem := _shared(await self._state()):
+            raise NoNetwork(f"a command has no network there: {problem}")
+        own = (secrets.randbelow(254) + 1 for _ in range(3))
+        return f"127.{'.'.join(map(str, own))}:{_PORTS[secrets.randbelow(len(_PORTS))]}"
+
+    async def require_privacy(self) -> None:
+        """Raise `NoJail` where a command can't have files that no other command reaches."""
+        if problem := _shared(await self._state()):
+            raise NoJail(problem)
+
+    async def _state(self) -> Reply:
+        return await asyncio.to_thread(self._asked, None, [])
 
     async def _send(self, request: bytes, descriptors: list[int]) -> None:
         if len(request) > MAX_REQUEST_BYTES:
             raise NoJail("the command is too long; put its text into a file and pass the path")
-        command = unpacked(request)
-        if command.reads or command.network:
-            raise NoJail("the service of commands has no network, and no files but the workspace")
-        await asyncio.to_thread(self._asked, command, descriptors)
+        await asyncio.to_thread(self._run, unpacked(request), descriptors)
 
-    def _asked(self, command: Command | None, descriptors: list[int]) -> Reply:
+    def _run(self, command: Command, descriptors: list[int]) -> None:
+        if self._made(command.workspace):
+            self._asked(Request(command, command.workspace, apart=True), descriptors)
+        elif files := next(filter(self._made, command.reads), ""):
+            reads = tuple(path for path in command.reads if path != files)
+            with tempfile.TemporaryFile() as archive:
+                _archive(Path(files), archive)
+                self._asked(Request(replace(command, reads=reads), files), [*descriptors, archive.fileno()])
+        else:
+            self._asked(Request(command), descriptors)
+
+    def _made(self, path: str) -> bool:
+        """Whether it is a folder of `scratch`."""
+        return path.startswith(f"{self.scratch}/")
+
+    def _asked(self, request: Request | None, descriptors: list[int]) -> Reply:
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
                 connection.settimeout(_SECONDS)
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * MAX_REQUEST_BYTES)
                 self._connect(connection)
-                socket.send_fds(connection, [packed(command)], descriptors)
+                socket.send_fds(connection, [packed(request)], descriptors)
                 found = reply(connection.recv(MAX_REPLY_BYTES))
         except BadRequest as error:
             raise NoJail(str(error)) from error
@@ -82,3 +120,17 @@ class RemoteWorkshop(Workshop):
 
     def _away(self, what: str) -> str:
         return f"the service of commands at {self.path} {what}; `docker compose up -d workshop` starts it"
+
+
+def _shared(state: Reply) -> str:
+    """What keeps a command there from having something to itself; "" if nothing does."""
+    if state.tier is Tier.NAMESPACES or state.landlock:
+        return ""
+    return "its kernel has no Landlock, so commands would reach each other's files and proxies; use Linux 5.13 or newer"
+
+
+def _archive(folder: Path, target: IO[bytes]) -> None:
+    with zipfile.ZipFile(target, "w") as archive:
+        for path in filter(Path.is_file, sorted(folder.rglob("*"))):
+            archive.write(path, path.relative_to(folder))
+    target.flush()

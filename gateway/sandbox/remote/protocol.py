@@ -1,9 +1,10 @@
-"""What the gateway and the service say to each other: one packet each way. A command's input, output, errors and the
-line that it ends with come along as descriptors."""
+"""What the gateway and the service say to each other: one packet each way. A command's input, output, errors, the line
+that it ends with, and an archive of its own files, if it has any, come along as descriptors."""
 
 import json
 import math
 import os
+import re
 import socket
 import struct
 from collections.abc import Callable
@@ -13,13 +14,16 @@ from typing import TypeAlias
 from gateway.domain.errors import SupaclawError
 from gateway.sandbox.command import Command, Limits, Tier
 
-VERSION = 1
+VERSION = 2
 MAX_REPLY_BYTES = 4096
 DESCRIPTORS = 4
 """A command's input, output, errors, and the line that it ends with."""
-_OWN = ("workspace", "tier", "landlock", "reads", "scratch", "network")
+TEMPORARY = "/tmp"
+"""Where both containers have a file system of their own for what one command needs."""
+_OWN = ("workspace", "tier", "landlock", "scratch", "temporary")
 """What the service knows itself."""
-_TEXTS = ("arguments", "read_only", "hidden")
+_TEXTS = ("arguments", "read_only", "hidden", "reads")
+_LOOPBACK = re.compile(r"127(\.\d{1,3}){3}:\d{4,5}")
 
 
 class BadRequest(SupaclawError):
@@ -52,6 +56,16 @@ def peer_of(connection: socket.socket) -> Peer:
 
 
 @dataclass(frozen=True, slots=True)
+class Request:
+    """A command, and the folder below `TEMPORARY` that is made for it alone, if there is one."""
+
+    command: Command
+    folder: str = ""
+    apart: bool = False
+    """Whether it works there, and not in the workspace; else it reads there what the archive holds."""
+
+
+@dataclass(frozen=True, slots=True)
 class Reply:
     """How commands are confined there; a problem is why none runs."""
 
@@ -67,24 +81,30 @@ class Reply:
 def reply(packet: bytes) -> Reply:
     """Raises `BadRequest`."""
     match _loaded(packet):
-        case {"version": 1, "tier": str(tier), "landlock": int(landlock), "problem": str(problem)} if tier in set(Tier):
+        case {"version": 2, "tier": str(tier), "landlock": int(landlock), "problem": str(problem)} if tier in set(Tier):
             return Reply(Tier(tier), landlock, problem)
     raise BadRequest("the service of commands answers with something else; start both from the same image")
 
 
-def packed(command: Command | None) -> bytes:
+def packed(request: Request | None) -> bytes:
     """A command to run; without one, the question how it would be confined."""
-    values = None if command is None else {k: v for k, v in asdict(command).items() if k not in _OWN}
-    return json.dumps({"version": VERSION, "command": values}, ensure_ascii=False).encode("utf-8", "replace")
+    values: dict[str, object] = {"version": VERSION, "command": None}
+    if request is not None:
+        values |= asdict(request)
+        values["command"] = {k: v for k, v in asdict(request.command).items() if k not in _OWN}
+    return json.dumps(values, ensure_ascii=False).encode("utf-8", "replace")
 
 
-def parsed(packet: bytes, descriptors: int) -> Command | None:
+def parsed(packet: bytes, descriptors: int) -> Request | None:
     """A request as it was packed, with so many descriptors; raises `BadRequest`."""
     match _loaded(packet):
-        case {"version": 1, "command": None} if not descriptors:
+        case {"version": 2, "command": None} if not descriptors:
             return None
-        case {"version": 1, "command": dict(values)} if descriptors == DESCRIPTORS:
-            return _command(values)
+        case {"version": 2, "command": dict(values), "folder": str(folder), "apart": bool(apart)} if (
+            descriptors == DESCRIPTORS + (folder != "" and not apart)
+            and (_temporary(folder) or (folder == "" and not apart))
+        ):
+            return Request(_command(values), folder, apart)
     raise BadRequest(f"this is not a request of version {VERSION}; start both services from the same image")
 
 
@@ -97,15 +117,19 @@ def _loaded(packet: bytes) -> object:
 
 def _command(values: dict[str, object]) -> Command:
     match values:
-        case {"folder": str(folder), "environment": dict(environment), "limits": dict(limits), **texts}:
-            lists = {name: _texts(texts.pop(name, None)) for name in _TEXTS}
-            paths = (folder, *lists["read_only"], *lists["hidden"])
+        case {
+            "folder": str(folder),
+            "environment": dict(environment),
+            "limits": dict(limits),
+            "network": str(network),
+            **texts,
+        }:
+            arguments, read_only, hidden, reads = (_texts(texts.pop(name, None)) for name in _TEXTS)
             named = all(_plain(text) for pair in environment.items() for text in pair)
-            if not texts and lists["arguments"] and named and all(_inside(path) for path in paths):
-                own = Command(lists["arguments"], "", Tier.CONTAINER, 0, folder, environment)
-                return replace(
-                    own, read_only=lists["read_only"], hidden=lists["hidden"], limits=_limits(own.limits, limits)
-                )
+            placed = all(map(_inside, (folder, *read_only, *hidden))) and all(map(_absolute, reads))
+            if not texts and arguments and named and placed and (not network or _LOOPBACK.fullmatch(network)):
+                own = Command(arguments, "", Tier.CONTAINER, 0, folder, environment, read_only, hidden, reads)
+                return replace(own, limits=_limits(own.limits, limits), network=network)
     raise BadRequest("the command is not well-formed")
 
 
@@ -121,6 +145,14 @@ def _plain(value: object) -> bool:
 
 def _inside(path: str) -> bool:
     return _plain(path) and not path.startswith("/") and ".." not in path.split("/")
+
+
+def _absolute(path: str) -> bool:
+    return path.startswith("/") and _inside(path[1:])
+
+
+def _temporary(path: str) -> bool:
+    return _absolute(path) and path.startswith(f"{TEMPORARY}/")
 
 
 def _limits(usual: Limits, values: dict[object, object]) -> Limits:

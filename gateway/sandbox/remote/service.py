@@ -5,9 +5,11 @@ It has no data, no configuration and no keys. Its container ends with it, and so
 
 import asyncio
 import os
+import shutil
 import socket
 import sys
 import tempfile
+import zipfile
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +17,17 @@ from pathlib import Path
 from gateway.sandbox.command import MAX_REQUEST_BYTES, Command, Tier
 from gateway.sandbox.kernel import DUMPABLE, set_control
 from gateway.sandbox.remote.container import ContainerWorkshop
-from gateway.sandbox.remote.protocol import DESCRIPTORS, Admits, BadRequest, Reply, from_elsewhere, parsed, peer_of
+from gateway.sandbox.remote.protocol import (
+    DESCRIPTORS,
+    TEMPORARY,
+    Admits,
+    BadRequest,
+    Reply,
+    Request,
+    from_elsewhere,
+    parsed,
+    peer_of,
+)
 from gateway.sandbox.workshop import NoJail
 
 SOCKET = "workshop.sock"
@@ -23,6 +35,8 @@ READ_ONLY = ("sessions", "memory")
 _REQUEST_SECONDS = 5.0
 _WAITING = 16
 _LOOK_SECONDS = 2.0
+_SCRATCH = ".temporary"
+_SPARE_BYTES = 16 * 1024**2
 
 
 @dataclass(slots=True)
@@ -73,24 +87,58 @@ class Service:
 
     async def _replied(self, connection: socket.socket, problem: str) -> Reply:
         size = MAX_REQUEST_BYTES + 1
-        request, descriptors, flags, _ = await asyncio.to_thread(socket.recv_fds, connection, size, DESCRIPTORS)
+        packet, descriptors, flags, _ = await asyncio.to_thread(socket.recv_fds, connection, size, DESCRIPTORS + 1)
         complete = not flags & (socket.MSG_CTRUNC | socket.MSG_TRUNC)
         try:
-            command = parsed(request if complete else b"", len(descriptors))
+            request = parsed(packet if complete else b"", len(descriptors))
             tier = Tier.CONTAINER if problem else await self.jail.tier()
-            if command is not None and not problem:
-                await self._start(command, tier, descriptors)
+            if request is not None and not problem:
+                await self._start(request, tier, descriptors)
             return Reply(tier, self.jail.landlock, problem)
         except (BadRequest, NoJail) as error:
             return Reply(problem=str(error))
+        except (OSError, zipfile.BadZipFile) as error:
+            return Reply(problem=f"the service of commands can't prepare it: {error}")
         finally:
             for each in descriptors:
                 os.close(each)
 
-    async def _start(self, command: Command, tier: Tier, descriptors: list[int]) -> None:
-        scratch = "" if tier is Tier.NAMESPACES else tempfile.mkdtemp(dir=self.jail.scratch)
-        ours = replace(command, workspace=str(self.workspace), tier=tier, landlock=self.jail.landlock, scratch=scratch)
-        await self.jail.start_with(ours, descriptors)
+    async def _start(self, request: Request, tier: Tier, descriptors: list[int]) -> None:
+        files = descriptors[DESCRIPTORS:]
+        command = await asyncio.to_thread(_prepared, request, tier, str(self.workspace), files)
+        try:
+            await self.jail.start_with(replace(command, landlock=self.jail.landlock), descriptors[:DESCRIPTORS])
+        except NoJail:
+            shutil.rmtree(command.temporary, ignore_errors=True)
+            raise
+
+
+def _prepared(request: Request, tier: Tier, workspace: str, files: list[int]) -> Command:
+    """The command with folders for it alone, and with its files; what ends it deletes them."""
+    command, folder = request.command, request.folder
+    if missing := [path for path in command.reads if not os.path.exists(path)]:
+        raise NoJail(f"{missing[0]} is not in the service of commands; mount it there at the same path")
+    if folder:
+        os.makedirs(folder, 0o700)
+    elif tier is not Tier.NAMESPACES:
+        folder = tempfile.mkdtemp(dir=TEMPORARY)
+    own = replace(command, workspace=workspace, tier=tier, temporary=folder, scratch=folder)
+    if request.apart:
+        # Its folder is in memory, where there is less to spare than on a disk.
+        return replace(own, workspace=folder, limits=replace(command.limits, spare_disk_bytes=_SPARE_BYTES))
+    if files:
+        _unpack(files[0], folder)
+        scratch = os.path.join(folder, _SCRATCH)
+        os.mkdir(scratch, 0o700)
+        return replace(own, scratch=scratch, reads=(*command.reads, folder))
+    return own
+
+
+def _unpack(archive: int, folder: str) -> None:
+    """Its files, which nothing can change and anything may run."""
+    with open(archive, "rb", closefd=False) as file, zipfile.ZipFile(file) as packed:
+        for name in packed.namelist():
+            os.chmod(packed.extract(name, folder), 0o500)
 
 
 def _same(path: Path, before: os.stat_result) -> bool:

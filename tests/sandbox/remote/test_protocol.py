@@ -17,6 +17,7 @@ from gateway.sandbox.remote.protocol import (
     BadRequest,
     Peer,
     Reply,
+    Request,
     from_elsewhere,
     packed,
     parsed,
@@ -36,17 +37,24 @@ COMMAND = Command(
     ("/etc/secret",),
     "/tmp/s",
     Limits(seconds=2.5, memory=1000),
+    "127.9.8.7:20000",
+    "/tmp/t",
 )
+ASKED = Request(COMMAND)
 
 
-def test_a_command_arrives_without_what_the_service_knows_itself() -> None:
-    found = parsed(packed(COMMAND), DESCRIPTORS)
-    assert found == replace(COMMAND, workspace="", tier=Tier.CONTAINER, landlock=0, reads=(), scratch="")
+@pytest.mark.parametrize(
+    ("asked", "archives"), [(ASKED, 0), (Request(COMMAND, "/tmp/own"), 1), (Request(COMMAND, "/tmp/own", True), 0)]
+)
+def test_a_command_arrives_without_what_the_service_knows_itself(asked: Request, archives: int) -> None:
+    found = parsed(packed(asked), DESCRIPTORS + archives)
+    known = replace(COMMAND, workspace="", tier=Tier.CONTAINER, landlock=0, scratch="", temporary="")
+    assert found == replace(asked, command=known)
     assert parsed(packed(None), 0) is None
 
 
 def changed(**values: object) -> bytes:
-    body = json.loads(packed(COMMAND))
+    body = json.loads(packed(ASKED))
     body["command"] |= values
     return json.dumps(body).encode()
 
@@ -58,9 +66,13 @@ def changed(**values: object) -> bytes:
         b"null",
         b"\xff",
         b"[" * 100_000,
-        b'{"version": 2, "command": null}',
-        b'{"version": 1, "command": 5}',
-        b'{"version": 1, "command": {}}',
+        b'{"version": 1, "command": null}',
+        b'{"version": 2, "command": 5}',
+        b'{"version": 2, "command": {}, "folder": "", "apart": false}',
+        packed(Request(COMMAND, "", True)),
+        packed(Request(COMMAND, "/etc/own", True)),
+        packed(Request(COMMAND, "/tmp/../etc", True)),
+        packed(Request(COMMAND, "/tmp/\0", True)),
         changed(arguments=[]),
         changed(arguments="sh"),
         changed(arguments=["a\0b"]),
@@ -79,7 +91,12 @@ def changed(**values: object) -> bytes:
         changed(limits={"memory": 1e300}),
         changed(limits={"other": 1}),
         changed(workspace="/"),
-        changed(reads=["/sockets"]),
+        changed(reads=["sockets"]),
+        changed(reads=["/opt/../sockets"]),
+        changed(network="0.0.0.0:20000"),
+        changed(network="127.0.0.1"),
+        changed(network=True),
+        changed(temporary="/workspace"),
         changed(tier="landlock"),
     ],
 )
@@ -88,7 +105,17 @@ def test_anything_else_is_refused(packet: bytes) -> None:
         parsed(packet, DESCRIPTORS)
 
 
-@pytest.mark.parametrize(("packet", "descriptors"), [(packed(COMMAND), 3), (packed(COMMAND), 0), (packed(None), 4)])
+@pytest.mark.parametrize(
+    ("packet", "descriptors"),
+    [
+        (packed(ASKED), 3),
+        (packed(ASKED), 0),
+        (packed(ASKED), 5),
+        (packed(None), 4),
+        (packed(Request(COMMAND, "/tmp/own")), 4),
+        (packed(Request(COMMAND, "/tmp/own", True)), 5),
+    ],
+)
 def test_descriptors_belong_to_a_command_and_to_nothing_else(packet: bytes, descriptors: int) -> None:
     with pytest.raises(BadRequest):
         parsed(packet, descriptors)
@@ -101,7 +128,7 @@ def test_descriptors_belong_to_a_command_and_to_nothing_else(packet: bytes, desc
     )
 )
 def test_no_json_breaks_it(value: object) -> None:
-    for body in (value, {"version": 1, "command": value}):
+    for body in (value, {"version": 2, "command": value, "folder": "", "apart": False}):
         packet = json.dumps(body).encode()
         for read in (lambda packet: parsed(packet, DESCRIPTORS), reply):
             with suppress(BadRequest):
@@ -111,7 +138,7 @@ def test_no_json_breaks_it(value: object) -> None:
 def test_a_reply_comes_back() -> None:
     for each in (Reply(Tier.NAMESPACES, 7), Reply(problem="no")):
         assert reply(each.packed()) == each
-    for packet in (b"", b"{}", b'{"version": 1, "tier": "other", "landlock": 1, "problem": ""}'):
+    for packet in (b"", b"{}", b'{"version": 2, "tier": "other", "landlock": 1, "problem": ""}'):
         with pytest.raises(BadRequest):
             reply(packet)
 

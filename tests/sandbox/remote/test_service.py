@@ -13,7 +13,7 @@ from gateway.domain.principals import Label
 from gateway.sandbox.command import Command, Tier
 from gateway.sandbox.remote.client import RemoteWorkshop
 from gateway.sandbox.remote.container import ContainerWorkshop
-from gateway.sandbox.remote.protocol import Peer, packed, reply
+from gateway.sandbox.remote.protocol import Peer, Request, packed, reply
 from gateway.sandbox.remote.service import Service
 from gateway.sandbox.workshop import NoJail
 from tests.fakes.eventually import eventually
@@ -146,7 +146,7 @@ async def test_a_command_that_removes_the_socket_gains_nothing(desk: Desk, tmp_p
 async def test_what_nobody_sends_is_answered_or_closed(desk: Desk) -> None:
     jail = desk.workshop
     assert isinstance(jail, RemoteWorkshop)
-    command = Command(("true",), "", Tier.CONTAINER, 0)
+    command = Request(Command(("true",), "", Tier.CONTAINER, 0))
     for packet, descriptors in ((b"junk", 0), (packed(command), 0), (packed(command), 2), (b"x" * 140_000, 0)):
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as one:
             one.connect(str(jail.path))
