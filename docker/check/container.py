@@ -32,6 +32,7 @@ printf '%s' "$MOUNTS" | while read -r target mode source; do
     [ "$mode" = rw ] || mount -o remount,bind,ro "$ROOT$target"
 done
 mount -o remount,bind,ro "$ROOT"
+[ -z "$APART" ] || "$PYTHON" -P -c 'from gateway.sandbox.namespaces import start_loopback; start_loopback()'
 exec /usr/sbin/chroot "$ROOT" "$@"
 """
 _BECOME = (
@@ -87,6 +88,8 @@ class Container:
             "ROOT": str(self._root),
             "MOUNTS": "".join(lines),
             "TEMPORARY": "yes" * self._service.writes_temporary,
+            "APART": "" if self._service.networked else "yes",
+            "PYTHON": sys.executable,
         }
         apart = () if self._service.networked else ("--net", "--ipc")
         self._process = await asyncio.create_subprocess_exec(

@@ -17,12 +17,18 @@ from gateway.domain.json import Json
 from gateway.ingest.jailed import in_jail
 from gateway.ingest.limits import MEMORY, SPACE
 from gateway.sandbox.child import Jail, run
+from gateway.sandbox.virtual import shell
 
 Attack = Callable[[str], Json]
 
 
 def jailed(name: str, at: str, source: str, target: str) -> Json:
     return in_jail(partial(attempt, name, at), source, target)
+
+
+def in_shell(name: str, at: str, source: str, target: str) -> Json:
+    """Where the scripts of bash run."""
+    return run(shell.jail(source, target), partial(attempt, name, at))
 
 
 def limited(name: str, at: str, source: str, target: str) -> Json:

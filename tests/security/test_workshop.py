@@ -7,7 +7,7 @@ import pytest
 
 from gateway.sandbox.command import Tier
 from tests.sandbox.tiers import confines
-from tests.security.workshop.suite import NO_PYTHON, outside, run
+from tests.security.workshop.suite import NO_PYTHON, outside, run, shells
 
 pytestmark = pytest.mark.skipif(not confines(), reason="this kernel cannot confine a command")
 
@@ -37,6 +37,14 @@ def test_no_attack_succeeds_through_the_service_of_compose(version: int) -> None
         pytest.skip(result.skipped)
     failed = {name for name, held, _ in result.rows if not held}
     assert {name for name in failed if not any(each in name for each in RESTORED)} == set()
+    assert len(result.rows) > 100
+
+
+def test_no_attack_on_the_shell_of_virtual_files_succeeds() -> None:
+    result = shells(short=True)
+    if result.skipped:
+        pytest.skip(result.skipped)
+    assert [row for row in result.rows if not row[1]] == []
     assert len(result.rows) > 100
 
 

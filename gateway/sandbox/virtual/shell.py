@@ -60,9 +60,14 @@ def run_script(source: str, target: str, script: str, save: list[str]) -> Json:
     """
     import just_bash  # noqa: F401 - loaded before the fork, for all scripts to come
 
+    return run(jail(source, target), partial(_inside, source, target, script, save))
+
+
+def jail(source: str, target: str) -> Jail:
+    """What the child may do: read Python's libraries and `source`, and fill `target`."""
     packages = (path for path in sys.path if path.endswith("-packages"))
     reads = (*_SYSTEM, sysconfig.get_path("stdlib"), *packages, *gateway.__path__, source)
-    return run(Jail(reads, target, MEMORY, SECONDS, SPACE), partial(_inside, source, target, script, save))
+    return Jail(reads, target, MEMORY, SECONDS, SPACE)
 
 
 def _inside(source: str, target: str, script: str, save: list[str]) -> Json:

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from dataclasses import dataclass
 from functools import cache
@@ -16,6 +17,8 @@ from gateway.sandbox.workshop import LEAST_WITHOUT_NAMESPACES
 from tests.sandbox.remote.services import containers, service
 
 ROOT = Path(__file__).parents[3]
+CODE = f"{ROOT}{os.pathsep}{sysconfig.get_path('purelib')}"
+"""With the packages, as far as another Python can load them."""
 USER = 10001
 """As in the image; root runs the attacks as this one."""
 NO_PYTHON = "no Python that an ordinary user can run"
@@ -43,6 +46,14 @@ def run(tier: Tier, version: int, *, short: bool = False, root: bool = False) ->
     if told is None:
         return Result([], NO_PYTHON)
     return _result(told)
+
+
+def shells(*, short: bool = False, root: bool = False) -> Result:
+    """The attacks on the shell of virtual files."""
+    apart = os.getuid() == 0 and not root
+    python = _python(USER, "tests.security.workshop.shells") if apart else sys.executable
+    told = _told("shells", *["short"] * short, apart=apart, python=python)
+    return Result([], NO_PYTHON) if told is None else _result(told)
 
 
 def _result(told: bytes) -> Result:
@@ -74,8 +85,8 @@ def _through_service(version: int, *, short: bool) -> Result:
         return _result(asyncio.run(attacked(base)))
 
 
-def _told(module: str, *arguments: str, apart: bool) -> bytes | None:
-    python = _python(USER) if apart else sys.executable
+def _told(module: str, *arguments: str, apart: bool, python: str | None = None) -> bytes | None:
+    python = (_python(USER) if apart else sys.executable) if python is None else python
     if not python:
         return None
     with tempfile.TemporaryDirectory(dir="/tmp", prefix="attack") as folder:
@@ -87,7 +98,7 @@ def _told(module: str, *arguments: str, apart: bool) -> bytes | None:
 def _output(python: str, module: str, base: str, *arguments: str, apart: bool) -> bytes:
     done = subprocess.run(
         [python, "-m", f"tests.security.workshop.{module}", base, *arguments],
-        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"},
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": CODE, "PYTHONDONTWRITEBYTECODE": "1"},
         cwd="/",
         capture_output=True,
         check=False,
@@ -100,11 +111,12 @@ def _output(python: str, module: str, base: str, *arguments: str, apart: bool) -
 
 
 @cache
-def _python(user: int) -> str:
-    """One that this user can run, with our code."""
+def _python(user: int, *modules: str) -> str:
+    """One that this user can run, with our code, and packages if these modules need some; "" for none."""
     for path in (sys.executable, "/usr/bin/python3"):
-        line = [path, "-c", "import gateway.sandbox.workshop, tests.security.workshop.attacks"]
-        environ = {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+        needed = ", ".join(("gateway.sandbox.workshop", "tests.security.workshop.attacks", *modules))
+        line = [path, "-c", f"import {needed}"]
+        environ = {"PYTHONPATH": CODE, "PYTHONDONTWRITEBYTECODE": "1"}
         try:
             done = subprocess.run(line, cwd="/", env=environ, user=user, group=user, capture_output=True, check=False)
         except OSError:
