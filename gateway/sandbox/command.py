@@ -15,7 +15,7 @@ class Tier(StrEnum):
     NAMESPACES = "namespaces"
     """Its own root, processes, network and users: nothing else exists for it."""
     LANDLOCK = "landlock"
-    """No namespaces: the kernel's version must confine signals, too."""
+    """No namespaces: what Landlock does not cover is supervised, call by call."""
     CONTAINER = "container"
     """A container that has nothing but the workspace around all commands; Landlock as far as there is any."""
 

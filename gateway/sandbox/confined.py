@@ -4,6 +4,7 @@ import errno
 import os
 import resource
 import signal
+import socket
 from typing import NoReturn, TypeAlias
 
 from gateway.sandbox import landlock, program_filter, view
@@ -12,6 +13,7 @@ from gateway.sandbox.kernel import DUMPABLE, drop_bounds, drop_privileges, set_c
 
 _OPEN_FILES = 1024
 _FIRST_TO_DIE = 1000
+LISTENER = b"\0"
 _NICE = 10
 """What watches over a fork bomb must get its turn; the gateway, too."""
 _OTHERS = 1024
@@ -21,17 +23,19 @@ Standard: TypeAlias = tuple[int, int, int]
 """The descriptors of input, output and errors."""
 
 
-def become(command: Command, standard: Standard, problem: int) -> NoReturn:
-    """Run the command in the place of this process; what prevents that is written to `problem`."""
+def become(command: Command, standard: Standard, told: socket.socket) -> NoReturn:
+    """Run the command in the place of this process. `told` gets the listener of its filter, and what prevents that."""
     try:
         os.setsid()
         os.nice(_NICE)
-        _set_standard(*standard, problem)
+        _set_standard(*standard, told.detach())
         if command.tier is not Tier.NAMESPACES:
             prefer_to_kill()
         _limit(command)
         _enter_folder(command)
-        _give_up(command)
+        if (listener := _give_up(command)) is not None:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, fileno=os.dup(3)) as there:
+                socket.send_fds(there, [LISTENER], [listener])
         environment = view.environment(command)
         os.execvpe(command.arguments[0], command.arguments, environment)  # noqa: S606
     except (OSError, ValueError) as error:
@@ -89,13 +93,13 @@ def _limit(command: Command) -> None:
         signal.signal(each, signal.SIG_DFL)
 
 
-def _give_up(command: Command) -> None:
+def _give_up(command: Command) -> int | None:
     drop_bounds()
     drop_privileges()
     set_control(DUMPABLE)
     if command.landlock:
         landlock.restrict(view.access(command), command.landlock, port=_port(command))
-    program_filter.restrict(command.tier, network=bool(command.network))
+    return program_filter.restrict(command.tier, command.landlock, network=bool(command.network))
 
 
 def _port(command: Command) -> int | None:

@@ -16,8 +16,8 @@ _PATH_BENEATH, _NET_PORT = 1, 2
 _RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15}
 """How many rights to files the early versions know."""
 _TCP, _CONNECT = 0b11, 0b10
-SIGNALS_SINCE = 6
-"""The version that confines signals."""
+TRUNCATE_SINCE, SIGNALS_SINCE = 3, 6
+"""The versions that confine these."""
 _SCOPES = 0b11
 """Abstract Unix sockets, and signals."""
 

@@ -2,14 +2,15 @@
 
 import errno
 import platform
-from collections.abc import Sequence
 
 from gateway.sandbox.command import Tier
+from gateway.sandbox.landlock import SIGNALS_SINCE, TRUNCATE_SINCE
 from gateway.sandbox.seccomp import (
     ALLOW,
     AND,
     ANY_BIT,
     ARGUMENTS,
+    ASK,
     EQUAL,
     ERROR,
     LOAD,
@@ -18,6 +19,7 @@ from gateway.sandbox.seccomp import (
     Step,
     by_argument,
     install,
+    install_with_listener,
     numbers,
     prologue,
 )
@@ -51,11 +53,17 @@ lremovexattr 198 15, fremovexattr 199 16, removexattrat 466 466, file_setattr 46
 """Other processes, mounts, keys, the machine, what tells names of files elsewhere; sockets; memory and disk space that
 no limit counts, and calls whose arguments a filter cannot see; attributes that survive."""
 _LISTENING = ", bind 49 200, listen 50 201"
-_BY_PATH = """
-chmod 90 -, fchmodat 268 53, fchmodat2 452 452, chown 92 -, lchown 94 -, fchownat 260 54, utime 132 -, utimes 235 -,
-futimesat 261 -
+_OWNERS = "chown 92 -, lchown 94 -, fchownat 260 54"
+_TRUNCATE = "truncate 76 45"
+_OTHER_SIGNALS = "rt_sigqueueinfo 129 138, rt_tgsigqueueinfo 297 240, pidfd_send_signal 424 424"
+_CHANGES = """
+chmod 90 -, fchmod 91 52, fchmodat 268 53, fchmodat2 452 452, utime 132 -, utimes 235 -, futimesat 261 -,
+utimensat 280 88
 """
-"""Changes of files that are not open, which Landlock does not see."""
+"""Of files, which Landlock does not see."""
+_KILLS = "kill 62 129, tkill 200 130, tgkill 234 131"
+SUPERVISED = f"{_CHANGES}, {_KILLS}"
+"""What is answered from outside where there are no namespaces."""
 _ABOUT_ONESELF = (
     "prlimit64 302 261, sched_setaffinity 203 122, sched_setscheduler 144 119, sched_setparam 142 118, "
     "sched_setattr 314 274"
@@ -85,16 +93,21 @@ _TYPING = (0x5412, 0x541C, 0x8901, 0x8902)
 """ioctl: input for a terminal, and who gets signals of a socket."""
 
 
-def restrict(tier: Tier, *, network: bool = False) -> None:
-    """Refuse the rest for good; see `rules`."""
-    install(rules(platform.machine(), tier, network=network))
+def restrict(tier: Tier, version: int, *, network: bool = False) -> int | None:
+    """Refuse the rest for good; see `rules`. Returns where calls are to be answered, if any are."""
+    program = rules(platform.machine(), tier, version, network=network)
+    if tier is Tier.LANDLOCK:
+        return install_with_listener(program)
+    install(program)
+    return None
 
 
-def rules(machine: str, tier: Tier, *, network: bool = False) -> list[Step]:
+def rules(machine: str, tier: Tier, version: int = SIGNALS_SINCE, *, network: bool = False) -> list[Step]:
     """The program on `machine`, a key of the table of architectures. `network`: allow TCP.
 
-    With Landlock alone it also refuses modes and times of files by their path. In a container it also refuses signals
-    that make a process stand still, such as the one that watches over it, and to listen where others could connect.
+    Without namespaces, modes and times of files are supervised, and what this `version` of Landlock does not cover yet.
+    In a container it also refuses signals that make a process stand still, such as the one that watches over it, and
+    to listen where others could connect.
     """
     steps, column = prologue(machine)
     steps += _masked(numbers("clone 56 220", column), 0, _NEW_NAMESPACES)
@@ -107,16 +120,25 @@ def rules(machine: str, tier: Tier, *, network: bool = False) -> list[Step]:
             steps += [(EQUAL, 0, 1, number), (RETURN, 0, 0, ERROR | error)]
     steps += _other_processes(column)
     steps += _modes(column)
-    if tier is Tier.LANDLOCK:
-        for number in numbers(_BY_PATH, column).values():
-            steps += [(EQUAL, 0, 1, number), REFUSE]
-        steps += _unless_null(numbers("utimensat 280 88", column)["utimensat"], 1)
+    steps += _beside_landlock(version, column) if tier is Tier.LANDLOCK else []
     for table, argument in _SIGNALS.items() if tier is Tier.CONTAINER else ():
         for number in numbers(table, column).values():
             steps += by_argument(number, argument, _STOP_SIGNALS, ALLOW, REFUSE)
     steps += by_argument(numbers("fcntl 72 25", column)["fcntl"], 1, _OWNERS_AND_PIPES, ALLOW, REFUSE)
     steps += by_argument(numbers("ioctl 16 29", column)["ioctl"], 1, _TYPING, ALLOW, REFUSE)
     return [*steps, ALLOW]
+
+
+def _beside_landlock(version: int, column: int) -> list[Step]:
+    signals, truncate = version < SIGNALS_SINCE, version < TRUNCATE_SINCE
+    refused = [_OWNERS, *[_OTHER_SIGNALS] * signals, *[_TRUNCATE] * truncate]
+    asked = [_CHANGES, *[_KILLS] * signals]
+    return [
+        step
+        for tables, verdict in ((refused, REFUSE), (asked, ASK))
+        for number in numbers(",".join(tables), column).values()
+        for step in ((EQUAL, 0, 1, number), verdict)
+    ]
 
 
 def _other_processes(column: int) -> list[Step]:
@@ -168,10 +190,3 @@ def _masked(calls: dict[str, int], argument: int, bits: int) -> list[Step]:
             (LOAD, 0, 0, 0),
         ]  # fmt: skip
     return steps
-
-
-def _unless_null(number: int, argument: int) -> Sequence[Step]:
-    """Refuse a call whose argument, a pointer, leads anywhere."""
-    low, high = ARGUMENTS + 8 * argument, ARGUMENTS + 8 * argument + 4
-    body = [(LOAD, 0, 0, low), (EQUAL, 1, 0, 0), REFUSE, (LOAD, 0, 0, high), (EQUAL, 1, 0, 0), REFUSE, ALLOW]
-    return [(EQUAL, 0, len(body), number), *body]

@@ -10,10 +10,12 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import NoReturn
 
-from gateway.sandbox import confined, landlock, namespaces, view
+from gateway.sandbox import changes, confined, landlock, namespaces, signals, view
 from gateway.sandbox.command import Command, Ending, Report, Tier
 from gateway.sandbox.confined import Standard
 from gateway.sandbox.kernel import DUMPABLE, drop_bounds, drop_privileges, set_control
+from gateway.sandbox.processes import descendants
+from gateway.sandbox.supervisor import Supervisor
 
 _CHILD_SUBREAPER, _NO_NEW_PRIVILEGES = 36, 38
 _FIRST_LOOK, _LAST_LOOK = 0.01, 0.1
@@ -33,9 +35,9 @@ def watch(command: Command, standard: Standard, control: socket.socket) -> NoRet
     except (OSError, ValueError) as error:
         report = Report(Ending.REFUSED, problem=f"the jail cannot be built: {type(error).__name__}: {error}")
     finally:
-        if _alone():
+        if _is_scoped(command) and _alone():
             _end_all()
-        elif command.tier is Tier.CONTAINER:
+        elif command.tier is not Tier.NAMESPACES:
             _end_descendants(command.tier)
         if command.temporary and command.tier is not Tier.NAMESPACES:
             shutil.rmtree(command.temporary, ignore_errors=True)
@@ -54,45 +56,75 @@ def _run(command: Command, standard: Standard, control: socket.socket) -> Report
     else:
         set_control(_CHILD_SUBREAPER)
         set_control(_NO_NEW_PRIVILEGES)
-        if command.tier is Tier.LANDLOCK or command.landlock >= landlock.SIGNALS_SINCE:
+        if _is_scoped(command):
             landlock.scope_signals()
-    if command.tier is not Tier.CONTAINER and not _alone():
+    if command.tier is not Tier.CONTAINER and _is_scoped(command) and not _alone():
         raise OSError("signals would reach others")
     if command.network:
         with socket.create_server(command.proxy, backlog=_BACKLOG) as listener:
             socket.send_fds(control, [b"listening"], [listener.fileno()])
-    problem, problem_there = os.pipe()
+    told, told_there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     if (child := os.fork()) == 0:
-        confined.become(command, standard, problem_there)
-    for each in (problem_there, *standard):
+        confined.become(command, standard, told_there)
+    told_there.close()
+    for each in standard:
         os.close(each)
     drop_bounds()
     drop_privileges()
     set_control(DUMPABLE, 0)
-    if text := os.read(problem, 4096):
-        return Report(Ending.REFUSED, problem=text.decode("utf-8", "replace"))
-    os.close(problem)
-    return _until_end(command, child, control)
+    text, answering = _started(told)
+    if text:
+        return Report(Ending.REFUSED, problem=text)
+    return _until_end(command, child, control, _supervisor(command, answering))
 
 
-def _until_end(command: Command, child: int, control: socket.socket) -> Report:
+def _is_scoped(command: Command) -> bool:
+    """Whether signals reach none but its own processes; without that, one to all would end what its user runs."""
+    return command.tier is Tier.NAMESPACES or command.landlock >= landlock.SIGNALS_SINCE
+
+
+def _started(told: socket.socket) -> tuple[str, int | None]:
+    """What has prevented it, once it runs or does not; and where its calls are answered, if there."""
+    text, listener = b"", None
+    with told:
+        while True:
+            piece, descriptors, *_ = socket.recv_fds(told, 4096, 1)
+            if not piece:
+                return text.decode("utf-8", "replace"), listener
+            if descriptors:
+                listener = descriptors[0]
+            text += piece.strip(confined.LISTENER)
+
+
+def _supervisor(command: Command, listener: int | None) -> Supervisor | None:
+    if listener is None:
+        return None
+    return Supervisor(listener, {**changes.handlers(view.access(command)), **signals.handlers()})
+
+
+def _until_end(command: Command, child: int, control: socket.socket, supervisor: Supervisor | None) -> Report:
     deadline, wait, free = time.monotonic() + command.limits.seconds, _FIRST_LOOK, _free_bytes(command)
-    poll, ends = select.poll(), os.pidfd_open(child)
-    for each in (ends, control.fileno()):
+    poll, ends, look = select.poll(), os.pidfd_open(child), time.monotonic()
+    for each in (ends, control.fileno(), *([supervisor.listener] if supervisor else [])):
         poll.register(each, select.POLLIN)
     while True:
-        left = deadline - time.monotonic()
-        events = dict(poll.poll(max(0.0, min(wait, left)) * 1000))
+        now = time.monotonic()
+        left = deadline - now
+        events = dict(poll.poll(max(0.0, min(look + wait - now, left)) * 1000))
+        if supervisor and (event := events.get(supervisor.listener)):
+            supervisor.answer() if event & select.POLLIN else poll.unregister(supervisor.listener)
         if ends in events:
             return Report(Ending.EXITED, _exit_code(child))
         if control.fileno() in events:
             return Report(Ending.CANCELLED)
         if left <= 0:
             return Report(Ending.TIMEOUT)
+        if time.monotonic() < look + wait:
+            continue
         if excess := _excess(command, free):
             return Report(excess)
         _reap(child)
-        wait = min(wait * 2, _LAST_LOOK)
+        look, wait = time.monotonic(), min(wait * 2, _LAST_LOOK)
 
 
 def _exit_code(child: int) -> int:
@@ -123,15 +155,7 @@ def _processes(tier: Tier) -> Iterator[int]:
     if tier is Tier.NAMESPACES:
         yield from (int(name) for name in os.listdir("/proc") if name.isdigit() and name != "1")
         return
-    waiting = [os.getpid()]
-    while waiting:
-        with suppress(OSError):
-            parent = waiting.pop()
-            for thread in os.listdir(f"/proc/{parent}/task"):
-                with open(f"/proc/{parent}/task/{thread}/children") as file:
-                    found = [int(each) for each in file.read().split()]
-                waiting += found
-                yield from found
+    yield from descendants(os.getpid())
 
 
 def _taken(process: int) -> tuple[int, int]:
@@ -187,7 +211,7 @@ def _end_all() -> None:
 def _end_descendants(tier: Tier) -> None:
     """Stop all that this process has started, for what is stopped can't fork, then kill it.
 
-    If that takes too long it dies of a signal, at which the container ends.
+    If that takes too long in a container it dies of a signal, at which the container ends.
     """
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     deadline, seen = time.monotonic() + _ENDING_SECONDS, set[int]()
@@ -199,5 +223,5 @@ def _end_descendants(tier: Tier) -> None:
         with suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
-        if time.monotonic() > deadline:
+        if time.monotonic() > deadline and tier is Tier.CONTAINER:
             os.kill(os.getpid(), signal.SIGKILL)

@@ -15,8 +15,6 @@ from gateway.domain.errors import SupaclawError
 from gateway.sandbox import landlock, seccomp
 from gateway.sandbox.command import MAX_REQUEST_BYTES, Command, Ending, Limits, Report, Tier, report
 
-LEAST_WITHOUT_NAMESPACES = landlock.SIGNALS_SINCE
-"""Of Landlock: before it, a command of the same user can signal the gateway."""
 _ROOT = Path(__file__).parents[2]
 _PIECE = 64 * 1024
 _END_SECONDS = 10.0
@@ -225,8 +223,6 @@ class Workshop:
             return Tier.NAMESPACES
         if os.getuid() == 0:
             why = "and a command of root's needs them; run the gateway as a user of its own"
-        elif self.landlock < LEAST_WITHOUT_NAMESPACES:
-            why = f"and Landlock {self.landlock} cannot confine signals; allow namespaces, or use Linux 6.12 or newer"
         elif Tier.LANDLOCK in self.without or (why := await self._tried(Tier.LANDLOCK)):
             why = "and the jail without them fails, too"
         else:

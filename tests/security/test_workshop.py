@@ -12,17 +12,13 @@ from tests.security.workshop.suite import NO_PYTHON, outside, run, shells
 pytestmark = pytest.mark.skipif(not confines(), reason="this kernel cannot confine a command")
 
 
-BY_PATH = {"works: make a script executable", "works: git init and commit"}
-"""Without namespaces nothing but the filter of calls keeps the modes of other files, and it sees no paths."""
-
-
-@pytest.mark.parametrize(("tier", "version"), [(Tier.NAMESPACES, 0), (Tier.NAMESPACES, 1), (Tier.LANDLOCK, 0)], ids=str)
+@pytest.mark.parametrize("version", [0, 1, 5])
+@pytest.mark.parametrize("tier", [Tier.NAMESPACES, Tier.LANDLOCK])
 def test_no_attack_succeeds_and_work_goes_on(tier: Tier, version: int) -> None:
     result = run(tier, version, short=True)
     if result.skipped:
         pytest.skip(result.skipped)
-    failed = {name for name, held, _ in result.rows if not held}
-    assert failed <= (BY_PATH if tier is Tier.LANDLOCK else set())
+    assert [row for row in result.rows if not row[1]] == []
     assert len(result.rows) > 100
 
 

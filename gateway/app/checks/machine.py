@@ -25,7 +25,7 @@ _LEAST_LANDLOCK = 3
 """Before it, files outside the jail can be emptied."""
 _ENGINES = {
     Tier.NAMESPACES: "namespaces, Landlock and seccomp",
-    Tier.LANDLOCK: "Landlock and seccomp, without chmod and git",
+    Tier.LANDLOCK: "Landlock, seccomp and a supervisor of calls",
     Tier.CONTAINER: "a container, seccomp, and Landlock if there is any",
 }
 

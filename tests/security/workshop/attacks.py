@@ -180,6 +180,31 @@ asyncio.run(asyncio.sleep(0))'""",
     "git init and commit": f"git init -q g && cd g && echo 1 >a && {GIT} add a && {GIT} commit -qm x && "
     "git log --oneline && cd .. && rm -rf g",
     "pipes and jobs": "echo hi | sort | uniq -c; (sleep 0.05 & wait); echo done >/dev/null; cat <(echo sub)",
+    "modes and times of all kinds": "mkdir t && echo x >t/a && chmod 640 t/a && touch -d 2001-02-03 t/a && "
+    "cp -a t u && ln -s a u/l && touch -h -d 2001-01-01 u/l && tar cf t.tar u && rm -r u && tar xpf t.tar && "
+    "install -m 750 t/a i && test $(stat -c %a.%Y u/a) = 640.$(stat -c %Y t/a) && test $(stat -c %a i) = 750 && "
+    "test $(stat -c %Y t/a) -lt 1000000000 && "
+    f'chmod -R u+rwX t && {PYTHON} -c \'import os, shutil; shutil.copystat("t/a", "i"); '
+    'f = os.open("i", os.O_RDWR); os.fchmod(f, 0o600); os.utime(f, (1, 2)); s = os.stat("i"); '
+    "assert (s.st_mode & 0o777, s.st_mtime) == (0o600, 2)' && rm -r t u i t.tar",
+    "signals among its own": "sleep 30 & kill $!; wait $!; test $? = 143 && timeout 0.1 sleep 30; test $? = 124 && "
+    "sh -c 'kill $$'; test $? = 143 && (setsid sh -c 'sleep 30 & kill 0; sleep 30'; test $? = 143) && "
+    f"""{PYTHON} -c '
+import os, signal, subprocess
+got = []
+os.setpgid(0, 0)
+signal.signal(signal.SIGUSR1, lambda *_: got.append(1))
+signal.raise_signal(signal.SIGUSR1); os.kill(os.getpid(), signal.SIGUSR1); os.killpg(0, signal.SIGUSR1)
+for _ in range(10000):
+    if len(got) == 3: break
+assert len(got) == 3, got
+child = subprocess.Popen(["sleep", "30"], start_new_session=True)
+os.killpg(child.pid, 0); os.killpg(child.pid, 9); assert child.wait() == -9
+try: os.kill(child.pid, 0)
+except ProcessLookupError: pass
+else: raise SystemExit("a process that is gone")
+assert subprocess.run(["python3", "-c", "import os; os.abort()"]).returncode == -6
+'""",
     "read the time and the machine": "date && nproc && head -1 /proc/meminfo && touch -d 2001-01-01 old && rm old",
 }
 """What must go on working."""
@@ -264,6 +289,10 @@ CALLS = {
     "take another's descriptor": "f=os.pidfd_open({pid}); call(438, 438, f, 0, 0)",
     "signal by descriptor": "f=os.pidfd_open({pid}); call(424, 424, f, 0, 0, 0)",
     "signal": "call(62, 129, {pid}, 0)",
+    "signal as another thread": "call(234, 131, {pid}, {pid}, 0)",
+    "signal its group": "call(62, 129, -os.getpgid({pid}), 0)",
+    "signal the gateway": "call(62, 129, {gateway}, 0)",
+    "queue a signal to a thread": "b=(ctypes.c_int*32)(0, 0, -1); call(297, 240, {pid}, {pid}, 0, b)",
     "signal a thread": "call(200, 130, {pid}, 0)",
     "queue a signal": "b=(ctypes.c_int*32)(0, 0, -1); call(129, 138, {pid}, 0, b)",
     "signals by a file": "import fcntl; r,w=os.pipe(); fcntl.fcntl(r, 8, {pid}); print('GOT')",
@@ -308,6 +337,66 @@ CALLS = {
     "accounting": "call(163, 89, 0)",
     "its memory by file": "f=os.open('/proc/{pid}/mem', os.O_RDWR); print('GOT')",
 }
+RACE = """
+import ctypes, os, platform, threading, time
+libc = ctypes.CDLL(None, use_errno=True)
+open("mine", "w").close()
+def against(swap, act, seconds=1.0):
+    ends = time.monotonic() + seconds
+    def forever():
+        while time.monotonic() < ends:
+            swap()
+    thread = threading.Thread(target=forever); thread.start()
+    while time.monotonic() < ends:
+        try: act()
+        except OSError: pass
+    thread.join()
+config = {config!r}.encode()
+"""
+CHANGES = {
+    "the text of a path": "a, b = b'mine'.ljust(400, b'\\0'), config.ljust(400, b'\\0'); "
+    "text = ctypes.create_string_buffer(a, 400)\n"
+    "def swap(): ctypes.memmove(text, b, 400); ctypes.memmove(text, a, 400)\n"
+    "against(swap, lambda: libc.chmod(text, 0o777))",
+    "a link": "os.symlink('mine', 'one'); os.symlink(config, 'two')\n"
+    "def swap(): os.rename('one', 'l'); os.symlink('mine', 'one'); os.rename('two', 'l'); os.symlink(config, 'two')\n"
+    "against(swap, lambda: os.chmod('l', 0o777))",
+    "a folder": "os.mkdir('d'); open('d/config.json', 'w').close(); os.symlink(os.path.dirname(config), 's')\n"
+    "def swap(): os.rename('d', 'e'); os.rename('s', 'd'); os.rename('d', 's'); os.rename('e', 'd')\n"
+    "against(swap, lambda: os.utime('d/config.json', (1, 1)))",
+    "a descriptor": "a = os.open('mine', os.O_RDWR); b = os.open('../rules/locked.md', os.O_RDONLY); c = os.dup(a)\n"
+    "def swap(): os.dup2(b, c); os.dup2(a, c)\n"
+    "against(swap, lambda: (os.fchmod(c, 0o777), os.utime(c, (1, 1))))",
+    "the mode of locked text by a descriptor": "f = os.open('../rules/locked.md', os.O_RDONLY); os.fchmod(f, 0o777)",
+    "its time by a descriptor": "f = os.open('../rules/locked.md', os.O_RDONLY); os.utime(f, (1, 1))",
+    "the mode by a bare descriptor": "f = os.open(config, os.O_PATH); n = 452\n"
+    "print(libc.syscall(ctypes.c_long(n), f, b'', 0o777, 0x1000))\n"
+    "os.chmod(f'/proc/self/fd/{{f}}', 0o777)",
+    "the time by a bare descriptor": "f = os.open(config, os.O_PATH); libc.utimensat(f, b'', bytes(32), 0x1000)\n"
+    "libc.futimens(f, bytes(32)); libc.utimensat(-100, b'/proc/self/fd/%d' % f, bytes(32), 0)",
+    "the way by a process": "for way in (b'/proc/self/cwd/../../config.json', b'/proc/self/root' + config, "
+    "b'/proc/thread-self/root' + config, b'/dev/fd/../root' + config, b'/proc/%d/root%s' % (os.getppid(), config)):\n"
+    "    libc.chmod(way, 0o777); libc.utimes(way, bytes(32))",
+    "the way up": "libc.chmod(b'../../config.json', 0o777); os.chdir('..'); libc.chmod(b'../config.json', 0o777)\n"
+    "libc.chmod(b'.', 0o777); libc.chmod(b'sessions', 0o777); libc.chmod(b'sessions/today.md', 0o777)",
+    "a link as it is": "os.symlink(config, 'x'); libc.fchmodat(-100, b'x', 0o777, 0x100); libc.chmod(b'x', 0o777)\n"
+    "libc.utimensat(-100, b'x', bytes(32), 0x100)",
+}
+"""Of files that a call only names, as something else changes meanwhile."""
+NONSENSE = {
+    "addresses that are none": "arm = platform.machine() == 'aarch64'\n"
+    "for at in (0, 1, 2**47, 2**63, 2**64 - 1):\n"
+    "    for number, *rest in ((88 if arm else 280, -100), (53 if arm else 268, 2**31 - 1), (452, -7)):\n"
+    "        libc.syscall(*map(ctypes.c_ulong, (number, *rest, at, at, at)))",
+    "a path without end": "libc.chmod(b'x' * 100_000, 0o777); libc.chmod(b'', 0o777); "
+    "libc.chmod(b'\\xff/' * 900, 0o777)",
+    "a caller that is gone": "for _ in range(200):\n"
+    "    if not (child := os.fork()):\n"
+    "        while True: libc.chmod(b'mine', 0o700)\n"
+    "    os.kill(child, 9); os.waitpid(child, 0)",
+    "the owner": "libc.chown(b'mine', 12345, 12345); libc.chown(config, -1, -1); libc.lchown(config, os.getuid(), -1)",
+}
+"""What must not confuse whoever answers such calls."""
 WATCHER = {
     "the watcher's memory": "f=os.open(f'/proc/{{os.getppid()}}/mem', os.O_RDWR); print('GOT')",
     "the watcher's environment": "f=os.open(f'/proc/{{os.getppid()}}/environ', os.O_RDONLY); print('GOT')",
@@ -335,6 +424,14 @@ SOCKETS = {
 }
 
 LIMITS: dict[str, tuple[str, dict[str, float], Callable[[Answer], bool]]] = {
+    "time, in a flood of calls": (
+        f"""{PYTHON} -c '
+import os
+for _ in range(3): os.fork()
+while True: os.chmod(".", 0o700)
+'""",
+        {"seconds": 1}, lambda a: a.report.ending is Ending.TIMEOUT and a.seconds < 10,
+    ),
     "time": ("sleep 30", {"seconds": 0.5}, lambda a: a.report.ending is Ending.TIMEOUT and a.seconds < 5),
     "memory of one process": (
         f"{PYTHON} -c 'x = bytearray(900 << 20)'", {"memory": 300 << 20}, lambda a: a.report.code != 0,
@@ -383,7 +480,8 @@ LONG = {"processes", "a fork bomb", "comets", "memory of a tree", "the disk"}
 def values_of(place: Ground) -> dict[str, object]:
     """What the lines of the attacks are about."""
     return {
-        "base": place.base, "data": place.data, "config": place.config, "pid": os.getpid(), "unix": place.unix,
+        "base": place.base, "data": place.data, "config": str(place.config), "pid": os.getpid(),
+        "gateway": os.getpid(), "unix": place.unix,
         "tcp": place.tcp.getsockname()[1], "udp": place.udp.getsockname()[1],
     }  # fmt: skip
 
@@ -410,6 +508,12 @@ async def attack(place: Ground, *, short: bool) -> list[tuple[str, bool, str]]:
     lines = {name: f"{PYTHON} -I -S -c {shlex.quote(code)}; true" for name, code in calls.items()}
     for name, answer in (await place.each(lines, together=short)).items():
         row(f"calls: {name}", "GOT" not in answer.output and place.victim.poll() is None, answer)
+    before = unchangeable(place)
+    for name, code in (CHANGES | NONSENSE).items():
+        answer = await place.python(RACE.format(**values) + code.format())
+        again = await place.run(f"rm -rf * && echo {name}")
+        held = unchangeable(place) == before and answer.report.ending is Ending.EXITED and name in again.output
+        row(f"changes: {name}", held, answer)
     for name, code in WATCHER.items():
         answer = await place.python(CALL + code.format())
         row(f"calls: {name}", "GOT" not in answer.output and answer.report.ending is Ending.EXITED, answer)

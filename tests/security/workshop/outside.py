@@ -13,9 +13,11 @@ from gateway.sandbox.command import Tier
 from tests.security.workshop.attacks import (
     CALL,
     CALLS,
+    CHANGES,
     FILES,
     NET,
     PYTHON,
+    RACE,
     SECRET,
     SOCKETS,
     Ground,
@@ -41,6 +43,11 @@ async def succeeded(place: Ground) -> dict[str, bool]:
             before = unchangeable(place)
             code, output = _run(place, line.format(**values))
             found[f"files: {name}"] = code == 0 or SECRET in output or unchangeable(place) != before
+    for name, code in CHANGES.items():
+        place.lay()
+        before, source = unchangeable(place), RACE.format(**values) + code.format()
+        _run(place, f"{PYTHON} -I -S -c {shlex.quote(source)}")
+        found[f"changes: {name}"] = unchangeable(place) != before
     place.lay()
     for name, code in CALLS.items():
         if f"calls: {name}" not in NOT_HARMLESS:
