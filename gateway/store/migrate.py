@@ -10,6 +10,7 @@ import structlog
 from asyncpg.exceptions import InvalidSchemaNameError, SyntaxOrAccessError, UndefinedTableError
 
 from gateway.domain.errors import OwnerMustAct, TryAgainLater
+from gateway.store.exposure import hide_from_the_web
 from gateway.store.pool import Connection, Database, take_long
 
 MIGRATIONS = Path(__file__).with_name("migrations")
@@ -158,6 +159,7 @@ async def _apply(tx: Connection, migration: Migration) -> None:
     if await tx.fetchval(done, migration.number):  # by another process, while we waited
         return
     await tx.execute(migration.sql, timeout=_LONGEST)
+    await hide_from_the_web(tx)
     sql = "insert into supaclaw.migrations (number, name, sha256) values ($1, $2, $3)"
     await tx.execute(sql, migration.number, migration.name, migration.sha256)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from urllib.parse import urlsplit
 
 import asyncpg
 import pytest
@@ -22,14 +23,14 @@ def ask(dsn: str, statement: str) -> None:
 
 
 @pytest.fixture
-def web_role(server: Server) -> Iterator[None]:
-    """`anon`, for as long as a test takes; ask for it before the database, which is dropped first then."""
-    asyncio.run(server.maintain("create role anon nologin"))
+def web_roles(server: Server) -> Iterator[None]:
+    """Supabase's, for as long as a test takes; ask for them before the database, which is dropped first then."""
+    asyncio.run(server.maintain("create role anon nologin", "create role authenticated nologin"))
     yield
-    asyncio.run(server.maintain("drop role anon"))
+    asyncio.run(server.maintain("drop role anon, authenticated"))
 
 
-def test_a_good_database_passes_every_step(supaclaw: Supaclaw, web_role: None, dsn: str) -> None:
+def test_a_good_database_passes_every_step(supaclaw: Supaclaw, web_roles: None, dsn: str) -> None:
     done = supaclaw("deploy", "supabase", "--direct", dsn, "--pooler", f"{dsn}&pool_mode=transaction")
     assert "FAIL" not in done.out, done.out
     assert (done.code, done.out.count("ok ")) == (0, 6)
@@ -42,12 +43,40 @@ def test_an_empty_one_is_told_to_migrate_and_does(supaclaw: Supaclaw, empty_dsn:
     assert "ok   migrations" in supaclaw("deploy", "supabase", "--direct", empty_dsn, "--migrate").out
 
 
-def test_what_the_web_may_do_is_told_in_one_line(supaclaw: Supaclaw, web_role: None, dsn: str) -> None:
-    ask(dsn, "grant usage on schema supaclaw to anon; grant select on messages, inbox to anon")
+@pytest.mark.parametrize(
+    ("grant", "told"),
+    [
+        ("usage on schema supaclaw to anon", "anon may use the schema"),
+        ("select on messages, inbox to anon", "anon has rights on tables inbox, messages"),
+        ("update (text) on messages to authenticated", "authenticated has rights on tables messages"),
+        ("usage on all sequences in schema supaclaw to authenticated", "authenticated has rights on sequences "),
+        ("execute on function recover(interval) to anon", "anon has rights on functions recover"),
+    ],
+)
+def test_what_the_web_may_do_is_told_in_one_line_and_revoked(
+    supaclaw: Supaclaw, web_roles: None, dsn: str, grant: str, told: str
+) -> None:
+    ask(dsn, f"set search_path = supaclaw; grant {grant}")
     done = supaclaw("deploy", "supabase", "--direct", dsn)
     [line] = [line for line in done.out.splitlines() if line.startswith("FAIL")]
     assert done.code == 1
-    assert "anon has rights on inbox, messages; anon may use the schema: leave supaclaw" in line
+    assert f"anon and authenticated: {told}" in line
+    fixed = supaclaw("deploy", "supabase", "--direct", dsn, "--fix")
+    assert (fixed.code, "FAIL" in fixed.out) == (0, False), fixed.out
+
+
+@pytest.mark.parametrize("of", ["database", "role"])
+def test_too_few_connections_are_told(supaclaw: Supaclaw, server: Server, dsn: str, of: str) -> None:
+    parts = urlsplit(dsn)
+    name = parts.path.removeprefix("/") if of == "database" else parts.username
+    asyncio.run(server.maintain(f"alter {of} {name} connection limit 9"))
+    try:
+        done = supaclaw("deploy", "supabase", "--direct", dsn)
+    finally:
+        asyncio.run(server.maintain(f"alter {of} {name} connection limit -1"))
+    [line] = [line for line in done.out.splitlines() if line.startswith("FAIL")]
+    assert done.code == 1
+    assert line.startswith("FAIL connections: only ")
 
 
 @pytest.mark.parametrize(

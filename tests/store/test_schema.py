@@ -13,6 +13,7 @@ import asyncpg
 import pytest
 
 from gateway.store.addresses import AddressRow
+from gateway.store.exposure import seen_from_the_web
 from gateway.store.inbox import InboxRow
 from gateway.store.migrate import migrate
 from gateway.store.outbox import OutboxRow
@@ -107,6 +108,7 @@ async def test_every_table_of_a_persons_data_says_whose_it_is(database: Database
         )
     assert {row["tablename"] for row in without} == {
         "principals",
+        "channel_facts",
         "guesses",
         "homes",
         "instances",
@@ -264,6 +266,8 @@ async def test_a_role_of_the_web_can_read_and_run_nothing(hosted: Database, role
     assert await names(hosted, f"{functions} and has_function_privilege('{role}', oid, 'execute')") == []
     assert await names(hosted, f"{tables} and has_any_column_privilege('{role}', oid, 'select, insert, update')") == []
     assert await names(hosted, f"{tables} and has_table_privilege('{role}', oid, 'delete, truncate')") == []
+    async with hosted.connection() as conn:
+        assert await seen_from_the_web(conn) == []
 
 
 @pytest.mark.parametrize(("row", "table"), WHOLE_ROWS + PARTIAL_ROWS)

@@ -22,6 +22,7 @@ CONNECTIONS = 15
 Direct = Annotated[str | None, typer.Option("--direct", help="Direct or session address, port 5432.")]
 Pooler = Annotated[str | None, typer.Option("--pooler", help="Transaction pooler's address, port 6543; optional.")]
 Upgrade = Annotated[bool, typer.Option("--migrate", help="Apply missing migrations too.")]
+Fix = Annotated[bool, typer.Option("--fix", help="Revoke what anon and authenticated may do in our schema.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class Step:
     wrong: str = ""
 
 
-def supabase(direct: Direct = None, pooler: Pooler = None, upgrade: Upgrade = False) -> None:
+def supabase(direct: Direct = None, pooler: Pooler = None, upgrade: Upgrade = False, fix: Fix = False) -> None:
     """Check step by step that a Supabase project can be the database.
 
     Without --direct it looks at SUPACLAW_DATABASE_URL. Addresses on a command line are seen by others on this machine.
@@ -41,19 +42,19 @@ def supabase(direct: Direct = None, pooler: Pooler = None, upgrade: Upgrade = Fa
     url = direct or os.environ.get("SUPACLAW_DATABASE_URL")
     if not url:
         raise OwnerMustAct("set SUPACLAW_DATABASE_URL, or give --direct, as Supabase shows it under Connect")
-    if not asyncio.run(_report(url, pooler, upgrade=upgrade)):
+    if not asyncio.run(_report(url, pooler, upgrade=upgrade, fix=fix)):
         raise typer.Exit(1)
 
 
-async def _report(direct: str, pooler: str | None, *, upgrade: bool) -> bool:
+async def _report(direct: str, pooler: str | None, *, upgrade: bool, fix: bool) -> bool:
     good = True
-    async for step in _steps(direct, pooler, upgrade=upgrade):
+    async for step in _steps(direct, pooler, upgrade=upgrade, fix=fix):
         echo(f"{'FAIL' if step.wrong else 'ok':<5}{step.name}: {step.wrong or step.found}")
         good = good and not step.wrong
     return good
 
 
-async def _steps(direct: str, pooler: str | None, *, upgrade: bool) -> AsyncIterator[Step]:
+async def _steps(direct: str, pooler: str | None, *, upgrade: bool, fix: bool) -> AsyncIterator[Step]:
     try:
         if not parse_dsn(direct).direct:
             yield Step(
@@ -64,7 +65,7 @@ async def _steps(direct: str, pooler: str | None, *, upgrade: bool) -> AsyncIter
             await check_server(database)
             yield Step("direct address", "answers, and can listen")
             yield await _migrations(database, upgrade=upgrade)
-            for step in await _looked_at(database):
+            for step in await _looked_at(database, fix=fix):
                 yield step
     except SupaclawError as error:
         yield Step("direct address", wrong=str(error))
@@ -85,12 +86,14 @@ async def _migrations(database: Database, *, upgrade: bool) -> Step:
     return Step("migrations", f"{schema.number} of {schema.newest}")
 
 
-async def _looked_at(database: Database) -> tuple[Step, ...]:
+async def _looked_at(database: Database, *, fix: bool) -> tuple[Step, ...]:
     async with database.connection() as conn:
         vector = await extension.problem(conn)
+        if fix:
+            await exposure.hide_from_the_web(conn)
         seen = await exposure.seen_from_the_web(conn)
         free = await exposure.free_connections(conn)
-    hint = "not in Data API > Exposed schemas, then run: revoke all on schema supaclaw from anon, authenticated"
+    hint = "out of Data API > Exposed schemas, and run this again with --fix, which revokes that"
     crowded = f"only {free} of the {CONNECTIONS} that a gateway may take are free: close others, or enlarge the project"
     return (
         Step("extension vector", "there", vector),
