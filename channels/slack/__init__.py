@@ -10,6 +10,7 @@ from channels.slack.channel import Slack, preload
 from channels.slack.client import Client
 from channels.slack.manifest import MANIFEST
 from gateway.domain.channel import Channel
+from gateway.domain.channel_facts import ChannelFacts
 from gateway.domain.channel_settings import ChannelSettings
 from gateway.domain.errors import ConfigError
 from gateway.domain.logging import Logger
@@ -43,16 +44,19 @@ class Settings(ChannelSettings):
     )
 
 
-def create(settings: Settings, *, commands: Sequence[tuple[str, str]], log: Logger, data: Path) -> Channel:
+def create(
+    settings: Settings, *, commands: Sequence[tuple[str, str]], log: Logger, data: Path, facts: ChannelFacts
+) -> Channel:
     """The channel, not yet open; `commands` are those that a person may write as `!name`. Raises `ConfigError`.
 
-    `data` keeps what Slack does not tell again: the threads we take part in and what is half sent.
+    `facts` are what Slack does not tell again: the threads we take part in and what is half sent. Older gateways kept
+    them in `data`.
     """
     bot_token = _token(settings.bot_token, "bot_token", "xoxb-", "OAuth & Permissions")
     app_token = _token(settings.app_token, "app_token", "xapp-", "Basic Information, App-Level Tokens")
     client = Client(bot_token, app_token, settings.base_url)
     names = frozenset(name for name, _ in commands)
-    return Slack(client, ping_interval=settings.ping_interval, commands=names, log=log, data=data)
+    return Slack(client, ping_interval=settings.ping_interval, commands=names, log=log, data=data, facts=facts)
 
 
 def _token(secret: SecretStr, key: str, prefix: str, page: str) -> str:

@@ -10,14 +10,15 @@ from channels.slack.client import Block, Client
 from channels.slack.errors import Refused
 from channels.slack.files import Files
 from channels.slack.intake import Intake
-from channels.slack.kept import Kept, Threads
+from channels.slack.kept import Kept, Threads, left_in_file
 from channels.slack.listeners import Dispatch, listening
 from channels.slack.markup import to_mrkdwn
 from channels.slack.reception import Reception
 from channels.slack.replies import Replies
 from channels.slack.streams import Streams
 from gateway.domain.channel import Accept, Button, Capabilities, Drafts, Outgoing, SendDelayed
-from gateway.domain.errors import OwnerMustAct
+from gateway.domain.channel_facts import ChannelFacts
+from gateway.domain.errors import OwnerMustAct, TryAgainLater
 from gateway.domain.inbound import Address, Attachment
 from gateway.domain.logging import Logger
 from gateway.domain.platform import PlatformError, Recovery, TokenRefused, send_error
@@ -42,7 +43,6 @@ class Slack:
         reactions=True,
         buttons=True,
         max_file=1_000_000_000,
-        portable=False,
         silence=90.0,
     )
 
@@ -52,14 +52,15 @@ class Slack:
     commands: Set[str]
     log: Logger
     data: Path
+    facts: ChannelFacts
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep
 
     def __post_init__(self) -> None:
-        self._kept = Kept(self.data / "kept.json", self.log)
+        self._kept = Kept(self.facts, self.log)
         self._threads = Threads(self._kept)
         self._streams = Streams(self.client, self._threads, self._kept)
         self._files = Files(self.client, self._kept)
-        self._replies = Replies(self._files, self._kept)
+        self._replies = Replies(self._files, self._kept, self.client.bot_token)
         self._reception: Reception | None = None
         self._reconnecting = self._recovery()
 
@@ -77,7 +78,18 @@ class Slack:
         """Import the SDK and Bolt, in a thread; nothing is asked of Slack before `receive`, for it may be away."""
         await asyncio.to_thread(preload)
         await asyncio.to_thread(import_module, "slack_bolt.async_app")
-        self._kept.load()
+        await self._kept.load()
+        await self._import()
+
+    async def _import(self) -> None:
+        """Take over what an older gateway kept in a file here; the file goes once that is stored."""
+        file = self.data / "kept.json"
+        if left := await asyncio.to_thread(left_in_file, file):
+            await self._kept.add(self._replies.sealed(left))
+            try:
+                await asyncio.to_thread(file.unlink)
+            except OSError as error:
+                self.log.warning("slack.file_stays", path=str(file), why=str(error))
 
     async def probe(self) -> str:
         """The app's name, by auth.test; the app token is tried, too, and no socket is opened."""
@@ -104,11 +116,13 @@ class Slack:
         """Show one message, or a file; its text is rendered from Markdown."""
         try:
             sent = await self._send(message)
+        except TryAgainLater as error:
+            raise SendDelayed(str(error)) from error
         except PlatformError as error:
             if isinstance(error, Refused) and not error.final and message.file is None:
                 raise SendDelayed(str(error)) from error
             raise send_error(error) from error
-        self._threads.spoke(message.address)
+        await self._threads.spoke(message.address)
         return sent
 
     async def _send(self, message: Outgoing) -> str:
@@ -117,7 +131,7 @@ class Slack:
         if message.file is not None:
             return await self._files.send(message, message.file, text)
         if message.again and (found := await self.client.find(at, key)):
-            self._streams.forget(at)
+            await self._streams.forget(at)
             return found
         blocks = tuple(_blocks(text, message.buttons)) if message.buttons else ()
         grown = await self._streams.finish(at, message.text, text, key, blocks)

@@ -33,12 +33,12 @@ class Files:
         self._kept = kept
 
     async def send(self, message: Outgoing, file: OutgoingFile, caption: str) -> str:
-        """Slack's id of the file; raises `PlatformError` and `SendFailed`."""
+        """Slack's id of the file; raises `PlatformError`, `SendFailed` and `TryAgainLater`."""
         begun = f"file {message.key}"
         id = self._kept.get(begun)
         if id is None:
             id = await self._upload(file)
-            self._kept.put(begun, id)
+            await self._kept.put(begun, id)
         if not (message.again and await self._is_shown(id)):
             request = self._client.web.files_completeUploadExternal(
                 files=[{"id": id, "title": file.name}],
@@ -47,7 +47,7 @@ class Files:
                 initial_comment=caption or None,
             )
             await self._client.call(request, Payload)
-        self._kept.drop(begun)
+        await self._kept.drop(begun)
         return id
 
     async def fetch(self, attachment: Attachment) -> AsyncIterator[bytes]:

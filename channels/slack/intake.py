@@ -43,7 +43,7 @@ class Intake:
         if said.calls(us):
             await self.take(replace(said, edited_at=None))
         elif addressed and said.message.bot_id is None and said.edited_at is None:
-            self._threads.heard(said.at, said.sender, said.message.ts)
+            await self._threads.heard(said.at, said.sender, said.message.ts)
 
     async def accept_once(self, inbound: Inbound) -> None:
         """A mention comes as two events, and whatever we acknowledged too late comes again."""

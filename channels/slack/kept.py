@@ -1,11 +1,15 @@
-"""What outlives a restart: the threads that we talk in, and what is half sent."""
+"""What outlives a restart, on any machine: the threads that we talk in, and what is half sent."""
 
+import asyncio
 import json
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
+from gateway.domain.channel_facts import ChannelFacts
+from gateway.domain.errors import TryAgainLater
 from gateway.domain.inbound import Address
 from gateway.domain.logging import Logger
 
@@ -15,52 +19,95 @@ Name = TypeVar("Name")
 Value = TypeVar("Value")
 
 
-def put_newest(into: dict[Name, Value], name: Name, value: Value, most: int = MOST) -> None:
-    """Put it last, and let what was put longest ago make room."""
+def put_newest(into: dict[Name, Value], name: Name, value: Value, most: int = MOST) -> list[Name]:
+    """Put it last, and let what was put longest ago make room; returns the names of that."""
     into.pop(name, None)
     into[name] = value
-    while len(into) > most:
-        del into[next(iter(into))]
+    gone = list(into)[: max(0, len(into) - most)]
+    for each in gone:
+        del into[each]
+    return gone
 
 
 class Kept:
-    """Short facts in one small file; when it cannot be written or read, they are forgotten and nothing else."""
+    """Short facts in the database, all of them in memory, too. What couldn't be stored is stored with the next one."""
 
-    def __init__(self, path: Path, log: Logger) -> None:
-        self._path = path
+    def __init__(self, facts: ChannelFacts, log: Logger) -> None:
+        self._facts = facts
         self._logger = log
         self._entries: dict[str, str] = {}
+        self._unsaved: dict[str, str | None] = {}
+        self._loaded = False
+        self._saving = asyncio.Lock()
 
-    def load(self) -> None:
-        """Read the file, if there is one."""
-        with suppress(OSError, ValueError, RecursionError):
-            found = json.loads(self._path.read_text("utf-8"))
-            if isinstance(found, dict):
-                self._entries = {str(name): str(value) for name, value in found.items()}
+    async def load(self) -> None:
+        """Read them, once; raises `TryAgainLater`."""
+        if not self._loaded:
+            self._entries = dict(await self._facts.load())
+            self._loaded = True
+
+    async def add(self, entries: Mapping[str, str]) -> None:
+        """Store those whose names are new, all or none; raises `TryAgainLater`."""
+        new = {name: value for name, value in entries.items() if name not in self._entries}
+        kept = dict(list((new | self._entries).items())[-MOST:])
+        await self._facts.save({name: value for name, value in new.items() if name in kept})
+        self._entries = kept
 
     def get(self, name: str) -> str | None:
         """What was kept under the name."""
         return self._entries.get(name)
 
-    def put(self, name: str, value: str) -> None:
-        """Keep it; what was kept longest makes room."""
-        put_newest(self._entries, name, value)
-        self._save()
+    async def put(self, name: str, value: str) -> None:
+        """Keep it before something is done that must not be forgotten; raises `TryAgainLater`, and nothing is kept."""
+        async with self._saving:
+            await self._save({name: value})
+        self._put(name, value)
 
-    def drop(self, name: str) -> None:
-        """Forget it."""
+    async def note(self, name: str, value: str) -> None:
+        """Keep it, if only until a restart for now."""
+        self._put(name, value)
+        self._unsaved = self._unsaved | {name: value}
+        await self._try_to_save()
+
+    async def drop(self, name: str) -> None:
+        """Forget it, if only until a restart for now."""
         if self._entries.pop(name, None) is not None:
-            self._save()
+            self._unsaved = self._unsaved | {name: None}
+            await self._try_to_save()
 
-    def _save(self) -> None:
-        """Whole or not at all; a killed process loses nothing that the operating system was given."""
-        fresh = self._path.with_suffix(".new")
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            fresh.write_text(json.dumps(self._entries), "utf-8")
-            fresh.replace(self._path)
-        except OSError as error:
-            self._logger.warning("slack.not_kept", why=str(error))
+    def _put(self, name: str, value: str) -> None:
+        gone = put_newest(self._entries, name, value)
+        self._unsaved = self._unsaved | dict.fromkeys(gone)
+
+    async def _try_to_save(self) -> None:
+        async with self._saving:
+            try:
+                await self._save({})
+            except TryAgainLater as error:
+                self._logger.warning("slack.not_kept", why=str(error))
+
+    async def _save(self, more: dict[str, str | None]) -> None:
+        before = self._unsaved
+        if changes := before | more:
+            await self._facts.save(changes)
+        self._unsaved = {
+            name: value
+            for name, value in self._unsaved.items()
+            if name not in more and (name not in before or before[name] != value)
+        }
+
+
+def left_in_file(path: Path) -> Mapping[str, str]:
+    """What older gateways kept in a file; one that can't be read is an empty one. Blocks."""
+    with suppress(OSError, ValueError, RecursionError):
+        found = json.loads(path.read_text("utf-8"))
+        if isinstance(found, dict):
+            return {str(name): str(value) for name, value in found.items() if _storable(f"{name}{value}")}
+    return {}
+
+
+def _storable(text: str) -> bool:
+    return "\0" not in text and text.encode(errors="replace") == text.encode(errors="ignore")
 
 
 class Threads:
@@ -72,15 +119,15 @@ class Threads:
     def __contains__(self, at: Address) -> bool:
         return self._kept.get(_name(at)) is not None
 
-    def heard(self, at: Address, user: str, ts: str) -> None:
+    async def heard(self, at: Address, user: str, ts: str) -> None:
         """A person said something that is meant for us."""
         if at.thread:
-            self._kept.put(_name(at), f"{ts} {user}")
+            await self._kept.note(_name(at), f"{ts} {user}")
 
-    def spoke(self, at: Address) -> None:
+    async def spoke(self, at: Address) -> None:
         """We said something."""
         if at.thread and at not in self:
-            self._kept.put(_name(at), "")
+            await self._kept.note(_name(at), "")
 
     def reader(self, at: Address) -> str:
         """Who wrote there last, "" when that is not known."""

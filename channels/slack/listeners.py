@@ -76,7 +76,7 @@ def listening(client: Client, intake: Intake, replies: Replies, commands: Set[st
 
     async def acted(body: dict[str, Any], ack: "AsyncAck") -> None:
         inbound = events.acted(body, await client.us(), commands)
-        replies.expect(inbound.address, body.get("response_url"))
+        await replies.expect(inbound.address, body.get("response_url"))
         await intake.accept_once(inbound)
         await ack()
 

@@ -11,6 +11,7 @@ from channels.slack.errors import Refused
 from channels.slack.kept import Kept, Threads, put_newest
 from channels.slack.markup import defused
 from channels.slack.payloads import Payload, Posted
+from gateway.domain.errors import TryAgainLater
 from gateway.domain.inbound import Address
 from gateway.domain.platform import PlatformError, TooFast, Unanswered
 
@@ -77,7 +78,7 @@ class Streams:
                 raise
             except Refused:
                 stream.growing = False
-            except PlatformError:
+            except (PlatformError, TryAgainLater):
                 return False
             return stream.growing
 
@@ -97,17 +98,17 @@ class Streams:
                 goes_on = stream.sure and stream.growing and not blocks and final.startswith(stream.shown)
                 if not (goes_on and await self._end(at, ts, final[len(stream.shown) :], key)):
                     ts = await self._replace(at, ts, rendered, key, blocks)
-        self.forget(at)
+        await self.forget(at)
         return ts
 
     def shows(self, at: Address) -> bool:
         """Whether something grows there."""
         return at in self._live
 
-    def forget(self, at: Address) -> None:
+    async def forget(self, at: Address) -> None:
         """The answer is there."""
         self._live.pop(at, None)
-        self._kept.drop(_name(at))
+        await self._kept.drop(_name(at))
 
     async def _append(self, at: Address, stream: _Stream, missing: str) -> None:
         web, reader = self._client.web, self._threads.reader(at) or None
@@ -116,7 +117,7 @@ class Streams:
             await self._client.call(request, Payload, BRIEF_SECONDS)
             return
         if self._kept.get(_name(at)) is None:
-            self._kept.put(_name(at), self._threads.newest(at))
+            await self._kept.put(_name(at), self._threads.newest(at))
         request = web.chat_startStream(
             channel=at.chat,
             thread_ts=at.thread,

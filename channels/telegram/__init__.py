@@ -12,6 +12,7 @@ from pydantic import Field, SecretStr, model_validator
 from channels.telegram.channel import Telegram
 from channels.telegram.sdk import preload
 from gateway.domain.channel import Channel
+from gateway.domain.channel_facts import ChannelFacts
 from gateway.domain.channel_settings import ChannelSettings
 from gateway.domain.errors import ConfigError
 from gateway.domain.logging import Logger
@@ -48,12 +49,14 @@ class Settings(ChannelSettings):
         return self
 
 
-def create(settings: Settings, *, commands: Sequence[tuple[str, str]], log: Logger, data: Path) -> Channel:
+def create(
+    settings: Settings, *, commands: Sequence[tuple[str, str]], log: Logger, data: Path, facts: ChannelFacts
+) -> Channel:
     """The channel, not yet open; `commands` are names and descriptions for the menu. Raises `ConfigError`.
 
-    Telegram remembers everything itself: nothing is kept in `data`.
+    Telegram remembers everything itself: `data` and `facts` stay empty.
     """
-    del data
+    del data, facts
     token = settings.token.get_secret_value()
     if not re.fullmatch(r"[0-9]+:\S+", token):
         raise ConfigError("channels.telegram.token: not a bot token; @BotFather gives one like 123456:ABC-DEF")

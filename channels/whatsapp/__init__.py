@@ -7,6 +7,7 @@ from channels.whatsapp.channel import WhatsApp
 from channels.whatsapp.sdk import preload
 from channels.whatsapp.store import Store
 from gateway.domain.channel import Channel
+from gateway.domain.channel_facts import ChannelFacts
 from gateway.domain.channel_settings import ChannelSettings
 from gateway.domain.logging import Logger
 
@@ -25,9 +26,11 @@ class Settings(ChannelSettings):
     )
 
 
-def create(settings: Settings, *, commands: Sequence[tuple[str, str]], log: Logger, data: Path) -> Channel:
+def create(
+    settings: Settings, *, commands: Sequence[tuple[str, str]], log: Logger, data: Path, facts: ChannelFacts
+) -> Channel:
     """The channel, not yet open; the session of the linked device is kept in `data`. WhatsApp has no menus."""
-    del settings, commands
+    del settings, commands, facts
     return WhatsApp(store=Store(data), log=log)
 
 

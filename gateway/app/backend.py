@@ -15,6 +15,7 @@ from gateway.config.channels import enabled_channels
 from gateway.config.variables import variable_of
 from gateway.config.watch import ConfigWatch
 from gateway.domain.channel import DeepLinkChannel, LoginChannel, WebhookChannel
+from gateway.domain.channel_facts import NoFacts
 from gateway.domain.errors import ConfigError, DatabaseDown
 from gateway.domain.findings import Finding
 from gateway.domain.tasks import Status
@@ -147,7 +148,8 @@ def _spec(parts: Parts, channel: str) -> ChannelSpec:
     section = parts.current.config.channels.get(channel)
     if section is None:
         raise ConfigError(f"{channel} is not configured")
-    return channel_specs({channel: {**section, "enabled": True}}, (), parts.environment.data)[channel]
+    enabled = {channel: {**section, "enabled": True}}
+    return channel_specs(enabled, (), parts.environment.data, lambda _: NoFacts())[channel]
 
 
 def _logins(parts: Parts) -> dict[str, LoginChannel]:

@@ -33,6 +33,7 @@ from gateway.flow.channels.manager import ChannelSpec, channel_specs
 from gateway.flow.vouching import list_older
 from gateway.llm.client import ModelClient, build_client
 from gateway.store import contents, tasks
+from gateway.store.channel_facts import StoredFacts
 from gateway.store.listener import Listener
 
 DRAIN_SECONDS = 10.0
@@ -274,7 +275,9 @@ class Gateway:
         """Know who may come in; by which doors."""
         menu = [(command.name, command.summary) for command in self._parts.commands.values()]
         check_owner(config.owner.ids)
-        opened = channel_specs(config.channels, menu, self._parts.environment.data)
+        opened = channel_specs(
+            config.channels, menu, self._parts.environment.data, partial(StoredFacts, self._parts.database)
+        )
         for part in (config, *(spec.settings for spec in opened.values())):
             self._parts.mask.learn(part)
         for name in filter(is_secret, os.environ):

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from channels.slack import Settings, create
 from channels.slack.channel import Slack
 from gateway.domain.channel import Channel, Drafts, Outgoing, ProbedChannel
+from gateway.domain.channel_facts import NoFacts
 from gateway.domain.errors import ConfigError, OwnerMustAct
 from gateway.domain.inbound import Address
 from tests.contract.slack import slack_on
@@ -101,11 +102,11 @@ def test_settings_refuse_what_they_do_not_know_and_keep_the_tokens_secret(wrong:
 )
 def test_a_token_of_another_kind_is_refused_before_anything_starts(wrong: dict[str, str], key: str) -> None:
     with pytest.raises(ConfigError, match=rf"^channels\.slack\.{key}: .*api\.slack\.com/apps"):
-        create(Settings.model_validate(TOKENS | wrong), commands=(), log=Log(), data=Path("data"))
+        create(Settings.model_validate(TOKENS | wrong), commands=(), log=Log(), data=Path("data"), facts=NoFacts())
 
 
 def test_the_channel_is_what_the_gateway_expects() -> None:
-    channel = create(Settings.model_validate(TOKENS), commands=(), log=Log(), data=Path("data"))
+    channel = create(Settings.model_validate(TOKENS), commands=(), log=Log(), data=Path("data"), facts=NoFacts())
     assert isinstance(channel, ProbedChannel)
     assert (channel.name, channel.heard_at) == ("slack", None)
     can = channel.capabilities

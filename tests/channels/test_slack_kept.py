@@ -1,46 +1,140 @@
+import json
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from channels.slack.kept import Kept, put_newest
+from channels.slack.channel import Slack
+from channels.slack.kept import MOST, Kept, put_newest
+from gateway.domain.errors import TryAgainLater
+from gateway.domain.inbound import Address
+from gateway.store.channel_facts import StoredFacts
+from gateway.store.pool import Database
+from tests.contract.slack import slack_on
+from tests.fakes.facts import FactsInFile
 from tests.fakes.log import Log
+from tests.fakes.slack import FakeSlack
+
+THREAD = Address("slack", "T1", "D7", "1.5")
 
 
-def kept(path: Path, log: Log | None = None) -> Kept:
-    found = Kept(path, log or Log())
-    found.load()
+@pytest.fixture
+async def platform() -> AsyncIterator[FakeSlack]:
+    async with FakeSlack() as platform:
+        yield platform
+
+
+async def kept(database: Database, log: Log | None = None, channel: str = "slack") -> Kept:
+    found = Kept(StoredFacts(database, channel), log or Log())
+    await found.load()
     return found
 
 
-def test_what_is_kept_outlives_a_restart_and_what_is_dropped_does_not(tmp_path: Path) -> None:
-    first = kept(tmp_path / "new" / "kept.json")
-    first.put("a", "1")
-    first.put("b", "2")
-    first.drop("a")
-    second = kept(tmp_path / "new" / "kept.json")
-    assert (second.get("a"), second.get("b")) == (None, "2")
+async def test_what_is_kept_is_on_every_machine_and_what_is_dropped_is_on_none(database: Database) -> None:
+    first = await kept(database)
+    await first.put("a", "1")
+    await first.note("b", "2")
+    await first.put("b", "3")
+    await first.drop("a")
+    second = await kept(database)
+    assert (second.get("a"), second.get("b")) == (None, "3")
+    assert (await kept(database, channel="other")).get("b") is None
 
 
 def test_the_newest_are_kept() -> None:
     entries: dict[str, str] = {}
-    for name, value in [("a", "1"), ("b", "1"), ("c", "1"), ("a", "2"), ("d", "1")]:
-        put_newest(entries, name, value, 3)
-    assert entries == {"c": "1", "a": "2", "d": "1"}
+    gone = [put_newest(entries, *each, 3) for each in [("a", "1"), ("b", "1"), ("c", "1"), ("a", "2"), ("d", "1")]]
+    assert (entries, gone) == ({"c": "1", "a": "2", "d": "1"}, [[], [], [], [], ["b"]])
 
 
-@pytest.mark.parametrize("content", [b"", b"[1]", b"{", b"\xff", b"[" * 100_000])
-def test_a_broken_file_is_an_empty_one(tmp_path: Path, content: bytes) -> None:
-    path = tmp_path / "kept.json"
-    path.write_bytes(content)
-    found = kept(path)
-    found.put("a", "1")
-    assert kept(path).get("a") == "1"
+async def test_what_made_room_is_gone_from_the_database_too(database: Database) -> None:
+    found = await kept(database)
+    await found.add({f"old {number}": "" for number in range(MOST)})
+    await found.note("new", "1")
+    again = await kept(database)
+    assert (again.get("old 0"), again.get("old 1"), again.get("new")) == (None, "", "1")
 
 
-def test_a_place_that_cannot_be_written_is_reported_and_nothing_else(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    log = Log()
-    found = kept(tmp_path / "file" / "kept.json", log)
-    found.put("a", "1")
-    assert found.get("a") == "1"
-    assert log.named("slack.not_kept")
+async def test_without_the_database_a_note_waits_and_what_must_not_be_forgotten_is_refused(tmp_path: Path) -> None:
+    facts, log = FactsInFile(tmp_path / "facts.json"), Log()
+    found = Kept(facts, log)
+    await found.put("first", "1")
+    facts.down = True
+    await found.note("noted", "1")
+    await found.drop("first")
+    with pytest.raises(TryAgainLater):
+        await found.put("second", "1")
+    assert (found.get("noted"), found.get("first"), found.get("second")) == ("1", None, None)
+    assert len(log.named("slack.not_kept")) == 2
+
+    facts.down = False
+    await found.put("third", "1")
+    assert await facts.load() == {"noted": "1", "third": "1"}
+
+
+async def test_nothing_grows_that_could_not_be_found_again_after_a_crash(platform: FakeSlack, tmp_path: Path) -> None:
+    facts = FactsInFile(tmp_path / "facts.json")
+    platform.messages["D7"] = [{"ts": "1.5", "user": "77", "text": "root"}]
+    channel = slack_on(platform, Log(), tmp_path, facts=facts)
+    await channel.open()
+    facts.down = True
+    assert not await channel.draft(THREAD, 1, "It is")
+    facts.down = False
+    assert await channel.draft(THREAD, 1, "It is growing")
+    await channel.close()
+    assert f"stream {THREAD.chat} {THREAD.thread}" in await facts.load()
+
+
+class TestImport:
+    """Of the file in which older gateways kept it."""
+
+    @pytest.fixture
+    async def channel(self, platform: FakeSlack, tmp_path: Path) -> AsyncIterator[Slack]:
+        channel = slack_on(platform, Log(), tmp_path)
+        yield channel
+        await channel.close()
+
+    async def test_it_is_imported_once_and_what_is_newer_wins(self, channel: Slack, tmp_path: Path) -> None:
+        facts = FactsInFile(tmp_path / "facts.json")
+        await facts.save({"thread C1 1.1": "9.9 U2"})
+        old = {
+            "thread C1 1.1": "1.1 U1",
+            "stream C1 1.1": "1.0",
+            "reply C1": "https://hooks.slack.com/secret",
+            "x": "\0",
+        }
+        (tmp_path / "kept.json").write_text(json.dumps(old))
+        await channel.open()
+
+        stored = await facts.load()
+        assert (stored["thread C1 1.1"], stored["stream C1 1.1"]) == ("9.9 U2", "1.0")
+        assert "secret" not in json.dumps(dict(stored))
+        assert channel._replies._address(Address("slack", "T1", "C1")) == old["reply C1"]
+        assert not (tmp_path / "kept.json").exists()
+
+    async def test_a_file_stays_until_its_content_is_stored(self, channel: Slack, tmp_path: Path) -> None:
+        (tmp_path / "kept.json").write_text('{"thread C1 1.1": "1.1 U1"}')
+        await channel._kept.load()
+        assert isinstance(channel.facts, FactsInFile)
+        channel.facts.down = True
+        with pytest.raises(TryAgainLater):
+            await channel.open()
+        assert (tmp_path / "kept.json").exists()
+        channel.facts.down = False
+        await channel.open()
+        assert (await channel.facts.load(), (tmp_path / "kept.json").exists()) == ({"thread C1 1.1": "1.1 U1"}, False)
+
+    @pytest.mark.parametrize("content", [b"", b"[1]", b"{", b"\xff", b"[" * 100_000])
+    async def test_a_broken_file_is_an_empty_one(self, channel: Slack, tmp_path: Path, content: bytes) -> None:
+        (tmp_path / "kept.json").write_bytes(content)
+        await channel.open()
+        assert not (tmp_path / "facts.json").exists()
+
+
+async def test_an_address_to_answer_at_is_stored_sealed(platform: FakeSlack, tmp_path: Path) -> None:
+    at, channel = Address("slack", "T1", "C1"), slack_on(platform, Log(), tmp_path)
+    await channel._replies.expect(at, "https://hooks.slack.com/secret")
+    assert channel._replies._address(at) == "https://hooks.slack.com/secret"
+    assert "secret" not in (tmp_path / "facts.json").read_text()
+    channel._replies._bot_token = "xoxb-another"
+    assert channel._replies._address(at) is None

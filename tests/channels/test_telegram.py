@@ -22,6 +22,7 @@ from gateway.domain.channel import (
     WebhookChannel,
     WebhookReply,
 )
+from gateway.domain.channel_facts import NoFacts
 from gateway.domain.errors import ConfigError
 from gateway.domain.inbound import Address
 from tests.contract.under_test import Gateway
@@ -113,19 +114,18 @@ def test_settings_refuse_what_they_do_not_know_and_keep_the_token_secret(wrong: 
 @pytest.mark.parametrize("token", ["", "abc", "x:abc", "12:", "12:a b"])
 def test_a_token_that_is_none_is_refused_before_anything_starts(token: str) -> None:
     with pytest.raises(ConfigError, match="@BotFather"):
-        create(Settings.model_validate({"token": token}), commands=(), log=Log(), data=Path("data"))
+        create(Settings.model_validate({"token": token}), commands=(), log=Log(), data=Path("data"), facts=NoFacts())
 
 
 def test_the_channel_is_what_the_gateway_expects() -> None:
     settings = {"token": "1:a", "mode": "webhook", "webhook_url": "https://me.example/webhook/telegram"}
-    channel = create(Settings.model_validate(settings), commands=(), log=Log(), data=Path("data"))
+    channel = create(Settings.model_validate(settings), commands=(), log=Log(), data=Path("data"), facts=NoFacts())
     assert isinstance(channel, WebhookChannel)
 
 
 async def test_a_channel_that_was_never_opened_can_be_closed_and_nothing_else() -> None:
-    channel = create(
-        Settings.model_validate({"token": "1:a", "webhook_secret": "s"}), commands=(), log=Log(), data=Path("data")
-    )
+    settings = Settings.model_validate({"token": "1:a", "webhook_secret": "s"})
+    channel = create(settings, commands=(), log=Log(), data=Path("data"), facts=NoFacts())
     await channel.close()
     with pytest.raises(RuntimeError, match="not open"):
         await channel.typing(ADA)

@@ -26,7 +26,7 @@ import sys
 import channels.whatsapp
 from channels.whatsapp import Settings, create
 from pathlib import Path
-create(Settings(), commands=[], log=None, data=Path("/nowhere"))
+create(Settings(), commands=[], log=None, data=Path("/nowhere"), facts=None)
 print([name for name in sys.modules if name.startswith(("neonize", "google.protobuf", "magic", "PIL"))])
 """
 

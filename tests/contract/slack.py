@@ -12,6 +12,7 @@ from channels.slack.client import Client
 from gateway.domain.channel import Channel
 from gateway.domain.inbound import Address
 from tests.contract.under_test import ChannelUnderTest
+from tests.fakes.facts import FactsInFile
 from tests.fakes.log import Log
 from tests.fakes.slack import FakeSlack, Params, buttons
 
@@ -22,6 +23,7 @@ def slack_on(platform: FakeSlack, log: Log, data: Path, **settings: Any) -> Slac
         "ping_interval": 0.2,
         "commands": frozenset({"new", "stop", "help"}),
         "pause": lambda _: asyncio.sleep(0.01),
+        "facts": FactsInFile(data / "facts.json"),
     }
     client = Client(platform.bot_token, platform.app_token, platform.url)
     return Slack(client, log=log, data=data, **(given | settings))

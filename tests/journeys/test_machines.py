@@ -4,14 +4,16 @@ import asyncio
 import signal
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.fakes.openai_server import FakeModels
+from tests.fakes.openai_server import FakeModels, Rule
+from tests.fakes.slack import FakeSlack
 from tests.fakes.telegram import FakeTelegram
-from tests.journeys.process import OWNER, GatewayProcess, configured
+from tests.journeys.process import OWNER, GatewayProcess, Json, configured
 
 PEOPLE = range(100, 124)
 TAKEN_OVER_WITHIN = 15.0
@@ -22,12 +24,18 @@ Make = Callable[[str], GatewayProcess]
 @pytest.fixture
 async def make(tmp_path: Path, dsn: str, telegram: FakeTelegram, models: FakeModels) -> AsyncIterator[Make]:
     """Machines with a data folder each, the same configuration and the same database."""
-    made: list[GatewayProcess] = []
     config = configured(telegram, models)
     config["channels"]["telegram"]["allow"] += [str(person) for person in PEOPLE]
+    async with machines(tmp_path, dsn, config) as machine:
+        yield machine
+
+
+@asynccontextmanager
+async def machines(folder: Path, dsn: str, config: Json) -> AsyncIterator[Make]:
+    made: list[GatewayProcess] = []
 
     def machine(name: str) -> GatewayProcess:
-        process = GatewayProcess(tmp_path / name, dsn)
+        process = GatewayProcess(folder / name, dsn)
         process.home.mkdir()
         process.configure(config)
         made.append(process)
@@ -38,6 +46,12 @@ async def make(tmp_path: Path, dsn: str, telegram: FakeTelegram, models: FakeMod
         await process.close()
 
 
+@pytest.fixture
+async def slack() -> AsyncIterator[FakeSlack]:
+    async with FakeSlack() as slack:
+        yield slack
+
+
 async def until(true: Callable[[], Awaitable[object]]) -> None:
     async with asyncio.timeout(60):
         while True:
@@ -46,13 +60,14 @@ async def until(true: Callable[[], Awaitable[object]]) -> None:
             await asyncio.sleep(0.1)
 
 
-async def states(process: GatewayProcess) -> str:
+async def states(process: GatewayProcess, channel: str = "telegram") -> str:
     async with process.http() as client:
-        return str((await client.get("/api/status")).json()["channels"]["telegram"])
+        return str((await client.get("/api/status")).json()["channels"][channel])
 
 
-async def holder(process: GatewayProcess) -> str:
-    [row] = await process.rows("select holder::text from leases where name = 'channel telegram' and expires_at > now()")
+async def holder(process: GatewayProcess, channel: str = "telegram") -> str:
+    sql = "select holder::text from leases where name = 'channel ' || $1 and expires_at > now()"
+    [row] = await process.rows(sql, channel)
     return str(row["holder"])
 
 
@@ -98,6 +113,32 @@ async def test_the_death_of_one_of_three_that_holds_telegram_loses_and_doubles_n
     async with others[0].http() as client:
         machines = (await client.get("/api/status")).json()["machines"].values()
     assert sum("dead since" in each and "unavailable" in each for each in machines) == 1, machines
+
+
+async def test_slack_is_taken_over_with_its_threads_and_with_an_answer_that_is_half_shown(
+    tmp_path: Path, dsn: str, slack: FakeSlack, models: FakeModels
+) -> None:
+    section = {"bot_token": slack.bot_token, "app_token": slack.app_token, "base_url": slack.url}
+    config = configured(None, models, channels={"slack": section | {"access": "open", "groups": "mention"}})
+    models.rules.append(Rule("mk2x", text=" ".join(["half", "shown", *["word"] * 50, "never"]), stall=20, times=1))
+    async with machines(tmp_path, dsn, config) as machine:
+        first, second = machine("first"), machine("second")
+        await first.start()
+        await second.start()
+        assert "waits" in await states(second, "slack")
+        root = str(slack.say("<@UBOT> hello mk1x", "C1", kind="channel")["ts"])
+        await slack.wait_for(lambda app: any("fin1x" in text for text in app.shown))
+        slack.say("and mk2x", "C1", kind="channel", thread=root)
+        await slack.wait_for(lambda app: "half shown" in app.shown[-1])
+        await first.kill()
+        await slack.wait_for(lambda app: any("fin2x" in text for text in app.shown), 120)
+        assert await holder(second, "slack") == id_of(second)
+        slack.say("without a mention mk3x", "C1", kind="channel", thread=root)
+        await slack.wait_for(lambda app: any("fin3x" in text for text in app.shown))
+
+        assert [text.rpartition(" ")[2] for text in slack.shown] == ["fin1x", "fin2x", "fin3x"]
+        listed = await second.rows("select thing from homes where thing = 'slack'")
+        assert not listed
 
 
 async def test_one_that_stops_gives_way_and_one_that_was_frozen_leaves(make: Make, telegram: FakeTelegram) -> None:

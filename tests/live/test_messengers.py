@@ -9,6 +9,7 @@ import pytest
 from pydantic import JsonValue
 
 from gateway.domain.channel import Channel, LoginChannel, ProbedChannel
+from gateway.domain.channel_facts import NoFacts
 from gateway.flow.channels.manager import channel_specs
 from tests.fakes.eventually import eventually
 
@@ -24,7 +25,7 @@ def needs(*variables: str) -> pytest.MarkDecorator:
 
 
 def channel(name: str, section: Mapping[str, JsonValue], data: Path) -> Channel:
-    return channel_specs({name: section}, (), data)[name].make()
+    return channel_specs({name: section}, (), data, lambda _: NoFacts())[name].make()
 
 
 async def probed(made: Channel) -> str:

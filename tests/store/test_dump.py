@@ -92,6 +92,7 @@ ROWS = {
                 select 1, 'infinity', $1, $2, $1, '\\x00ff', '', '', '\\x5c' from principals limit 1""",
     "imports": """insert into imports (principal_id, agent, key, source, place)
                   select id, $1, decode('005c', 'hex'), $2::uuid::text, $1 from principals""",
+    "channel_facts": "insert into channel_facts (channel, name, value) values ($1, $2::uuid::text, $1)",
     "pins": """insert into pins (kind, name, state, sha256, content, source)
                values ($1, $2::uuid::text, 'staged', '', '\\x00ff5c', $1)""",
     "secrets": """insert into secrets

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterator
 
 from gateway.app.checks.context import CheckContext
+from gateway.domain.channel_facts import NoFacts
 from gateway.domain.errors import ConfigError, SupaclawError
 from gateway.domain.findings import Finding, Level
 from gateway.flow.channels.manager import ChannelSpec, channel_specs
@@ -17,7 +18,7 @@ def check_channels(context: CheckContext) -> Iterator[Finding]:
         yield Finding(Level.WARN, "no messenger is configured, only the web page and the terminal", fix)
     for name, section in context.config.channels.items():
         try:
-            spec = channel_specs({name: section}, (), context.environment.data).get(name)
+            spec = channel_specs({name: section}, (), context.environment.data, lambda _: NoFacts()).get(name)
             yield _check_channel(name, spec, live=context.live)
         except ConfigError as error:
             for line in str(error).splitlines():

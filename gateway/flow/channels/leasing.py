@@ -30,15 +30,15 @@ class ChannelLeases:
         """Whether it is ours."""
         return lease_of(channel) in self.held
 
-    async def take(self, channel: str, *, stays: float | None = 0.0) -> str:
+    async def take(self, channel: str, *, stays: bool = False) -> str:
         """Take it if it is free; else why we have to wait.
 
-        It `stays` with its machine until that has been away for so many seconds, or (None) is forgotten.
+        One that `stays` with its machine does so until that is forgotten.
         """
         if self.has(channel):
             return ""
         try:
-            waits = await self.database.run(lambda tx: self._take(tx, channel, stays))
+            waits = await self.database.run(lambda tx: self._take(tx, channel, stays=stays))
         except TryAgainLater as exc:
             return f"waits for the database: {exc}"
         if not waits:
@@ -53,8 +53,8 @@ class ChannelLeases:
                 async with self.database.connection() as conn:
                     await leases.drop(conn, lease_of(channel), self.instance)
 
-    async def _take(self, tx: Connection, channel: str, stays: float | None) -> str:
-        if stays != 0.0 and (machine := await instances.settle(tx, channel, self.instance, gone=stays)):
+    async def _take(self, tx: Connection, channel: str, *, stays: bool) -> str:
+        if stays and (machine := await instances.settle(tx, channel, self.instance)):
             return (
                 f"waits for its machine {machine}, in whose files it keeps what it needs; if that machine is gone for "
                 f"good, `supaclaw machines forget {machine}` lets this one connect anew"

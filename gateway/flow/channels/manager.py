@@ -14,6 +14,7 @@ from pydantic import JsonValue
 from gateway.config.channels import channel_names, enabled_channels, known_channel, parse_channel
 from gateway.domain.access import Access
 from gateway.domain.channel import Accept, Channel, LoginChannel
+from gateway.domain.channel_facts import ChannelFacts
 from gateway.domain.channel_settings import ChannelSettings
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.tasks import backoff
@@ -26,7 +27,6 @@ from gateway.flow.outbound.sender import Outbound
 CLOSE_SECONDS = 10.0
 OPEN_SECONDS = 120.0
 """No platform is asked anything while a channel is opened; one that takes longer will never be open."""
-FACTS_SECONDS = 600.0
 STEADY_SECONDS = 60.0
 """What breaks after that long is not counted together with what broke before."""
 _MOST_PATIENT = 3
@@ -53,20 +53,28 @@ class ChannelSpec:
 
 
 def channel_specs(
-    sections: Mapping[str, Mapping[str, JsonValue]], menu: Sequence[tuple[str, str]], data: Path
+    sections: Mapping[str, Mapping[str, JsonValue]],
+    menu: Sequence[tuple[str, str]],
+    data: Path,
+    facts: Callable[[str], ChannelFacts],
 ) -> dict[str, ChannelSpec]:
     """The configured channels; `menu` is the slash commands they may show. Raises `ConfigError`.
 
-    What a channel has to remember by itself goes into a folder of its own below `data`.
+    What a channel has to remember goes into its `facts`, or into a folder of its own below `data`.
     """
-    return {name: _spec(name, sections[name], menu, data / "channels" / name) for name in enabled_channels(sections)}
+    return {
+        name: _spec(name, sections[name], menu=menu, data=data / "channels" / name, facts=facts(name))
+        for name in enabled_channels(sections)
+    }
 
 
-def _spec(name: str, raw: Mapping[str, JsonValue], menu: Sequence[tuple[str, str]], data: Path) -> ChannelSpec:
+def _spec(
+    name: str, raw: Mapping[str, JsonValue], *, menu: Sequence[tuple[str, str]], data: Path, facts: ChannelFacts
+) -> ChannelSpec:
     module = import_module(f"channels.{known_channel(name, channel_names())}")
     settings: ChannelSettings = parse_channel(name, raw, module.Settings)
     log = structlog.get_logger(name)
-    return ChannelSpec(settings, partial(module.create, settings, commands=menu, log=log, data=data))
+    return ChannelSpec(settings, partial(module.create, settings, commands=menu, log=log, data=data, facts=facts))
 
 
 def preload(names: Iterable[str]) -> None:
@@ -188,7 +196,7 @@ class ChannelManager:
 
     async def _hold(self, name: str, channel: Channel) -> None:
         """Wait until no other gateway has it."""
-        while why := await self._leases.take(name, stays=_stays(channel)):
+        while why := await self._leases.take(name, stays=not channel.capabilities.portable):
             if self._states[name] != why:
                 log.info("channel.waits", channel=name, why=why)
             self._states[name] = why
@@ -257,13 +265,6 @@ class ChannelManager:
     def _heard_ago(self, name: str) -> float | None:
         heard_at = self._open[name].channel.heard_at
         return None if heard_at is None else round(max(0.0, self._monotonic() - heard_at), 1)
-
-
-def _stays(channel: Channel) -> float | None:
-    """For how long it waits for its machine: a login is not given up unasked, short facts are worth a while."""
-    if channel.capabilities.portable:
-        return 0.0
-    return None if isinstance(channel, LoginChannel) else FACTS_SECONDS
 
 
 def _unheard(channel: Channel, silences: int) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from gateway.config.channels import channel_names, known_channel, settings_model
 from gateway.domain.channel import Channel, DeepLinkChannel, ExclusiveChannel, ProbedChannel
+from gateway.domain.channel_facts import NoFacts
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.platform import PlatformError
 from gateway.flow.channels.manager import channel_specs
@@ -48,7 +49,7 @@ async def connect_channel(setup: Setup, name: str, pasted: Mapping[str, str]) ->
         setup.hide(token)
     running = setup.config().channels.get(name, {})
     section: Section = {**running, **tokens, "enabled": True}
-    [spec] = channel_specs({name: section}, (), setup.environment.data).values()
+    [spec] = channel_specs({name: section}, (), setup.environment.data, lambda _: NoFacts()).values()
     known = running.get("enabled") is not False and all(running.get(field) == token for field, token in tokens.items())
     who, link = await _test(spec.make(), in_use=known) if tokens else (model.TITLE, "")
     change: Section = {field: f"$env:{variable}" for variable, field in model.VARIABLES.items()}

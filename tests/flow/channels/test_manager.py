@@ -11,6 +11,7 @@ from pydantic import Field
 
 from gateway.domain.access import Access
 from gateway.domain.channel import Accept, Capabilities, Login
+from gateway.domain.channel_facts import NoFacts
 from gateway.domain.channel_settings import ChannelSettings
 from gateway.domain.errors import ConfigError, OwnerMustAct
 from gateway.domain.inbound import Inbound
@@ -373,14 +374,13 @@ async def test_stopping_without_doors_is_easy(path: MessagePath) -> None:
 
 def test_configured_channels_become_openings() -> None:
     menu = [("ping", "is it alive")]
-    opened = channel_specs(
-        {"telegram": {"token": "123456:" + "a" * 35, "allow": [5]}, "slack": {"enabled": False}}, menu, Path("data")
-    )
+    sections = {"telegram": {"token": "123456:" + "a" * 35, "allow": [5]}, "slack": {"enabled": False}}
+    opened = channel_specs(sections, menu, Path("data"), lambda _: NoFacts())
     assert list(opened) == ["telegram"]
     assert opened["telegram"].access == Access("allowlist", frozenset({"5"}))
     assert opened["telegram"].make().name == "telegram"
     with pytest.raises(ConfigError):
-        channel_specs({"telegarm": {}}, menu, Path("data"))
+        channel_specs({"telegarm": {}}, menu, Path("data"), lambda _: NoFacts())
 
 
 def test_what_channels_need_is_imported_beforehand() -> None:

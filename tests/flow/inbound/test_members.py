@@ -304,7 +304,7 @@ async def test_no_statement_on_a_bound_store_reaches_another_row_whatever_the_ro
         assert await lived_in.rows(f"select * from {table} where principal_id = $1 order by 1", owner) == before[table]
     known = await passes(bound, "select id from principals")
     assert [row["id"] for row in known or ()] == [member]
-    for table in ("meta", "leases", "member_keys", "migrations", "guesses", "pins"):
+    for table in ("meta", "leases", "member_keys", "migrations", "guesses", "pins", "channel_facts"):
         assert not await passes(bound, f"select * from {table}")
 
 

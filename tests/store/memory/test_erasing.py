@@ -9,6 +9,7 @@ NOT_SAID = {
     "api_tokens": "name kind sha256 scopes source agent",
     "attachments": "channel ref mime state",
     "audit": "event subject actor detail prev hash",  # keyed hashes
+    "channel_facts": "channel name value",
     "contents": "sha256 source",
     "files": "path mime sha256 origin text_path view_path",  # the paths with the file
     "grants": "tool act base bounded",
