@@ -13,7 +13,7 @@ from gateway.background.clearing import Clearing
 from gateway.background.scheduling.table import Interval, Look
 from gateway.background.upkeep import Periodic
 from gateway.background.watch.footprint import ceiling
-from gateway.background.watch.health import EVERY_SECONDS, Health
+from gateway.background.watch.health import Health
 from gateway.background.watch.lag import LagMonitor
 from gateway.background.watch.ram import MemoryCeiling
 from gateway.background.watch.systemd import notify
@@ -30,6 +30,7 @@ from gateway.domain.vitals import Vitals
 from gateway.flow.channels.manager import ChannelManager
 from gateway.flow.outbound.notices import Notices
 from gateway.logs import prune
+from gateway.store.leases import RENEW_SECONDS
 from gateway.store.pool import Database
 
 DAY = timedelta(days=1)
@@ -75,7 +76,7 @@ class Condition:
     def watches(self) -> Work:
         """What begins with the gateway. All of it goes by the monotonic clock: a clock that is set kills nothing."""
         periodic = (
-            Periodic("leases and health file", EVERY_SECONDS, self.health.look),
+            Periodic("leases and health file", RENEW_SECONDS, self.health.look),
             Periodic("leases of runs", BEAT_SECONDS, self._worker.beat),
             Periodic("channels", 5.0, self._channel_manager.look),
             Periodic("memory", 10.0, self._memory.look),

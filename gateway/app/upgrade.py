@@ -10,12 +10,13 @@ import structlog
 
 from gateway.app.archive.backup import back_up
 from gateway.app.archive.manifest import CHANNELS, KEYS, PRINCIPALS
-from gateway.background.watch.health import ALONE_SECONDS, EVERY_SECONDS, GATEWAY, alone, joined
+from gateway.background.watch.health import ALONE_SECONDS, GATEWAY, alone, joined
 from gateway.config.environment import Environment
 from gateway.config.model import Config
 from gateway.domain.errors import DiskFull, OwnerMustAct, TryAgainLater
 from gateway.domain.ids import InstanceId
 from gateway.store import leases
+from gateway.store.leases import RENEW_SECONDS
 from gateway.store.migrate import Schema, migrate, schema_of
 from gateway.store.people import principals
 from gateway.store.pool import Database
@@ -81,7 +82,7 @@ async def _save(environment: Environment, config: Config, database: Database, sc
 
 async def _renew(database: Database, instance: InstanceId) -> None:
     """Until cancelled: what takes longer than a second says that it goes on, and keeps the lease."""
-    for pause in chain([FIRST_SECONDS], repeat(EVERY_SECONDS)):
+    for pause in chain([FIRST_SECONDS], repeat(RENEW_SECONDS)):
         await asyncio.sleep(pause)
         log.info("upgrade.goes_on")
         with suppress(TryAgainLater):

@@ -6,6 +6,11 @@ from datetime import timedelta
 from gateway.domain.ids import InstanceId
 from gateway.store.pool import Connection
 
+LEASE_SECONDS = 8.0
+RENEW_SECONDS = 2.0
+"""Of an instance's life and of the channels that it holds."""
+LOOK_SECONDS = 1.0
+"""How often others look whether they are free: a death is noticed after 9 seconds at most, and taken over within 15."""
 FOLLOWED = "supaclaw:"
 """What the names begin with that are channels on which somebody is told of steps."""
 

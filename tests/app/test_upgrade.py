@@ -183,7 +183,7 @@ async def test_what_takes_long_is_told_and_keeps_the_lease(
     environment: Environment, config: Config, old: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(upgrade_module, "FIRST_SECONDS", 0.01)
-    monkeypatch.setattr(upgrade_module, "EVERY_SECONDS", 0.01)
+    monkeypatch.setattr(upgrade_module, "RENEW_SECONDS", 0.01)
 
     async def slow(*_: object, **__: object) -> None:
         await do(old, "update leases set expires_at = now()")
@@ -205,7 +205,7 @@ async def test_who_loses_the_lease_changes_nothing_more(
     environment: Environment, config: Config, old: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(upgrade_module, "FIRST_SECONDS", 0.01)
-    monkeypatch.setattr(upgrade_module, "EVERY_SECONDS", 0.01)
+    monkeypatch.setattr(upgrade_module, "RENEW_SECONDS", 0.01)
 
     async def frozen(*_: object, **__: object) -> None:
         await do(old, "update leases set holder = $1, expires_at = now() + interval '30 s'", SOMEBODY)

@@ -16,7 +16,6 @@ from tests.fakes.telegram import FakeTelegram
 from tests.journeys.process import OWNER, GatewayProcess, Json, configured
 
 PEOPLE = range(100, 124)
-TAKEN_OVER_WITHIN = 15.0
 
 Make = Callable[[str], GatewayProcess]
 
@@ -96,18 +95,15 @@ async def test_the_death_of_one_of_three_that_holds_telegram_loses_and_doubles_n
 
     talking = asyncio.create_task(traffic())
     await telegram.wait_for(lambda tg: len(tg.sent) >= 4)
-    before = asyncio.get_running_loop().time()
     await first.kill()
     await talking
     telegram.say("hello mk1x", OWNER)
     await telegram.wait_for(lambda tg: "fin1x" in fins(tg))
-    took = asyncio.get_running_loop().time() - before
     doubted = {sent.chat for sent in telegram.sent if "restarted" in sent.text}
     await telegram.wait_for(lambda tg: all(f"fin{each}x" in fins(tg) or each in doubted for each in PEOPLE))
 
     assert max(fins(telegram).values()) == 1
     assert await holder(others[0]) in {id_of(other) for other in others}
-    assert took < 4 * TAKEN_OVER_WITHIN, took
     [told] = await others[0].rows("select count(*) from messages where kind = 'user' and answered_by is null")
     assert told["count"] == 0
     async with others[0].http() as client:

@@ -20,9 +20,6 @@ from gateway.store.instances import Kind
 from gateway.store.migrate import check_not_outdated
 from gateway.store.pool import Connection, Database
 
-EVERY_SECONDS = 3.0
-LEASE_SECONDS = 10.0
-"""With the pause of who waits for a channel, its holder's death is noticed within 15 seconds."""
 FILE_SECONDS = 9.0
 ALONE_SECONDS = 30.0
 FROZEN_SECONDS = 5.0
@@ -40,7 +37,7 @@ async def joined(database: Database, instance: InstanceId, kind: Kind) -> AsyncI
     Whoever wants to be alone takes that lease first and looks for instances then; here it is the other way round.
     """
     async with database.connection() as conn:
-        if not await leases.take(conn, leases.life(instance), instance, LEASE_SECONDS):
+        if not await leases.take(conn, leases.life(instance), instance, leases.LEASE_SECONDS):
             raise OwnerMustAct(f"another gateway is running on this database as {instance}; stop it first")
     try:
         async with database.connection() as conn:
@@ -137,7 +134,7 @@ class Health:
     @property
     def _over(self) -> bool:
         """Whether another gateway may have the lease, by a clock that counts sleep."""
-        return always() - self._renewed_at >= LEASE_SECONDS
+        return always() - self._renewed_at >= leases.LEASE_SECONDS
 
     async def _holds_lease(self) -> bool:
         """False also while the database cannot be asked; a reason to stop is only a lease that another gateway has."""
@@ -163,7 +160,7 @@ class Health:
         asked = always()
         async with database.connection() as conn:
             names = self._names()
-            lost = names - await leases.take_all(conn, names, self.instance, LEASE_SECONDS)
+            lost = names - await leases.take_all(conn, names, self.instance, leases.LEASE_SECONDS)
             for name in (given_up := names - self._names()):
                 await leases.drop(conn, name, self.instance)
             if held := lost <= given_up:

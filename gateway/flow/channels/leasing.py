@@ -8,10 +8,6 @@ from gateway.domain.ids import InstanceId
 from gateway.store import instances, leases
 from gateway.store.pool import Connection, Database
 
-LOOK_SECONDS = 2.0
-LEASE_SECONDS = 10.0
-"""A holder that lives renews it every 3 seconds."""
-
 
 def lease_of(channel: str) -> str:
     """The lease's name."""
@@ -59,6 +55,6 @@ class ChannelLeases:
                 f"waits for its machine {machine}, in whose files it keeps what it needs; if that machine is gone for "
                 f"good, `supaclaw machines forget {machine}` lets this one connect anew"
             )
-        if await leases.take(tx, lease_of(channel), self.instance, LEASE_SECONDS):
+        if await leases.take(tx, lease_of(channel), self.instance, leases.LEASE_SECONDS):
             return ""
         return f"waits: {await instances.holder(tx, lease_of(channel)) or 'another gateway'} has it open"

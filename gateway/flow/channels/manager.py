@@ -19,10 +19,11 @@ from gateway.domain.channel_settings import ChannelSettings
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.tasks import backoff
 from gateway.domain.vitals import ChannelVitals
-from gateway.flow.channels.leasing import LOOK_SECONDS, ChannelLeases
+from gateway.flow.channels.leasing import ChannelLeases
 from gateway.flow.channels.reception import Reception, Silent
 from gateway.flow.channels.reports import OPEN, REFUSED, ChannelReports, TellOwner
 from gateway.flow.outbound.sender import Outbound
+from gateway.store.leases import LOOK_SECONDS
 
 CLOSE_SECONDS = 10.0
 OPEN_SECONDS = 120.0

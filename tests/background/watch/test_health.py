@@ -178,7 +178,7 @@ class TestFreezes:
             pytest.fail("nothing is to be asked")
 
         monkeypatch.setattr(Database, "apart", apart)
-        clock[0] += 8
+        clock[0] += 7
         watched.health.awake()
         for _ in range(30):
             clock[0] += 1
