@@ -9,12 +9,13 @@ from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import PrincipalId
 from gateway.domain.principals import Label
 from gateway.domain.tools import ToolClass
+from gateway.domain.trees import Verdict
 from gateway.store import reviews
 from gateway.store.addresses import AddressRow
 from gateway.store.inbox import InboxRow
 from gateway.store.people import principals
 from gateway.store.pool import Connection
-from gateway.store.reviews import ReviewRow
+from gateway.store.reviews import DOUBT, ReviewRow
 
 MOST_AT_ONCE = 10
 NONE = "No approvals are waiting."
@@ -27,6 +28,13 @@ _WOULD = {
     ToolClass.SEND: "send something to others",
     ToolClass.ACT: "change something elsewhere",
     ToolClass.RUN: "run a program",
+}
+
+
+_FOLLOWS = {
+    Verdict.AGAIN: "the call runs again.",
+    Verdict.RAN: "the task goes on; the call isn't repeated.",
+    Verdict.GIVE_UP: "the task ends; the call isn't repeated.",
 }
 
 
@@ -97,6 +105,8 @@ async def _answered(
         row = await settle(tx, asked, which, now, yes=yes, by=by, in_chat=True, comment=comment)
     except NotDecided as refusal:
         return str(refusal)
+    if row.tool == DOUBT:
+        return f"{row.name}: {_FOLLOWS[Verdict.of(approved=yes, comment=comment)]}"
     if row.kind == "review":
         return f"{row.name} is {'approved' if yes else 'denied'}; the task goes on with your answer."
     done = "approved; it runs now, and its result comes as a message." if yes else "denied; nothing was changed."
@@ -105,6 +115,8 @@ async def _answered(
 
 def why(row: ReviewRow) -> str:
     """Why a person is asked, in one line."""
+    if row.tool == DOUBT:
+        return "The gateway stopped during this call of a task, so nobody knows whether it took effect."
     if row.kind == "review":
         return "A task in the background waits for your answer."
     if row.task_id is None:

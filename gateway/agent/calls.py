@@ -2,17 +2,22 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Iterable, Sequence, Set
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from itertools import count
 from time import perf_counter
+from types import MappingProxyType
+from typing import TypeAlias
 
-from gateway.agent.toolbox import Toolbox, ToolOutcome
+from gateway.agent.toolbox import Toolbox, ToolOutcome, Yes
 from gateway.domain.events import ToolFinished
 from gateway.domain.model import ToolCall
 from gateway.domain.tools import Caller, Effect
 from gateway.domain.transcript import Entry, ToolIntent, ToolResult
 
+Allowed: TypeAlias = Mapping[int, Yes | None]
+"""By ordinal, the calls that a person lets run again after a crash; None: it only asks for permission again."""
+NOTHING_ALLOWED: Allowed = MappingProxyType({})
 MAY_HAVE_RUN = json.dumps(
     {
         "error": "may_have_run",
@@ -42,18 +47,19 @@ def number(
 
 
 async def run_calls(
-    intents: Sequence[ToolIntent], toolbox: Toolbox, caller: Caller, at_once: int, *, resumed: bool = False
+    intents: Sequence[ToolIntent], toolbox: Toolbox, caller: Caller, at_once: int, *, resumed: Allowed | None = None
 ) -> AsyncGenerator[ToolFinished, None]:
     """Results as they come, at most `at_once` running; closing the generator cancels what still runs.
 
-    With `resumed` the calls may have run before a crash: one that must not run twice gets that as its result.
+    With `resumed` the calls may have run before a crash: one that must not run twice gets that as its result, unless
+    it is allowed.
     """
     slots = asyncio.Semaphore(at_once)
 
     async def finish(intent: ToolIntent) -> ToolFinished:
         async with slots:
             started = perf_counter()
-            outcome = await _run(intent.call, toolbox, replace(caller, ordinal=intent.ordinal), resumed=resumed)
+            outcome = await _run(intent.call, toolbox, replace(caller, ordinal=intent.ordinal), resumed)
             took = round((perf_counter() - started) * 1000)
         return ToolFinished(intent, ToolResult(intent.call.id, outcome.text), outcome.failed, took, outcome.label)
 
@@ -67,7 +73,9 @@ async def run_calls(
         await asyncio.gather(*running, return_exceptions=True)
 
 
-async def _run(call: ToolCall, toolbox: Toolbox, caller: Caller, *, resumed: bool) -> ToolOutcome:
-    if resumed and toolbox.effect(call.name) is Effect.ONCE:
+async def _run(call: ToolCall, toolbox: Toolbox, caller: Caller, resumed: Allowed | None) -> ToolOutcome:
+    if resumed is None:
+        return await toolbox.run(call, caller)
+    if toolbox.effect(call.name) is Effect.ONCE and caller.ordinal not in resumed:
         return ToolOutcome(MAY_HAVE_RUN, failed=True)
-    return await toolbox.run(call, caller)
+    return await toolbox.run(call, caller, yes=resumed.get(caller.ordinal))

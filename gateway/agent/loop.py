@@ -5,7 +5,7 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from gateway.agent.calls import number, run_calls
+from gateway.agent.calls import NOTHING_ALLOWED, Allowed, number, run_calls
 from gateway.agent.limits import UNSPENT, Limits, Repeats, Spent, Stop
 from gateway.agent.toolbox import Toolbox
 from gateway.domain.events import Answered, ModelReplied, Steered, ToolFinished, TurnEvent
@@ -71,18 +71,20 @@ async def run_turn(
     steer: Steer,
     limits: Limits,
     pending: Sequence[ToolIntent] = (),
+    allowed: Allowed = NOTHING_ALLOWED,
     spent: Spent = UNSPENT,
     handed: Set[str] = frozenset(),
 ) -> AsyncGenerator[TurnEvent, None]:
     """One turn over a transcript; ends with exactly one `Answered`, or raises `ModelsExhausted`.
 
     The caller stores each event before it asks for the next one: calls run only after their `ModelReplied` was taken.
-    `pending` are the intents at the end of `entries` that a crash left without a result; the ordinal of `caller` is
+    `pending` are the intents at the end of `entries` that a crash left without a result, of which a person lets the
+    `allowed` ones run again; the ordinal of `caller` is
     the first free one of the task. Closing the generator closes the model's stream and cancels running tools.
     A call of a tool in `handed` ends the turn, once the others of its round have run: its client runs it.
     """
     turn = _Turn(list(entries), toolbox, caller, limits, spent, caller.ordinal, handed)
-    async with aclosing(_tools(turn, pending, resumed=True)) as results:
+    async with aclosing(_tools(turn, pending, resumed=allowed)) as results:
         async for result in results:
             yield result
     if any(intent.handed for intent in pending):
@@ -124,7 +126,7 @@ async def _round(turn: _Turn, model: Model, render: Render) -> AsyncGenerator[Tu
 
 
 async def _tools(
-    turn: _Turn, intents: Sequence[ToolIntent], *, resumed: bool = False
+    turn: _Turn, intents: Sequence[ToolIntent], *, resumed: Allowed | None = None
 ) -> AsyncGenerator[ToolFinished, None]:
     finished: list[ToolFinished] = []
     own = [intent for intent in intents if not intent.handed]

@@ -141,6 +141,22 @@ class Toolbox:
         tool = self._tool(name)
         return tool.timeout if tool and tool.effect is Effect.ONCE else 0.0
 
+    async def described(self, call: ToolCall, caller: Caller) -> Act | None:
+        """What a call would do, for a person who says whether it runs again; None if it can't have run."""
+        if (tool := self._tool(call.name)) is None:
+            return None
+        try:
+            arguments = _parse(tool, call.arguments)
+        except ToolFailed:
+            return None
+        given = arguments.model_dump(mode="json", exclude_unset=True)
+        try:
+            kind = await _guarded(tool, _class(tool, arguments, caller)) or ToolClass.ACT
+            change = await _guarded(tool, _change(tool, arguments, caller))
+        except ToolFailed:
+            kind, change = ToolClass.ACT, None
+        return Act(tool.name, given, kind, change or Change(written_out(tool.name, given)))
+
     async def run(self, call: ToolCall, caller: Caller, *, yes: Yes | None = None) -> ToolOutcome:
         """Never raises for what the call or the tool does; only cancellation passes.
 

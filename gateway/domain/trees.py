@@ -1,5 +1,8 @@
 """Trees of tasks: the limits of a tree, and the tools by which a node acts on it."""
 
+from enum import StrEnum
+from typing import Self
+
 from pydantic import Field, JsonValue
 
 from gateway.domain.tools import ToolArguments
@@ -14,6 +17,21 @@ FILES, MOST_FILES = "tasks", 100
 """The folder of the workspace for the files of tasks, and of how many a task knows."""
 LONGEST_INPUT, LONGEST_RESULT, LONGEST_NAME = 50_000, 20_000, 80
 """Characters."""
+
+
+class Verdict(StrEnum):
+    """What a person says of a call that may have run: as a yes, as a no with these words, or as any other no."""
+
+    AGAIN = "run it again"
+    RAN = "it ran"
+    GIVE_UP = "give up"
+
+    @classmethod
+    def of(cls, *, approved: bool, comment: str) -> Self:
+        """The answer that this stands for; in doubt the call is not repeated, and the task ends."""
+        if approved:
+            return cls("run it again")
+        return cls("it ran") if comment.strip(" .!").lower() == "it ran" else cls("give up")
 
 
 class Subtask(ToolArguments):

@@ -23,6 +23,8 @@ from gateway.store.pool import Connection
 LASTS = timedelta(minutes=15)
 BUDGET = "task_budget"
 """What a tree asks for whose budget is used up."""
+DOUBT = "call_in_doubt"
+"""What a task asks whose call may have run before a crash."""
 _NUMBER = re.compile(r"[Aa]?(\d{1,18})", re.ASCII)
 
 State = Literal["open", "approved", "done", "denied", "expired", "closed"]
@@ -101,6 +103,8 @@ class ReviewRow:
     @property
     def title(self) -> str:
         """What would run, or what a task asks for."""
+        if self.tool == DOUBT:
+            return f"{self.arguments['tool']}, which may have run"
         return {"request_human_review": "question of a task", BUDGET: "more budget"}.get(self.tool, self.tool)
 
 
@@ -299,6 +303,19 @@ async def waiting(conn: Connection, asked: PrincipalId, now: datetime) -> int:
                and (expires_at is null or expires_at > $2)"""
     number: int = await conn.fetchval(sql, asked, now)
     return number
+
+
+async def reopen(conn: Connection, row: ReviewRow, expires_at: datetime) -> ReviewRow:
+    """Ask anew, under the same name: the answer of before was used up."""
+    sql = """update reviews set state = 'open', expires_at = $2, response = null, decided_by = null, decided_at = null,
+               started_at = null, told_at = null, reminded_at = null where id = $1 returning *"""
+    found = await conn.fetchrow(sql, row.id, expires_at)
+    assert found is not None, "questions are never deleted"
+    again = ReviewRow.of(found)
+    if again.task_id is not None:
+        await steps.note(conn, again.task_id, again.principal_id, "review", again.name)
+    await _noted(conn, Event.ASKED, again)
+    return again
 
 
 async def start(conn: Connection, review: ReviewId) -> tuple[ReviewRow, bool]:

@@ -7,7 +7,8 @@ from itertools import groupby
 from gateway.agent.approvals import where_whole, why
 from gateway.domain.channel import Button
 from gateway.domain.diff import CHAT_CHARS, CHAT_LINES, for_chat
-from gateway.store.reviews import ReviewRow
+from gateway.domain.trees import Verdict
+from gateway.store.reviews import DOUBT, ReviewRow
 
 
 def batches(reviews: Sequence[ReviewRow]) -> list[list[ReviewRow]]:
@@ -27,7 +28,7 @@ def batches(reviews: Sequence[ReviewRow]) -> list[list[ReviewRow]]:
 def _takes(review: ReviewRow) -> float:
     """The part of a message it needs; all of it if it's cut, or the gateway's own."""
     shown, left = for_chat(review.preview)
-    if left or review.task_id is None:
+    if left or review.task_id is None or review.tool == DOUBT:
         return 1.0
     return max(len(shown) / CHAT_CHARS, (shown.count("\n") + 1) / CHAT_LINES)
 
@@ -35,24 +36,40 @@ def _takes(review: ReviewRow) -> float:
 def rendered(reviews: Sequence[ReviewRow]) -> tuple[str, str, tuple[Button, ...]]:
     """The question without what the agent wrote, and as a chat shows it: in blocks, between the gateway's words."""
     kept, sent = zip(*map(_one, reviews), strict=True)
-    names = " ".join(review.name for review in reviews)
     cut = any(for_chat(review.preview)[1] for review in reviews)
-    every = " all" if len(reviews) > 1 else ""
-    buttons = Button(f"Approve{every}", f"/approve {names}"), Button(f"Deny{every}", f"/deny {names}")
+    answer, buttons = _of_doubt(reviews[0].name) if reviews[0].tool == DOUBT else _of_requests(reviews)
     expires = reviews[0].expires_at
     soon = expires is None or expires - reviews[0].created_at < timedelta(hours=12)
     until = "" if expires is None else f" It expires at {expires:{'%H:%M' if soon else '%H:%M on %d %B'}} UTC."
-    first = reviews[0].name
-    answer = "" if cut else f"/approve {first} or /deny {first}."
-    if every:
+    if cut:
+        answer, buttons = "", buttons[1:]
+    return "\n".join(kept) + until, "\n".join([*sent, answer]).rstrip() + until, buttons
+
+
+def _of_requests(reviews: Sequence[ReviewRow]) -> tuple[str, tuple[Button, ...]]:
+    """How they are answered; the yes comes first, which isn't taken where something is cut."""
+    names, first = " ".join(review.name for review in reviews), reviews[0].name
+    if len(reviews) > 1:
         answer = f"Approve or deny them together, or one by one, as with /approve {first}."
-    return "\n".join(kept) + until, "\n".join([*sent, answer]).rstrip() + until, buttons[1:] if cut else buttons
+        return answer, (Button("Approve all", f"/approve {names}"), Button("Deny all", f"/deny {names}"))
+    answer = f"/approve {first} or /deny {first}."
+    return answer, (Button("Approve", f"/approve {first}"), Button("Deny", f"/deny {first}"))
+
+
+def _of_doubt(name: str) -> tuple[str, tuple[Button, ...]]:
+    """The same of a call that may have run."""
+    again, ran, give_up = f"/approve {name}", f"/deny {name} {Verdict.RAN}", f"/deny {name} {Verdict.GIVE_UP}"
+    answer = f"Look there first. {again} runs it again, {ran} goes on without it, {give_up} ends the task."
+    return answer, (Button("Run it again", again), Button("It ran", ran), Button("Give up", give_up))
 
 
 def _one(review: ReviewRow) -> tuple[str, str]:
     shown, left = for_chat(review.preview)
     whole = where_whole(review)
     asks = "may I make this change?" if review.kind == "approval" else "what do you say?"
-    head = f"**{review.name}: {asks}** ({review.tool})\n{why(review)}\n"
+    if review.tool == DOUBT:
+        asks = "did this run?"
+    what = review.title if review.tool == DOUBT else review.tool
+    head = f"**{review.name}: {asks}** ({what})\n{why(review)}\n"
     more = f"\n{left} more lines not shown. {whole}" if left else ""
     return f"{head}{whole}", f"{head}```\n{shown}\n```{more}"

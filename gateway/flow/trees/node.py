@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from gateway.agent.calls import Allowed
 from gateway.agent.limits import TREE_USD, dollars, used_up
 from gateway.agent.skills.library import Skills
 from gateway.agent.trees.agents import Agents
@@ -18,10 +19,11 @@ from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
 from gateway.domain.tasks import Claim, Status
 from gateway.domain.tools import ToolClass
-from gateway.domain.transcript import AssistantText, Notice
+from gateway.domain.transcript import AssistantText
 from gateway.domain.trees import MAIN, LoadSkill
 from gateway.flow.approvals.questions import Questions
 from gateway.flow.trees.acts import Acts, Completed, Next, Unanswered
+from gateway.flow.trees.doubts import Doubts
 from gateway.flow.trees.files import TaskFolder
 from gateway.flow.turn.open import AgentPart, OpenedTurn, open_unattended
 from gateway.flow.turn.runner import TurnResult, TurnRunner
@@ -51,6 +53,10 @@ class NodeRuns:
     clock: Clock
     failpoints: Failpoints
 
+    @property
+    def _doubts(self) -> Doubts:
+        return Doubts(self.database, self.turn_runner, self.questions, self.clock)
+
     async def run(self, run: Claim, assignment: Assignment) -> tuple[OpenedTurn, TurnResult] | None:
         """How the node ended; None if it waits, is to be run again, or has ended already. Raises `RunLost`."""
         while True:
@@ -62,12 +68,11 @@ class NodeRuns:
             if opened is None:
                 return None
             if agent is None:
-                return opened, _failed(NO_AGENT.format(run.agent))
-            result = await self._turn(run, opened, agent, assignment.model)
-            if assignment.fork is None:
-                await folder.note(self.database, run)
-            self.failpoints.reach(Step.NODE_TURNED)
-            match await self._follow_up(run, assignment, opened, result):
+                return opened, TurnResult.failed(NO_AGENT.format(run.agent))
+            settled = await self._doubts.settle(run, assignment, opened)
+            if not isinstance(settled, Next | TurnResult):
+                settled = await self._turned(run, assignment, opened, agent, folder, settled)
+            match settled:
                 case Next.GO_ON:
                     continue
                 case Next.ASK:
@@ -77,6 +82,21 @@ class NodeRuns:
                     return None
                 case ended:
                     return opened, ended
+
+    async def _turned(
+        self,
+        run: Claim,
+        assignment: Assignment,
+        opened: OpenedTurn,
+        agent: AgentFile,
+        folder: TaskFolder,
+        allowed: Allowed,
+    ) -> Next | TurnResult:
+        result = await self._turn(run, opened, agent, assignment.model, allowed)
+        if assignment.fork is None:
+            await folder.note(self.database, run)
+        self.failpoints.reach(Step.NODE_TURNED)
+        return await self._follow_up(run, assignment, opened, result)
 
     async def open(
         self,
@@ -110,7 +130,9 @@ class NodeRuns:
             master = await trees.master_of(conn, run.id)
         return TaskFolder.of(self.turn_runner.environments.of(run.principal_id).workspace.root, master, run.id)
 
-    async def _turn(self, run: Claim, opened: OpenedTurn, agent: AgentFile, other: str | None) -> TurnResult | None:
+    async def _turn(
+        self, run: Claim, opened: OpenedTurn, agent: AgentFile, other: str | None, allowed: Allowed
+    ) -> TurnResult | None:
         """What the agent said; None if a call of before is to be carried out first."""
         pending = opened.pending(run)
         if pending and all(intent.handed for intent in pending):
@@ -118,7 +140,7 @@ class NodeRuns:
         head = agent.head
         tuned = agent.slug != MAIN or other is not None
         model = self.model(other or agent.model, head.temperature, head.max_tokens) if tuned else None
-        return await self.turn_runner.answer(run, opened, model=model)
+        return await self.turn_runner.answer(run, opened, model=model, allowed=allowed)
 
     async def _follow_up(
         self, run: Claim, assignment: Assignment, opened: OpenedTurn, result: TurnResult | None
@@ -147,7 +169,7 @@ class NodeRuns:
                 known = result or TurnResult(AssistantText(output), label=label)
                 return replace(known, entry=AssistantText(output))
             case Unanswered(name):
-                return _failed(f"nobody answered {name} in time")
+                return TurnResult.failed(f"nobody answered {name} in time")
             case after:
                 return after
 
@@ -176,7 +198,7 @@ class NodeRuns:
         if not used_up(place.spent_usd, place.budget_usd):  # raised meanwhile
             return Next.GO_ON
         if asked is not None and asked.state in ("denied", "expired", "closed"):
-            return _failed(f"the task's budget of {dollars(limit)} is used up, and no more was allowed")
+            return TurnResult.failed(f"the task's budget of {dollars(limit)} is used up, and no more was allowed")
         await tasks.suspend(tx, run, Status.NEEDS_HUMAN_REVIEW)
         if asked is None or asked.state != "open":
             spent = f"{dollars(place.spent_usd)} of {dollars(limit)}"
@@ -229,8 +251,4 @@ def _ended(result: TurnResult) -> TurnResult:
     """A turn that a limit ended has no result."""
     if result.limit is None:
         return result
-    return replace(_failed(result.entry.text), reply=result.reply, label=result.label)
-
-
-def _failed(why: str) -> TurnResult:
-    return TurnResult(Notice(why), status=Status.FAILED, error=why)
+    return replace(TurnResult.failed(result.entry.text), reply=result.reply, label=result.label)

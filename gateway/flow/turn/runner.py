@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import structlog
 
+from gateway.agent.calls import NOTHING_ALLOWED, Allowed
 from gateway.agent.limits import TREE_USD, Limits
 from gateway.config.failpoints import Failpoints
 from gateway.domain.clock import Clock
@@ -57,6 +58,11 @@ class TurnResult:
     limit: str | None = None
     """Which limit ended it before the model would have."""
 
+    @classmethod
+    def failed(cls, why: str) -> "TurnResult":
+        """The end of a run that came to nothing."""
+        return cls(Notice(why), status=Status.FAILED, error=why)
+
     async def store(
         self, tx: Connection, run: Claim, session: SessionId, *, label: Label, address: AddressId | None = None
     ) -> MessageRow:
@@ -97,15 +103,20 @@ class TurnRunner:
         self._memory = TurnMemory(self.database)
 
     async def answer(
-        self, run: Claim, opened: OpenedTurn, sinks: Sequence[Sink] = (), model: SizedModel | None = None
+        self,
+        run: Claim,
+        opened: OpenedTurn,
+        sinks: Sequence[Sink] = (),
+        model: SizedModel | None = None,
+        allowed: Allowed = NOTHING_ALLOWED,
     ) -> TurnResult:
         """The answer. With no budget left no model is asked; a prompt too long for its provider is shortened once.
 
-        `model` replaces the configured one. Each step is stored before the next, and its costs are counted. Raises
-        `RunLost`.
+        `model` replaces the configured one; `allowed` are calls left by a crash that run again. Each step is stored
+        before the next, and its costs are counted. Raises `RunLost`.
         """
         await self.environments.refresh()
-        budget, environment, limits = None, self._environment(run, opened), self.limits()
+        budget, environment, limits = None, self.environment(run, opened), self.limits()
         if opened.agent is not None and opened.agent.usd is not None:
             limits = replace(limits, usd=opened.agent.usd)
         tree = opened.agent is not None
@@ -118,6 +129,7 @@ class TurnRunner:
         while True:
             try:
                 conversation = await self._prepared(run, opened, persona, asked, limits, budget, fence)
+                conversation.allowed = allowed
                 stored.label = max(stored.label, conversation.opened.label)
                 result = await self._follow(conversation, sinks)
                 reminded = conversation.opened.reminder.recalled.memories
@@ -164,7 +176,7 @@ class TurnRunner:
         fence: Fence,
     ) -> LoopWiring:
         """Compacted if it is too long, and always when a provider said so, in which case `budget` is set."""
-        environment = self._environment(run, opened)
+        environment = self.environment(run, opened)
         skills = await environment.skill_index()
         await environment.toolbox.refresh()
         conversation = LoopWiring(
@@ -177,7 +189,8 @@ class TurnRunner:
             return conversation
         return replace(conversation, opened=await self._memory.reminded(run, ready))
 
-    def _environment(self, run: Claim, opened: OpenedTurn) -> AgentEnvironment:
+    def environment(self, run: Claim, opened: OpenedTurn) -> AgentEnvironment:
+        """What the turn works with."""
         environment = self.environments.of(run.principal_id)
         if opened.agent is not None:
             if opened.agent.fork is not None:

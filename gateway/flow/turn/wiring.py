@@ -2,9 +2,10 @@
 
 from collections.abc import AsyncGenerator, Sequence, Set
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from gateway.agent.calls import Allowed
 from gateway.agent.context import system_prompt, to_messages
 from gateway.agent.files import index
 from gateway.agent.fit import fit, message_tokens
@@ -71,6 +72,7 @@ class LoopWiring:
     limits: Limits
     budget: int | None = None
     skills: str = ""
+    allowed: Allowed = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         listed = index(self.opened.files, self.opened.all_files)
@@ -124,6 +126,7 @@ class LoopWiring:
             caller=replace(self.opened.caller(self.run), fence=self.fence.cross),
             limits=self.limits,
             pending=self._pending,
+            allowed=self.allowed,
             spent=self.opened.spent,
             handed=self._handed,
         )
