@@ -11,6 +11,7 @@ from tests.fakes.telegram import FakeTelegram
 from tests.journeys.process import OWNER, GatewayProcess, until
 
 PARTS = 3
+LETTER = Call("send_message", {"text": "the letter"})
 
 
 def written(gateway: GatewayProcess) -> None:
@@ -92,3 +93,31 @@ async def test_kills_at_random_moments(gateway: GatewayProcess, telegram: FakeTe
         await gateway.start()
     await over(gateway)
     assert await told(gateway) == 1
+
+
+@pytest.mark.parametrize(("answer", "sent"), [("/deny A1 it ran", 1), ("/approve A1", 2)])
+async def test_an_act_that_a_kill_left_without_its_result_is_asked_about_and_not_repeated(
+    gateway: GatewayProcess, telegram: FakeTelegram, models: FakeModels, answer: str, sent: int
+) -> None:
+    calls = [("please mk1x", Call("start_task", {"agent": "boss", "input": "whole9x"})), ("whole9x", LETTER)]
+    models.rules = [Rule(match, tool_calls=(call,), times=1) for match, call in calls]
+    telegram.say("hello mk0x", OWNER)
+    await telegram.wait_for(lambda tg: len(tg.sent) == 1)
+    await gateway.terminate()
+    written(gateway)
+    await gateway.spawn(SUPACLAW_FAIL=f"{Step.TOOL_RAN}:2")
+    telegram.say("please mk1x", OWNER)
+    assert (await gateway.ended()).code == -9
+
+    await gateway.start()
+    await telegram.wait_for(lambda tg: any("did this run?" in each.text for each in tg.sent))
+    assert [each.text for each in telegram.sent].count("the letter") == 1
+    asked = next(each for each in telegram.sent if "did this run?" in each.text)
+    telegram.press(asked, answer)
+
+    async def ended() -> bool:
+        rows = await gateway.rows("select status from tasks where kind = 'agent'")
+        return [row["status"] for row in rows] == ["completed"]
+
+    await until(ended)
+    await telegram.wait_for(lambda tg: [each.text for each in tg.sent].count("the letter") == sent)
