@@ -1,7 +1,7 @@
 """The boundary: values go into a request only in their one place, toward their own hosts, for their own tools.
 
 Whatever makes requests for a tool holds `${secret:NAME}` until the last moment, calls `inject`, sends what it returns,
-and asks `may_follow` before each redirect of a request that carries a value.
+and follows no redirect to another origin (`net/api.py`).
 """
 
 import re
@@ -76,11 +76,6 @@ def inject(request: Outgoing, tool: str, find: Callable[[str], Usable | None]) -
     if used and any(name.lower() == "host" for name in headers):
         raise SecretRefused("A request with a secret can't set the header Host.")
     return Injected(replace(request, headers=headers, fields=fields), frozenset(used))
-
-
-def may_follow(url: str, to: str, used: Iterable[str]) -> bool:
-    """Whether a request that carries these secrets may go on to where it was redirected."""
-    return not tuple(used) or _origin(url) == _origin(to)
 
 
 def _elsewhere(request: Outgoing) -> Iterator[tuple[str, str]]:

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from gateway.domain.errors import OwnerMustAct
 from gateway.secrets.facts import Binding, origin_of
-from gateway.secrets.injection import Outgoing, SecretRefused, Usable, inject, may_follow
+from gateway.secrets.injection import Outgoing, SecretRefused, Usable, inject
 
 BOUND = Binding.of(["api.example.org"], ["weather"], "header:Authorization")
 KEY = Usable("hush-hush-hush", BOUND)
@@ -98,14 +98,6 @@ def test_no_request_of_any_shape_carries_a_value_elsewhere(parts: dict[str, str]
         return
     assert sent.request == asked
     assert not sent.used
-
-
-def test_a_request_with_a_secret_follows_no_redirect_to_another_origin() -> None:
-    here = "https://api.example.org/a"
-    assert may_follow(here, "https://api.example.org:443/b", {"KEY"})
-    assert not may_follow(here, "https://evil.example/b", {"KEY"})
-    assert not may_follow(here, "http://api.example.org/b", {"KEY"})
-    assert may_follow(here, "https://evil.example/b", ())
 
 
 @pytest.mark.parametrize(
