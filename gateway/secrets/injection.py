@@ -5,7 +5,7 @@ and follows no redirect to another origin (`net/api.py`).
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from urllib.parse import unquote
