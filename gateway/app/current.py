@@ -31,11 +31,6 @@ class Current:
         config = load(environment.config, os.environ, secrets.lookup)
         return cls(config, await build_client(config.models, os.environ, clock))
 
-    @property
-    def synced(self) -> bool:
-        """Whether every machine has the workspace; not before there is a place that all of them reach."""
-        return False
-
     def limits(self) -> Limits:
         """What a run, a day and a month may cost."""
         budgets = self.config.budgets

@@ -127,6 +127,7 @@ class Gateway:
 
     async def _close(self) -> None:
         """Let go of what runs beside this process."""
+        self._parts.file_sync.close()
         await self._parts.mcp_connections.close()
         await self._parts.embedders.close()
         await self._parts.cpu.close()

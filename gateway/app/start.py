@@ -107,7 +107,7 @@ async def _serve(
             await waiting.retry(stack, lambda _: _open_secrets(secrets))
             current = await Current.loaded(environment, secrets, clock)
             await preloaded
-            workplace = Workplace(database, "gateway", instance, lambda: current.synced)
+            workplace = Workplace(database, "gateway", instance)
             parts = Parts(
                 environment,
                 current,

@@ -60,6 +60,7 @@ from gateway.flow.outbound.sender import Outbound
 from gateway.flow.people import People
 from gateway.flow.secrets.guard import LeakGuard
 from gateway.flow.secrets.live import LiveSecrets
+from gateway.flow.sync.keeping import FileSync
 from gateway.flow.trees.control import TreeControl
 from gateway.flow.trees.following import TraceFollowers
 from gateway.flow.turn.budgets import Budgets
@@ -85,8 +86,9 @@ from gateway.workspace.search import search
 from gateway.workspace.tree import Workspace
 
 SEARCH_SECONDS = 20.0
-SCHEDULES, SECRETS = "schedules", "secrets"
-WORKERS_JOBS = (SECRETS, "embed", LOG_PRUNING)
+SCHEDULES, SECRETS, FILES = "schedules", "secrets", "files"
+WORKERS_JOBS = (SECRETS, FILES, "embed", LOG_PRUNING)
+SWEEP_EVERY = timedelta(days=1)
 LOOK_FOR_SECRETS = timedelta(minutes=1)
 """A changed one is also told of at once, unless a notification got lost."""
 
@@ -414,8 +416,32 @@ class Parts:
         """Runs tasks."""
         lanes = [Lane.CHAT, Lane.FILES, Lane.AGENTS]
         tell_owner, works = self.notices.tell_owner, self._takes_messages
-        tidy, abandoned, able = self.environments.drop_plans, schedule_runs.failed, self.workplace.able
+        tidy, abandoned, able = self._run_ended, schedule_runs.failed, self.workplace.able
         return Worker(self.database, self.instance, self.runners, lanes, tell_owner, works, tidy, abandoned, able)
+
+    async def _run_ended(self) -> None:
+        if self.file_sync.on:
+            self.file_sync.want()
+            self.job_table.wake(FILES)
+        await self.environments.drop_plans()
+
+    @cached_property
+    def file_sync(self) -> FileSync:
+        """Keeps the files the same on all machines that share a store."""
+        sync = FileSync(
+            self.database,
+            self.people,
+            self.environments,
+            self.environment.data,
+            lambda: self.current.config.workspace,
+            lambda: Rules.of(self.current.config.net.private_allow),
+            lambda: self.workplace.here,
+            self.notices.tell_owner,
+            self.clock,
+            self.failpoints,
+        )
+        self.workplace.synced = lambda: sync.shared
+        return sync
 
     @cached_property
     def runners(self) -> Mapping[str, Runner]:
@@ -429,6 +455,7 @@ class Parts:
             self.database,
             self.people,
             self.environments,
+            self.file_sync,
             self.uploads,
             self.journal,
             self.outages,
@@ -506,6 +533,10 @@ class Parts:
             "approvals": self.questions.look,
             SECRETS: self._look_for_secrets,
             "embed": self.indexing.look,
+            FILES: self._look_for_changed_files,
+            "swept files": Interval(
+                lambda: SWEEP_EVERY if self.file_sync.on else None, self.file_sync.sweep, self.clock
+            ).look,
             "consolidation": Interval(lambda: LOOK_EVERY, self.consolidation.look, self.clock).look,
             **self.condition.jobs,
         }
@@ -514,6 +545,11 @@ class Parts:
 
     async def _look_whether_to_beat(self) -> datetime | None:
         return await self.heartbeat.look() if self.workplace.here else None
+
+    async def _look_for_changed_files(self) -> datetime | None:
+        """A worker beside a gateway leaves that to it."""
+        beside = self.workplace.kind == "worker" and self.workplace.here
+        return None if beside else await self.file_sync.look()
 
     async def _look_for_files(self) -> None:
         if self.workplace.here:
@@ -589,7 +625,8 @@ class Parts:
 
     def vitals(self) -> Vitals:
         """How the gateway is."""
-        return replace(self.condition.vitals(), heartbeat=self.heartbeat.state, jobs=self.job_table.dates)
+        files = self.file_sync.state if self.file_sync.on else None
+        return replace(self.condition.vitals(), files=files, heartbeat=self.heartbeat.state, jobs=self.job_table.dates)
 
     async def _takes_messages(self) -> bool:
         return await self.inbound.rehearsal.succeeds()

@@ -91,7 +91,7 @@ async def _serve(environment: Environment, settings: DatabaseSettings, dsn: str,
             await waiting.retry(stack, lambda _: secrets.look())
             current = await Current.loaded(environment, secrets, clock)
             home = known_instance(environment.data) or instance
-            workplace = Workplace(database, "worker", home, lambda: current.synced)
+            workplace = Workplace(database, "worker", home)
             failpoints = Failpoints(environment.fail)
             parts = Parts(
                 environment,

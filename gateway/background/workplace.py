@@ -28,7 +28,7 @@ log = structlog.get_logger(__name__)
 class Workplace:
     """`home` is the instance whose data folder this is: a worker's own, or that of the gateway it runs beside.
 
-    Where the workspace is kept elsewhere (`synced`), every instance has it.
+    While an object store keeps it the same everywhere (`synced`), agents' tasks run on every instance.
     """
 
     database: Database
@@ -51,13 +51,16 @@ class Workplace:
     @property
     def here(self) -> bool:
         """Whether this instance has the workspace."""
-        return self.synced() or self.elsewhere == ""
+        return self.elsewhere == ""
 
     def able(self, kind: str) -> bool:
         """Whether a task of this kind can run here. A gateway answers its own chats in any case."""
         if self.kind == "worker":
-            return kind in ANYWHERE or (self.here and kind not in BY_CHANNEL)
-        return self.here or kind not in AGENTS
+            return kind in ANYWHERE or self._has_files(kind) or (self.here and kind not in BY_CHANNEL)
+        return self.here or self._has_files(kind) or kind not in AGENTS
+
+    def _has_files(self, kind: str) -> bool:
+        return kind in AGENTS and self.synced()
 
     async def _where(self, tx: Connection) -> str | None:
         if self.kind == "gateway":

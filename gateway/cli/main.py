@@ -155,7 +155,7 @@ COMMANDS: Mapping[str, str | Group] = {
         default="list",
     ),
     "files": Group(
-        "List, find, fetch, edit, move and vouch for workspace files.",
+        "List, find, fetch, edit, move, sync and vouch for workspace files.",
         {
             "list": "storage.files:show",
             "get": "storage.files:get",
@@ -167,6 +167,7 @@ COMMANDS: Mapping[str, str | Group] = {
             "move": "storage.workspace_files:move",
             "delete": "storage.workspace_files:delete",
             "zip": "storage.workspace_files:pack",
+            "sync": "storage.sync:sync",
         },
     ),
     "eval": Group(

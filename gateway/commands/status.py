@@ -49,6 +49,8 @@ def _condition(vitals: Vitals) -> Iterator[str]:
         yield f"Unplanned restarts: {vitals.unclean_ends} in the last 24 hours"
     if vitals.checkpoints is not None:
         yield f"Checkpoints: {vitals.checkpoints}"
+    if vitals.files is not None:
+        yield f"Files: {vitals.files}"
     if vitals.heartbeat is not None:
         yield f"Heartbeat: {vitals.heartbeat}"
     for name, at in vitals.jobs.items():

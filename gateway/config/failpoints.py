@@ -58,6 +58,10 @@ class Step(StrEnum):
     ERASURE_CHECKPOINTS = "erasure.checkpoints", "the clean history is in force, the old one is still on disk"
     ERASURE_COMMITTED = "erasure.committed", "no row has it any more, pages of tables may"
     ERASURE_VACUUMED = "erasure.vacuumed", "nothing is left, the erasure is noted as unfinished"
+    SYNC_STORED = "sync.stored", "a file's content is in the object store, no path has it"
+    SYNC_SET = "sync.set", "a path has its new content for all machines, this one has not noted it"
+    SYNC_FETCHED = "sync.fetched", "another machine's file is fetched, it is not in its place"
+    SYNC_PLACED = "sync.placed", "another machine's file is in its place, this one has not noted it"
     OPENCLAW_STEP = "openclaw.step", "a step of an installation in OpenClaw begins, has written a file, or has ended"
     SCHEDULE_ENQUEUED = "schedule.enqueued", "due schedules are queued, and their next slots stored"
 

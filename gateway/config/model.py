@@ -234,6 +234,25 @@ class Database(Section):
         return self.secrets == "supabase_vault"
 
 
+def _bucket(text: str) -> str:
+    if not re.fullmatch(r"s3://[a-z0-9][a-z0-9._-]{2,62}(/[A-Za-z0-9._-]+)*/?", text):
+        raise ValueError('must be a bucket, and a prefix if you like: "s3://bucket/prefix"')
+    return text.rstrip("/")
+
+
+class WorkspaceStore(Section):
+    """An object store that keeps the workspace the same on several machines."""
+
+    url: Annotated[str, AfterValidator(_bucket)] | None = Field(
+        None, description='A bucket, with a prefix if you like: "s3://bucket/prefix"; null: the local folder only.'
+    )
+    endpoint: HttpUrl | None = Field(None, description="Address of the S3 protocol there; null: Amazon's.")
+    region: str = Field("us-east-1", pattern=r"^[a-z0-9-]+$", description="Region of the bucket.")
+    access_key: SecretStr | None = Field(None, description="Id of the access key.")
+    secret_key: SecretStr | None = Field(None, description="The access key itself.")
+    every: Duration = Field(timedelta(seconds=30), description="Time between two looks for changes.")
+
+
 class Config(Section):
     """The whole of config.json."""
 
@@ -245,6 +264,7 @@ class Config(Section):
     heartbeat: Heartbeat = Field(Heartbeat(), description="Periodic checks by the agent.")
     compaction: Compaction = Field(Compaction(), description="When a long conversation is summarised.")
     checkpoints: Checkpoints = Field(Checkpoints(), description="Checkpoints of the workspace.")
+    workspace: WorkspaceStore = Field(WorkspaceStore(), description="The workspace on several machines.")
     tools: Tools = Field(Tools(), description="What the agent may use.")
     net: Net = Field(Net(), description="What may be reached in private networks.")
     budgets: Budgets = Field(Budgets(), description="Limits on the cost of models.")

@@ -62,5 +62,7 @@ class Vitals:
     channels: Mapping[str, ChannelVitals] = field(default_factory=dict)
     unclean_ends: int = 0
     checkpoints: str | None = None
+    files: str | None = None
+    """Of the object store that several machines share."""
     heartbeat: str | None = None
     jobs: Mapping[str, datetime | None] = field(default_factory=dict)

@@ -78,6 +78,11 @@ class ContentLabels(Labels):
         async with self.database.connection() as conn:
             return await contents.less_trusted(conn, self.principal, hashes, self.own)
 
+    @property
+    def in_doubt(self) -> bool:
+        """As `Labels` says; one that runs elsewhere the database knows."""
+        return self._commands > 0
+
     async def begin_command(self, hashes: Collection[str]) -> None:
         """As `Labels` says, in one transaction."""
 

@@ -3,6 +3,8 @@
 The command's network is empty but for loopback; in namespaces it is its own, in a container all commands share it. The
 jail hands out a socket that listens there, and only from there can anything reach it. A host's name is looked up here,
 by the guarded client's rules, when it is connected.
+
+An SDK that makes connections of its own is given one, too, so that no redirect and no name leads it elsewhere.
 """
 
 import asyncio
@@ -105,7 +107,7 @@ class Proxy:
     allowed: Sequence[Destination]
     rules: Callable[[], Rules]
     address: str
-    """As the command names it."""
+    """As its user names it."""
     _token: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
     _server: asyncio.Server | None = None
     _open: set[asyncio.Task[None]] = field(default_factory=set)
@@ -113,9 +115,14 @@ class Proxy:
     @property
     def environment(self) -> Mapping[str, str]:
         """What tells programs of it."""
-        url = f"http://agent:{self._token}@{self.address}"
+        url = self.url
         names = ("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY")
         return {**dict.fromkeys(names, url), "no_proxy": "", "NO_PROXY": "", "NODE_USE_ENV_PROXY": "1"}
+
+    @property
+    def url(self) -> str:
+        """Its address, with its credential."""
+        return f"http://agent:{self._token}@{self.address}"
 
     async def serve(self, listener: socket.socket) -> None:
         """Answer there until it is closed."""
@@ -153,7 +160,8 @@ class Proxy:
                 return
             there = await self._connected(request.target)
         except NetError as error:
-            writer.write(_refusal("403 Forbidden", str(error)))
+            status = "502 Bad Gateway" if error.code == "unreachable" else "403 Forbidden"
+            writer.write(_refusal(status, str(error)))
             return
         try:
             if request.tunnel:

@@ -29,6 +29,16 @@ async def label(conn: Connection, principal: PrincipalId, sha256: str) -> Label 
     return labels.get(sha256, labels.get("before", labels.get("command")))
 
 
+async def unlabelled(conn: Connection, principal: PrincipalId, hashes: Iterable[str]) -> tuple[set[str], bool]:
+    """Those of them that nobody has labelled, and whether it is open at the moment whose words such contents are."""
+    sql = """select each,
+               exists (select from contents where principal_id = $1 and sha256 in ('before', 'command')) as open
+             from unnest($2::text[]) each
+             where not exists (select from contents where principal_id = $1 and sha256 = each)"""
+    rows = await conn.fetch(sql, principal, sorted(set(hashes)))
+    return {row["each"] for row in rows}, any(row["open"] for row in rows)
+
+
 async def add(conn: Connection, principal: PrincipalId, contents: Iterable[str], label: Label, source: str) -> set[str]:
     """Label those contents that nobody has labelled; returns them."""
     sql = """insert into contents (principal_id, sha256, label, source)

@@ -104,7 +104,7 @@ async def test_kills_at_random_lose_nothing_and_say_nothing_twice(
 
 @pytest.mark.chaos
 @pytest.mark.fault(Fault.STEP_LOAD_TELEGRAM)
-@pytest.mark.parametrize("step", [step for step in Step if not step.startswith(("schedule", "openclaw"))])
+@pytest.mark.parametrize("step", [step for step in Step if not step.startswith(("schedule", "openclaw", "sync"))])
 async def test_kills_at_a_step_while_people_write(
     process: GatewayProcess,
     telegram: FakeTelegram,
@@ -127,7 +127,12 @@ async def test_kills_at_a_step_while_people_write(
 @pytest.mark.chaos
 @pytest.mark.fault(Fault.STEP_LOAD_API)
 @pytest.mark.parametrize(
-    "step", [step for step in Step if step not in DELIVERY and not step.startswith(("command", "schedule", "openclaw"))]
+    "step",
+    [
+        step
+        for step in Step
+        if step not in DELIVERY and not step.startswith(("command", "schedule", "openclaw", "sync"))
+    ],
 )
 async def test_kills_at_a_step_while_programs_ask(
     process: GatewayProcess,

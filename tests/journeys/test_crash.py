@@ -21,6 +21,7 @@ ERASURE = {step for step in Step if step.value.startswith("erasure.")}
 ELSEWHERE = {
     *(Step.INBOUND_SPOOLED, Step.SCHEDULE_DUE, Step.SCHEDULE_ENQUEUED, Step.APPROVAL_STARTED, Step.APPROVAL_RAN),
     *(Step.NODE_TURNED, Step.NODE_ACTED, Step.OPENCLAW_STEP),
+    *(Step.SYNC_STORED, Step.SYNC_SET, Step.SYNC_FETCHED, Step.SYNC_PLACED),
     *MEMORY,
     *ERASURE,
 }

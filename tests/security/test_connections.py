@@ -10,6 +10,7 @@ ROOT = Path(__file__).parents[2]
 
 ALLOWED = {
     "gateway/net": "the guarded client, the MCP client over it, and ddgs, which asks the search engines it names",
+    "gateway/net/objects.py": "the operator's object store, whose addresses are checked before each use",
     "gateway/llm/http.py": "endpoints of models, by the operator's configuration",
     "gateway/llm/connector.py": "its connector: bounds, no connection of its own",
     "gateway/llm/bounded_httpx.py": "bounds for litellm's clients, none of its own",

@@ -93,6 +93,9 @@ ROWS = {
     "imports": """insert into imports (principal_id, agent, key, source, place)
                   select id, $1, decode('005c', 'hex'), $2::uuid::text, $1 from principals""",
     "channel_facts": "insert into channel_facts (channel, name, value) values ($1, $2::uuid::text, $1)",
+    "synced_files": """insert into synced_files (principal_id, place, path, sha256, size, version)
+                       select id, $1, $1, $2::uuid::text, 9223372036854775807, 9223372036854775807 from principals""",
+    "swept_objects": "insert into swept_objects values ($1, $2::uuid::text, 'infinity')",
     "pins": """insert into pins (kind, name, state, sha256, content, source)
                values ($1, $2::uuid::text, 'staged', '', '\\x00ff5c', $1)""",
     "secrets": """insert into secrets

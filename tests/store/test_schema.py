@@ -118,6 +118,7 @@ async def test_every_table_of_a_persons_data_says_whose_it_is(database: Database
         "meta",
         "migrations",
         "pins",
+        "swept_objects",
         "table_sizes",
     }
 

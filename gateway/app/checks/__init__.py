@@ -14,6 +14,7 @@ from gateway.app.checks.model import check_model
 from gateway.app.checks.packages import check_packages
 from gateway.app.checks.secrets import check_secrets
 from gateway.app.checks.tools import check_tools
+from gateway.app.checks.workspace import check_workspace
 from gateway.domain.findings import Finding, Level
 
 __all__ = ["CHECKS", "CheckContext", "load_context", "run_checks"]
@@ -32,6 +33,7 @@ CHECKS: Mapping[str, Check] = {
     "database": check_database,
     "secrets": check_secrets,
     "tools": check_tools,
+    "workspace": check_workspace,
     "model": check_model,
     "channels": check_channels,
     "jail": check_jail,
@@ -39,7 +41,7 @@ CHECKS: Mapping[str, Check] = {
 }
 """In the order in which a start would hit the problems."""
 
-NEED_THE_CONFIG = frozenset({"database", "tools", "model", "channels"})
+NEED_THE_CONFIG = frozenset({"database", "tools", "workspace", "model", "channels"})
 """Checks that would mislead on the defaults that stand in for an invalid config.json."""
 
 log = structlog.get_logger(__name__)

@@ -22,6 +22,7 @@ from gateway.flow.live import Live
 from gateway.flow.outbound.proactive import ProactiveMessages
 from gateway.flow.outbound.sender import Outbound
 from gateway.flow.people import People
+from gateway.flow.sync.keeping import FileSync
 from gateway.flow.turn.environment import AgentEnvironments
 from gateway.flow.turn.finish import RunFinisher
 from gateway.flow.turn.runner import TurnRunner
@@ -38,6 +39,7 @@ class Services:
     database: Database
     people: People
     environments: AgentEnvironments
+    file_sync: FileSync
     uploads: Uploads
     journal: Journal
     outages: Outages

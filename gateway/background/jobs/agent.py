@@ -57,11 +57,13 @@ class AgentRun:
             services.questions,
             services.clock,
             services.failpoints,
+            services.file_sync.after_turn,
         )
 
     async def run(self, run: Claim) -> None:
         """Answer the prompt and deliver the answer; raises `RunLost` when the run was cancelled or taken over."""
         self._failpoints.reach(Step.TURN_CLAIMED)
+        await self._services.file_sync.before_run(run.principal_id)
         assignment, opened = await self._database.run(lambda tx: self._open(tx, run))
         if opened is None:
             return
@@ -70,6 +72,7 @@ class AgentRun:
             await self._node(run, assignment)
             return
         result = await self._services.turn_runner.answer(run, opened)
+        await self._services.file_sync.after_turn(run.principal_id)
         self._failpoints.reach(Step.ANSWER_READY)
         await self._finish(run, assignment, opened, result)
 

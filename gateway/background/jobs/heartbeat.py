@@ -58,11 +58,13 @@ class HeartbeatRun:
 
     async def run(self, run: Claim) -> None:
         """Ask, and tell the owner if there is news; raises `RunLost`."""
+        await self._services.file_sync.before_run(run.principal_id)
         occasion, opened = await self._open(run)
         if opened is None:
             return
         model = self._services.heartbeat_model()
         result = UNASKED if model is None else await self._services.turn_runner.answer(run, opened, model=model)
+        await self._services.file_sync.after_turn(run.principal_id)
         await self._finish(run, occasion, opened, judge(result), result)
 
     async def give_up(self, run: Claim) -> None:

@@ -1,6 +1,6 @@
 """A run of a node: turns of its agent, and between them what the agent asks of the engine."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -14,7 +14,7 @@ from gateway.domain.assignment import Assignment
 from gateway.domain.client import ClientOptions
 from gateway.domain.clock import Clock
 from gateway.domain.errors import SupaclawError
-from gateway.domain.ids import TaskId
+from gateway.domain.ids import PrincipalId, TaskId
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
 from gateway.domain.tasks import Claim, Status
@@ -52,6 +52,8 @@ class NodeRuns:
     questions: Questions
     clock: Clock
     failpoints: Failpoints
+    turned: Callable[[PrincipalId], Awaitable[None]]
+    """Gives other machines what a turn has changed, before a subtask or the parent can run there."""
 
     @property
     def _doubts(self) -> Doubts:
@@ -95,6 +97,7 @@ class NodeRuns:
         result = await self._turn(run, opened, agent, assignment.model, allowed)
         if assignment.fork is None:
             await folder.note(self.database, run)
+        await self.turned(run.principal_id)
         self.failpoints.reach(Step.NODE_TURNED)
         return await self._follow_up(run, assignment, opened, result)
 

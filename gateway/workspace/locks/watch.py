@@ -43,6 +43,17 @@ class LockWatch:
             await self._workspace.in_writer(self._keeper.find)
         return self._keeper.paths
 
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Those that are known by now."""
+        return self._keeper.paths
+
+    @asynccontextmanager
+    async def between_runs(self) -> AsyncGenerator[bool, None]:
+        """Whether no tool runs, so that what is locked is the owner's; none begins before the end of the block."""
+        async with self._turning:
+            yield not self._running
+
     async def check(self) -> Sequence[str]:
         """Put back what was changed while tools run; returns the paths. Without one it is the owner's."""
         async with self._turning:

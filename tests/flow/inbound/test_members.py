@@ -207,6 +207,7 @@ async def everything_of(path: MessagePath) -> list[str]:
         "insert into memory_df (principal_id, lexeme, df) values ($1, 'xyzzy', 1)",
         "insert into memory_stats (principal_id, n) values ($1, 1)",
         "insert into memory_gone (principal_id, lexemes) values ($1, 'xyzzy')",
+        "insert into synced_files (principal_id, place, path) values ($1, '', 'xyzzy')",
         "insert into imports (principal_id, agent, key, source, place) values ($1, '', '', 'xyzzy', '')",
         """insert into grants (principal_id, given_by, tool, act, arguments, times_left, expires_at)
            values ($1, $1, 'xyzzy', 'run', '{}', 1, now())""",

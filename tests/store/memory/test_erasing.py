@@ -35,6 +35,8 @@ NOT_SAID = {
     "secrets": "name key_id wrapped sealed hosts tools place",
     "sessions": "digest agent",
     "task_steps": "kind name",
+    "swept_objects": "place sha256",
+    "synced_files": "place path sha256",  # the path as that of a file
     "tasks": "kind lane agent status dedupe",
     "triggers": "source account idempotency_key digest",
     "table_sizes": "name",

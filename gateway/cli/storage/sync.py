@@ -1,0 +1,134 @@
+"""`supaclaw files sync`."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Annotated, assert_never
+
+import typer
+
+from gateway.app.resolving import StoredSecrets
+from gateway.cli.console import echo
+from gateway.cli.database import require_owner, with_database
+from gateway.cli.output import AsJson, print_rows
+from gateway.cli.progress import progress, slow
+from gateway.config.environment import Environment
+from gateway.config.failpoints import Failpoints
+from gateway.config.instance import holder
+from gateway.config.load import load
+from gateway.domain.errors import OwnerMustAct
+from gateway.domain.principals import Label
+from gateway.flow.labels import ContentLabels
+from gateway.flow.sync.keeping import FOLDER
+from gateway.flow.sync.replica import Missing, Replica, Synced
+from gateway.net.objects import Address, ObjectStore
+from gateway.net.rules import Rules
+from gateway.store.pool import Database
+from gateway.workspace.locks.keeper import OwnerEdits
+from gateway.workspace.sync.plan import Action, Drop, Plan, Pull, Push, Retract
+from gateway.workspace.sync.state import StateFile
+from gateway.workspace.template import template_hashes
+from gateway.workspace.tree import Workspace
+
+OFF = "workspace.url is not set, so there is nothing to synchronise with; docs/scale.md says how"
+RUNS = "the gateway that runs here synchronises its workspace itself; `supaclaw down` stops it"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What happened, or would happen, to a file."""
+
+    what: str
+    path: str
+
+
+def sync(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder; the first time both sides are joined.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done.")] = False,
+    missing: Annotated[
+        Missing, typer.Option("--missing", help="If most files are missing in DIR: ask, delete or restore them.")
+    ] = Missing.ASK,
+    as_json: AsJson = False,
+) -> None:
+    """Synchronise a folder with the workspace on the object store, once."""
+    environment = Environment.read(os.environ)
+    root = _usable(folder.absolute(), environment)
+    config = load(environment.config, os.environ, StoredSecrets(environment, os.environ))
+    if config.workspace.url is None:
+        raise OwnerMustAct(OFF)
+    store = ObjectStore(Address.of(config.workspace), lambda: Rules.of(config.net.private_allow))
+
+    async def work(database: Database) -> tuple[list[Step], dict[str, str]]:
+        async with store:
+            replica = await _replica(database, environment, root, store)
+            if dry_run:
+                with slow("comparing …"):
+                    planned = await replica.look(missing)
+                return list(_planned(planned)), dict(planned.refused)
+            with ExitStack() as bars:
+                done = await replica.sync(missing, partial(_begun, bars, as_json))
+            return list(_done(done)), done.problems
+
+    steps, problems = with_database(work)
+    print_rows(steps, ("what", "path"), as_json=as_json, none="Both sides are the same.")
+    for path, why in problems.items():
+        echo(f"supaclaw: {path} was left alone: {why}", error=True)
+
+
+def _usable(root: Path, environment: Environment) -> Path:
+    """Raises `OwnerMustAct` for what is no folder of files to share: never the data folder, which has the keys."""
+    real, data, own = root.resolve(), environment.data.resolve(), environment.workspace.resolve()
+    if real == own and holder(environment.data):
+        raise OwnerMustAct(RUNS)
+    if real != own and (data.is_relative_to(real) or real.is_relative_to(data)):
+        raise OwnerMustAct(f"{root} and the data folder {data} are in each other; choose another folder")
+    if not root.is_dir():
+        raise OwnerMustAct(f"there is no folder {root}; make it first")
+    return real
+
+
+async def _replica(database: Database, environment: Environment, root: Path, store: ObjectStore) -> Replica:
+    async with database.connection() as conn:
+        owner = await require_owner(conn)
+    workspace = Workspace(root, ContentLabels(database, owner.id, Label.OWNER, template_hashes()))
+    workspace.before_edit = OwnerEdits(environment.data).note
+    state = StateFile.of(environment.data / FOLDER, root, str(owner.id), store.address.place)
+    return Replica(database, owner.id, workspace, None, store, state, Failpoints(environment.fail))
+
+
+def _begun(bars: ExitStack, quiet: bool, many: int) -> Callable[[], None]:
+    bars.close()
+    advance = bars.enter_context(progress("synchronising", many, quiet=quiet))
+    return lambda: advance(1)
+
+
+def _planned(plan: Plan) -> Iterator[Step]:
+    for action in plan.actions:
+        yield Step(_told(action), action.path)
+        if isinstance(action, Pull) and action.beside:
+            yield Step("keep the version here", action.beside)
+
+
+def _told(action: Action) -> str:
+    match action:
+        case Push():
+            return "give"
+        case Pull():
+            return "fetch"
+        case Retract():
+            return "delete elsewhere"
+        case Drop():
+            return "delete here"
+        case _:
+            assert_never(action)
+
+
+def _done(done: Synced) -> Iterator[Step]:
+    yield from (Step("given", path) for path in done.pushed)
+    yield from (Step("fetched", path) for path in done.pulled)
+    yield from (Step("deleted elsewhere", path) for path in done.retracted)
+    yield from (Step("deleted here", path) for path in done.deleted)
+    yield from (Step("version of before kept", path) for path in done.beside)

@@ -1,0 +1,199 @@
+"""Decides what brings a folder and the map together; pure.
+
+Three states count for each path: as it is here, as it is in the map, and as both were when they last agreed.
+"""
+
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TypeAlias
+
+from gateway.domain.synced import Content, Row
+from gateway.workspace.atomic import TEMPORARY
+from gateway.workspace.paths import READ_ONLY, WorkspaceError, WorkspacePath, folded
+from gateway.workspace.snapshot import State
+
+MAX_FILE_BYTES = 100 * 1024**2
+NEVER_AT_TOP = READ_ONLY | {"todo"}
+"""What the gateway writes itself: each machine has its own."""
+NEVER = frozenset({".git", "node_modules", ".venv", "__pycache__"})
+"""Folders that a program makes again, or that single files of another machine would break."""
+CONFLICT = ".conflict-"
+MANY = 5
+"""So many files may be gone at once without a question."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A file here, and how it looked when it was read."""
+
+    content: Content
+    state: State
+
+
+@dataclass(frozen=True, slots=True)
+class Push:
+    """Store the content, then set the row, if it still has this version; 0: if there is none."""
+
+    path: str
+    content: Content
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Retract:
+    """Note in the map that the file was deleted here."""
+
+    path: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pull:
+    """Fetch the content into the place of `over`, which is what must still be there. `beside` is kept, as that name."""
+
+    path: str
+    content: Content
+    over: Content | None = None
+    beside: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """Delete the file here, if this is still in it."""
+
+    path: str
+    over: Content
+
+
+Action: TypeAlias = Push | Retract | Pull | Drop
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """`agreed` is what is the same on both sides, None: no file; `refused` says why a path is left alone."""
+
+    actions: tuple[Action, ...] = ()
+    agreed: Mapping[str, Content | None] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)
+
+
+def excluded(parts: tuple[str, ...]) -> bool:
+    """Whether no machine ever gets this: the gateway's own folders, half-written files, what programs make again."""
+    return folded(parts[0]) in NEVER_AT_TOP or parts[-1].startswith(TEMPORARY) or any(part in NEVER for part in parts)
+
+
+def plan(
+    here: Mapping[str, Seen],
+    base: Mapping[str, Content],
+    rows: Mapping[str, Row],
+    left_out: Set[str] = frozenset(),
+    nobodys: Set[str] = frozenset(),
+    *,
+    gone_on_purpose: bool = False,
+) -> Plan:
+    """What to do, in the order of the paths. Paths in `left_out`, and all below them, are nobody's to touch;
+    `nobodys` are hashes of what a new workspace is filled with, which gives way to anything else.
+
+    Raises `WorkspaceError` with code `gone` if most files are missing here, unless that is on purpose.
+    """
+    if not gone_on_purpose:
+        _check_gone(here, base, rows)
+    names = _Names(here)
+    actions, agreed, refused = list[Action](), dict[str, Content | None](), dict[str, str]()
+    for path in sorted({*here, *base, *rows}):
+        seen, row, known = here.get(path), rows.get(path), base.get(path)
+        local, remote = _content(seen), _content(row)
+        if any(above in left_out for above in _above(path)):
+            continue
+        if local == remote:
+            agreed[path] = local
+            continue
+        if (
+            known is None
+            and local
+            and row
+            and (found := [each for each in (local, remote) if each and each.sha256 in nobodys])
+        ):
+            known = found[0]
+        action = _action(path, seen, known, row, here)
+        why = names.problem(path, action.content) if isinstance(action, Pull) else ""
+        if why:
+            refused[path] = why
+        else:
+            actions.append(action)
+    return Plan(tuple(actions), agreed, refused)
+
+
+def _action(path: str, seen: Seen | None, known: Content | None, row: Row | None, here: Mapping[str, Seen]) -> Action:
+    local, remote, version = _content(seen), _content(row), row.version if row else 0
+    if local and (row is None or (remote in (None, known) and local != known)):
+        return Push(path, local, version)
+    if remote and local is None:
+        return Retract(path, version) if remote == known else Pull(path, remote)
+    if remote and (local == known or (local and local.sha256 == remote.sha256)):
+        return Pull(path, remote, local)
+    if remote and seen:
+        return Pull(path, remote, local, beside=_beside(path, seen, here))
+    assert local is not None, "both sides differ, and one of them has the file"
+    return Drop(path, local)
+
+
+def _content(of: Seen | Row | None) -> Content | None:
+    return of.content if of else None
+
+
+def _check_gone(here: Mapping[str, Seen], base: Mapping[str, Content], rows: Mapping[str, Row]) -> None:
+    """A disk that is not mounted, or a folder made anew, must not delete the files of all machines."""
+    known = [path for path in base if path in rows and rows[path].content]
+    gone = sum(path not in here for path in known)
+    if gone > MANY and gone * 2 > len(known):
+        cure = (
+            "`supaclaw files sync DIR --missing restore` brings them back, `--missing delete` deletes them everywhere"
+        )
+        raise WorkspaceError(
+            "gone", f"{gone} of {len(known)} files are missing here, so nothing is synchronised; {cure}."
+        )
+
+
+def _beside(path: str, seen: Seen, here: Mapping[str, Seen]) -> str | None:
+    """The name under which the content that lost is kept; None if it is kept already, by a try before."""
+    day = datetime.fromtimestamp(seen.state.modified_ns / 1e9, UTC)
+    folder, slash, name = path.rpartition("/")
+    stem, dot, extension = name.rpartition(".") if "." in name.lstrip(".") else (name, "", "")
+    stem = stem.encode()[:180].decode("utf-8", "ignore")
+    beside = f"{folder}{slash}{stem}{CONFLICT}{day:%Y-%m-%d}-{seen.content.sha256[:8]}{dot}{extension}"
+    kept = here.get(beside)
+    return None if kept and kept.content.sha256 == seen.content.sha256 else beside
+
+
+def _above(path: str) -> Iterator[str]:
+    """The path and the folders that it is in."""
+    yield path
+    while "/" in path:
+        path = path.rpartition("/")[0]
+        yield path
+
+
+class _Names:
+    """The names that are in use here, as the most lenient file system compares them."""
+
+    def __init__(self, here: Mapping[str, Seen]) -> None:
+        self._used = {_compared(path): path for path in here}
+
+    def problem(self, path: str, content: Content) -> str:
+        """Why this must not be written here; it is in use from now on."""
+        try:
+            where = WorkspacePath.parse(path)
+        except WorkspaceError as error:
+            return str(error)
+        if str(where) != path or not where.parts or excluded(where.parts):
+            return "this path is never synchronised"
+        if content.size > MAX_FILE_BYTES:
+            return f"it has {content.size >> 20:,} MB; the limit is {MAX_FILE_BYTES >> 20} MB"
+        used = self._used.setdefault(_compared(path), path)
+        return "" if used == path else f"some systems take its name for that of {used}; rename one of them"
+
+
+def _compared(path: str) -> str:
+    return "/".join(map(folded, path.split("/")))
