@@ -92,6 +92,7 @@ bench: setup  ## Measure the budgets.
 	$(BIN)/python -m benchmarks.engine
 	$(BIN)/python -m benchmarks.takeover
 	$(BIN)/python -m benchmarks.schedules
+	$(BIN)/python -m benchmarks.jail
 	$(BIN)/python -m benchmarks.long_chat
 	$(BIN)/python -m benchmarks.years
 

@@ -15,7 +15,7 @@ _TIMES = struct.Struct("=4q")
 _MODE_BITS = 0o1777
 
 
-def handlers(access: Mapping[str, Access]) -> Mapping[str, Handler]:
+def handlers(access: Mapping[str, Access]) -> dict[str, Handler]:
     """For the calls that make them. `access`: what Landlock lets the command do."""
     roots = tuple(os.path.realpath(path) for path, rights in access.items() if Access.WORK in rights)
 

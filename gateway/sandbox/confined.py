@@ -27,7 +27,6 @@ def become(command: Command, standard: Standard, told: socket.socket) -> NoRetur
     """Run the command in the place of this process. `told` gets the listener of its filter, and what prevents that."""
     try:
         os.setsid()
-        os.nice(_NICE)
         _set_standard(*standard, told.detach())
         if command.tier is not Tier.NAMESPACES:
             prefer_to_kill()
@@ -37,6 +36,7 @@ def become(command: Command, standard: Standard, told: socket.socket) -> NoRetur
             with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, fileno=os.dup(3)) as there:
                 socket.send_fds(there, [LISTENER], [listener])
         environment = view.environment(command)
+        os.nice(_NICE)
         os.execvpe(command.arguments[0], command.arguments, environment)  # noqa: S606
     except (OSError, ValueError) as error:
         os.write(3, _explained(command, error).encode()[:4000])

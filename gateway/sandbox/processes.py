@@ -20,8 +20,8 @@ def descendants(process: int) -> Iterator[int]:
 
 def process_of(thread: int) -> int:
     """That a thread belongs to; raises `OSError`."""
-    with open(f"/proc/{thread}/status") as file:
-        return next(int(line.split()[1]) for line in file if line.startswith("Tgid:"))
+    with open(f"/proc/{thread}/status", "rb") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith(b"Tgid:"))
 
 
 def group_of(process: int) -> int:

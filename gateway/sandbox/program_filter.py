@@ -52,6 +52,9 @@ lremovexattr 198 15, fremovexattr 199 16, removexattrat 466 466, file_setattr 46
 }
 """Other processes, mounts, keys, the machine, what tells names of files elsewhere; sockets; memory and disk space that
 no limit counts, and calls whose arguments a filter cannot see; attributes that survive."""
+_SENDS = {"sendto 44 206": 3, "sendmsg 46 211": 2, "sendmmsg 307 269": 3}
+"""Which argument is the flags."""
+_CONNECTS = 0x20000000
 _LISTENING = ", bind 49 200, listen 50 201"
 _OWNERS = "chown 92 -, lchown 94 -, fchownat 260 54"
 _TRUNCATE = "truncate 76 45"
@@ -62,7 +65,8 @@ utimensat 280 88
 """
 """Of files, which Landlock does not see."""
 _KILLS = "kill 62 129, tkill 200 130, tgkill 234 131"
-SUPERVISED = f"{_CHANGES}, {_KILLS}"
+_CONNECT = "connect 42 203"
+SUPERVISED = f"{_CHANGES}, {_KILLS}, {_CONNECT}"
 """What is answered from outside where there are no namespaces."""
 _ABOUT_ONESELF = (
     "prlimit64 302 261, sched_setaffinity 203 122, sched_setscheduler 144 119, sched_setparam 142 118, "
@@ -105,22 +109,24 @@ def restrict(tier: Tier, version: int, *, network: bool = False) -> int | None:
 def rules(machine: str, tier: Tier, version: int = SIGNALS_SINCE, *, network: bool = False) -> list[Step]:
     """The program on `machine`, a key of the table of architectures. `network`: allow TCP.
 
-    Without namespaces, modes and times of files are supervised, and what this `version` of Landlock does not cover yet.
-    In a container it also refuses signals that make a process stand still, such as the one that watches over it, and
-    to listen where others could connect.
+    Without namespaces it refuses to listen where others could connect. Beside Landlock alone, modes and times of files
+    are supervised, connections, and what this `version` does not cover yet. In a container it refuses signals that make
+    a process stand still, such as the one that watches over it.
     """
     steps, column = prologue(machine)
     steps += _masked(numbers("clone 56 220", column), 0, _NEW_NAMESPACES)
     steps += _tcp(column) if network else []
-    refused = (
-        _REFUSED if tier is not Tier.CONTAINER else {**_REFUSED, errno.EACCES: _REFUSED[errno.EACCES] + _LISTENING}
-    )
+    refused = dict(_REFUSED)
+    if tier is not Tier.NAMESPACES:
+        refused[errno.EACCES] += _LISTENING
+        for row, flags in _SENDS.items():
+            steps += _masked(numbers(row, column), flags, _CONNECTS)
     for error, table in refused.items():
         for number in numbers(table, column).values():
             steps += [(EQUAL, 0, 1, number), (RETURN, 0, 0, ERROR | error)]
     steps += _other_processes(column)
     steps += _modes(column)
-    steps += _beside_landlock(version, column) if tier is Tier.LANDLOCK else []
+    steps += _beside_landlock(version, column, network=network) if tier is Tier.LANDLOCK else []
     for table, argument in _SIGNALS.items() if tier is Tier.CONTAINER else ():
         for number in numbers(table, column).values():
             steps += by_argument(number, argument, _STOP_SIGNALS, ALLOW, REFUSE)
@@ -129,10 +135,10 @@ def rules(machine: str, tier: Tier, version: int = SIGNALS_SINCE, *, network: bo
     return [*steps, ALLOW]
 
 
-def _beside_landlock(version: int, column: int) -> list[Step]:
+def _beside_landlock(version: int, column: int, *, network: bool) -> list[Step]:
     signals, truncate = version < SIGNALS_SINCE, version < TRUNCATE_SINCE
     refused = [_OWNERS, *[_OTHER_SIGNALS] * signals, *[_TRUNCATE] * truncate]
-    asked = [_CHANGES, *[_KILLS] * signals]
+    asked = [_CHANGES, *[_KILLS] * signals, *[_CONNECT] * network]
     return [
         step
         for tables, verdict in ((refused, REFUSE), (asked, ASK))

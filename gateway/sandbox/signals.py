@@ -3,14 +3,14 @@
 import errno
 import os
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 from gateway.sandbox.processes import descendants, group_of, process_of
 from gateway.sandbox.supervisor import Call, Handler, Harmless
 
 
-def handlers() -> Mapping[str, Handler]:
+def handlers() -> dict[str, Handler]:
     """For the calls that send them. To be used by what all these processes descend from."""
     return {"kill": _kill, "tkill": _kill_thread, "tgkill": _kill_thread}
 

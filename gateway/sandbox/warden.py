@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import NoReturn
 
-from gateway.sandbox import changes, confined, landlock, namespaces, signals, view
+from gateway.sandbox import changes, confined, connections, landlock, namespaces, signals, view
 from gateway.sandbox.command import Command, Ending, Report, Tier
 from gateway.sandbox.confined import Standard
 from gateway.sandbox.kernel import DUMPABLE, drop_bounds, drop_privileges, set_control
@@ -20,7 +20,7 @@ from gateway.sandbox.supervisor import Supervisor
 _CHILD_SUBREAPER, _NO_NEW_PRIVILEGES = 36, 38
 _FIRST_LOOK, _LAST_LOOK = 0.01, 0.1
 _ENDING_SECONDS = 10.0
-_KINDS = ("RssAnon:", "RssShmem:", "VmPTE:", "VmSwap:")
+_KINDS = (b"RssAnon:", b"RssShmem:", b"VmPTE:", b"VmSwap:")
 _BACKLOG = 64
 _SOCKET_BYTES = 64 * 1024
 """What an open one may hold without being seen."""
@@ -99,7 +99,8 @@ def _started(told: socket.socket) -> tuple[str, int | None]:
 def _supervisor(command: Command, listener: int | None) -> Supervisor | None:
     if listener is None:
         return None
-    return Supervisor(listener, {**changes.handlers(view.access(command)), **signals.handlers()})
+    known = changes.handlers(view.access(command)) | signals.handlers()
+    return Supervisor(listener, known | (connections.handlers(command.proxy) if command.network else {}))
 
 
 def _until_end(command: Command, child: int, control: socket.socket, supervisor: Supervisor | None) -> Report:
@@ -161,11 +162,11 @@ def _processes(tier: Tier) -> Iterator[int]:
 def _taken(process: int) -> tuple[int, int]:
     """Bytes of memory, and threads."""
     taken, threads = 0, 1
-    with suppress(OSError), open(f"/proc/{process}/status") as file:
+    with suppress(OSError), open(f"/proc/{process}/status", "rb") as file:
         for line in file:
             if line.startswith(_KINDS):
                 taken += int(line.split()[1]) * 1024
-            elif line.startswith("Threads:"):
+            elif line.startswith(b"Threads:"):
                 threads = int(line.split()[1])
     return taken, threads
 

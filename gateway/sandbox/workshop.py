@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import secrets
 import shutil
 import socket
 import sys
@@ -19,6 +20,8 @@ _ROOT = Path(__file__).parents[2]
 _PIECE = 64 * 1024
 _END_SECONDS = 10.0
 _PROXY_PORT = 3128
+_PORTS = range(10_000, 32_000)
+"""Below those that connections get."""
 
 
 class NoJail(SupaclawError):
@@ -122,12 +125,7 @@ class Workshop:
 
     async def network(self) -> str:
         """Where a command may reach the gateway, as `Command.network`; raises `NoNetwork`."""
-        if await self.tier() is not Tier.NAMESPACES:
-            raise NoNetwork(
-                "a command has network only in a jail of namespaces, where it can reach nothing but the hosts that "
-                "were approved; allow user namespaces for the gateway"
-            )
-        return f"127.0.0.1:{_PROXY_PORT}"
+        return f"127.0.0.1:{_PROXY_PORT}" if await self.tier() is Tier.NAMESPACES else hidden_address()
 
     async def require_privacy(self) -> None:
         """Raise `NoJail` where a command can't have files that no other command reaches."""
@@ -242,6 +240,12 @@ class Workshop:
         if ended.ending is Ending.EXITED and ended.code == 7:
             return ""
         return ended.problem or f"a command {ended.ending} with {ended.code}"
+
+
+def hidden_address() -> str:
+    """One on a loopback that others share, and cannot guess."""
+    own = (secrets.randbelow(254) + 1 for _ in range(3))
+    return f"127.{'.'.join(map(str, own))}:{_PORTS[secrets.randbelow(len(_PORTS))]}"
 
 
 async def _reader(descriptor: int) -> tuple[asyncio.StreamReader, asyncio.ReadTransport]:

@@ -71,12 +71,19 @@ class Desk:
         return str((await self.run("python3 -I attack.py 2>&1", *hosts))["output"])
 
 
-@pytest.fixture
-async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
+@dataclass(slots=True)
+class WithoutNamespaces(Workshop):
+    async def tier(self) -> Tier:
+        return Tier.LANDLOCK
+
+
+@pytest.fixture(params=[Workshop, WithoutNamespaces], ids=["namespaces", "supervised"])
+async def desk(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Desk]:
     root = tmp_path / "workspace"
-    (root / "uploads").mkdir(parents=True)
-    workshop = Workshop(tmp_path / "scratch")
-    if await workshop.tier() is not Tier.NAMESPACES:
+    for name in ("uploads", "work"):  # without namespaces nothing can be made beside them
+        (root / name).mkdir(parents=True)
+    workshop: Workshop = request.param(tmp_path / "scratch")
+    if request.param is Workshop and await workshop.tier() is not Tier.NAMESPACES:
         pytest.skip("there are no namespaces for users here")
     yield Desk(root, workshop)
     await workshop.close()
@@ -103,7 +110,7 @@ async def test_a_clone_from_a_server_of_this_machine_needs_a_yes_that_names_it(d
     served = git_repository(tmp_path / "served")
     async with serving(files_of(served)) as server:
         place = f"127.0.0.1:{server.port}"
-        clone = f"git clone -q http://{place}/project.git project 2>&1; cat project/README"
+        clone = f"cd work; git clone -q http://{place}/project.git project 2>&1; cat project/README"
         without = await desk.run(clone)
         assert "hello" not in without["output"]
         call = ToolCall("1", "exec", json.dumps({"command": clone, "hosts": [place]}))
@@ -208,8 +215,9 @@ async def test_a_credential_is_of_one_call_and_its_proxy_ends_with_it(desk: Desk
         desk.private.append(place)
         first = (await desk.run("echo $http_proxy", place))["output"].strip()
         look = CURL.format(f"http://{place}/")
-        assert "407" in (await desk.run(f"http_proxy={first} {look}", place))["output"]
-        assert "407" in (await desk.run(f"http_proxy=http://127.0.0.1:3128 {look}", place))["output"]
+        shared = isinstance(desk.workshop, WithoutNamespaces)  # then each command has another address
+        assert (await desk.run(f"http_proxy={first} {look}", place))["output"].endswith("000" if shared else "407")
+        assert "407" in (await desk.run(f"http_proxy=http://${{http_proxy##*@}} {look}", place))["output"]
         assert (await desk.run(look))["output"].endswith("000"), "a call without hosts has no proxy"
         assert (await desk.run(f"http_proxy={first} {look}"))["output"].endswith("000")
     assert server.asked == []
@@ -280,16 +288,17 @@ async def test_there_is_no_way_around_the_proxy(desk: Desk) -> None:
 
 async def test_a_flood_of_connections_and_half_requests_ends_with_the_command(desk: Desk) -> None:
     program = """\
-import socket
+import os, socket
+host, port = os.environ["http_proxy"].rpartition("@")[2].split(":")
 held = []
 for number in range(300):
     try:
-        one = socket.create_connection(("127.0.0.1", 3128), 5)
+        one = socket.create_connection((host, port), 5)
         one.sendall(b"GET http://127.0.0.1" + b"x" * number)
         held.append(one)
     except OSError:
         pass
-big = socket.create_connection(("127.0.0.1", 3128), 5)
+big = socket.create_connection((host, port), 5)
 try:
     for _ in range(64):
         big.sendall(b"x" * 65536)
@@ -317,7 +326,7 @@ async def test_a_stopped_command_takes_its_connections_along(desk: Desk) -> None
     async with serving(hang) as server:
         place = f"127.0.0.1:{server.port}"
         desk.private.append(place)
-        work = asyncio.create_task(desk.run(f"curl -s http://{place}/ > big", place))
+        work = asyncio.create_task(desk.run(f"curl -s http://{place}/ > work/big", place))
         async with asyncio.timeout(30):
             await reached.wait()
             work.cancel()
@@ -335,13 +344,58 @@ async def test_hosts_that_are_none_are_refused_before_anybody_is_asked(desk: Des
         proxy.Destination.of("")
 
 
-async def test_without_namespaces_network_is_off_and_says_why(desk: Desk, tmp_path: Path) -> None:
-    class Weaker(Workshop):
-        async def tier(self) -> Tier:
-            return Tier.LANDLOCK
+SUPERVISED = """\
+import errno, os, socket, threading, time
+proxy = os.environ["http_proxy"].rpartition("@")[2].partition(":")
+right, wrong = (proxy[0], int(proxy[2])), ("127.0.0.1", %d)
+def told(name, act):
+    try:
+        print(name, "done", act())
+    except OSError as error:
+        print(name, errno.errorcode[error.errno])
+told("right", lambda: socket.create_connection(right, 5).close())
+told("wrong", lambda: socket.create_connection(wrong, 5))
+told("listen", lambda: socket.create_server(("127.0.0.1", 0)))
+told("at once", lambda: socket.socket().sendto(b"x", 0x20000000, wrong))
+told("with a message", lambda: socket.socket().sendmsg([b"x"], [], 0x20000000, wrong))
+told("a pipe", lambda: socket.socketpair()[0].connect("x"))
+with socket.socket() as one:
+    one.setblocking(False)
+    print("later", one.connect_ex(right) in (0, errno.EINPROGRESS))
+with socket.socket() as one:
+    one.connect(right)
+    told("buffers", lambda: one.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) <= 1 << 18)
+    told("timeout", lambda: one.getsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, 16) == bytes(16))
+"""
+RACE = """\
+import ctypes, os, socket, struct, threading, time
+libc, ends = ctypes.CDLL(None), time.monotonic() + 2
+host, _, port = os.environ["http_proxy"].rpartition("@")[2].partition(":")
+a, b = (struct.pack("=H", 2) + struct.pack("!H", int(p)) + socket.inet_aton(h) + bytes(8)
+        for h, p in ((host, port), ("127.0.0.1", %d)))
+address = ctypes.create_string_buffer(a, 16)
+def swap():
+    while time.monotonic() < ends:
+        ctypes.memmove(address, b, 16); ctypes.memmove(address, a, 16)
+threading.Thread(target=swap).start()
+reached = 0
+while time.monotonic() < ends:
+    with socket.socket() as one:
+        if libc.connect(one.fileno(), address, 16) == 0:
+            reached += one.getpeername()[1] != int(port)
+print("reached", reached)
+"""
 
-    weaker = Desk(desk.root, Weaker(tmp_path / "scratch"))
-    call = ToolCall("1", "exec", json.dumps({"command": "true", "hosts": ["example.org"]}))
-    answer = json.loads((await weaker.toolbox.run(call, CALLER)).text)
-    assert (answer["error"], weaker.asked) == ("no_network", [])
-    assert "allow user namespaces" in answer["message"]
+
+async def test_without_namespaces_it_is_connected_to_its_proxy_and_to_nothing_else(desk: Desk) -> None:
+    if not isinstance(desk.workshop, WithoutNamespaces):
+        pytest.skip("a network of its own has nothing else")
+    async with serving(page(b"in")) as server:
+        place = f"127.0.0.1:{server.port}"
+        desk.private.append(place)
+        assert (await desk.python(SUPERVISED % server.port, place)).splitlines() == [
+            "right done None", "wrong EACCES", "listen EACCES", "at once EPERM", "with a message EPERM",
+            "a pipe EACCES", "later True", "buffers done True", "timeout done True",
+        ]  # fmt: skip
+        assert await desk.python(RACE % server.port, place) == "reached 0\n"
+    assert server.asked == []

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import secrets
 import socket
 import stat
 import tempfile
@@ -24,11 +23,9 @@ from gateway.sandbox.remote.protocol import (
     peer_of,
     reply,
 )
-from gateway.sandbox.workshop import NoJail, NoNetwork, Workshop
+from gateway.sandbox.workshop import NoJail, NoNetwork, Workshop, hidden_address
 
 _SECONDS = 10.0
-_PORTS = range(10_000, 32_000)
-"""Below those that connections get."""
 
 
 def workshop(scratch: Path, path: Path | None) -> Workshop:
@@ -63,8 +60,7 @@ class RemoteWorkshop(Workshop):
         """On the loopback that all commands there share, at a place that no other command can guess."""
         if problem := _shared(await self._state()):
             raise NoNetwork(f"a command has no network there: {problem}")
-        own = (secrets.randbelow(254) + 1 for _ in range(3))
-        return f"127.{'.'.join(map(str, own))}:{_PORTS[secrets.randbelow(len(_PORTS))]}"
+        return hidden_address()
 
     async def require_privacy(self) -> None:
         """Raise `NoJail` where a command can't have files that no other command reaches."""

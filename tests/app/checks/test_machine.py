@@ -8,6 +8,7 @@ import pytest
 
 from gateway.app.checks.machine import (
     check_clock,
+    check_exec,
     check_jail,
     check_memory,
     check_port,
@@ -16,6 +17,7 @@ from gateway.app.checks.machine import (
 )
 from gateway.config.instance import hold_instance
 from tests.app.checks.contexts import Examine, told
+from tests.sandbox.tiers import confines
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
@@ -96,3 +98,20 @@ def test_a_free_port_and_one_our_own_gateway_has_are_fine(examine: Examine, tmp_
     with hold_instance(tmp_path / "data"):
         ((level, text),) = told(examine(check_port))
     assert (level, text) == ("ok", f"the gateway (pid {os.getpid()}) is using it")
+
+
+@pytest.mark.skipif(not confines(), reason="this kernel cannot confine a command")
+def test_how_commands_are_confined_is_told(examine: Examine) -> None:
+    [(level, text)] = told(examine(check_exec))
+
+    assert (level, text.partition(": ")[0]) == ("ok", "commands of the agent run in a jail")
+    assert text.partition(": ")[2].startswith(
+        ("namespaces, Landlock and seccomp", "Landlock, seccomp and a supervisor")
+    )
+
+
+def test_without_its_service_the_agent_runs_no_commands(examine: Examine, tmp_path: Path) -> None:
+    [(level, text)] = told(examine(check_exec, SUPACLAW_WORKSHOP=str(tmp_path / "none.sock")))
+
+    assert level == "warn"
+    assert text.startswith("the agent runs no commands: the service of commands at")

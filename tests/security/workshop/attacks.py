@@ -205,6 +205,10 @@ except ProcessLookupError: pass
 else: raise SystemExit("a process that is gone")
 assert subprocess.run(["python3", "-c", "import os; os.abort()"]).returncode == -6
 '""",
+    "names of processes that are no text": f"""{PYTHON} -c '
+import ctypes, time
+ctypes.CDLL(None).prctl(15, b"\\xff\\xfe")
+time.sleep(0.5)'""",
     "read the time and the machine": "date && nproc && head -1 /proc/meminfo && touch -d 2001-01-01 old && rm old",
 }
 """What must go on working."""
