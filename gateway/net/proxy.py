@@ -1,8 +1,8 @@
 """The network of one command in the jail: a proxy to the hosts that a person approved, which ends with the command.
 
-The command's network is empty but for loopback; in namespaces it is its own, in a container all commands share it. The
-jail hands out a socket that listens there, and only from there can anything reach it. A host's name is looked up here,
-by the guarded client's rules, when it is connected.
+In namespaces a command's network is its own and empty but for loopback; in a container all commands share such a one;
+with Landlock alone it can connect to nothing but this. The jail hands out a socket that listens there. A host's name is
+looked up here, by the guarded client's rules, when it is connected.
 
 An SDK that makes connections of its own is given one, too, so that no redirect and no name leads it elsewhere.
 """

@@ -7,6 +7,7 @@ import socket
 import subprocess
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +78,11 @@ class WithoutNamespaces(Workshop):
         return Tier.LANDLOCK
 
 
-@pytest.fixture(params=[Workshop, WithoutNamespaces], ids=["namespaces", "supervised"])
+JAILS = {"namespaces": Workshop, "supervised": WithoutNamespaces, "old": partial(WithoutNamespaces, landlock=3)}
+"""The last has no Landlock that bounds connections or signals."""
+
+
+@pytest.fixture(params=JAILS.values(), ids=JAILS.keys())
 async def desk(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Desk]:
     root = tmp_path / "workspace"
     for name in ("uploads", "work"):  # without namespaces nothing can be made beside them

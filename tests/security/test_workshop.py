@@ -22,17 +22,12 @@ def test_no_attack_succeeds_and_work_goes_on(tier: Tier, version: int) -> None:
     assert len(result.rows) > 100
 
 
-RESTORED = ("the instructions", "locked text")
-"""In a container only mounts are read-only; what a run has changed in these files is put back after it."""
-
-
 @pytest.mark.parametrize("version", [0, 1, -1], ids=["own", "1", "none"])
 def test_no_attack_succeeds_through_the_service_of_compose(version: int) -> None:
     result = run(Tier.CONTAINER, version, short=True)
     if result.skipped:
         pytest.skip(result.skipped)
-    failed = {name for name, held, _ in result.rows if not held}
-    assert {name for name in failed if not any(each in name for each in RESTORED)} == set()
+    assert [row for row in result.rows if not row[1]] == []
     assert len(result.rows) > 100
 
 

@@ -213,6 +213,9 @@ time.sleep(0.5)'""",
 }
 """What must go on working."""
 
+RESTORED = ("the instructions", "locked text")
+"""In a container only mounts are read-only; what a run has changed in these files is put back after it."""
+
 FILES = {
     "read a secret": "cat {data}/secret.key",
     "read the configuration": "cat {config}",
@@ -504,7 +507,8 @@ async def attack(place: Ground, *, short: bool) -> list[tuple[str, bool, str]]:
     before = unchangeable(place)
     files = {name: line.format(**values) for name, line in FILES.items()}
     for name, answer in (await place.each(files, together=short)).items():
-        row(f"files: {name}", answer.failed and (short or unchangeable(place) == before), answer)
+        restored = bool(place.service) and any(each in name for each in RESTORED)
+        row(f"files: {name}", (answer.failed or restored) and (short or unchangeable(place) == before), answer)
     rows.append(("files: all is as it was", unchangeable(place) == before, ""))
     answer = await place.run("env; cat /proc/self/environ")
     row("files: its own environment", SECRET not in answer.output, answer)
