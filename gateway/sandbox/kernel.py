@@ -14,6 +14,11 @@ _OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442
 _HERE, _CLONE_TREE, _RECURSIVE, _EMPTY_PATH, _FROM_EMPTY_PATH, _DETACH = -100, 1, 0x8000, 0x1000, 4, 2
 
 
+def release() -> tuple[int, ...]:
+    """The kernel's version and its part, as 6, 1."""
+    return tuple(int(part) for part in os.uname().release.split("-")[0].split(".")[:2])
+
+
 def libc() -> ctypes.CDLL:
     """The C library of this process."""
     return ctypes.CDLL(None, use_errno=True)

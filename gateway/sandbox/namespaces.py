@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from gateway.sandbox import view
 from gateway.sandbox.command import Command
-from gateway.sandbox.kernel import attach_tree, copied_tree, mount, replace_root, unshare
+from gateway.sandbox.kernel import attach_tree, copied_tree, mount, release, replace_root, unshare
 
 MAX_PROCESSES_SINCE = (6, 14)
 _FILES, _GROUPS, _HOST, _MESSAGES, _USERS, _PROCESSES, _NETWORK = (
@@ -138,7 +138,6 @@ def _bound_buffers(proc: str) -> None:
 
 def _bound_processes(proc: str, most: int) -> None:
     """Where the number of processes is a namespace's own; before, this file is the machine's."""
-    release = tuple(int(part) for part in os.uname().release.split("-")[0].split(".")[:2])
-    if release >= MAX_PROCESSES_SINCE:
+    if release() >= MAX_PROCESSES_SINCE:
         with suppress(OSError), open(f"{proc}/sys/kernel/pid_max", "w") as file:
             file.write(str(_RESERVED + most))

@@ -6,8 +6,11 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
+from gateway.sandbox.kernel import release
 from gateway.sandbox.processes import descendants, group_of, process_of
 from gateway.sandbox.supervisor import Call, Handler, Harmless
+
+_UNINTERRUPTED_SINCE = (5, 19)
 
 
 def handlers() -> dict[str, Handler]:
@@ -27,8 +30,10 @@ def _kill(call: Call) -> Callable[[], None] | None:
         if not sent:
             raise OSError(errno.EPERM if os.path.exists(f"/proc/{target}") else errno.ESRCH, "none of its processes")
         return None
-    # Its own only once it goes on: what ends a waiting call begins it again.
-    return lambda: _send_late(own, number)
+    if release() < _UNINTERRUPTED_SINCE:  # a signal would begin the waiting call again
+        return lambda: _send_late(own, number)
+    _sent(own, number)
+    return None
 
 
 def _kill_thread(call: Call) -> None:
