@@ -18,7 +18,7 @@ from gateway.store.pool import Connection
 
 @dataclass(frozen=True, slots=True)
 class NodeRow:
-    """One task of a tree, with what its own model calls took; `waits_for` is a question to a person."""
+    """One task of a tree, with what its own model calls took; `waits_for` is its oldest open question or approval."""
 
     id: TaskId
     parent_id: TaskId | None
@@ -58,18 +58,20 @@ _NODE = """
 select t.id, t.parent_id, t.depth, coalesce(t.input ->> 'name', t.kind) as name, t.agent, t.status, t.error,
        t.output ->> 'result' as result, t.intermediate_data, t.storage_paths, t.session_id, t.budget_usd,
        t.created_at, t.updated_at, s.cost_usd, s.tokens, s.last_step,
-       (select 'A' || r.id from reviews r where r.task_id = t.id and r.kind = 'review' and r.state = 'open'
-        order by r.id limit 1) as waits_for
+       (select 'A' || r.id from reviews r join tasks w on w.id = r.task_id
+        where {asks} and r.state = 'open' order by r.id limit 1) as waits_for
 from tasks t cross join lateral (
   select coalesce(sum(cost_usd), 0) as cost_usd, coalesce(sum(tokens_in + tokens_out), 0)::bigint as tokens,
          max(id) as last_step
   from task_steps where task_id = t.id) s
 """
+_ALONE = _NODE.format(asks="w.id = t.id")
+_WITH_ALL_BELOW = _NODE.format(asks="w.master_id = t.id")
 
 
 async def nodes(conn: Connection, master: TaskId) -> list[NodeRow]:
     """A whole tree, parents before their children, in the order they were made; empty if there is none."""
-    rows = await conn.fetch(f"{_NODE} where t.master_id = $1 and t.session_id is not null order by depth, seq", master)
+    rows = await conn.fetch(f"{_ALONE} where t.master_id = $1 and t.session_id is not null order by depth, seq", master)
     return [NodeRow(**{**row, "status": Status(row["status"])}) for row in rows]
 
 
@@ -80,8 +82,8 @@ async def among(conn: Connection, tasks: Collection[TaskId]) -> set[TaskId]:
 
 
 async def newest(conn: Connection, principal: PrincipalId, most: int) -> list[NodeRow]:
-    """The first tasks of a person's latest trees, the newest first."""
-    sql = f"""{_NODE} where t.principal_id = $1 and t.parent_id is null and t.kind = 'agent'
+    """The first tasks of a person's latest trees, the newest first; each waits for what any of its tree asks."""
+    sql = f"""{_WITH_ALL_BELOW} where t.principal_id = $1 and t.parent_id is null and t.kind = 'agent'
                 and t.input ->> 'origin' = 'task' order by t.seq desc limit $2"""
     rows = await conn.fetch(sql, principal, most)
     return [NodeRow(**{**row, "status": Status(row["status"])}) for row in rows]
@@ -101,7 +103,7 @@ class TreeFilter:
 class TreeRow:
     """A tree as a list shows it: its first task, and what all of its tasks came to.
 
-    `counts` has how many of them are in each status, `waits_for` the open questions of all, such as A17.
+    `counts` has how many of them are in each status, `waits_for` the open questions and approvals of all, such as A17.
     """
 
     id: TaskId
@@ -123,7 +125,7 @@ async def listing(conn: Connection, principal: PrincipalId, wanted: TreeFilter, 
     sql = """select t.id, coalesce(t.input ->> 'name', t.kind) as name, t.agent, t.status, t.budget_usd, t.created_at,
                     (t.input ->> 'forked_from')::uuid as fork_of, n.counts, n.updated_at, s.cost_usd, s.tokens,
                     array(select 'A' || r.id from reviews r join tasks w on w.id = r.task_id
-                          where w.master_id = t.id and r.kind = 'review' and r.state = 'open'
+                          where w.master_id = t.id and r.state = 'open'
                           order by r.id) as waits_for
              from tasks t cross join lateral (
                select jsonb_object_agg(status, tasks) as counts, max(updated_at) as updated_at from (

@@ -93,13 +93,16 @@ async def test_a_fork_is_compared_with_its_source(web: Web) -> None:
     async with web.sign_in() as browser:
         [step] = re.findall(r"fork\?at=(\d+)", (await browser.get(f"/tasks/{id}/trace")).text)
         web.model.says("four")
-        answer = (await browser.post(f"/tasks/{id}/fork?at={step}")).text
+        answer = (await browser.post(f"/tasks/{id}/fork?at={step}", data={"model": " openai/other "})).text
         [made] = re.findall(r'href="/tasks/([0-9a-f-]{36})"', answer)
         await until(browser, f"/tasks/{made}", "1 of 1 task is over")
         assert f"/tasks/{made}/compare?to={id}" in (await browser.get(f"/tasks/{made}")).text
         both = (await browser.get(f"/tasks/{made}/compare?to={id}")).text
     assert both.index("three") < both.index("four")
     assert "The first step is alike" in both
+    assert await web.path.rows("select input ->> 'model' from tasks where id = $1::text::uuid", made) == [
+        ("openai/other",)
+    ]
 
 
 async def test_a_large_tree_is_counted(web: Web) -> None:

@@ -30,7 +30,7 @@ from gateway.workspace.tree import Workspace
 
 POLL_SECONDS = 0.5
 LISTED = 200
-COLUMNS = ("id", "name", "agent", "status", "cost_usd", "created_at")
+COLUMNS = ("id", "name", "agent", "status", "waits_for", "cost_usd", "created_at")
 STEP_COLUMNS = ("id", "kind", "name", "ok", "latency_ms", "tokens_in", "tokens_out", "cost_usd", "message_id")
 NONE = "No tasks. `supaclaw tasks create TEXT` starts one."
 

@@ -57,7 +57,8 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One task of a tree, with what its own calls took; `waits_for` is the name of a review."""
+    """One task of a tree, with what its own calls took; `waits_for` is the name of an open review or
+    approval."""
 
     id: UUID
     parent_id: UUID | None

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 from uuid import UUID
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Depends, Form, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from pydantic import BaseModel, Field
 
@@ -100,7 +100,8 @@ async def trace(site: AtSite, id: UUID, since: Annotated[int, Query(ge=0, lt=2**
         rows = await steps.trace(conn, TaskId(id), since=since, most=STEPS + 1)
     more = rows[STEPS - 1].id if len(rows) > STEPS else None
     lines = [(row, _step(row)) for row in rows[:STEPS]]
-    return HTMLResponse(site.pages.part("trace", id, lines, more, since))
+    models = described.chain if (described := site.backend.model()) else ()
+    return HTMLResponse(site.pages.part("trace", id, lines, more, since, models))
 
 
 @router.post(f"{HERE}/{{id}}/cancel", status_code=204, dependencies=OWNER)
@@ -110,9 +111,15 @@ async def cancel(site: AtSite, id: UUID) -> None:
 
 
 @router.post(f"{HERE}/{{id}}/fork", dependencies=OWNER)
-async def fork(site: AtSite, id: UUID, at: Annotated[int, Query(ge=1, lt=2**63)]) -> HTMLResponse:
-    """Run a task again from one of its model calls; what the step's row says then."""
-    return HTMLResponse(site.pages.part("forked", id, await site.backend.trees.fork(str(id), at)))
+async def fork(
+    site: AtSite,
+    id: UUID,
+    at: Annotated[int, Query(ge=1, lt=2**63)],
+    model: Annotated[str, Form(max_length=200)] = "",
+) -> HTMLResponse:
+    """Run a task again from one of its model calls, or by another model; what the step's row says then."""
+    made = await site.backend.trees.fork(str(id), at, model.strip() or None)
+    return HTMLResponse(site.pages.part("forked", id, made))
 
 
 @router.get(f"{HERE}/{{id}}/compare", dependencies=[Depends(public)])

@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -18,9 +19,11 @@ from gateway.domain.model import Prompt, Reply, SystemMessage, ToolMessage
 from gateway.domain.principals import Label
 from gateway.domain.tasks import Lane
 from gateway.domain.trees import MOST_HAND_OFFS, MOST_WIDE
-from gateway.store import tasks
+from gateway.store import reviews, tasks, trees
 from gateway.store.memory import erasing
 from gateway.store.memory.erasing import Origins
+from gateway.store.reviews import Question
+from gateway.store.trees import TreeFilter
 from tests.flow.path import OWNER, FakeModel, MessagePath, call, restarted, results, said
 
 Script = Callable[[Prompt], Reply | Exception]
@@ -382,6 +385,25 @@ class TestReviews:
         await run_dry(path)
         assert await statuses(path) == ["failed"]
         assert await path.rows("select count(*) from reviews where preview like '%Ship it?%'") == [(0,)]
+
+    async def test_an_approval_that_a_call_waits_for_is_shown_with_its_task_and_its_tree(
+        self, path: MessagePath
+    ) -> None:
+        write(path.workspace, "boss")
+        write(path.workspace, "worker")
+        master = TaskId(UUID(await started(path, boss_and_workers)))
+        await run_dry(path)
+        owner = path.people.owner.id
+        async with path.database.transaction() as tx:
+            [top, child, *_] = await trees.nodes(tx, master)
+            question = Question(owner, owner, "exec", {}, "make", Label.UNTRUSTED, task=child.id, ordinal=9)
+            await reviews.ask(tx, question, datetime.now(UTC))
+            nodes = {node.id: node.waits_for for node in await trees.nodes(tx, master)}
+            assert (nodes[top.id], nodes[child.id]) == (None, "A1")
+            assert [node.waits_for for node in await trees.newest(tx, owner, 5)] == ["A1"]
+            assert [tree.waits_for for tree in await trees.listing(tx, owner, TreeFilter(), 5)] == [("A1",)]
+        async with path.working():
+            assert "waits for A1" in await command(path, "/tasks")
 
 
 class TestBudget:
