@@ -57,6 +57,24 @@ def test_a_worker_is_the_gateway_without_ports_and_with_the_same_rights(compose:
     gateway, worker = (compose["services"][name] for name in ("supaclaw", "worker"))
     assert (worker["profiles"], worker["command"]) == (["workers"], ["worker"])
     assert not {"ports", "cap_add", "privileged", "container_name"} & worker.keys()
-    for same in ("image", "env_file", "volumes", "networks", "depends_on", "read_only", "cap_drop", "security_opt"):
+    for same in (
+        "secrets",
+        "image",
+        "env_file",
+        "volumes",
+        "networks",
+        "depends_on",
+        "read_only",
+        "cap_drop",
+        "security_opt",
+    ):
         assert worker[same] == gateway[same], same
     assert worker["environment"].items() <= gateway["environment"].items()
+
+
+def test_gateway_and_workers_get_the_master_key_as_a_secret_and_nobody_else_does(compose: dict[str, Any]) -> None:
+    assert compose["secrets"] == {"master_key": {"file": "${SUPACLAW_MASTER_KEY_FILE:-/dev/null}"}}
+    given = "${SUPACLAW_MASTER_KEY_FILE:+/run/secrets/master_key}"
+    for name, service in compose["services"].items():
+        has = service.get("secrets"), service.get("environment", {}).get("SUPACLAW_MASTER_KEY_FILE")
+        assert has == ((["master_key"], given) if name in ("supaclaw", "worker") else (None, None)), name
