@@ -1,9 +1,11 @@
 """/tasks: work in the background, by trees of agents."""
 
 from gateway.agent.trees import starting
-from gateway.agent.trees.starting import NoSuchTask, line, summary
+from gateway.agent.trees.starting import NoSuchTask, TooManyTasks, line, summary
 from gateway.commands import Command, CommandContext, CommandReply
 from gateway.domain.ids import TaskId
+from gateway.domain.principals import Role
+from gateway.domain.trees import MOST_LIVE
 from gateway.store import trees
 
 SHOWN, LINES = 10, 50
@@ -12,12 +14,12 @@ NONE = "There are no tasks in the background. Ask for something long, and say th
 
 
 async def run(ctx: CommandContext) -> CommandReply:
-    """List the latest trees; `show`, `cancel` or `retry` acts on one."""
+    """List the latest trees of the chat's person; `show`, `cancel` or `retry` acts on one."""
     action, _, which = ctx.argument.partition(" ")
     cancelled: list[TaskId] = []
     try:
         text = await _done(ctx, action.casefold(), which.strip(), cancelled)
-    except NoSuchTask as error:
+    except (NoSuchTask, TooManyTasks) as error:
         text = str(error)
     return CommandReply(text, tuple(cancelled))
 
@@ -37,9 +39,10 @@ async def _done(ctx: CommandContext, action: str, which: str, cancelled: list[Ta
             cancelled.extend(running)
             return f"Cancelled: {str(task)[: starting.SHORT]} with all below it."
         case "retry" if which:
-            return f"Started again: {str(await starting.retry(ctx.tx, whose, which))[: starting.SHORT]}"
+            most = None if ctx.role is Role.OWNER else MOST_LIVE
+            return f"Started again: {str(await starting.retry(ctx.tx, whose, which, most))[: starting.SHORT]}"
         case _:
             return USAGE
 
 
-command = Command("tasks", "work in the background; show, cancel or retry ID", run, owner_only=True, tokens="as owner")
+command = Command("tasks", "work in the background; show, cancel or retry ID", run, tokens="as owner")

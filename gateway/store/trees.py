@@ -89,6 +89,13 @@ async def newest(conn: Connection, principal: PrincipalId, most: int) -> list[No
     return [NodeRow(**{**row, "status": Status(row["status"])}) for row in rows]
 
 
+async def live(conn: Connection, principal: PrincipalId) -> int:
+    """How many of a person's trees haven't ended."""
+    sql = """select count(*) from tasks where principal_id = $1 and parent_id is null and kind = 'agent'
+               and input ->> 'origin' = 'task' and status not in ('completed', 'failed', 'cancelled')"""
+    return int(await conn.fetchval(sql, principal))
+
+
 @dataclass(frozen=True, slots=True)
 class TreeFilter:
     """Which trees a list shows; None: all. `before` is the last one of the page before, `text` is in its name."""

@@ -183,7 +183,8 @@ class Services:
     find: Find | None = None
     sources: Sequence[ToolSource] = ()
     trees: Trees | None = None
-    """None for all but the owner."""
+    engine: Transact | None = None
+    """The gateway's own transactions, in which trees are started: the engine's rows are none of a tool's."""
     bash: Bash | None = None
 
 

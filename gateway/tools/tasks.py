@@ -6,9 +6,11 @@ from typing import Literal
 from pydantic import Field
 
 from gateway.agent.trees import starting
-from gateway.agent.trees.starting import NoSuchAgent, NoSuchTask, TreeRequest, Trees, line, summary
+from gateway.agent.trees.starting import NoSuchAgent, NoSuchTask, TooManyTasks, TreeRequest, Trees, line, summary
+from gateway.domain.access import GROUP
+from gateway.domain.ids import TaskId
 from gateway.domain.json import JsonObject
-from gateway.domain.principals import Label
+from gateway.domain.principals import Label, Role
 from gateway.domain.tools import (
     AnyTool,
     Caller,
@@ -20,10 +22,11 @@ from gateway.domain.tools import (
     ToolFailed,
     Wording,
 )
-from gateway.domain.trees import LONGEST_INPUT, MAIN, MOST_FILES
+from gateway.domain.trees import LONGEST_INPUT, MAIN, MOST_FILES, MOST_LIVE
 from gateway.store import sessions, trees
+from gateway.store.people import principals
 from gateway.store.pool import Connection
-from gateway.tools import PrincipalContext, Services
+from gateway.tools import PrincipalContext, Services, Transact
 
 SHOWN = 10
 LONGEST = 2_000
@@ -49,6 +52,7 @@ class TasksArguments(ToolArguments):
 class _Tool:
     trees: Trees
     context: PrincipalContext
+    transact: Transact
 
     async def start(self, arguments: StartArguments, caller: Caller) -> JsonObject:
         try:
@@ -63,19 +67,29 @@ class _Tool:
             private=True,
             key=f"{caller.task}/{caller.ordinal}",
             address=caller.address,
+            most_live=None if self.context.role is Role.OWNER else MOST_LIVE,
         )
-        task = await self.context.transact(lambda tx: starting.start(tx, self.context.principal, request))
+        try:
+            task = await self.transact(lambda tx: self._start(tx, request))
+        except TooManyTasks as error:
+            raise ToolFailed("too_many", str(error)) from error
         message = "It has begun; its result will come to this chat as a message. Don't wait for it."
         return {"task": str(task)[: starting.SHORT], "message": message}
 
+    async def _start(self, tx: Connection, request: TreeRequest) -> TaskId:
+        """A group has no trees: nobody in it could be asked, and everybody would spend."""
+        if any(GROUP in identity for identity in await principals.identities(tx, self.context.principal)):
+            raise ToolFailed("not_in_groups", "A group can't start tasks; the person can, in a private chat.")
+        return await starting.start(tx, self.context.principal, request)
+
     async def tasks(self, arguments: TasksArguments, _caller: Caller) -> Labelled:
         if arguments.action == "list":
-            return await self.context.transact(self._list)
+            return await self.transact(self._list)
         if arguments.id is None:
             raise ToolFailed("invalid_arguments", f"{arguments.action} needs id.")
         which, act = arguments.id, self._show if arguments.action == "show" else self._cancel
         try:
-            return await self.context.transact(lambda tx: act(tx, which))
+            return await self.transact(lambda tx: act(tx, which))
         except NoSuchTask as error:
             raise ToolFailed("not_found", str(error)) from error
 
@@ -98,10 +112,10 @@ class _Tool:
 
 
 def tools(services: Services) -> tuple[AnyTool, ...]:
-    """The owner's trees; nobody else starts any."""
-    if services.trees is None or services.context is None:
+    """The trees of the person whom the tools work for, and no others."""
+    if services.trees is None or services.context is None or services.engine is None:
         return ()
-    own = _Tool(services.trees, services.context)
+    own = _Tool(services.trees, services.context, services.engine)
     return (
         Tool(
             "start_task",

@@ -3,7 +3,7 @@
 import hashlib
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -80,6 +80,12 @@ class AgentFile:
         if self.head.skills is None:
             return None
         return tuple(skill.name for skill in sorted(self.head.skills, key=lambda skill: -skill.priority))
+
+    @property
+    def of_member(self) -> "AgentFile":
+        """The same without what only the owner chooses: models, money and skills."""
+        owners = {"provider": None, "model": None, "max_tokens": None, "budget": None, "skills": ()}
+        return replace(self, head=self.head.model_copy(update=owners))
 
 
 MAIN_AGENT = AgentFile(MAIN, AgentHead(name="Main", description="The agent that you chat with"), "")

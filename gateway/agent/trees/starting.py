@@ -36,9 +36,16 @@ class NoSuchTask(OwnerMustAct):
     """The id names none, or more than one."""
 
 
+class TooManyTasks(OwnerMustAct):
+    """A person has as many unfinished trees as they may have."""
+
+
 @dataclass(frozen=True, slots=True)
 class TreeRequest:
-    """What a tree is to do. `key` makes a repeated request the same one; `budget_usd` None: no limit."""
+    """What a tree is to do. `key` makes a repeated request the same one; `budget_usd` None: no limit.
+
+    `most_live` is how many unfinished trees its person may have; None: any number.
+    """
 
     agent: str
     input: str
@@ -48,6 +55,7 @@ class TreeRequest:
     key: str | None = None
     address: AddressId | None = None
     deliver: bool = True
+    most_live: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +101,14 @@ def node(
 
 
 async def start(tx: Connection, principal: PrincipalId, request: TreeRequest) -> TaskId:
-    """Queue the first task of a tree; one that was started with the same key is answered instead."""
+    """Queue the first task of a tree, or answer the one of the same key; raises `TooManyTasks`."""
     id = None if request.key is None else TaskId(uuid5(NAMESPACE_OID, f"supaclaw.tree {principal} {request.key}"))
     work = node(request.input, request.label, private=request.private, address=request.address)
     work = work.model_copy(update={"deliver": request.deliver})
     if id is not None and await tasks.get(tx, id):
         return id
+    if request.most_live is not None and await trees.live(tx, principal) >= request.most_live:
+        raise TooManyTasks(f"{request.most_live} tasks are under way already; wait for one, or cancel one.")
     session = await sessions.start(tx, principal, request.label, unattended=True)
     made = await tasks.create(
         tx,
@@ -138,15 +148,18 @@ async def cancel(tx: Connection, principal: PrincipalId, which: str) -> tuple[Ta
     return task, running
 
 
-async def retry(tx: Connection, principal: PrincipalId, which: str) -> TaskId:
-    """A failed or cancelled tree from its beginning, once for each try; raises `NoSuchTask`."""
+async def retry(tx: Connection, principal: PrincipalId, which: str, most_live: int | None = None) -> TaskId:
+    """A failed or cancelled tree from its beginning, once for each try; raises `NoSuchTask` and `TooManyTasks`."""
     old = (await trees.place(tx, await find(tx, principal, which))).master
     [top, *_] = await trees.nodes(tx, old)
     if top.status not in (Status.FAILED, Status.CANCELLED):
         raise NoSuchTask("That task hasn't failed, so there is nothing to try again.")
     work = Assignment.model_validate(await tasks.payload(tx, old))
     text = work.prompt.removeprefix(f"{ORDERS}\n")
-    request = TreeRequest(top.agent, text, work.label, top.budget_usd, work.private, f"retry {old}", work.address)
+    key = f"retry {old}"
+    request = TreeRequest(
+        top.agent, text, work.label, top.budget_usd, work.private, key, work.address, most_live=most_live
+    )
     return await start(tx, principal, request)
 
 

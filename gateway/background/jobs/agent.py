@@ -51,7 +51,6 @@ class AgentRun:
         self._nodes = NodeRuns(
             services.database,
             services.turn_runner,
-            services.environments.agents,
             services.environments.skills,
             services.agent_model,
             services.questions,

@@ -46,7 +46,6 @@ class NodeRuns:
 
     database: Database
     turn_runner: TurnRunner
-    agents: Agents
     skills: Skills
     model: Callable[[str | None, float, int | None], SizedModel | None]
     questions: Questions
@@ -62,10 +61,10 @@ class NodeRuns:
     async def run(self, run: Claim, assignment: Assignment) -> tuple[OpenedTurn, TurnResult] | None:
         """How the node ended; None if it waits, is to be run again, or has ended already. Raises `RunLost`."""
         while True:
-            usable = {each.slug: each for each in await self.agents.usable()}
+            usable = await self._usable(run)
             agent = usable.pop(run.agent, None)
-            folder = await self._folder(run)
-            part, label = _part(agent, [*usable.values()], folder, assignment.fork), await self.agents.label(agent)
+            folder, label = await self._folder(run), await self._agents(run).label(agent)
+            part = _part(agent, [*usable.values()], folder, assignment.fork)
             opened = await self.database.run(partial(self.open, run=run, assignment=assignment, part=part, label=label))
             if opened is None:
                 return None
@@ -128,6 +127,14 @@ class NodeRuns:
 
         return replace(opened, client=ClientOptions(tools=SPECS), agent=part, again=again)
 
+    def _agents(self, run: Claim) -> Agents:
+        return self.turn_runner.environments.of(run.principal_id).agents
+
+    async def _usable(self, run: Claim) -> dict[str, AgentFile]:
+        """The agents that may work for the person of this run, who defined them."""
+        owner = self.questions.people.is_owner(run.principal_id)
+        return {each.slug: each if owner else each.of_member for each in await self._agents(run).usable()}
+
     async def _folder(self, run: Claim) -> TaskFolder:
         async with self.database.connection() as conn:
             master = await trees.master_of(conn, run.id)
@@ -156,7 +163,7 @@ class NodeRuns:
         if not calls:
             return Next.GO_ON if result is None else _ended(result)
         skills = {call.ordinal or 0: await self._skill(run, call) for call in calls if call.tool == "load_skill"}
-        usable = {each.slug for each in await self.agents.usable()}
+        usable = {*await self._usable(run)}
         label = opened.label if result is None else result.label
 
         async def act(tx: Connection) -> Next | Completed | Unanswered:
@@ -178,7 +185,7 @@ class NodeRuns:
 
     async def _skill(self, run: Claim, call: MessageRow) -> JsonObject:
         """The text of a skill that the node asks for."""
-        agent = await self.agents.get(run.agent)
+        agent = (await self._usable(run)).get(run.agent)
         try:
             wanted = parse("load_skill", call.text)
             assert isinstance(wanted, LoadSkill), "parsed as that"
@@ -204,17 +211,19 @@ class NodeRuns:
             return TurnResult.failed(f"the task's budget of {dollars(limit)} is used up, and no more was allowed")
         await tasks.suspend(tx, run, Status.NEEDS_HUMAN_REVIEW)
         if asked is None or asked.state != "open":
-            spent = f"{dollars(place.spent_usd)} of {dollars(limit)}"
-            text = f"The task {assignment.name!r} has used {spent}. Allow another {dollars(limit)}?"
+            payer, spent = self.questions.people.owner.id, f"{dollars(place.spent_usd)} of {dollars(limit)}"
+            own = payer == run.principal_id
+            whose = "" if own else f" of {opened.principal.name}"
+            text = f"The task {assignment.name!r}{whose} has used {spent}. Allow another {dollars(limit)}?"
             question = Question(
                 run.principal_id,
-                run.principal_id,
+                payer,
                 BUDGET,
                 {"usd": limit},
                 text,
                 opened.label,
                 session=run.session_id,
-                address=assignment.address,
+                address=assignment.address if own else None,
                 task=run.id,
                 lasts=self.questions.lasts(),
                 act=ToolClass.ACT,

@@ -69,6 +69,8 @@ class AgentEnvironment:
     locks: LockWatch
     plans: Plans
     leaks: Leaks
+    agents: Agents
+    """Those whose files lie in `workspace`, and `main`."""
     tells_user: bool = True
     skills: Skills | None = None
     """The owner's; others have none."""
@@ -253,6 +255,7 @@ class AgentEnvironments:
         role, search = Role.OWNER if owner else Role.MEMBER, MemorySearch(database, self.embedder)
         context = PrincipalContext(principal, role, database.run, self.clock, zone, search)
         skills = self.skills if owner else None
+        agents = self.agents if owner else Agents(workspace)
         locks = self._own_locks if own_files else self._locks(principal, workspace)
         planned = Plans(database, principal, self.people.own_label(principal), workspace, self._noted)
         services = Services(
@@ -269,7 +272,8 @@ class AgentEnvironments:
             sources=[make(principal, owner, workspace) for make in self.sources],
             commands=self.commands if own_files else None,
             processes=self.processes if own_files else None,
-            trees=Trees(self.agents, self.task_usd) if owner else None,
+            trees=Trees(agents, self.task_usd),
+            engine=self.database.run,
             bash=self.bash,
         )
         tools = [tool for family in self.families for tool in family(services)]
@@ -280,7 +284,16 @@ class AgentEnvironments:
             tools, _spill(workspace), policy, self.clean, services.sources, locks.running, planned.refusal
         )
         return AgentEnvironment(
-            self._workspace, workspace, toolbox, self._personas, zone, locks, planned, self.leaks, skills=skills
+            self._workspace,
+            workspace,
+            toolbox,
+            self._personas,
+            zone,
+            locks,
+            planned,
+            self.leaks,
+            agents=agents,
+            skills=skills,
         )
 
     def _locks(self, principal: PrincipalId, workspace: Workspace) -> LockWatch:
