@@ -68,18 +68,19 @@ async def create(
 ) -> TaskId | None:
     """Queue a task; None if a live one has the same `dedupe`, or there is one of this `id`.
 
-    A child counts at its parent in the same transaction; None if the parent is over. It is left to `instance` for as
+    A child counts at its parent in the same transaction; None if the parent is over. Its `priority` is relative to
+    that of its parent. It is left to `instance` for as
     long as that lives. `budget_usd` is that of the tree which it begins.
     """
     task = id or TaskId(uuid4())
     sql = """with parent as (
-             select master_id, depth from tasks
+             select master_id, depth, priority from tasks
              where id = $7 and status not in ('completed', 'failed', 'cancelled') for update
            ), child as (
              insert into tasks (id, master_id, parent_id, depth, kind, lane, principal_id, input, dedupe, max_attempts,
                                 instance_id, priority, session_id, agent, budget_usd)
              select $1, coalesce((select master_id from parent), $1), $7, coalesce((select depth + 1 from parent), 0),
-                    $3, $4, $2, $5, $6, $8, $9, $10, $11, $12, $13
+                    $3, $4, $2, $5, $6, $8, $9, $10 + coalesce((select priority from parent), 0), $11, $12, $13
              where $7::uuid is null or exists (select from parent)
              on conflict do nothing returning id, parent_id
            ), counted as (

@@ -44,7 +44,7 @@ class TooManyTasks(OwnerMustAct):
 class TreeRequest:
     """What a tree is to do. `key` makes a repeated request the same one; `budget_usd` None: no limit.
 
-    `most_live` is how many unfinished trees its person may have; None: any number.
+    `most_live` is how many unfinished trees its person may have, behind those who may have any number (None).
     """
 
     agent: str
@@ -120,6 +120,7 @@ async def start(tx: Connection, principal: PrincipalId, request: TreeRequest) ->
         id=id,
         agent=request.agent,
         budget_usd=request.budget_usd,
+        priority=0 if request.most_live is None else -1,
     )
     known = made or id
     assert known is not None, "only a repeated key is met again"

@@ -10,6 +10,7 @@ from gateway.agent.trees import starting
 from gateway.agent.trees.starting import NoSuchTask
 from gateway.domain.ids import PrincipalId
 from gateway.domain.model import Prompt, Reply, ToolCall, ToolMessage
+from gateway.domain.tasks import Lane
 from gateway.domain.trees import MOST_LIVE
 from gateway.store import trees
 from gateway.store.pool import Database
@@ -175,9 +176,11 @@ async def test_a_few_at_a_time_and_none_in_groups(path: MessagePath) -> None:
         await member_starts(path, lambda _: said("done"))
     await member_starts(path, lambda _: said("done"))
     assert len(await statuses(path)) == MOST_LIVE
+    await says(path, starts("main", lambda _: said("done")))
+    assert (await path.claim(Lane.AGENTS)).principal_id == path.people.owner.id, "the owner's goes first"
     assert any("under way already" in row[0] for row in await path.rows("select text from messages"))
     assert is_node(path.model.prompts[-1]) is False
 
     await says(path, starts("main", lambda _: said("done")), sender=MEMBER, chat="group", private=False)
     assert any("A group can't start tasks" in row[0] for row in await path.rows("select text from messages"))
-    assert len(await statuses(path)) == MOST_LIVE
+    assert len(await statuses(path)) == MOST_LIVE + 1
