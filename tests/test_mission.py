@@ -25,13 +25,8 @@ def test_every_answer_is_shown_by_something_that_exists(answer: list[str]) -> No
     assert len(answer) == 4
     shown = answer[3]
     tests = re.findall(r"`(tests/[^`]+)`", shown)
-    assert tests or "](" in shown or "not yet" in shown
+    assert tests or "](" in shown
     for named in tests:
         file, _, name = named.partition("::")
         assert (ROOT / file).is_file(), named
         assert not name or named in set(names_in(ROOT / Path(file))), named
-
-
-def test_what_is_not_yet_there_is_said_once_more_at_the_end() -> None:
-    assert [row[0] for heading in DOCUMENTS for row in rows(heading) if "not yet" in row[3]]
-    assert len(PAGE.split("\n## Not yet\n")[1].split()) > 20
