@@ -30,12 +30,13 @@ run: setup  ## Set up and start the gateway.
 dev: setup  ## The same, started again whenever the code changes.
 	@exec $(BIN)/watchfiles --filter python --sigint-timeout 30 "$(BIN)/supaclaw up" gateway channels
 
-test: check wheel  ## Every check there is; with CI=true the coverage, too, which doubles the CPU of the first part.
-	$(if $(CI),$(BIN)/coverage erase)
-	$(call pytest,$(if $(CI),$(BIN)/coverage run -m pytest,$(BIN)/pytest),$(addprefix --ignore=,$(OUTSIDE)),5)
+test: check wheel  ## Every check there is.
+	$(BIN)/coverage erase
+	$(call pytest,$(BIN)/coverage run -m pytest,$(addprefix --ignore=,$(OUTSIDE)),5)
 	$(call pytest,$(BIN)/pytest,$(OUTSIDE),6)
-	$(if $(CI),$(BIN)/coverage combine -q && $(BIN)/coverage json -q -o build/coverage.json)
-	$(if $(CI),$(BIN)/python tests/coverage_gate.py build/coverage.json --lines 85 --branches 80)
+	$(BIN)/coverage combine -q
+	$(BIN)/coverage json -q -o build/coverage.json
+	$(BIN)/python tests/coverage_gate.py build/coverage.json --lines 85 --branches 80
 
 setup: $(filter .uv/bin/uv,$(UV))  ## Install what uv.lock names.
 	@test -d .venv || echo "Setting up; the first time takes a minute …"
