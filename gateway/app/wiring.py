@@ -88,7 +88,6 @@ from gateway.workspace.tree import Workspace
 SEARCH_SECONDS = 20.0
 SCHEDULES, SECRETS, FILES = "schedules", "secrets", "files"
 WORKERS_JOBS = (SECRETS, FILES, "embed", LOG_PRUNING)
-SWEEP_EVERY = timedelta(days=1)
 LOOK_FOR_SECRETS = timedelta(minutes=1)
 """A changed one is also told of at once, unless a notification got lost."""
 
@@ -534,9 +533,6 @@ class Parts:
             SECRETS: self._look_for_secrets,
             "embed": self.indexing.look,
             FILES: self._look_for_changed_files,
-            "swept files": Interval(
-                lambda: SWEEP_EVERY if self.file_sync.on else None, self.file_sync.sweep, self.clock
-            ).look,
             "consolidation": Interval(lambda: LOOK_EVERY, self.consolidation.look, self.clock).look,
             **self.condition.jobs,
         }

@@ -37,11 +37,11 @@ def test_two_folders_become_the_same(supaclaw: Supaclaw, shared: Path) -> None:
     (shared / "two").mkdir()
     (shared / "two" / "b.md").write_text("there")
     dry = supaclaw("files", "sync", "one", "--dry-run", "--json")
-    assert dry.json == [{"what": "give", "path": "a.md"}]
-    assert supaclaw("files", "sync", "one", "--json").json == [{"what": "given", "path": "a.md"}]
+    assert dry.json == [{"what": "upload", "path": "a.md"}]
+    assert supaclaw("files", "sync", "one", "--json").json == [{"what": "upload", "path": "a.md"}]
     assert supaclaw("files", "sync", "one").out == "Both sides are the same.\n"
     done = supaclaw("files", "sync", "two", "--json").json
-    assert done == [{"what": "given", "path": "b.md"}, {"what": "fetched", "path": "a.md"}]
+    assert done == [{"what": "download", "path": "a.md"}, {"what": "upload", "path": "b.md"}]
     assert (shared / "two" / "a.md").read_text() == "hello"
 
 
@@ -50,10 +50,10 @@ def test_a_conflict_is_shown_before_and_after(supaclaw: Supaclaw, shared: Path) 
     (shared / "two" / "a.md").write_text("mine")
     supaclaw("files", "sync", "one")
     dry = [each["what"] for each in supaclaw("files", "sync", "two", "--dry-run", "--json").json]  # type: ignore[attr-defined]
-    assert dry == ["fetch", "keep the version here"]
+    assert dry == ["download", "keep beside"]
     assert (shared / "two" / "a.md").read_text() == "mine"
     done = supaclaw("files", "sync", "two").out
-    assert "version of before kept" in done
+    assert "keep beside" in done
     assert sorted(path.read_text() for path in (shared / "two").iterdir()) == ["hello", "mine"]
 
 

@@ -1,7 +1,7 @@
 """`supaclaw files sync`."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -23,12 +23,12 @@ from gateway.domain.errors import OwnerMustAct
 from gateway.domain.principals import Label
 from gateway.flow.labels import ContentLabels
 from gateway.flow.sync.keeping import FOLDER
-from gateway.flow.sync.replica import Missing, Replica, Synced
+from gateway.flow.sync.replica import Missing, Replica
 from gateway.net.objects import Address, ObjectStore
 from gateway.net.rules import Rules
 from gateway.store.pool import Database
 from gateway.workspace.locks.keeper import OwnerEdits
-from gateway.workspace.sync.plan import Action, Drop, Plan, Pull, Push, Retract
+from gateway.workspace.sync.plan import Action, Drop, Pull, Push, Retract
 from gateway.workspace.sync.state import StateFile
 from gateway.workspace.template import template_hashes
 from gateway.workspace.tree import Workspace
@@ -39,7 +39,7 @@ RUNS = "the gateway that runs here synchronises its workspace itself; `supaclaw 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What happened, or would happen, to a file."""
+    """What is done, or would be done, with a file."""
 
     what: str
     path: str
@@ -67,10 +67,10 @@ def sync(
             if dry_run:
                 with slow("comparing …"):
                     planned = await replica.look(missing)
-                return list(_planned(planned)), dict(planned.refused)
+                return list(_steps(planned.actions)), dict(planned.refused)
             with ExitStack() as bars:
                 done = await replica.sync(missing, partial(_begun, bars, as_json))
-            return list(_done(done)), done.problems
+            return list(_steps(done.actions)), done.problems
 
     steps, problems = with_database(work)
     print_rows(steps, ("what", "path"), as_json=as_json, none="Both sides are the same.")
@@ -105,30 +105,22 @@ def _begun(bars: ExitStack, quiet: bool, many: int) -> Callable[[], None]:
     return lambda: advance(1)
 
 
-def _planned(plan: Plan) -> Iterator[Step]:
-    for action in plan.actions:
-        yield Step(_told(action), action.path)
+def _steps(actions: Sequence[Action]) -> Iterator[Step]:
+    for action in sorted(actions, key=lambda each: each.path):
+        yield Step(_word(action), action.path)
         if isinstance(action, Pull) and action.beside:
-            yield Step("keep the version here", action.beside)
+            yield Step("keep beside", action.beside)
 
 
-def _told(action: Action) -> str:
+def _word(action: Action) -> str:
     match action:
         case Push():
-            return "give"
+            return "upload"
         case Pull():
-            return "fetch"
+            return "download"
         case Retract():
             return "delete elsewhere"
         case Drop():
             return "delete here"
         case _:
             assert_never(action)
-
-
-def _done(done: Synced) -> Iterator[Step]:
-    yield from (Step("given", path) for path in done.pushed)
-    yield from (Step("fetched", path) for path in done.pulled)
-    yield from (Step("deleted elsewhere", path) for path in done.retracted)
-    yield from (Step("deleted here", path) for path in done.deleted)
-    yield from (Step("version of before kept", path) for path in done.beside)

@@ -2,8 +2,10 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from math import inf
 from pathlib import Path
 from uuid import UUID
 
@@ -30,6 +32,7 @@ FOLDER = "sync"
 """Of the data folder: what each folder and the map last agreed on."""
 BATCH_SECONDS = 5.0
 """Several runs that end at once are synchronised together."""
+SWEEP_SECONDS = 86_400.0
 KEPT = timedelta(days=7)
 """How long an object that no path has any more stays in the store."""
 SHOWN = 3
@@ -63,6 +66,7 @@ class FileSync:
     _wanted: bool = field(default=True, init=False)
     _due: float = field(default=0.0, init=False)
     _last: float = field(default=0.0, init=False)
+    _swept: float = field(default=-inf, init=False)
     _failures: int = field(default=0, init=False)
     _told: dict[PrincipalId, Mapping[str, str]] = field(default_factory=dict, init=False)
 
@@ -90,6 +94,7 @@ class FileSync:
         if now >= due:
             self._wanted = False
             await self._all()
+            await self._sweep()
             self._last = self.clock.monotonic()
             pause = backoff(self._failures) if self._failures else self.settings().every.total_seconds()
             due = self._due = self._last + pause
@@ -105,16 +110,20 @@ class FileSync:
         if self.on:
             await self._tried([principal])
 
-    async def sweep(self) -> None:
-        """Delete from the store what no path has any more; the machine with the files does that."""
-        if self.on and self.at_home():
-            gone = await sweep(self.database, self._stored(), self.clock.now() - KEPT)
-            log.info("files.swept", objects=gone)
-
     def close(self) -> None:
         """End all connections."""
         if self._store:
             self._store.close()
+
+    async def _sweep(self) -> None:
+        """Once a day, by the machine with the files."""
+        if not self.works or not self.at_home() or self.clock.monotonic() < self._swept + SWEEP_SECONDS:
+            return
+        try:
+            log.info("files.swept", objects=await sweep(self.database, self._stored(), self.clock.now() - KEPT))
+            self._swept = self.clock.monotonic()
+        except TryAgainLater as error:
+            self._failed(str(error))
 
     async def _all(self) -> None:
         try:
@@ -128,8 +137,11 @@ class FileSync:
 
     async def _here(self) -> list[PrincipalId]:
         """Those who have files here, apart from the owner."""
-        names = await asyncio.to_thread(lambda: [each.name for each in self.environments.others.glob("*-*-*-*-*")])
-        return [PrincipalId(UUID(name)) for name in names if len(name) == 36]
+        found = list[PrincipalId]()
+        for folder in await asyncio.to_thread(lambda: list(self.environments.others.glob("*-*-*-*-*"))):
+            with suppress(ValueError):
+                found.append(PrincipalId(UUID(folder.name)))
+        return found
 
     async def _tried(self, people: Collection[PrincipalId]) -> bool:
         async with self._one:
@@ -167,6 +179,8 @@ class FileSync:
         self.state = f"the same everywhere at {self.clock.now():%Y-%m-%d %H:%M:%S} UTC{left}"
 
     async def _told_of(self, principal: PrincipalId, done: Synced) -> None:
+        if done.actions:
+            log.info("files.synchronised", principal=str(principal), files=len(done.actions))
         if done.problems.keys() != self._told.get(principal, {}).keys() and done.problems:
             log.warning("files.left_alone", principal=str(principal), files=dict(list(done.problems.items())[:20]))
         self._told[principal] = done.problems

@@ -6,7 +6,8 @@ second loses: its content stays beside, under another name. A kill at any moment
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence, Set
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
@@ -50,14 +51,15 @@ class Missing(Enum):
 
 @dataclass(slots=True)
 class Synced:
-    """What was done, by path. `beside` names contents that lost, `problems` says why a file was left alone."""
+    """What was done; `problems` says why a file was left alone, by path."""
 
-    pushed: list[str] = field(default_factory=list)
-    pulled: list[str] = field(default_factory=list)
-    deleted: list[str] = field(default_factory=list)
-    retracted: list[str] = field(default_factory=list)
-    beside: list[str] = field(default_factory=list)
+    actions: list[Action] = field(default_factory=list)
     problems: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def beside(self) -> list[str]:
+        """The names of contents that lost."""
+        return [each.beside for each in self.actions if isinstance(each, Pull) and each.beside]
 
 
 @dataclass(slots=True)
@@ -71,6 +73,8 @@ class Replica:
     store: ObjectStore
     state: StateFile
     failpoints: Failpoints = field(default_factory=lambda: Failpoints(None))
+    nobodys: Set[str] = field(default_factory=template_hashes)
+    """Hashes of what a new workspace is filled with."""
     _numbers: "count[int]" = field(default_factory=count)
     _rows: tuple[synced.Version, Mapping[str, Row]] | None = None
     _began: datetime = datetime.min
@@ -78,6 +82,7 @@ class Replica:
     _unlabelled: set[str] = field(default_factory=set)
     _doubt: bool = False
     """Whether somebody's program may have written what has no label."""
+    _known: Known = field(default_factory=lambda: Known({}, {}))
     _base: dict[str, Content] = field(default_factory=dict)
     _scan: Scan = field(default_factory=Scan)
 
@@ -102,22 +107,20 @@ class Replica:
                 try:
                     again = await self._carry_out(planned.actions, done, begun(len(planned.actions)))
                 finally:
-                    await asyncio.to_thread(self.state.save, Known(self._base, self._scan.files))
+                    if (now := Known(self._base, self._scan.files)) != self._known:
+                        await asyncio.to_thread(self.state.save, now)
                 if not again:
                     break
         return done
 
     async def _planned(self, missing: Missing) -> Plan:
-        known = await asyncio.to_thread(self.state.load)
-        self._scan = await asyncio.to_thread(scan, self.workspace.root, known.seen)
-        rows, here = await self._map(), self._scan
-        base = known.base
+        self._known = await asyncio.to_thread(self.state.load)
+        self._scan = here = await asyncio.to_thread(scan, self.workspace.root, self._known.seen)
+        rows, base = await self._map(), self._known.base
         if missing is Missing.RESTORE:
             base = {path: content for path, content in base.items() if path in here.files}
-        deleted = missing is Missing.DELETE
-        left_out, nobodys = here.left_out.keys(), template_hashes()
-        decide = partial(plan, here.files, base, rows, left_out, nobodys, gone_on_purpose=deleted)
-        planned = await asyncio.to_thread(decide)
+        decide = partial(plan, here.files, base, rows, here.left_out.keys(), self.nobodys)
+        planned = await asyncio.to_thread(decide, gone_on_purpose=missing is Missing.DELETE)
         agreed = {**base, **planned.agreed}
         self._base = {path: content for path, content in agreed.items() if content is not None}
         return planned
@@ -133,6 +136,8 @@ class Replica:
 
     async def _carry_out(self, actions: Sequence[Action], done: Synced, after: Callable[[], None]) -> bool:
         """Whether to look again. The first error that concerns all ends it, once what is under way has ended."""
+        if not actions:
+            return False
         free, failure = asyncio.Semaphore(AT_ONCE), list[TryAgainLater]()
         await self._look_for_labels(actions)
         again = False
@@ -141,7 +146,9 @@ class Replica:
             nonlocal again
             async with free:
                 try:
-                    if not failure and await self._do(action, done):
+                    if not failure:
+                        await self._do(action)
+                        done.actions.append(action)
                         again = True
                 except Changed:
                     again = True
@@ -161,65 +168,58 @@ class Replica:
         async with self.database.connection() as conn:
             self._unlabelled, self._doubt = await contents.unlabelled(conn, self.principal, hashes)
 
-    async def _do(self, action: Action, done: Synced) -> bool:
-        """Whether anything changed."""
+    async def _do(self, action: Action) -> None:
+        """Raises `Changed` if the file or its row isn't as planned, and `WorkspaceError` if it has to wait."""
+        content: Content | None = None
         match action:
-            case Push(path) if not await self._push(action, done):
-                return False
-            case Push(path, content):
-                done.pushed.append(path)
-                self._base[path] = content
+            case Push(path, content, version):
+                await self._store(path, content)
+                await self._set(path, version, content)
+                self.failpoints.reach(Step.SYNC_SET)
             case Pull(path, content):
-                await self._pull(action)
-                done.pulled.append(path)
-                done.beside += [action.beside] if action.beside else []
-                self._base[path] = content
-            case Retract(path) if not await self._retract(action, done):
-                return False
-            case Retract(path):
-                done.retracted.append(path)
-                self._base.pop(path, None)
+                await self._fetch(action)
+            case Retract(path, version):
+                async with self._no_tools(locked=path in self._locked_paths):  # what one deletes comes back
+                    await self._set(path, version, None)
             case Drop(path):
                 await self._land(path, lambda: drop(self.workspace.root, action))
-                done.deleted.append(path)
-                self._base.pop(path, None)
             case _:
                 assert_never(action)
-        return True
+        self._base.pop(path, None)
+        self._base |= {path: content} if content else {}
 
-    async def _push(self, push: Push, done: Synced) -> bool:
-        """Whether all machines have it now; if not, it has to wait. Raises `Changed` if another one was faster."""
-        if push.content.sha256 in self._unlabelled and (self._doubt or self.workspace.labels.in_doubt):
-            done.problems[push.path] = LATER
-            return False
-        staged, written = self.state.staging(next(self._numbers)), _written(push.path, push.content)
-        try:
-            await asyncio.to_thread(_copied, self.workspace.root, push, staged)
-            locked = await asyncio.to_thread(_is_locked, staged, push, self.locks.paths if self.locks else ())
-            if self.locks and locked:
-                async with self.locks.between_runs() as quiet:
-                    if not quiet:
-                        done.problems[push.path] = LATER
-                        return False
-                    await asyncio.to_thread(_copied, self.workspace.root, push, staged)
-            label = await self.workspace.labels.of(written.path, written.sha256)
-            await self.workspace.labels.note(written, label, "")
-            await self.store.put(push.content.sha256, staged)
-        finally:
-            staged.unlink(missing_ok=True)
+    async def _store(self, path: str, content: Content) -> None:
+        """Label it, and put it into the store."""
+        written, labels = _written(path, content), self.workspace.labels
+        if content.sha256 in self._unlabelled and (self._doubt or labels.in_doubt):
+            raise WorkspaceError("later", LATER)
+        with self._staged() as staged:
+            locked = await asyncio.to_thread(self._is_locked, path, content)
+            async with self._no_tools(locked=locked):
+                await asyncio.to_thread(_copied, self.workspace.root, path, content, staged)
+            await labels.note(written, await labels.of(path, content.sha256), "")
+            await self.store.put(content.sha256, staged)
         self.failpoints.reach(Step.SYNC_STORED)
-        await self._set(push.path, push.version, push.content)
-        self.failpoints.reach(Step.SYNC_SET)
-        return True
 
-    async def _retract(self, retract: Retract, done: Synced) -> bool:
-        if self.locks and retract.path in self.locks.paths:
-            async with self.locks.between_runs() as quiet:
-                if not quiet:  # it comes back when they have ended
-                    done.problems[retract.path] = LATER
-                    return False
-        await self._set(retract.path, retract.version, None)
-        return True
+    @property
+    def _locked_paths(self) -> Sequence[str]:
+        return self.locks.paths if self.locks else ()
+
+    def _is_locked(self, path: str, content: Content) -> bool:
+        """Whether it has text that only its owner may change, or had before."""
+        small = content.size <= MAX_LOCKED_BYTES and self.workspace.head(path, MAX_LOCKED_BYTES)
+        return path in self._locked_paths or bool(small and locked_parts(small.data))
+
+    @asynccontextmanager
+    async def _no_tools(self, *, locked: bool) -> AsyncGenerator[None, None]:
+        """While none runs, what is locked is its owner's; raises `WorkspaceError` if one does."""
+        if not self.locks or not locked:
+            yield
+            return
+        async with self.locks.between_runs() as quiet:
+            if not quiet:
+                raise WorkspaceError("later", LATER)
+            yield
 
     async def _set(self, path: str, version: int, content: Content | None) -> None:
         compare = partial(
@@ -234,13 +234,18 @@ class Replica:
         if not await self.database.run(compare):
             raise Changed(WorkspacePath.parse(path))
 
-    async def _pull(self, pull: Pull) -> None:
-        staged = self.state.staging(next(self._numbers))
-        try:
+    async def _fetch(self, pull: Pull) -> None:
+        with self._staged() as staged:
             await self.store.fetch(pull.content.sha256, pull.content.size, staged)
             self.failpoints.reach(Step.SYNC_FETCHED)
             await self._land(pull.path, lambda: self._place(pull, staged), pull.content)
             self.failpoints.reach(Step.SYNC_PLACED)
+
+    @contextmanager
+    def _staged(self) -> Iterator[Path]:
+        staged = self.state.staging(next(self._numbers))
+        try:
+            yield staged
         finally:
             staged.unlink(missing_ok=True)
 
@@ -267,11 +272,6 @@ def _written(path: str, content: Content) -> Written:
     return Written(path, content.size, content.sha256)
 
 
-def _copied(root: Path, push: Push, to: Path) -> None:
+def _copied(root: Path, path: str, content: Content, to: Path) -> None:
     with to.open("wb") as staged:
-        copy_out(root, push.path, push.content, staged)
-
-
-def _is_locked(staged: Path, push: Push, locked: Sequence[str]) -> bool:
-    """Whether it has text that only its owner may change, or had before."""
-    return push.path in locked or (push.content.size <= MAX_LOCKED_BYTES and bool(locked_parts(staged.read_bytes())))
+        copy_out(root, path, content, staged)

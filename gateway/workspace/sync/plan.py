@@ -6,6 +6,7 @@ Three states count for each path: as it is here, as it is in the map, and as bot
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property, lru_cache
 from typing import TypeAlias
 
 from gateway.domain.synced import Content, Row
@@ -66,6 +67,8 @@ class Drop:
     over: Content
 
 
+_folded = lru_cache(maxsize=4_096)(folded)
+
 Action: TypeAlias = Push | Retract | Pull | Drop
 
 
@@ -80,7 +83,7 @@ class Plan:
 
 def excluded(parts: tuple[str, ...]) -> bool:
     """Whether no machine ever gets this: the gateway's own folders, half-written files, what programs make again."""
-    return folded(parts[0]) in NEVER_AT_TOP or parts[-1].startswith(TEMPORARY) or any(part in NEVER for part in parts)
+    return _folded(parts[0]) in NEVER_AT_TOP or parts[-1].startswith(TEMPORARY) or any(part in NEVER for part in parts)
 
 
 def plan(
@@ -179,7 +182,11 @@ class _Names:
     """The names that are in use here, as the most lenient file system compares them."""
 
     def __init__(self, here: Mapping[str, Seen]) -> None:
-        self._used = {_compared(path): path for path in here}
+        self._here = here
+
+    @cached_property
+    def _used(self) -> dict[str, str]:
+        return {_compared(path): path for path in self._here}
 
     def problem(self, path: str, content: Content) -> str:
         """Why this must not be written here; it is in use from now on."""
@@ -196,4 +203,4 @@ class _Names:
 
 
 def _compared(path: str) -> str:
-    return "/".join(map(folded, path.split("/")))
+    return "/".join(map(_folded, path.split("/")))

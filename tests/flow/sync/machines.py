@@ -14,6 +14,7 @@ from gateway.net.rules import Rules
 from gateway.store import contents
 from gateway.workspace.locks.keeper import Keeper, OwnerEdits
 from gateway.workspace.locks.watch import LockWatch
+from gateway.workspace.sync.plan import Drop, Pull, Push, Retract
 from gateway.workspace.sync.state import StateFile
 from gateway.workspace.template import template_hashes
 from gateway.workspace.tree import Workspace
@@ -98,10 +99,26 @@ def machines_of(world: World, folder: Path, endpoint: str, bucket: str) -> Itera
     machines.close()
 
 
+def pushed(done: Synced) -> list[str]:
+    return [each.path for each in done.actions if isinstance(each, Push)]
+
+
+def pulled(done: Synced) -> list[str]:
+    return [each.path for each in done.actions if isinstance(each, Pull)]
+
+
+def retracted(done: Synced) -> list[str]:
+    return [each.path for each in done.actions if isinstance(each, Retract)]
+
+
+def deleted(done: Synced) -> list[str]:
+    return [each.path for each in done.actions if isinstance(each, Drop)]
+
+
 async def settle(*machines: Machine) -> None:
     """Until nothing is left to do anywhere."""
     for _ in range(6):
         done = [await machine.sync() for machine in machines]
-        if not any(each.pushed or each.pulled or each.deleted or each.retracted for each in done):
+        if not any(each.actions for each in done):
             return
     raise AssertionError("they never agree")

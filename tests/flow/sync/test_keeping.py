@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -50,7 +51,6 @@ async def test_without_a_store_nothing_is_looked_for(path: MessagePath) -> None:
     assert await path.file_sync.look() is None
     await path.file_sync.before_run(path.people.owner.id)
     await path.file_sync.after_turn(path.people.owner.id)
-    await path.file_sync.sweep()
     assert path.vitals().files is None
     assert not path.file_sync.shared
 
@@ -165,8 +165,20 @@ async def test_files_that_are_left_alone_are_in_the_status(path: MessagePath) ->
     assert "left alone: link: a link or a device" in (path.vitals().files or "")
 
 
-async def test_what_nobody_has_any_more_is_swept_by_the_machine_with_the_files(path: MessagePath) -> None:
-    await path.file_sync.look()
-    await path.file_sync.sweep()
+async def test_what_nobody_has_any_more_is_swept_once_a_day_by_the_machine_with_the_files(
+    path: MessagePath, careless: Careless, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.flow.sync.keeping.KEPT", -timedelta(hours=1))
     path.workplace.elsewhere = "another"
-    await path.file_sync.sweep()
+    for text in ("one", "two"):
+        (path.workspace / "a.md").write_text(text)
+        await path.file_sync.after_turn(path.people.owner.id)
+    await path.file_sync.look()
+    assert not any(asked.startswith("DELETE") for asked in careless.asked)
+
+    path.workplace.elsewhere = ""
+    for _ in range(2):
+        path.file_sync._due = 0
+        await path.file_sync.look()
+    deleted = [asked for asked in careless.asked if asked.startswith("DELETE")]
+    assert [each.rpartition("/")[2] for each in deleted] == [hashlib.sha256(b"one").hexdigest()]

@@ -17,7 +17,7 @@ from gateway.net.objects import StoreDown
 from gateway.store import contents, synced
 from gateway.workspace.paths import WorkspaceError
 from tests.fakes.s3 import Careless, new_bucket
-from tests.flow.sync.machines import Machine, Machines, settle
+from tests.flow.sync.machines import Machine, Machines, deleted, pulled, pushed, retracted, settle
 from tests.store.world import World
 
 LOCKED = "<!-- CORE:LOCK -->\nBe kind.\n<!-- /CORE:LOCK -->\n"
@@ -45,19 +45,19 @@ class TestBothWays:
         ada.write("run.sh", "#!/bin/sh")
         (ada.root / "run.sh").chmod(0o755)
         done = await ada.sync()
-        assert sorted(done.pushed) == ["notes/a.md", "run.sh"]
-        assert sorted((await bob.sync()).pulled) == ["notes/a.md", "run.sh"]
+        assert sorted(pushed(done)) == ["notes/a.md", "run.sh"]
+        assert sorted(pulled(await bob.sync())) == ["notes/a.md", "run.sh"]
         assert bob.read("notes/a.md") == "one"
         assert os.access(bob.root / "run.sh", os.X_OK)
         assert not os.access(bob.root / "notes/a.md", os.X_OK)
 
         bob.write("notes/a.md", "two")
-        assert (await bob.sync()).pushed == ["notes/a.md"]
+        assert pushed(await bob.sync()) == ["notes/a.md"]
         await ada.sync()
         assert ada.read("notes/a.md") == "two"
         (ada.root / "notes/a.md").unlink()
-        assert (await ada.sync()).retracted == ["notes/a.md"]
-        assert (await bob.sync()).deleted == ["notes/a.md"]
+        assert retracted(await ada.sync()) == ["notes/a.md"]
+        assert deleted(await bob.sync()) == ["notes/a.md"]
         assert not (bob.root / "notes").exists()
         await settle(ada, bob)
         assert ada.files() == bob.files() == {"run.sh": "#!/bin/sh"}
@@ -105,10 +105,9 @@ class TestBothWays:
         await settle(ada, bob)
         assert ada.files() == bob.files() == {"a": "here", "b": "new"}
 
-    async def test_what_a_new_workspace_is_filled_with_gives_way(
-        self, ada: Machine, bob: Machine, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr("gateway.flow.sync.replica.template_hashes", lambda: frozenset({sha256("template")}))
+    async def test_what_a_new_workspace_is_filled_with_gives_way(self, ada: Machine, bob: Machine) -> None:
+        for machine in (ada, bob):
+            machine.replica.nobodys = frozenset({sha256("template")})
         ada.write("AGENTS.md", "template")
         bob.write("AGENTS.md", "the owner's")
         await settle(ada, bob)
@@ -144,7 +143,7 @@ class TestBothWays:
         await ada.sync()
         machines.bucket = await new_bucket(s3)
         again = machines("ada")
-        assert (await again.sync()).pushed == ["a"]
+        assert pushed(await again.sync()) == ["a"]
 
 
 class TestNeverLost:
@@ -264,7 +263,7 @@ class TestTrust:
         async with ada.world.database.transaction() as tx:
             await contents.begin_command(tx, ada.world.principal)
         ada.write("made", "by a command")
-        assert (await ada.sync()).pushed == []
+        assert pushed(await ada.sync()) == []
         async with ada.world.database.transaction() as tx:
             await contents.add(tx, ada.world.principal, [sha256("by a command")], Label.UNTRUSTED, "agent")
             await contents.end_commands(tx, ada.world.principal)
@@ -279,7 +278,7 @@ class TestTrust:
         async with ada.world.database.transaction() as tx:
             await contents.end_commands(tx, ada.world.principal)
         done = await ada.sync()
-        assert (done.pushed, set(done.problems)) == ([], {"made"})
+        assert (pushed(done), set(done.problems)) == ([], {"made"})
         await ada.workspace.labels.end_command([sha256("by a command")])
         await settle(ada, bob)
         assert await bob.label("made") is Label.UNTRUSTED
@@ -305,7 +304,7 @@ class TestLocks:
             (ada.root / "SOUL.md").unlink()
             ada.write("other.md", "new")
             done = await ada.sync()
-            assert done.pushed == ["other.md"]
+            assert pushed(done) == ["other.md"]
             assert set(done.problems) == {"AGENTS.md", "SOUL.md"}
             await bob.sync()
         assert sorted(restored) == ["AGENTS.md", "SOUL.md"]
@@ -431,7 +430,7 @@ class TestSweep:
         ada.write("a", "one")
         place, database = ada.replica.store.address.place, ada.world.database
         [swept] = await database.run(lambda tx: synced.begin_sweep(tx, place, [sha256("one")]))
-        assert (await ada.sync()).pushed == []
+        assert pushed(await ada.sync()) == []
         await ada.replica.store.delete(swept)
         await database.run(lambda tx: synced.end_sweep(tx, place, [swept]))
         await settle(ada, bob)
