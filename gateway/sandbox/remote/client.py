@@ -126,7 +126,7 @@ def _shared(state: Reply) -> str:
 
 
 def _archive(folder: Path, target: IO[bytes]) -> None:
-    with zipfile.ZipFile(target, "w") as archive:
+    with zipfile.ZipFile(target, "w", strict_timestamps=False) as archive:
         for path in filter(Path.is_file, sorted(folder.rglob("*"))):
             archive.write(path, path.relative_to(folder))
     target.flush()

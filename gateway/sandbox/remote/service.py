@@ -135,10 +135,14 @@ def _prepared(request: Request, tier: Tier, workspace: str, files: list[int]) ->
 
 
 def _unpack(archive: int, folder: str) -> None:
-    """Its files, which nothing can change and anything may run."""
-    with open(archive, "rb", closefd=False) as file, zipfile.ZipFile(file) as packed:
-        for name in packed.namelist():
-            os.chmod(packed.extract(name, folder), 0o500)
+    """Its files, which nothing can change and anything may run; all of them or none."""
+    try:
+        with open(archive, "rb", closefd=False) as file, zipfile.ZipFile(file) as packed:
+            for name in packed.namelist():
+                os.chmod(packed.extract(name, folder), 0o500)
+    except (OSError, zipfile.BadZipFile):
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
 def _same(path: Path, before: os.stat_result) -> bool:

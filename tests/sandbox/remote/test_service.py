@@ -5,6 +5,7 @@ import os
 import socket
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -147,12 +148,23 @@ async def test_what_nobody_sends_is_answered_or_closed(desk: Desk) -> None:
     jail = desk.workshop
     assert isinstance(jail, RemoteWorkshop)
     command = Request(Command(("true",), "", Tier.CONTAINER, 0))
-    for packet, descriptors in ((b"junk", 0), (packed(command), 0), (packed(command), 2), (b"x" * 140_000, 0)):
+    nothing = os.open(os.devnull, os.O_RDWR)
+    files = packed(replace(command, folder="/tmp/files"))  # of which no archive comes
+    for packet, descriptors in (
+        (b"junk", 0),
+        (packed(command), 0),
+        (packed(command), 2),
+        (b"x" * 140_000, 0),
+        (files, 5),
+        (files, 5),
+    ):
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as one:
             one.connect(str(jail.path))
-            socket.send_fds(one, [packet], [0] * descriptors)
+            socket.send_fds(one, [packet], [nothing] * descriptors)
             one.settimeout(10)
-            assert reply(await asyncio.to_thread(one.recv, 4096)).problem
+            problem = reply(await asyncio.to_thread(one.recv, 4096)).problem
+            assert "not a zip file" in problem if packet == files else problem
+    os.close(nothing)
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as silent:
         silent.connect(str(jail.path))
         assert (await desk.run("echo works"))["output"] == "works\n"
