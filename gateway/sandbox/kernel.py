@@ -3,6 +3,7 @@
 import ctypes
 import os
 import struct
+from functools import cache
 
 _SET_PDEATHSIG, _SET_NO_NEW_PRIVS = 1, 38
 _CAPABILITY_VERSION = 0x20080522
@@ -19,6 +20,7 @@ def release() -> tuple[int, ...]:
     return tuple(int(part) for part in os.uname().release.split("-")[0].split(".")[:2])
 
 
+@cache
 def libc() -> ctypes.CDLL:
     """The C library of this process."""
     return ctypes.CDLL(None, use_errno=True)

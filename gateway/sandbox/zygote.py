@@ -1,5 +1,6 @@
 """The process that starts commands: small, so that a fork is cheap, and without anything of the gateway's."""
 
+import gc
 import os
 import shutil
 import signal
@@ -22,6 +23,8 @@ def main(requests: socket.socket, *, watched: bool) -> None:
     signal.signal(signal.SIGCHLD, _reaped if watched else signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     set_control(DUMPABLE, 0)
+    gc.disable()  # a collection in a child would copy all that it shares with this process
+    gc.freeze()
     while True:
         request, descriptors, _, _ = socket.recv_fds(requests, MAX_REQUEST_BYTES, 4)
         if not request:
