@@ -12,7 +12,7 @@ from typing import TypeAlias
 from gateway.agent.toolbox import Toolbox, ToolOutcome, Yes
 from gateway.domain.events import ToolFinished
 from gateway.domain.model import ToolCall
-from gateway.domain.tools import Caller, Effect
+from gateway.domain.tools import Caller
 from gateway.domain.transcript import Entry, ToolIntent, ToolResult
 
 Allowed: TypeAlias = Mapping[int, Yes | None]
@@ -76,6 +76,6 @@ async def run_calls(
 async def _run(call: ToolCall, toolbox: Toolbox, caller: Caller, resumed: Allowed | None) -> ToolOutcome:
     if resumed is None:
         return await toolbox.run(call, caller)
-    if toolbox.effect(call.name) is Effect.ONCE and caller.ordinal not in resumed:
+    if not toolbox.effect(call.name).repeatable and caller.ordinal not in resumed:
         return ToolOutcome(MAY_HAVE_RUN, failed=True)
     return await toolbox.run(call, caller, yes=resumed.get(caller.ordinal))

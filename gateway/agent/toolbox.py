@@ -139,7 +139,7 @@ class Toolbox:
     def once_for(self, name: str) -> float:
         """Seconds for which a call that must not run twice may be under way; 0 where it may."""
         tool = self._tool(name)
-        return tool.timeout if tool and tool.effect is Effect.ONCE else 0.0
+        return tool.timeout if tool and not tool.effect.repeatable else 0.0
 
     async def described(self, call: ToolCall, caller: Caller) -> Act | None:
         """What a call would do, for a person who says whether it runs again; None if it can't have run."""

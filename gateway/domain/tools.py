@@ -31,7 +31,15 @@ class Effect(StrEnum):
 
     SAFE = "safe"
     IDEMPOTENT = "idempotent"
+    LOCAL = "local"
+    """It must not run twice, but all it changes is in the workspace, where the agent can look."""
     ONCE = "once"
+    """It must not run twice, and only a person may be able to tell whether it ran."""
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether it may run twice."""
+        return self in (Effect.SAFE, Effect.IDEMPOTENT)
 
 
 class ToolClass(StrEnum):

@@ -124,7 +124,7 @@ def tools(services: Services) -> tuple[AnyTool, ...]:
             "sessions/, memory/ and your instructions are read-only; others' files are hidden until you read one.",
             ExecArguments,
             execution.run,
-            Effect.ONCE,
+            Effect.LOCAL,
             timeout=MAX_SECONDS + 60,
             max_result=3 * PAGE_CHARS,
             kind=execution.kind,

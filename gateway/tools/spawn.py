@@ -142,7 +142,7 @@ def tools(services: Services) -> tuple[AnyTool, ...]:
             "Shell commands that go on between turns, in the jail of exec; the gateway's end is theirs.",
             SpawnArguments,
             spawn.run,
-            Effect.ONCE,
+            Effect.LOCAL,
             timeout=MAX_WAIT + 60,
             max_result=3 * PAGE_BYTES,
             kind=spawn.kind,

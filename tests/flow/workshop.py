@@ -20,7 +20,7 @@ async def _nothing() -> None: ...
 
 @dataclass
 class Workshop:
-    """`look` and `put` may run twice, `send` may not; `during` runs in every call."""
+    """`look` and `put` may run twice, `edit` and `send` may not; `during` runs in every call."""
 
     ran: list[str] = field(default_factory=list)
     during: Callable[[], Awaitable[None]] = _nothing
@@ -29,6 +29,7 @@ class Workshop:
         return (
             Tool("look", "Looks.", Word, self._work, kind=ToolClass.READ),
             Tool("put", "Puts.", Word, self._work, Effect.IDEMPOTENT, kind=ToolClass.READ),
+            Tool("edit", "Edits.", Word, self._work, Effect.LOCAL, kind=ToolClass.WRITE),
             Tool("send", "Sends.", Word, self._work, Effect.ONCE, kind=ToolClass.READ),
         )
 

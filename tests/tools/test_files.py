@@ -68,8 +68,8 @@ def test_the_effects_say_what_may_run_twice(desk: Desk) -> None:
         "list_files": Effect.SAFE,
         "read_file": Effect.SAFE,
         "write_file": Effect.IDEMPOTENT,
-        "edit_file": Effect.ONCE,
-        "move_file": Effect.ONCE,
+        "edit_file": Effect.LOCAL,
+        "move_file": Effect.LOCAL,
         "delete_file": Effect.IDEMPOTENT,
     }
 

@@ -39,7 +39,7 @@ class ScriptCall:
             f"{tool.head.name}: {tool.description}{docs}",
             AnyArguments,
             self.run,
-            Effect.ONCE,
+            Effect.ONCE if self.script.hosts else Effect.LOCAL,
             timeout=self.script.seconds + 60,
             max_result=12_000,
             kind=ToolClass.IRREVERSIBLE if self.script.hosts else ToolClass.RUN,

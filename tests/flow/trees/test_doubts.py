@@ -110,6 +110,14 @@ async def test_what_may_run_twice_is_repeated_and_nobody_is_asked(path: MessageP
     assert await again.rows("select count(*) from reviews") == [(0,)]
 
 
+async def test_what_changes_the_workspace_alone_is_for_the_agent_to_look_at(path: MessagePath) -> None:
+    again = await killed(path, "a file", tool="edit")
+    await run_dry(again)
+    assert (await statuses(again), again.workshop.ran) == (["completed"], [])
+    assert await again.rows("select count(*) from reviews") == [(0,)]
+    assert any("may_have_run" in text for text in await told(again))
+
+
 async def test_what_cannot_have_run_is_not_asked_about(path: MessagePath) -> None:
     again = await killed(path, "a letter")
     await again.rows("update messages set text = '{\"text\": [1]}' where kind = 'tool_intent' returning id")
