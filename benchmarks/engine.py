@@ -22,12 +22,12 @@ from benchmarks.statistics import p95
 from gateway.background.worker import Worker
 from gateway.domain.ids import InstanceId, PrincipalId, TaskId
 from gateway.domain.principals import Role
-from gateway.domain.tasks import Claim, Lane, Status
-from gateway.store import tasks
+from gateway.domain.work.tasks import Claim, Lane, Status
+from gateway.store.connection.pool import Connection, Database
 from gateway.store.embedded.postgres import EmbeddedPostgres
+from gateway.store.engine import tasks
 from gateway.store.migrate import migrate
 from gateway.store.people import principals
-from gateway.store.pool import Connection, Database
 
 KIND = "bench"
 STARTS, TASKS, WIDE, TREES = 200, 4_000, 50, 10

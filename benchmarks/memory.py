@@ -26,11 +26,11 @@ from benchmarks.statistics import p95
 from gateway.domain.ids import PrincipalId, SessionId
 from gateway.domain.memory import Filter, Kind
 from gateway.domain.principals import Label, Role
+from gateway.store.connection.pool import Connection, Database, take_long
 from gateway.store.embedded.postgres import EmbeddedPostgres
 from gateway.store.memory import extension, frequencies, recalling, search, vectors
 from gateway.store.migrate import migrate
 from gateway.store.people import principals
-from gateway.store.pool import Connection, Database, take_long
 
 Search = Callable[[list[str], list[float]], Awaitable[Sequence[object]]]
 """By words and a vector; what is found."""

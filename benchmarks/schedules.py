@@ -19,10 +19,10 @@ from gateway.config.clock import SystemClock
 from gateway.config.failpoints import Failpoints
 from gateway.domain.ids import PrincipalId
 from gateway.domain.principals import Role
+from gateway.store.connection.pool import Connection, Database
 from gateway.store.embedded.postgres import EmbeddedPostgres
 from gateway.store.migrate import migrate
 from gateway.store.people import principals
-from gateway.store.pool import Connection, Database
 
 SCHEDULES = 10_000
 LOOKS = 200

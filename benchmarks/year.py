@@ -16,11 +16,11 @@ from gateway.app.temporary import temporary_database
 from gateway.background.clearing import Clearing
 from gateway.config.clock import SystemClock
 from gateway.domain.principals import Role
-from gateway.store import retention
+from gateway.store.connection.pool import Database
+from gateway.store.engine import retention
+from gateway.store.engine.retention import TableSize
 from gateway.store.memory import frequencies, turns
 from gateway.store.people import principals
-from gateway.store.pool import Database
-from gateway.store.retention import TableSize
 
 DAYS, A_DAY, SHOWN = 365, 200, 12
 KEPT = timedelta(days=90)

@@ -17,8 +17,8 @@ from asyncpg import Record
 
 from benchmarks.people import People
 from benchmarks.processes import cpu_seconds, postgres_pids, pss_mb
+from gateway.domain.conversation.inbound import Address, Arrival, Inbound, Sender
 from gateway.domain.ids import EntryId
-from gateway.domain.inbound import Address, Arrival, Inbound, Sender
 from gateway.workspace.journal.entry import Entry, entry_of
 from gateway.workspace.journal.format import render
 from gateway.workspace.journal.key import journal_key

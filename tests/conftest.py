@@ -23,10 +23,10 @@ from jinja2 import BytecodeCache, Environment
 from jinja2.bccache import Bucket
 from structlog.dev import ConsoleRenderer, plain_traceback
 
+from gateway.store.connection.pool import Database
 from gateway.store.embedded.cluster import opened
 from gateway.store.embedded.postgres import EmbeddedPostgres
 from gateway.store.migrate import migrate
-from gateway.store.pool import Database
 
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("unhurried")

@@ -16,13 +16,13 @@ from channels.slack.markup import to_mrkdwn
 from channels.slack.reception import Reception
 from channels.slack.replies import Replies
 from channels.slack.streams import Streams
-from gateway.domain.channel import Accept, Button, Capabilities, Drafts, Outgoing, SendDelayed
-from gateway.domain.channel_facts import ChannelFacts
+from gateway.domain.channels.channel import Accept, Button, Capabilities, Drafts, Outgoing, SendDelayed
+from gateway.domain.channels.channel_facts import ChannelFacts
+from gateway.domain.channels.platform import PlatformError, Recovery, TokenRefused, send_error
+from gateway.domain.conversation.inbound import Address, Attachment
 from gateway.domain.errors import OwnerMustAct, TryAgainLater
-from gateway.domain.inbound import Address, Attachment
 from gateway.domain.logging import Logger
-from gateway.domain.platform import PlatformError, Recovery, TokenRefused, send_error
-from gateway.domain.splitting import split
+from gateway.domain.text.splitting import split
 
 
 def preload() -> None:

@@ -12,8 +12,8 @@ from pydantic import BaseModel, ValidationError
 
 from channels.slack.errors import Refused, refusal
 from channels.slack.payloads import EVENT_TYPE, Message, Page, Payload, Posted, Socket, Us
-from gateway.domain.inbound import Address
-from gateway.domain.platform import PlatformError, Unanswered, Undecidable, Unreachable, seconds_to_wait
+from gateway.domain.channels.platform import PlatformError, Unanswered, Undecidable, Unreachable, seconds_to_wait
+from gateway.domain.conversation.inbound import Address
 
 if TYPE_CHECKING:
     from aiohttp import ClientSession

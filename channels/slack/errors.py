@@ -11,8 +11,8 @@
 
 import re
 
-from gateway.domain import platform
-from gateway.domain.platform import PlatformError, TokenRefused, TooFast, TurnedAway, Unanswered
+from gateway.domain.channels import platform
+from gateway.domain.channels.platform import PlatformError, TokenRefused, TooFast, TurnedAway, Unanswered
 
 _TOO_FAST = re.compile(r"rate_?limited|message_limit_exceeded")
 _TROUBLE = re.compile(r"fatal_error|internal_error|request_timeout|service_unavailable")

@@ -9,9 +9,9 @@ from pydantic import BaseModel, ValidationError
 
 from channels.slack.markup import mentioned, readable, without_mention
 from channels.slack.payloads import Action, Message, MessageEvent, Us
-from gateway.domain.inbound import Address, Attachment, Inbound, Sender
-from gateway.domain.routing import parse_command
-from gateway.domain.texts import one_line
+from gateway.domain.channels.routing import parse_command
+from gateway.domain.conversation.inbound import Address, Attachment, Inbound, Sender
+from gateway.domain.text.texts import one_line
 
 SAID = (None, "file_share", "thread_broadcast", "me_message", "bot_message")
 """The subtypes of messages that somebody wrote; the others are Slack's."""

@@ -11,9 +11,9 @@ from channels.slack.client import CONNECT_SECONDS, Client, translated
 from channels.slack.errors import Refused, refusal
 from channels.slack.kept import Kept
 from channels.slack.payloads import File, FileAnswer, Payload, Upload
-from gateway.domain.channel import FetchDelayed, FetchFailed, Outgoing, OutgoingFile, SendFailed
-from gateway.domain.inbound import Attachment
-from gateway.domain.platform import PlatformError, Unanswered, Undecidable, Unreachable, seconds_to_wait
+from gateway.domain.channels.channel import FetchDelayed, FetchFailed, Outgoing, OutgoingFile, SendFailed
+from gateway.domain.channels.platform import PlatformError, Unanswered, Undecidable, Unreachable, seconds_to_wait
+from gateway.domain.conversation.inbound import Attachment
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse

@@ -10,10 +10,10 @@ from channels.slack.events import SAID, Said
 from channels.slack.kept import Threads, put_newest
 from channels.slack.markup import readable
 from channels.slack.payloads import Named, Page, Us
-from gateway.domain.channel import Accept
-from gateway.domain.inbound import Inbound
-from gateway.domain.platform import PlatformError
-from gateway.domain.splitting import utf16_tail
+from gateway.domain.channels.channel import Accept
+from gateway.domain.channels.platform import PlatformError
+from gateway.domain.conversation.inbound import Inbound
+from gateway.domain.text.splitting import utf16_tail
 
 
 class Intake:

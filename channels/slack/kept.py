@@ -8,9 +8,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
-from gateway.domain.channel_facts import ChannelFacts
+from gateway.domain.channels.channel_facts import ChannelFacts
+from gateway.domain.conversation.inbound import Address
 from gateway.domain.errors import TryAgainLater
-from gateway.domain.inbound import Address
 from gateway.domain.logging import Logger
 
 MOST = 2000

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from markdown_it.tree import SyntaxTreeNode
 
-from gateway.domain.markdown import Renderer
+from gateway.domain.text.markdown import Renderer
 
 _MARKUP = re.compile(r"<([^<>\n]{1,4000})>")
 _PERSON = re.compile(r"<@(\w{1,64})(?:\|[^<>\n]*)?>")

@@ -9,7 +9,7 @@ from channels.slack.client import Block
 from channels.slack.errors import Refused
 from channels.slack.files import Files
 from channels.slack.kept import Kept
-from gateway.domain.inbound import Address
+from gateway.domain.conversation.inbound import Address
 
 if TYPE_CHECKING:
     from cryptography.fernet import Fernet

@@ -11,9 +11,9 @@ from channels.slack.errors import Refused
 from channels.slack.kept import Kept, Threads, put_newest
 from channels.slack.markup import defused
 from channels.slack.payloads import Payload, Posted
+from gateway.domain.channels.platform import PlatformError, TooFast, Unanswered
+from gateway.domain.conversation.inbound import Address
 from gateway.domain.errors import TryAgainLater
-from gateway.domain.inbound import Address
-from gateway.domain.platform import PlatformError, TooFast, Unanswered
 
 
 @dataclass(slots=True)

@@ -11,9 +11,9 @@ from pydantic import Field, SecretStr, model_validator
 
 from channels.telegram.channel import Telegram
 from channels.telegram.sdk import preload
-from gateway.domain.channel import Channel
-from gateway.domain.channel_facts import ChannelFacts
-from gateway.domain.channel_settings import ChannelSettings
+from gateway.domain.channels.channel import Channel
+from gateway.domain.channels.channel_facts import ChannelFacts
+from gateway.domain.channels.channel_settings import ChannelSettings
 from gateway.domain.errors import ConfigError
 from gateway.domain.logging import Logger
 from gateway.domain.urls import HttpUrl

@@ -7,10 +7,10 @@ from aiogram.types import File, MessageId, User
 
 from channels.telegram.errors import Moved
 from channels.telegram.session import ANSWER_SECONDS, Session
-from gateway.domain.channel import Button, FetchDelayed, FetchFailed, Outgoing
-from gateway.domain.inbound import Address, Attachment
+from gateway.domain.channels.channel import Button, FetchDelayed, FetchFailed, Outgoing
+from gateway.domain.channels.platform import PlatformError, Refused
+from gateway.domain.conversation.inbound import Address, Attachment
 from gateway.domain.json import JsonObject
-from gateway.domain.platform import PlatformError, Refused
 
 UPDATE_KINDS = ("message", "edited_message", "callback_query", "stopped_message_generation")
 MAX_TEXT = 4096

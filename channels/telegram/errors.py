@@ -17,8 +17,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from gateway.domain.platform import PlatformError, Refused, TokenRefused, TooFast, TurnedAway, Unanswered
-from gateway.domain.platform import seconds_to_wait as seconds
+from gateway.domain.channels.platform import PlatformError, Refused, TokenRefused, TooFast, TurnedAway, Unanswered
+from gateway.domain.channels.platform import seconds_to_wait as seconds
 
 _TOO_FAST = re.compile(r"too many requests|flood|_WAIT_\d|retry (?:after|in) \d", re.IGNORECASE)
 _SECONDS = re.compile(r"(?:_WAIT_|retry (?:after|in) )(\d+)", re.IGNORECASE)

@@ -5,7 +5,7 @@ from html import escape, unescape
 
 from markdown_it.tree import SyntaxTreeNode
 
-from gateway.domain.markdown import Renderer
+from gateway.domain.text.markdown import Renderer
 
 _LINKS = re.compile(r"(https?|tg|mailto):", re.IGNORECASE)
 _LANGUAGE = re.compile(r"[\w+#.-]+")

@@ -3,8 +3,8 @@
 from aiogram.types import ExternalReplyInfo, Location, Message, Sticker
 from aiogram.types.message_origin_union import MessageOriginUnion
 
-from gateway.domain.inbound import Attachment
-from gateway.domain.texts import one_line
+from gateway.domain.conversation.inbound import Attachment
+from gateway.domain.text.texts import one_line
 
 LONGEST_QUOTE = 500
 

@@ -11,7 +11,7 @@ from markdown_it.rules_inline import StateInline
 from markdown_it.tree import SyntaxTreeNode
 
 from channels.telegram.markdown import Html
-from gateway.domain.markdown import parser, rows
+from gateway.domain.text.markdown import parser, rows
 
 _PERHAPS = re.compile(r"\|[ \t]*:?-|-:?[ \t]*\||\$|\\[(\[]|```math")
 _FORMULA = re.compile(

@@ -14,9 +14,9 @@ from channels.telegram.errors import Forbidden
 from channels.telegram.markdown import to_html, visible
 from channels.telegram.rich import to_rich
 from channels.telegram.session import ANSWER_SECONDS, CHUNK
-from gateway.domain.channel import Outgoing, OutgoingFile, SendFailed
-from gateway.domain.platform import PlatformError, Refused, send_error
-from gateway.domain.splitting import utf16_len
+from gateway.domain.channels.channel import Outgoing, OutgoingFile, SendFailed
+from gateway.domain.channels.platform import PlatformError, Refused, send_error
+from gateway.domain.text.splitting import utf16_len
 
 MAX_CAPTION = 1024
 MAX_PHOTO = 10_000_000

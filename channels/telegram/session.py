@@ -12,7 +12,7 @@ from aiogram.methods import Response, TelegramMethod
 from aiohttp import ClientConnectorError, ClientError, ClientResponse, ClientTimeout, ConnectionTimeoutError, InvalidURL
 
 from channels.telegram.errors import refusal
-from gateway.domain.platform import Refused, Unanswered, Unreachable
+from gateway.domain.channels.platform import Refused, Unanswered, Unreachable
 
 Result = TypeVar("Result")
 

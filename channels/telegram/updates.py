@@ -10,9 +10,9 @@ from pydantic import ValidationError
 
 from channels.telegram import media
 from channels.telegram.client import UPDATE_KINDS
-from gateway.domain.inbound import Address, Inbound, Sender
+from gateway.domain.channels.routing import parse_command
+from gateway.domain.conversation.inbound import Address, Inbound, Sender
 from gateway.domain.json import Json, JsonObject
-from gateway.domain.routing import parse_command
 
 _HIDDEN: JsonObject = {"type": "hidden_user", "date": 1, "sender_user_name": "somebody"}
 _ASIDE: JsonObject = {

@@ -7,9 +7,9 @@ from hmac import compare_digest
 from typing import TYPE_CHECKING
 
 from channels.telegram.polling import Take
-from gateway.domain.channel import WebhookReply
+from gateway.domain.channels.channel import WebhookReply
+from gateway.domain.channels.platform import PlatformError, Recovery
 from gateway.domain.errors import TryAgainLater
-from gateway.domain.platform import PlatformError, Recovery
 
 if TYPE_CHECKING:
     from channels.telegram.client import Client

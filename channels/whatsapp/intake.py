@@ -11,9 +11,9 @@ from neonize.exc import NeonizeError
 from channels.whatsapp.link import Link
 from channels.whatsapp.messages import is_hidden, to_inbound
 from channels.whatsapp.store import Us
-from gateway.domain.channel import Accept
+from gateway.domain.channels.channel import Accept
+from gateway.domain.conversation.inbound import Inbound
 from gateway.domain.errors import TryAgainLater
-from gateway.domain.inbound import Inbound
 from gateway.domain.logging import Logger
 
 BATCH = 20

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from markdown_it.tree import SyntaxTreeNode
 
-from gateway.domain.markdown import Renderer
+from gateway.domain.text.markdown import Renderer
 
 LONGEST = 32_000
 """Characters of a rendered text; WhatsApp takes twice as many. A link that is used often is written out each time."""

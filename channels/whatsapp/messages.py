@@ -9,7 +9,7 @@ from neonize.proto.Neonize_pb2 import JID, MessageSource
 from neonize.proto.waE2E import WAWebProtobufsE2E_pb2 as e2e
 
 from channels.whatsapp.store import BOT, PHONE, Us
-from gateway.domain.inbound import Address, Attachment, Inbound, Sender
+from gateway.domain.conversation.inbound import Address, Attachment, Inbound, Sender
 
 LONGEST_REF = 16 * 1024
 LONGEST_QUOTE = 4000

@@ -9,7 +9,7 @@ from time import monotonic
 
 from channels.whatsapp.sdk import reach
 from channels.whatsapp.store import Store
-from gateway.domain.channel import Login
+from gateway.domain.channels.channel import Login
 
 CURE = "run `supaclaw channel login whatsapp`"
 LONGEST_PAUSE = 60.0

@@ -18,7 +18,7 @@ from neonize.utils.jid import build_jid
 from channels.whatsapp.markdown import to_whatsapp
 from channels.whatsapp.sdk import MAX_FILE, one_line
 from channels.whatsapp.store import PHONE
-from gateway.domain.channel import (
+from gateway.domain.channels.channel import (
     FetchDelayed,
     FetchFailed,
     Outgoing,
@@ -27,7 +27,7 @@ from gateway.domain.channel import (
     SendFailed,
     SendUncertain,
 )
-from gateway.domain.inbound import Attachment
+from gateway.domain.conversation.inbound import Attachment
 
 OFFLINE_PAUSE = 5.0
 BUSY_PAUSE = 60.0

@@ -4,18 +4,18 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from itertools import takewhile
 
-from gateway.domain.diff import for_chat
+from gateway.domain.conversation.diff import for_chat
+from gateway.domain.conversation.tools import ToolClass
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import PrincipalId
 from gateway.domain.principals import Label
-from gateway.domain.tools import ToolClass
-from gateway.domain.trees import Verdict
-from gateway.store import reviews
-from gateway.store.addresses import AddressRow
-from gateway.store.inbox import InboxRow
+from gateway.domain.work.trees import Verdict
+from gateway.store.connection.pool import Connection
+from gateway.store.delivery.addresses import AddressRow
+from gateway.store.delivery.inbox import InboxRow
 from gateway.store.people import principals
-from gateway.store.pool import Connection
-from gateway.store.reviews import DOUBT, ReviewRow
+from gateway.store.trust import reviews
+from gateway.store.trust.reviews import DOUBT, ReviewRow
 
 MOST_AT_ONCE = 10
 NONE = "No approvals are waiting."

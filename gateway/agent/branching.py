@@ -2,18 +2,21 @@
 
 from uuid import uuid4
 
+from gateway.domain.conversation.inbound import Attachment, Inbound, Sender
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import EntryId, MessageId, SessionId
-from gateway.domain.inbound import Attachment, Inbound, Sender
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
-from gateway.domain.tasks import Lane
-from gateway.store import addresses, inbox, reviews, sessions, tasks
-from gateway.store.addresses import AddressRow
-from gateway.store.inbox import InboxRow
-from gateway.store.pool import Connection
+from gateway.domain.work.tasks import Lane
+from gateway.store import sessions
+from gateway.store.connection.pool import Connection
+from gateway.store.delivery import addresses, inbox
+from gateway.store.delivery.addresses import AddressRow
+from gateway.store.delivery.inbox import InboxRow
+from gateway.store.engine import tasks
 from gateway.store.transcript import attachments, branches, conversations, journals, unread
 from gateway.store.transcript.messages import MessageRow
+from gateway.store.trust import reviews
 from gateway.workspace.journal.summary import summarise
 
 BUSY = "Your last message isn't answered yet; wait, or write /stop, then try again."

@@ -10,10 +10,10 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from gateway.agent.toolbox import Toolbox, ToolOutcome, Yes
-from gateway.domain.events import ToolFinished
-from gateway.domain.model import ToolCall
-from gateway.domain.tools import Caller
-from gateway.domain.transcript import Entry, ToolIntent, ToolResult
+from gateway.domain.conversation.events import ToolFinished
+from gateway.domain.conversation.model import ToolCall
+from gateway.domain.conversation.tools import Caller
+from gateway.domain.conversation.transcript import Entry, ToolIntent, ToolResult
 
 Allowed: TypeAlias = Mapping[int, Yes | None]
 """By ordinal, the calls that a person lets run again after a crash; None: it only asks for permission again."""

@@ -9,8 +9,8 @@ from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from gateway.domain.conversation.tools import Change, ToolFailed
 from gateway.domain.principals import Label
-from gateway.domain.tools import Change, ToolFailed
 from gateway.net import proxy
 from gateway.net.errors import NetError
 from gateway.net.rules import Rules

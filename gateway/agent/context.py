@@ -8,10 +8,18 @@ from datetime import UTC, datetime
 from typing import assert_never
 
 from gateway.agent.files import one_line, reference
-from gateway.domain.marks import without_stamps
-from gateway.domain.model import AssistantMessage, Image, PromptMessage, ToolCall, ToolMessage, UserMessage
+from gateway.domain.conversation.model import AssistantMessage, Image, PromptMessage, ToolCall, ToolMessage, UserMessage
+from gateway.domain.conversation.transcript import (
+    AssistantText,
+    Entry,
+    Notice,
+    Summary,
+    ToolIntent,
+    ToolResult,
+    UserText,
+)
 from gateway.domain.principals import Principal
-from gateway.domain.transcript import AssistantText, Entry, Notice, Summary, ToolIntent, ToolResult, UserText
+from gateway.domain.text.marks import without_stamps
 from gateway.workspace.prompts import PersonaText
 
 PREAMBLE = """\

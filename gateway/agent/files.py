@@ -3,9 +3,9 @@
 import re
 from collections.abc import Sequence
 
-from gateway.domain import texts
-from gateway.domain.attachments import Attached
-from gateway.domain.marks import without_stamps
+from gateway.domain.conversation.attachments import Attached
+from gateway.domain.text import texts
+from gateway.domain.text.marks import without_stamps
 
 LISTED = 50
 """Files of a conversation that are listed in every prompt, the newest."""

@@ -5,7 +5,14 @@ from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import TypeAlias, assert_never
 
-from gateway.domain.model import AssistantMessage, PromptMessage, SystemMessage, ToolCall, ToolMessage, UserMessage
+from gateway.domain.conversation.model import (
+    AssistantMessage,
+    PromptMessage,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
 
 Estimate: TypeAlias = Callable[[str], int]
 """Tokens of a text, never too few."""

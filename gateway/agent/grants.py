@@ -5,11 +5,11 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from gateway.agent.approvals import NotDecided, question, where_whole
-from gateway.domain.diff import for_chat
+from gateway.domain.conversation.diff import for_chat
 from gateway.domain.ids import PrincipalId
-from gateway.store import grants
-from gateway.store.grants import Bound, Call, GrantRow, Terms
-from gateway.store.pool import Connection
+from gateway.store.connection.pool import Connection
+from gateway.store.trust import grants
+from gateway.store.trust.grants import Bound, Call, GrantRow, Terms
 
 MOST_TIMES, LONGEST = 1_000, timedelta(days=30)
 NONE = "No grants."

@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from gateway.domain.events import ToolFinished
-from gateway.domain.model import Usage
+from gateway.domain.conversation.events import ToolFinished
+from gateway.domain.conversation.model import Usage
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,11 @@ from typing import TypeAlias
 from gateway.agent.calls import NOTHING_ALLOWED, Allowed, number, run_calls
 from gateway.agent.limits import UNSPENT, Limits, Repeats, Spent, Stop
 from gateway.agent.toolbox import Toolbox
-from gateway.domain.events import Answered, ModelReplied, Steered, ToolFinished, TurnEvent
-from gateway.domain.model import Model, ModelEvent, Prompt, Reply
+from gateway.domain.conversation.events import Answered, ModelReplied, Steered, ToolFinished, TurnEvent
+from gateway.domain.conversation.model import Model, ModelEvent, Prompt, Reply
+from gateway.domain.conversation.tools import Caller
+from gateway.domain.conversation.transcript import AssistantText, Entry, ToolIntent
 from gateway.domain.principals import Label
-from gateway.domain.tools import Caller
-from gateway.domain.transcript import AssistantText, Entry, ToolIntent
 
 Steer: TypeAlias = Callable[[], Awaitable[Steered]]
 """Takes the messages that arrived since the last model call; there may be none."""

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TypeAlias, assert_never
 
+from gateway.domain.conversation.tools import Caller, Change, ToolClass, ToolFailed
 from gateway.domain.json import Json, JsonObject
 from gateway.domain.principals import Label
-from gateway.domain.tools import Caller, Change, ToolClass, ToolFailed
 
 
 @dataclass(frozen=True, slots=True)

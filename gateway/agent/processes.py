@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 import structlog
 
 from gateway.agent.commands import Permit, WorkspaceCommands
+from gateway.domain.conversation.tools import Caller, ToolFailed
 from gateway.domain.ids import SessionId
 from gateway.domain.principals import Label
-from gateway.domain.tools import Caller, ToolFailed
 from gateway.sandbox.command import Ending, Limits, Report
 from gateway.sandbox.workshop import Running
 from gateway.workspace.locks.watch import LockWatch

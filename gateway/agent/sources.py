@@ -9,9 +9,9 @@ from typing import Protocol
 from pydantic import BaseModel, ConfigDict
 
 from gateway.agent.schema import parameters_of
-from gateway.domain.model import ToolSpec
-from gateway.domain.tools import AnyTool
-from gateway.domain.transcript import Entry, ToolIntent, ToolResult
+from gateway.domain.conversation.model import ToolSpec
+from gateway.domain.conversation.tools import AnyTool
+from gateway.domain.conversation.transcript import Entry, ToolIntent, ToolResult
 
 FIND = "find_tools"
 MAX_TOOLS, MAX_CHARS = 20, 6_000

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from gateway.agent.compaction import Cut
 from gateway.agent.fit import cut, even_out
-from gateway.domain.tokens import estimate
+from gateway.domain.text.tokens import estimate
 from gateway.store.transcript.messages import MessageRow
 
 GOAL, DECISIONS, PEOPLE, THREADS, FILES, NEXT, LASTING = TITLES = (

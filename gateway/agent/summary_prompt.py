@@ -7,9 +7,17 @@ from typing import assert_never
 from gateway.agent.compaction import Cut
 from gateway.agent.context import stamped
 from gateway.agent.fit import cut, even_out, fit
-from gateway.domain.model import Prompt, SystemMessage, UserMessage
-from gateway.domain.tokens import estimate
-from gateway.domain.transcript import AssistantText, Entry, Notice, Summary, ToolIntent, ToolResult, UserText
+from gateway.domain.conversation.model import Prompt, SystemMessage, UserMessage
+from gateway.domain.conversation.transcript import (
+    AssistantText,
+    Entry,
+    Notice,
+    Summary,
+    ToolIntent,
+    ToolResult,
+    UserText,
+)
+from gateway.domain.text.tokens import estimate
 from gateway.store.transcript.messages import MessageRow
 
 INSTRUCTIONS = """\

@@ -15,15 +15,15 @@ from pydantic import BaseModel, ValidationError
 from gateway.agent.policy import Act, Decision, Policy, decide, values
 from gateway.agent.schema import explained
 from gateway.agent.sources import FIND, NamedTools, ToolSource, shown, spec_of
-from gateway.domain.diff import written_out
+from gateway.domain.conversation.diff import written_out
+from gateway.domain.conversation.model import ToolCall, ToolSpec
+from gateway.domain.conversation.tools import AnyTool, Caller, Change, Effect, Labelled, ToolClass, ToolFailed, Wording
+from gateway.domain.conversation.transcript import Entry
 from gateway.domain.errors import SupaclawError
 from gateway.domain.json import Json, JsonObject
-from gateway.domain.model import ToolCall, ToolSpec
-from gateway.domain.plans import TODO
 from gateway.domain.principals import Label
-from gateway.domain.tools import AnyTool, Caller, Change, Effect, Labelled, ToolClass, ToolFailed, Wording
-from gateway.domain.transcript import Entry
-from gateway.domain.trees import TREE_TOOLS
+from gateway.domain.work.plans import TODO
+from gateway.domain.work.trees import TREE_TOOLS
 
 T = TypeVar("T")
 ANYBODY = Policy()

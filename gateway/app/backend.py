@@ -14,11 +14,11 @@ from gateway.background.cpu import run_alone
 from gateway.config.channels import enabled_channels
 from gateway.config.variables import variable_of
 from gateway.config.watch import ConfigWatch
-from gateway.domain.channel import DeepLinkChannel, LoginChannel, WebhookChannel
-from gateway.domain.channel_facts import NoFacts
+from gateway.domain.channels.channel import DeepLinkChannel, LoginChannel, WebhookChannel
+from gateway.domain.channels.channel_facts import NoFacts
 from gateway.domain.errors import ConfigError, DatabaseDown
 from gateway.domain.findings import Finding
-from gateway.domain.tasks import Status
+from gateway.domain.work.tasks import Status
 from gateway.flow.channels.manager import ChannelSpec, channel_specs
 from gateway.flow.channels.probing import ChannelProbes
 from gateway.flow.checkpoints import Checkpoints
@@ -26,10 +26,11 @@ from gateway.flow.inbound.answers import Answers
 from gateway.flow.inbound.pairing import Pairing
 from gateway.flow.setup.saving import Setup
 from gateway.flow.unattended.triggers import Triggers
-from gateway.store import instances, outbox, steps, tasks
+from gateway.store.delivery import outbox
+from gateway.store.engine import instances, steps, tasks
+from gateway.store.engine.steps import Spent
 from gateway.store.memory import vectors
 from gateway.store.migrate import outdated
-from gateway.store.steps import Spent
 from gateway.workspace.tree import Workspace
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def build_backend(parts: Parts, local_token: str, watch: ConfigWatch) -> "Backen
 
 
 def _public_url(parts: Parts, page: str) -> str | None:
-    from gateway.web.origin import page_url
+    from gateway.web.http.origin import page_url
 
     public = parts.current.config.web.public_url
     return public and page_url(public, page)

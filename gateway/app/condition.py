@@ -18,20 +18,20 @@ from gateway.background.watch.lag import LagMonitor
 from gateway.background.watch.ram import MemoryCeiling
 from gateway.background.watch.systemd import notify
 from gateway.background.worker import Worker
+from gateway.config.data.starts import Starts, record_told
 from gateway.config.environment import Environment
 from gateway.config.model import Config
-from gateway.config.starts import Starts, record_told
-from gateway.domain import tokens
 from gateway.domain.clock import Clock
 from gateway.domain.ids import InstanceId
-from gateway.domain.tasks import BEAT_SECONDS
-from gateway.domain.trees import FILES
+from gateway.domain.text import tokens
 from gateway.domain.vitals import Vitals
+from gateway.domain.work.tasks import BEAT_SECONDS
+from gateway.domain.work.trees import FILES
 from gateway.flow.channels.manager import ChannelManager
 from gateway.flow.outbound.notices import Notices
 from gateway.logs import prune
-from gateway.store.leases import RENEW_SECONDS
-from gateway.store.pool import Database
+from gateway.store.connection.pool import Database
+from gateway.store.engine.leases import RENEW_SECONDS
 
 DAY = timedelta(days=1)
 LOG_PRUNING = "log pruning"

@@ -5,14 +5,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 from gateway.background.upkeep import kept_up
+from gateway.config.data.instance import holder
 from gateway.config.environment import Environment
-from gateway.config.instance import holder
 from gateway.config.model import Config
 from gateway.domain.errors import OwnerMustAct
+from gateway.store.connection.pool import Database
 from gateway.store.embedded.postgres import EmbeddedPostgres
 from gateway.store.failures import reaching
 from gateway.store.migrate import check_schema
-from gateway.store.pool import Database
 
 PAUSES = (0.2, 1.0)
 """Seconds between the starts of an embedded server before it counts as one that cannot."""

@@ -16,20 +16,20 @@ from gateway.app.archive.place import check_finished
 from gateway.app.archive.record import recorded
 from gateway.app.database import reach
 from gateway.background.watch.health import alone
-from gateway.config import erasures
+from gateway.config.data import erasures
+from gateway.config.data.files import read_regular
+from gateway.config.data.instance import hold_instance, instance_id
 from gateway.config.environment import Environment
 from gateway.config.failpoints import Failpoints, Step
-from gateway.config.files import read_regular
-from gateway.config.instance import hold_instance, instance_id
 from gateway.config.model import Config
 from gateway.domain.erasing import SHORTEST, Erasure, letters
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import MemoryId, PrincipalId
+from gateway.store.connection.pool import Database
 from gateway.store.memory import erasing
 from gateway.store.memory.erasing import Origins
 from gateway.store.migrate import check_schema
 from gateway.store.people import principals
-from gateway.store.pool import Database
 from gateway.workspace.checkpoints.rewriting import rewrite
 from gateway.workspace.erasing import Fate, Traces
 

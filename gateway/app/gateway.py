@@ -23,7 +23,7 @@ from gateway.background.watch.footprint import trim
 from gateway.background.watch.systemd import notify
 from gateway.background.workplace import EVERY_SECONDS as LOOK_FOR_WORKSPACE
 from gateway.config.channels import check_channels, check_owner
-from gateway.config.keys import read_keys
+from gateway.config.data.keys import read_keys
 from gateway.config.load import parse
 from gateway.config.model import Config
 from gateway.config.watch import ConfigWatch
@@ -32,9 +32,10 @@ from gateway.domain.ids import TaskId
 from gateway.flow.channels.manager import ChannelSpec, channel_specs
 from gateway.flow.vouching import list_older
 from gateway.llm.client import ModelClient, build_client
-from gateway.store import contents, tasks
-from gateway.store.channel_facts import StoredFacts
-from gateway.store.listener import Listener
+from gateway.store.connection.listener import Listener
+from gateway.store.delivery.channel_facts import StoredFacts
+from gateway.store.engine import tasks
+from gateway.store.trust import contents
 
 DRAIN_SECONDS = 10.0
 CATCH_UP_SECONDS = 5.0

@@ -10,8 +10,8 @@ from ipaddress import ip_address
 from pathlib import Path
 from secrets import token_hex, token_urlsafe
 
-from gateway.config.durable import make_once
-from gateway.config.files import read_regular, write_regular
+from gateway.config.data.durable import make_once
+from gateway.config.data.files import read_regular, write_regular
 from gateway.domain.errors import OwnerMustAct
 from gateway.llm.client import Description
 

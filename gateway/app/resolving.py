@@ -16,9 +16,9 @@ from gateway.domain.errors import OwnerMustAct
 from gateway.flow.secrets.live import LiveSecrets
 from gateway.flow.secrets.vault import Vault
 from gateway.secrets.leaks import Leaks
+from gateway.store.connection.pool import Database
 from gateway.store.migrate import check_schema
 from gateway.store.people import principals
-from gateway.store.pool import Database
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import structlog
 
+from gateway.config.data.files import read_regular, replace_regular
+from gateway.config.data.instance import Hold
 from gateway.config.environment import Environment
-from gateway.config.files import read_regular, replace_regular
-from gateway.config.instance import Hold
 from gateway.domain.errors import OwnerMustAct
 from gateway.workspace.template import fill_new_workspace
 

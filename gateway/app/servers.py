@@ -16,7 +16,7 @@ from gateway.domain.ids import PrincipalId
 from gateway.net.mcp.connections import Connections
 from gateway.net.rules import Rules
 from gateway.sandbox.remote.client import workshop
-from gateway.store.pool import Database
+from gateway.store.connection.pool import Database
 from gateway.workspace.tree import Workspace
 
 

@@ -25,14 +25,14 @@ from gateway.background.upkeep import Periodic, kept_up
 from gateway.background.workplace import Workplace
 from gateway.config.channels import enabled_channels
 from gateway.config.clock import SystemClock
+from gateway.config.data.erasures import reminder
+from gateway.config.data.instance import Hold, hold_instance, instance_id
+from gateway.config.data.starts import Starts, record_start, record_stop
 from gateway.config.environment import Environment
-from gateway.config.erasures import reminder
 from gateway.config.failpoints import Failpoints
-from gateway.config.instance import Hold, hold_instance, instance_id
 from gateway.config.load import load, load_early
 from gateway.config.model import Config
 from gateway.config.places import record
-from gateway.config.starts import Starts, record_start, record_stop
 from gateway.domain.ids import InstanceId
 from gateway.flow.channels.manager import preload
 from gateway.flow.people import People, meet
@@ -40,8 +40,8 @@ from gateway.flow.secrets.key_files import import_key_files
 from gateway.flow.secrets.live import LiveSecrets
 from gateway.flow.secrets.vault import Vault
 from gateway.logs import SecretMask, logging_to
-from gateway.store.listener import Listener
-from gateway.store.pool import Database
+from gateway.store.connection.listener import Listener
+from gateway.store.connection.pool import Database
 from gateway.workspace.renewal import renew
 from gateway.workspace.template import fill_new_workspace
 from gateway.workspace.tree import Workspace

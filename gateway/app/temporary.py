@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from gateway.store.connection.pool import Database
 from gateway.store.embedded.postgres import EmbeddedPostgres
 from gateway.store.memory import extension
 from gateway.store.migrate import migrate
-from gateway.store.pool import Database
 
 
 @asynccontextmanager

@@ -15,12 +15,12 @@ from gateway.config.environment import Environment
 from gateway.config.model import Config
 from gateway.domain.errors import DiskFull, OwnerMustAct, TryAgainLater
 from gateway.domain.ids import InstanceId
-from gateway.store import leases
-from gateway.store.leases import RENEW_SECONDS
+from gateway.store.connection.pool import Database
+from gateway.store.connection.server import size_of_tables
+from gateway.store.engine import leases
+from gateway.store.engine.leases import RENEW_SECONDS
 from gateway.store.migrate import Schema, migrate, schema_of
 from gateway.store.people import principals
-from gateway.store.pool import Database
-from gateway.store.server import size_of_tables
 from gateway.workspace.quota import size_of
 
 BACKUPS = "backups"

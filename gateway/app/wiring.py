@@ -35,15 +35,15 @@ from gateway.background.worker import Runner, Worker
 from gateway.background.workplace import Workplace
 from gateway.commands import Command
 from gateway.config.channels import enabled_channels
+from gateway.config.data.starts import Starts
 from gateway.config.environment import Environment
 from gateway.config.failpoints import Failpoints
-from gateway.config.starts import Starts
 from gateway.domain.clock import Clock
 from gateway.domain.ids import InstanceId, MessageId, PrincipalId
 from gateway.domain.json import Json
 from gateway.domain.principals import Label
-from gateway.domain.tasks import Lane
 from gateway.domain.vitals import Vitals
+from gateway.domain.work.tasks import Lane
 from gateway.flow.approvals.questions import Questions
 from gateway.flow.channels.leasing import ChannelLeases
 from gateway.flow.channels.manager import ChannelManager
@@ -78,7 +78,7 @@ from gateway.net.search.asking import Search
 from gateway.sandbox.remote.client import workshop
 from gateway.sandbox.virtual import shell
 from gateway.sandbox.workshop import Workshop
-from gateway.store.pool import Database
+from gateway.store.connection.pool import Database
 from gateway.store.scheduling import schedule_runs
 from gateway.tools import Family
 from gateway.web.links import LoginLinks, SecretLinks

@@ -16,21 +16,21 @@ from gateway.app.wiring import Parts
 from gateway.background.watch.health import joined
 from gateway.background.workplace import Workplace
 from gateway.config.clock import SystemClock
+from gateway.config.data.instance import hold_instance, instance_id, known_instance
+from gateway.config.data.starts import Starts
 from gateway.config.environment import Environment
 from gateway.config.failpoints import Failpoints
-from gateway.config.instance import hold_instance, instance_id, known_instance
 from gateway.config.load import load_early
 from gateway.config.model import Database as DatabaseSettings
-from gateway.config.starts import Starts
 from gateway.domain.errors import OwnerMustAct, TryAgainLater
 from gateway.flow.people import People
 from gateway.flow.secrets.live import LiveSecrets
 from gateway.flow.secrets.vault import Vault
 from gateway.logs import SecretMask, logging_to
-from gateway.store.listener import Listener
+from gateway.store.connection.listener import Listener
+from gateway.store.connection.pool import Database
 from gateway.store.migrate import check_schema
 from gateway.store.people import principals
-from gateway.store.pool import Database
 
 MOST_WORKERS = 100
 """On one data folder."""

@@ -4,9 +4,9 @@ import asyncio
 
 import structlog
 
-from gateway.domain.model import ModelsExhausted, Prompt, Reply
+from gateway.domain.conversation.model import ModelsExhausted, Prompt, Reply
 from gateway.domain.principals import Role
-from gateway.domain.tasks import Claim
+from gateway.domain.work.tasks import Claim
 from gateway.flow.turn.budgets import Budgets, OutOfBudget
 from gateway.flow.turn.reserving import Reserving
 from gateway.flow.turn.wiring import SizedModel, reply_of

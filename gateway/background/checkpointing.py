@@ -10,7 +10,7 @@ from gateway.domain.clock import Clock
 from gateway.domain.errors import SupaclawError, TryAgainLater
 from gateway.domain.ids import MessageId
 from gateway.domain.json import Json
-from gateway.store.pool import Database
+from gateway.store.connection.pool import Database
 from gateway.store.transcript import messages
 from gateway.workspace.checkpoints import jobs
 

@@ -11,8 +11,8 @@ import structlog
 
 from gateway.domain.clock import Clock
 from gateway.domain.ids import TaskId
-from gateway.store import retention
-from gateway.store.pool import Connection, Database
+from gateway.store.connection.pool import Connection, Database
+from gateway.store.engine import retention
 
 PAUSE_SECONDS = 0.2
 """Between two batches: others want the database, too."""

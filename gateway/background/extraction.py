@@ -16,10 +16,10 @@ from gateway.config.failpoints import Failpoints, Step
 from gateway.domain.errors import SupaclawError, TryAgainLater
 from gateway.domain.ids import FileId, PrincipalId
 from gateway.domain.principals import Label
-from gateway.domain.tasks import Claim, Lane
+from gateway.domain.work.tasks import Claim, Lane
 from gateway.flow.turn.environment import AgentEnvironments
-from gateway.store import tasks
-from gateway.store.pool import Connection, Database
+from gateway.store.connection.pool import Connection, Database
+from gateway.store.engine import tasks
 from gateway.store.transcript import files
 from gateway.store.transcript.files import FileRow
 from gateway.workspace.names import PAGES, TEXT

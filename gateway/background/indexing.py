@@ -13,10 +13,10 @@ from gateway.config.failpoints import Failpoints, Step
 from gateway.domain.clock import Clock
 from gateway.domain.embedding import Embedder, EmbeddingUnavailable, Vector
 from gateway.domain.ids import MessageId
+from gateway.store.connection.pool import Connection, Database
 from gateway.store.memory import extension, frequencies, turns, vectors
 from gateway.store.memory.vectors import Lacking, Model
 from gateway.store.memory.waiting import Waiting, waiting
-from gateway.store.pool import Connection, Database
 
 BATCH = 100
 """Messages that become rows, and rows that are counted, in one transaction."""

@@ -10,10 +10,10 @@ from gateway.domain.json import Json
 from gateway.domain.principals import Label
 from gateway.flow.approvals.own_calls import EMBED
 from gateway.llm.prices import Prices
-from gateway.store import reviews
+from gateway.store.connection.pool import Connection, Database
 from gateway.store.memory import vectors
-from gateway.store.pool import Connection, Database
-from gateway.store.reviews import Question
+from gateway.store.trust import reviews
+from gateway.store.trust.reviews import Question
 
 PAID = "litellm:"
 """How the names of embedders begin that run at a provider."""

@@ -13,12 +13,12 @@ import structlog
 from gateway.domain.clock import Clock
 from gateway.domain.ids import PrincipalId
 from gateway.domain.principals import Label
-from gateway.domain.texts import storable
+from gateway.domain.text.texts import storable
 from gateway.flow.secrets.guard import Clean
 from gateway.memory.passages import passages
+from gateway.store.connection.pool import Database
 from gateway.store.memory import chunks
 from gateway.store.people import principals
-from gateway.store.pool import Database
 from gateway.workspace.names import PAGES, TEXT
 from gateway.workspace.paths import INSTRUCTIONS, READ_ONLY, WorkspaceError
 from gateway.workspace.tree import Workspace

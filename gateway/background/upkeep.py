@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import structlog
 
 from gateway.domain.errors import TryAgainLater
-from gateway.domain.tasks import backoff
+from gateway.domain.work.tasks import backoff
 
 STEADY_SECONDS = 60.0
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from gateway.background.cpu import Cpu, CpuJobFailed
+from gateway.domain.conversation.tools import ToolFailed
 from gateway.domain.ids import TaskId
 from gateway.domain.principals import Label
-from gateway.domain.tools import ToolFailed
 from gateway.sandbox.virtual.shell import GIVEN, MEMORY, SECONDS, STATE, ShellResult, run_script
 from gateway.tools import ScriptRun, ShellScript
 

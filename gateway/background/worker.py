@@ -11,11 +11,12 @@ import structlog
 
 from gateway.domain.errors import RunLost, TryAgainLater
 from gateway.domain.ids import InstanceId, TaskId
-from gateway.domain.tasks import SLOTS, Claim, Lane, Status, backoff
+from gateway.domain.work.tasks import SLOTS, Claim, Lane, Status, backoff
 from gateway.flow.wakeup import Wakeup
-from gateway.store import sessions, tasks
+from gateway.store import sessions
+from gateway.store.connection.pool import Connection, Database
+from gateway.store.engine import tasks
 from gateway.store.failures import reaching
-from gateway.store.pool import Connection, Database
 from gateway.store.transcript import messages
 
 POLL_SECONDS = 2.0

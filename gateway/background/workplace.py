@@ -7,9 +7,9 @@ import structlog
 
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.ids import InstanceId
-from gateway.store import instances
-from gateway.store.instances import Kind
-from gateway.store.pool import Connection, Database
+from gateway.store.connection.pool import Connection, Database
+from gateway.store.engine import instances
+from gateway.store.engine.instances import Kind
 
 EVERY_SECONDS = 20.0
 GONE_SECONDS = 600.0

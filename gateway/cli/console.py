@@ -6,7 +6,7 @@ import sys
 from enum import StrEnum
 from typing import BinaryIO, TextIO
 
-from gateway.domain.texts import printable
+from gateway.domain.text.texts import printable
 
 
 class Style(StrEnum):

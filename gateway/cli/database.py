@@ -12,9 +12,9 @@ from gateway.config.environment import Environment
 from gateway.config.load import load_early
 from gateway.domain.errors import OwnerMustAct
 from gateway.logs import SecretMask, logging_to
+from gateway.store.connection.pool import Connection, Database
 from gateway.store.people import principals
 from gateway.store.people.principals import PrincipalRow
-from gateway.store.pool import Connection, Database
 
 Result = TypeVar("Result")
 

@@ -12,7 +12,7 @@ import typer
 
 from gateway.cli.console import copy_out, echo
 from gateway.domain.errors import OwnerMustAct
-from gateway.domain.texts import json_text, printable
+from gateway.domain.text.texts import json_text, printable
 from gateway.logs import SecretMask
 
 if TYPE_CHECKING:

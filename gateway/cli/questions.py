@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from gateway.domain.errors import OwnerMustAct
-from gateway.domain.texts import printable
+from gateway.domain.text.texts import printable
 
 Yes = Annotated[bool, typer.Option("--yes", help="Don't ask.")]
 

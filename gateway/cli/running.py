@@ -10,10 +10,10 @@ from urllib.request import Request, urlopen
 from pydantic import JsonValue, TypeAdapter
 
 from gateway.cli.progress import slow
+from gateway.config.data.files import read_regular
+from gateway.config.data.instance import address as address_on_record
+from gateway.config.data.instance import holder
 from gateway.config.environment import Environment
-from gateway.config.files import read_regular
-from gateway.config.instance import address as address_on_record
-from gateway.config.instance import holder
 from gateway.config.load import load_early
 from gateway.config.model import Web
 from gateway.domain.errors import OwnerMustAct, SupaclawError, TryAgainLater

@@ -2,8 +2,8 @@
 
 from gateway.agent.limits import dollars, used_up
 from gateway.commands import Command, CommandContext, CommandReply
-from gateway.store import spending, steps
-from gateway.store.spending import Account, Accounts, Period, Unpriced
+from gateway.store.engine import spending, steps
+from gateway.store.engine.spending import Account, Accounts, Period, Unpriced
 from gateway.store.transcript import messages
 
 WORDS = {Period.DAY: "Today", Period.MONTH: "This month"}

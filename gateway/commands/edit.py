@@ -2,8 +2,8 @@
 
 from gateway.agent.branching import NotBranched, branch, own_message
 from gateway.commands import Command, CommandContext, CommandReply, numbered
-from gateway.domain.marks import without_marks
 from gateway.domain.principals import label_of
+from gateway.domain.text.marks import without_marks
 
 USAGE = "Write /edit and the new words; they replace your last message, in a branch."
 

@@ -6,7 +6,7 @@ from gateway.agent import grants as rules
 from gateway.agent.approvals import NotDecided, speaker
 from gateway.commands import Command, CommandContext, CommandReply
 from gateway.domain.ids import PrincipalId
-from gateway.store import grants
+from gateway.store.trust import grants
 
 
 async def run(ctx: CommandContext) -> CommandReply:

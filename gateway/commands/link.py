@@ -1,9 +1,10 @@
 """/link: share one conversation between several accounts of the same person."""
 
 from gateway.commands import Command, CommandContext, CommandReply, end_session
-from gateway.domain.codes import Refusal, new_code, parse_code
 from gateway.domain.principals import label_of
-from gateway.store import addresses, sessions
+from gateway.domain.text.codes import Refusal, new_code, parse_code
+from gateway.store import sessions
+from gateway.store.delivery import addresses
 from gateway.store.people import accounts, links
 from gateway.store.people.links import Claim
 

@@ -2,7 +2,8 @@
 
 from gateway.commands import Command, CommandContext, CommandReply, end_session
 from gateway.domain.principals import label_of
-from gateway.store import addresses, sessions
+from gateway.store import sessions
+from gateway.store.delivery import addresses
 
 
 async def run(ctx: CommandContext) -> CommandReply:

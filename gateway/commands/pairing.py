@@ -1,7 +1,7 @@
 """/pairing: access requests, and the owner's decisions."""
 
 from gateway.commands import Command, CommandContext, CommandReply
-from gateway.domain.codes import Refusal
+from gateway.domain.text.codes import Refusal
 from gateway.store.people import pairings
 from gateway.store.people.pairings import PairingRow
 

@@ -1,7 +1,9 @@
 """/resume: continue an earlier conversation, here."""
 
 from gateway.commands import Command, CommandContext, CommandReply, end_session
-from gateway.store import addresses, sessions, tasks
+from gateway.store import sessions
+from gateway.store.delivery import addresses
+from gateway.store.engine import tasks
 from gateway.store.transcript import conversations
 
 SHORTEST = 6

@@ -5,7 +5,7 @@ import re
 import structlog
 
 from gateway.commands import Command, CommandContext, CommandReply
-from gateway.domain.inbound import OWN_CHANNELS
+from gateway.domain.conversation.inbound import OWN_CHANNELS
 from gateway.secrets.facts import NAME
 
 SENT = (

@@ -2,7 +2,7 @@
 
 from gateway.commands import Command, CommandContext, CommandReply
 from gateway.secrets.facts import Facts
-from gateway.store import secrets
+from gateway.store.trust import secrets
 
 PRIVATE = "Write /secrets yourself, in your private chat with me."
 NONE = "You have stored no secrets. /secret NAME sends you a form for one."

@@ -5,9 +5,10 @@ from datetime import timedelta
 
 from gateway.commands import Command, CommandContext, CommandReply
 from gateway.domain.principals import Role
-from gateway.domain.tasks import Status
 from gateway.domain.vitals import Vitals
-from gateway.store import outbox, steps, tasks
+from gateway.domain.work.tasks import Status
+from gateway.store.delivery import outbox
+from gateway.store.engine import steps, tasks
 from gateway.store.memory import vectors
 from gateway.store.migrate import outdated
 

@@ -1,9 +1,10 @@
 """/stop: cancel the running turn, its processes and what it asked; what it has said so far stays."""
 
 from gateway.commands import Command, CommandContext, CommandReply, closed_approvals
-from gateway.domain.transcript import AssistantText
-from gateway.store import reviews, tasks
+from gateway.domain.conversation.transcript import AssistantText
+from gateway.store.engine import tasks
 from gateway.store.transcript import messages
+from gateway.store.trust import reviews
 
 
 async def run(ctx: CommandContext) -> CommandReply:

@@ -5,8 +5,8 @@ from gateway.agent.trees.starting import NoSuchTask, TooManyTasks, line, summary
 from gateway.commands import Command, CommandContext, CommandReply
 from gateway.domain.ids import TaskId
 from gateway.domain.principals import Role
-from gateway.domain.trees import MOST_LIVE
-from gateway.store import trees
+from gateway.domain.work.trees import MOST_LIVE
+from gateway.store.engine import trees
 
 SHOWN, LINES = 10, 50
 USAGE = "Write /tasks to see the latest, or /tasks show, cancel or retry with an id."

@@ -3,7 +3,7 @@
 import structlog
 
 from gateway.commands import Command, CommandContext, CommandReply
-from gateway.domain.inbound import OWN_CHANNELS
+from gateway.domain.conversation.inbound import OWN_CHANNELS
 
 SENT = "Your sign-in link. It works once, for ten minutes. Don't pass it on: anyone who opens it is signed in as you."
 NO_ADDRESS = (

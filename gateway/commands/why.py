@@ -2,9 +2,10 @@
 
 from gateway.commands import Command, CommandContext, CommandReply
 from gateway.domain.principals import Role
-from gateway.store import outbox, steps
-from gateway.store.outbox import OutboxRow
-from gateway.store.steps import StepRow
+from gateway.store.delivery import outbox
+from gateway.store.delivery.outbox import OutboxRow
+from gateway.store.engine import steps
+from gateway.store.engine.steps import StepRow
 from gateway.store.transcript import messages
 
 

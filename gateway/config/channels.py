@@ -11,7 +11,7 @@ from pydantic import BaseModel, JsonValue, ValidationError
 
 from gateway.config.model import Config
 from gateway.config.problems import explain, nearest
-from gateway.domain.channel_settings import ChannelSettings
+from gateway.domain.channels.channel_settings import ChannelSettings
 from gateway.domain.errors import ConfigError
 
 Settings = TypeVar("Settings", bound=BaseModel)

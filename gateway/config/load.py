@@ -9,8 +9,8 @@ from typing import NoReturn
 
 from pydantic import JsonValue, ValidationError
 
+from gateway.config.data.files import read_regular
 from gateway.config.environment import Environment
-from gateway.config.files import read_regular
 from gateway.config.model import Config
 from gateway.config.problems import dotted, explain
 from gateway.config.references import Lookup, resolve, unresolved

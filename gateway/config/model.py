@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, Se
 from gateway.config.duration import Duration
 from gateway.config.hours import Hours
 from gateway.config.public_url import PublicUrl
-from gateway.domain.private_places import PrivateEntry
+from gateway.domain.people.private_places import PrivateEntry
 from gateway.domain.settings import ModelSettings
 from gateway.domain.urls import HttpUrl
 from gateway.domain.zones import zone

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from pydantic import TypeAdapter
 
-from gateway.config.files import read_regular, replace_regular
-from gateway.config.instance import holder
+from gateway.config.data.files import read_regular, replace_regular
+from gateway.config.data.instance import holder
 from gateway.domain.errors import OwnerMustAct
 
 MOST = 20

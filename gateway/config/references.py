@@ -5,8 +5,8 @@ from typing import NoReturn
 
 from pydantic import JsonValue
 
+from gateway.config.data.keys import read_keys
 from gateway.config.environment import Environment
-from gateway.config.keys import read_keys
 from gateway.config.problems import KeyPath, dotted
 from gateway.domain.errors import ConfigError
 

@@ -7,7 +7,7 @@ from functools import lru_cache
 from importlib.resources import files
 from zoneinfo import ZoneInfo
 
-from gateway.domain.texts import one_line
+from gateway.domain.text.texts import one_line
 
 _LONGEST = 64
 

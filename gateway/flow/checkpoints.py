@@ -11,8 +11,8 @@ from gateway.domain.clock import Clock
 from gateway.domain.ids import MessageId
 from gateway.domain.json import Json
 from gateway.flow.vouching import expect_older, list_older
+from gateway.store.connection.pool import Database
 from gateway.store.people import principals
-from gateway.store.pool import Database
 from gateway.store.transcript import messages
 from gateway.workspace.checkpoints import jobs
 from gateway.workspace.locks.keeper import note_all

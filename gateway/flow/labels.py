@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 from gateway.domain.ids import PrincipalId
 from gateway.domain.principals import Label
-from gateway.store import contents
-from gateway.store.pool import Connection, Database
+from gateway.store.connection.pool import Connection, Database
 from gateway.store.transcript import files, journals
+from gateway.store.trust import contents
 from gateway.workspace.atomic import TEMPORARY
 from gateway.workspace.incoming import UPLOADS
 from gateway.workspace.journal.files import INDEX

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from gateway.domain.ids import MessageId, SessionId
-from gateway.domain.tasks import Claim
-from gateway.domain.texts import GrowingText
+from gateway.domain.text.texts import GrowingText
+from gateway.domain.work.tasks import Claim
 
 QUEUE = 1000
 

@@ -4,14 +4,14 @@ import asyncio
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from gateway.domain.access import Access, Known, admitted, group_identity_of, identity_of, role_of
+from gateway.domain.conversation.inbound import OWN_CHANNELS, Address, Inbound
 from gateway.domain.ids import PrincipalId
-from gateway.domain.inbound import OWN_CHANNELS, Address, Inbound
-from gateway.domain.ownership import unsettled
+from gateway.domain.people.access import Access, Known, admitted, group_identity_of, identity_of, role_of
+from gateway.domain.people.ownership import unsettled
 from gateway.domain.principals import Label, Principal, Role
+from gateway.store.connection.pool import Connection, Database
 from gateway.store.people import pairings, principals
 from gateway.store.people.principals import PrincipalRow
-from gateway.store.pool import Connection, Database
 
 PAGE = Address("web", "owner", "main")
 """The owner's conversation on the page."""

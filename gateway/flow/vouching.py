@@ -7,15 +7,15 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from gateway.domain.access import GROUP
 from gateway.domain.clock import Clock
 from gateway.domain.ids import PrincipalId
 from gateway.domain.json import Json
+from gateway.domain.people.access import GROUP
 from gateway.domain.principals import Label
-from gateway.store import contents, reviews
+from gateway.store.connection.pool import Connection, Database
 from gateway.store.people import principals
-from gateway.store.pool import Connection, Database
-from gateway.store.reviews import Question
+from gateway.store.trust import contents, reviews
+from gateway.store.trust.reviews import Question
 from gateway.workspace.incoming import UPLOADS
 from gateway.workspace.measure import measure
 from gateway.workspace.pages import MOST

@@ -5,19 +5,19 @@ from dataclasses import dataclass
 
 import structlog
 
-from gateway.domain.channel import Button
+from gateway.domain.channels.channel import Button
+from gateway.domain.conversation.inbound import Inbound
+from gateway.domain.conversation.transcript import Notice
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.ids import PrincipalId
-from gateway.domain.inbound import Inbound
 from gateway.domain.principals import Label
-from gateway.domain.transcript import Notice
 from gateway.domain.zones import is_zone
 from gateway.domain.zones import zone as named
 from gateway.flow.outbound.proactive import ProactiveMessages
 from gateway.flow.turn.environment import AgentEnvironments
-from gateway.store import addresses
+from gateway.store.connection.pool import Database
+from gateway.store.delivery import addresses
 from gateway.store.people import principals
-from gateway.store.pool import Database
 from gateway.workspace.zone import with_zone
 
 OFFER = "I don't know your time zone. {channel} says {zone}; /zone {zone} uses it for your times."

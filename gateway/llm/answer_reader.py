@@ -7,7 +7,7 @@ from contextlib import aclosing, suppress
 
 from pydantic import ValidationError
 
-from gateway.domain.model import TextDelta
+from gateway.domain.conversation.model import TextDelta
 from gateway.llm.bounds import MAX_CALLS, MAX_LINE, bounded, check_width, endless
 from gateway.llm.chunks import Answer, Chunk
 from gateway.llm.errors import ErrorKind, ModelError

@@ -8,7 +8,7 @@ import structlog
 from tenacity import AsyncRetrying, RetryCallState, wait_chain, wait_fixed
 
 from gateway.domain.clock import Clock
-from gateway.domain.model import (
+from gateway.domain.conversation.model import (
     Attempt,
     ModelEvent,
     ModelsExhausted,
@@ -20,7 +20,7 @@ from gateway.domain.model import (
     Waiting,
 )
 from gateway.domain.settings import Params
-from gateway.domain.tokens import estimate
+from gateway.domain.text.tokens import estimate
 from gateway.llm.cooldown import Cooldowns
 from gateway.llm.errors import ErrorKind, ModelError
 from gateway.llm.exhausted import explain

@@ -8,8 +8,8 @@ from uuid import uuid4
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, WrapValidator
 
-from gateway.domain.model import ToolCall, Usage
-from gateway.domain.texts import GrowingText, storable
+from gateway.domain.conversation.model import ToolCall, Usage
+from gateway.domain.text.texts import GrowingText, storable
 from gateway.llm.bounds import MAX_CALLS, MAX_CHARS, MAX_NAME, endless
 from gateway.llm.provider import ProviderReply
 from gateway.llm.refusal import Refusal

@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gateway.domain.clock import Clock
-from gateway.domain.model import Highest, ModelEvent, Prompt
+from gateway.domain.conversation.model import Highest, ModelEvent, Prompt
 from gateway.domain.settings import ModelSettings
 from gateway.llm.auto import GUIDE, Choice, choose
 from gateway.llm.call import Call, CallServices, RetryPolicy

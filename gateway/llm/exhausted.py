@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from itertools import groupby
 
-from gateway.domain.model import Attempt
+from gateway.domain.conversation.model import Attempt
 from gateway.llm.catalog import split, vendor
 from gateway.llm.errors import ErrorKind, ModelError
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
-from gateway.domain.model import Prompt, TextDelta
+from gateway.domain.conversation.model import Prompt, TextDelta
 from gateway.domain.settings import Params
 from gateway.llm.errors import ErrorKind, ModelError
 from gateway.llm.provider import KeepAlive, Provider, ProviderEvent, ProviderReply

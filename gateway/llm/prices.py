@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from gateway.domain.model import Highest, Usage
+from gateway.domain.conversation.model import Highest, Usage
 from gateway.llm.catalog import split
 
 _FILE = "model_prices_and_context_window_backup.json"

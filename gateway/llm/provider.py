@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias, runtime_checkable
 
-from gateway.domain.model import Prompt, TextDelta, ToolCall, Usage
+from gateway.domain.conversation.model import Prompt, TextDelta, ToolCall, Usage
 from gateway.domain.settings import Params
 
 

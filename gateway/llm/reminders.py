@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from gateway.domain.texts import one_line
+from gateway.domain.text.texts import one_line
 
 FORMS = """\
 I understand these forms:

@@ -3,7 +3,7 @@
 import json
 from typing import assert_never
 
-from gateway.domain.model import (
+from gateway.domain.conversation.model import (
     AssistantMessage,
     Prompt,
     PromptMessage,
@@ -12,7 +12,7 @@ from gateway.domain.model import (
     ToolSpec,
     UserMessage,
 )
-from gateway.domain.tokens import estimate
+from gateway.domain.text.tokens import estimate
 
 _PER_MESSAGE = 4
 _PER_TOOL = 8

@@ -3,7 +3,7 @@
 import re
 from dataclasses import replace
 
-from gateway.domain.model import Prompt, UserMessage
+from gateway.domain.conversation.model import Prompt, UserMessage
 from gateway.llm.errors import ModelError
 
 _NO_IMAGES = re.compile(r"\bimages?\b|image_url|vision|multi-?modal|content must be a string", re.IGNORECASE)

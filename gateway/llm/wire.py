@@ -5,8 +5,7 @@ from base64 import b32encode, b64encode
 from hashlib import sha256
 from typing import assert_never
 
-from gateway.domain.json import Json, JsonObject
-from gateway.domain.model import (
+from gateway.domain.conversation.model import (
     AssistantMessage,
     Image,
     Prompt,
@@ -17,6 +16,7 @@ from gateway.domain.model import (
     ToolSpec,
     UserMessage,
 )
+from gateway.domain.json import Json, JsonObject
 from gateway.domain.settings import Params
 
 _PORTABLE_ID = re.compile(r"[A-Za-z0-9_-]{1,40}")

@@ -12,7 +12,7 @@ from typing import Literal, TextIO, TypeAlias
 from pydantic import JsonValue
 from structlog.dev import ConsoleRenderer, plain_traceback
 
-from gateway.domain.texts import printable
+from gateway.domain.text.texts import printable
 from gateway.logs.files import Trail
 
 Event: TypeAlias = Mapping[str, JsonValue]

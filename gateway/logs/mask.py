@@ -5,7 +5,7 @@ from datetime import datetime
 
 from pydantic import BaseModel, SecretStr
 
-from gateway.domain.credentials import SHAPES
+from gateway.domain.people.credentials import SHAPES
 from gateway.secrets.leaks import Leaks
 
 _HIDDEN = "[hidden]"

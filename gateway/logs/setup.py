@@ -13,7 +13,7 @@ from structlog.contextvars import merge_contextvars
 from structlog.processors import TimeStamper, add_log_level, format_exc_info
 from structlog.typing import EventDict, WrappedLogger
 
-from gateway.domain.texts import json_text
+from gateway.domain.text.texts import json_text
 from gateway.logs.files import LogFiles, gateway_trail, session_trail
 from gateway.logs.lines import readable
 from gateway.logs.mask import SecretMask

@@ -7,12 +7,12 @@ from itertools import accumulate, count
 import structlog
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from gateway.domain.conversation.model import Prompt, SystemMessage, UserMessage
 from gateway.domain.ids import MemoryId
 from gateway.domain.memory import Category, Kind, Memory, NewMemory
-from gateway.domain.model import Prompt, SystemMessage, UserMessage
 from gateway.domain.principals import Label
-from gateway.domain.texts import one_line, storable
-from gateway.domain.tokens import estimate
+from gateway.domain.text.texts import one_line, storable
+from gateway.domain.text.tokens import estimate
 from gateway.memory.wording import day, told
 
 MOST_PROPOSALS = 5

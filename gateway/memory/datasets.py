@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, BeforeValidator, TypeAdapter, ValidationError
 
 from gateway.domain.errors import OwnerMustAct
-from gateway.domain.texts import storable
+from gateway.domain.text.texts import storable
 
 Parsed = TypeVar("Parsed")
 

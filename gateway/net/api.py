@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
+from gateway.domain.conversation.operations import Operation, Part
 from gateway.domain.json import Json
-from gateway.domain.operations import Operation, Part
 from gateway.net.errors import NetError
 from gateway.net.fetch import loaded, redirection
 from gateway.net.rules import Rules

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gateway.domain.private_places import PrivatePlace, private_place
+from gateway.domain.people.private_places import PrivatePlace, private_place
 from gateway.net.addresses import Reach, plain, reach
 from gateway.net.errors import NetError
 from gateway.net.urls import Target

@@ -10,12 +10,13 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import NoReturn
 
-from gateway.sandbox import changes, confined, connections, landlock, namespaces, signals, view
+from gateway.sandbox import confined, landlock, namespaces, view
 from gateway.sandbox.command import Command, Ending, Report, Tier
 from gateway.sandbox.confined import Standard
 from gateway.sandbox.kernel import DUMPABLE, drop_bounds, drop_privileges, set_control
-from gateway.sandbox.processes import descendants
-from gateway.sandbox.supervisor import Supervisor
+from gateway.sandbox.supervised import changes, connections, signals
+from gateway.sandbox.supervised.processes import descendants
+from gateway.sandbox.supervised.supervisor import Supervisor
 
 _CHILD_SUBREAPER, _NO_NEW_PRIVILEGES = 36, 38
 _FIRST_LOOK, _LAST_LOOK = 0.01, 0.1

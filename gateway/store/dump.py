@@ -9,7 +9,7 @@ from typing import BinaryIO
 from asyncpg.exceptions import InsufficientPrivilegeError, UndefinedTableError
 
 from gateway.domain.errors import OwnerMustAct
-from gateway.store.pool import Connection, Database, take_long
+from gateway.store.connection.pool import Connection, Database, take_long
 
 NOT_KEPT = ("migrations", "leases", "member_keys", "instances", "homes")
 """Known by its number; held by who is not there; a key of one database.

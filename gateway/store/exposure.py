@@ -1,6 +1,6 @@
 """What others get of this database: Supabase's roles of the web, and the connections that are left."""
 
-from gateway.store.pool import Connection
+from gateway.store.connection.pool import Connection
 
 _SEEN = """
 with web as (select rolname as role from pg_roles where rolname in ('anon', 'authenticated')),

@@ -12,7 +12,7 @@ from asyncpg import Record
 from asyncpg.connect_utils import SessionAttribute
 
 from gateway.domain.json import Json
-from gateway.domain.texts import one_line
+from gateway.domain.text.texts import one_line
 
 SECONDS, MOST_ROWS = 30.0, 1_000
 _CONNECT_SECONDS = 10.0

@@ -7,8 +7,8 @@ from asyncpg.exceptions import DataError, IntegrityConstraintViolationError, Syn
 
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import AddressId
+from gateway.store.connection.pool import Connection, Database
 from gateway.store.dump import LONGEST, Table, speak_plainly
-from gateway.store.pool import Connection, Database
 
 IN_DOUBT = "restored from a backup: the previous gateway may have sent it"
 

@@ -10,8 +10,8 @@ import structlog
 from asyncpg.exceptions import InvalidSchemaNameError, SyntaxOrAccessError, UndefinedTableError
 
 from gateway.domain.errors import OwnerMustAct, TryAgainLater
+from gateway.store.connection.pool import Connection, Database, take_long
 from gateway.store.exposure import hide_from_the_web
-from gateway.store.pool import Connection, Database, take_long
 
 MIGRATIONS = Path(__file__).with_name("migrations")
 _OLDEST_SERVER = 15

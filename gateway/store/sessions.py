@@ -5,11 +5,11 @@ from dataclasses import astuple, dataclass
 from datetime import datetime
 from uuid import uuid4
 
+from gateway.domain.conversation.inbound import Address
 from gateway.domain.ids import PrincipalId, SessionId
-from gateway.domain.inbound import Address
 from gateway.domain.principals import Label
-from gateway.domain.tasks import Claim
-from gateway.store.pool import Connection
+from gateway.domain.work.tasks import Claim
+from gateway.store.connection.pool import Connection
 
 
 @dataclass(frozen=True, slots=True)

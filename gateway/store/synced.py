@@ -10,7 +10,7 @@ from datetime import datetime
 
 from gateway.domain.ids import PrincipalId
 from gateway.domain.synced import Content, Row
-from gateway.store.pool import Connection
+from gateway.store.connection.pool import Connection
 
 _SWEEPING = 7_232_011
 """The advisory lock between a row that is set and a sweep that begins."""

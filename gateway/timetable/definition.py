@@ -11,8 +11,8 @@ from typing import Literal, TypeAlias, TypedDict, Unpack, assert_never
 from unicodedata import category
 from zoneinfo import ZoneInfo
 
-from gateway.domain.schedules import UTC_ZONE, Definition, Misfire, Once, Recurring, When
-from gateway.domain.texts import one_line
+from gateway.domain.text.texts import one_line
+from gateway.domain.work.schedules import UTC_ZONE, Definition, Misfire, Once, Recurring, When
 from gateway.domain.zones import zone as named
 from gateway.timetable.cron import Cron
 from gateway.timetable.wording import moment

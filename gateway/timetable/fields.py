@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gateway.domain.texts import one_line
+from gateway.domain.text.texts import one_line
 
 _VALUE = r"[0-9]{1,2}|[A-Za-z]{3}"
 _PART = re.compile(rf"(?:\*|({_VALUE})(?:-({_VALUE}))?)(?:/([0-9]{{1,3}}))?")

@@ -5,7 +5,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import assert_never
 
-from gateway.domain.schedules import MOST_COUNTED, Definition, Misfire, Once, Plan, Recurring
+from gateway.domain.work.schedules import MOST_COUNTED, Definition, Misfire, Once, Plan, Recurring
 from gateway.timetable.cron import Cron
 
 GRACE = timedelta(seconds=60)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import assert_never
 
-from gateway.domain.schedules import UTC_ZONE, Definition, Once, Recurring
+from gateway.domain.work.schedules import UTC_ZONE, Definition, Once, Recurring
 from gateway.domain.zones import is_zone
 from gateway.domain.zones import zone as named
 from gateway.timetable.fields import checked

@@ -15,18 +15,18 @@ from gateway.agent.skills.library import Skills
 from gateway.agent.sources import ToolSource
 from gateway.agent.trees.starting import Trees
 from gateway.domain.clock import Clock
+from gateway.domain.conversation.tools import AnyTool, Caller, ToolFailed
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import MessageId, PrincipalId, TaskId
 from gateway.domain.json import Json
 from gateway.domain.memory import EVERYTHING, Reach
 from gateway.domain.principals import Label, Role
-from gateway.domain.tools import AnyTool, Caller, ToolFailed
 from gateway.net.errors import NetError
 from gateway.net.fetch import Page
 from gateway.net.rules import Rules
 from gateway.net.search.asking import Search
 from gateway.sandbox.virtual.shell import ShellResult
-from gateway.store.pool import Connection
+from gateway.store.connection.pool import Connection
 from gateway.workspace.locks.watch import LockWatch
 from gateway.workspace.paths import WorkspaceError
 from gateway.workspace.tree import Workspace

@@ -9,9 +9,18 @@ from urllib.parse import unquote, urlsplit
 
 from pydantic import Field
 
+from gateway.domain.conversation.tools import (
+    AnyTool,
+    Caller,
+    Labelled,
+    Tool,
+    ToolArguments,
+    ToolClass,
+    ToolFailed,
+    Wording,
+)
 from gateway.domain.json import Json, JsonObject
 from gateway.domain.principals import Label
-from gateway.domain.tools import AnyTool, Caller, Labelled, Tool, ToolArguments, ToolClass, ToolFailed, Wording
 from gateway.net import fetch
 from gateway.net.urls import parse
 from gateway.sandbox.virtual.shell import HOME, MAX_BYTES, SECONDS, ShellResult

@@ -10,10 +10,8 @@ from typing import Literal, TypeAlias
 from pydantic import Field
 
 from gateway.agent.scheduling.schedules import MOST, SHOWN, Asking, Schedules
-from gateway.domain.diff import difference
-from gateway.domain.json import Json
-from gateway.domain.principals import Label, Role
-from gateway.domain.tools import (
+from gateway.domain.conversation.diff import difference
+from gateway.domain.conversation.tools import (
     AnyTool,
     Caller,
     Change,
@@ -25,8 +23,10 @@ from gateway.domain.tools import (
     ToolFailed,
     Wording,
 )
-from gateway.store import addresses
-from gateway.store.pool import Connection
+from gateway.domain.json import Json
+from gateway.domain.principals import Label, Role
+from gateway.store.connection.pool import Connection
+from gateway.store.delivery import addresses
 from gateway.store.scheduling.schedules import ScheduleRow
 from gateway.store.transcript import messages
 from gateway.timetable.definition import Changes, Refused, is_delay

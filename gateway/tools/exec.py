@@ -6,9 +6,7 @@ from pydantic import Field
 
 from gateway.agent.command_results import changed_files, ending
 from gateway.agent.commands import Permit, WorkspaceCommands
-from gateway.domain.json import JsonObject
-from gateway.domain.principals import Label
-from gateway.domain.tools import (
+from gateway.domain.conversation.tools import (
     AnyTool,
     Caller,
     Change,
@@ -20,6 +18,8 @@ from gateway.domain.tools import (
     ToolFailed,
     Wording,
 )
+from gateway.domain.json import JsonObject
+from gateway.domain.principals import Label
 from gateway.sandbox.command import Ending, Limits, Report
 from gateway.sandbox.workshop import Running
 from gateway.tools import Services

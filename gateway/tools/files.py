@@ -8,11 +8,21 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from gateway.domain.diff import difference
+from gateway.domain.conversation.diff import difference
+from gateway.domain.conversation.tools import (
+    AnyTool,
+    Caller,
+    Change,
+    Effect,
+    Labelled,
+    Tool,
+    ToolClass,
+    ToolFailed,
+    Wording,
+)
 from gateway.domain.errors import SupaclawError
 from gateway.domain.json import Json, JsonObject
 from gateway.domain.principals import Label
-from gateway.domain.tools import AnyTool, Caller, Change, Effect, Labelled, Tool, ToolClass, ToolFailed, Wording
 from gateway.tools import Services, explained
 from gateway.workspace.names import PAGES, mime_of
 from gateway.workspace.paths import WorkspacePath

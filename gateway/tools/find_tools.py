@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pydantic import Field
 
 from gateway.agent.sources import FIND, Offer, ToolSource
+from gateway.domain.conversation.tools import AnyTool, Caller, Effect, Labelled, Tool, ToolArguments, ToolClass, Wording
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
-from gateway.domain.texts import one_line
-from gateway.domain.tools import AnyTool, Caller, Effect, Labelled, Tool, ToolArguments, ToolClass, Wording
+from gateway.domain.text.texts import one_line
 from gateway.tools import Services
 
 MOST, DESCRIBED = 10, 200

@@ -10,11 +10,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from gateway.agent.memory.recall import shown_to
 from gateway.agent.memory.remember import Refused, Remembering
-from gateway.domain.ids import MemoryId
-from gateway.domain.json import Json, JsonObject
-from gateway.domain.memory import KIND_NAMES, Category, Filter, Found, Kind, Memory, Mode, NewMemory, Scope
-from gateway.domain.principals import Label
-from gateway.domain.tools import (
+from gateway.domain.conversation.tools import (
     AnyTool,
     Caller,
     Change,
@@ -26,10 +22,14 @@ from gateway.domain.tools import (
     ToolFailed,
     Wording,
 )
+from gateway.domain.ids import MemoryId
+from gateway.domain.json import Json, JsonObject
+from gateway.domain.memory import KIND_NAMES, Category, Filter, Found, Kind, Memory, Mode, NewMemory, Scope
+from gateway.domain.principals import Label
 from gateway.domain.zones import moment
 from gateway.memory.wording import kind, shortened, verdict, who
+from gateway.store.connection.pool import Connection
 from gateway.store.memory import memories
-from gateway.store.pool import Connection
 from gateway.store.transcript import messages
 from gateway.tools import PrincipalContext, Services
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from gateway.domain.conversation.tools import AnyTool, Caller, Effect, Tool, ToolClass, Wording
 from gateway.domain.json import JsonObject
-from gateway.domain.tools import AnyTool, Caller, Effect, Tool, ToolClass, Wording
 from gateway.tools import Post, Posted, Services
 
 MAX_MESSAGE = 12_000

@@ -10,10 +10,7 @@ from pydantic import Field, field_validator
 
 from gateway.agent.skills.library import Look, Skills, State
 from gateway.agent.skills.showing import described
-from gateway.domain.errors import SupaclawError
-from gateway.domain.json import JsonObject
-from gateway.domain.principals import Label
-from gateway.domain.tools import (
+from gateway.domain.conversation.tools import (
     AnyTool,
     Caller,
     Change,
@@ -25,6 +22,9 @@ from gateway.domain.tools import (
     ToolFailed,
     Wording,
 )
+from gateway.domain.errors import SupaclawError
+from gateway.domain.json import JsonObject
+from gateway.domain.principals import Label
 from gateway.tools import Services
 from gateway.workspace.skills.folder import digest, manifest
 from gateway.workspace.skills.parsing import skill_of

@@ -8,9 +8,7 @@ from pydantic import Field, StringConstraints
 
 from gateway.agent.command_results import changed_files, ending
 from gateway.agent.processes import Process, Processes
-from gateway.domain.json import Json
-from gateway.domain.principals import Label
-from gateway.domain.tools import (
+from gateway.domain.conversation.tools import (
     AnyTool,
     Caller,
     Change,
@@ -22,6 +20,8 @@ from gateway.domain.tools import (
     ToolFailed,
     Wording,
 )
+from gateway.domain.json import Json
+from gateway.domain.principals import Label
 from gateway.sandbox.command import Ending
 from gateway.tools import Services
 

@@ -7,11 +7,7 @@ from pydantic import Field
 
 from gateway.agent.trees import starting
 from gateway.agent.trees.starting import NoSuchAgent, NoSuchTask, TooManyTasks, TreeRequest, Trees, line, summary
-from gateway.domain.access import GROUP
-from gateway.domain.ids import TaskId
-from gateway.domain.json import JsonObject
-from gateway.domain.principals import Label, Role
-from gateway.domain.tools import (
+from gateway.domain.conversation.tools import (
     AnyTool,
     Caller,
     Effect,
@@ -22,10 +18,15 @@ from gateway.domain.tools import (
     ToolFailed,
     Wording,
 )
-from gateway.domain.trees import LONGEST_INPUT, MAIN, MOST_FILES, MOST_LIVE
-from gateway.store import sessions, trees
+from gateway.domain.ids import TaskId
+from gateway.domain.json import JsonObject
+from gateway.domain.people.access import GROUP
+from gateway.domain.principals import Label, Role
+from gateway.domain.work.trees import LONGEST_INPUT, MAIN, MOST_FILES, MOST_LIVE
+from gateway.store import sessions
+from gateway.store.connection.pool import Connection
+from gateway.store.engine import trees
 from gateway.store.people import principals
-from gateway.store.pool import Connection
 from gateway.tools import PrincipalContext, Services, Transact
 
 SHOWN = 10

@@ -6,9 +6,18 @@ from typing import Annotated
 from pydantic import Field
 
 from gateway.agent.scheduling.plans import Plans
+from gateway.domain.conversation.tools import (
+    AnyTool,
+    Caller,
+    Effect,
+    Tool,
+    ToolArguments,
+    ToolClass,
+    ToolFailed,
+    Wording,
+)
 from gateway.domain.json import JsonObject
-from gateway.domain.plans import TODO, Plan, Step
-from gateway.domain.tools import AnyTool, Caller, Effect, Tool, ToolArguments, ToolClass, ToolFailed, Wording
+from gateway.domain.work.plans import TODO, Plan, Step
 from gateway.tools import Services
 
 MAX_STEPS = 50

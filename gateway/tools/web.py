@@ -7,11 +7,7 @@ from dataclasses import dataclass, field
 
 from pydantic import Field
 
-from gateway.domain.ids import SessionId
-from gateway.domain.json import JsonObject
-from gateway.domain.marks import data_from
-from gateway.domain.principals import Label
-from gateway.domain.tools import (
+from gateway.domain.conversation.tools import (
     AnyTool,
     Caller,
     Change,
@@ -22,6 +18,10 @@ from gateway.domain.tools import (
     ToolFailed,
     Wording,
 )
+from gateway.domain.ids import SessionId
+from gateway.domain.json import JsonObject
+from gateway.domain.principals import Label
+from gateway.domain.text.marks import data_from
 from gateway.net import fetch
 from gateway.net.errors import NetError
 from gateway.net.urls import parse

@@ -2,9 +2,9 @@
 
 from typing import assert_never
 
-from gateway.domain.inbound import Inbound
+from gateway.domain.channels.routing import Edit, Ignore, RunCommand, StartTurn
+from gateway.domain.conversation.inbound import Inbound
 from gateway.domain.json import Json
-from gateway.domain.routing import Edit, Ignore, RunCommand, StartTurn
 from gateway.flow.inbound.persist import Accepted
 from gateway.web.site import Site
 

@@ -10,22 +10,23 @@ from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
-from gateway.web import api, login, mcp, screens, secret_form
+from gateway.web import api, mcp, screens
+from gateway.web.auth import login, secret_form
+from gateway.web.auth.security import RequestGuard, entries
 from gateway.web.backend import Backend
-from gateway.web.connections import Connections
-from gateway.web.errors import handle_errors
-from gateway.web.follow import Conversations
-from gateway.web.headers import SecurityHeaders
+from gateway.web.http.connections import Connections
+from gateway.web.http.errors import handle_errors
+from gateway.web.http.headers import SecurityHeaders
+from gateway.web.http.proxy import ProxyHeaders, hosts_of
+from gateway.web.http.throttle import RateLimiter, Throttle
+from gateway.web.live.follow import Conversations
+from gateway.web.live.thread import Thread
+from gateway.web.live.topics import Topics
 from gateway.web.openapi import DocumentedApp
 from gateway.web.pages import STATIC, Nav, Pages
-from gateway.web.proxy import ProxyHeaders, hosts_of
 from gateway.web.render import Markdown
 from gateway.web.rights import Rights
-from gateway.web.security import RequestGuard, entries
 from gateway.web.site import Site
-from gateway.web.thread import Thread
-from gateway.web.throttle import RateLimiter, Throttle
-from gateway.web.topics import Topics
 from gateway.web.v1 import embeddings
 from gateway.web.v1 import routes as v1
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from gateway.domain.attachments import Attached
+from gateway.domain.conversation.attachments import Attached
 from gateway.domain.ids import FileId
 from gateway.domain.json import Json
 

@@ -10,13 +10,13 @@ from gateway.agent.skills.library import Skills
 from gateway.agent.tool_files.confirmed import ToolFiles
 from gateway.agent.toolbox import Toolbox
 from gateway.config.editing.editor import ConfigEditor
-from gateway.domain.channel import LoginChannel, WebhookChannel
+from gateway.domain.channels.channel import LoginChannel, WebhookChannel
 from gateway.domain.clock import Clock
+from gateway.domain.conversation.tools import Wording
 from gateway.domain.embedding import Embedders, no_embedder
 from gateway.domain.findings import Finding
 from gateway.domain.ids import PrincipalId
 from gateway.domain.principals import Principal
-from gateway.domain.tools import Wording
 from gateway.domain.vitals import Beat, Vitals
 from gateway.flow.channels.probing import ChannelProbes
 from gateway.flow.checkpoints import Checkpoints
@@ -33,10 +33,10 @@ from gateway.flow.unattended.triggers import Triggers
 from gateway.flow.zone import ZoneOffers
 from gateway.llm.client import Description
 from gateway.logs import SecretMask
-from gateway.store.pool import Connection, Database
-from gateway.store.steps import Spent
+from gateway.store.connection.pool import Connection, Database
+from gateway.store.engine.steps import Spent
+from gateway.web.http.origin import page_url
 from gateway.web.links import LoginLinks, SecretLinks
-from gateway.web.origin import page_url
 from gateway.workspace.tree import Workspace
 
 

@@ -8,11 +8,11 @@ from fastapi import Depends, Request
 from fastapi.responses import RedirectResponse, Response
 
 from gateway.domain.errors import TryAgainLater
-from gateway.web.access import Caller, by_cookie, public, signed_in
+from gateway.web.auth.access import Caller, by_cookie, public, signed_in
+from gateway.web.live.patches import Patch, difference, encoded
+from gateway.web.live.sse import EventStream, Frame
 from gateway.web.pages import Screen
-from gateway.web.patches import Patch, difference, encoded
 from gateway.web.site import AtSite, Site
-from gateway.web.sse import EventStream, Frame
 
 POLL_SECONDS = 1.0
 

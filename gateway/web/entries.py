@@ -11,10 +11,10 @@ from typing import assert_never
 from markupsafe import Markup
 
 from gateway.agent.sources import titled
+from gateway.domain.conversation.tools import Wording
 from gateway.domain.json import Json
-from gateway.domain.plans import TODO
 from gateway.domain.principals import Label
-from gateway.domain.tools import Wording
+from gateway.domain.work.plans import TODO
 from gateway.flow.live import ModelAwaited
 from gateway.store.transcript.messages import MessageRow
 from gateway.web.attachments import chip

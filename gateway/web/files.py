@@ -14,14 +14,14 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from gateway.domain.conversation.inbound import Attachment
 from gateway.domain.ids import FileId, PrincipalId
-from gateway.domain.inbound import Attachment
 from gateway.flow.turn.uploads import UploadRefused
 from gateway.store.transcript import files
 from gateway.store.transcript.files import FileRow
-from gateway.web.access import Requirement
-from gateway.web.errors import Refused
-from gateway.web.multipart import UploadedFile, uploaded_file
+from gateway.web.auth.access import Requirement
+from gateway.web.http.errors import Refused
+from gateway.web.http.multipart import UploadedFile, uploaded_file
 from gateway.web.site import AtSite, Site
 from gateway.workspace.descent import explained, open_file
 from gateway.workspace.paths import WorkspaceError, WorkspacePath

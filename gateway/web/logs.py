@@ -10,9 +10,9 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from gateway.domain.imports import ImportedMemory, ImportedMessage, ImportedSession, Passed, Record
-from gateway.domain.texts import one_line
+from gateway.domain.text.texts import one_line
 from gateway.memory.explicit import asked_to_remember
-from gateway.web.fields import Moment, Name, Text
+from gateway.web.http.fields import Moment, Name, Text
 
 MOST_SESSIONS = 500
 Pattern = Annotated[str, StringConstraints(min_length=1, max_length=200)]

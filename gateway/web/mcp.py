@@ -15,17 +15,17 @@ from starlette.types import Scope as AsgiScope
 from gateway.agent.memory.search import MemorySearch
 from gateway.agent.policy import Policy
 from gateway.agent.toolbox import Toolbox
+from gateway.domain.conversation.model import ToolCall
+from gateway.domain.conversation.tools import Caller as Run
+from gateway.domain.conversation.tools import ToolFailed
 from gateway.domain.ids import SessionId, TaskId
 from gateway.domain.memory import Reach
-from gateway.domain.model import ToolCall
+from gateway.domain.people.scopes import Scope
 from gateway.domain.principals import Label, Role
-from gateway.domain.scopes import Scope
-from gateway.domain.tools import Caller as Run
-from gateway.domain.tools import ToolFailed
 from gateway.flow.secrets.guard import Clean
 from gateway.tools import PrincipalContext, Services
 from gateway.tools.memory import tools
-from gateway.web.access import Caller, needs
+from gateway.web.auth.access import Caller, needs
 from gateway.web.site import AtSite, Site
 from gateway.workspace.tree import Workspace
 

@@ -5,7 +5,7 @@ from typing import Any, assert_never
 
 from fastapi import FastAPI
 
-from gateway.web.security import Entry
+from gateway.web.auth.security import Entry
 
 _TEXT = {"type": ["string", "null"]}
 _ERROR = {

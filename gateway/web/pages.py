@@ -11,7 +11,7 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
-from gateway.domain.texts import one_line
+from gateway.domain.text.texts import one_line
 
 HERE = Path(__file__).parent
 STATIC = HERE / "static"

@@ -13,7 +13,7 @@ from markdown_it.token import Token
 from markdown_it.utils import EnvType, OptionsDict
 from markupsafe import Markup, escape
 
-from gateway.domain import markdown
+from gateway.domain.text import markdown
 from gateway.web.markup import highlight, mathml, rules
 
 CAP = 64 * 1024

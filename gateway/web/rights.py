@@ -9,9 +9,9 @@ import structlog
 from gateway.domain.clock import Clock
 from gateway.domain.errors import TryAgainLater
 from gateway.flow.wakeup import Wakeup
+from gateway.store.connection.pool import Database
 from gateway.store.people import tokens
 from gateway.store.people.tokens import LiveToken
-from gateway.store.pool import Database
 
 LOOK_SECONDS = 0.8
 """Between two looks while something is open: nothing tells of an expiry, nor of a revocation behind a pooler."""

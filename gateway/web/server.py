@@ -9,7 +9,7 @@ import uvicorn
 
 from gateway.web.app import build_app
 from gateway.web.backend import Backend
-from gateway.web.connections import Connection
+from gateway.web.http.connections import Connection
 
 GRACE_SECONDS = 5
 

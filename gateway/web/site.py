@@ -9,16 +9,16 @@ from fastapi import Depends, Request
 from fastapi.responses import Response
 
 from gateway.flow.secrets.guard import LeakGuard
-from gateway.store import audit
-from gateway.store.audit import Event
 from gateway.store.people.tokens import LiveToken
+from gateway.store.trust import audit
+from gateway.store.trust.audit import Event
 from gateway.web.backend import Backend
-from gateway.web.errors import Refused
-from gateway.web.follow import Conversations
+from gateway.web.http.errors import Refused
+from gateway.web.http.throttle import Lookups, RateLimiter, Throttle
+from gateway.web.live.follow import Conversations
+from gateway.web.live.topics import Topics
 from gateway.web.pages import Nav, Pages
 from gateway.web.rights import Rights
-from gateway.web.throttle import Lookups, RateLimiter, Throttle
-from gateway.web.topics import Topics
 
 Result = TypeVar("Result")
 

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from gateway.domain.tasks import Status
-from gateway.store.trees import NodeRow
+from gateway.domain.work.tasks import Status
+from gateway.store.engine.trees import NodeRow
 
 STEP = 1.1
 """By how much the span grows at once while a tree goes on, so that its bars aren't drawn again every second."""

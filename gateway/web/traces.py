@@ -8,11 +8,11 @@ from gateway.agent.trees import starting
 from gateway.agent.trees.starting import NoSuchTask
 from gateway.domain.ids import TaskId
 from gateway.domain.json import Json
-from gateway.store import steps, trees
-from gateway.store.steps import StepRow
-from gateway.web.errors import Refused
+from gateway.store.engine import steps, trees
+from gateway.store.engine.steps import StepRow
+from gateway.web.http.errors import Refused
+from gateway.web.live.sse import Frame, to_json
 from gateway.web.site import Site
-from gateway.web.sse import Frame, to_json
 
 
 async def find(site: Site, task: UUID) -> TaskId:

@@ -8,8 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from gateway.web.accept import KEY
-from gateway.web.bodies import validated
-from gateway.web.errors import Refused
+from gateway.web.http.bodies import validated
+from gateway.web.http.errors import Refused
 from gateway.workspace.workflows import SOURCE
 
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=KEY)]

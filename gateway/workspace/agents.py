@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from gateway.domain.trees import MAIN
+from gateway.domain.work.trees import MAIN
 from gateway.workspace.paths import WorkspaceError
 from gateway.workspace.skills.folder import BadSkill
 from gateway.workspace.skills.parsing import MAX_NAME, front_matter, is_name

@@ -9,7 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 from secrets import token_hex
 
-from gateway.config.files import open_regular, overwrite
+from gateway.config.data.files import open_regular, overwrite
 from gateway.domain.erasing import ERASED, Erasure
 from gateway.domain.ids import EntryId
 from gateway.workspace.atomic import new_file, replacing

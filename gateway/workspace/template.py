@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from gateway.config.durable import sync
+from gateway.config.data.durable import sync
 from gateway.workspace.paths import READ_ONLY
 
 TEMPLATE = Path(__file__).parents[2] / "workspace_template"

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from gateway.domain.locks import locked_parts, may_write
-from gateway.domain.plans import FILE, TODO
 from gateway.domain.principals import Label
+from gateway.domain.text.locks import locked_parts, may_write
+from gateway.domain.work.plans import FILE, TODO
 from gateway.workspace.atomic import TEMPORARY, replace_file
 from gateway.workspace.descent import explained, open_file, open_folder
 from gateway.workspace.pages import MOST, Page, Piece, decode_text, page_of, read_bytes, read_piece

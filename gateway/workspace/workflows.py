@@ -1,6 +1,6 @@
 """Workflows: the owner's instructions for events of a source, in `.agents/workflows/<source>.md`."""
 
-from gateway.domain.assignment import QUIET
+from gateway.domain.work.assignment import QUIET
 from gateway.workspace.paths import WorkspaceError
 from gateway.workspace.prompts import clipped
 from gateway.workspace.tree import Workspace

@@ -9,11 +9,11 @@ from datetime import UTC, datetime
 from pydantic import BaseModel
 
 from gateway.agent.toolbox import Toolbox
+from gateway.domain.conversation.model import ModelEvent, Prompt, Reply, SystemMessage, ToolCall, Usage
+from gateway.domain.conversation.tools import Caller, Effect, Tool
+from gateway.domain.conversation.transcript import Entry, UserText
 from gateway.domain.json import JsonObject
-from gateway.domain.model import ModelEvent, Prompt, Reply, SystemMessage, ToolCall, Usage
 from gateway.domain.principals import Label
-from gateway.domain.tools import Caller, Effect, Tool
-from gateway.domain.transcript import Entry, UserText
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 SMALL = Usage(10, 5)

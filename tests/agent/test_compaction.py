@@ -10,8 +10,8 @@ from gateway.agent.context import to_messages
 from gateway.agent.fit import LEFT_OUT, fit, message_tokens
 from gateway.agent.summary import read, without_model, written
 from gateway.agent.summary_prompt import prompt_for
-from gateway.domain.model import AssistantMessage, SystemMessage, ToolMessage
-from gateway.domain.tokens import estimate
+from gateway.domain.conversation.model import AssistantMessage, SystemMessage, ToolMessage
+from gateway.domain.text.tokens import estimate
 from tests.agent.rows import NOW, Spoken
 
 

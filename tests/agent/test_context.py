@@ -9,11 +9,19 @@ from hypothesis import strategies as st
 
 from gateway.agent.context import NO_RESULT, NO_ZONE, OPENING, PREAMBLE, stamped, system_prompt, to_messages
 from gateway.agent.toolbox import Toolbox
-from gateway.domain.attachments import Attached
+from gateway.domain.conversation.attachments import Attached
+from gateway.domain.conversation.model import AssistantMessage, Image, PromptMessage, ToolCall, ToolMessage, UserMessage
+from gateway.domain.conversation.transcript import (
+    AssistantText,
+    Entry,
+    Notice,
+    Summary,
+    ToolIntent,
+    ToolResult,
+    UserText,
+)
 from gateway.domain.ids import MessageId, PrincipalId
-from gateway.domain.model import AssistantMessage, Image, PromptMessage, ToolCall, ToolMessage, UserMessage
 from gateway.domain.principals import Label, Principal, Role
-from gateway.domain.transcript import AssistantText, Entry, Notice, Summary, ToolIntent, ToolResult, UserText
 from gateway.tools import Services, discover
 from gateway.workspace.paths import READ_ONLY
 from gateway.workspace.prompts import Persona, PersonaText

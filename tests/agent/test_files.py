@@ -2,7 +2,7 @@ from dataclasses import replace
 from uuid import UUID
 
 from gateway.agent.files import index, reference
-from gateway.domain.attachments import Attached
+from gateway.domain.conversation.attachments import Attached
 from gateway.domain.ids import FileId, MessageId
 
 REPORT = Attached(

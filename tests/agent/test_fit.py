@@ -14,7 +14,7 @@ from gateway.agent.fit import (
     fit,
     message_tokens,
 )
-from gateway.domain.model import (
+from gateway.domain.conversation.model import (
     AssistantMessage,
     Image,
     PromptMessage,

@@ -1,9 +1,9 @@
 import pytest
 
 from gateway.agent.limits import UNSPENT, Limits, Repeats, Spent, dollars
-from gateway.domain.events import ToolFinished
-from gateway.domain.model import ToolCall, Usage
-from gateway.domain.transcript import ToolIntent, ToolResult
+from gateway.domain.conversation.events import ToolFinished
+from gateway.domain.conversation.model import ToolCall, Usage
+from gateway.domain.conversation.transcript import ToolIntent, ToolResult
 
 
 def finished(arguments: str, result: str) -> ToolFinished:

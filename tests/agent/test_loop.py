@@ -11,9 +11,8 @@ from pydantic import BaseModel
 from gateway.agent.limits import Limits, Spent
 from gateway.agent.loop import NO_ANSWER, run_turn
 from gateway.agent.toolbox import Toolbox
-from gateway.domain.events import Answered, ModelReplied, Steered, ToolFinished, TurnEvent
-from gateway.domain.json import JsonObject
-from gateway.domain.model import (
+from gateway.domain.conversation.events import Answered, ModelReplied, Steered, ToolFinished, TurnEvent
+from gateway.domain.conversation.model import (
     Attempt,
     Model,
     ModelEvent,
@@ -24,9 +23,10 @@ from gateway.domain.model import (
     ToolCall,
     Usage,
 )
+from gateway.domain.conversation.tools import Caller, Labelled, Tool, ToolClass
+from gateway.domain.conversation.transcript import AssistantText, Entry, ToolIntent, ToolResult, UserText
+from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
-from gateway.domain.tools import Caller, Labelled, Tool, ToolClass
-from gateway.domain.transcript import AssistantText, Entry, ToolIntent, ToolResult, UserText
 from tests.fakes.caller import CALLER
 
 from .scripted import ScriptedModel, Workshop, call, reply, said, stringify

@@ -7,9 +7,9 @@ from gateway.domain.embedding import Vector
 from gateway.domain.ids import PrincipalId
 from gateway.domain.memory import Mode, NewMemory
 from gateway.domain.principals import Label, Role
+from gateway.store.connection.pool import Connection, Database
 from gateway.store.memory import extension, memories, vectors
 from gateway.store.people import principals
-from gateway.store.pool import Connection, Database
 
 DIMENSIONS = {"test:old": 3, "test:new": 4}
 

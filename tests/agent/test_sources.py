@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import pytest
 
 from gateway.agent.sources import FIND, MAX_FOUND, MAX_TOOLS, AnyArguments, Offer, shown
+from gateway.domain.conversation.model import ToolCall
+from gateway.domain.conversation.tools import Caller, Tool
+from gateway.domain.conversation.transcript import Entry, ToolIntent, ToolResult
 from gateway.domain.json import JsonObject
-from gateway.domain.model import ToolCall
-from gateway.domain.tools import Caller, Tool
-from gateway.domain.transcript import Entry, ToolIntent, ToolResult
 from gateway.tools.find_tools import ranked
 
 

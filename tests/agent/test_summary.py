@@ -4,9 +4,9 @@ import pytest
 
 from gateway.agent.compaction import Cut, cut_of
 from gateway.agent.summary import FILES, TITLES, goal, lasting, read, without_model, written
-from gateway.domain.attachments import Attached
+from gateway.domain.conversation.attachments import Attached
 from gateway.domain.ids import MessageId
-from gateway.domain.tokens import estimate
+from gateway.domain.text.tokens import estimate
 from tests.agent.rows import NOW, Spoken
 
 REPLY = """\

@@ -1,8 +1,8 @@
 from gateway.agent.compaction import Cut, cut_of
 from gateway.agent.fit import message_tokens
 from gateway.agent.summary_prompt import prompt_for
-from gateway.domain.model import SystemMessage, UserMessage
-from gateway.domain.tokens import estimate
+from gateway.domain.conversation.model import SystemMessage, UserMessage
+from gateway.domain.text.tokens import estimate
 from tests.agent.rows import NOW, Spoken
 
 

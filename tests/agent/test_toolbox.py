@@ -10,11 +10,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from gateway.agent.policy import Act, Decision, Policy, decide
 from gateway.agent.toolbox import Toolbox, Yes
+from gateway.domain.conversation.model import ToolCall
+from gateway.domain.conversation.tools import AnyTool, Caller, Change, Effect, Tool, ToolClass, ToolFailed
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.json import JsonObject
-from gateway.domain.model import ToolCall
 from gateway.domain.principals import Label
-from gateway.domain.tools import AnyTool, Caller, Change, Effect, Tool, ToolClass, ToolFailed
 from tests.fakes.caller import CALLER
 
 

@@ -17,12 +17,12 @@ from uuid import UUID
 
 from gateway.agent.policy import Act, Policy
 from gateway.agent.toolbox import Toolbox
+from gateway.domain.conversation.model import ToolCall
+from gateway.domain.conversation.tools import Caller, Labelled, Tool, ToolClass, ToolFailed
 from gateway.domain.ids import SessionId, TaskId
 from gateway.domain.json import JsonObject
-from gateway.domain.model import ToolCall
-from gateway.domain.own_words import wrote
 from gateway.domain.principals import Label
-from gateway.domain.tools import Caller, Labelled, Tool, ToolClass, ToolFailed
+from gateway.domain.text.own_words import wrote
 
 warnings.simplefilter("ignore")
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from gateway.app.restorer import Restorer
+from gateway.config.data.instance import Hold, address, hold_instance, holder
 from gateway.config.environment import Environment
-from gateway.config.instance import Hold, address, hold_instance, holder
 from gateway.workspace.template import fill_new_workspace
 
 

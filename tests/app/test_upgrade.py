@@ -19,8 +19,8 @@ from gateway.config.load import parse
 from gateway.config.model import Config
 from gateway.domain.errors import DiskFull, OwnerMustAct
 from gateway.domain.ids import InstanceId
+from gateway.store.connection.pool import Database
 from gateway.store.migrate import migrate, read_migrations, schema_of
-from gateway.store.pool import Database
 from tests.journeys.process import until
 
 NEWEST = len(read_migrations())

@@ -10,10 +10,10 @@ from gateway.background.jobs.heartbeat import HeartbeatRun
 from gateway.background.scheduling.halt import Halt
 from gateway.background.scheduling.heartbeat import Heartbeat
 from gateway.config.model import Config
-from gateway.domain.tasks import Lane
+from gateway.domain.work.tasks import Lane
 from gateway.flow.turn.budgets import Budgets
 from gateway.flow.turn.environment import AgentEnvironments
-from gateway.store import tasks
+from gateway.store.engine import tasks
 from gateway.store.scheduling import heartbeats
 from gateway.store.scheduling.heartbeats import Pulse
 from tests.flow.path import FakeModel, MessagePath

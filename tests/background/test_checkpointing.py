@@ -10,7 +10,7 @@ from gateway.background.cpu import Cpu
 from gateway.config.clock import SystemClock
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.json import JsonObject
-from gateway.store.pool import Database
+from gateway.store.connection.pool import Database
 from gateway.store.transcript import messages
 from gateway.workspace.checkpoints import jobs
 from tests.background import cpu_jobs

@@ -15,11 +15,11 @@ from structlog.testing import capture_logs
 
 from gateway.background import extraction as reading_module
 from gateway.background.cpu import MEMORY, Cpu, CpuJobFailed
+from gateway.domain.conversation.inbound import Attachment
+from gateway.domain.conversation.model import Prompt, UserMessage
 from gateway.domain.errors import SupaclawError
-from gateway.domain.inbound import Attachment
 from gateway.domain.json import Json
-from gateway.domain.model import Prompt, UserMessage
-from gateway.store.pool import Database
+from gateway.store.connection.pool import Database
 from tests.background.reads import Reads, derived
 from tests.flow.path import MEMBER, OWNER, FakeModel, MessagePath, build
 from tests.ingest.samples import pdf

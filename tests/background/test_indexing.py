@@ -18,9 +18,9 @@ from gateway.config.clock import SystemClock
 from gateway.config.failpoints import Failpoints
 from gateway.domain.embedding import EmbeddingUnavailable, Vector
 from gateway.domain.errors import DatabaseDown
+from gateway.store.connection.pool import Database
 from gateway.store.dump import snapshot
 from gateway.store.memory import extension, vectors
-from gateway.store.pool import Database
 from gateway.workspace.tree import Workspace
 from tests.conftest import Server
 from tests.store.memory.test_memories import add

@@ -15,13 +15,13 @@ from structlog.testing import capture_logs
 from gateway.background import worker as worker_module
 from gateway.background.upkeep import Periodic
 from gateway.background.worker import Worker
-from gateway.domain.assignment import Assignment
 from gateway.domain.errors import DatabaseDown, RunLost, TryAgainLater
 from gateway.domain.ids import TaskId
-from gateway.domain.schedules import Definition
-from gateway.domain.tasks import SLOTS, Claim, Lane, Status
-from gateway.store import tasks
-from gateway.store.pool import Database
+from gateway.domain.work.assignment import Assignment
+from gateway.domain.work.schedules import Definition
+from gateway.domain.work.tasks import SLOTS, Claim, Lane, Status
+from gateway.store.connection.pool import Database
+from gateway.store.engine import tasks
 from gateway.store.scheduling import schedule_runs, schedules
 from tests.store.world import World, somebody
 

@@ -9,8 +9,8 @@ from gateway.background.scheduling.scheduler import Scheduler
 from gateway.config.clock import SystemClock
 from gateway.config.failpoints import Failpoints
 from gateway.domain.ids import PrincipalId
-from gateway.domain.schedules import Definition, Misfire, Once, Recurring
-from gateway.store.pool import Connection, Database
+from gateway.domain.work.schedules import Definition, Misfire, Once, Recurring
+from gateway.store.connection.pool import Connection, Database
 from gateway.store.scheduling import schedules
 from gateway.store.scheduling.schedules import ScheduleRow
 from gateway.timetable.cron import Cron

@@ -26,22 +26,22 @@ from gateway.config.clock import SystemClock
 from gateway.config.environment import Environment
 from gateway.config.load import load
 from gateway.config.model import Config
+from gateway.domain.conversation.inbound import Address
+from gateway.domain.conversation.model import ModelEvent, Prompt, Reply, ToolCall, Usage
 from gateway.domain.findings import Finding, Level
 from gateway.domain.ids import SessionId
-from gateway.domain.inbound import Address
 from gateway.domain.memory import Category
-from gateway.domain.model import ModelEvent, Prompt, Reply, ToolCall, Usage
 from gateway.domain.principals import Label
 from gateway.flow.setup.saving import Setup
 from gateway.llm.client import Description
 from gateway.net.mcp.definition import Definition
 from gateway.secrets.facts import Binding
-from gateway.store import reviews
+from gateway.store.connection.pool import Database
 from gateway.store.embedded.postgres import EmbeddedPostgres
 from gateway.store.migrate import migrate
 from gateway.store.people import tokens
-from gateway.store.pool import Database
-from gateway.store.reviews import Question
+from gateway.store.trust import reviews
+from gateway.store.trust.reviews import Question
 from gateway.timetable.definition import Changes
 from gateway.web.screens.agents import EXAMPLE
 from tests.browser.conftest import CHROMIUM, PHONE

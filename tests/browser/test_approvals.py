@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 
 from playwright.async_api import Browser, expect
 
+from gateway.domain.conversation.tools import ToolClass
 from gateway.domain.principals import Label
-from gateway.domain.tools import ToolClass
-from gateway.store import reviews
-from gateway.store.reviews import Question
+from gateway.store.trust import reviews
+from gateway.store.trust.reviews import Question
 from tests.browser.conftest import opened
 from tests.browser.looks import looks
 from tests.browser.test_memory import accessible

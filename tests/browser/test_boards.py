@@ -1,6 +1,6 @@
 from playwright.async_api import Browser, expect
 
-from gateway.domain.channel import Login
+from gateway.domain.channels.channel import Login
 from tests.browser.conftest import go_to, opened
 from tests.browser.looks import looks
 from tests.fakes.login import FakeLogin

@@ -1,7 +1,7 @@
 import pytest
 from playwright.async_api import Browser, expect
 
-from gateway.domain.model import Attempt, ModelsExhausted, ToolCall, Waiting
+from gateway.domain.conversation.model import Attempt, ModelsExhausted, ToolCall, Waiting
 from gateway.llm.client import Description
 from tests.browser.conftest import opened
 from tests.browser.looks import looks

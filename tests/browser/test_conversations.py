@@ -4,7 +4,7 @@ import re
 
 from playwright.async_api import Browser, expect
 
-from gateway.domain.inbound import Address
+from gateway.domain.conversation.inbound import Address
 from gateway.domain.principals import Label
 from tests.browser.conftest import Watched, opened
 from tests.browser.looks import looks

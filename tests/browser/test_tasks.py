@@ -2,7 +2,7 @@
 
 from playwright.async_api import Browser, expect
 
-from gateway.domain.model import ToolCall
+from gateway.domain.conversation.model import ToolCall
 from tests.browser.conftest import opened
 from tests.browser.looks import looks
 from tests.browser.test_memory import accessible

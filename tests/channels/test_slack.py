@@ -10,10 +10,10 @@ from pydantic import ValidationError
 
 from channels.slack import Settings, create
 from channels.slack.channel import Slack
-from gateway.domain.channel import Channel, Drafts, Outgoing, ProbedChannel
-from gateway.domain.channel_facts import NoFacts
+from gateway.domain.channels.channel import Channel, Drafts, Outgoing, ProbedChannel
+from gateway.domain.channels.channel_facts import NoFacts
+from gateway.domain.conversation.inbound import Address
 from gateway.domain.errors import ConfigError, OwnerMustAct
-from gateway.domain.inbound import Address
 from tests.contract.slack import slack_on
 from tests.contract.under_test import Gateway
 from tests.fakes.eventually import eventually

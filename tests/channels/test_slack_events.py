@@ -5,7 +5,7 @@ import pytest
 from channels.slack import events
 from channels.slack.events import Said, Unreadable, as_command
 from channels.slack.payloads import Us
-from gateway.domain.inbound import Inbound
+from gateway.domain.conversation.inbound import Inbound
 
 US = Us(team_id="T1", user_id="UBOT", user="claw", bot_id="BBOT")
 COMMANDS = frozenset({"new", "help"})

@@ -6,10 +6,10 @@ import pytest
 
 from channels.slack.channel import Slack
 from channels.slack.kept import MOST, Kept, put_newest
+from gateway.domain.conversation.inbound import Address
 from gateway.domain.errors import TryAgainLater
-from gateway.domain.inbound import Address
-from gateway.store.channel_facts import StoredFacts
-from gateway.store.pool import Database
+from gateway.store.connection.pool import Database
+from gateway.store.delivery.channel_facts import StoredFacts
 from tests.contract.slack import slack_on
 from tests.fakes.facts import FactsInFile
 from tests.fakes.log import Log

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from channels.slack.channel import Slack
-from gateway.domain.channel import Button, Outgoing, SendDelayed, SendFailed, SendUncertain
-from gateway.domain.inbound import Address
+from gateway.domain.channels.channel import Button, Outgoing, SendDelayed, SendFailed, SendUncertain
+from gateway.domain.conversation.inbound import Address
 from tests.channels.test_slack import receiving, settled
 from tests.contract.slack import slack_on
 from tests.fakes.log import Log

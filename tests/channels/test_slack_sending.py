@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from channels.slack.channel import Slack
-from gateway.domain.channel import (
+from gateway.domain.channels.channel import (
     Button,
     FetchDelayed,
     FetchFailed,
@@ -17,7 +17,7 @@ from gateway.domain.channel import (
     SendFailed,
     SendUncertain,
 )
-from gateway.domain.inbound import Address, Attachment
+from gateway.domain.conversation.inbound import Address, Attachment
 from tests.channels.test_slack import receiving, settled
 from tests.contract.slack import slack_on
 from tests.fakes.log import Log

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from channels.telegram import Settings, create
 from channels.telegram.channel import Telegram
 from channels.telegram.polling import Patience
-from gateway.domain.channel import (
+from gateway.domain.channels.channel import (
     Button,
     Channel,
     Outgoing,
@@ -22,9 +22,9 @@ from gateway.domain.channel import (
     WebhookChannel,
     WebhookReply,
 )
-from gateway.domain.channel_facts import NoFacts
+from gateway.domain.channels.channel_facts import NoFacts
+from gateway.domain.conversation.inbound import Address
 from gateway.domain.errors import ConfigError
-from gateway.domain.inbound import Address
 from tests.contract.under_test import Gateway
 from tests.fakes.log import Log
 from tests.fakes.telegram import FakeTelegram

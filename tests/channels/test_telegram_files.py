@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from channels.telegram.channel import Telegram
-from gateway.domain.channel import (
+from gateway.domain.channels.channel import (
     Button,
     FetchDelayed,
     FetchFailed,
@@ -12,7 +12,7 @@ from gateway.domain.channel import (
     OutgoingFile,
     SendUncertain,
 )
-from gateway.domain.inbound import Address, Attachment
+from gateway.domain.conversation.inbound import Address, Attachment
 from tests.contract.telegram import telegram_on
 from tests.fakes.log import Log
 from tests.fakes.telegram import MAX_DOWNLOAD, FakeTelegram

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from gateway.domain.inbound import Attachment
+from gateway.domain.conversation.inbound import Attachment
 from tests.channels.test_telegram_updates import ADA, GROUP, ME, PHOTO, heard, message
 
 FILE = {"file_id": "a", "file_unique_id": "b", "file_size": 5}

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import pytest
 
 from channels.telegram.channel import Telegram
-from gateway.domain.channel import Button, Outgoing
-from gateway.domain.inbound import Address
+from gateway.domain.channels.channel import Button, Outgoing
+from gateway.domain.conversation.inbound import Address
 from tests.contract.telegram import telegram_on
 from tests.contract.under_test import Gateway
 from tests.fakes.log import Log

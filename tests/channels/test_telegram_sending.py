@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from channels.telegram.channel import Telegram
-from gateway.domain.channel import Button, Outgoing, OutgoingFile, SendDelayed, SendFailed, SendUncertain
-from gateway.domain.inbound import Address
-from gateway.domain.splitting import split
+from gateway.domain.channels.channel import Button, Outgoing, OutgoingFile, SendDelayed, SendFailed, SendUncertain
+from gateway.domain.conversation.inbound import Address
+from gateway.domain.text.splitting import split
 from tests.contract.telegram import telegram_on
 from tests.fakes.log import Log
 from tests.fakes.telegram import FakeTelegram

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from channels.telegram import preload
-from gateway.domain.inbound import Address, Inbound
+from gateway.domain.conversation.inbound import Address, Inbound
 
 ADA = {"id": 7, "is_bot": False, "first_name": "Ada", "last_name": "Lovelace"}
 PRIVATE = {"id": 7, "type": "private", "first_name": "Ada"}

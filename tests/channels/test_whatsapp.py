@@ -10,9 +10,9 @@ import pytest
 
 from channels.whatsapp.channel import WhatsApp
 from channels.whatsapp.store import Store
-from gateway.domain.channel import Login, LoginChannel, Outgoing, SendDelayed
+from gateway.domain.channels.channel import Login, LoginChannel, Outgoing, SendDelayed
+from gateway.domain.conversation.inbound import Address
 from gateway.domain.errors import OwnerMustAct
-from gateway.domain.inbound import Address
 from tests.contract.under_test import Gateway
 from tests.contract.whatsapp import QUICK, linked, opened, receiving, whatsapp_on
 from tests.fakes.eventually import eventually

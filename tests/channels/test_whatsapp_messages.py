@@ -12,7 +12,7 @@ with nullcontext():  # before anything else imports neonize
 
 from channels.whatsapp.messages import Together, to_inbound
 from channels.whatsapp.store import Us
-from gateway.domain.inbound import Inbound
+from gateway.domain.conversation.inbound import Inbound
 from tests.fakes.whatsapp import HIDDEN, FakeWhatsApp, Message, ProtocolMessage
 
 US = Us("4915550001", "900001", 7)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from channels.whatsapp.channel import WhatsApp
-from gateway.domain.channel import (
+from gateway.domain.channels.channel import (
     FetchDelayed,
     FetchFailed,
     Outgoing,
@@ -16,7 +16,7 @@ from gateway.domain.channel import (
     SendFailed,
     SendUncertain,
 )
-from gateway.domain.inbound import Address, Attachment
+from gateway.domain.conversation.inbound import Address, Attachment
 from tests.contract.under_test import Gateway
 from tests.contract.whatsapp import linked, receiving
 from tests.fakes.whatsapp import FakeWhatsApp

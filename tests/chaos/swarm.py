@@ -14,11 +14,11 @@ from pathlib import Path
 import structlog
 from structlog.testing import LogCapture
 
+from gateway.domain.conversation.model import Prompt, Reply
+from gateway.domain.conversation.tools import AnyTool, Caller, Effect, Tool, ToolClass
 from gateway.domain.json import JsonObject
-from gateway.domain.model import Prompt, Reply
-from gateway.domain.tools import AnyTool, Caller, Effect, Tool, ToolClass
-from gateway.store import tasks
-from gateway.store.pool import Database
+from gateway.store.connection.pool import Database
+from gateway.store.engine import tasks
 from gateway.tools import Services
 from tests.flow.path import FakeModel, build, call, results, said
 from tests.flow.trees.test_trees import is_node, subtasks, task_of

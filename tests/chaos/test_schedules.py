@@ -11,8 +11,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from gateway.domain.schedules import Misfire
-from gateway.store.pool import Database
+from gateway.domain.work.schedules import Misfire
+from gateway.store.connection.pool import Database
 from gateway.store.scheduling.schedules import ScheduleRow
 from tests.background.timeline import HOUR, Hand, Timeline, once, recurring, scheduler_on
 from tests.chaos.conftest import Judge

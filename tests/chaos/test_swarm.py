@@ -23,10 +23,10 @@ from gateway.agent.trees.starting import TreeRequest
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.ids import PrincipalId
 from gateway.domain.principals import Label
-from gateway.domain.trees import Verdict
-from gateway.store import reviews
-from gateway.store.pool import Connection, Database
-from gateway.store.reviews import DOUBT
+from gateway.domain.work.trees import Verdict
+from gateway.store.connection.pool import Connection, Database
+from gateway.store.trust import reviews
+from gateway.store.trust.reviews import DOUBT
 from tests.chaos.conftest import FULL
 from tests.chaos.swarm import LEASE_SECONDS, SHAPE
 from tests.flow.path import FakeModel, build

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config.instance import hold_instance
+from gateway.config.data.instance import hold_instance
 from tests.cli.conftest import Supaclaw
 
 KEY = "sk-planted-0123456789abcdef"

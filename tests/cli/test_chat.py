@@ -22,10 +22,10 @@ from gateway.cli.conversation.chat_client import ChatAnswer, ChatClient
 from gateway.cli.conversation.local_gateway import LocalGateway, ensure_gateway
 from gateway.cli.conversation.prompt import Prompt
 from gateway.cli.conversation.screen import Screen
+from gateway.config.data.instance import hold_instance, holder
 from gateway.config.environment import Environment
-from gateway.config.instance import hold_instance, holder
+from gateway.domain.conversation.model import ModelsExhausted, ToolCall
 from gateway.domain.errors import OwnerMustAct, TryAgainLater
-from gateway.domain.model import ModelsExhausted, ToolCall
 from tests.web.conftest import LOCAL_TOKEN, Running, Web, running, web
 from tests.web.scripted import Fails, Wait
 

@@ -4,8 +4,8 @@ import pytest
 
 from gateway.cli.conversation.attach import PendingFiles, completions
 from gateway.cli.conversation.chat_client import ChatClient
+from gateway.domain.conversation.model import ToolCall
 from gateway.domain.errors import OwnerMustAct
-from gateway.domain.model import ToolCall
 from tests.cli.test_chat import data, held, place, run, terminal
 from tests.web.conftest import MOST, Web, running, web
 

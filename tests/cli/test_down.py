@@ -9,7 +9,7 @@ from tests.cli.conftest import Supaclaw
 GATEWAY = """
 import signal, sys
 from pathlib import Path
-from gateway.config.instance import hold_instance
+from gateway.config.data.instance import hold_instance
 stubborn = sys.argv[2] == "stubborn"
 signal.signal(signal.SIGTERM, signal.SIG_IGN if stubborn else lambda *_: sys.exit(0))
 with hold_instance(Path(sys.argv[1])):

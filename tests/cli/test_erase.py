@@ -14,11 +14,11 @@ from uuid import UUID, uuid4
 import asyncpg
 import pytest
 
-from gateway.config.erasures import unfinished
+from gateway.config.data.erasures import unfinished
+from gateway.config.data.instance import hold_instance
 from gateway.config.failpoints import Step
-from gateway.config.instance import hold_instance
+from gateway.domain.conversation.inbound import Address, Inbound, Sender
 from gateway.domain.ids import EntryId
-from gateway.domain.inbound import Address, Inbound, Sender
 from gateway.workspace.checkpoints import jobs
 from gateway.workspace.journal.entry import Entry
 from gateway.workspace.journal.format import parse, render

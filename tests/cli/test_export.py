@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from gateway.domain.principals import Role
+from gateway.store.connection.pool import Database
 from gateway.store.people import principals
-from gateway.store.pool import Database
 from tests.cli.conftest import Supaclaw
 from tests.cli.test_memories import store_secret
 from tests.cli.test_sessions import talk

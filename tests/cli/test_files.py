@@ -9,11 +9,11 @@ import pytest
 
 from gateway.config.environment import Environment
 from gateway.domain.principals import Label, Role
-from gateway.store import contents
+from gateway.store.connection.pool import Database
 from gateway.store.people import principals
-from gateway.store.pool import Database
 from gateway.store.transcript import files
 from gateway.store.transcript.files import FileRow
+from gateway.store.trust import contents
 from gateway.workspace.locks.keeper import Keeper, OwnerEdits, note_all
 from tests.cli.conftest import Supaclaw
 

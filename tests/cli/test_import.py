@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.store.pool import Database
+from gateway.store.connection.pool import Database
 from tests.cli.conftest import Supaclaw
 from tests.importers.test_chats import chatgpt, said
 from tests.importers.test_storing import workspace

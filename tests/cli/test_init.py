@@ -6,7 +6,7 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from gateway.cli.main import build
-from gateway.config.keys import read_keys
+from gateway.config.data.keys import read_keys
 from tests.fakes.openai_server import FakeModels, Rule
 
 KEY = "sk-proj-" + "a1B2" * 10

@@ -3,9 +3,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from gateway.domain.inbound import Address, Inbound, Sender
+from gateway.domain.conversation.inbound import Address, Inbound, Sender
+from gateway.store.connection.pool import Database
 from gateway.store.people import pairings
-from gateway.store.pool import Database
 from tests.cli.conftest import Supaclaw
 
 

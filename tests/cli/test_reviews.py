@@ -4,10 +4,10 @@ from datetime import UTC, datetime
 import pytest
 
 from gateway.domain.principals import Label
-from gateway.store import reviews
+from gateway.store.connection.pool import Database
 from gateway.store.people import principals
-from gateway.store.pool import Database
-from gateway.store.reviews import Question
+from gateway.store.trust import reviews
+from gateway.store.trust.reviews import Question
 from tests.cli.conftest import Supaclaw
 
 

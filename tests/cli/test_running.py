@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gateway.cli.running import web_address
-from gateway.config.instance import hold_instance
+from gateway.config.data.instance import hold_instance
 from gateway.config.model import Web
 from tests.cli.conftest import Supaclaw
 

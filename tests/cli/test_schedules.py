@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from gateway.domain.inbound import Address
+from gateway.domain.conversation.inbound import Address
 from gateway.domain.principals import Label, Role
-from gateway.domain.schedules import Definition
-from gateway.store import addresses, sessions
+from gateway.domain.work.schedules import Definition
+from gateway.store import sessions
+from gateway.store.connection.pool import Connection, Database
+from gateway.store.delivery import addresses
 from gateway.store.people import principals
-from gateway.store.pool import Connection, Database
 from gateway.store.scheduling import schedules
 from tests.cli.conftest import Supaclaw
 

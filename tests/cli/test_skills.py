@@ -6,8 +6,8 @@ import pytest
 
 from gateway.config.environment import Environment
 from gateway.domain.principals import Role
+from gateway.store.connection.pool import Database
 from gateway.store.people import principals
-from gateway.store.pool import Database
 from tests.cli.conftest import Supaclaw
 from tests.workspace.skills.writing import put, skill_md
 

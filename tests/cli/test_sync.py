@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from gateway.domain.principals import Role
+from gateway.store.connection.pool import Database
 from gateway.store.people import principals
-from gateway.store.pool import Database
 from tests.cli.conftest import Supaclaw
 from tests.fakes.s3 import new_bucket
 from tests.fakes.s3_fixtures import s3

@@ -2,8 +2,8 @@ import asyncio
 
 import pytest
 
+from gateway.store.connection.pool import Database
 from gateway.store.people import principals
-from gateway.store.pool import Database
 from tests.cli.conftest import Supaclaw
 
 

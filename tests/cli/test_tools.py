@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from gateway.domain.principals import Role
+from gateway.store.connection.pool import Database
 from gateway.store.people import principals
-from gateway.store.pool import Database
 from tests.cli.conftest import Supaclaw
 from tests.fakes.mcp_server import FakeMcp
 

@@ -3,7 +3,7 @@ import shlex
 
 import pytest
 
-from gateway.store.pool import Database
+from gateway.store.connection.pool import Database
 from tests.cli.conftest import Supaclaw
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from gateway.domain.principals import Label, Role
-from gateway.store import contents
+from gateway.store.connection.pool import Database
 from gateway.store.people import principals
-from gateway.store.pool import Database
+from gateway.store.trust import contents
 from gateway.workspace.template import RELEASED, TEMPLATE, fill_new_workspace
 from tests.cli.conftest import Supaclaw
 

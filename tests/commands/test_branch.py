@@ -8,14 +8,14 @@ import pytest
 
 from gateway.agent.branching import BUSY, NOT_YOURS, READ_ONLY, TOO_DEEP
 from gateway.commands.edit import USAGE
+from gateway.domain.conversation.model import AssistantMessage, Prompt, UserMessage
+from gateway.domain.conversation.transcript import Summary
 from gateway.domain.ids import MessageId, SessionId
-from gateway.domain.model import AssistantMessage, Prompt, UserMessage
 from gateway.domain.principals import Label
-from gateway.domain.transcript import Summary
 from gateway.flow.inbound.persist import Accepted
 from gateway.store import sessions
+from gateway.store.connection.pool import Database
 from gateway.store.memory import turns
-from gateway.store.pool import Database
 from gateway.store.transcript import branches, conversations, messages
 from tests.flow.path import MEMBER, FakeModel, MessagePath, build, message, restarted, said
 

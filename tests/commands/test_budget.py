@@ -1,7 +1,7 @@
 from pathlib import Path
 
 from gateway.agent.limits import Limits
-from gateway.store.pool import Database
+from gateway.store.connection.pool import Database
 from tests.flow.path import MEMBER, FakeModel, MessagePath, build
 
 

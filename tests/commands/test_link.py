@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.domain.access import Access
-from gateway.domain.codes import new_code
+from gateway.domain.conversation.inbound import Address, Inbound
+from gateway.domain.conversation.transcript import Notice
 from gateway.domain.errors import OwnerMustAct
-from gateway.domain.inbound import Address, Inbound
+from gateway.domain.people.access import Access
 from gateway.domain.principals import Label, Role
-from gateway.domain.transcript import Notice
+from gateway.domain.text.codes import new_code
 from gateway.flow.inbound.gate import Gate
 from gateway.flow.inbound.pairing import Pairing
 from tests.fakes.channel import FakeChannel

@@ -1,5 +1,5 @@
-from gateway.domain.inbound import Address
-from gateway.store import addresses
+from gateway.domain.conversation.inbound import Address
+from gateway.store.delivery import addresses
 from gateway.store.transcript import journals
 from tests.flow.path import MessagePath
 

@@ -3,10 +3,11 @@
 import asyncio
 
 from gateway.commands.resume import BUSY, READ_ONLY, WHICH
+from gateway.domain.conversation.inbound import Address
 from gateway.domain.ids import SessionId
-from gateway.domain.inbound import Address
 from gateway.domain.principals import Label
-from gateway.store import addresses, sessions
+from gateway.store import sessions
+from gateway.store.delivery import addresses
 from tests.commands.test_link import WEB, at
 from tests.flow.path import MEMBER, MessagePath
 

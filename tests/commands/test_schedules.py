@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from gateway.domain.model import ToolCall
+from gateway.domain.conversation.model import ToolCall
 from tests.flow.path import MEMBER, MessagePath, in_turn, results, said
 
 GROUP = {"chat": "g", "private": False}

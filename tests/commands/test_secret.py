@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gateway.secrets.facts import Binding
-from gateway.store.pool import Database
+from gateway.store.connection.pool import Database
 from tests.flow.path import MEMBER, FakeModel, MessagePath, build
 
 PUBLIC = "https://claw.example.org"

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from gateway.domain.model import ToolCall
+from gateway.domain.conversation.model import ToolCall
 from gateway.domain.principals import Label
 from tests.fakes.eventually import eventually
 from tests.flow.path import MEMBER, MessagePath, in_turn, said

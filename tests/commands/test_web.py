@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.domain.inbound import Address, Inbound, Sender
-from gateway.store.pool import Database
+from gateway.domain.conversation.inbound import Address, Inbound, Sender
+from gateway.store.connection.pool import Database
 from tests.flow.path import MEMBER, FakeModel, MessagePath, build
 
 PUBLIC = "https://claw.example.org"

@@ -1,8 +1,8 @@
 import re
 from dataclasses import replace
 
-from gateway.domain.inbound import Address
-from gateway.domain.model import Attempt
+from gateway.domain.conversation.inbound import Address
+from gateway.domain.conversation.model import Attempt
 from tests.flow.path import MessagePath, call, in_turn, message, said
 
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config.durable import disk_full, error_type, has_room, make_once
-from gateway.config.files import overwrite
+from gateway.config.data.durable import disk_full, error_type, has_room, make_once
+from gateway.config.data.files import overwrite
 from gateway.domain.errors import DatabaseDown, DiskFull, OwnerMustAct
 
 NO_ROOM = OSError(errno.ENOSPC, "No space left on device")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from gateway.config.files import read_regular, replace_regular, write_regular
+from gateway.config.data.files import read_regular, replace_regular, write_regular
 
 Kind = Callable[[Path], None]
 

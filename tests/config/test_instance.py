@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config.instance import address, hold_instance, holder, instance_id
+from gateway.config.data.instance import address, hold_instance, holder, instance_id
 from gateway.domain.errors import OwnerMustAct
 
 HOLD = """
 import sys
 from pathlib import Path
-from gateway.config.instance import hold_instance
+from gateway.config.data.instance import hold_instance
 with hold_instance(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()

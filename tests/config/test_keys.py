@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gateway.config.channels import check_channels
-from gateway.config.keys import read_keys, save_keys
+from gateway.config.data.keys import read_keys, save_keys
 from gateway.config.load import load
 from gateway.config.model import Config
 from gateway.config.watch import ConfigWatch

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from gateway.config.data.instance import hold_instance
 from gateway.config.environment import Environment
-from gateway.config.instance import hold_instance
 from gateway.config.places import MOST, Place, check_only, find, record, started
 from gateway.domain.errors import OwnerMustAct
 

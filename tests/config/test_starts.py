@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gateway.config.clock import SystemClock
-from gateway.config.starts import MAX_RECORDS, Starts, record_start, record_stop, record_told
+from gateway.config.data.starts import MAX_RECORDS, Starts, record_start, record_stop, record_told
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 DAY = timedelta(days=1)

@@ -9,8 +9,8 @@ from typing import Any
 
 from channels.slack.channel import Slack
 from channels.slack.client import Client
-from gateway.domain.channel import Channel
-from gateway.domain.inbound import Address
+from gateway.domain.channels.channel import Channel
+from gateway.domain.conversation.inbound import Address
 from tests.contract.under_test import ChannelUnderTest
 from tests.fakes.facts import FactsInFile
 from tests.fakes.log import Log

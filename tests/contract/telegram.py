@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 
 from channels.telegram.channel import Telegram
 from channels.telegram.polling import Patience
-from gateway.domain.channel import Channel
-from gateway.domain.inbound import Address
+from gateway.domain.channels.channel import Channel
+from gateway.domain.conversation.inbound import Address
 from tests.contract.under_test import ChannelUnderTest
 from tests.fakes.log import Log
 from tests.fakes.telegram import FakeTelegram

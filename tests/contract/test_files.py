@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.domain.channel import FetchDelayed, FetchFailed, Outgoing, OutgoingFile, SendDelayed, SendFailed
-from gateway.domain.inbound import Inbound
+from gateway.domain.channels.channel import FetchDelayed, FetchFailed, Outgoing, OutgoingFile, SendDelayed, SendFailed
+from gateway.domain.conversation.inbound import Inbound
 from tests.contract.under_test import ChannelUnderTest, Gateway, answer
 
 KINDS = [

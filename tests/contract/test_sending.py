@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.domain.channel import Button, Outgoing, SendDelayed, SendFailed, SendUncertain
-from gateway.domain.inbound import Address, Inbound
-from gateway.domain.splitting import split, utf16_len
+from gateway.domain.channels.channel import Button, Outgoing, SendDelayed, SendFailed, SendUncertain
+from gateway.domain.conversation.inbound import Address, Inbound
+from gateway.domain.text.splitting import split, utf16_len
 from tests.contract.under_test import ChannelUnderTest, Gateway, answer
 
 HOSTILE = [

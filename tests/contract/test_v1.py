@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gateway.domain.model import ModelsExhausted
+from gateway.domain.conversation.model import ModelsExhausted
 from tests.web.conftest import BEARER, Web
 
 CHAT = "/v1/chat/completions"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.domain.model import ModelsExhausted
-from gateway.store.pool import Database
+from gateway.domain.conversation.model import ModelsExhausted
+from gateway.store.connection.pool import Database
 from tests.contract.ways_in import Api, Browser, Telegram, Terminal, WayIn
 from tests.web.conftest import Running, Started
 from tests.web.scripted import ScriptedModel, Wait

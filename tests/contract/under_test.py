@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Protocol
 
-from gateway.domain.channel import Channel, Outgoing
+from gateway.domain.channels.channel import Channel, Outgoing
+from gateway.domain.conversation.inbound import Address, Inbound
 from gateway.domain.errors import DatabaseDown
-from gateway.domain.inbound import Address, Inbound
 
 
 class ChannelUnderTest(Protocol):

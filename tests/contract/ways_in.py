@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import httpx
 
-from gateway.domain.inbound import Inbound
+from gateway.domain.conversation.inbound import Inbound
 from tests.contract.telegram import telegram_on
 from tests.fakes.log import Log
 from tests.fakes.telegram import FakeTelegram

@@ -9,8 +9,8 @@ from tempfile import TemporaryDirectory
 from channels.whatsapp.channel import WhatsApp
 from channels.whatsapp.pairing import Patience
 from channels.whatsapp.store import Store
-from gateway.domain.channel import Channel
-from gateway.domain.inbound import Address
+from gateway.domain.channels.channel import Channel
+from gateway.domain.conversation.inbound import Address
 from tests.contract.under_test import ChannelUnderTest, Gateway
 from tests.fakes.eventually import eventually
 from tests.fakes.log import Log

@@ -2,8 +2,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from gateway.domain.access import Access, AccessMode, Known, admitted, group_identity_of, identity_of, role_of
-from gateway.domain.inbound import Address, Inbound, Sender
+from gateway.domain.conversation.inbound import Address, Inbound, Sender
+from gateway.domain.people.access import Access, AccessMode, Known, admitted, group_identity_of, identity_of, role_of
 from gateway.domain.principals import Role
 
 ADA = Known(owner=("fake:1",))

@@ -1,6 +1,6 @@
 import pytest
 
-from gateway.domain.codes import ALPHABET, LENGTH, new_code, parse_code
+from gateway.domain.text.codes import ALPHABET, LENGTH, new_code, parse_code
 
 
 def test_codes_are_eight_clear_characters_and_never_the_same() -> None:

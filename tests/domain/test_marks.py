@@ -1,7 +1,7 @@
 import pytest
 
-from gateway.domain.marks import UNVERIFIED, sourced
 from gateway.domain.principals import Label
+from gateway.domain.text.marks import UNVERIFIED, sourced
 
 
 @pytest.mark.parametrize(

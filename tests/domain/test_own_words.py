@@ -1,6 +1,6 @@
 import pytest
 
-from gateway.domain.own_words import wrote
+from gateway.domain.text.own_words import wrote
 
 LUNCH = "Am I free on 2024-05-19 at 12:00? If so, make an event for one hour. Our meeting on 20.5.2024 is at 3:30 pm."
 

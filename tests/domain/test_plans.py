@@ -3,8 +3,8 @@ from uuid import UUID
 import pytest
 
 from gateway.domain.ids import TaskId
-from gateway.domain.plans import FREE_CALLS, STEP_CALLS, TRIVIAL_CALLS, Plan, Step, lacking, rendered
 from gateway.domain.principals import Label
+from gateway.domain.work.plans import FREE_CALLS, STEP_CALLS, TRIVIAL_CALLS, Plan, Step, lacking, rendered
 
 
 def plan(*steps: str, ordinal: int = 2, trivial: str | None = None, title: str = "", task: int = 1) -> Plan:

@@ -3,9 +3,9 @@ from typing import Any
 
 import pytest
 
-from gateway.domain.inbound import Address, Inbound, Sender
+from gateway.domain.channels.routing import Decision, Edit, Ignore, RunCommand, StartTurn, decide, parse_command
+from gateway.domain.conversation.inbound import Address, Inbound, Sender
 from gateway.domain.principals import Role
-from gateway.domain.routing import Decision, Edit, Ignore, RunCommand, StartTurn, decide, parse_command
 
 COMMANDS = {"new", "ping"}
 

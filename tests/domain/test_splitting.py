@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from gateway.domain.splitting import split, utf16_len, utf16_tail
+from gateway.domain.text.splitting import split, utf16_len, utf16_tail
 
 PROSE = st.text(alphabet="ab .!?\n\té🙂👩\u200d🇩🇪\u0301。", max_size=400)
 WORDS = st.text(alphabet="abc xyz.\n", max_size=80)

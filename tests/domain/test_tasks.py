@@ -2,7 +2,7 @@ from dataclasses import replace
 from uuid import uuid4
 
 from gateway.domain.ids import PrincipalId, SessionId, TaskId
-from gateway.domain.tasks import BEAT_SECONDS, LEASE_SECONDS, SLOTS, Claim, Lane, backoff
+from gateway.domain.work.tasks import BEAT_SECONDS, LEASE_SECONDS, SLOTS, Claim, Lane, backoff
 
 RUN = Claim(TaskId(uuid4()), 1, "chat", Lane.CHAT, PrincipalId(uuid4()), SessionId(uuid4()), "default", 1, 3)
 

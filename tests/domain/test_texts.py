@@ -2,7 +2,7 @@ import tracemalloc
 
 import pytest
 
-from gateway.domain.texts import GrowingText, one_line, quotes_whole, storable
+from gateway.domain.text.texts import GrowingText, one_line, quotes_whole, storable
 
 
 def test_what_no_database_takes_is_left_out() -> None:

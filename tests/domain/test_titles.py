@@ -1,6 +1,6 @@
 import pytest
 
-from gateway.domain.titles import LONGEST, UNTITLED, clipped, title
+from gateway.domain.text.titles import LONGEST, UNTITLED, clipped, title
 
 
 @pytest.mark.parametrize(

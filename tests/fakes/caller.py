@@ -2,8 +2,8 @@
 
 from uuid import UUID
 
+from gateway.domain.conversation.tools import Caller
 from gateway.domain.ids import AddressId, SessionId, TaskId
 from gateway.domain.principals import Label
-from gateway.domain.tools import Caller
 
 CALLER = Caller(TaskId(UUID(int=1)), 0, SessionId(UUID(int=2)), AddressId(1), Label.OWNER)

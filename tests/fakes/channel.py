@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gateway.domain.channel import Accept, Capabilities, Drafts, FetchFailed, Outgoing
-from gateway.domain.inbound import Address, Attachment
+from gateway.domain.channels.channel import Accept, Capabilities, Drafts, FetchFailed, Outgoing
+from gateway.domain.conversation.inbound import Address, Attachment
 
 
 @dataclass

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from gateway.domain.channel import Login
+from gateway.domain.channels.channel import Login
 from gateway.domain.errors import OwnerMustAct
 
 

@@ -4,12 +4,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from gateway.agent.scheduling.prompt import assignment
-from gateway.domain.assignment import Assignment
 from gateway.domain.ids import AddressId, PrincipalId, SessionId, TaskId
 from gateway.domain.principals import Label
-from gateway.domain.schedules import Definition, Once, Recurring
-from gateway.domain.tasks import Lane
-from gateway.store import sessions, tasks
+from gateway.domain.work.assignment import Assignment
+from gateway.domain.work.schedules import Definition, Once, Recurring
+from gateway.domain.work.tasks import Lane
+from gateway.store import sessions
+from gateway.store.engine import tasks
 from gateway.store.scheduling import schedules, triggers
 from gateway.store.scheduling.schedules import RunRow, ScheduleRow
 from tests.flow.path import MessagePath

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.store.pool import Database
+from gateway.store.connection.pool import Database
 from tests.flow.path import FakeModel, MessagePath, build
 
 

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from gateway.domain.errors import DatabaseDown
-from gateway.store.pool import Connection, Database
+from gateway.store.connection.pool import Connection, Database
 
 
 class AwayAtTimes(Database):

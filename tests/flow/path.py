@@ -23,15 +23,12 @@ from gateway.background.jobs.chat import ChatTurns
 from gateway.background.jobs.ingest import Ingest
 from gateway.background.workplace import Workplace
 from gateway.config.clock import SystemClock
+from gateway.config.data.starts import Starts
 from gateway.config.environment import Environment
 from gateway.config.failpoints import Failpoints
 from gateway.config.model import Config
-from gateway.config.starts import Starts
-from gateway.domain.access import Access
-from gateway.domain.ids import InstanceId
-from gateway.domain.inbound import Address, Inbound, Sender
-from gateway.domain.json import Json
-from gateway.domain.model import (
+from gateway.domain.conversation.inbound import Address, Inbound, Sender
+from gateway.domain.conversation.model import (
     Highest,
     ModelEvent,
     Prompt,
@@ -42,7 +39,10 @@ from gateway.domain.model import (
     Usage,
     UserMessage,
 )
-from gateway.domain.tasks import Claim, Lane
+from gateway.domain.ids import InstanceId
+from gateway.domain.json import Json
+from gateway.domain.people.access import Access
+from gateway.domain.work.tasks import Claim, Lane
 from gateway.flow.inbound.answers import Answer, Answers
 from gateway.flow.inbound.persist import Accepted
 from gateway.flow.outbound.proactive import ProactiveMessages
@@ -51,8 +51,8 @@ from gateway.flow.secrets.live import LiveSecrets
 from gateway.flow.secrets.vault import Vault
 from gateway.llm.client import Description
 from gateway.logs import SecretMask
-from gateway.store import tasks
-from gateway.store.pool import Database
+from gateway.store.connection.pool import Database
+from gateway.store.engine import tasks
 from gateway.tools import Family
 from tests.fakes.channel import FakeChannel
 from tests.flow.workshop import Workshop

@@ -1,7 +1,7 @@
 from uuid import uuid4
 
 from gateway.domain.ids import MessageId, PrincipalId, SessionId, TaskId
-from gateway.domain.tasks import Claim, Lane
+from gateway.domain.work.tasks import Claim, Lane
 from gateway.flow import live as live_module
 from gateway.flow.live import (
     Live,

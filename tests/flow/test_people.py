@@ -3,12 +3,12 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.domain.access import Access
-from gateway.domain.inbound import Address
+from gateway.domain.conversation.inbound import Address
+from gateway.domain.people.access import Access
 from gateway.domain.principals import Role
 from gateway.flow.people import People, meet
+from gateway.store.connection.pool import Database
 from gateway.store.people import pairings, principals
-from gateway.store.pool import Database
 from tests.flow.path import MEMBER, OWNER, STRANGER, MessagePath, message
 
 

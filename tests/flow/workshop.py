@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from pydantic import BaseModel
 
+from gateway.domain.conversation.tools import AnyTool, Caller, Effect, Tool, ToolClass
 from gateway.domain.json import JsonObject
-from gateway.domain.tools import AnyTool, Caller, Effect, Tool, ToolClass
 from gateway.tools import Services
 
 

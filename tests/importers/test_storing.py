@@ -16,9 +16,9 @@ from gateway.importers.storing import writer
 from gateway.importers.storing.tally import Tally
 from gateway.importers.storing.writer import ImportWriter
 from gateway.store import sessions
+from gateway.store.connection.pool import Database
 from gateway.store.memory import memories
 from gateway.store.people import principals
-from gateway.store.pool import Database
 from gateway.store.transcript import imports, journals, messages, unread
 from tests.importers.reads import BERLIN
 from tests.importers.test_chats import NOON, chatgpt, said

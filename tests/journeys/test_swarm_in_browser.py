@@ -4,7 +4,7 @@ from pathlib import Path
 
 from playwright.async_api import Browser, Page, expect
 
-from gateway.web.headers import CSP
+from gateway.web.http.headers import CSP
 from tests.browser.conftest import browser
 from tests.fakes.mcp_server import FakeMcp
 from tests.fakes.openai_server import FakeModels

@@ -9,8 +9,8 @@ import pytest
 
 from gateway.flow.secrets.vault import Vault
 from gateway.secrets.facts import Binding
+from gateway.store.connection.pool import Database
 from gateway.store.people import principals
-from gateway.store.pool import Database
 from tests.fakes.mcp_server import FakeMcp
 from tests.fakes.openai_server import Call, FakeModels, Rule
 from tests.fakes.telegram import FakeTelegram

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from gateway.app.archive.restore import unpack
+from gateway.store.connection.pool import Database
 from gateway.store.migrate import migrate, read_migrations
-from gateway.store.pool import Database
 from tests.fakes.openai_server import FakeModels
 from tests.fakes.telegram import FakeTelegram
 from tests.journeys.process import OWNER, GatewayProcess, configured

@@ -8,14 +8,14 @@ import pytest
 import yaml
 
 from gateway.cli.main import COMMANDS
-from gateway.config.master_key import read_keyring
+from gateway.config.data.master_key import read_keyring
 from gateway.domain.ids import TaskId
 from gateway.domain.principals import Role
-from gateway.domain.tasks import SLOTS, Lane
+from gateway.domain.work.tasks import SLOTS, Lane
 from gateway.secrets.master import Keyring, MasterKey
-from gateway.store import tasks
+from gateway.store.connection.pool import Connection, Database
+from gateway.store.engine import tasks
 from gateway.store.people import principals
-from gateway.store.pool import Connection, Database
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docker" / "kubernetes"

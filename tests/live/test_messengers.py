@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pydantic import JsonValue
 
-from gateway.domain.channel import Channel, LoginChannel, ProbedChannel
-from gateway.domain.channel_facts import NoFacts
+from gateway.domain.channels.channel import Channel, LoginChannel, ProbedChannel
+from gateway.domain.channels.channel_facts import NoFacts
 from gateway.flow.channels.manager import channel_specs
 from tests.fakes.eventually import eventually
 

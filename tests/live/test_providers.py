@@ -5,7 +5,7 @@ import os
 import pytest
 
 from gateway.config.clock import SystemClock
-from gateway.domain.model import Prompt, Reply, UserMessage
+from gateway.domain.conversation.model import Prompt, Reply, UserMessage
 from gateway.domain.settings import ModelSettings
 from gateway.llm.catalog import VENDORS
 from gateway.llm.client import build_client

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Mapping
 from datetime import UTC, datetime, timedelta
 
-from gateway.domain.model import ModelEvent, Prompt, Reply, UserMessage
+from gateway.domain.conversation.model import ModelEvent, Prompt, Reply, UserMessage
 from gateway.domain.settings import ModelSettings, Params
 from gateway.llm.call import CallServices, RetryPolicy
 from gateway.llm.client import ModelClient, build_client

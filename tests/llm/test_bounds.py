@@ -4,7 +4,7 @@ from contextlib import aclosing
 
 import pytest
 
-from gateway.domain.model import Prompt, UserMessage
+from gateway.domain.conversation.model import Prompt, UserMessage
 from gateway.domain.settings import Params
 from gateway.llm.catalog import vendor
 from gateway.llm.endpoint import Endpoint

@@ -5,7 +5,7 @@ from contextlib import aclosing
 
 import pytest
 
-from gateway.domain.model import Attempt, ModelsExhausted, Restarted, TextDelta, ToolCall, Usage, Waiting
+from gateway.domain.conversation.model import Attempt, ModelsExhausted, Restarted, TextDelta, ToolCall, Usage, Waiting
 from gateway.domain.settings import Params
 from gateway.llm.errors import ErrorKind, ModelError
 from gateway.llm.providers.scripted import Say

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from gateway.domain.model import ToolCall, Usage
+from gateway.domain.conversation.model import ToolCall, Usage
 from gateway.llm.bounds import MAX_CALLS
 from gateway.llm.chunks import Answer, Chunk
 from gateway.llm.errors import ModelError

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.domain.model import Model
+from gateway.domain.conversation.model import Model
 from gateway.domain.settings import ModelSettings
 from gateway.llm.auto import GUIDE
 from gateway.llm.client import build_client

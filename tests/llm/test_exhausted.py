@@ -1,6 +1,6 @@
 import pytest
 
-from gateway.domain.model import Attempt
+from gateway.domain.conversation.model import Attempt
 from gateway.llm.errors import ErrorKind, ModelError
 from gateway.llm.exhausted import explain
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.domain.model import Highest, Usage
+from gateway.domain.conversation.model import Highest, Usage
 from gateway.llm.catalog import VENDORS
 from gateway.llm.prices import Prices, names, table_path
 

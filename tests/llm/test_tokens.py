@@ -5,8 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from gateway.domain.model import AssistantMessage, Prompt, SystemMessage, ToolCall, ToolMessage, ToolSpec, UserMessage
-from gateway.domain.tokens import _known, estimate, forget
+from gateway.domain.conversation.model import (
+    AssistantMessage,
+    Prompt,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+    ToolSpec,
+    UserMessage,
+)
+from gateway.domain.text.tokens import _known, estimate, forget
 from gateway.llm.tokens import estimate_prompt
 
 TEXTS = {

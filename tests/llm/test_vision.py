@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.domain.model import Image, ModelsExhausted, Prompt, UserMessage
+from gateway.domain.conversation.model import Image, ModelsExhausted, Prompt, UserMessage
 from gateway.llm.errors import ErrorKind, ModelError
 from gateway.llm.prices import Prices
 from gateway.llm.providers.scripted import Say

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from gateway.domain.model import AssistantMessage, Image, Prompt, ToolCall, ToolMessage, UserMessage
+from gateway.domain.conversation.model import AssistantMessage, Image, Prompt, ToolCall, ToolMessage, UserMessage
 from gateway.domain.settings import Params
 from gateway.llm.wire import call_id, messages_json, sampling_json
 

@@ -8,11 +8,11 @@ from uuid import UUID
 
 import pytest
 
+from gateway.domain.conversation.model import UserMessage
 from gateway.domain.ids import MemoryId, MessageId, PrincipalId
 from gateway.domain.memory import Category, Kind, Memory
-from gateway.domain.model import UserMessage
 from gateway.domain.principals import Label
-from gateway.domain.tokens import estimate
+from gateway.domain.text.tokens import estimate
 from gateway.memory.consolidation import Material, Verdict, fitting, prompt_for, read
 
 START = datetime(2026, 11, 1, 12, tzinfo=UTC)

@@ -16,23 +16,23 @@ from gateway.agent.processes import Processes
 from gateway.agent.toolbox import Toolbox
 from gateway.background.jobs import approval
 from gateway.config.failpoints import Failpoints, Step
-from gateway.domain.channel import Capabilities, Outgoing
-from gateway.domain.diff import CHAT_CHARS, CHAT_LINES, LONGEST, difference, for_chat, legible
-from gateway.domain.inbound import Address
+from gateway.domain.channels.channel import Capabilities, Outgoing
+from gateway.domain.conversation.diff import CHAT_CHARS, CHAT_LINES, LONGEST, difference, for_chat, legible
+from gateway.domain.conversation.inbound import Address
+from gateway.domain.conversation.model import Prompt, Reply, ToolCall
+from gateway.domain.conversation.tools import AnyTool, ToolClass
 from gateway.domain.memory import NewMemory
-from gateway.domain.model import Prompt, Reply, ToolCall
 from gateway.domain.principals import Label, Role
-from gateway.domain.tasks import Lane
-from gateway.domain.tools import AnyTool, ToolClass
+from gateway.domain.work.tasks import Lane
 from gateway.flow.approvals.own_calls import OWN_CALLS
 from gateway.flow.approvals.questions import MOST
 from gateway.sandbox.workshop import Workshop
-from gateway.store import audit, reviews
+from gateway.store.connection.pool import Database
 from gateway.store.memory import memories
 from gateway.store.people import principals
-from gateway.store.pool import Database
-from gateway.store.reviews import Question
 from gateway.store.scheduling import schedules
+from gateway.store.trust import audit, reviews
+from gateway.store.trust.reviews import Question
 from gateway.tools import PrincipalContext, Services
 from gateway.workspace.tree import Workspace
 from tests.fakes.caller import CALLER

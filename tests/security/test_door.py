@@ -9,13 +9,14 @@ import pytest
 from fastapi import APIRouter, Depends, FastAPI
 from starlette.types import Message, Scope
 
-from gateway.domain.channel import WebhookReply
-from gateway.domain.scopes import Scope as Right
+from gateway.domain.channels.channel import WebhookReply
+from gateway.domain.people.scopes import Scope as Right
 from gateway.store.people import tokens
-from gateway.web import connections, security
-from gateway.web.access import PUBLIC_BODY, needs, signed_in
 from gateway.web.app import build_app
-from gateway.web.security import entries
+from gateway.web.auth import security
+from gateway.web.auth.access import PUBLIC_BODY, needs, signed_in
+from gateway.web.auth.security import entries
+from gateway.web.http import connections
 from tests.web.conftest import BEARER, Running, Web
 from tests.web.conftest import running as running
 from tests.web.conftest import web as web

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from gateway.domain.access import Access
-from gateway.domain.channel import Channel
-from gateway.domain.inbound import Attachment
-from gateway.domain.model import UserMessage
+from gateway.domain.channels.channel import Channel
+from gateway.domain.channels.routing import StartTurn
+from gateway.domain.conversation.inbound import Attachment
+from gateway.domain.conversation.model import UserMessage
+from gateway.domain.people.access import Access
 from gateway.domain.principals import Label
-from gateway.domain.routing import StartTurn
-from gateway.store.pool import Database
+from gateway.store.connection.pool import Database
 from gateway.store.transcript.quotes import holds
 from tests.contract.slack import slack_on
 from tests.contract.telegram import telegram_on

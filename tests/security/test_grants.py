@@ -9,12 +9,12 @@ import pytest
 
 from gateway.agent.approvals import NotDecided
 from gateway.agent.grants import parse
-from gateway.domain.channel import Capabilities
+from gateway.domain.channels.channel import Capabilities
+from gateway.domain.conversation.tools import AnyTool, Caller, Effect, Tool, ToolArguments, ToolClass
 from gateway.domain.ids import GrantId
 from gateway.domain.json import JsonObject
-from gateway.domain.tools import AnyTool, Caller, Effect, Tool, ToolArguments, ToolClass
-from gateway.store.grants import GrantRow, covered
-from gateway.store.pool import Database
+from gateway.store.connection.pool import Database
+from gateway.store.trust.grants import GrantRow, covered
 from gateway.tools import Services
 from tests.fakes.channel import FakeChannel
 from tests.flow.path import MEMBER, FakeModel, MessagePath, build, call, in_turn, results, said

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from gateway import tools
-from gateway.domain.channel import Capabilities
-from gateway.domain.inbound import Attachment
-from gateway.domain.model import ToolCall
+from gateway.domain.channels.channel import Capabilities
+from gateway.domain.conversation.inbound import Attachment
+from gateway.domain.conversation.model import ToolCall
 from gateway.domain.principals import Label
 from gateway.flow.vouching import VOUCH, ask, expect_older, list_older, vouch
-from gateway.store import contents
-from gateway.store.pool import Connection, Database
+from gateway.store.connection.pool import Connection, Database
+from gateway.store.trust import contents
 from gateway.workspace import tree
 from gateway.workspace.incoming import Incoming
 from gateway.workspace.template import RELEASED, TEMPLATE

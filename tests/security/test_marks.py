@@ -9,16 +9,16 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gateway.agent.context import stamped, to_messages
-from gateway.domain.attachments import Attached
-from gateway.domain.channel import Capabilities
+from gateway.domain.channels.channel import Capabilities
+from gateway.domain.conversation.attachments import Attached
+from gateway.domain.conversation.model import UserMessage
+from gateway.domain.conversation.transcript import Summary, UserText
 from gateway.domain.ids import MessageId
-from gateway.domain.marks import forwarded, heading, quoted, without_headings, without_marks
-from gateway.domain.model import UserMessage
 from gateway.domain.principals import Label
-from gateway.domain.transcript import Summary, UserText
+from gateway.domain.text.marks import forwarded, heading, quoted, without_headings, without_marks
 from gateway.flow.outbound.parts import parts
 from gateway.flow.unattended.triggers import framed
-from gateway.store.pool import Database
+from gateway.store.connection.pool import Database
 from tests.fakes.channel import FakeChannel
 from tests.flow.appointments import fire, plan, trigger, work
 from tests.flow.path import MEMBER, FakeModel, MessagePath, build, call, in_turn, message, results, said

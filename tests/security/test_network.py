@@ -16,10 +16,10 @@ import pytest
 from gateway.agent.commands import WorkspaceCommands
 from gateway.agent.policy import Act, Policy
 from gateway.agent.toolbox import Toolbox, ToolOutcome
+from gateway.domain.conversation.model import ToolCall
+from gateway.domain.conversation.tools import Caller
 from gateway.domain.json import JsonObject
-from gateway.domain.model import ToolCall
 from gateway.domain.principals import Label
-from gateway.domain.tools import Caller
 from gateway.net import proxy, resolving
 from gateway.net.errors import NetError
 from gateway.net.rules import Rules

@@ -12,13 +12,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gateway import tools as tool_families
+from gateway.domain.conversation.model import ToolCall
+from gateway.domain.conversation.tools import AnyTool, Caller, Effect, Tool, ToolArguments, ToolClass
 from gateway.domain.ids import AddressId, SessionId, TaskId
 from gateway.domain.json import Json, JsonObject
-from gateway.domain.model import ToolCall
 from gateway.domain.principals import Label
-from gateway.domain.tools import AnyTool, Caller, Effect, Tool, ToolArguments, ToolClass
 from gateway.flow.approvals import questions
-from gateway.store.pool import Database
+from gateway.store.connection.pool import Database
 from gateway.tools import Services
 from gateway.workspace.search import search
 from tests.fakes.caller import CALLER

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from gateway.domain.conversation.transcript import AssistantText, Notice, UserText
 from gateway.domain.ids import PrincipalId, SessionId
 from gateway.domain.principals import Label
-from gateway.domain.transcript import AssistantText, Notice, UserText
-from gateway.store.pool import Database
+from gateway.store.connection.pool import Database
 from gateway.store.transcript import messages
 from tests.fakes.caller import CALLER
 from tests.flow.path import FakeModel, MessagePath, build, said

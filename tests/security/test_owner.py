@@ -11,15 +11,15 @@ import pytest
 from gateway.app.checks.database import check_database
 from gateway.config.channels import check_channels, check_owner, parse_channel, settings_model
 from gateway.config.model import Config
-from gateway.domain.access import Access
+from gateway.domain.conversation.inbound import Address
 from gateway.domain.errors import ConfigError
-from gateway.domain.inbound import Address
-from gateway.domain.ownership import unsettled
+from gateway.domain.people.access import Access
+from gateway.domain.people.ownership import unsettled
 from gateway.domain.principals import Role
 from gateway.flow.people import meet
+from gateway.store.connection.pool import Database
 from gateway.store.migrate import migrate
 from gateway.store.people import ownership
-from gateway.store.pool import Database
 from tests.app.checks.contexts import examine_with
 from tests.fakes.openai_server import FakeModels
 from tests.fakes.telegram import FakeTelegram

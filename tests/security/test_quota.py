@@ -10,12 +10,12 @@ from uuid import uuid4
 import pytest
 
 from gateway.agent.scheduling.schedules import LEAST_GAP, MOST, Asking, Schedules
-from gateway.domain.access import Access
-from gateway.domain.model import ToolCall
+from gateway.domain.conversation.model import ToolCall
+from gateway.domain.people.access import Access
 from gateway.domain.principals import Role
 from gateway.flow.turn.uploads import UploadRefused
+from gateway.store.connection.pool import Connection, Database
 from gateway.store.people import principals
-from gateway.store.pool import Connection, Database
 from gateway.timetable.definition import Refused
 from gateway.timetable.wall import Wall
 from gateway.workspace.paths import WorkspaceError

@@ -10,9 +10,9 @@ import httpx
 import pytest
 
 from gateway.config.clock import SystemClock
-from gateway.domain.access import Access
-from gateway.domain.inbound import Address, Inbound, Sender
-from gateway.store.listener import Listener
+from gateway.domain.conversation.inbound import Address, Inbound, Sender
+from gateway.domain.people.access import Access
+from gateway.store.connection.listener import Listener
 from gateway.store.people import pairings, principals, tokens
 from gateway.web import rights
 from tests.journeys.process import GatewayProcess

@@ -13,18 +13,20 @@ import pytest
 from gateway.app.database import reach
 from gateway.config.environment import Environment
 from gateway.config.model import Config
+from gateway.domain.conversation.inbound import Address
+from gateway.domain.conversation.transcript import AssistantText
 from gateway.domain.ids import AddressId, FileId, MessageId, PrincipalId, SessionId, TaskId
-from gateway.domain.inbound import Address
 from gateway.domain.principals import Label, Role
-from gateway.domain.schedules import Definition
-from gateway.domain.tasks import Lane
-from gateway.domain.transcript import AssistantText
-from gateway.store import addresses, outbox, sessions, tasks
-from gateway.store.members import CONNECTIONS, sealed
+from gateway.domain.work.schedules import Definition
+from gateway.domain.work.tasks import Lane
+from gateway.store import sessions
+from gateway.store.connection.members import CONNECTIONS, sealed
+from gateway.store.connection.pool import Connection, Database
+from gateway.store.delivery import addresses, outbox
+from gateway.store.delivery.outbox import Part
+from gateway.store.engine import tasks
 from gateway.store.migrate import migrate
-from gateway.store.outbox import Part
 from gateway.store.people import principals
-from gateway.store.pool import Connection, Database
 from gateway.store.scheduling import schedules
 from gateway.store.transcript import attachments, files, messages
 from tests.conftest import Server

@@ -21,7 +21,7 @@ from gateway.cli.errors import explain, trace
 from gateway.cli.output import print_json, print_rows
 from gateway.cli.questions import confirm
 from gateway.domain.errors import OwnerMustAct
-from gateway.domain.texts import printable
+from gateway.domain.text.texts import printable
 from gateway.logs import SecretMask, logging_to
 from gateway.logs.lines import readable
 

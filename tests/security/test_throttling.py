@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager
 
 import asyncpg
 
+from gateway.store.connection.pool import Database
 from gateway.store.people import tokens
-from gateway.store.pool import Database
-from gateway.web.throttle import Lookups
+from gateway.web.http.throttle import Lookups
 from tests.web.conftest import BEARER, Web
 from tests.web.conftest import running as running
 from tests.web.conftest import web as web

@@ -8,9 +8,9 @@ import pytest
 
 from gateway.domain.ids import PrincipalId
 from gateway.domain.principals import Label
+from gateway.store.connection.pool import Database
 from gateway.store.migrate import migrate, read_migrations
-from gateway.store.pool import Database
-from gateway.store.reviews import Question
+from gateway.store.trust.reviews import Question
 
 BEFORE = next(each.number for each in read_migrations() if each.name.endswith("_tokens.sql")) - 1
 OWNER, PROGRAM = uuid4(), uuid4()

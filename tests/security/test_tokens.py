@@ -6,7 +6,7 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from gateway.domain.schedules import Once
+from gateway.domain.work.schedules import Once
 from gateway.store.people import tokens
 from gateway.store.people.revocation import Ended
 from gateway.store.scheduling import schedules

@@ -1,6 +1,6 @@
 import pytest
 
-from gateway.store.pool import Database
+from gateway.store.connection.pool import Database
 from tests.store.world import World, found
 
 

@@ -2,11 +2,12 @@ from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
+from gateway.domain.conversation.inbound import Address
 from gateway.domain.ids import SessionId
-from gateway.domain.inbound import Address
 from gateway.domain.principals import Label
-from gateway.store import addresses, inbox, sessions
-from gateway.store.pool import Connection
+from gateway.store import sessions
+from gateway.store.connection.pool import Connection
+from gateway.store.delivery import addresses, inbox
 from tests.store.world import HOME, World, arrival, blocked, fresh
 
 

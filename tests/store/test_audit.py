@@ -4,9 +4,9 @@ import pytest
 
 from gateway.domain.errors import DatabaseDown
 from gateway.domain.ids import PrincipalId
-from gateway.store import audit
-from gateway.store.audit import Event
-from gateway.store.pool import Connection, Database
+from gateway.store.connection.pool import Connection, Database
+from gateway.store.trust import audit
+from gateway.store.trust.audit import Event
 from tests.store.world import found
 
 

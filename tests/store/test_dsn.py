@@ -1,7 +1,7 @@
 import pytest
 
 from gateway.domain.errors import OwnerMustAct
-from gateway.store.dsn import as_user, parse_dsn
+from gateway.store.connection.dsn import as_user, parse_dsn
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import asyncpg
 import pytest
 
 from gateway.domain.errors import OwnerMustAct
+from gateway.store.connection.pool import Connection, Database
 from gateway.store.dump import NOT_KEPT, Snapshot, Table, snapshot
-from gateway.store.pool import Connection, Database
 from tests.conftest import Server
 from tests.store.world import World, found
 

@@ -2,11 +2,11 @@ import asyncio
 
 import pytest
 
+from gateway.domain.channels.routing import Decision, Edit, Ignore, RunCommand, StartTurn
+from gateway.domain.conversation.inbound import Inbound
 from gateway.domain.ids import InboxId
-from gateway.domain.inbound import Inbound
-from gateway.domain.routing import Decision, Edit, Ignore, RunCommand, StartTurn
-from gateway.store import addresses, inbox
-from gateway.store.inbox import Kind
+from gateway.store.delivery import addresses, inbox
+from gateway.store.delivery.inbox import Kind
 from tests.store.world import World, arrival, fresh
 
 

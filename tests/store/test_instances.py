@@ -1,7 +1,7 @@
 from gateway.domain.ids import InstanceId
-from gateway.store import instances, leases
-from gateway.store.instances import Kind
-from gateway.store.pool import Database
+from gateway.store.connection.pool import Database
+from gateway.store.engine import instances, leases
+from gateway.store.engine.instances import Kind
 from tests.store.world import somebody
 
 

@@ -1,8 +1,8 @@
 import asyncio
 
 from gateway.domain.ids import InstanceId
-from gateway.store import leases
-from gateway.store.pool import Database
+from gateway.store.connection.pool import Database
+from gateway.store.engine import leases
 from tests.store.world import somebody
 
 

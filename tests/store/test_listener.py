@@ -9,9 +9,9 @@ import pytest
 from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
-from gateway.store import listener as listener_module
-from gateway.store.listener import Listener
-from gateway.store.pool import Database
+from gateway.store.connection import listener as listener_module
+from gateway.store.connection.listener import Listener
+from gateway.store.connection.pool import Database
 from tests.conftest import Server
 
 

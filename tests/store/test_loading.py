@@ -4,11 +4,11 @@ from pathlib import Path
 import pytest
 
 from gateway.domain.errors import OwnerMustAct
-from gateway.domain.tasks import Lane
+from gateway.domain.work.tasks import Lane
+from gateway.store.connection.pool import Database
 from gateway.store.dump import Snapshot, Table, snapshot
 from gateway.store.loading import IN_DOUBT, addresses_in_doubt, lacks_rows, load
 from gateway.store.migrate import migrate
-from gateway.store.pool import Database
 from tests.store.test_dump import filled
 from tests.store.world import World, somebody
 

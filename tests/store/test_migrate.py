@@ -11,8 +11,8 @@ import pytest
 
 from gateway.domain.errors import DatabaseDown, OwnerMustAct
 from gateway.store import migrate as migrate_module
+from gateway.store.connection.pool import Database
 from gateway.store.migrate import MIGRATIONS, check_server, migrate, read_migrations
-from gateway.store.pool import Database
 from tests.conftest import Server
 from tests.journeys.process import until
 
@@ -69,7 +69,7 @@ PROGRAM = """
 import asyncio, sys
 from pathlib import Path
 from gateway.store.migrate import migrate
-from gateway.store.pool import Database
+from gateway.store.connection.pool import Database
 
 async def main():
     async with await Database.connect(sys.argv[1]) as database:

@@ -1,11 +1,12 @@
 from uuid import uuid4
 
-from gateway.domain.channel import Button
+from gateway.domain.channels.channel import Button
+from gateway.domain.conversation.inbound import Address
 from gateway.domain.ids import AddressId, MessageId
-from gateway.domain.inbound import Address
 from gateway.domain.principals import Label
-from gateway.store import addresses, outbox, sessions
-from gateway.store.outbox import OutboxRow, Part, State
+from gateway.store import sessions
+from gateway.store.delivery import addresses, outbox
+from gateway.store.delivery.outbox import OutboxRow, Part, State
 from gateway.store.transcript import files
 from tests.store.world import World
 

@@ -8,13 +8,15 @@ from uuid import uuid4
 
 from asyncpg.connection import LoggedQuery
 
+from gateway.domain.conversation.transcript import AssistantText
 from gateway.domain.ids import MessageId, TaskId
 from gateway.domain.principals import Label
-from gateway.domain.tasks import Lane
-from gateway.domain.transcript import AssistantText
-from gateway.store import addresses, inbox, outbox, requests, sessions, spending, steps, tasks
+from gateway.domain.work.tasks import Lane
+from gateway.store import sessions
+from gateway.store.connection.pool import Connection
+from gateway.store.delivery import addresses, inbox, outbox, requests
+from gateway.store.engine import spending, steps, tasks
 from gateway.store.memory import recalling, standing
-from gateway.store.pool import Connection
 from gateway.store.scheduling import attention, heartbeats, schedule_runs
 from gateway.store.transcript import attachments, conversations, entries, journals, messages, unread
 from gateway.store.transcript.entries import Mark

@@ -6,8 +6,8 @@ import pytest
 
 from gateway.domain.errors import DatabaseDown, OwnerMustAct, RunLost, TryAgainLater
 from gateway.domain.ids import PrincipalId
-from gateway.store import pool as pool_module
-from gateway.store.pool import Connection, Database, take_long
+from gateway.store.connection import pool as pool_module
+from gateway.store.connection.pool import Connection, Database, take_long
 from tests.conftest import Server
 
 RAISE = "do $$ begin raise exception using errcode = '{}', message = 'on purpose'; end $$"

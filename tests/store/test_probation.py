@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from gateway.domain.ids import InstanceId, TaskId
-from gateway.domain.tasks import Claim, Lane, Status
-from gateway.store import tasks
+from gateway.domain.work.tasks import Claim, Lane, Status
+from gateway.store.engine import tasks
 from tests.store.world import World, somebody
 
 

@@ -3,8 +3,8 @@ from datetime import UTC, date, datetime, timedelta
 import pytest
 
 from gateway.domain.ids import TaskId
-from gateway.domain.tasks import Status
-from gateway.store import retention, spending
+from gateway.domain.work.tasks import Status
+from gateway.store.engine import retention, spending
 from tests.store.world import World
 
 OLD = datetime(2026, 3, 1, 12, tzinfo=UTC)

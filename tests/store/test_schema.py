@@ -12,15 +12,15 @@ from uuid import UUID, uuid4
 import asyncpg
 import pytest
 
-from gateway.store.addresses import AddressRow
+from gateway.store.connection.pool import Database
+from gateway.store.delivery.addresses import AddressRow
+from gateway.store.delivery.inbox import InboxRow
+from gateway.store.delivery.outbox import OutboxRow
+from gateway.store.engine.steps import StepRow
 from gateway.store.exposure import seen_from_the_web
-from gateway.store.inbox import InboxRow
 from gateway.store.migrate import migrate
-from gateway.store.outbox import OutboxRow
 from gateway.store.people.pairings import PairingRow
 from gateway.store.people.principals import PrincipalRow
-from gateway.store.pool import Database
-from gateway.store.steps import StepRow
 from gateway.store.transcript.files import FileRow
 from gateway.store.transcript.journals import JournalRow
 from gateway.store.transcript.messages import MessageRow

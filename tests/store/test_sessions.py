@@ -1,9 +1,11 @@
 from uuid import uuid4
 
+from gateway.domain.conversation.inbound import Address
 from gateway.domain.ids import InstanceId, SessionId
-from gateway.domain.inbound import Address
 from gateway.domain.principals import Label
-from gateway.store import addresses, sessions, tasks
+from gateway.store import sessions
+from gateway.store.delivery import addresses
+from gateway.store.engine import tasks
 from gateway.store.scheduling import triggers
 from tests.store.world import HOME, World, blocked, held
 

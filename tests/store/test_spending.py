@@ -2,8 +2,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from gateway.store import spending
-from gateway.store.spending import Account, Period
+from gateway.store.engine import spending
+from gateway.store.engine.spending import Account, Period
 from tests.store.world import World
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)

@@ -1,9 +1,9 @@
 from datetime import UTC, datetime, timedelta
 
+from gateway.domain.conversation.model import Attempt, Reply, Usage
 from gateway.domain.ids import TaskId
-from gateway.domain.model import Attempt, Reply, Usage
-from gateway.store import steps
-from gateway.store.steps import Spent
+from gateway.store.engine import steps
+from gateway.store.engine.steps import Spent
 from tests.store.world import World
 
 PAST = datetime(2020, 1, 1, tzinfo=UTC)

@@ -14,11 +14,12 @@ import pytest
 from gateway.domain.errors import RunLost
 from gateway.domain.ids import InstanceId, TaskId
 from gateway.domain.principals import Label
-from gateway.domain.tasks import Claim, Lane, Status
-from gateway.store import leases, sessions, tasks
-from gateway.store.pool import Connection
+from gateway.domain.work.tasks import Claim, Lane, Status
+from gateway.store import sessions
+from gateway.store.connection.pool import Connection
+from gateway.store.engine import leases, tasks
+from gateway.store.engine.tasks import LEASE
 from gateway.store.scheduling import triggers
-from gateway.store.tasks import LEASE
 from tests.store.world import World, blocked, held, somebody
 
 EXPIRED = "update tasks set lease_until = now() - interval '1 second' where id = $1"

@@ -4,17 +4,17 @@ import asyncio
 import signal
 import sys
 
-from gateway.domain.tasks import Status
-from gateway.store import tasks
+from gateway.domain.work.tasks import Status
+from gateway.store.engine import tasks
 from tests.store.world import World, somebody
 
 SLEEPER = """
 import asyncio, sys
 from uuid import uuid4
 from gateway.domain.errors import RunLost
-from gateway.domain.tasks import Lane, Status
-from gateway.store import tasks
-from gateway.store.pool import Database
+from gateway.domain.work.tasks import Lane, Status
+from gateway.store.engine import tasks
+from gateway.store.connection.pool import Database
 
 async def main():
     async with await Database.connect(sys.argv[1]) as database:

@@ -8,14 +8,16 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
+from gateway.domain.conversation.inbound import Address, Inbound, Sender
+from gateway.domain.conversation.transcript import AssistantText
 from gateway.domain.ids import AddressId, EntryId, InstanceId, MessageId, PrincipalId, SessionId, TaskId
-from gateway.domain.inbound import Address, Inbound, Sender
 from gateway.domain.principals import Label, Role
-from gateway.domain.tasks import Claim, Lane, Status
-from gateway.domain.transcript import AssistantText
-from gateway.store import addresses, sessions, tasks
+from gateway.domain.work.tasks import Claim, Lane, Status
+from gateway.store import sessions
+from gateway.store.connection.pool import Connection, Database
+from gateway.store.delivery import addresses
+from gateway.store.engine import tasks
 from gateway.store.people import principals
-from gateway.store.pool import Connection, Database
 from gateway.store.transcript import messages, unread
 
 HOME = Address("fake", "bot", "1")

@@ -4,7 +4,7 @@ from typing import TypedDict, Unpack
 
 import pytest
 
-from gateway.domain.schedules import Definition, Misfire, Once, Recurring
+from gateway.domain.work.schedules import Definition, Misfire, Once, Recurring
 from gateway.timetable.definition import LONGEST_NAME, MAX_PROMPT, Changes, Kind, Refused, amend, define
 
 NOW = datetime(2026, 11, 21, 10, 3, tzinfo=UTC)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.domain.schedules import MOST_COUNTED, Definition, Misfire, Once, Plan, Recurring, When
+from gateway.domain.work.schedules import MOST_COUNTED, Definition, Misfire, Once, Plan, Recurring, When
 from gateway.timetable.cron import Cron
 from gateway.timetable.planning import GRACE, MAX_CATCH_UP, next_slot, next_slots, plan
 

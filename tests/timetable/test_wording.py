@@ -2,7 +2,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from gateway.domain.schedules import Definition, Once, Recurring
+from gateway.domain.work.schedules import Definition, Once, Recurring
 from gateway.timetable.wording import in_words, local, moment
 
 NINE = datetime(2026, 11, 22, 8, tzinfo=UTC)

@@ -11,9 +11,9 @@ from gateway.agent.commands import WorkspaceCommands
 from gateway.agent.policy import Policy
 from gateway.agent.processes import Processes
 from gateway.agent.toolbox import Toolbox, ToolOutcome
-from gateway.domain.model import ToolCall
+from gateway.domain.conversation.model import ToolCall
+from gateway.domain.conversation.tools import Caller
 from gateway.domain.principals import Label
-from gateway.domain.tools import Caller
 from gateway.sandbox.workshop import Workshop
 from gateway.tools import Services
 from gateway.tools import exec as exec_tool

@@ -12,10 +12,10 @@ import pytest
 
 from gateway.background.cpu import Cpu, CpuJobFailed
 from gateway.background.virtual_shells import TURNS, VirtualShells
+from gateway.domain.conversation.tools import Caller, Labelled, ToolClass, ToolFailed
 from gateway.domain.ids import TaskId
 from gateway.domain.json import Json
 from gateway.domain.principals import Label
-from gateway.domain.tools import Caller, Labelled, ToolClass, ToolFailed
 from gateway.sandbox.virtual import shell
 from gateway.sandbox.virtual.shell import STATE
 from gateway.tools import Bash, Services, Web

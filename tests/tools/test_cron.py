@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 from gateway.agent.policy import Policy
 from gateway.agent.scheduling.schedules import MOST, SHOWN
 from gateway.agent.toolbox import Toolbox, ToolOutcome
+from gateway.domain.conversation.model import ToolCall
+from gateway.domain.conversation.tools import Caller, Effect, Labelled, ToolFailed
 from gateway.domain.ids import PrincipalId, SessionId, TaskId
-from gateway.domain.model import ToolCall
 from gateway.domain.principals import Label, Role
-from gateway.domain.tools import Caller, Effect, Labelled, ToolFailed
 from gateway.llm.tokens import estimate_tool
+from gateway.store.connection.pool import Database
 from gateway.store.people import principals
-from gateway.store.pool import Database
 from gateway.tools import PrincipalContext, Services
 from gateway.tools.cron import CronArguments, tools, until
 from gateway.workspace.tree import Workspace

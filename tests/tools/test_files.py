@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from gateway.agent.toolbox import Toolbox, ToolOutcome
-from gateway.domain.model import ToolCall
+from gateway.domain.conversation.model import ToolCall
+from gateway.domain.conversation.tools import Caller, Effect, Labelled, ToolFailed
 from gateway.domain.principals import Label
-from gateway.domain.tools import Caller, Effect, Labelled, ToolFailed
 from gateway.tools import ReadFile, Services
 from gateway.tools.files import PAGE_BYTES, Edit, apply_edits, tools
 from gateway.workspace.tree import MAX_WRITE_BYTES, Workspace, Written

@@ -11,9 +11,9 @@ import pytest
 
 from gateway.agent.policy import Act, Policy
 from gateway.agent.toolbox import Toolbox
+from gateway.domain.conversation.tools import Caller
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
-from gateway.domain.tools import Caller
 from gateway.tools import Services
 from gateway.tools.files import tools
 from gateway.workspace.tree import Workspace

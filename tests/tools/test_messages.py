@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from gateway.agent.toolbox import Toolbox
+from gateway.domain.conversation.model import ToolCall
+from gateway.domain.conversation.tools import Caller, Effect
 from gateway.domain.ids import MessageId
-from gateway.domain.model import ToolCall
 from gateway.domain.principals import Label
-from gateway.domain.tools import Caller, Effect
 from gateway.tools import Posted, Services
 from gateway.tools.messages import MAX_MESSAGE, tools
 from gateway.workspace.tree import Workspace

@@ -10,10 +10,10 @@ import pytest
 
 from gateway.agent.policy import Act, Policy
 from gateway.agent.toolbox import Toolbox
+from gateway.domain.conversation.tools import Caller
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.json import Json, JsonObject
 from gateway.domain.principals import Label
-from gateway.domain.tools import Caller
 from gateway.tools import Services
 from gateway.tools.files import tools
 from gateway.workspace.search import search

@@ -12,12 +12,12 @@ import pytest
 from gateway.agent.policy import Act, Policy
 from gateway.agent.skills.library import Skills
 from gateway.agent.toolbox import Toolbox, ToolOutcome, Yes
+from gateway.domain.conversation.model import ToolCall
+from gateway.domain.conversation.tools import Caller, Change, ToolClass
 from gateway.domain.json import JsonObject
-from gateway.domain.model import ToolCall
 from gateway.domain.principals import Label
-from gateway.domain.tools import Caller, Change, ToolClass
 from gateway.llm.tokens import estimate_tool
-from gateway.store.pool import Database
+from gateway.store.connection.pool import Database
 from gateway.tools import Services
 from gateway.tools.skills import PAGE, tools
 from gateway.workspace.tree import Workspace

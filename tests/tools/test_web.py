@@ -16,16 +16,16 @@ from gateway.agent.toolbox import Toolbox
 from gateway.background.cpu import Cpu
 from gateway.background.web_pages import WebPages
 from gateway.config.model import WebSearch
+from gateway.domain.conversation.model import ToolCall
+from gateway.domain.conversation.tools import Caller
 from gateway.domain.ids import SessionId
 from gateway.domain.json import JsonObject
-from gateway.domain.model import ToolCall
 from gateway.domain.principals import Label
-from gateway.domain.texts import quotes_whole
-from gateway.domain.tools import Caller
+from gateway.domain.text.texts import quotes_whole
 from gateway.llm.tokens import estimate_tool
 from gateway.net.rules import Rules
 from gateway.net.search.asking import Search
-from gateway.store.pool import Database
+from gateway.store.connection.pool import Database
 from gateway.store.transcript import messages
 from gateway.tools import Services, Web
 from gateway.tools.web import MAX_FOLLOWED, tools

@@ -12,9 +12,9 @@ from gateway.app.archive.place import put_in_place
 from gateway.app.archive.restore import unpack
 from gateway.app.upgrade import BACKUPS
 from gateway.config.environment import Environment
+from gateway.store.connection.pool import Database
 from gateway.store.loading import load
 from gateway.store.migrate import migrate, read_migrations
-from gateway.store.pool import Database
 from gateway.workspace.template import TEMPLATE
 from tests.fakes.openai_server import FakeModels, Rule
 from tests.fakes.telegram import FakeTelegram

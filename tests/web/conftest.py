@@ -31,10 +31,10 @@ from gateway.flow.inbound.pairing import Pairing
 from gateway.flow.secrets.live import LiveSecrets
 from gateway.flow.secrets.vault import Vault
 from gateway.flow.unattended.triggers import Triggers
-from gateway.store import tasks
+from gateway.store.connection.pool import Database
+from gateway.store.engine import tasks
+from gateway.store.engine.steps import Spent
 from gateway.store.people import principals
-from gateway.store.pool import Database
-from gateway.store.steps import Spent
 from gateway.web.backend import Backend, StatusReport
 from gateway.web.server import serve
 from gateway.workspace.tree import Workspace

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 
-from gateway.domain.model import (
+from gateway.domain.conversation.model import (
     Attempt,
     Highest,
     ModelEvent,

@@ -6,12 +6,12 @@ from datetime import UTC, datetime
 
 import pytest
 
-from gateway.domain.channel import WebhookReply
+from gateway.domain.channels.channel import WebhookReply
+from gateway.domain.conversation.model import ToolCall
 from gateway.domain.errors import DatabaseDown
-from gateway.domain.model import ToolCall
 from gateway.domain.vitals import ChannelVitals, LoopLag, Memory, Vitals
+from gateway.store.engine.steps import Spent
 from gateway.store.people import tokens
-from gateway.store.steps import Spent
 from gateway.web.backend import StatusReport
 from tests.web.conftest import BEARER, Running, Web
 from tests.web.scripted import Fails, Wait

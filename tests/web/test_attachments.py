@@ -2,7 +2,7 @@ from uuid import uuid4
 
 import pytest
 
-from gateway.domain.attachments import Attached
+from gateway.domain.conversation.attachments import Attached
 from gateway.domain.ids import FileId, MessageId
 from gateway.web.attachments import chip, readable
 

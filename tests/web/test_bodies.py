@@ -2,8 +2,8 @@ import json
 
 import pytest
 
-from gateway.web.bodies import LARGE, MOST_VALUES, parsed
-from gateway.web.errors import Refused
+from gateway.web.http.bodies import LARGE, MOST_VALUES, parsed
+from gateway.web.http.errors import Refused
 from tests.web.conftest import BEARER, Web
 
 MB = 1024 * 1024

@@ -1,7 +1,7 @@
 import pytest
 
-from gateway.domain.channel import Login
-from gateway.web import logins
+from gateway.domain.channels.channel import Login
+from gateway.web.auth import logins
 from tests.fakes.login import FakeLogin
 from tests.web.conftest import BEARER, Running
 

@@ -11,15 +11,16 @@ from uuid import UUID, uuid4
 import httpx
 import pytest
 
+from gateway.domain.conversation.inbound import Address, Inbound
+from gateway.domain.conversation.transcript import AssistantText, Entry, UserText
 from gateway.domain.ids import PrincipalId, SessionId
-from gateway.domain.inbound import Address, Inbound
 from gateway.domain.principals import Label
-from gateway.domain.transcript import AssistantText, Entry, UserText
-from gateway.store import addresses, sessions
+from gateway.store import sessions
+from gateway.store.delivery import addresses
 from gateway.store.memory import turns
 from gateway.store.people import tokens
 from gateway.store.transcript import messages
-from gateway.web.access import owner_as_sender
+from gateway.web.auth.access import owner_as_sender
 from gateway.web.pages import STATIC
 from gateway.web.screens.chat import ADDRESS
 from tests.web.conftest import BEARER, Web

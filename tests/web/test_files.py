@@ -6,12 +6,12 @@ from typing import BinaryIO
 
 import pytest
 
-from gateway.domain.model import ToolCall
+from gateway.domain.conversation.model import ToolCall
 from gateway.domain.principals import Label
 from gateway.store.people import principals, tokens
 from gateway.store.transcript import files
 from gateway.web import files as web_files
-from gateway.web import security
+from gateway.web.auth import security
 from gateway.workspace.paths import WorkspacePath
 from tests.web.conftest import BEARER, MOST, Web
 from tests.web.test_api import answer_to, events, send, until

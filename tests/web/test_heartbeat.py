@@ -1,6 +1,6 @@
 from datetime import UTC, datetime
 
-from gateway.domain.scopes import Scope
+from gateway.domain.people.scopes import Scope
 from gateway.domain.vitals import Beat, Outcome
 from gateway.store.people import tokens
 from gateway.store.scheduling import heartbeats

@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
-from gateway.domain.access import Access
 from gateway.domain.ids import PrincipalId
-from gateway.domain.scopes import Scope
+from gateway.domain.people.access import Access
+from gateway.domain.people.scopes import Scope
 from gateway.store.people import principals, tokens
 from tests.flow.path import MEMBER
 from tests.web.conftest import BEARER, PAGE_NAME, Web

@@ -4,11 +4,11 @@ from datetime import UTC, datetime
 
 import httpx
 
+from gateway.domain.conversation.inbound import Address
+from gateway.domain.conversation.model import Attempt, ModelsExhausted, ToolCall
+from gateway.domain.conversation.transcript import UserText
 from gateway.domain.ids import MessageId
-from gateway.domain.inbound import Address
-from gateway.domain.model import Attempt, ModelsExhausted, ToolCall
 from gateway.domain.principals import Label
-from gateway.domain.transcript import UserText
 from gateway.store import sessions
 from gateway.store.people import principals
 from gateway.store.transcript import asides, messages

@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 from gateway.store.people import tokens
-from gateway.web.origin import SAFE_METHODS
+from gateway.web.http.origin import SAFE_METHODS
 from tests.web.conftest import BEARER, Running, Web
 from tests.web.test_security import PUBLIC, filled, routes
 

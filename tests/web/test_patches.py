@@ -3,7 +3,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.web.patches import Patch, difference, encoded
+from gateway.web.live.patches import Patch, difference, encoded
 
 pages = st.dictionaries(st.sampled_from("abcdefgh"), st.sampled_from(["1", "2"]), max_size=8).flatmap(
     lambda page: st.permutations(list(page.items())).map(dict)

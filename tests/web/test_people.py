@@ -1,7 +1,7 @@
 import re
 from datetime import UTC, datetime
 
-from gateway.domain.inbound import Address, Inbound, Sender
+from gateway.domain.conversation.inbound import Address, Inbound, Sender
 from gateway.store.people import links, pairings, tokens
 from tests.web.conftest import BEARER, Web
 

@@ -4,8 +4,8 @@ import httpx
 import pytest
 
 from gateway.config.clock import SystemClock
-from gateway.web.origin import page_url
-from gateway.web.proxy import hosts_of
+from gateway.web.http.origin import page_url
+from gateway.web.http.proxy import hosts_of
 from tests.web.conftest import BEARER, PAGE_NAME, Running, Web
 
 PUBLIC = "https://claw.example.org"

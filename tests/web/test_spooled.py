@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 import httpx
 
-from gateway.domain.inbound import Inbound
-from gateway.domain.routing import StartTurn
+from gateway.domain.channels.routing import StartTurn
+from gateway.domain.conversation.inbound import Inbound
 from gateway.flow.inbound.persist import Accepted
 from tests.flow.path import MessagePath
 from tests.web.conftest import BEARER, Running

@@ -4,8 +4,8 @@ from contextlib import aclosing, nullcontext
 
 import pytest
 
-from gateway.web import sse
-from gateway.web.sse import MAX_FRAMES, EventStream, Frame, Ring
+from gateway.web.live import sse
+from gateway.web.live.sse import MAX_FRAMES, EventStream, Frame, Ring
 
 
 async def take(frames: AsyncGenerator[Frame, None], count: int) -> list[Frame]:

@@ -8,7 +8,7 @@ import httpx
 import pytest
 from openai import AsyncOpenAI
 
-from gateway.domain.model import ToolCall
+from gateway.domain.conversation.model import ToolCall
 from gateway.store.people import tokens
 from tests.fakes.eventually import eventually
 from tests.web.conftest import BEARER, LOCAL_TOKEN, Web

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import httpx
 
-from gateway.domain.model import ToolCall
+from gateway.domain.conversation.model import ToolCall
 from tests.web.conftest import BEARER, Web
 from tests.web.test_tasks import ASK, start, trace
 

@@ -5,11 +5,11 @@ from uuid import uuid4
 import pytest
 from markupsafe import Markup
 
-from gateway.domain.attachments import Attached
+from gateway.domain.conversation.attachments import Attached
+from gateway.domain.conversation.model import Usage
+from gateway.domain.conversation.tools import Wording
 from gateway.domain.ids import EntryId, FileId, MessageId, PrincipalId, SessionId, TaskId
-from gateway.domain.model import Usage
 from gateway.domain.principals import Label
-from gateway.domain.tools import Wording
 from gateway.flow.live import (
     MessageStored,
     ModelAwaited,
@@ -24,10 +24,10 @@ from gateway.flow.live import (
 )
 from gateway.store.transcript.messages import MessageRow
 from gateway.web.entries import quiet, worded
+from gateway.web.live.patches import Patch
+from gateway.web.live.thread import Thread
 from gateway.web.pages import Pages
-from gateway.web.patches import Patch
 from gateway.web.render import CAP, Markdown
-from gateway.web.thread import Thread
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SESSION, OWNER, TASK = SessionId(uuid4()), PrincipalId(uuid4()), TaskId(uuid4())

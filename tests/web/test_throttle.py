@@ -2,8 +2,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from gateway.web.errors import Refused
-from gateway.web.throttle import BURST, RateLimiter, Throttle, canonical
+from gateway.web.http.errors import Refused
+from gateway.web.http.throttle import BURST, RateLimiter, Throttle, canonical
 
 
 @dataclass

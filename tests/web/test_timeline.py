@@ -3,8 +3,8 @@ from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 from gateway.domain.ids import SessionId, TaskId
-from gateway.domain.tasks import Status
-from gateway.store.trees import NodeRow
+from gateway.domain.work.tasks import Status
+from gateway.store.engine.trees import NodeRow
 from gateway.web.timeline import Bar, bars, duration
 
 START = datetime(2026, 11, 26, 12, tzinfo=UTC)

@@ -6,15 +6,15 @@ from contextlib import aclosing
 import pytest
 from markupsafe import Markup
 
+from gateway.domain.conversation.inbound import Address
 from gateway.domain.errors import DatabaseDown
-from gateway.domain.inbound import Address
-from gateway.web import topics
-from gateway.web.follow import Conversations, Snapshot, Update
+from gateway.web.live import topics
+from gateway.web.live.follow import Conversations, Snapshot, Update
+from gateway.web.live.sse import Frame
+from gateway.web.live.thread import Thread
+from gateway.web.live.topics import Topics
 from gateway.web.pages import Pages
 from gateway.web.render import Markdown
-from gateway.web.sse import Frame
-from gateway.web.thread import Thread
-from gateway.web.topics import Topics
 
 HERE = Address("web", "owner", "main")
 

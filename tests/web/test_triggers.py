@@ -12,13 +12,13 @@ import httpx
 import pytest
 
 from gateway.domain.errors import DatabaseDown
-from gateway.domain.tasks import Lane
+from gateway.domain.work.tasks import Lane
 from gateway.flow.unattended.triggers import MOST_LIVE
-from gateway.store import tasks
+from gateway.store.engine import tasks
 from gateway.store.people import tokens
 from gateway.web.api.triggers import MAX_TRIGGER
 from gateway.web.app import TRIGGERS
-from gateway.web.errors import Refused
+from gateway.web.http.errors import Refused
 from gateway.web.triggers import parse
 from tests.web.conftest import BEARER, Running, Web
 from tests.web.test_api import answer_to, events, until

@@ -4,7 +4,7 @@ from uuid import UUID
 import pytest
 
 from gateway.agent.limits import Limits
-from gateway.store import spending
+from gateway.store.engine import spending
 from gateway.web.screens.usage import compact, summed
 from tests.web.conftest import Running, Web
 

@@ -8,7 +8,7 @@ import pytest
 from openai import AsyncOpenAI
 from openai.types.chat import ChatCompletionChunk
 
-from gateway.domain.model import ModelsExhausted, ToolCall
+from gateway.domain.conversation.model import ModelsExhausted, ToolCall
 from gateway.flow.inbound.persist import Accepted
 from gateway.web.backend import Backend
 from gateway.web.v1 import turn

@@ -9,11 +9,11 @@ from urllib.parse import urlsplit
 
 from gateway.agent.mcp.pinning import PinnedTool, State, Use
 from gateway.agent.sources import AnyArguments
-from gateway.domain.diff import written_out
+from gateway.domain.conversation.diff import written_out
+from gateway.domain.conversation.tools import AnyTool, Caller, Change, Effect, Labelled, Tool, ToolClass, ToolFailed
 from gateway.domain.json import JsonObject
-from gateway.domain.marks import data_from
 from gateway.domain.principals import Label
-from gateway.domain.tools import AnyTool, Caller, Change, Effect, Labelled, Tool, ToolClass, ToolFailed
+from gateway.domain.text.marks import data_from
 from gateway.net.errors import NetError
 from gateway.net.mcp.definition import Definition, visible, visible_json
 from gateway.net.mcp.endpoint import ALONE, REACHES, Answer, Blob, ServerError

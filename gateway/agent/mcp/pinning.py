@@ -11,9 +11,9 @@ from enum import StrEnum
 
 from gateway.domain.errors import OwnerMustAct
 from gateway.net.mcp.definition import Definition
-from gateway.store import pins
-from gateway.store.pins import PinState
-from gateway.store.pool import Connection, Database
+from gateway.store.connection.pool import Connection, Database
+from gateway.store.trust import pins
+from gateway.store.trust.pins import PinState
 
 KIND = "mcp_tool"
 

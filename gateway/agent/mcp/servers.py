@@ -15,14 +15,14 @@ from gateway.agent.mcp.local import LocalServers
 from gateway.agent.mcp.pinning import PinnedTool, State
 from gateway.agent.sources import Offer
 from gateway.config.model import McpServer
+from gateway.domain.conversation.tools import AnyTool
 from gateway.domain.ids import PrincipalId
-from gateway.domain.tools import AnyTool
 from gateway.net.errors import NetError
 from gateway.net.mcp.connections import Connections
 from gateway.net.mcp.definition import public_url
 from gateway.net.mcp.endpoint import Endpoint, ServerError
 from gateway.secrets.injection import Injected, Outgoing, SecretRefused, inject
-from gateway.store.pool import Database
+from gateway.store.connection.pool import Database
 
 if TYPE_CHECKING:
     from gateway.net.mcp.connection import Connection

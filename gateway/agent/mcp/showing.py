@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Self
 
 from gateway.agent.mcp.pinning import PinnedTool, State
-from gateway.domain.diff import difference
-from gateway.domain.texts import one_line
-from gateway.domain.tools import ToolFailed
+from gateway.domain.conversation.diff import difference
+from gateway.domain.conversation.tools import ToolFailed
+from gateway.domain.text.texts import one_line
 from gateway.net.mcp.definition import Definition
 
 

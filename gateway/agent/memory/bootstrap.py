@@ -7,8 +7,8 @@ from gateway.domain.ids import PrincipalId, SessionId
 from gateway.domain.memory import DEFAULT_AGENT, EVERYTHING, Filter, Memory, Reach
 from gateway.domain.principals import Label
 from gateway.memory.wording import Bootstrap, bootstrap
+from gateway.store.connection.pool import Connection
 from gateway.store.memory import standing
-from gateway.store.pool import Connection
 
 HALF_LIFE = timedelta(days=30)
 CORE = "core"

@@ -8,8 +8,8 @@ from gateway.domain.memory import Memory
 from gateway.domain.principals import Label, Role
 from gateway.memory.lexemes import lexemes
 from gateway.memory.wording import recalled
+from gateway.store.connection.pool import Connection
 from gateway.store.memory import recalling
-from gateway.store.pool import Connection
 
 ROWS, TOKENS = 5, 600
 CANDIDATES = 15

@@ -16,9 +16,9 @@ from gateway.domain.memory import (
     content_hash,
 )
 from gateway.domain.principals import Label
-from gateway.domain.texts import one_line
+from gateway.domain.text.texts import one_line
+from gateway.store.connection.pool import Connection
 from gateway.store.memory import memories
-from gateway.store.pool import Connection
 
 LONGEST_TEXT = 4_000
 MOST_TAGS, LONGEST_TAG = 20, 40

@@ -7,9 +7,9 @@ from gateway.domain.embedding import Embedders, EmbeddingUnavailable, Vector, no
 from gateway.domain.ids import PrincipalId, SessionId
 from gateway.domain.memory import EVERYTHING, Filter, Found, Kind, Mode, Reach, Scope
 from gateway.memory.lexemes import lexemes
+from gateway.store.connection.pool import Database
 from gateway.store.memory import search, turns, vectors
 from gateway.store.memory.search import Ranked, WrongDimension
-from gateway.store.pool import Database
 
 SURE = 0.8
 """The share of the question's words that `Scope.AUTO` asks of what is pinned before it looks no further."""

@@ -2,8 +2,8 @@
 
 from datetime import datetime
 
-from gateway.domain.schedules import Definition, Recurring
-from gateway.domain.transcript import Notice
+from gateway.domain.conversation.transcript import Notice
+from gateway.domain.work.schedules import Definition, Recurring
 from gateway.timetable.wording import moment
 
 

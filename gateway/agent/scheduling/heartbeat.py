@@ -9,10 +9,10 @@ from pydantic import BaseModel, ConfigDict
 
 from gateway.agent.loop import NO_ANSWER
 from gateway.config.duration import format_duration
-from gateway.domain.assignment import is_quiet
 from gateway.domain.principals import Label
-from gateway.domain.texts import one_line
+from gateway.domain.text.texts import one_line
 from gateway.domain.vitals import Outcome
+from gateway.domain.work.assignment import is_quiet
 from gateway.store.scheduling.attention import MOST, Concern
 from gateway.store.scheduling.heartbeats import Pulse
 from gateway.timetable.wording import moment

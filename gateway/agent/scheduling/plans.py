@@ -6,11 +6,11 @@ from dataclasses import dataclass, field, replace
 
 import structlog
 
+from gateway.domain.conversation.tools import Caller
 from gateway.domain.ids import PrincipalId
-from gateway.domain.plans import FILE, FREE_CALLS, TODO, Plan, lacking, rendered
 from gateway.domain.principals import Label
-from gateway.domain.tools import Caller
-from gateway.store.pool import Database
+from gateway.domain.work.plans import FILE, FREE_CALLS, TODO, Plan, lacking, rendered
+from gateway.store.connection.pool import Database
 from gateway.store.scheduling import plans
 from gateway.workspace.paths import WorkspaceError
 from gateway.workspace.tree import Workspace

@@ -2,9 +2,9 @@
 
 from datetime import datetime, timedelta
 
-from gateway.domain.assignment import QUIET, Assignment
-from gateway.domain.marks import without_marks
-from gateway.domain.texts import one_line
+from gateway.domain.text.marks import without_marks
+from gateway.domain.text.texts import one_line
+from gateway.domain.work.assignment import QUIET, Assignment
 from gateway.store.scheduling.schedules import ScheduleRow
 from gateway.timetable.wording import in_words, moment
 

@@ -6,9 +6,9 @@ from datetime import datetime, timedelta
 from gateway.agent.scheduling.prompt import assignment
 from gateway.domain.ids import AddressId, PrincipalId, TaskId
 from gateway.domain.principals import Label
-from gateway.domain.schedules import Definition, Once, Recurring
-from gateway.domain.texts import one_line
-from gateway.store.pool import Connection
+from gateway.domain.text.texts import one_line
+from gateway.domain.work.schedules import Definition, Once, Recurring
+from gateway.store.connection.pool import Connection
 from gateway.store.scheduling import schedules
 from gateway.store.scheduling.schedules import ScheduleRow
 from gateway.timetable.definition import LONGEST_NAME, Changes, Refused, amend, define

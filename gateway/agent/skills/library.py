@@ -10,10 +10,10 @@ from gateway.agent.skills.sources import Fetch, gather, is_text, no_fetch
 from gateway.domain.clock import Clock
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.principals import Label
-from gateway.domain.texts import one_line
-from gateway.store import pins
-from gateway.store.pins import Pin
-from gateway.store.pool import Database
+from gateway.domain.text.texts import one_line
+from gateway.store.connection.pool import Database
+from gateway.store.trust import pins
+from gateway.store.trust.pins import Pin
 from gateway.workspace.paths import WorkspaceError
 from gateway.workspace.skills import folder
 from gateway.workspace.skills.folder import FOLDER, BadSkill, Files, Stamp, digest, pack, unpack

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Self
 
 from gateway.agent.skills.library import SKILLS, Form, Listed, Look, Skills
-from gateway.domain.diff import difference
-from gateway.domain.tools import ToolFailed
+from gateway.domain.conversation.diff import difference
+from gateway.domain.conversation.tools import ToolFailed
 from gateway.workspace.skills.folder import Files
 
 FINDINGS = 20

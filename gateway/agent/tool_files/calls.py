@@ -12,13 +12,9 @@ from gateway.agent.tool_files.confirmed import Confirmed, ToolFiles
 from gateway.agent.tool_files.databases import DatabaseCall, function_of, origin
 from gateway.agent.tool_files.scripts import ScriptCall
 from gateway.agent.tool_files.tokens import AccessTokens
-from gateway.domain.diff import written_out
-from gateway.domain.ids import PrincipalId
-from gateway.domain.json import Json, JsonObject
-from gateway.domain.marks import data_from
-from gateway.domain.operations import Operation
-from gateway.domain.principals import Label
-from gateway.domain.tools import (
+from gateway.domain.conversation.diff import written_out
+from gateway.domain.conversation.operations import Operation
+from gateway.domain.conversation.tools import (
     AnyTool,
     Caller,
     Change,
@@ -29,6 +25,10 @@ from gateway.domain.tools import (
     ToolFailed,
     Wording,
 )
+from gateway.domain.ids import PrincipalId
+from gateway.domain.json import Json, JsonObject
+from gateway.domain.principals import Label
+from gateway.domain.text.marks import data_from
 from gateway.net import api
 from gateway.net.api import Answer
 from gateway.net.errors import NetError

@@ -7,7 +7,7 @@ from pydantic import SecretStr
 
 from gateway.agent.skills.library import Form, Skills
 from gateway.config.model import McpServer
-from gateway.domain.tools import AnyTool, ToolFailed
+from gateway.domain.conversation.tools import AnyTool, ToolFailed
 from gateway.workspace.skills.folder import Files, digest
 from gateway.workspace.tool_files.declaration import Internal, Server
 from gateway.workspace.tool_files.tool_file import DOCUMENT, FOLDER, ToolFile, document_url, tool_file_of

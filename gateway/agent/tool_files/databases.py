@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
+from gateway.domain.conversation.operations import Operation
+from gateway.domain.conversation.tools import ToolClass
 from gateway.domain.json import Json
-from gateway.domain.operations import Operation
-from gateway.domain.tools import ToolClass
 from gateway.net.addresses import Reach, plain, reach
 from gateway.net.errors import NetError
 from gateway.net.resolving import checked_addresses

@@ -7,10 +7,20 @@ from dataclasses import dataclass
 from gateway.agent.commands import Permit, WorkspaceCommands
 from gateway.agent.sources import AnyArguments
 from gateway.agent.tool_files.confirmed import Confirmed, ToolFiles
-from gateway.domain.diff import written_out
+from gateway.domain.conversation.diff import written_out
+from gateway.domain.conversation.tools import (
+    AnyTool,
+    Caller,
+    Change,
+    Effect,
+    Labelled,
+    Tool,
+    ToolClass,
+    ToolFailed,
+    Wording,
+)
 from gateway.domain.json import Json, JsonObject
 from gateway.domain.principals import Label
-from gateway.domain.tools import AnyTool, Caller, Change, Effect, Labelled, Tool, ToolClass, ToolFailed, Wording
 from gateway.sandbox.command import Ending, Limits, Report
 from gateway.sandbox.workshop import Running
 from gateway.workspace.tool_files.declaration import FILE, Script

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from gateway.domain.principals import Label
-from gateway.domain.trees import MAIN
+from gateway.domain.work.trees import MAIN
 from gateway.workspace.agents import MAIN_AGENT, AgentFile, BadAgent, read, slugs
 from gateway.workspace.tree import Workspace
 

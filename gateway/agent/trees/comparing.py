@@ -6,10 +6,10 @@ from itertools import takewhile, zip_longest
 
 from gateway.agent.trees.starting import find
 from gateway.domain.ids import PrincipalId
-from gateway.store import steps, trees
-from gateway.store.pool import Connection
-from gateway.store.steps import StepRow
-from gateway.store.trees import NodeRow
+from gateway.store.connection.pool import Connection
+from gateway.store.engine import steps, trees
+from gateway.store.engine.steps import StepRow
+from gateway.store.engine.trees import NodeRow
 
 MOST = 5_000
 """Steps of each run."""

@@ -3,11 +3,12 @@
 from uuid import uuid4
 
 from gateway.agent.trees.starting import NoSuchTask, find
-from gateway.domain.assignment import Assignment
 from gateway.domain.ids import PrincipalId, TaskId
-from gateway.domain.tasks import Lane
-from gateway.store import sessions, steps, tasks, trees
-from gateway.store.pool import Connection
+from gateway.domain.work.assignment import Assignment
+from gateway.domain.work.tasks import Lane
+from gateway.store import sessions
+from gateway.store.connection.pool import Connection
+from gateway.store.engine import steps, tasks, trees
 from gateway.store.transcript import branches, messages
 
 

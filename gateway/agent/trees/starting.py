@@ -6,16 +6,18 @@ from uuid import NAMESPACE_OID, uuid5
 
 from gateway.agent.limits import dollars
 from gateway.agent.trees.agents import Agents
-from gateway.domain.assignment import Assignment
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import AddressId, PrincipalId, TaskId
 from gateway.domain.principals import Label
-from gateway.domain.tasks import Lane, Status
-from gateway.domain.texts import one_line
-from gateway.domain.trees import LONGEST_NAME
-from gateway.store import reviews, sessions, tasks, trees
-from gateway.store.pool import Connection
-from gateway.store.trees import NodeRow
+from gateway.domain.text.texts import one_line
+from gateway.domain.work.assignment import Assignment
+from gateway.domain.work.tasks import Lane, Status
+from gateway.domain.work.trees import LONGEST_NAME
+from gateway.store import sessions
+from gateway.store.connection.pool import Connection
+from gateway.store.engine import tasks, trees
+from gateway.store.engine.trees import NodeRow
+from gateway.store.trust import reviews
 
 TASK = "task"
 """The origin of a node."""

@@ -6,9 +6,9 @@ from typing import TypeAlias
 from pydantic import ValidationError
 
 from gateway.agent.schema import explained, parameters_of
-from gateway.domain.model import ToolSpec
-from gateway.domain.tools import ToolArguments
-from gateway.domain.trees import (
+from gateway.domain.conversation.model import ToolSpec
+from gateway.domain.conversation.tools import ToolArguments
+from gateway.domain.work.trees import (
     CompleteTask,
     CreateSubtask,
     Handoff,

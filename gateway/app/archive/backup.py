@@ -20,8 +20,8 @@ from gateway.config.environment import Environment
 from gateway.config.load import read
 from gateway.config.model import Config
 from gateway.domain.errors import OwnerMustAct
+from gateway.store.connection.pool import Database
 from gateway.store.dump import Snapshot, Table, snapshot
-from gateway.store.pool import Database
 
 
 async def back_up(

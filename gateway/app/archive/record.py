@@ -4,7 +4,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-from gateway.config.durable import sync
+from gateway.config.data.durable import sync
 
 _LINE = "{:%Y-%m-%d %H:%M} UTC {}"
 

@@ -11,18 +11,20 @@ from pathlib import Path
 
 from gateway.app.archive.manifest import MANIFEST, PIECE, Manifest, Member, Tar, stays_inside, table_member
 from gateway.app.archive.place import Staging, put_in_place, staging
+from gateway.config.data.instance import hold_instance
 from gateway.config.environment import Environment
-from gateway.config.instance import hold_instance
 from gateway.config.model import Config
+from gateway.domain.conversation.transcript import Notice
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.principals import Label
-from gateway.domain.transcript import Notice
-from gateway.store import addresses, contents, outbox, sessions
+from gateway.store import sessions
+from gateway.store.connection.pool import Connection, Database
+from gateway.store.delivery import addresses, outbox
+from gateway.store.delivery.outbox import Part
 from gateway.store.loading import addresses_in_doubt, lacks_rows, load
 from gateway.store.migrate import migrate
-from gateway.store.outbox import Part
-from gateway.store.pool import Connection, Database
 from gateway.store.transcript import messages
+from gateway.store.trust import contents
 from gateway.workspace.descent import open_folder
 
 RESTORED = "I was restored from a backup and cannot tell whether my last answer arrived; /last shows it again."

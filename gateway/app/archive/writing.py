@@ -13,7 +13,7 @@ from typing import IO, BinaryIO
 from uuid import uuid4
 
 from gateway.app.archive.manifest import Member, Tar, stays_inside
-from gateway.config.durable import error_type, sync
+from gateway.config.data.durable import error_type, sync
 from gateway.workspace.atomic import TEMPORARY
 from gateway.workspace.measure import mostly_holes
 from gateway.workspace.paths import MAX_LEVELS

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterator
 
 from gateway.app.checks.context import CheckContext
-from gateway.domain.channel_facts import NoFacts
+from gateway.domain.channels.channel_facts import NoFacts
 from gateway.domain.errors import ConfigError, SupaclawError
 from gateway.domain.findings import Finding, Level
 from gateway.flow.channels.manager import ChannelSpec, channel_specs

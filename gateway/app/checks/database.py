@@ -9,17 +9,18 @@ from gateway.config.channels import enabled_channels
 from gateway.config.model import Config
 from gateway.domain.errors import OwnerMustAct, SupaclawError
 from gateway.domain.findings import Finding, Level
-from gateway.domain.ownership import unsettled
-from gateway.store import outbox, retention
+from gateway.domain.people.ownership import unsettled
+from gateway.store.connection.members import LET_IT_LOG_IN, NO_LOGIN
+from gateway.store.connection.pool import Database
+from gateway.store.connection.server import Server, look
+from gateway.store.delivery import outbox
 from gateway.store.embedded.postgres import EmbeddedPostgres
-from gateway.store.members import LET_IT_LOG_IN, NO_LOGIN
+from gateway.store.engine import retention
+from gateway.store.engine.retention import TableSize
 from gateway.store.memory import extension, vectors
 from gateway.store.migrate import check_server, read_migrations, schema_of
 from gateway.store.people import principals
 from gateway.store.people.principals import PrincipalRow
-from gateway.store.pool import Database
-from gateway.store.retention import TableSize
-from gateway.store.server import Server, look
 
 _FAR_MS = 50.0
 _SKEW_SECONDS = 5.0

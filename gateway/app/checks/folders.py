@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from gateway.app.checks.context import CheckContext
-from gateway.config.erasures import reminder
+from gateway.config.data.erasures import reminder
 from gateway.domain.findings import Finding, Level
 from gateway.workspace.renewal import renewals
 from gateway.workspace.tree import Workspace

@@ -8,7 +8,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 
 from gateway.app.checks.context import CheckContext, refused
-from gateway.config.instance import holder
+from gateway.config.data.instance import holder
 from gateway.config.machine import available_memory
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.findings import Finding, Level

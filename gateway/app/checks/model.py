@@ -6,8 +6,8 @@ from contextlib import aclosing
 
 from gateway.app.checks.context import CheckContext
 from gateway.config.clock import SystemClock
+from gateway.domain.conversation.model import Attempt, ModelsExhausted, Prompt, Reply, UserMessage
 from gateway.domain.findings import Finding, Level
-from gateway.domain.model import Attempt, ModelsExhausted, Prompt, Reply, UserMessage
 from gateway.llm.auto import GUIDE
 from gateway.llm.call import RetryPolicy
 from gateway.llm.catalog import split

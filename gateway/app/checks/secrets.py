@@ -7,9 +7,9 @@ from typing import Literal
 from gateway.app.checks.context import CheckContext
 from gateway.app.database import has_database, open_database
 from gateway.app.resolving import StoredSecrets, look
+from gateway.config.data.master_key import has_key, read_keyring
 from gateway.config.environment import Environment
 from gateway.config.load import load_early
-from gateway.config.master_key import has_key, read_keyring
 from gateway.config.references import Lookup, unresolved
 from gateway.domain.errors import SupaclawError
 from gateway.domain.findings import Finding, Level

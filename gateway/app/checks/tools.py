@@ -18,8 +18,8 @@ from gateway.domain.errors import SupaclawError
 from gateway.domain.findings import Finding, Level
 from gateway.net.errors import NetError
 from gateway.net.mcp.definition import Definition
+from gateway.store.connection.pool import Database
 from gateway.store.people import principals
-from gateway.store.pool import Database
 from gateway.workspace.tool_files.tool_file import ToolFile
 
 _REVIEW = "look at them under Tools & skills on the page, or with `supaclaw tools list`"

@@ -29,7 +29,7 @@ from gateway.flow.turn.runner import TurnRunner
 from gateway.flow.turn.uploads import Uploads
 from gateway.flow.turn.wiring import SizedModel
 from gateway.flow.unattended.follow_up import DeliveryFollowUp
-from gateway.store.pool import Database
+from gateway.store.connection.pool import Database
 
 
 @dataclass(frozen=True, slots=True)

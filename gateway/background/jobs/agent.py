@@ -6,10 +6,10 @@ from itertools import takewhile
 from gateway.agent.trees.starting import TASK
 from gateway.background.jobs import Services
 from gateway.config.failpoints import Step
-from gateway.domain.assignment import Assignment
+from gateway.domain.conversation.transcript import Notice
 from gateway.domain.principals import Label
-from gateway.domain.tasks import Claim, Status
-from gateway.domain.transcript import Notice
+from gateway.domain.work.assignment import Assignment
+from gateway.domain.work.tasks import Claim, Status
 from gateway.flow.people import NOT_LET_IN
 from gateway.flow.trees.node import NodeRuns
 from gateway.flow.trees.origin import TaskOrigin
@@ -18,8 +18,10 @@ from gateway.flow.turn.runner import TurnResult
 from gateway.flow.unattended.finish import UnattendedFinisher
 from gateway.flow.unattended.origins import Origin, TriggerOrigin
 from gateway.flow.unattended.schedules import ScheduleOrigin
-from gateway.store import addresses, sessions, tasks
-from gateway.store.pool import Connection
+from gateway.store import sessions
+from gateway.store.connection.pool import Connection
+from gateway.store.delivery import addresses
+from gateway.store.engine import tasks
 from gateway.store.transcript import attachments, journals, messages
 from gateway.store.transcript.messages import MessageRow
 

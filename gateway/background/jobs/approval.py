@@ -6,21 +6,23 @@ from gateway.agent.calls import MAY_HAVE_RUN
 from gateway.agent.toolbox import ToolOutcome, Yes
 from gateway.background.jobs import Services
 from gateway.config.failpoints import Step
-from gateway.domain.diff import legible
+from gateway.domain.conversation.diff import legible
+from gateway.domain.conversation.model import ToolCall
+from gateway.domain.conversation.tools import Caller
+from gateway.domain.conversation.transcript import AssistantText
 from gateway.domain.ids import ReviewId, SessionId
-from gateway.domain.model import ToolCall
 from gateway.domain.principals import Label
-from gateway.domain.tasks import Claim, Status
-from gateway.domain.tools import Caller
-from gateway.domain.transcript import AssistantText
+from gateway.domain.work.tasks import Claim, Status
 from gateway.flow.approvals.own_calls import OWN_CALLS
 from gateway.flow.turn.environment import AgentEnvironment
 from gateway.flow.turn.fence import Fence
-from gateway.store import reviews, sessions, tasks, trees
-from gateway.store.pool import Connection
-from gateway.store.reviews import ReviewRow, digest_of
+from gateway.store import sessions
+from gateway.store.connection.pool import Connection
+from gateway.store.engine import tasks, trees
 from gateway.store.transcript import messages
 from gateway.store.transcript.messages import MessageRow
+from gateway.store.trust import reviews
+from gateway.store.trust.reviews import ReviewRow, digest_of
 
 LONGEST = 2_000
 """Characters of a result that are shown."""

@@ -5,11 +5,12 @@ from dataclasses import replace
 
 from gateway.background.jobs import Services
 from gateway.config.failpoints import Step
-from gateway.domain import digest, marks
-from gateway.domain.channel import Channel
+from gateway.domain.channels.channel import Channel
+from gateway.domain.conversation import digest
+from gateway.domain.conversation.transcript import AssistantText, Notice
 from gateway.domain.errors import DatabaseDown
-from gateway.domain.tasks import Claim, Status
-from gateway.domain.transcript import AssistantText, Notice
+from gateway.domain.text import marks
+from gateway.domain.work.tasks import Claim, Status
 from gateway.flow.live import TurnEnded, TurnStarted
 from gateway.flow.outbound.long_answers import abridged
 from gateway.flow.trees.node import NO_AGENT, chat_part
@@ -19,8 +20,8 @@ from gateway.flow.turn.presence import drafts, seen_reaction, typing
 from gateway.flow.turn.runner import TurnResult
 from gateway.flow.turn.sinks import Sink
 from gateway.store import sessions
-from gateway.store.addresses import AddressRow
-from gateway.store.pool import Connection
+from gateway.store.connection.pool import Connection
+from gateway.store.delivery.addresses import AddressRow
 from gateway.store.transcript import messages, unread
 from gateway.store.transcript.messages import MessageRow
 

@@ -9,18 +9,18 @@ from gateway.agent.memory.recall import shown_to
 from gateway.background.asking import ask
 from gateway.background.jobs import Services
 from gateway.config.failpoints import Step
+from gateway.domain.conversation.model import Reply
 from gateway.domain.ids import MemoryId, PrincipalId
 from gateway.domain.memory import Kind
-from gateway.domain.model import Reply
 from gateway.domain.principals import Label
-from gateway.domain.tasks import Claim, Status
+from gateway.domain.work.tasks import Claim, Status
 from gateway.flow.turn.budgets import Budgets
 from gateway.memory.consolidation import Material, Verdict, fitting, prompt_for, read
-from gateway.store import steps, tasks
+from gateway.store.connection.pool import Connection
+from gateway.store.engine import steps, tasks
 from gateway.store.memory import consolidation, memories
 from gateway.store.memory.consolidation import Changed
 from gateway.store.people import principals
-from gateway.store.pool import Connection
 
 log = structlog.get_logger(__name__)
 

@@ -5,13 +5,13 @@ from uuid import UUID
 from gateway.agent.files import one_line
 from gateway.background.asking import ask
 from gateway.background.jobs import Services
+from gateway.domain.conversation.model import Prompt, Reply, SystemMessage, UserMessage
 from gateway.domain.ids import FileId
-from gateway.domain.model import Prompt, Reply, SystemMessage, UserMessage
-from gateway.domain.tasks import Claim, Status
+from gateway.domain.work.tasks import Claim, Status
 from gateway.flow.turn.budgets import Budgets
 from gateway.flow.turn.prompt_files import content, picture
-from gateway.store import steps, tasks
-from gateway.store.pool import Connection
+from gateway.store.connection.pool import Connection
+from gateway.store.engine import steps, tasks
 from gateway.store.transcript import files
 from gateway.store.transcript.files import FileRow
 from gateway.workspace.tree import Workspace

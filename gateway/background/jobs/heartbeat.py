@@ -6,21 +6,22 @@ import structlog
 
 from gateway.agent.scheduling.heartbeat import NO_MODEL, Occasion, outcome, prompt
 from gateway.background.jobs import Services
-from gateway.domain.marks import heading
-from gateway.domain.model import ModelsExhausted
+from gateway.domain.conversation.model import ModelsExhausted
+from gateway.domain.conversation.transcript import AssistantText, Notice
 from gateway.domain.principals import Label
-from gateway.domain.schedules import UTC_ZONE
-from gateway.domain.tasks import Claim, Status
-from gateway.domain.transcript import AssistantText, Notice
+from gateway.domain.text.marks import heading
 from gateway.domain.vitals import Outcome
+from gateway.domain.work.schedules import UTC_ZONE
+from gateway.domain.work.tasks import Claim, Status
 from gateway.flow.turn.finish import Finished
 from gateway.flow.turn.open import OpenedTurn, open_unattended
 from gateway.flow.turn.runner import TurnResult
 from gateway.llm.errors import ErrorKind
-from gateway.store import sessions, tasks
-from gateway.store.addresses import AddressRow
+from gateway.store import sessions
+from gateway.store.connection.pool import Connection
+from gateway.store.delivery.addresses import AddressRow
+from gateway.store.engine import tasks
 from gateway.store.people import principals
-from gateway.store.pool import Connection
 from gateway.store.scheduling import heartbeats
 from gateway.store.transcript import journals
 from gateway.store.transcript.messages import MessageRow

@@ -11,15 +11,17 @@ import structlog
 from gateway.background.extraction import TextExtraction
 from gateway.background.jobs import Services
 from gateway.config.failpoints import Step
-from gateway.domain.channel import FetchDelayed, FetchFailed
+from gateway.domain.channels.channel import FetchDelayed, FetchFailed
+from gateway.domain.conversation.inbound import Address
 from gateway.domain.ids import MessageId, SessionId
-from gateway.domain.inbound import Address
-from gateway.domain.tasks import Claim, Status
+from gateway.domain.work.tasks import Claim, Status
 from gateway.flow.live import MessageStored
 from gateway.flow.turn.presence import typing
 from gateway.flow.turn.uploads import UploadRefused
-from gateway.store import addresses, sessions, tasks
-from gateway.store.pool import Connection
+from gateway.store import sessions
+from gateway.store.connection.pool import Connection
+from gateway.store.delivery import addresses
+from gateway.store.engine import tasks
 from gateway.store.transcript import attachments, files, messages
 from gateway.store.transcript.attachments import Incomplete
 from gateway.store.transcript.messages import MessageRow

@@ -11,17 +11,18 @@ from gateway.agent.summary import Sections, lasting, read, recap, without_model
 from gateway.agent.summary_prompt import prompt_for
 from gateway.background.asking import ask
 from gateway.background.jobs import Services
+from gateway.domain.conversation.model import Reply
 from gateway.domain.ids import SessionId
 from gateway.domain.json import Json
 from gateway.domain.memory import Category, Kind, NewMemory
-from gateway.domain.model import Reply
 from gateway.domain.principals import Label
-from gateway.domain.tasks import Claim, Status
+from gateway.domain.work.tasks import Claim, Status
 from gateway.flow.turn.budgets import Budgets
 from gateway.flow.turn.wiring import LEAST
-from gateway.store import sessions, steps, tasks
+from gateway.store import sessions
+from gateway.store.connection.pool import Connection
+from gateway.store.engine import steps, tasks
 from gateway.store.memory import memories
-from gateway.store.pool import Connection
 from gateway.store.transcript import attachments, messages
 from gateway.store.transcript.messages import MessageRow
 

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
-from gateway.domain.tasks import Lane
-from gateway.store import tasks
+from gateway.domain.work.tasks import Lane
+from gateway.store.connection.pool import Connection, Database
+from gateway.store.engine import tasks
 from gateway.store.memory import consolidation
-from gateway.store.pool import Connection, Database
 
 LOOK_EVERY = timedelta(hours=1)
 

@@ -19,10 +19,10 @@ from gateway.flow.people import People
 from gateway.flow.turn.budgets import Budgets
 from gateway.flow.turn.environment import AgentEnvironments
 from gateway.flow.turn.wiring import SizedModel
-from gateway.store.pool import Connection, Database
+from gateway.store.connection.pool import Connection, Database
+from gateway.store.engine.spending import Period
 from gateway.store.scheduling import attention, heartbeats
 from gateway.store.scheduling.heartbeats import Pulse
-from gateway.store.spending import Period
 
 AHEAD = timedelta(minutes=1)
 """Another gateway's clock may be by so much; by more, and it was this one's."""

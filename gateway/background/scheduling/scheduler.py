@@ -10,9 +10,9 @@ from gateway.agent.scheduling.prompt import assignment
 from gateway.config.failpoints import Failpoints, Step
 from gateway.domain.clock import Clock
 from gateway.domain.ids import PrincipalId
-from gateway.domain.texts import one_line
+from gateway.domain.text.texts import one_line
 from gateway.flow.people import NOT_LET_IN
-from gateway.store.pool import Connection, Database
+from gateway.store.connection.pool import Connection, Database
 from gateway.store.scheduling import schedules
 from gateway.store.scheduling.schedules import Firing, ScheduleRow
 from gateway.timetable.planning import plan

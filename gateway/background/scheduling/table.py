@@ -11,7 +11,7 @@ import structlog
 
 from gateway.domain.clock import Clock
 from gateway.domain.errors import SupaclawError
-from gateway.domain.tasks import backoff
+from gateway.domain.work.tasks import backoff
 from gateway.flow.wakeup import Wakeup
 
 if TYPE_CHECKING:

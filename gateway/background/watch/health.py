@@ -11,14 +11,14 @@ from pathlib import Path
 import structlog
 
 from gateway.config.clock import always
-from gateway.config.files import write_regular
+from gateway.config.data.files import write_regular
 from gateway.domain.clock import Clock
 from gateway.domain.errors import DatabaseDown, OwnerMustAct, TryAgainLater
 from gateway.domain.ids import InstanceId
-from gateway.store import instances, leases
-from gateway.store.instances import Kind
+from gateway.store.connection.pool import Connection, Database
+from gateway.store.engine import instances, leases
+from gateway.store.engine.instances import Kind
 from gateway.store.migrate import check_not_outdated
-from gateway.store.pool import Connection, Database
 
 FILE_SECONDS = 9.0
 ALONE_SECONDS = 30.0

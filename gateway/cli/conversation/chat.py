@@ -18,8 +18,8 @@ from gateway.cli.conversation.chat_client import ChatAnswer, ChatClient
 from gateway.cli.conversation.local_gateway import ensure_gateway
 from gateway.cli.conversation.screen import Screen
 from gateway.cli.progress import slow
+from gateway.domain.channels.routing import parse_command
 from gateway.domain.errors import OwnerMustAct, SupaclawError
-from gateway.domain.routing import parse_command
 
 QUIT_COMMANDS = frozenset({"/quit", "/exit"})
 

@@ -14,8 +14,8 @@ from urllib.request import urlopen
 
 from gateway.cli.progress import slow
 from gateway.cli.running import gateway_address
+from gateway.config.data.instance import holder
 from gateway.config.environment import Environment
-from gateway.config.instance import holder
 from gateway.domain.errors import OwnerMustAct, TryAgainLater
 
 START_SECONDS = 60.0

@@ -16,13 +16,13 @@ from gateway.cli.openclaw.state import InstallState, Places, as_json
 from gateway.cli.people.token import create_token
 from gateway.cli.questions import ask, ask_secret
 from gateway.cli.running import gateway_address
-from gateway.config.durable import replace_private
+from gateway.config.data.durable import replace_private
 from gateway.config.environment import Environment
 from gateway.domain.errors import OwnerMustAct, TryAgainLater
-from gateway.domain.scopes import Scope
-from gateway.domain.texts import one_line
+from gateway.domain.people.scopes import Scope
+from gateway.domain.text.texts import one_line
+from gateway.store.connection.pool import Database
 from gateway.store.people import tokens
-from gateway.store.pool import Database
 
 CREDENTIALS = ".supaclaw.json"
 FILE = "connection.json"

@@ -11,9 +11,9 @@ from pathlib import Path
 from pydantic import JsonValue, TypeAdapter
 
 from gateway.cli.openclaw.settings import Settings, parsed
-from gateway.config.durable import error_type, replace_private
+from gateway.config.data.durable import error_type, replace_private
 from gateway.domain.errors import OwnerMustAct
-from gateway.domain.texts import one_line
+from gateway.domain.text.texts import one_line
 
 SECONDS = 120.0
 TESTED = "2026.9.6"

@@ -10,7 +10,7 @@ from gateway.cli.openclaw.backup import Backup
 from gateway.cli.openclaw.program import OpenClaw
 from gateway.cli.openclaw.settings import all_edits, rendered, same, undone
 from gateway.cli.openclaw.state import ADDED, InstallState, Places, Removal, sha256
-from gateway.config.durable import disk_full, draft, replace_private
+from gateway.config.data.durable import disk_full, draft, replace_private
 from gateway.config.failpoints import Failpoints, Step
 from gateway.domain.errors import OwnerMustAct, SupaclawError
 

@@ -10,10 +10,10 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from gateway.config.durable import replace_private
-from gateway.config.files import read_regular
+from gateway.config.data.durable import replace_private
+from gateway.config.data.files import read_regular
 from gateway.domain.errors import OwnerMustAct
-from gateway.domain.texts import one_line
+from gateway.domain.text.texts import one_line
 
 DATA = Path(__file__).parents[3] / "integrations" / "openclaw"
 PLUGIN_FOLDER, HOOK_FOLDER, SKILL_FOLDER = "extensions", "hooks", "skills"

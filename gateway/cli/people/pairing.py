@@ -8,8 +8,8 @@ from gateway.cli.console import echo
 from gateway.cli.database import with_database
 from gateway.cli.output import AsJson, print_rows
 from gateway.flow.inbound.pairing import Pairing
+from gateway.store.connection.pool import Database
 from gateway.store.people.pairings import PairingRow
-from gateway.store.pool import Database
 
 COLUMNS = ("id", "state", "name", "channel", "sender", "code", "asked_at", "expires_at")
 

@@ -10,9 +10,9 @@ from gateway.cli.output import AsJson, print_rows
 from gateway.cli.questions import confirm
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import PrincipalId
-from gateway.domain.scopes import Scope, permits
+from gateway.domain.people.scopes import Scope, permits
+from gateway.store.connection.pool import Database
 from gateway.store.people import principals, tokens
-from gateway.store.pool import Database
 
 Scopes = list[Scope]
 COLUMNS = ("name", "scopes", "agent", "shared", "as_owner", "source", "created_at", "last_used_at")

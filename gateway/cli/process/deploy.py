@@ -11,10 +11,10 @@ import typer
 from gateway.cli.console import echo
 from gateway.domain.errors import OwnerMustAct, SupaclawError
 from gateway.store import exposure
-from gateway.store.dsn import parse_dsn
+from gateway.store.connection.dsn import parse_dsn
+from gateway.store.connection.pool import Database
 from gateway.store.memory import extension
 from gateway.store.migrate import check_server, migrate, schema_of
-from gateway.store.pool import Database
 
 CONNECTIONS = 15
 """What one gateway or worker takes at most."""

@@ -10,8 +10,8 @@ from pathlib import Path
 from gateway.cli.console import echo
 from gateway.cli.output import Timeout
 from gateway.cli.progress import slow
+from gateway.config.data.instance import holder
 from gateway.config.environment import Environment
-from gateway.config.instance import holder
 from gateway.domain.errors import OwnerMustAct
 from gateway.logs import SecretMask, logging_to
 

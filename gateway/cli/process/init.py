@@ -15,11 +15,11 @@ from gateway.cli.progress import slow
 from gateway.cli.questions import agrees, ask, ask_secret
 from gateway.config.channels import enabled_channels
 from gateway.config.clock import SystemClock
+from gateway.config.data.instance import holder
 from gateway.config.environment import Environment
-from gateway.config.instance import holder
 from gateway.config.load import load
-from gateway.domain.codes import MINUTES
 from gateway.domain.errors import SupaclawError
+from gateway.domain.text.codes import MINUTES
 from gateway.flow.inbound.pairing import Pairing
 from gateway.flow.setup.channels import Form, connect_channel, forms
 from gateway.flow.setup.models import connect_model
@@ -28,7 +28,7 @@ from gateway.llm.catalog import Vendor
 from gateway.llm.client import build_client
 from gateway.llm.recognise import UnknownVendor, vendor_of
 from gateway.logs import SecretMask, logging_to
-from gateway.store.pool import Database
+from gateway.store.connection.pool import Database
 
 
 def init() -> None:

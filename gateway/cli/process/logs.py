@@ -14,7 +14,7 @@ import typer
 from gateway.cli.console import echo, echo_log_line
 from gateway.config.environment import Environment
 from gateway.domain.errors import OwnerMustAct
-from gateway.domain.texts import json_text
+from gateway.domain.text.texts import json_text
 from gateway.logs.files import Trail, find_session_trail, gateway_trail
 from gateway.logs.lines import Event, Level, at_least, event_of, looks, readable
 

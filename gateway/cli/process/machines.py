@@ -10,9 +10,9 @@ from gateway.cli.console import echo
 from gateway.cli.database import with_database
 from gateway.cli.output import AsJson, print_rows
 from gateway.domain.errors import OwnerMustAct
-from gateway.store import instances
-from gateway.store.instances import Instance
-from gateway.store.pool import Database
+from gateway.store.connection.pool import Database
+from gateway.store.engine import instances
+from gateway.store.engine.instances import Instance
 
 COLUMNS = ("name", "kind", "state", "seen_at", "channels", "files", "tasks")
 Name = Annotated[str, typer.Argument(metavar="NAME", help="As `supaclaw machines` shows it.")]

@@ -12,8 +12,8 @@ from typing import Annotated
 import typer
 
 from gateway.cli.console import echo
+from gateway.config.data.instance import holder
 from gateway.config.environment import Environment
-from gateway.config.instance import holder
 from gateway.config.places import check_only
 from gateway.domain.errors import OwnerMustAct
 

@@ -7,7 +7,7 @@ from pydantic import JsonValue
 from gateway.cli.console import echo
 from gateway.cli.output import AsJson, Timeout, print_json
 from gateway.cli.running import ask
-from gateway.domain.texts import json_text, printable
+from gateway.domain.text.texts import json_text, printable
 
 
 def status(as_json: AsJson = False, timeout: Timeout = 10) -> None:

@@ -3,9 +3,9 @@
 from gateway.cli.console import echo
 from gateway.cli.database import require_owner, with_database
 from gateway.domain.errors import OwnerMustAct
-from gateway.store import server
-from gateway.store.pool import Database
-from gateway.store.server import Server
+from gateway.store.connection import server
+from gateway.store.connection.pool import Database
+from gateway.store.connection.server import Server
 
 
 def test() -> None:

@@ -12,9 +12,9 @@ import typer
 from gateway.cli.console import echo
 from gateway.cli.questions import ask_hidden
 from gateway.cli.storage.secrets import recover_secrets
+from gateway.config.data.master_key import has_key
 from gateway.config.environment import Environment
 from gateway.config.load import load_early, parse, parse_json, read
-from gateway.config.master_key import has_key
 from gateway.config.model import Config
 from gateway.logs import SecretMask, logging_to
 from gateway.secrets.facts import MAX_VALUE

@@ -16,11 +16,11 @@ from gateway.cli.console import echo
 from gateway.cli.database import with_database
 from gateway.cli.output import AsJson, print_rows
 from gateway.cli.storage.workspace import labelled_workspace, owners_workspace
-from gateway.domain.diff import difference
+from gateway.domain.conversation.diff import difference
 from gateway.domain.errors import OwnerMustAct
-from gateway.domain.locks import locked_parts
 from gateway.domain.principals import Label
-from gateway.store.pool import Database
+from gateway.domain.text.locks import locked_parts
+from gateway.store.connection.pool import Database
 from gateway.workspace.names import mime_of
 from gateway.workspace.tree import MAX_WRITE_BYTES, Listed
 

@@ -13,7 +13,7 @@ from gateway.config.environment import Environment
 from gateway.config.load import load_early
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import MemoryId
-from gateway.domain.texts import one_line
+from gateway.domain.text.texts import one_line
 from gateway.logs import SecretMask, logging_to
 
 if TYPE_CHECKING:

@@ -26,9 +26,9 @@ from gateway.memory import datasets
 from gateway.memory.datasets import Conversation
 from gateway.memory.lexemes import lexemes
 from gateway.memory.metrics import Figures, mean, measure
+from gateway.store.connection.pool import Database
 from gateway.store.memory import frequencies, search, turns, vectors
 from gateway.store.people import principals
-from gateway.store.pool import Database
 from gateway.store.transcript import imports
 from gateway.store.transcript.imports import ImportedRow
 

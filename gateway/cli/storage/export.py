@@ -19,7 +19,7 @@ from gateway.config.environment import Environment
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import PrincipalId
 from gateway.flow.journal import export as exporting
-from gateway.store.pool import Database
+from gateway.store.connection.pool import Database
 from gateway.store.transcript import attachments, conversations, messages
 from gateway.store.transcript.conversations import Conversation
 from gateway.store.transcript.messages import MessageRow

@@ -18,8 +18,8 @@ from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import FileId
 from gateway.domain.principals import Label
 from gateway.flow.vouching import vouch as vouch_for
+from gateway.store.connection.pool import Connection
 from gateway.store.people import principals
-from gateway.store.pool import Connection
 from gateway.store.transcript import files
 from gateway.store.transcript.files import FileRow
 from gateway.workspace.descent import explained, open_file

@@ -19,14 +19,14 @@ from gateway.cli.zone import own_zone
 from gateway.config.environment import Environment
 from gateway.config.load import load_early
 from gateway.domain.errors import OwnerMustAct
-from gateway.domain.texts import one_line
+from gateway.domain.text.texts import one_line
 from gateway.domain.zones import zone
 from gateway.importers import ALL, Source, discover, parts_of
 from gateway.importers.reading.files import Reader, size
 from gateway.importers.storing.tally import Tally
 from gateway.importers.storing.writer import ImportWriter
+from gateway.store.connection.pool import Database
 from gateway.store.memory import turns
-from gateway.store.pool import Database
 
 SHOWN = 20
 """Damaged places in a report."""

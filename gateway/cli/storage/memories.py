@@ -19,11 +19,11 @@ from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import MemoryId
 from gateway.domain.memory import Category, Filter, Kind, Memory
 from gateway.domain.principals import Label
-from gateway.domain.texts import json_text, one_line
+from gateway.domain.text.texts import json_text, one_line
 from gateway.memory.wording import described, kind, who
+from gateway.store.connection.pool import Connection, Database
 from gateway.store.memory import memories
 from gateway.store.memory.memories import Source
-from gateway.store.pool import Connection, Database
 from gateway.store.transcript import imports
 from gateway.store.transcript.imports import Whence
 

@@ -11,7 +11,7 @@ from gateway.cli.output import AsJson, print_json
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.memory import Category, Memory, NewMemory
 from gateway.domain.principals import Label
-from gateway.store.pool import Connection, Database
+from gateway.store.connection.pool import Connection, Database
 
 ORIGIN = "user"
 CATEGORIES = ", ".join(Category)

@@ -17,10 +17,10 @@ from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import SessionId
 from gateway.domain.memory import KIND_NAMES, Category, Filter, Found, Hit, Kind, Memory, Mode, Scope
 from gateway.domain.principals import Label
-from gateway.domain.texts import one_line
+from gateway.domain.text.texts import one_line
 from gateway.memory.rows import Row, row_of
 from gateway.memory.wording import kind, who
-from gateway.store.pool import Database
+from gateway.store.connection.pool import Database
 
 LONGEST_HIT = 1_000
 """Characters of one row's text."""

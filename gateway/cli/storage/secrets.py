@@ -12,16 +12,16 @@ from gateway.cli.console import echo
 from gateway.cli.database import require_owner, with_database
 from gateway.cli.output import AsJson, print_rows
 from gateway.cli.questions import ask, ask_hidden
+from gateway.config.data.master_key import given_by, read_keyring
 from gateway.config.environment import Environment
 from gateway.config.load import load_early
-from gateway.config.master_key import given_by, read_keyring
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import PrincipalId
 from gateway.flow.secrets.live import LiveSecrets
 from gateway.flow.secrets.vault import Vault
 from gateway.secrets.facts import MAX_VALUE, Binding
 from gateway.secrets.master import MasterKey
-from gateway.store.pool import Database
+from gateway.store.connection.pool import Database
 
 Result = TypeVar("Result")
 Name = Annotated[str, typer.Argument(help="Such as WEATHER_KEY; in config.json it's $secret:WEATHER_KEY.")]

@@ -15,9 +15,9 @@ from gateway.cli.console import echo
 from gateway.cli.database import require_owner, with_database
 from gateway.cli.output import AsJson, print_rows
 from gateway.cli.progress import progress, slow
+from gateway.config.data.instance import holder
 from gateway.config.environment import Environment
 from gateway.config.failpoints import Failpoints
-from gateway.config.instance import holder
 from gateway.config.load import load
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.principals import Label
@@ -26,7 +26,7 @@ from gateway.flow.sync.keeping import FOLDER
 from gateway.flow.sync.replica import Missing, Replica
 from gateway.net.objects import Address, ObjectStore
 from gateway.net.rules import Rules
-from gateway.store.pool import Database
+from gateway.store.connection.pool import Database
 from gateway.workspace.locks.keeper import OwnerEdits
 from gateway.workspace.sync.plan import Action, Drop, Pull, Push, Retract
 from gateway.workspace.sync.state import StateFile

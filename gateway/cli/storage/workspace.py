@@ -11,8 +11,8 @@ from gateway.config.environment import Environment
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.principals import Label
 from gateway.flow.labels import ContentLabels
+from gateway.store.connection.pool import Database
 from gateway.store.people import principals
-from gateway.store.pool import Database
 from gateway.workspace.locks.keeper import OwnerEdits
 from gateway.workspace.renewal import Renewal, renewals
 from gateway.workspace.renewal import merge as merge_file

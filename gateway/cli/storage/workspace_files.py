@@ -20,7 +20,7 @@ from gateway.cli.storage.workspace import labelled_workspace, owners_workspace
 from gateway.config.environment import Environment
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.principals import Label
-from gateway.store.pool import Database
+from gateway.store.connection.pool import Database
 from gateway.workspace.names import mime_of
 from gateway.workspace.paths import WorkspacePath
 from gateway.workspace.search import Found, search

@@ -10,9 +10,9 @@ from gateway.cli.console import echo
 from gateway.cli.database import with_connection
 from gateway.cli.output import AsJson, Limit, print_json, print_rows
 from gateway.domain.errors import OwnerMustAct
-from gateway.store import audit
-from gateway.store.audit import AuditRow, Verdict
-from gateway.store.pool import Connection
+from gateway.store.connection.pool import Connection
+from gateway.store.trust import audit
+from gateway.store.trust.audit import AuditRow, Verdict
 
 COLUMNS = ("seq", "at", "event", "subject", "principal")
 Head = Annotated[str, typer.Option(metavar="HASH", help="A hash noted earlier, which must still be in the trail.")]

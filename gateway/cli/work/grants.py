@@ -10,9 +10,9 @@ from gateway.agent import grants as rules
 from gateway.cli.console import echo
 from gateway.cli.database import require_owner, with_connection
 from gateway.cli.output import AsJson, print_rows
-from gateway.store import grants
-from gateway.store.grants import GrantRow
-from gateway.store.pool import Connection
+from gateway.store.connection.pool import Connection
+from gateway.store.trust import grants
+from gateway.store.trust.grants import GrantRow
 
 COLUMNS = ("name", "tool", "times_left", "expires_at", "allows")
 

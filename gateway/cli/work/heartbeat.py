@@ -11,7 +11,7 @@ from gateway.cli.console import echo
 from gateway.cli.output import AsJson, print_json
 from gateway.cli.running import ask
 from gateway.domain.errors import TryAgainLater
-from gateway.domain.texts import one_line
+from gateway.domain.text.texts import one_line
 from gateway.domain.vitals import Beat, Outcome
 
 PATH = "/api/heartbeat"

@@ -10,11 +10,11 @@ from gateway.agent.approvals import NotDecided, settle
 from gateway.cli.console import echo
 from gateway.cli.database import require_owner, with_connection
 from gateway.cli.output import AsJson, print_rows
-from gateway.domain.diff import legible
+from gateway.domain.conversation.diff import legible
 from gateway.domain.json import JsonObject
-from gateway.store import reviews
-from gateway.store.pool import Connection
-from gateway.store.reviews import ReviewRow
+from gateway.store.connection.pool import Connection
+from gateway.store.trust import reviews
+from gateway.store.trust.reviews import ReviewRow
 
 COLUMNS = ("name", "tool", "state", "asked_at", "expires_at")
 Number = Annotated[str, typer.Argument(metavar="NUMBER", help="Such as A17.")]

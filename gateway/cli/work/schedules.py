@@ -13,16 +13,16 @@ from gateway.cli.console import echo
 from gateway.cli.database import require_owner, with_connection
 from gateway.cli.output import AsJson, print_json, print_rows
 from gateway.cli.zone import own_zone
+from gateway.config.data.instance import holder
 from gateway.config.environment import Environment
-from gateway.config.instance import holder
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import AddressId, PrincipalId, ScheduleId, TaskId
 from gateway.domain.principals import Role
-from gateway.domain.schedules import Misfire
-from gateway.domain.texts import one_line
-from gateway.store import addresses
+from gateway.domain.text.texts import one_line
+from gateway.domain.work.schedules import Misfire
+from gateway.store.connection.pool import Connection
+from gateway.store.delivery import addresses
 from gateway.store.people import principals
-from gateway.store.pool import Connection
 from gateway.store.scheduling import schedules as store
 from gateway.store.scheduling.schedules import RunRow, ScheduleRow
 from gateway.timetable.definition import Refused, is_delay

@@ -18,11 +18,11 @@ from gateway.cli.questions import Yes, ask_shown
 from gateway.config.clock import SystemClock
 from gateway.config.environment import Environment
 from gateway.config.load import load
-from gateway.domain.diff import legible
+from gateway.domain.conversation.diff import legible
 from gateway.domain.errors import OwnerMustAct
 from gateway.net.rules import Rules
-from gateway.store.pins import Pin
-from gateway.store.pool import Database
+from gateway.store.connection.pool import Database
+from gateway.store.trust.pins import Pin
 from gateway.workspace.skills.folder import Files, digest, read
 from gateway.workspace.tree import Workspace
 

@@ -20,12 +20,12 @@ from gateway.config.environment import Environment
 from gateway.config.load import load_early
 from gateway.domain.ids import TaskId
 from gateway.domain.principals import Label
-from gateway.domain.tasks import Status
-from gateway.domain.trees import MAIN
-from gateway.store import steps, trees
-from gateway.store.pool import Connection, Database
-from gateway.store.steps import Settled, StepRow
-from gateway.store.trees import NodeRow
+from gateway.domain.work.tasks import Status
+from gateway.domain.work.trees import MAIN
+from gateway.store.connection.pool import Connection, Database
+from gateway.store.engine import steps, trees
+from gateway.store.engine.steps import Settled, StepRow
+from gateway.store.engine.trees import NodeRow
 from gateway.workspace.tree import Workspace
 
 POLL_SECONDS = 0.5

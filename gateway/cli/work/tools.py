@@ -17,10 +17,10 @@ from gateway.cli.database import require_owner, with_connection, with_database
 from gateway.cli.output import AsJson, print_rows
 from gateway.cli.questions import Yes, ask_shown
 from gateway.config.environment import Environment
-from gateway.domain.diff import legible
+from gateway.domain.conversation.diff import legible
 from gateway.domain.errors import OwnerMustAct
 from gateway.net.errors import NetError
-from gateway.store.pool import Database
+from gateway.store.connection.pool import Database
 
 COLUMNS = ("name", "state", "does", "description")
 Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="Tools, or a server: all of its tools.")]

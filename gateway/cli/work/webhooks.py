@@ -14,7 +14,7 @@ from gateway.cli.running import web_address
 from gateway.config.environment import Environment
 from gateway.config.load import load_early
 from gateway.domain.errors import OwnerMustAct
-from gateway.domain.scopes import Scope
+from gateway.domain.people.scopes import Scope
 from gateway.store.people import tokens
 from gateway.store.scheduling import triggers
 from gateway.workspace.workflows import SOURCE

@@ -10,9 +10,9 @@ from gateway.config.edit import as_text
 from gateway.config.editing.hidden import TypedSecret, masked
 from gateway.config.problems import KeyPath, dotted
 from gateway.config.variables import variable_of
-from gateway.domain.diff import difference, legible
+from gateway.domain.conversation.diff import difference, legible
+from gateway.domain.conversation.tools import ToolFailed
 from gateway.domain.errors import ConfigError
-from gateway.domain.tools import ToolFailed
 
 
 @dataclass(frozen=True, slots=True)

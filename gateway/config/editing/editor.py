@@ -11,17 +11,17 @@ from secrets import token_bytes
 from pydantic import BaseModel, JsonValue, ValidationError
 
 from gateway.config import edit
+from gateway.config.data.files import read_regular, replace_regular
 from gateway.config.editing.change import Change, change, check_environment
 from gateway.config.editing.form import Field, fields, filled
 from gateway.config.editing.hidden import each_text, masked, unmasked
 from gateway.config.environment import Environment
-from gateway.config.files import read_regular, replace_regular
 from gateway.config.load import parse_json, read
 from gateway.config.model import Config
 from gateway.config.references import SECRET
 from gateway.config.watch import ConfigWatch
 from gateway.domain.errors import ConfigError
-from gateway.domain.texts import storable
+from gateway.domain.text.texts import storable
 
 RELOAD_SECONDS = 10.0
 """A watch without file events looks every 5 seconds."""

@@ -9,8 +9,8 @@ from pydantic import JsonValue
 from gateway.config.problems import KeyPath, dotted
 from gateway.config.references import NEEDED_FIRST, SECRET, is_reference
 from gateway.config.variables import FULL_NAME, usual_name
-from gateway.domain.credentials import SHAPES
 from gateway.domain.errors import ConfigError
+from gateway.domain.people.credentials import SHAPES
 
 HIDDEN = "********"
 """Is shown instead of a secret; sent back, it means the one that is stored at this place."""

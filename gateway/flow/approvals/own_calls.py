@@ -9,9 +9,9 @@ from pydantic import TypeAdapter
 from gateway.agent.scheduling.schedules import Schedules, line
 from gateway.domain.principals import Label
 from gateway.flow.vouching import VOUCH, vouch
-from gateway.store.pool import Connection
-from gateway.store.reviews import ReviewRow
+from gateway.store.connection.pool import Connection
 from gateway.store.scheduling import schedules
+from gateway.store.trust.reviews import ReviewRow
 from gateway.timetable.definition import Refused
 
 OwnCall: TypeAlias = Callable[[Connection, ReviewRow, Label, datetime], Awaitable[str]]

@@ -10,27 +10,29 @@ from functools import partial
 import structlog
 
 from gateway.agent.policy import Act, Policy
-from gateway.domain.access import GROUP
 from gateway.domain.clock import Clock
-from gateway.domain.diff import for_chat
+from gateway.domain.conversation.diff import for_chat
+from gateway.domain.conversation.tools import Caller, ToolFailed
+from gateway.domain.conversation.transcript import Notice
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.ids import PrincipalId, ReviewId
 from gateway.domain.json import JsonObject
-from gateway.domain.own_words import wrote
-from gateway.domain.texts import storable
-from gateway.domain.tools import Caller, ToolFailed
-from gateway.domain.transcript import Notice
+from gateway.domain.people.access import GROUP
+from gateway.domain.text.own_words import wrote
+from gateway.domain.text.texts import storable
 from gateway.flow.approvals.wording import batches, rendered
 from gateway.flow.outbound.proactive import ProactiveMessages
 from gateway.flow.people import People
-from gateway.store import addresses, grants, inbox, reviews, sessions
-from gateway.store.addresses import AddressRow
-from gateway.store.grants import Call
+from gateway.store import sessions
+from gateway.store.connection.pool import Connection, Database
+from gateway.store.delivery import addresses, inbox
+from gateway.store.delivery.addresses import AddressRow
 from gateway.store.people import principals
-from gateway.store.pool import Connection, Database
-from gateway.store.reviews import Question, ReviewRow
 from gateway.store.transcript import messages
 from gateway.store.transcript.messages import MessageRow
+from gateway.store.trust import grants, reviews
+from gateway.store.trust.grants import Call
+from gateway.store.trust.reviews import Question, ReviewRow
 
 MOST = 5
 """Questions that wait for one person at the same time."""

@@ -5,10 +5,10 @@ from datetime import timedelta
 from itertools import groupby
 
 from gateway.agent.approvals import where_whole, why
-from gateway.domain.channel import Button
-from gateway.domain.diff import CHAT_CHARS, CHAT_LINES, for_chat
-from gateway.domain.trees import Verdict
-from gateway.store.reviews import DOUBT, ReviewRow
+from gateway.domain.channels.channel import Button
+from gateway.domain.conversation.diff import CHAT_CHARS, CHAT_LINES, for_chat
+from gateway.domain.work.trees import Verdict
+from gateway.store.trust.reviews import DOUBT, ReviewRow
 
 
 def batches(reviews: Sequence[ReviewRow]) -> list[list[ReviewRow]]:

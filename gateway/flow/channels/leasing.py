@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.ids import InstanceId
-from gateway.store import instances, leases
-from gateway.store.pool import Connection, Database
+from gateway.store.connection.pool import Connection, Database
+from gateway.store.engine import instances, leases
 
 
 def lease_of(channel: str) -> str:

@@ -12,18 +12,18 @@ import structlog
 from pydantic import JsonValue
 
 from gateway.config.channels import channel_names, enabled_channels, known_channel, parse_channel
-from gateway.domain.access import Access
-from gateway.domain.channel import Accept, Channel, LoginChannel
-from gateway.domain.channel_facts import ChannelFacts
-from gateway.domain.channel_settings import ChannelSettings
+from gateway.domain.channels.channel import Accept, Channel, LoginChannel
+from gateway.domain.channels.channel_facts import ChannelFacts
+from gateway.domain.channels.channel_settings import ChannelSettings
 from gateway.domain.errors import OwnerMustAct
-from gateway.domain.tasks import backoff
+from gateway.domain.people.access import Access
 from gateway.domain.vitals import ChannelVitals
+from gateway.domain.work.tasks import backoff
 from gateway.flow.channels.leasing import ChannelLeases
 from gateway.flow.channels.reception import Reception, Silent
 from gateway.flow.channels.reports import OPEN, REFUSED, ChannelReports, TellOwner
 from gateway.flow.outbound.sender import Outbound
-from gateway.store.leases import LOOK_SECONDS
+from gateway.store.engine.leases import LOOK_SECONDS
 
 CLOSE_SECONDS = 10.0
 OPEN_SECONDS = 120.0

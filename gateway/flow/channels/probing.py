@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from gateway.domain.channel import ProbedChannel
+from gateway.domain.channels.channel import ProbedChannel
 from gateway.domain.clock import Clock
 from gateway.domain.errors import SupaclawError
 from gateway.flow.channels.manager import ChannelSpec

@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import Callable, Sequence
 
-from gateway.domain.channel import Accept, Channel
+from gateway.domain.channels.channel import Accept, Channel
+from gateway.domain.conversation.inbound import Inbound
 from gateway.domain.errors import SupaclawError
-from gateway.domain.inbound import Inbound
 
 
 class Silent(SupaclawError):

@@ -9,12 +9,12 @@ from uuid import UUID, uuid5
 import structlog
 
 from gateway.config.failpoints import Failpoints, Step
+from gateway.domain.channels.routing import Decision, Edit, Ignore, RunCommand, StartTurn, decide
 from gateway.domain.clock import Clock
+from gateway.domain.conversation.inbound import Arrival, Inbound
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.ids import EntryId, InboxId, InstanceId
-from gateway.domain.inbound import Arrival, Inbound
 from gateway.domain.principals import Role
-from gateway.domain.routing import Decision, Edit, Ignore, RunCommand, StartTurn, decide
 from gateway.flow.inbound.outages import Outages
 from gateway.flow.inbound.persist import ALBUM_SECONDS, Accepted, InboundWriter
 from gateway.flow.inbound.quarantine import Quarantine
@@ -25,7 +25,7 @@ from gateway.flow.live import Live, MessageStored
 from gateway.flow.outbound.notices import Notices
 from gateway.flow.people import People
 from gateway.flow.secrets.guard import Clean, clean_inbound
-from gateway.store.pool import Database
+from gateway.store.connection.pool import Database
 from gateway.workspace.journal.files import Place
 
 REMEMBERED = 1_000

@@ -8,9 +8,10 @@ from gateway.domain.errors import TryAgainLater
 from gateway.domain.ids import MessageId
 from gateway.flow.inbound.persist import Accepted
 from gateway.flow.live import Live, MessageStored, Overrun, Subscription, TurnEnded
-from gateway.store import inbox, steps
-from gateway.store.pool import Connection, Database
-from gateway.store.steps import Spent
+from gateway.store.connection.pool import Connection, Database
+from gateway.store.delivery import inbox
+from gateway.store.engine import steps
+from gateway.store.engine.steps import Spent
 from gateway.store.transcript import messages
 from gateway.store.transcript.messages import MessageRow
 

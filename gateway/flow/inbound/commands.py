@@ -11,22 +11,24 @@ from gateway.agent.limits import Limits
 from gateway.agent.processes import Processes
 from gateway.commands import Command, CommandContext, CommandReply
 from gateway.config.failpoints import Failpoints, Step
+from gateway.domain.channels.routing import parse_command
 from gateway.domain.clock import Clock
+from gateway.domain.conversation.transcript import Notice
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.ids import InboxId, InstanceId, PrincipalId, SessionId, TaskId
 from gateway.domain.principals import Label, Role
-from gateway.domain.routing import parse_command
-from gateway.domain.transcript import Notice
 from gateway.domain.vitals import Vitals
 from gateway.flow.live import Live, LiveEvent, MessageStored, SessionReplaced
 from gateway.flow.outbound.sender import Outbound
 from gateway.llm.client import Description
-from gateway.store import addresses, inbox, sessions, tasks
-from gateway.store.addresses import AddressRow
+from gateway.store import sessions
+from gateway.store.connection.pool import Connection, Database
+from gateway.store.delivery import addresses, inbox
+from gateway.store.delivery.addresses import AddressRow
+from gateway.store.delivery.inbox import InboxRow
+from gateway.store.engine import tasks
 from gateway.store.failures import reaching
-from gateway.store.inbox import InboxRow
 from gateway.store.people import principals
-from gateway.store.pool import Connection, Database
 from gateway.store.transcript import messages
 
 Events: TypeAlias = tuple[tuple[SessionId, LiveEvent], ...]

@@ -6,20 +6,20 @@ from dataclasses import dataclass, field, replace
 
 import structlog
 
-from gateway.domain.access import identity_of
-from gateway.domain.channel import Button, Outgoing, SendDelayed, SendFailed, SendUncertain
-from gateway.domain.codes import MINUTES, Refusal, new_code, parse_code
+from gateway.domain.channels.channel import Button, Outgoing, SendDelayed, SendFailed, SendUncertain
+from gateway.domain.channels.routing import command_in
+from gateway.domain.conversation.inbound import Address, Inbound
 from gateway.domain.errors import TryAgainLater
-from gateway.domain.inbound import Address, Inbound
+from gateway.domain.people.access import identity_of
 from gateway.domain.principals import Role
-from gateway.domain.routing import command_in
+from gateway.domain.text.codes import MINUTES, Refusal, new_code, parse_code
 from gateway.flow.live import Live, MessageStored
 from gateway.flow.outbound.notices import Notices
 from gateway.flow.outbound.sender import Outbound
 from gateway.flow.people import People
 from gateway.flow.wakeup import Wakeup
+from gateway.store.connection.pool import Connection, Database
 from gateway.store.people import accounts, links, pairings, principals
-from gateway.store.pool import Connection, Database
 from gateway.store.transcript.messages import MessageRow
 
 LOOK_AGAIN = 30.0

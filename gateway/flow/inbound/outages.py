@@ -5,10 +5,10 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
-from gateway.domain.channel import Outgoing
+from gateway.domain.channels.channel import Outgoing
 from gateway.domain.clock import Clock
+from gateway.domain.conversation.inbound import Address
 from gateway.domain.errors import SupaclawError
-from gateway.domain.inbound import Address
 from gateway.flow.outbound.sender import Outbound
 
 KEPT = "Your message is saved, but my database is unavailable. I'll reply as soon as it's back."

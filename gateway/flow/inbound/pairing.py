@@ -3,16 +3,17 @@
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from gateway.domain.codes import Refusal, new_code
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.principals import Label
+from gateway.domain.text.codes import Refusal, new_code
 from gateway.flow.people import PAGE
-from gateway.store import addresses, sessions
+from gateway.store import sessions
+from gateway.store.connection.pool import Connection, Database
+from gateway.store.delivery import addresses
 from gateway.store.people import accounts, links, pairings, principals
 from gateway.store.people.links import Claim
 from gateway.store.people.pairings import PairingRow
 from gateway.store.people.principals import PrincipalRow
-from gateway.store.pool import Connection, Database
 
 Outcome = TypeVar("Outcome", PairingRow, Claim)
 

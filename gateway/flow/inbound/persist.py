@@ -5,18 +5,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
-from gateway.domain import digest, marks
+from gateway.domain.channels.routing import Decision, Edit, Ignore, RunCommand, StartTurn
+from gateway.domain.conversation import digest
+from gateway.domain.conversation.inbound import OWN_CHANNELS, Arrival, Attachment, Earlier, Inbound
+from gateway.domain.conversation.transcript import AssistantText, ToolIntent, ToolResult, UserText
 from gateway.domain.ids import AddressId, InboxId, InstanceId, MessageId, SessionId
-from gateway.domain.inbound import OWN_CHANNELS, Arrival, Attachment, Earlier, Inbound
 from gateway.domain.principals import Label, Role, label_of
-from gateway.domain.routing import Decision, Edit, Ignore, RunCommand, StartTurn
-from gateway.domain.tasks import Lane
-from gateway.domain.transcript import AssistantText, ToolIntent, ToolResult, UserText
+from gateway.domain.text import marks
+from gateway.domain.work.tasks import Lane
 from gateway.flow.journal.journal import Journal
 from gateway.flow.people import People
-from gateway.store import addresses, inbox, sessions, tasks
-from gateway.store.addresses import AddressRow
-from gateway.store.pool import Connection
+from gateway.store import sessions
+from gateway.store.connection.pool import Connection
+from gateway.store.delivery import addresses, inbox
+from gateway.store.delivery.addresses import AddressRow
+from gateway.store.engine import tasks
 from gateway.store.transcript import attachments, messages, quotes, unread
 from gateway.workspace.journal.files import Place
 

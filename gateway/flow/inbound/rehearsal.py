@@ -4,18 +4,19 @@ import asyncio
 from dataclasses import dataclass
 from uuid import uuid4
 
+from gateway.domain.channels.routing import StartTurn
 from gateway.domain.clock import Clock
+from gateway.domain.conversation.inbound import LOCAL, Address, Arrival, Inbound, Sender
+from gateway.domain.conversation.transcript import Notice
 from gateway.domain.errors import SupaclawError, TryAgainLater
 from gateway.domain.ids import EntryId
-from gateway.domain.inbound import LOCAL, Address, Arrival, Inbound, Sender
 from gateway.domain.principals import Label, Role
-from gateway.domain.routing import StartTurn
-from gateway.domain.transcript import Notice
 from gateway.flow.inbound.persist import InboundWriter
 from gateway.flow.outbound.parts import parts
-from gateway.store import addresses, outbox, steps, tasks
+from gateway.store.connection.pool import Connection, Database
+from gateway.store.delivery import addresses, outbox
+from gateway.store.engine import steps, tasks
 from gateway.store.failures import reaching
-from gateway.store.pool import Connection, Database
 from gateway.store.transcript import messages
 
 ANSWER_WITHIN = 5.0

@@ -8,8 +8,8 @@ from typing import Generic, TypeVar
 
 import structlog
 
+from gateway.domain.conversation.inbound import Arrival
 from gateway.domain.errors import TryAgainLater
-from gateway.domain.inbound import Arrival
 from gateway.flow.inbound.outages import Outages
 from gateway.flow.inbound.quarantine import Quarantine
 from gateway.flow.journal.journal import Journal

@@ -11,14 +11,14 @@ from uuid import UUID
 import structlog
 
 from gateway.domain.clock import Clock
+from gateway.domain.conversation.inbound import Arrival
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.ids import SessionId
-from gateway.domain.inbound import Arrival
 from gateway.flow.journal.checked import Checked
 from gateway.flow.journal.copies import Copies
 from gateway.flow.journal.copyist import Copyist
 from gateway.flow.journal.places import Places
-from gateway.store.pool import Database
+from gateway.store.connection.pool import Database
 from gateway.store.transcript import journals
 from gateway.store.transcript.entries import Mark
 from gateway.store.transcript.journals import JournalRow

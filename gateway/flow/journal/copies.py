@@ -7,12 +7,12 @@ from pathlib import Path
 
 import structlog
 
+from gateway.domain.conversation.inbound import Arrival
 from gateway.domain.ids import EntryId, JournalId
-from gateway.domain.inbound import Arrival
 from gateway.flow.journal.checked import Checked
 from gateway.flow.journal.places import Places
 from gateway.flow.journal.transcribing import transcribed
-from gateway.store.pool import Database
+from gateway.store.connection.pool import Database
 from gateway.store.transcript import entries, journals
 from gateway.store.transcript.entries import Line, Mark
 from gateway.store.transcript.journals import JournalRow, Listed

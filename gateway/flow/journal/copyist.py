@@ -13,7 +13,7 @@ from gateway.flow.journal.copies import Copies
 from gateway.flow.journal.places import Places
 from gateway.flow.wakeup import Wakeup
 from gateway.store import sessions
-from gateway.store.pool import Connection, Database
+from gateway.store.connection.pool import Connection, Database
 from gateway.store.transcript import journals
 from gateway.store.transcript.journals import JournalRow, Unopened
 from gateway.workspace.journal.files import Place

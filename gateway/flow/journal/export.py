@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from gateway.domain.json import Json
-from gateway.domain.marks import quoted
 from gateway.domain.principals import Label
-from gateway.domain.texts import one_line
+from gateway.domain.text.marks import quoted
+from gateway.domain.text.texts import one_line
 from gateway.store.transcript.conversations import Conversation
 from gateway.store.transcript.messages import MessageRow
 

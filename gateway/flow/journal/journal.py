@@ -11,9 +11,9 @@ from uuid import UUID
 import structlog
 
 from gateway.domain.clock import Clock
+from gateway.domain.conversation.inbound import Arrival
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.ids import EntryId, SessionId
-from gateway.domain.inbound import Arrival
 from gateway.domain.principals import Role
 from gateway.flow.journal.check import Check
 from gateway.flow.journal.checked import Checked
@@ -21,8 +21,8 @@ from gateway.flow.journal.copies import Copies
 from gateway.flow.journal.copyist import Copyist
 from gateway.flow.journal.places import Places
 from gateway.flow.people import People
-from gateway.store.addresses import AddressRow
-from gateway.store.pool import Connection, Database
+from gateway.store.connection.pool import Connection, Database
+from gateway.store.delivery.addresses import AddressRow
 from gateway.store.transcript import journals
 from gateway.store.transcript.entries import Mark
 from gateway.workspace.journal.entry import entry_of

@@ -4,12 +4,12 @@ import asyncio
 from pathlib import Path
 from uuid import UUID
 
+from gateway.domain.conversation.inbound import Address, Arrival
 from gateway.domain.errors import SupaclawError
 from gateway.domain.ids import PrincipalId
-from gateway.domain.inbound import Address, Arrival
 from gateway.domain.principals import Role
 from gateway.flow.people import People
-from gateway.store.pool import Database
+from gateway.store.connection.pool import Database
 from gateway.store.transcript import journals
 from gateway.store.transcript.journals import JournalRow
 from gateway.workspace.journal.files import Place

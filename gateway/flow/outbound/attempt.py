@@ -8,18 +8,19 @@ from random import uniform
 import structlog
 
 from gateway.config.failpoints import Failpoints, Step
-from gateway.domain.channel import Channel, Outgoing, SendDelayed, SendFailed, SendUncertain
+from gateway.domain.channels.channel import Channel, Outgoing, SendDelayed, SendFailed, SendUncertain
+from gateway.domain.conversation.transcript import Notice
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.ids import OutboxId
 from gateway.domain.principals import Label
-from gateway.domain.tasks import backoff
-from gateway.domain.transcript import Notice
+from gateway.domain.work.tasks import backoff
 from gateway.flow.outbound.files import NotAttachable, Roots, outgoing_file, whereabouts
 from gateway.flow.outbound.parts import parts
-from gateway.store import addresses, outbox, sessions
-from gateway.store.addresses import AddressRow
-from gateway.store.outbox import OutboxRow
-from gateway.store.pool import Connection, Database
+from gateway.store import sessions
+from gateway.store.connection.pool import Connection, Database
+from gateway.store.delivery import addresses, outbox
+from gateway.store.delivery.addresses import AddressRow
+from gateway.store.delivery.outbox import OutboxRow
 from gateway.store.transcript import files, messages
 from gateway.store.transcript.files import FileRow
 from gateway.store.transcript.messages import MessageRow

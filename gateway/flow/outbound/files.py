@@ -6,11 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
 
-from gateway.domain.channel import OutgoingFile
+from gateway.domain.channels.channel import OutgoingFile
 from gateway.domain.errors import SupaclawError
 from gateway.domain.ids import PrincipalId
 from gateway.domain.principals import Label
-from gateway.store.pool import Connection
+from gateway.store.connection.pool import Connection
 from gateway.store.transcript import files
 from gateway.store.transcript.files import FileRow
 from gateway.workspace.measure import measure

@@ -6,13 +6,13 @@ from datetime import datetime
 
 import structlog
 
-from gateway.domain.channel import Channel
+from gateway.domain.channels.channel import Channel
 from gateway.domain.ids import FileId, PrincipalId
 from gateway.domain.principals import Label
-from gateway.domain.splitting import split, utf16_len
-from gateway.domain.texts import storable
+from gateway.domain.text.splitting import split, utf16_len
+from gateway.domain.text.texts import storable
 from gateway.flow.outbound.files import recorded
-from gateway.store.pool import Connection
+from gateway.store.connection.pool import Connection
 from gateway.workspace.paths import WorkspaceError
 from gateway.workspace.tree import Workspace, Written
 

@@ -6,10 +6,10 @@ from time import monotonic
 
 import structlog
 
-from gateway.domain.channel import Button
+from gateway.domain.channels.channel import Button
+from gateway.domain.conversation.transcript import Notice
 from gateway.domain.ids import PrincipalId
 from gateway.domain.principals import Label
-from gateway.domain.transcript import Notice
 from gateway.flow.outbound.proactive import ProactiveMessages
 from gateway.flow.people import People
 

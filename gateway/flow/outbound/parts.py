@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from gateway.domain.channel import Button
+from gateway.domain.channels.channel import Button
 from gateway.domain.ids import FileId
-from gateway.domain.splitting import split, utf16_len
-from gateway.domain.texts import storable
-from gateway.store.outbox import Part
+from gateway.domain.text.splitting import split, utf16_len
+from gateway.domain.text.texts import storable
+from gateway.store.delivery.outbox import Part
 
 MAX_CAPTION = 1000
 """What every messenger takes below a file, in UTF-16 units."""

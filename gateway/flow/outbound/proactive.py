@@ -4,17 +4,18 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from gateway.domain.channel import Button
+from gateway.domain.channels.channel import Button
+from gateway.domain.conversation.transcript import AssistantText, Notice
 from gateway.domain.errors import SupaclawError
 from gateway.domain.ids import AddressId, FileId, PrincipalId, TaskId
-from gateway.domain.marks import without_headings
 from gateway.domain.principals import Label
-from gateway.domain.transcript import AssistantText, Notice
+from gateway.domain.text.marks import without_headings
 from gateway.flow.live import Live, MessageStored
 from gateway.flow.outbound.sender import Outbound
-from gateway.store import addresses, sessions
-from gateway.store.addresses import AddressRow
-from gateway.store.pool import Connection, Database
+from gateway.store import sessions
+from gateway.store.connection.pool import Connection, Database
+from gateway.store.delivery import addresses
+from gateway.store.delivery.addresses import AddressRow
 from gateway.store.transcript import messages
 from gateway.store.transcript.messages import MessageRow
 

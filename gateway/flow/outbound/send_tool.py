@@ -2,17 +2,19 @@
 
 import asyncio
 
-from gateway.domain import marks
+from gateway.domain.conversation.tools import Caller, ToolFailed
+from gateway.domain.conversation.transcript import AssistantText
 from gateway.domain.ids import PrincipalId
 from gateway.domain.principals import Label
-from gateway.domain.tools import Caller, ToolFailed
-from gateway.domain.transcript import AssistantText
+from gateway.domain.text import marks
 from gateway.flow.outbound.files import recorded
 from gateway.flow.outbound.proactive import HandedOver, ProactiveMessages
 from gateway.flow.outbound.sender import Outbound
-from gateway.store import addresses, sessions, tasks
-from gateway.store.addresses import AddressRow
-from gateway.store.pool import Connection, Database
+from gateway.store import sessions
+from gateway.store.connection.pool import Connection, Database
+from gateway.store.delivery import addresses
+from gateway.store.delivery.addresses import AddressRow
+from gateway.store.engine import tasks
 from gateway.store.transcript import attachments, files
 from gateway.store.transcript.files import FileRow
 from gateway.store.transcript.messages import MessageRow

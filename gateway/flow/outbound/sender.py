@@ -7,19 +7,19 @@ from dataclasses import dataclass
 import structlog
 
 from gateway.config.failpoints import Failpoints
-from gateway.domain.channel import Button, Capabilities, Channel
+from gateway.domain.channels.channel import Button, Capabilities, Channel
+from gateway.domain.conversation.inbound import OWN_CHANNELS, Address
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.ids import AddressId, FileId, MessageId, OutboxId
-from gateway.domain.inbound import OWN_CHANNELS, Address
 from gateway.flow.outbound.attempt import Delivery
 from gateway.flow.outbound.files import Roots, no_root
 from gateway.flow.outbound.parts import parts
 from gateway.flow.secrets.guard import Clean
 from gateway.flow.wakeup import Wakeup
-from gateway.store import addresses, outbox
-from gateway.store.addresses import AddressRow
-from gateway.store.outbox import OutboxRow
-from gateway.store.pool import Connection, Database
+from gateway.store.connection.pool import Connection, Database
+from gateway.store.delivery import addresses, outbox
+from gateway.store.delivery.addresses import AddressRow
+from gateway.store.delivery.outbox import OutboxRow
 
 POLL_SECONDS = 2.0
 LANES = 200

@@ -6,8 +6,8 @@ from functools import partial
 
 import structlog
 
-from gateway.domain.inbound import Inbound
-from gateway.domain.model import Model, ModelEvent, Prompt, Reply, Restarted, TextDelta
+from gateway.domain.conversation.inbound import Inbound
+from gateway.domain.conversation.model import Model, ModelEvent, Prompt, Reply, Restarted, TextDelta
 from gateway.secrets.leaks import Leaks
 
 Clean = Callable[[str], str]

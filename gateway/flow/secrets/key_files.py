@@ -7,8 +7,8 @@ from pathlib import Path
 
 import structlog
 
-from gateway.config.durable import sync
-from gateway.config.keys import read_keys
+from gateway.config.data.durable import sync
+from gateway.config.data.keys import read_keys
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import PrincipalId
 from gateway.flow.secrets.vault import Vault

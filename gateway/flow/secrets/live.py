@@ -6,16 +6,16 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from gateway.config.master_key import given_by, read_keyring
+from gateway.config.data.master_key import given_by, read_keyring
 from gateway.config.references import Unopened
 from gateway.domain.errors import ConfigError, OwnerMustAct
 from gateway.domain.ids import PrincipalId
 from gateway.flow.secrets.vault import Stored, Vault
 from gateway.secrets.facts import Binding, Facts
 from gateway.secrets.injection import Usable
-from gateway.store import audit, secrets
-from gateway.store.audit import Event
-from gateway.store.pool import Connection
+from gateway.store.connection.pool import Connection
+from gateway.store.trust import audit, secrets
+from gateway.store.trust.audit import Event
 
 log = structlog.get_logger(__name__)
 

@@ -4,15 +4,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from gateway.config.master_key import given_by, make_keyring, read_keyring, write_keyring
+from gateway.config.data.master_key import given_by, make_keyring, read_keyring, write_keyring
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import PrincipalId
 from gateway.secrets.envelope import Envelope, MasterKeyMissing, Tampered, checked, rewrap, seal, signed, unseal
 from gateway.secrets.facts import Binding, Facts, check_name, check_value
 from gateway.secrets.master import Keyring, MasterKey
-from gateway.store import secrets, supabase_vault
-from gateway.store.pool import Connection, Database
-from gateway.store.secrets import SecretRow
+from gateway.store.connection.pool import Connection, Database
+from gateway.store.trust import secrets, supabase_vault
+from gateway.store.trust.secrets import SecretRow
 
 _BATCH = 100
 NO_KEY = (

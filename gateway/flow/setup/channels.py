@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from gateway.config.channels import channel_names, known_channel, settings_model
-from gateway.domain.channel import Channel, DeepLinkChannel, ExclusiveChannel, ProbedChannel
-from gateway.domain.channel_facts import NoFacts
+from gateway.domain.channels.channel import Channel, DeepLinkChannel, ExclusiveChannel, ProbedChannel
+from gateway.domain.channels.channel_facts import NoFacts
+from gateway.domain.channels.platform import PlatformError
 from gateway.domain.errors import OwnerMustAct
-from gateway.domain.platform import PlatformError
 from gateway.flow.channels.manager import channel_specs
 from gateway.flow.setup.saving import Connected, Section, Setup
 

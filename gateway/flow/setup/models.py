@@ -4,8 +4,8 @@ from contextlib import aclosing
 
 from pydantic import SecretStr
 
+from gateway.domain.conversation.model import Attempt, ModelsExhausted, Prompt, UserMessage
 from gateway.domain.errors import OwnerMustAct
-from gateway.domain.model import Attempt, ModelsExhausted, Prompt, UserMessage
 from gateway.domain.settings import ModelSettings, ProviderSettings
 from gateway.flow.setup.saving import Connected, Section, Setup
 from gateway.llm.call import RetryPolicy

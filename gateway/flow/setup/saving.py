@@ -9,8 +9,8 @@ from pydantic import JsonValue
 
 from gateway.config import edit
 from gateway.config.channels import check_channels
+from gateway.config.data.keys import save_keys
 from gateway.config.environment import Environment
-from gateway.config.keys import save_keys
 from gateway.config.load import parse, parse_json, read, secrets_unavailable
 from gateway.config.model import Config
 from gateway.config.references import Lookup

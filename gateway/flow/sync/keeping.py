@@ -16,7 +16,7 @@ from gateway.config.model import WorkspaceStore
 from gateway.domain.clock import Clock
 from gateway.domain.errors import OwnerMustAct, TryAgainLater
 from gateway.domain.ids import PrincipalId
-from gateway.domain.tasks import backoff
+from gateway.domain.work.tasks import backoff
 from gateway.flow.people import People
 from gateway.flow.sync.replica import Replica, Synced
 from gateway.flow.sync.sweeping import sweep
@@ -24,7 +24,7 @@ from gateway.flow.turn.environment import AgentEnvironments
 from gateway.net.objects import Address, ObjectStore
 from gateway.net.rules import Rules
 from gateway.store import synced
-from gateway.store.pool import Database
+from gateway.store.connection.pool import Database
 from gateway.workspace.paths import WorkspaceError
 from gateway.workspace.sync.state import StateFile
 

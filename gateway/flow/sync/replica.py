@@ -19,12 +19,13 @@ from typing import assert_never
 from gateway.config.failpoints import Failpoints, Step
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.ids import PrincipalId
-from gateway.domain.locks import locked_parts
 from gateway.domain.principals import Label
 from gateway.domain.synced import Content, Row
+from gateway.domain.text.locks import locked_parts
 from gateway.net.objects import BadObject, ObjectStore
-from gateway.store import contents, synced
-from gateway.store.pool import Database
+from gateway.store import synced
+from gateway.store.connection.pool import Database
+from gateway.store.trust import contents
 from gateway.workspace.locks.keeper import MAX_BYTES as MAX_LOCKED_BYTES
 from gateway.workspace.locks.watch import LockWatch
 from gateway.workspace.paths import WorkspaceError, WorkspacePath

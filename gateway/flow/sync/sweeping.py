@@ -6,7 +6,7 @@ from functools import partial
 
 from gateway.net.objects import ObjectStore
 from gateway.store import synced
-from gateway.store.pool import Database
+from gateway.store.connection.pool import Database
 
 MOST = 10_000
 """In one sweep."""

@@ -12,13 +12,13 @@ from typing import assert_never
 
 from gateway.agent.trees.starting import node
 from gateway.agent.trees.system_tools import BadCall, SystemCall, parse
-from gateway.domain.assignment import Assignment
+from gateway.domain.conversation.tools import ToolClass
+from gateway.domain.conversation.transcript import ToolIntent, ToolResult
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
-from gateway.domain.tasks import Claim, Lane, Status
-from gateway.domain.tools import ToolClass
-from gateway.domain.transcript import ToolIntent, ToolResult
-from gateway.domain.trees import (
+from gateway.domain.work.assignment import Assignment
+from gateway.domain.work.tasks import Claim, Lane, Status
+from gateway.domain.work.trees import (
     LONGEST_RESULT,
     MOST_DEEP,
     MOST_HAND_OFFS,
@@ -30,12 +30,14 @@ from gateway.domain.trees import (
     RequestHumanReview,
     SaveIntermediateData,
 )
-from gateway.store import reviews, sessions, steps, tasks, trees
-from gateway.store.pool import Connection
-from gateway.store.reviews import Question, ReviewRow
+from gateway.store import sessions
+from gateway.store.connection.pool import Connection
+from gateway.store.engine import steps, tasks, trees
+from gateway.store.engine.trees import ChildRow
 from gateway.store.transcript import messages
 from gateway.store.transcript.messages import MessageRow
-from gateway.store.trees import ChildRow
+from gateway.store.trust import reviews
+from gateway.store.trust.reviews import Question, ReviewRow
 
 
 class Next(Enum):

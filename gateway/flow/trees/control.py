@@ -9,9 +9,9 @@ from gateway.agent.trees import forking, starting
 from gateway.agent.trees.starting import TreeRequest, Trees
 from gateway.domain.ids import PrincipalId, TaskId
 from gateway.domain.principals import Label
-from gateway.domain.tasks import Status
+from gateway.domain.work.tasks import Status
 from gateway.flow.unattended.triggers import AcceptedTrigger, KeyReused
-from gateway.store.pool import Connection, Database
+from gateway.store.connection.pool import Connection, Database
 from gateway.store.scheduling import triggers
 
 SOURCE = "/api/tasks"

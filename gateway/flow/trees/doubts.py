@@ -10,23 +10,25 @@ from dataclasses import dataclass
 from gateway.agent.calls import Allowed
 from gateway.agent.policy import Act
 from gateway.agent.toolbox import Yes
-from gateway.domain.assignment import Assignment
 from gateway.domain.clock import Clock
+from gateway.domain.conversation.tools import Effect
+from gateway.domain.conversation.transcript import ToolIntent, ToolResult
 from gateway.domain.principals import Label
-from gateway.domain.tasks import Claim, Status
-from gateway.domain.texts import storable
-from gateway.domain.tools import Effect
-from gateway.domain.transcript import ToolIntent, ToolResult
-from gateway.domain.trees import Verdict
+from gateway.domain.text.texts import storable
+from gateway.domain.work.assignment import Assignment
+from gateway.domain.work.tasks import Claim, Status
+from gateway.domain.work.trees import Verdict
 from gateway.flow.approvals.questions import Questions
 from gateway.flow.trees.acts import Next
 from gateway.flow.turn.fence import Fence
 from gateway.flow.turn.open import OpenedTurn
 from gateway.flow.turn.runner import TurnResult, TurnRunner
-from gateway.store import reviews, sessions, steps, tasks
-from gateway.store.pool import Connection, Database
-from gateway.store.reviews import DOUBT, Question, ReviewRow
+from gateway.store import sessions
+from gateway.store.connection.pool import Connection, Database
+from gateway.store.engine import steps, tasks
 from gateway.store.transcript import messages
+from gateway.store.trust import reviews
+from gateway.store.trust.reviews import DOUBT, Question, ReviewRow
 
 RAN = {"ran": True, "message": "A person says that this call took effect. Its result is lost; don't repeat it."}
 

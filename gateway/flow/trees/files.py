@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gateway.domain.ids import TaskId
-from gateway.domain.tasks import Claim
-from gateway.domain.trees import FILES, MOST_FILES
-from gateway.store import trees
-from gateway.store.pool import Database
+from gateway.domain.work.tasks import Claim
+from gateway.domain.work.trees import FILES, MOST_FILES
+from gateway.store.connection.pool import Database
+from gateway.store.engine import trees
 from gateway.workspace.paths import WorkspaceError
 from gateway.workspace.zipping import members
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from time import monotonic
 
 from gateway.domain.ids import InstanceId, TaskId
-from gateway.domain.tasks import Status
+from gateway.domain.work.tasks import Status
 from gateway.flow.wakeup import Wakeup
-from gateway.store import leases, steps, trees
-from gateway.store.listener import Subscriptions
-from gateway.store.pool import Database
-from gateway.store.steps import MOST, Settled, StepRow
+from gateway.store.connection.listener import Subscriptions
+from gateway.store.connection.pool import Database
+from gateway.store.engine import leases, steps, trees
+from gateway.store.engine.steps import MOST, Settled, StepRow
 
 POLL_SECONDS, UNSETTLED_SECONDS = 2.0, 0.05
 """Between two looks, where nothing is told; where a step may still come that has an earlier number."""

@@ -10,17 +10,17 @@ from gateway.agent.skills.library import Skills
 from gateway.agent.trees.agents import Agents
 from gateway.agent.trees.system_tools import SPECS, BadCall, parse
 from gateway.config.failpoints import Failpoints, Step
-from gateway.domain.assignment import Assignment
-from gateway.domain.client import ClientOptions
 from gateway.domain.clock import Clock
+from gateway.domain.conversation.client import ClientOptions
+from gateway.domain.conversation.tools import ToolClass
+from gateway.domain.conversation.transcript import AssistantText
 from gateway.domain.errors import SupaclawError
 from gateway.domain.ids import PrincipalId, TaskId
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
-from gateway.domain.tasks import Claim, Status
-from gateway.domain.tools import ToolClass
-from gateway.domain.transcript import AssistantText
-from gateway.domain.trees import MAIN, LoadSkill
+from gateway.domain.work.assignment import Assignment
+from gateway.domain.work.tasks import Claim, Status
+from gateway.domain.work.trees import MAIN, LoadSkill
 from gateway.flow.approvals.questions import Questions
 from gateway.flow.trees.acts import Acts, Completed, Next, Unanswered
 from gateway.flow.trees.doubts import Doubts
@@ -28,11 +28,13 @@ from gateway.flow.trees.files import TaskFolder
 from gateway.flow.turn.open import AgentPart, OpenedTurn, open_unattended
 from gateway.flow.turn.runner import TurnResult, TurnRunner
 from gateway.flow.turn.wiring import SizedModel
-from gateway.store import reviews, sessions, tasks, trees
-from gateway.store.pool import Connection, Database
-from gateway.store.reviews import BUDGET, Question
+from gateway.store import sessions
+from gateway.store.connection.pool import Connection, Database
+from gateway.store.engine import tasks, trees
 from gateway.store.transcript import messages
 from gateway.store.transcript.messages import MessageRow
+from gateway.store.trust import reviews
+from gateway.store.trust.reviews import BUDGET, Question
 from gateway.workspace.agents import AgentFile
 from gateway.workspace.skills.folder import manifest
 from gateway.workspace.skills.parsing import skill_of

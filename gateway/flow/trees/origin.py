@@ -3,15 +3,15 @@
 from dataclasses import dataclass
 
 from gateway.agent.trees.starting import SHORT
-from gateway.domain.channel import Button
+from gateway.domain.channels.channel import Button
+from gateway.domain.conversation.transcript import Notice
 from gateway.domain.principals import Label
-from gateway.domain.tasks import Claim, Status
-from gateway.domain.transcript import Notice
+from gateway.domain.work.tasks import Claim, Status
 from gateway.flow.outbound.proactive import ProactiveMessages
 from gateway.flow.turn.finish import Finished
 from gateway.flow.unattended.origins import Deliver, UnattendedResult
-from gateway.store.addresses import AddressRow
-from gateway.store.pool import Connection
+from gateway.store.connection.pool import Connection
+from gateway.store.delivery.addresses import AddressRow
 from gateway.store.transcript.messages import MessageRow
 
 

@@ -5,13 +5,13 @@ from datetime import datetime
 
 from gateway.agent.limits import TREE_USD, Limits, Stop, dollars, used_up
 from gateway.domain.clock import Clock
+from gateway.domain.conversation.model import Highest
 from gateway.domain.errors import SupaclawError
-from gateway.domain.model import Highest
 from gateway.domain.principals import Role
-from gateway.domain.tasks import Claim
-from gateway.store import spending
-from gateway.store.pool import Connection, Database
-from gateway.store.spending import BUSY, DAY_TOKENS, Account, Accounts, Period, Shared, Unpriced
+from gateway.domain.work.tasks import Claim
+from gateway.store.connection.pool import Connection, Database
+from gateway.store.engine import spending
+from gateway.store.engine.spending import BUSY, DAY_TOKENS, Account, Accounts, Period, Shared, Unpriced
 
 WORDS = {Period.DAY: ("Today's", "today"), Period.MONTH: ("This month's", "this month")}
 LOOK_AGAIN = 0.5

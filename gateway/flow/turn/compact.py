@@ -10,20 +10,21 @@ from gateway.agent.compaction import Cut, cut_of, longest_summary, tokens_of
 from gateway.agent.summary import Sections, goal, lasting, read, recap, without_model, written
 from gateway.agent.summary_prompt import prompt_for
 from gateway.config.failpoints import Failpoints, Step
+from gateway.domain.conversation.model import ModelsExhausted, Reply
+from gateway.domain.conversation.transcript import Summary
 from gateway.domain.errors import RunLost
 from gateway.domain.ids import MessageId, SessionId
 from gateway.domain.memory import Category, Kind, NewMemory
-from gateway.domain.model import ModelsExhausted, Reply
-from gateway.domain.tasks import Claim
-from gateway.domain.transcript import Summary
+from gateway.domain.work.tasks import Claim
 from gateway.flow.live import Live, MessageStored, TurnStarted
 from gateway.flow.turn.budgets import Budgets, OutOfBudget
 from gateway.flow.turn.open import OpenedTurn
 from gateway.flow.turn.reserving import Reserving
 from gateway.flow.turn.wiring import LEAST, SizedModel, reply_of
-from gateway.store import sessions, steps
+from gateway.store import sessions
+from gateway.store.connection.pool import Connection, Database
+from gateway.store.engine import steps
 from gateway.store.memory import memories
-from gateway.store.pool import Connection, Database
 from gateway.store.transcript import journals, messages
 
 log = structlog.get_logger(__name__)

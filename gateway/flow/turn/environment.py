@@ -36,7 +36,7 @@ from gateway.llm.tokens import estimate_tool
 from gateway.net.rules import Rules
 from gateway.sandbox.workshop import Workshop
 from gateway.secrets.leaks import Leaks
-from gateway.store.pool import Database
+from gateway.store.connection.pool import Database
 from gateway.store.scheduling import plans
 from gateway.store.transcript import files
 from gateway.tools import Bash, Family, Find, FindRead, Keep, PrincipalContext, ReadFile, Services, Web, no_chats

@@ -10,10 +10,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from gateway.config.clock import always
-from gateway.domain.tasks import Claim
-from gateway.domain.tools import ToolFailed
-from gateway.store import tasks
-from gateway.store.pool import Connection, Database
+from gateway.domain.conversation.tools import ToolFailed
+from gateway.domain.work.tasks import Claim
+from gateway.store.connection.pool import Connection, Database
+from gateway.store.engine import tasks
 
 ACT_WITHIN = 1.0
 RENEWALS = 3

@@ -8,14 +8,15 @@ import structlog
 
 from gateway.config.failpoints import Failpoints, Step
 from gateway.domain.ids import SessionId
-from gateway.domain.tasks import Claim, Status
+from gateway.domain.work.tasks import Claim, Status
 from gateway.flow.live import Live, MessageStored, TurnEnded
 from gateway.flow.outbound.proactive import ProactiveMessages
 from gateway.flow.outbound.sender import Outbound
 from gateway.flow.turn.runner import TurnResult
-from gateway.store import sessions, tasks
-from gateway.store.addresses import AddressRow
-from gateway.store.pool import Connection, Database
+from gateway.store import sessions
+from gateway.store.connection.pool import Connection, Database
+from gateway.store.delivery.addresses import AddressRow
+from gateway.store.engine import tasks
 from gateway.store.transcript.messages import MessageRow
 
 log = structlog.get_logger(__name__)

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from gateway.domain.tokens import estimate
-from gateway.domain.transcript import Entry, UserText
+from gateway.domain.conversation.transcript import Entry, UserText
+from gateway.domain.text.tokens import estimate
 from gateway.store.transcript.messages import MessageRow
 from gateway.workspace.paths import WorkspaceError
 from gateway.workspace.tree import Workspace

@@ -10,12 +10,12 @@ from gateway.agent.memory.bootstrap import ALWAYS, bootstrap_context
 from gateway.agent.memory.recall import Visible, recall, shown_to
 from gateway.domain.ids import SessionId
 from gateway.domain.principals import Label
-from gateway.domain.tasks import Claim
+from gateway.domain.work.tasks import Claim
 from gateway.flow.turn.open import OpenedTurn, Reminder
 from gateway.memory.wording import Bootstrap
 from gateway.store import sessions
+from gateway.store.connection.pool import Connection, Database
 from gateway.store.memory import standing
-from gateway.store.pool import Connection, Database
 from gateway.store.transcript import branches
 
 KEPT = 256

@@ -8,18 +8,20 @@ from gateway.agent.compaction import own_turn, turn_after
 from gateway.agent.files import LISTED
 from gateway.agent.limits import Spent
 from gateway.agent.memory.recall import Recalled
-from gateway.domain.attachments import Attached
-from gateway.domain.client import NOTHING, ClientOptions
+from gateway.domain.conversation.attachments import Attached
+from gateway.domain.conversation.client import NOTHING, ClientOptions
+from gateway.domain.conversation.inbound import PROGRAMS
+from gateway.domain.conversation.tools import Caller
+from gateway.domain.conversation.transcript import ToolIntent, UserText
 from gateway.domain.ids import MessageId, SessionId, TaskId
-from gateway.domain.inbound import PROGRAMS
 from gateway.domain.principals import Label, Principal
-from gateway.domain.tasks import Claim, Status
-from gateway.domain.tools import Caller
-from gateway.domain.transcript import ToolIntent, UserText
-from gateway.store import addresses, inbox, sessions, steps, tasks
-from gateway.store.addresses import AddressRow
+from gateway.domain.work.tasks import Claim, Status
+from gateway.store import sessions
+from gateway.store.connection.pool import Connection
+from gateway.store.delivery import addresses, inbox
+from gateway.store.delivery.addresses import AddressRow
+from gateway.store.engine import steps, tasks
 from gateway.store.people import principals
-from gateway.store.pool import Connection
 from gateway.store.transcript import attachments, messages, unread
 from gateway.store.transcript.messages import MessageRow
 

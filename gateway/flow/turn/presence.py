@@ -7,13 +7,13 @@ from typing import assert_never
 
 import structlog
 
-from gateway.domain.channel import Channel
+from gateway.domain.channels.channel import Channel
 from gateway.domain.clock import Clock
-from gateway.domain.events import Answered, ModelReplied, Steered, ToolFinished, TurnEvent
-from gateway.domain.model import Restarted, TextDelta, Waiting
-from gateway.domain.texts import GrowingText
+from gateway.domain.conversation.events import Answered, ModelReplied, Steered, ToolFinished, TurnEvent
+from gateway.domain.conversation.model import Restarted, TextDelta, Waiting
+from gateway.domain.text.texts import GrowingText
 from gateway.flow.turn.sinks import Sink
-from gateway.store.addresses import AddressRow
+from gateway.store.delivery.addresses import AddressRow
 from gateway.store.transcript.messages import MessageRow
 
 DRAFT_AFTER = 0.8

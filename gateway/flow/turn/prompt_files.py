@@ -3,10 +3,10 @@
 from collections.abc import Sequence, Set
 from dataclasses import replace
 
-from gateway.domain.attachments import Attached
+from gateway.domain.conversation.attachments import Attached
+from gateway.domain.conversation.model import Image
+from gateway.domain.conversation.transcript import Entry, UserText
 from gateway.domain.ids import MessageId
-from gateway.domain.model import Image
-from gateway.domain.transcript import Entry, UserText
 from gateway.workspace.paths import WorkspaceError
 from gateway.workspace.tree import Workspace
 

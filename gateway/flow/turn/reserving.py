@@ -3,9 +3,9 @@
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from gateway.domain.model import Highest, ModelEvent, Prompt
+from gateway.domain.conversation.model import Highest, ModelEvent, Prompt
 from gateway.domain.principals import Role
-from gateway.domain.tasks import Claim
+from gateway.domain.work.tasks import Claim
 from gateway.flow.turn.budgets import Budgets
 from gateway.flow.turn.wiring import SizedModel
 

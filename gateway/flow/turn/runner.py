@@ -10,12 +10,12 @@ from gateway.agent.calls import NOTHING_ALLOWED, Allowed
 from gateway.agent.limits import TREE_USD, Limits
 from gateway.config.failpoints import Failpoints
 from gateway.domain.clock import Clock
-from gateway.domain.events import Answered, ModelReplied
+from gateway.domain.conversation.events import Answered, ModelReplied
+from gateway.domain.conversation.model import ModelsExhausted, Reply
+from gateway.domain.conversation.transcript import AssistantText, Notice
 from gateway.domain.ids import AddressId, MemoryId, SessionId
-from gateway.domain.model import ModelsExhausted, Reply
 from gateway.domain.principals import Label, Role
-from gateway.domain.tasks import Claim, Status
-from gateway.domain.transcript import AssistantText, Notice
+from gateway.domain.work.tasks import Claim, Status
 from gateway.flow.live import Live
 from gateway.flow.turn.budgets import Budgets, OutOfBudget
 from gateway.flow.turn.compact import Compactor
@@ -27,8 +27,9 @@ from gateway.flow.turn.reserving import Reserving
 from gateway.flow.turn.sinks import LiveSink, Sink, StepSink
 from gateway.flow.turn.wiring import LoopWiring, SizedModel
 from gateway.flow.vouching import ask as ask_to_vouch
-from gateway.store import sessions, steps
-from gateway.store.pool import Connection, Database
+from gateway.store import sessions
+from gateway.store.connection.pool import Connection, Database
+from gateway.store.engine import steps
 from gateway.store.transcript import messages
 from gateway.store.transcript.messages import MessageRow
 from gateway.workspace.prompts import PersonaText

@@ -5,16 +5,17 @@ from dataclasses import dataclass
 from typing import Protocol, assert_never
 
 from gateway.config.failpoints import Failpoints, Step
-from gateway.domain.events import Answered, ModelReplied, Steered, ToolFinished, TurnEvent
+from gateway.domain.conversation.events import Answered, ModelReplied, Steered, ToolFinished, TurnEvent
+from gateway.domain.conversation.model import Restarted, TextDelta, Waiting
+from gateway.domain.conversation.transcript import AssistantText
 from gateway.domain.ids import SessionId
-from gateway.domain.model import Restarted, TextDelta, Waiting
 from gateway.domain.principals import Label
-from gateway.domain.tasks import Claim
-from gateway.domain.transcript import AssistantText
+from gateway.domain.work.tasks import Claim
 from gateway.flow.live import Live, ModelAwaited, TextDropped, TextWritten, ToolEnded, ToolStarted
 from gateway.flow.turn.fence import Fence
-from gateway.store import sessions, steps, tasks
-from gateway.store.pool import Connection
+from gateway.store import sessions
+from gateway.store.connection.pool import Connection
+from gateway.store.engine import steps, tasks
 from gateway.store.transcript import messages
 
 

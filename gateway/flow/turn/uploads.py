@@ -8,12 +8,12 @@ from gateway.domain.clock import Clock
 from gateway.domain.errors import SupaclawError
 from gateway.domain.ids import PrincipalId
 from gateway.domain.principals import Label
-from gateway.domain.texts import storable
+from gateway.domain.text.texts import storable
 from gateway.flow.turn.environment import AgentEnvironments
-from gateway.store import contents
-from gateway.store.pool import Database
+from gateway.store.connection.pool import Database
 from gateway.store.transcript import files
 from gateway.store.transcript.files import FileRow
+from gateway.store.trust import contents
 from gateway.workspace.incoming import UPLOADS, Incoming, received, unchanged
 from gateway.workspace.names import safe_name
 from gateway.workspace.paths import WorkspaceError

@@ -11,13 +11,13 @@ from gateway.agent.files import index
 from gateway.agent.fit import fit, message_tokens
 from gateway.agent.limits import Limits
 from gateway.agent.loop import run_turn
-from gateway.domain.events import Steered, TurnEvent
+from gateway.domain.conversation.events import Steered, TurnEvent
+from gateway.domain.conversation.model import Highest, Model, Prompt, Reply, SystemMessage, ToolSpec
+from gateway.domain.conversation.transcript import Entry, Summary, UserText
 from gateway.domain.ids import MessageId, TaskId
-from gateway.domain.model import Highest, Model, Prompt, Reply, SystemMessage, ToolSpec
 from gateway.domain.principals import Label
-from gateway.domain.tasks import Claim
-from gateway.domain.tokens import estimate
-from gateway.domain.transcript import Entry, Summary, UserText
+from gateway.domain.text.tokens import estimate
+from gateway.domain.work.tasks import Claim
 from gateway.flow.live import Live, TurnStarted
 from gateway.flow.secrets.guard import CleanModel
 from gateway.flow.turn.environment import AgentEnvironment
@@ -27,7 +27,7 @@ from gateway.flow.turn.open import OpenedTurn
 from gateway.flow.turn.prompt_files import with_files
 from gateway.llm.tokens import estimate_tool
 from gateway.store import sessions
-from gateway.store.pool import Connection, Database
+from gateway.store.connection.pool import Connection, Database
 from gateway.store.transcript import attachments, unread
 from gateway.store.transcript.messages import MessageRow
 from gateway.workspace.prompts import PersonaText

@@ -3,11 +3,11 @@
 import structlog
 
 from gateway.agent.scheduling.alerts import schedule_works
-from gateway.domain.schedules import Recurring
-from gateway.domain.transcript import Notice
+from gateway.domain.conversation.transcript import Notice
+from gateway.domain.work.schedules import Recurring
 from gateway.flow.outbound.proactive import ProactiveMessages
-from gateway.store.addresses import AddressRow
-from gateway.store.pool import Connection
+from gateway.store.connection.pool import Connection
+from gateway.store.delivery.addresses import AddressRow
 from gateway.store.scheduling import schedule_runs
 from gateway.store.scheduling.schedules import ScheduleRow
 from gateway.store.transcript.messages import MessageRow

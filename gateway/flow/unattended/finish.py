@@ -5,13 +5,13 @@ from dataclasses import dataclass
 import structlog
 
 from gateway.agent.loop import NO_ANSWER
-from gateway.domain.assignment import Assignment
 from gateway.domain.clock import Clock
-from gateway.domain.marks import heading
+from gateway.domain.conversation.transcript import AssistantText
 from gateway.domain.principals import Role, label_of
-from gateway.domain.tasks import Claim, Status
-from gateway.domain.texts import one_line
-from gateway.domain.transcript import AssistantText
+from gateway.domain.text.marks import heading
+from gateway.domain.text.texts import one_line
+from gateway.domain.work.assignment import Assignment
+from gateway.domain.work.tasks import Claim, Status
 from gateway.flow.outbound.long_answers import Abridged, abridged
 from gateway.flow.outbound.proactive import ProactiveMessages
 from gateway.flow.outbound.sender import Outbound
@@ -21,8 +21,8 @@ from gateway.flow.turn.open import OpenedTurn
 from gateway.flow.turn.runner import TurnResult
 from gateway.flow.unattended.origins import Origin, UnattendedResult
 from gateway.store import sessions
-from gateway.store.addresses import AddressRow
-from gateway.store.pool import Connection, Database
+from gateway.store.connection.pool import Connection, Database
+from gateway.store.delivery.addresses import AddressRow
 from gateway.store.transcript import journals
 from gateway.store.transcript.messages import MessageRow
 

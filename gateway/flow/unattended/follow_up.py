@@ -6,18 +6,18 @@ from contextlib import suppress
 import structlog
 
 from gateway.agent.scheduling.alerts import schedule_undelivered
+from gateway.domain.conversation.transcript import AssistantText
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.ids import MessageId
-from gateway.domain.marks import heading
 from gateway.domain.principals import Label
-from gateway.domain.texts import one_line
-from gateway.domain.transcript import AssistantText
+from gateway.domain.text.marks import heading
+from gateway.domain.text.texts import one_line
 from gateway.flow.outbound.proactive import ProactiveMessages
 from gateway.flow.people import People
 from gateway.flow.unattended.alerts import alert_failure, alert_recovery
-from gateway.store import outbox
-from gateway.store.addresses import AddressRow
-from gateway.store.pool import Connection, Database
+from gateway.store.connection.pool import Connection, Database
+from gateway.store.delivery import outbox
+from gateway.store.delivery.addresses import AddressRow
 from gateway.store.scheduling import schedule_runs
 from gateway.store.scheduling.schedule_runs import DeliveryOutcome
 from gateway.store.scheduling.schedules import ScheduleRow

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from gateway.agent.scheduling.alerts import trigger_failed
-from gateway.domain.assignment import QUIET, Assignment, is_quiet
 from gateway.domain.principals import Label
-from gateway.domain.tasks import Claim, Status
+from gateway.domain.work.assignment import QUIET, Assignment, is_quiet
+from gateway.domain.work.tasks import Claim, Status
 from gateway.flow.outbound.proactive import ProactiveMessages
 from gateway.flow.turn.finish import Finished
 from gateway.flow.turn.runner import TurnResult
-from gateway.store.addresses import AddressRow
-from gateway.store.pool import Connection
+from gateway.store.connection.pool import Connection
+from gateway.store.delivery.addresses import AddressRow
 from gateway.store.scheduling import triggers
 from gateway.store.transcript.messages import MessageRow
 

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 from gateway.agent.scheduling.alerts import schedule_failed
 from gateway.domain.ids import MessageId
-from gateway.domain.tasks import Claim, Status
+from gateway.domain.work.tasks import Claim, Status
 from gateway.flow.outbound.proactive import ProactiveMessages
 from gateway.flow.turn.finish import Finished
 from gateway.flow.unattended.alerts import alert_failure, alert_recovery
 from gateway.flow.unattended.origins import Deliver, UnattendedResult
-from gateway.store.addresses import AddressRow
-from gateway.store.pool import Connection
+from gateway.store.connection.pool import Connection
+from gateway.store.delivery.addresses import AddressRow
 from gateway.store.scheduling import schedule_runs
 from gateway.store.scheduling.schedules import ScheduleRow
 from gateway.store.transcript.messages import MessageRow

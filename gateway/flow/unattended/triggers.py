@@ -10,17 +10,18 @@ from uuid import uuid4
 import structlog
 
 from gateway.agent.fit import cut
-from gateway.domain.assignment import Assignment
 from gateway.domain.errors import SupaclawError, TryAgainLater
 from gateway.domain.ids import PrincipalId, TaskId
-from gateway.domain.marks import without_marks
 from gateway.domain.principals import Label
-from gateway.domain.tasks import Lane, Status
-from gateway.domain.texts import storable
-from gateway.domain.tokens import estimate
+from gateway.domain.text.marks import without_marks
+from gateway.domain.text.texts import storable
+from gateway.domain.text.tokens import estimate
+from gateway.domain.work.assignment import Assignment
+from gateway.domain.work.tasks import Lane, Status
 from gateway.flow.outbound.proactive import PAGE
-from gateway.store import sessions, tasks
-from gateway.store.pool import Connection, Database
+from gateway.store import sessions
+from gateway.store.connection.pool import Connection, Database
+from gateway.store.engine import tasks
 from gateway.store.scheduling import triggers
 from gateway.workspace.tree import Workspace
 from gateway.workspace.workflows import workflow

@@ -22,10 +22,10 @@ from gateway.domain.imports import (
 )
 from gateway.domain.memory import NewMemory, content_hash
 from gateway.domain.principals import Label
-from gateway.domain.texts import one_line, storable
+from gateway.domain.text.texts import one_line, storable
 from gateway.importers.storing.tally import Tally
+from gateway.store.connection.pool import Connection, Database
 from gateway.store.memory import memories
-from gateway.store.pool import Connection, Database
 from gateway.store.scheduling import schedules
 from gateway.store.transcript import imports
 from gateway.store.transcript.imports import ImportedRow

@@ -5,7 +5,7 @@ import re
 from collections.abc import AsyncGenerator, Sequence
 from datetime import UTC, datetime
 
-from gateway.domain.model import (
+from gateway.domain.conversation.model import (
     AssistantMessage,
     Prompt,
     PromptMessage,

@@ -9,8 +9,8 @@ from importlib import import_module
 from json import loads
 from typing import Protocol, cast
 
+from gateway.domain.conversation.model import Prompt, TextDelta
 from gateway.domain.json import Json, JsonObject
-from gateway.domain.model import Prompt, TextDelta
 from gateway.domain.settings import Params
 from gateway.llm.catalog import NATIVE, split
 from gateway.llm.chunks import Answer, Chunk

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ValidationError
 
+from gateway.domain.conversation.model import Prompt
 from gateway.domain.json import Json
-from gateway.domain.model import Prompt
 from gateway.domain.settings import Params
 from gateway.llm.answer_reader import garbled, read_answer, read_single
 from gateway.llm.bounds import MAX_LINE, beginning, bounded

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from gateway.domain.model import Prompt, TextDelta, ToolCall, Usage
+from gateway.domain.conversation.model import Prompt, TextDelta, ToolCall, Usage
 from gateway.domain.settings import Params
 from gateway.llm.endpoint import Endpoint
 from gateway.llm.errors import ErrorKind, ModelError

@@ -22,7 +22,7 @@ from mcp.client._transport import TransportStreams
 from mcp.client.streamable_http import streamable_http_client
 
 from gateway.domain.json import JsonObject
-from gateway.domain.texts import one_line
+from gateway.domain.text.texts import one_line
 from gateway.net import client
 from gateway.net.bodies import Limits
 from gateway.net.errors import NetError

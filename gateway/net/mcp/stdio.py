@@ -10,7 +10,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp import types
 from mcp.shared.message import SessionMessage
 
-from gateway.domain.texts import one_line
+from gateway.domain.text.texts import one_line
 from gateway.net.errors import NetError
 from gateway.net.mcp.endpoint import ServerError
 from gateway.sandbox.command import Ending

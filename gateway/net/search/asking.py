@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from gateway.config.model import WebSearch
 from gateway.domain.json import Json
-from gateway.domain.texts import one_line
+from gateway.domain.text.texts import one_line
 from gateway.net.errors import NetError
 from gateway.net.fetch import loaded
 from gateway.net.rules import Rules

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from gateway.config.durable import error_type, sync
+from gateway.config.data.durable import error_type, sync
 from gateway.store.embedded.passwords import Passwords, read_passwords
 from gateway.store.embedded.programs import find_programs, named_uid, service_uid
 from gateway.store.embedded.serverlog import failure

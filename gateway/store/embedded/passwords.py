@@ -4,8 +4,8 @@ import secrets
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gateway.config.durable import make_once
-from gateway.config.files import read_regular
+from gateway.config.data.durable import make_once
+from gateway.config.data.files import read_regular
 from gateway.domain.errors import OwnerMustAct
 
 CURE = "put the old files back, or restore a backup into another data folder"

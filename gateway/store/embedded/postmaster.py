@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
-from gateway.config.files import clear_way, read_regular
+from gateway.config.data.files import clear_way, read_regular
 from gateway.config.machine import available_memory
 from gateway.domain.errors import OwnerMustAct
 from gateway.store.embedded.buffers import buffer_options

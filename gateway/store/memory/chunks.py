@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from gateway.domain.ids import PrincipalId
 from gateway.domain.principals import Label
-from gateway.domain.texts import storable
+from gateway.domain.text.texts import storable
 from gateway.memory.lexemes import lexemes
 from gateway.memory.passages import Passage
-from gateway.store.pool import Connection
+from gateway.store.connection.pool import Connection
 
 
 async def known(conn: Connection, principal: PrincipalId) -> dict[str, str]:

@@ -13,9 +13,9 @@ from gateway.domain.ids import MemoryId, PrincipalId
 from gateway.domain.memory import DEFAULT_AGENT, Filter, Kind, Memory, NewMemory, content_hash
 from gateway.domain.principals import Label
 from gateway.memory.lexemes import lexemes
+from gateway.store.connection.pool import Connection
 from gateway.store.memory import memories, search
 from gateway.store.memory.memories import memory_of
-from gateway.store.pool import Connection
 
 EVERY = timedelta(days=1)
 CHANGED, SAID, NEAR = 40, 200, 5

@@ -11,9 +11,9 @@ from asyncpg.exceptions import InsufficientPrivilegeError
 
 from gateway.domain.erasing import ERASED, Erasure
 from gateway.domain.ids import EntryId, MemoryId, MessageId, PrincipalId
+from gateway.store.connection.pool import Connection, Database
 from gateway.store.dump import LONGEST, speak_plainly
 from gateway.store.memory import frequencies
-from gateway.store.pool import Connection, Database
 
 CONTENT: Mapping[str, tuple[str, ...]] = {
     "messages": ("text", "sender"),

@@ -2,7 +2,7 @@
 
 from asyncpg.exceptions import PostgresError
 
-from gateway.store.pool import Connection
+from gateway.store.connection.pool import Connection
 
 OLDEST = (0, 8)
 MISSING = (

@@ -6,7 +6,7 @@ what it marks, so whatever breaks off, nothing counts twice.
 
 from gateway.domain.memory import Kind, content_hash
 from gateway.memory.lexemes import lexemes
-from gateway.store.pool import Connection
+from gateway.store.connection.pool import Connection
 
 _COUNT = """
 with chosen as materialized (

@@ -9,9 +9,9 @@ from asyncpg import Record
 from gateway.domain.ids import MemoryId, MessageId, PrincipalId, SessionId
 from gateway.domain.memory import AlreadyRemembered, Category, Filter, Kind, Memory, NewMemory, content_hash
 from gateway.domain.principals import Label
-from gateway.domain.texts import storable
+from gateway.domain.text.texts import storable
 from gateway.memory.lexemes import lexemes
-from gateway.store.pool import Connection
+from gateway.store.connection.pool import Connection
 
 FILTER = """row($2::text[], $3::text[], $4::text[], $5::uuid, $6::text, $7::timestamptz, $8::timestamptz, $9::smallint,
   $10::boolean, $11::boolean, $12::double precision)::memory_filter"""

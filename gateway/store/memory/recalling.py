@@ -7,8 +7,8 @@ import asyncpg
 from gateway.domain.ids import PrincipalId
 from gateway.domain.memory import Memory
 from gateway.domain.principals import Label
+from gateway.store.connection.pool import Connection
 from gateway.store.memory.memories import memory_of
-from gateway.store.pool import Connection
 
 TIMEOUT_MS = 20
 """What a turn waits at most: it goes on without them."""

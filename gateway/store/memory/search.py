@@ -8,8 +8,8 @@ import asyncpg
 from gateway.domain.errors import SupaclawError
 from gateway.domain.ids import PrincipalId
 from gateway.domain.memory import Filter, Hit, Kind
+from gateway.store.connection.pool import Connection
 from gateway.store.memory.memories import FILTER, filtering, memory_of
-from gateway.store.pool import Connection
 
 MAX_HITS = 200
 _WEAK_SCORE, _WEAK_WORDS = 5.4, 0.5

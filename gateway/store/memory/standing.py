@@ -7,8 +7,8 @@ from gateway.domain.ids import PrincipalId, SessionId
 from gateway.domain.memory import DEFAULT_AGENT, Memory
 from gateway.domain.principals import Label
 from gateway.memory.wording import LastSession
+from gateway.store.connection.pool import Connection
 from gateway.store.memory.memories import memory_of
-from gateway.store.pool import Connection
 
 ENOUGH = 100
 """Memories of each sort that are looked at."""

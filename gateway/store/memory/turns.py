@@ -7,7 +7,7 @@ from asyncpg import Record
 
 from gateway.domain.ids import PrincipalId
 from gateway.memory.lexemes import lexemes
-from gateway.store.pool import Connection
+from gateway.store.connection.pool import Connection
 
 _BEHIND = """
 with behind as materialized (

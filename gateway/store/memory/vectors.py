@@ -10,8 +10,8 @@ from pgvector import HalfVector
 from pgvector.asyncpg import register_vector
 
 from gateway.domain.ids import MemoryId, PrincipalId
+from gateway.store.connection.pool import Connection, take_long
 from gateway.store.memory import extension
-from gateway.store.pool import Connection, take_long
 
 MAX_DIMENSIONS = 4_000
 """Of what the index takes."""

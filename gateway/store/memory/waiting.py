@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from gateway.domain.ids import MessageId
-from gateway.store.pool import Connection
+from gateway.store.connection.pool import Connection
 
 
 @dataclass(frozen=True, slots=True)

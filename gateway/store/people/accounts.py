@@ -1,18 +1,21 @@
 """The accounts of a person: one more by the person's yes, one less at a word; all the others hear of it."""
 
-from gateway.domain.channel import Button
-from gateway.domain.codes import Refusal, parse_code
+from gateway.domain.channels.channel import Button
+from gateway.domain.conversation.transcript import Notice
 from gateway.domain.ids import PrincipalId, SessionId
 from gateway.domain.principals import Label, Role
-from gateway.domain.transcript import Notice
-from gateway.store import addresses, audit, outbox, sessions, tasks
-from gateway.store.addresses import AddressRow
-from gateway.store.audit import Event
-from gateway.store.outbox import Part
+from gateway.domain.text.codes import Refusal, parse_code
+from gateway.store import sessions
+from gateway.store.connection.pool import Connection
+from gateway.store.delivery import addresses, outbox
+from gateway.store.delivery.addresses import AddressRow
+from gateway.store.delivery.outbox import Part
+from gateway.store.engine import tasks
 from gateway.store.people import links, principals
 from gateway.store.people.links import Claim
-from gateway.store.pool import Connection
 from gateway.store.transcript import messages
+from gateway.store.trust import audit
+from gateway.store.trust.audit import Event
 
 QUESTION = (
     "{0} entered your /link code to become one of your accounts. Anyone who writes there would be treated as you "

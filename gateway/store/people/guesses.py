@@ -1,6 +1,6 @@
 """Wrong codes: whoever gives too many of them is not listened to for a while."""
 
-from gateway.store.pool import Connection
+from gateway.store.connection.pool import Connection
 
 ALLOWED = 5
 APPROVING = "pairing"

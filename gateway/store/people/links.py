@@ -3,15 +3,15 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from gateway.domain.access import identity_of
-from gateway.domain.codes import Refusal
+from gateway.domain.conversation.inbound import Inbound
 from gateway.domain.ids import AddressId, PrincipalId
-from gateway.domain.inbound import Inbound
-from gateway.domain.texts import one_line
-from gateway.store.addresses import AddressRow
+from gateway.domain.people.access import identity_of
+from gateway.domain.text.codes import Refusal
+from gateway.domain.text.texts import one_line
+from gateway.store.connection.pool import Connection
+from gateway.store.delivery.addresses import AddressRow
 from gateway.store.people import guesses
 from gateway.store.people.pairings import NAME, Asking
-from gateway.store.pool import Connection
 
 
 @dataclass(frozen=True, slots=True)

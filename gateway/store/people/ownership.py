@@ -3,11 +3,13 @@
 from dataclasses import replace
 
 from gateway.domain.principals import Label, Role
-from gateway.store import addresses, audit, sessions
-from gateway.store.audit import Event
+from gateway.store import sessions
+from gateway.store.connection.pool import Connection
+from gateway.store.delivery import addresses
 from gateway.store.people import principals
 from gateway.store.people.principals import PrincipalRow
-from gateway.store.pool import Connection
+from gateway.store.trust import audit
+from gateway.store.trust.audit import Event
 
 
 async def set_owner(conn: Connection, channel: str, id: str) -> tuple[PrincipalRow, list[str]]:

@@ -4,18 +4,20 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from gateway.domain.codes import Refusal, parse_code
+from gateway.domain.conversation.inbound import Address, Inbound
+from gateway.domain.conversation.transcript import Notice
 from gateway.domain.ids import PrincipalId
-from gateway.domain.inbound import Address, Inbound
 from gateway.domain.principals import Label
-from gateway.domain.texts import one_line
-from gateway.domain.transcript import Notice
-from gateway.store import addresses, audit, outbox, sessions
-from gateway.store.audit import Event
-from gateway.store.outbox import Part
+from gateway.domain.text.codes import Refusal, parse_code
+from gateway.domain.text.texts import one_line
+from gateway.store import sessions
+from gateway.store.connection.pool import Connection
+from gateway.store.delivery import addresses, outbox
+from gateway.store.delivery.outbox import Part
 from gateway.store.people import guesses, principals
-from gateway.store.pool import Connection
 from gateway.store.transcript import messages
+from gateway.store.trust import audit
+from gateway.store.trust.audit import Event
 
 State = Literal["open", "approved", "denied"]
 

@@ -6,8 +6,8 @@ from uuid import uuid4
 
 from gateway.domain.ids import PrincipalId
 from gateway.domain.principals import Principal, Role
-from gateway.domain.texts import one_line
-from gateway.store.pool import Connection
+from gateway.domain.text.texts import one_line
+from gateway.store.connection.pool import Connection
 
 NAME = 64
 """Characters of a name."""

@@ -3,10 +3,12 @@
 from dataclasses import dataclass
 
 from gateway.domain.ids import PrincipalId
-from gateway.store import addresses, reviews, tasks
+from gateway.store.connection.pool import Connection
+from gateway.store.delivery import addresses
+from gateway.store.engine import tasks
 from gateway.store.people import accounts
-from gateway.store.pool import Connection
 from gateway.store.scheduling import schedule_runs
+from gateway.store.trust import reviews
 
 WHY = "its token was revoked"
 PAUSED = "The token {} was revoked. Its schedules are paused: {}. /schedules resume NAME resumes one."

@@ -13,12 +13,12 @@ import asyncpg
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import PrincipalId
 from gateway.domain.memory import DEFAULT_AGENT
-from gateway.domain.scopes import Scope
-from gateway.store import audit
-from gateway.store.audit import Event
+from gateway.domain.people.scopes import Scope
+from gateway.store.connection.pool import Connection, Database
 from gateway.store.people import revocation
 from gateway.store.people.revocation import Ended
-from gateway.store.pool import Connection, Database
+from gateway.store.trust import audit
+from gateway.store.trust.audit import Event
 
 TokenId = NewType("TokenId", UUID)
 Kind = Literal["bearer", "cookie"]

@@ -6,7 +6,7 @@ from typing import Literal
 
 from gateway.domain.ids import PrincipalId
 from gateway.domain.principals import Label
-from gateway.store.pool import Connection
+from gateway.store.connection.pool import Connection
 
 MOST = 20
 

@@ -7,11 +7,12 @@ from pydantic import BaseModel, ConfigDict
 from gateway.domain.ids import PrincipalId
 from gateway.domain.json import Json, JsonObject
 from gateway.domain.principals import Label
-from gateway.domain.tasks import Lane
-from gateway.domain.texts import storable
+from gateway.domain.text.texts import storable
 from gateway.domain.vitals import Beat, Outcome
-from gateway.store import sessions, tasks
-from gateway.store.pool import Connection
+from gateway.domain.work.tasks import Lane
+from gateway.store import sessions
+from gateway.store.connection.pool import Connection
+from gateway.store.engine import tasks
 
 KIND = "heartbeat"
 LONGEST = 4_000

@@ -5,9 +5,9 @@ from dataclasses import asdict
 from asyncpg import Record
 
 from gateway.domain.ids import PrincipalId, TaskId
-from gateway.domain.plans import Plan, Step
 from gateway.domain.principals import Label
-from gateway.store.pool import Connection
+from gateway.domain.work.plans import Plan, Step
+from gateway.store.connection.pool import Connection
 
 
 async def get(conn: Connection, task: TaskId) -> Plan | None:

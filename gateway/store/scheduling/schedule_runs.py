@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from gateway.domain.ids import AddressId, MessageId, PrincipalId, ScheduleId, TaskId
-from gateway.domain.texts import storable
-from gateway.store.pool import Connection
+from gateway.domain.text.texts import storable
+from gateway.store.connection.pool import Connection
 from gateway.store.scheduling.schedules import ScheduleRow
 
 

@@ -8,14 +8,14 @@ from uuid import uuid4
 
 from asyncpg import Record
 
-from gateway.domain.assignment import Assignment
 from gateway.domain.ids import AddressId, MessageId, PrincipalId, ScheduleId, TaskId
 from gateway.domain.principals import Label
-from gateway.domain.schedules import Definition, Misfire, Once, Plan, Recurring, When
-from gateway.domain.tasks import Lane
-from gateway.domain.texts import storable
+from gateway.domain.text.texts import storable
+from gateway.domain.work.assignment import Assignment
+from gateway.domain.work.schedules import Definition, Misfire, Once, Plan, Recurring, When
+from gateway.domain.work.tasks import Lane
+from gateway.store.connection.pool import Connection
 from gateway.store.migrate import check_not_outdated
-from gateway.store.pool import Connection
 
 
 @dataclass(frozen=True, slots=True)

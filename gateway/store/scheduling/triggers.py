@@ -6,8 +6,8 @@ from uuid import uuid4
 
 from gateway.domain.ids import PrincipalId, SessionId, TaskId
 from gateway.domain.principals import Label
-from gateway.domain.tasks import Status
-from gateway.store.pool import Connection
+from gateway.domain.work.tasks import Status
+from gateway.store.connection.pool import Connection
 
 DEDUPE = "trigger:"
 """What the `dedupe` of a trigger's task begins with."""

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from gateway.domain.model import Usage
-from gateway.store.pool import Connection
+from gateway.domain.conversation.model import Usage
+from gateway.store.connection.pool import Connection
 from gateway.store.transcript.messages import MessageRow
 
 _USED = """

@@ -8,11 +8,11 @@ from uuid import UUID
 
 from asyncpg import Record
 
-from gateway.domain.attachments import Attached, State
+from gateway.domain.conversation.attachments import Attached, State
+from gateway.domain.conversation.inbound import Attachment
 from gateway.domain.ids import FileId, MessageId, PrincipalId, SessionId
-from gateway.domain.inbound import Attachment
-from gateway.domain.texts import storable
-from gateway.store.pool import Connection
+from gateway.domain.text.texts import storable
+from gateway.store.connection.pool import Connection
 from gateway.store.transcript.messages import MessageRow
 
 LONGEST = 1_000

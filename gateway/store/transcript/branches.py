@@ -7,7 +7,7 @@ from uuid import uuid4
 from gateway.domain.ids import MessageId, PrincipalId, SessionId
 from gateway.domain.principals import Label
 from gateway.store import sessions
-from gateway.store.pool import Connection
+from gateway.store.connection.pool import Connection
 from gateway.store.transcript import messages
 from gateway.store.transcript.messages import MessageRow
 

@@ -6,11 +6,11 @@ from datetime import datetime
 
 from asyncpg import Record
 
-from gateway.domain import titles
 from gateway.domain.ids import PrincipalId, SessionId
 from gateway.domain.principals import Label
-from gateway.domain.texts import one_line, storable
-from gateway.store.pool import Connection
+from gateway.domain.text import titles
+from gateway.domain.text.texts import one_line, storable
+from gateway.store.connection.pool import Connection
 from gateway.store.transcript.messages import MessageRow
 
 _LISTED = """

@@ -7,9 +7,9 @@ from typing import Literal
 
 from asyncpg import Record
 
+from gateway.domain.conversation.inbound import Arrival
 from gateway.domain.ids import EntryId, JournalId
-from gateway.domain.inbound import Arrival
-from gateway.store.pool import Connection
+from gateway.store.connection.pool import Connection
 
 CLIPPED = 4_000
 """Characters of a tool's call or result that are copied."""

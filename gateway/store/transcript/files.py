@@ -7,11 +7,11 @@ from typing import Any, Self
 
 from asyncpg import Record
 
+from gateway.domain.conversation.inbound import Attachment
 from gateway.domain.ids import FileId, PrincipalId
-from gateway.domain.inbound import Attachment
 from gateway.domain.principals import Label
-from gateway.domain.texts import storable
-from gateway.store.pool import Connection
+from gateway.domain.text.texts import storable
+from gateway.store.connection.pool import Connection
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,9 @@ from uuid import uuid4
 
 from gateway.domain.ids import MemoryId, PrincipalId, ScheduleId, SessionId
 from gateway.domain.principals import Label
-from gateway.domain.texts import storable
-from gateway.domain.tokens import estimate
-from gateway.store.pool import Connection
+from gateway.domain.text.texts import storable
+from gateway.domain.text.tokens import estimate
+from gateway.store.connection.pool import Connection
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from datetime import datetime
 
+from gateway.domain.conversation.inbound import Address
 from gateway.domain.ids import EntryId, JournalId, PrincipalId, SessionId
-from gateway.domain.inbound import Address
 from gateway.domain.principals import Label
-from gateway.store.pool import Connection
+from gateway.store.connection.pool import Connection
 from gateway.store.transcript.entries import Mark
 
 

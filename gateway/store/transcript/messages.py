@@ -7,15 +7,23 @@ from typing import Literal, Self, assert_never
 
 from asyncpg import Record
 
-from gateway.domain.attachments import Attached
+from gateway.domain.conversation.attachments import Attached
+from gateway.domain.conversation.model import ToolCall, Usage
+from gateway.domain.conversation.transcript import (
+    AssistantText,
+    Entry,
+    Notice,
+    Summary,
+    ToolIntent,
+    ToolResult,
+    UserText,
+)
 from gateway.domain.ids import AddressId, EntryId, JournalId, MemoryId, MessageId, PrincipalId, SessionId, TaskId
 from gateway.domain.imports import ORIGIN
-from gateway.domain.model import ToolCall, Usage
 from gateway.domain.principals import Label
-from gateway.domain.texts import storable
-from gateway.domain.tokens import estimate
-from gateway.domain.transcript import AssistantText, Entry, Notice, Summary, ToolIntent, ToolResult, UserText
-from gateway.store.pool import Connection
+from gateway.domain.text.texts import storable
+from gateway.domain.text.tokens import estimate
+from gateway.store.connection.pool import Connection
 
 EARLIER = "earlier"
 """Where texts come from that were said before the conversation reached us."""

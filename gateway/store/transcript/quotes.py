@@ -2,10 +2,10 @@
 
 import re
 
-from gateway.domain.inbound import Inbound
+from gateway.domain.conversation.inbound import Inbound
 from gateway.domain.principals import Label
-from gateway.store.addresses import AddressRow
-from gateway.store.pool import Connection
+from gateway.store.connection.pool import Connection
+from gateway.store.delivery.addresses import AddressRow
 
 _SAID = """
 select m.label, m.text, m.text as shown from inbox i join messages m on m.id = i.message_id

@@ -2,12 +2,12 @@
 
 from datetime import timedelta
 
+from gateway.domain.conversation.inbound import Inbound
 from gateway.domain.ids import AddressId, EntryId, InboxId, MessageId, PrincipalId, SessionId
-from gateway.domain.inbound import Inbound
 from gateway.domain.principals import Label
-from gateway.domain.texts import storable
-from gateway.domain.tokens import estimate
-from gateway.store.pool import Connection
+from gateway.domain.text.texts import storable
+from gateway.domain.text.tokens import estimate
+from gateway.store.connection.pool import Connection
 from gateway.store.transcript.messages import MessageRow
 
 PATIENCE = timedelta(seconds=90)

@@ -6,10 +6,10 @@ from fastapi import APIRouter, Depends
 from fastapi.responses import Response
 from pydantic import BaseModel, Field
 
-from gateway.domain.channel import Login
-from gateway.domain.scopes import Scope
-from gateway.web import logins
-from gateway.web.access import needs
+from gateway.domain.channels.channel import Login
+from gateway.domain.people.scopes import Scope
+from gateway.web.auth import logins
+from gateway.web.auth.access import needs
 from gateway.web.site import AtSite
 
 router = APIRouter(prefix="/api/channels/{name}", dependencies=[Depends(needs(Scope.ADMIN))])

@@ -8,21 +8,21 @@ from uuid import UUID
 from fastapi import APIRouter, Depends, Header
 from fastapi.responses import Response
 
+from gateway.domain.conversation.inbound import Address
 from gateway.domain.ids import MessageId
-from gateway.domain.inbound import Address
 from gateway.domain.json import Json
-from gateway.domain.scopes import Scope, permits
+from gateway.domain.people.scopes import Scope, permits
 from gateway.flow import live
 from gateway.store.transcript import attachments, messages
 from gateway.store.transcript.messages import MessageRow
 from gateway.web import traces
-from gateway.web.access import Caller, needs
 from gateway.web.api.messages import Chat, address_of
 from gateway.web.attachments import as_json
-from gateway.web.errors import Refused
-from gateway.web.follow import Snapshot
+from gateway.web.auth.access import Caller, needs
+from gateway.web.http.errors import Refused
+from gateway.web.live.follow import Snapshot
+from gateway.web.live.sse import EventStream, Frame, to_json
 from gateway.web.site import AtSite, Site
-from gateway.web.sse import EventStream, Frame, to_json
 
 PACE_SECONDS = 0.02
 

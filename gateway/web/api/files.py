@@ -2,10 +2,10 @@
 
 from fastapi import APIRouter
 
-from gateway.domain.scopes import Scope
+from gateway.domain.people.scopes import Scope
 from gateway.web import files
-from gateway.web.access import needs
 from gateway.web.api.messages import CHANNEL
+from gateway.web.auth.access import needs
 
 router = APIRouter()
 

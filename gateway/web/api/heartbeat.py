@@ -2,10 +2,10 @@
 
 from fastapi import APIRouter, Depends
 
-from gateway.domain.scopes import Scope
+from gateway.domain.people.scopes import Scope
 from gateway.domain.vitals import Beat
 from gateway.store.scheduling import heartbeats
-from gateway.web.access import needs
+from gateway.web.auth.access import needs
 from gateway.web.site import AtSite
 
 router = APIRouter()

@@ -10,16 +10,16 @@ from fastapi import APIRouter, Depends, Request
 from gateway.agent.schema import parameters_of
 from gateway.domain.imports import ImportedMemory, ImportedMessage, Record
 from gateway.domain.memory import DEFAULT_AGENT
+from gateway.domain.people.scopes import Scope
 from gateway.domain.principals import Label
-from gateway.domain.scopes import Scope
-from gateway.domain.tasks import Lane
-from gateway.store import tasks
+from gateway.domain.work.tasks import Lane
+from gateway.store.connection.pool import Connection
+from gateway.store.engine import tasks
 from gateway.store.memory import turns
-from gateway.store.pool import Connection
 from gateway.store.transcript import imports
-from gateway.web.access import MESSAGE_BODY, Caller, needs
-from gateway.web.bodies import parsed, validated
-from gateway.web.errors import Refused
+from gateway.web.auth.access import MESSAGE_BODY, Caller, needs
+from gateway.web.http.bodies import parsed, validated
+from gateway.web.http.errors import Refused
 from gateway.web.logs import Log, LoggedSession, LogReader
 from gateway.web.site import AtSite, Site
 

@@ -5,10 +5,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request
 
-from gateway.domain.inbound import LOCAL
-from gateway.domain.scopes import Scope
-from gateway.web.access import Caller, needs
-from gateway.web.errors import Refused
+from gateway.domain.conversation.inbound import LOCAL
+from gateway.domain.people.scopes import Scope
+from gateway.web.auth.access import Caller, needs
+from gateway.web.http.errors import Refused
 from gateway.web.links import LIFETIME
 from gateway.web.site import AtSite
 

@@ -14,15 +14,15 @@ from gateway.agent.memory.search import MemorySearch
 from gateway.domain.ids import MemoryId, SessionId
 from gateway.domain.memory import Category, Filter, Hit, Kind, Mode, NewMemory
 from gateway.domain.memory import Scope as Where
+from gateway.domain.people.scopes import Scope
 from gateway.domain.principals import Label
-from gateway.domain.scopes import Scope
 from gateway.memory.rows import Row, row_of
 from gateway.memory.wording import Bootstrap, recalled
 from gateway.store.memory import memories
 from gateway.store.memory.memories import Source
-from gateway.web.access import Caller, needs
-from gateway.web.errors import Refused
-from gateway.web.fields import Moment, Name, Text
+from gateway.web.auth.access import Caller, needs
+from gateway.web.http.errors import Refused
+from gateway.web.http.fields import Moment, Name, Text
 from gateway.web.memory.changes import in_memory
 from gateway.web.site import AtSite
 

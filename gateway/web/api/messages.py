@@ -10,21 +10,21 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, Field, ValidationError
 
+from gateway.domain.channels.routing import StartTurn
+from gateway.domain.conversation.inbound import Address, Inbound
 from gateway.domain.ids import InboxId
-from gateway.domain.inbound import Address, Inbound
 from gateway.domain.json import Json
-from gateway.domain.routing import StartTurn
-from gateway.domain.scopes import Scope
+from gateway.domain.people.scopes import Scope
 from gateway.flow.inbound.answers import Answer
 from gateway.flow.inbound.persist import Accepted
-from gateway.store import addresses, requests
+from gateway.store.delivery import addresses, requests
 from gateway.store.transcript import attachments, messages
 from gateway.web.accept import KEY, MAX_TEXT, accept, outcome
-from gateway.web.access import MESSAGE_BODY, Caller, needs, owner_as_sender
 from gateway.web.attachments import as_json
-from gateway.web.bodies import parsed
-from gateway.web.errors import Refused
+from gateway.web.auth.access import MESSAGE_BODY, Caller, needs, owner_as_sender
 from gateway.web.files import MAX_FILES, attachments_for
+from gateway.web.http.bodies import parsed
+from gateway.web.http.errors import Refused
 from gateway.web.site import AtSite, Site
 
 CHANNEL = "terminal"

@@ -4,11 +4,12 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query
 
-from gateway.domain.scopes import Scope
-from gateway.store import outbox, sessions
-from gateway.store.outbox import OutboxRow, State
+from gateway.domain.people.scopes import Scope
+from gateway.store import sessions
+from gateway.store.delivery import outbox
+from gateway.store.delivery.outbox import OutboxRow, State
 from gateway.store.sessions import SessionSummary
-from gateway.web.access import needs
+from gateway.web.auth.access import needs
 from gateway.web.site import AtSite
 
 Limit = Annotated[int, Query(ge=1, le=500)]

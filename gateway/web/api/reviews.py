@@ -9,10 +9,10 @@ from fastapi import APIRouter, Depends, Query
 from pydantic import JsonValue, TypeAdapter
 
 from gateway.agent.approvals import why
-from gateway.domain.scopes import Scope
-from gateway.store import reviews
-from gateway.store.reviews import ReviewRow, State
-from gateway.web.access import needs
+from gateway.domain.people.scopes import Scope
+from gateway.store.trust import reviews
+from gateway.store.trust.reviews import ReviewRow, State
+from gateway.web.auth.access import needs
 from gateway.web.site import AtSite
 
 router = APIRouter(dependencies=[Depends(needs(Scope.READ))])

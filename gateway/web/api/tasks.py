@@ -11,20 +11,20 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from gateway.agent.trees.starting import NoSuchAgent, NoSuchTask
 from gateway.domain.ids import TaskId
+from gateway.domain.people.scopes import Scope, permits
 from gateway.domain.principals import Label
-from gateway.domain.scopes import Scope, permits
-from gateway.domain.tasks import Status
-from gateway.domain.trees import LONGEST_INPUT, MAIN
+from gateway.domain.work.tasks import Status
+from gateway.domain.work.trees import LONGEST_INPUT, MAIN
 from gateway.flow.trees.control import ProgramRequest
 from gateway.flow.unattended.triggers import KeyReused
-from gateway.store import tasks, trees
+from gateway.store.engine import tasks, trees
+from gateway.store.engine.tasks import TaskReport
+from gateway.store.engine.trees import NodeRow, TreeFilter, TreeRow
 from gateway.store.scheduling import triggers
-from gateway.store.tasks import TaskReport
-from gateway.store.trees import NodeRow, TreeFilter, TreeRow
 from gateway.web.accept import KEY
-from gateway.web.access import Caller, needs
-from gateway.web.bodies import validated
-from gateway.web.errors import Refused
+from gateway.web.auth.access import Caller, needs
+from gateway.web.http.bodies import validated
+from gateway.web.http.errors import Refused
 from gateway.web.site import AtSite
 
 MAX_BODY = 256 * 1024

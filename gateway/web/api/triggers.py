@@ -6,11 +6,11 @@ from uuid import UUID
 
 from fastapi import APIRouter, Depends, Header, Path, Request
 
-from gateway.domain.scopes import Scope
-from gateway.domain.tasks import Status
+from gateway.domain.people.scopes import Scope
+from gateway.domain.work.tasks import Status
 from gateway.flow.unattended.triggers import KeyReused, NoSuchChannel, QueueFull, TriggerRequest
-from gateway.web.access import Caller, needs
-from gateway.web.errors import Refused
+from gateway.web.auth.access import Caller, needs
+from gateway.web.http.errors import Refused
 from gateway.web.site import AtSite, Site
 from gateway.web.triggers import Name, Trigger, parse, text_of
 from gateway.workspace.workflows import SOURCE

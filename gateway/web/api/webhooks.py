@@ -3,9 +3,9 @@
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import PlainTextResponse, Response
 
-from gateway.domain.channel import WebhookChannel
-from gateway.web.access import Caller, Requirement, client_of
-from gateway.web.errors import Refused
+from gateway.domain.channels.channel import WebhookChannel
+from gateway.web.auth.access import Caller, Requirement, client_of
+from gateway.web.http.errors import Refused
 from gateway.web.site import site_of
 
 MAX_UPDATE = 1024 * 1024

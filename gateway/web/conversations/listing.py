@@ -15,7 +15,7 @@ from gateway.memory.lexemes import lexemes
 from gateway.memory.wording import ago
 from gateway.store.transcript import conversations
 from gateway.store.transcript.conversations import Conversation
-from gateway.web.fields import Text
+from gateway.web.http.fields import Text
 from gateway.web.memory import found
 from gateway.web.site import Site
 

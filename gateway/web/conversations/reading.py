@@ -7,10 +7,10 @@ from markupsafe import Markup
 from gateway.domain.ids import MessageId, SessionId
 from gateway.store.memory import used
 from gateway.store.transcript import attachments, branches, conversations, messages
-from gateway.web.follow import SHOWN
+from gateway.web.live.follow import SHOWN
+from gateway.web.live.thread import Thread
 from gateway.web.render import Markdown
 from gateway.web.site import Site
-from gateway.web.thread import Thread
 
 BEFORE = 20
 """Entries shown before the one that is looked for."""

@@ -5,9 +5,9 @@ import mimetypes
 from dataclasses import dataclass
 from typing import Literal
 
-from gateway.domain.locks import locked_parts
-from gateway.domain.plans import FILE
 from gateway.domain.principals import Label
+from gateway.domain.text.locks import locked_parts
+from gateway.domain.work.plans import FILE
 from gateway.web.render import Markdown
 from gateway.workspace.pages import Piece
 from gateway.workspace.paths import WorkspaceError, WorkspacePath, folded

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from gateway.domain.locks import locked_parts
 from gateway.domain.principals import Label
+from gateway.domain.text.locks import locked_parts
 from gateway.workspace.incoming import UPLOADS
 from gateway.workspace.paths import READ_ONLY, WorkspacePath, folded
 from gateway.workspace.tree import Listed, Workspace

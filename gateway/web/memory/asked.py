@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from gateway.domain.memory import Category, Filter, Kind
 from gateway.domain.principals import Label
-from gateway.web.fields import Text
+from gateway.web.http.fields import Text
 
 MOST_CHOSEN = 50
 Id = Annotated[int, Field(ge=1, lt=2**63)]

@@ -6,7 +6,7 @@ from typing import TypeVar
 from gateway.agent.memory.remember import Refused as NotDone
 from gateway.agent.memory.remember import Remembering, Unknown
 from gateway.domain.memory import EVERYTHING, Reach
-from gateway.web.errors import Refused
+from gateway.web.http.errors import Refused
 from gateway.web.site import Site
 
 Result = TypeVar("Result")

@@ -11,7 +11,7 @@ from gateway.agent.memory.remember import Remembering, Unknown
 from gateway.agent.memory.search import MemorySearch
 from gateway.domain.ids import MemoryId
 from gateway.domain.memory import Found, Hit, Memory, Mode, Scope
-from gateway.domain.texts import one_line
+from gateway.domain.text.texts import one_line
 from gateway.memory.lexemes import lexemes
 from gateway.memory.wording import kind, who
 from gateway.store.memory import memories

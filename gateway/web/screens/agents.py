@@ -12,15 +12,15 @@ from gateway.agent.trees import starting
 from gateway.agent.trees.agents import ListedAgent
 from gateway.domain.ids import TaskId
 from gateway.domain.principals import Label
-from gateway.domain.tasks import Status
-from gateway.domain.trees import LONGEST_INPUT
+from gateway.domain.work.tasks import Status
+from gateway.domain.work.trees import LONGEST_INPUT
 from gateway.flow.trees.control import ProgramRequest
-from gateway.store.trees import NodeRow
+from gateway.store.engine.trees import NodeRow
 from gateway.web import board
-from gateway.web.access import Caller, signed_in
-from gateway.web.errors import Refused
-from gateway.web.fields import Text
+from gateway.web.auth.access import Caller, signed_in
 from gateway.web.file_browser.preview import preview
+from gateway.web.http.errors import Refused
+from gateway.web.http.fields import Text
 from gateway.web.pages import Nav, Screen
 from gateway.web.screens import files
 from gateway.web.screens.tasks import spent, text_of

@@ -7,12 +7,12 @@ from fastapi import APIRouter, Depends, Form
 
 from gateway.agent import grants as rules
 from gateway.agent.approvals import settle, why
-from gateway.domain.diff import legible
+from gateway.domain.conversation.diff import legible
 from gateway.domain.ids import ReviewId
-from gateway.store import grants, reviews
-from gateway.store.reviews import ReviewRow
+from gateway.store.trust import grants, reviews
+from gateway.store.trust.reviews import ReviewRow
 from gateway.web import board
-from gateway.web.access import signed_in
+from gateway.web.auth.access import signed_in
 from gateway.web.pages import Nav, Screen
 from gateway.web.site import AtSite, Site
 

@@ -7,10 +7,11 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Form
 
 from gateway.config.channels import channel_names
-from gateway.domain.channel import Login
-from gateway.web import board, logins
-from gateway.web.access import signed_in
-from gateway.web.errors import Refused
+from gateway.domain.channels.channel import Login
+from gateway.web import board
+from gateway.web.auth import logins
+from gateway.web.auth.access import signed_in
+from gateway.web.http.errors import Refused
 from gateway.web.pages import Nav, Screen
 from gateway.web.site import AtSite, Site
 

@@ -6,21 +6,21 @@ from uuid import UUID
 from fastapi import APIRouter, Depends, Form, Header, Query, Request
 from fastapi.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 
+from gateway.domain.conversation.inbound import Inbound
 from gateway.domain.ids import MessageId
-from gateway.domain.inbound import Inbound
 from gateway.domain.principals import Label
 from gateway.flow.people import PAGE
-from gateway.store import inbox
+from gateway.store.delivery import inbox
 from gateway.store.transcript import attachments, messages
 from gateway.store.transcript.messages import MessageRow
 from gateway.web import files as kept
 from gateway.web.accept import KEY, MAX_TEXT, accept, outcome
-from gateway.web.access import Caller, by_cookie, owner_as_sender, public, signed_in
-from gateway.web.errors import Refused
+from gateway.web.auth.access import Caller, by_cookie, owner_as_sender, public, signed_in
+from gateway.web.http.errors import Refused
+from gateway.web.live.sse import EventStream
 from gateway.web.pages import Nav, Screen
 from gateway.web.screens import setup
 from gateway.web.site import AtSite, Site
-from gateway.web.sse import EventStream
 from gateway.workspace.paths import WorkspaceError
 
 ADDRESS = PAGE

@@ -9,17 +9,17 @@ from fastapi import APIRouter, Depends, Form, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from markupsafe import Markup
 
+from gateway.domain.conversation.inbound import Inbound
 from gateway.domain.ids import SessionId
-from gateway.domain.inbound import Inbound
 from gateway.flow.journal.export import Format, export, file_name
 from gateway.store.transcript import attachments, conversations, messages
 from gateway.store.transcript.conversations import Conversation
 from gateway.web.accept import accept
-from gateway.web.access import by_cookie, owner_as_sender, public, signed_in
+from gateway.web.auth.access import by_cookie, owner_as_sender, public, signed_in
 from gateway.web.conversations.listing import Asked, Listing, look
 from gateway.web.conversations.reading import read
-from gateway.web.errors import Refused
-from gateway.web.fields import Text
+from gateway.web.http.errors import Refused
+from gateway.web.http.fields import Text
 from gateway.web.pages import Nav, Screen
 from gateway.web.screens.chat import ADDRESS
 from gateway.web.site import AtSite, Site

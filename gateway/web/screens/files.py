@@ -10,14 +10,13 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Form, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 
-from gateway.domain.diff import legible
+from gateway.domain.conversation.diff import legible
 from gateway.domain.principals import Label
 from gateway.flow.turn.uploads import UploadRefused
 from gateway.flow.vouching import vouch as vouch_for
 from gateway.store.transcript import messages
-from gateway.web.access import by_cookie, public, signed_in
 from gateway.web.attachments import readable
-from gateway.web.errors import Refused
+from gateway.web.auth.access import by_cookie, public, signed_in
 from gateway.web.file_browser.preview import (
     MAX_SHOWN,
     Preview,
@@ -28,7 +27,8 @@ from gateway.web.file_browser.preview import (
 )
 from gateway.web.file_browser.tree import branch
 from gateway.web.files import MAX_UPLOAD, OCTETS, SANDBOX, saved_as, serve, too_large
-from gateway.web.multipart import uploaded_file
+from gateway.web.http.errors import Refused
+from gateway.web.http.multipart import uploaded_file
 from gateway.web.pages import Nav, Screen
 from gateway.web.site import AtSite, Site
 from gateway.workspace.names import mime_of

@@ -7,11 +7,11 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import RedirectResponse, Response
 
-from gateway.web.access import Caller, by_cookie, public, signed_in
+from gateway.web.auth.access import Caller, by_cookie, public, signed_in
+from gateway.web.live.patches import Patch, encoded
+from gateway.web.live.sse import EventStream, Frame
 from gateway.web.pages import Nav, Screen
-from gateway.web.patches import Patch, encoded
 from gateway.web.site import AtSite, Site
-from gateway.web.sse import EventStream, Frame
 
 AGAIN_SECONDS = 300.0
 

@@ -14,11 +14,11 @@ from pydantic import BaseModel, Field
 from gateway.domain.errors import OwnerMustAct
 from gateway.logs.files import Trail, find_session_trail, gateway_trail
 from gateway.logs.lines import Level, at_least, event_of, looks
-from gateway.web.access import Caller, by_cookie, public, signed_in
+from gateway.web.auth.access import Caller, by_cookie, public, signed_in
+from gateway.web.live.patches import Patch, encoded
+from gateway.web.live.sse import EventStream, Frame
 from gateway.web.pages import Nav, Screen
-from gateway.web.patches import Patch, encoded
 from gateway.web.site import AtSite, Site
-from gateway.web.sse import EventStream, Frame
 
 POLL_SECONDS = 1.0
 TAIL_BYTES = 2_000_000

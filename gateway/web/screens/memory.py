@@ -9,13 +9,13 @@ from markupsafe import Markup
 from gateway.agent.memory.remember import Remembering
 from gateway.domain.ids import MemoryId, MessageId
 from gateway.domain.memory import DEFAULT_AGENT, Category, Kind, Memory, NewMemory
-from gateway.domain.scopes import Scope
+from gateway.domain.people.scopes import Scope
 from gateway.store.memory import memories
 from gateway.store.people import tokens
 from gateway.store.transcript import messages
-from gateway.web.access import by_cookie, public, signed_in
-from gateway.web.errors import Refused
-from gateway.web.fields import Text
+from gateway.web.auth.access import by_cookie, public, signed_in
+from gateway.web.http.errors import Refused
+from gateway.web.http.fields import Text
 from gateway.web.memory import asked, found
 from gateway.web.memory.asked import Asked
 from gateway.web.memory.changes import in_memory

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends
 
 from gateway.store.people import tokens
 from gateway.web import board
-from gateway.web.access import signed_in
+from gateway.web.auth.access import signed_in
 from gateway.web.pages import Nav, Screen
 from gateway.web.site import AtSite, Site
 

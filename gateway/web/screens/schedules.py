@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Form, Query
 from fastapi.responses import HTMLResponse
 
 from gateway.agent.scheduling.schedules import Asking, Schedules
-from gateway.domain.schedules import Definition, Once, Recurring
+from gateway.domain.work.schedules import Definition, Once, Recurring
 from gateway.store.people import principals
 from gateway.store.scheduling import schedules as store
 from gateway.store.scheduling.schedules import ScheduleRow
@@ -17,9 +17,9 @@ from gateway.timetable.definition import LONGEST_NAME, MAX_PROMPT, Changes, defi
 from gateway.timetable.planning import next_slots
 from gateway.timetable.wording import in_words, local, moment
 from gateway.web import board
-from gateway.web.access import signed_in
-from gateway.web.errors import Refused
-from gateway.web.fields import Text
+from gateway.web.auth.access import signed_in
+from gateway.web.http.errors import Refused
+from gateway.web.http.fields import Text
 from gateway.web.pages import Nav, Screen
 from gateway.web.site import AtSite, Site
 

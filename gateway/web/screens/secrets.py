@@ -12,9 +12,9 @@ from gateway.domain.errors import OwnerMustAct
 from gateway.flow.secrets.live import LiveSecrets
 from gateway.secrets.facts import MAX_VALUE, Binding
 from gateway.web import board
-from gateway.web.access import signed_in
-from gateway.web.errors import Refused
-from gateway.web.fields import Name, Text
+from gateway.web.auth.access import signed_in
+from gateway.web.http.errors import Refused
+from gateway.web.http.fields import Name, Text
 from gateway.web.pages import Nav, Screen
 from gateway.web.site import AtSite, Site
 

@@ -16,8 +16,8 @@ from gateway.config.edit import Unwritable
 from gateway.config.editing.change import Change
 from gateway.config.editing.editor import ConfigEditor
 from gateway.domain.errors import ConfigError, OwnerMustAct
-from gateway.web.access import by_cookie, public, signed_in
-from gateway.web.errors import Refused
+from gateway.web.auth.access import by_cookie, public, signed_in
+from gateway.web.http.errors import Refused
 from gateway.web.pages import Nav, Screen
 from gateway.web.site import AtSite, Site
 

@@ -16,9 +16,10 @@ from gateway.flow.setup.saving import Connected, Setup
 from gateway.llm.auto import GUIDE
 from gateway.llm.catalog import Vendor
 from gateway.llm.recognise import WITH_KEYS, UnknownVendor
-from gateway.web import board, logins
-from gateway.web.access import signed_in
-from gateway.web.errors import Refused
+from gateway.web import board
+from gateway.web.auth import logins
+from gateway.web.auth.access import signed_in
+from gateway.web.http.errors import Refused
 from gateway.web.pages import Nav, Screen
 from gateway.web.site import AtSite, Site
 

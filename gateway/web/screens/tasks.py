@@ -12,22 +12,23 @@ from gateway.agent.limits import dollars
 from gateway.agent.trees import starting
 from gateway.agent.trees.comparing import compare
 from gateway.agent.trees.starting import NoSuchTask
-from gateway.domain.diff import legible
+from gateway.domain.conversation.diff import legible
 from gateway.domain.ids import TaskId
-from gateway.domain.tasks import Status
-from gateway.store import reviews, steps, tasks, trees
-from gateway.store.pool import Connection
-from gateway.store.reviews import ReviewRow
-from gateway.store.steps import StepRow
-from gateway.store.trees import NodeRow, TreeFilter, TreeRow
-from gateway.web.access import Caller, by_cookie, public, signed_in
+from gateway.domain.work.tasks import Status
+from gateway.store.connection.pool import Connection
+from gateway.store.engine import steps, tasks, trees
+from gateway.store.engine.steps import StepRow
+from gateway.store.engine.trees import NodeRow, TreeFilter, TreeRow
+from gateway.store.trust import reviews
+from gateway.store.trust.reviews import ReviewRow
+from gateway.web.auth.access import Caller, by_cookie, public, signed_in
 from gateway.web.board import Draw, follow
-from gateway.web.errors import Refused
+from gateway.web.http.errors import Refused
+from gateway.web.live.sse import EventStream
 from gateway.web.pages import Nav, Screen
 from gateway.web.screens.approvals import questions
 from gateway.web.screens.usage import compact
 from gateway.web.site import AtSite, Site
-from gateway.web.sse import EventStream
 from gateway.web.timeline import bars, duration
 
 HERE = "/tasks"

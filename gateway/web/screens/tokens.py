@@ -8,12 +8,12 @@ import structlog
 from fastapi import APIRouter, Depends, Form
 from fastapi.responses import HTMLResponse
 
-from gateway.domain.scopes import Scope, permits
+from gateway.domain.people.scopes import Scope, permits
 from gateway.store.people import tokens
 from gateway.web import board
-from gateway.web.access import signed_in
-from gateway.web.errors import Refused
-from gateway.web.fields import Name, Text
+from gateway.web.auth.access import signed_in
+from gateway.web.http.errors import Refused
+from gateway.web.http.fields import Name, Text
 from gateway.web.pages import Nav, Screen
 from gateway.web.site import AtSite, Site
 

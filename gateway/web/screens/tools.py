@@ -16,14 +16,14 @@ from gateway.agent.skills.library import Listed, Look, Skills
 from gateway.agent.skills.showing import Row, changes, undecided
 from gateway.agent.tool_files.calls import missing
 from gateway.agent.toolbox import Toolbox
-from gateway.domain.diff import legible
+from gateway.domain.conversation.diff import legible
 from gateway.domain.errors import OwnerMustAct, SupaclawError, TryAgainLater
 from gateway.net.errors import NetError
 from gateway.net.mcp.definition import public_url
 from gateway.web import board
-from gateway.web.access import signed_in
-from gateway.web.errors import Refused
-from gateway.web.fields import Text
+from gateway.web.auth.access import signed_in
+from gateway.web.http.errors import Refused
+from gateway.web.http.fields import Text
 from gateway.web.pages import Nav, Screen
 from gateway.web.site import AtSite, Site
 from gateway.workspace.skills.folder import MAX_FILE, BadSkill

@@ -9,9 +9,9 @@ from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
 from gateway.agent.limits import dollars
-from gateway.store import spending
-from gateway.store.spending import Period, Used
-from gateway.web.access import by_cookie, public
+from gateway.store.engine import spending
+from gateway.store.engine.spending import Period, Used
+from gateway.web.auth.access import by_cookie, public
 from gateway.web.pages import Nav, Screen
 from gateway.web.site import AtSite
 

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import JsonValue
 
 from gateway.domain.json import JsonObject
-from gateway.web.errors import Refused
+from gateway.web.http.errors import Refused
 
 MAX_REFERENCES = 10_000
 """References that are followed in one check: a small schema can ask for more than anybody has time for."""

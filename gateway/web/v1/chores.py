@@ -3,9 +3,9 @@
 import json
 import re
 
+from gateway.domain.conversation.model import ToolCall
 from gateway.domain.json import Json
-from gateway.domain.model import ToolCall
-from gateway.domain.titles import clipped
+from gateway.domain.text.titles import clipped
 from gateway.web.v1.request import Asked
 from gateway.web.v1.turn import Spoken
 

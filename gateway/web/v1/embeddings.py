@@ -11,12 +11,12 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from gateway.agent.schema import parameters_of
 from gateway.domain.embedding import EmbeddingUnavailable, Vector
 from gateway.domain.json import Json
-from gateway.domain.scopes import Scope
-from gateway.domain.tokens import estimate
-from gateway.web.access import MESSAGE_BODY, needs
-from gateway.web.bodies import parsed, validated
-from gateway.web.errors import Refused
-from gateway.web.fields import Text
+from gateway.domain.people.scopes import Scope
+from gateway.domain.text.tokens import estimate
+from gateway.web.auth.access import MESSAGE_BODY, needs
+from gateway.web.http.bodies import parsed, validated
+from gateway.web.http.errors import Refused
+from gateway.web.http.fields import Text
 from gateway.web.site import AtSite
 
 MOST_TEXTS = 256

@@ -3,17 +3,17 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from gateway.domain.digest import spoken
+from gateway.domain.conversation.digest import spoken
+from gateway.domain.conversation.inbound import Earlier
+from gateway.domain.conversation.model import ToolCall
+from gateway.domain.conversation.transcript import ToolIntent
 from gateway.domain.ids import InboxId, MessageId
-from gateway.domain.inbound import Earlier
-from gateway.domain.model import ToolCall
-from gateway.domain.transcript import ToolIntent
-from gateway.store import requests
-from gateway.store.pool import Connection
+from gateway.store.connection.pool import Connection
+from gateway.store.delivery import requests
 from gateway.store.transcript import messages
 from gateway.store.transcript.messages import CLIENT, MessageRow
-from gateway.web.access import Caller
-from gateway.web.errors import Refused
+from gateway.web.auth.access import Caller
+from gateway.web.http.errors import Refused
 from gateway.web.site import Site
 from gateway.web.v1.serving import CHANNEL
 

@@ -11,7 +11,7 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import Send
 
 from gateway.domain.json import Json, JsonObject
-from gateway.web.errors import Refused
+from gateway.web.http.errors import Refused
 
 PATIENCE_SECONDS = 20.0
 """Without an answer for so long the status is sent, a 200: what fails later can only stand in the body."""

@@ -9,8 +9,8 @@ from mimetypes import guess_extension
 
 from pydantic import JsonValue
 
-from gateway.web.errors import Refused
 from gateway.web.files import MAX_FILES
+from gateway.web.http.errors import Refused
 
 PIECE = 256 * 1024
 NOT_TEXT = "[This result had a file, which was left out: only text is taken.]"

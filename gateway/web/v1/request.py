@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from pydantic import JsonValue
 
-from gateway.domain.client import NOTHING, ClientOptions
-from gateway.domain.inbound import Earlier
+from gateway.domain.conversation.client import NOTHING, ClientOptions
+from gateway.domain.conversation.inbound import Earlier
+from gateway.domain.conversation.model import ToolCall
+from gateway.domain.conversation.transcript import ToolResult
 from gateway.domain.json import JsonObject
-from gateway.domain.model import ToolCall
-from gateway.domain.texts import storable
-from gateway.domain.transcript import ToolResult
-from gateway.web.errors import Refused
+from gateway.domain.text.texts import storable
+from gateway.web.http.errors import Refused
 from gateway.web.v1.answer_format import format_of
 from gateway.web.v1.parts import InlineFile, files_of, result_of, text_of
 from gateway.web.v1.tools import call_of, choice_of, tools_of

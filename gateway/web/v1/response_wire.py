@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from gateway.domain.conversation.model import ToolCall
 from gateway.domain.json import Json, JsonObject
-from gateway.domain.model import ToolCall
-from gateway.web.errors import Refused
-from gateway.web.sse import Frame, to_json
+from gateway.web.http.errors import Refused
+from gateway.web.live.sse import Frame, to_json
 from gateway.web.v1.turn import Spoken
 
 _UNSET = ("error", "incomplete_details", "instructions", "max_output_tokens", "temperature", "top_p")

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 
 from pydantic import JsonValue
 
-from gateway.domain.inbound import Earlier
-from gateway.domain.texts import storable
-from gateway.web.errors import Refused
+from gateway.domain.conversation.inbound import Earlier
+from gateway.domain.text.texts import storable
+from gateway.web.http.errors import Refused
 from gateway.web.v1.answer_format import format_of
 from gateway.web.v1.parts import InlineFile, files_of, result_of, text_of
 from gateway.web.v1.request import Asked, fields_of, flag, instructions_first, invalid, options_of, split

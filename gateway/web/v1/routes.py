@@ -6,9 +6,9 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse, Response
 
-from gateway.web.access import Caller
-from gateway.web.bodies import parsed
-from gateway.web.errors import Refused
+from gateway.web.auth.access import Caller
+from gateway.web.http.bodies import parsed
+from gateway.web.http.errors import Refused
 from gateway.web.site import AtSite, Site
 from gateway.web.v1 import history, responses, wire
 from gateway.web.v1.request import parse, parse_prompt

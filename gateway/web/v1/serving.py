@@ -11,23 +11,24 @@ from fastapi import Depends, Header
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
-from gateway.domain import digest
-from gateway.domain.client import NOTHING, Brought
+from gateway.domain.channels.routing import Ignore
+from gateway.domain.conversation import digest
+from gateway.domain.conversation.client import NOTHING, Brought
+from gateway.domain.conversation.inbound import Address, Inbound
 from gateway.domain.ids import InboxId
-from gateway.domain.inbound import Address, Inbound
 from gateway.domain.json import JsonObject
-from gateway.domain.routing import Ignore
-from gateway.domain.scopes import Scope
+from gateway.domain.people.scopes import Scope
 from gateway.flow.inbound.persist import Accepted
-from gateway.store import addresses, requests, sessions
+from gateway.store import sessions
+from gateway.store.delivery import addresses, requests
 from gateway.store.transcript import messages
 from gateway.web.accept import accept
-from gateway.web.access import Caller, needs, principal_of, sender_of
-from gateway.web.errors import Refused
+from gateway.web.auth.access import Caller, needs, principal_of, sender_of
 from gateway.web.files import keep
-from gateway.web.multipart import UploadedFile
+from gateway.web.http.errors import Refused
+from gateway.web.http.multipart import UploadedFile
+from gateway.web.live.sse import EventStream, Frame
 from gateway.web.site import Site
-from gateway.web.sse import EventStream, Frame
 from gateway.web.v1 import turn
 from gateway.web.v1.answer_format import check
 from gateway.web.v1.chores import chore

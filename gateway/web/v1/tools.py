@@ -6,9 +6,9 @@ from collections.abc import Collection
 
 from pydantic import JsonValue
 
-from gateway.domain.model import ToolCall, ToolSpec
-from gateway.domain.texts import storable
-from gateway.web.errors import Refused
+from gateway.domain.conversation.model import ToolCall, ToolSpec
+from gateway.domain.text.texts import storable
+from gateway.web.http.errors import Refused
 
 MAX_TOOLS = 128
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")

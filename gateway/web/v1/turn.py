@@ -5,18 +5,18 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import assert_never
 
-from gateway.domain.digest import spoken
+from gateway.domain.channels.routing import RunCommand
+from gateway.domain.conversation.digest import spoken
+from gateway.domain.conversation.model import ToolCall
 from gateway.domain.ids import MessageId, SessionId
-from gateway.domain.model import ToolCall
-from gateway.domain.routing import RunCommand
 from gateway.flow import live
 from gateway.flow.inbound.answers import NOTHING, Answer
 from gateway.flow.inbound.persist import Accepted
-from gateway.store.pool import Connection
-from gateway.store.steps import Spent
+from gateway.store.connection.pool import Connection
+from gateway.store.engine.steps import Spent
 from gateway.store.transcript import messages
 from gateway.web.backend import Backend
-from gateway.web.errors import Refused
+from gateway.web.http.errors import Refused
 
 _DIVERGED = "The answer was started again by another model; ask for it again with the same Idempotency-Key."
 

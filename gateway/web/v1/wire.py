@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from gateway.domain.conversation.model import ToolCall
 from gateway.domain.json import Json, JsonObject
-from gateway.domain.model import ToolCall
-from gateway.store.steps import Spent
-from gateway.web.errors import Refused
-from gateway.web.sse import Frame, to_json
+from gateway.store.engine.steps import Spent
+from gateway.web.http.errors import Refused
+from gateway.web.live.sse import Frame, to_json
 from gateway.web.v1.turn import Spoken
 
 

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 from unicodedata import normalize
 
-from gateway.domain.diff import LONGEST, difference
+from gateway.domain.conversation.diff import LONGEST, difference
+from gateway.domain.conversation.tools import ToolFailed
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.json import JsonObject
-from gateway.domain.texts import printable
-from gateway.domain.tools import ToolFailed
+from gateway.domain.text.texts import printable
 from gateway.workspace.descent import open_file
 from gateway.workspace.pages import read_bytes
 from gateway.workspace.paths import WorkspacePath

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias
 
 from dulwich.objects import Blob, ObjectID
 
-from gateway.config.files import read_regular, replace_regular
+from gateway.config.data.files import read_regular, replace_regular
 from gateway.workspace.atomic import TEMPORARY
 from gateway.workspace.descent import READ
 from gateway.workspace.measure import mostly_holes

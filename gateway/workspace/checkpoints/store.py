@@ -17,7 +17,7 @@ from dulwich.objects import Commit, ObjectID, ShaFile
 from dulwich.pack import Pack, full_unpacked_object
 from dulwich.refs import HEADREF, DiskRefsContainer, Ref
 
-from gateway.config.files import clear_way, open_regular
+from gateway.config.data.files import clear_way, open_regular
 from gateway.domain.errors import OwnerMustAct
 from gateway.workspace.descent import open_folder
 

@@ -4,10 +4,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal
 
+from gateway.domain.channels.routing import command_in
+from gateway.domain.conversation.inbound import Address, Arrival, Inbound, Sender
 from gateway.domain.ids import EntryId
-from gateway.domain.inbound import Address, Arrival, Inbound, Sender
-from gateway.domain.routing import command_in
-from gateway.domain.texts import storable
+from gateway.domain.text.texts import storable
 
 Kind = Literal["message", "command", "edit", "user", "assistant", "tool_intent", "tool_result", "summary", "notice"]
 

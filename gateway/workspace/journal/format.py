@@ -15,8 +15,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
+from gateway.domain.conversation.inbound import Address, Arrival
 from gateway.domain.ids import EntryId
-from gateway.domain.inbound import Address, Arrival
 from gateway.workspace.journal.entry import Entry
 
 NAME_LENGTH = 80

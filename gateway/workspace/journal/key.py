@@ -3,8 +3,8 @@
 import secrets
 from pathlib import Path
 
-from gateway.config.durable import make_once
-from gateway.config.files import read_regular
+from gateway.config.data.durable import make_once
+from gateway.config.data.files import read_regular
 from gateway.domain.errors import OwnerMustAct
 
 KEY_BYTES = 32

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import structlog
 
-from gateway.domain.locks import locked_parts
+from gateway.domain.text.locks import locked_parts
 from gateway.workspace.descent import open_file
 from gateway.workspace.locks.restoring import put_back
 from gateway.workspace.pages import read_bytes

@@ -5,7 +5,7 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from gateway.domain.texts import one_line
+from gateway.domain.text.texts import one_line
 from gateway.workspace.skills.folder import BadSkill, Files, manifest
 
 MAX_HEAD, MAX_DEPTH = 16 * 1024, 50

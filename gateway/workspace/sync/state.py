@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
-from gateway.config.files import read_regular, replace_regular
+from gateway.config.data.files import read_regular, replace_regular
 from gateway.domain.synced import Content
 from gateway.workspace.snapshot import State
 from gateway.workspace.sync.plan import Seen

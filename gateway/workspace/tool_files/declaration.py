@@ -8,7 +8,7 @@ from typing import Annotated, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from gateway.domain.texts import one_line
+from gateway.domain.text.texts import one_line
 from gateway.domain.urls import HttpUrl
 from gateway.secrets.facts import NAME
 from gateway.workspace.skills.folder import BadSkill

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 from urllib.parse import urljoin
 
+from gateway.domain.conversation.operations import Operation, Part, Slot
+from gateway.domain.conversation.tools import ToolClass
 from gateway.domain.json import Json, JsonObject
-from gateway.domain.operations import Operation, Part, Slot
-from gateway.domain.texts import one_line
-from gateway.domain.tools import ToolClass
+from gateway.domain.text.texts import one_line
 from gateway.workspace.skills.folder import BadSkill
 from gateway.workspace.skills.parsing import plain_yaml
 from gateway.workspace.tool_files.declaration import TOKEN

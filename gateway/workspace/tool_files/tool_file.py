@@ -6,10 +6,10 @@ from typing import Literal
 
 from pydantic import TypeAdapter, ValidationError
 
+from gateway.domain.conversation.operations import Operation
+from gateway.domain.conversation.tools import ToolClass
 from gateway.domain.json import JsonObject
-from gateway.domain.operations import Operation
-from gateway.domain.texts import one_line
-from gateway.domain.tools import ToolClass
+from gateway.domain.text.texts import one_line
 from gateway.workspace.skills.folder import BadSkill, Files
 from gateway.workspace.skills.parsing import MAX_DESCRIPTION, Skill, is_name
 from gateway.workspace.tool_files import openapi

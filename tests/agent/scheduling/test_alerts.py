@@ -1,7 +1,7 @@
 from datetime import UTC, datetime
 
 from gateway.agent.scheduling.alerts import schedule_failed, schedule_undelivered, schedule_works, trigger_failed
-from gateway.domain.schedules import Definition, Once, Recurring
+from gateway.domain.work.schedules import Definition, Once, Recurring
 
 SLOT = datetime(2026, 11, 22, 8, tzinfo=UTC)
 REMINDER = Definition("Dentist", "Call the dentist.", Once(SLOT), "Europe/Berlin")

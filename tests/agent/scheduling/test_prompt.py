@@ -3,10 +3,10 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 from gateway.agent.scheduling.prompt import assignment
-from gateway.domain.assignment import QUIET
 from gateway.domain.ids import AddressId, PrincipalId, ScheduleId
 from gateway.domain.principals import Label
-from gateway.domain.schedules import Definition, Once, Recurring
+from gateway.domain.work.assignment import QUIET
+from gateway.domain.work.schedules import Definition, Once, Recurring
 from gateway.store.scheduling.schedules import ScheduleRow
 
 SLOT = datetime(2026, 11, 23, 7, 30, tzinfo=UTC)

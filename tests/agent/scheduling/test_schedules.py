@@ -9,8 +9,8 @@ import pytest
 
 from gateway.agent.scheduling.schedules import Asking, Schedules, line
 from gateway.domain.principals import Role
+from gateway.store.connection.pool import Database
 from gateway.store.people import principals
-from gateway.store.pool import Database
 from gateway.timetable.definition import Changes, Refused
 from tests.store.world import World, found
 

@@ -8,7 +8,7 @@ import pytest
 from gateway.agent.skills.library import INDEX, NotConfirmed, Skills
 from gateway.agent.skills.showing import described, undecided
 from gateway.domain.errors import SupaclawError
-from gateway.store.pool import Database
+from gateway.store.connection.pool import Database
 from gateway.workspace.skills.folder import BadSkill, digest
 from gateway.workspace.tree import Workspace
 from tests.fakes.github import GitHub

@@ -18,19 +18,19 @@ from gateway.agent.tool_files.calls import DeclaredTools
 from gateway.agent.tool_files.confirmed import FORM, ToolFiles
 from gateway.agent.tool_files.tokens import AccessTokens
 from gateway.agent.toolbox import Toolbox, ToolOutcome, Yes
+from gateway.domain.conversation.model import ToolCall
+from gateway.domain.conversation.tools import Caller, Effect, ToolClass
 from gateway.domain.ids import PrincipalId
 from gateway.domain.json import JsonObject
-from gateway.domain.model import ToolCall
 from gateway.domain.principals import Label, Role
-from gateway.domain.tools import Caller, Effect, ToolClass
 from gateway.flow.secrets.live import LiveSecrets
 from gateway.flow.secrets.vault import Vault
 from gateway.logs import SecretMask
 from gateway.net.rules import Rules
 from gateway.secrets.facts import Binding
-from gateway.store import audit
+from gateway.store.connection.pool import Database
 from gateway.store.people import principals
-from gateway.store.pool import Database
+from gateway.store.trust import audit
 from gateway.workspace.skills.folder import BadSkill
 from gateway.workspace.tree import Workspace
 from tests.fakes.api import FakeApi, api

@@ -11,7 +11,7 @@ from gateway.app.database import reach
 from gateway.config.environment import Environment
 from gateway.config.load import parse
 from gateway.config.model import Config
-from gateway.store.pool import Database
+from gateway.store.connection.pool import Database
 from tests.store.world import World, found
 
 

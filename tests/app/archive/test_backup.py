@@ -9,7 +9,7 @@ import pytest
 
 from gateway.app.archive.restore import unpack
 from gateway.domain.errors import OwnerMustAct
-from gateway.store.pool import Database
+from gateway.store.connection.pool import Database
 from tests.app.archive.conftest import House
 from tests.store.world import World
 

@@ -10,13 +10,13 @@ from gateway.app.archive.manifest import Manifest
 from gateway.app.archive.place import check_finished
 from gateway.app.archive.restore import RESTORED, restore
 from gateway.app.database import reach
-from gateway.config.instance import hold_instance
+from gateway.config.data.instance import hold_instance
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.principals import Label
-from gateway.store import contents
+from gateway.store.connection.pool import Database
 from gateway.store.loading import IN_DOUBT
 from gateway.store.migrate import migrate
-from gateway.store.pool import Database
+from gateway.store.trust import contents
 from tests.app.archive.conftest import House
 from tests.background.test_indexing import Job
 from tests.conftest import Server

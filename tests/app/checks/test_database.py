@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from gateway.app.checks.database import check_database, judge
+from gateway.store.connection.pool import Connection, Database
+from gateway.store.connection.server import Server
 from gateway.store.embedded.cluster import opened
 from gateway.store.migrate import read_migrations
-from gateway.store.pool import Connection, Database
-from gateway.store.server import Server
 from tests.app.checks.contexts import Examine, told
 from tests.conftest import Server as RealServer
 

@@ -15,7 +15,7 @@ from gateway.app.checks.machine import (
     check_python,
     kernel_clock,
 )
-from gateway.config.instance import hold_instance
+from gateway.config.data.instance import hold_instance
 from tests.app.checks.contexts import Examine, told
 from tests.sandbox.tiers import confines
 

@@ -12,8 +12,8 @@ from gateway.app.servers import tool_files
 from gateway.config.environment import Environment
 from gateway.domain.principals import Role
 from gateway.net.mcp.definition import Definition
+from gateway.store.connection.pool import Database
 from gateway.store.people import principals
-from gateway.store.pool import Database
 from tests.app.checks.contexts import Examine, told
 from tests.fakes.mcp_server import CITY, FakeMcp
 from tests.workspace.tool_files.writing import put, tool_md

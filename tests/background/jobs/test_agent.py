@@ -11,15 +11,24 @@ import pytest
 from gateway.agent.limits import Limits
 from gateway.agent.loop import NO_ANSWER
 from gateway.config.failpoints import Failpoints, Step
-from gateway.domain.access import Access
+from gateway.domain.conversation.inbound import Address
+from gateway.domain.conversation.model import (
+    AssistantMessage,
+    Attempt,
+    ModelsExhausted,
+    Prompt,
+    Reply,
+    ToolMessage,
+    UserMessage,
+)
 from gateway.domain.errors import RunLost
-from gateway.domain.inbound import Address
-from gateway.domain.model import AssistantMessage, Attempt, ModelsExhausted, Prompt, Reply, ToolMessage, UserMessage
+from gateway.domain.people.access import Access
 from gateway.domain.principals import Label
-from gateway.domain.tasks import Lane
+from gateway.domain.work.tasks import Lane
 from gateway.flow.live import MessageStored
-from gateway.store import sessions, tasks
-from gateway.store.pool import Database
+from gateway.store import sessions
+from gateway.store.connection.pool import Database
+from gateway.store.engine import tasks
 from gateway.store.scheduling import schedules
 from tests.flow.appointments import address_of, fire, known, last_run, noted, plan, status, trigger, work
 from tests.flow.path import (
@@ -574,7 +583,7 @@ class TestCrash:
 async def test_runs_that_tell_and_turns_that_send_never_wait_in_a_circle(
     path: MessagePath, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.store.pool._TRIES", 1)
+    monkeypatch.setattr("gateway.store.connection.pool._TRIES", 1)
     await greet(path)
     row, rounds = await plan(path), 15
 

@@ -6,13 +6,13 @@ import pytest
 
 from gateway.agent.limits import Limits
 from gateway.background import worker as worker_module
-from gateway.domain.model import AssistantMessage, Attempt, ModelsExhausted, Prompt, Reply, UserMessage
+from gateway.domain.conversation.model import AssistantMessage, Attempt, ModelsExhausted, Prompt, Reply, UserMessage
+from gateway.domain.conversation.transcript import AssistantText
 from gateway.domain.principals import Label
-from gateway.domain.transcript import AssistantText
 from gateway.flow.inbound import answers as answers_module
 from gateway.flow.inbound.persist import Accepted
-from gateway.store import tasks
-from gateway.store.pool import Database
+from gateway.store.connection.pool import Database
+from gateway.store.engine import tasks
 from tests.flow.path import (
     MEMBER,
     FakeModel,

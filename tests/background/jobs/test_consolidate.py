@@ -12,14 +12,14 @@ import pytest
 from gateway.agent.limits import Limits
 from gateway.background.scheduling.consolidation import Consolidation
 from gateway.config.failpoints import Failpoints, Step
+from gateway.domain.conversation.model import ModelsExhausted, Prompt, Reply, UserMessage
 from gateway.domain.errors import RunLost
 from gateway.domain.ids import MemoryId
 from gateway.domain.memory import Category, Filter, Kind, Memory, NewMemory
-from gateway.domain.model import ModelsExhausted, Prompt, Reply, UserMessage
 from gateway.domain.principals import Label
-from gateway.domain.tasks import Lane
+from gateway.domain.work.tasks import Lane
+from gateway.store.connection.pool import Database
 from gateway.store.memory import memories, turns
-from gateway.store.pool import Database
 from tests.flow.path import FakeModel, MessagePath, build, restarted
 from tests.flow.path import said as reply
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from gateway.agent.limits import Limits
-from gateway.domain.inbound import Attachment
-from gateway.domain.model import Attempt, ModelsExhausted, UserMessage
-from gateway.store.pool import Database
+from gateway.domain.conversation.inbound import Attachment
+from gateway.domain.conversation.model import Attempt, ModelsExhausted, UserMessage
+from gateway.store.connection.pool import Database
 from tests.background.reads import Reads, derived
 from tests.flow.path import FakeModel, MessagePath, build, said
 

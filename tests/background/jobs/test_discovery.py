@@ -7,13 +7,13 @@ import pytest
 
 from gateway.background import jobs
 from gateway.domain.errors import OwnerMustAct
-from gateway.domain.tasks import Lane
-from gateway.store import tasks
+from gateway.domain.work.tasks import Lane
+from gateway.store.engine import tasks
 from tests.flow.path import MessagePath
 
 WAVE = """
-from gateway.domain.tasks import Status
-from gateway.store import tasks
+from gateway.domain.work.tasks import Status
+from gateway.store.engine import tasks
 
 class Wave:
     def __init__(self, services):

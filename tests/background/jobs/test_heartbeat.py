@@ -8,12 +8,12 @@ import pytest
 
 from gateway.agent.limits import Limits
 from gateway.agent.loop import NO_ANSWER
+from gateway.domain.conversation.model import Attempt, ModelsExhausted, Prompt, Reply, SystemMessage, UserMessage
 from gateway.domain.errors import RunLost
-from gateway.domain.model import Attempt, ModelsExhausted, Prompt, Reply, SystemMessage, UserMessage
 from gateway.domain.principals import Label
-from gateway.domain.tasks import Lane
 from gateway.domain.vitals import Outcome
-from gateway.store import tasks
+from gateway.domain.work.tasks import Lane
+from gateway.store.engine import tasks
 from gateway.store.scheduling import heartbeats
 from gateway.workspace.paths import WorkspaceError
 from gateway.workspace.tree import Workspace

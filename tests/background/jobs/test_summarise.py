@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from gateway.domain.conversation.model import ModelsExhausted, SystemMessage
 from gateway.domain.memory import Filter, Kind, Memory
-from gateway.domain.model import ModelsExhausted, SystemMessage
 from gateway.domain.principals import Label
+from gateway.store.connection.pool import Database
 from gateway.store.memory import memories
-from gateway.store.pool import Database
 from tests.flow.path import FakeModel, MessagePath, build, call, in_turn, said
 
 REPLY = """## Goal

@@ -10,7 +10,7 @@ from gateway.agent.limits import Limits
 from gateway.background.scheduling.heartbeat import next_beat
 from gateway.config.hours import parse_hours
 from gateway.domain.vitals import Outcome
-from gateway.store import tasks
+from gateway.store.engine import tasks
 from gateway.store.scheduling import attention
 from tests.background.heart import MINUTE, NOON, Heart, heart
 from tests.flow.path import MessagePath

@@ -11,8 +11,8 @@ from gateway.background.scheduling.scheduler import BATCH
 from gateway.config.failpoints import Failpoints, Step
 from gateway.domain.errors import DatabaseDown
 from gateway.domain.ids import PrincipalId
+from gateway.store.connection.pool import Connection, Database
 from gateway.store.people import principals
-from gateway.store.pool import Connection, Database
 from gateway.store.scheduling import schedules
 from gateway.store.scheduling.schedules import ScheduleRow
 from tests.background.timeline import HOUR, START, Timeline, once, recurring, scheduler_on

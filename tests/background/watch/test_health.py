@@ -13,8 +13,8 @@ from gateway.config.clock import SystemClock
 from gateway.domain.errors import DatabaseDown, OwnerMustAct, TryAgainLater
 from gateway.domain.ids import InstanceId, PrincipalId
 from gateway.flow.channels.leasing import lease_of
-from gateway.store import instances, leases
-from gateway.store.pool import Database
+from gateway.store.connection.pool import Database
+from gateway.store.engine import instances, leases
 from tests.store.world import somebody
 
 CHANNEL = lease_of("telegram")

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from pydantic import Field
 
-from gateway.domain.access import Access
-from gateway.domain.channel import Accept, Capabilities, Login
-from gateway.domain.channel_facts import NoFacts
-from gateway.domain.channel_settings import ChannelSettings
+from gateway.domain.channels.channel import Accept, Capabilities, Login
+from gateway.domain.channels.channel_facts import NoFacts
+from gateway.domain.channels.channel_settings import ChannelSettings
+from gateway.domain.conversation.inbound import Inbound
 from gateway.domain.errors import ConfigError, OwnerMustAct
-from gateway.domain.inbound import Inbound
+from gateway.domain.people.access import Access
 from gateway.domain.vitals import ChannelVitals
 from gateway.flow.channels import manager as doors_module
 from gateway.flow.channels.manager import ChannelManager, ChannelSpec, channel_specs, preload

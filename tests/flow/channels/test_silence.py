@@ -10,8 +10,8 @@ import pytest
 
 from channels.telegram.channel import Telegram
 from channels.telegram.polling import Patience
-from gateway.domain.channel import Channel
-from gateway.domain.channel_settings import ChannelSettings
+from gateway.domain.channels.channel import Channel
+from gateway.domain.channels.channel_settings import ChannelSettings
 from gateway.flow.channels.manager import ChannelManager, ChannelSpec
 from tests.contract.under_test import Gateway
 from tests.fakes.eventually import eventually

@@ -8,9 +8,9 @@ import pytest
 
 from gateway.config.clock import SystemClock
 from gateway.config.failpoints import Failpoints
-from gateway.domain.inbound import Address, Earlier
+from gateway.domain.channels.routing import Edit, Ignore, RunCommand, StartTurn
+from gateway.domain.conversation.inbound import Address, Earlier
 from gateway.domain.principals import Label
-from gateway.domain.routing import Edit, Ignore, RunCommand, StartTurn
 from gateway.flow.inbound import accept as accept_module
 from gateway.flow.inbound.accept import InboundFlow
 from tests.flow.path import MEMBER, STRANGER, FakeModel, MessagePath, build, message, restarted

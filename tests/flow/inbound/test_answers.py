@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
-from gateway.domain.routing import StartTurn
+from gateway.domain.channels.routing import StartTurn
 from gateway.flow.inbound import answers as answers_module
 from gateway.flow.inbound.answers import Answer
 from gateway.flow.inbound.persist import Accepted
 from gateway.flow.live import TextWritten
-from gateway.store.steps import Spent
+from gateway.store.engine.steps import Spent
 from tests.flow.path import FakeModel, MessagePath, build, call, in_turn, restarted, said
 
 

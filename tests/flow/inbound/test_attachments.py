@@ -9,14 +9,14 @@ import pytest
 
 from gateway.background.jobs import ingest as ingest_module
 from gateway.config.failpoints import Failpoints, Step
-from gateway.domain.channel import FetchDelayed, FetchFailed
-from gateway.domain.inbound import Attachment
-from gateway.domain.model import Prompt, SystemMessage, UserMessage
+from gateway.domain.channels.channel import FetchDelayed, FetchFailed
+from gateway.domain.conversation.inbound import Attachment
+from gateway.domain.conversation.model import Prompt, SystemMessage, UserMessage
 from gateway.domain.principals import Label
-from gateway.domain.tasks import Lane
+from gateway.domain.work.tasks import Lane
 from gateway.flow.inbound import persist as persist_module
 from gateway.flow.inbound.commands import NOT_TAKEN
-from gateway.store.pool import Database
+from gateway.store.connection.pool import Database
 from tests.fakes.eventually import eventually
 from tests.flow.outage import AwayAtTimes
 from tests.flow.path import MEMBER, FakeModel, MessagePath, build, call, in_turn, message, restarted, results, said

@@ -16,7 +16,7 @@ from gateway.flow.inbound import spool as spool_module
 from gateway.flow.inbound.accept import InboundFlow
 from gateway.flow.inbound.commands import CommandRunner
 from gateway.flow.live import SessionReplaced
-from gateway.store import inbox
+from gateway.store.delivery import inbox
 from tests.flow.path import MessagePath, message
 
 

@@ -7,19 +7,19 @@ from typing import Any
 
 import pytest
 
-from gateway.domain.access import Access, GroupMode
-from gateway.domain.channel import SendFailed
-from gateway.domain.codes import new_code
+from gateway.domain.channels.channel import SendFailed
+from gateway.domain.conversation.inbound import Inbound, Sender
 from gateway.domain.errors import DatabaseDown, OwnerMustAct, TryAgainLater
-from gateway.domain.inbound import Inbound, Sender
+from gateway.domain.people.access import Access, GroupMode
 from gateway.domain.principals import Role
+from gateway.domain.text.codes import new_code
 from gateway.flow.inbound import gate as gate_module
 from gateway.flow.inbound.gate import Gate
 from gateway.flow.inbound.pairing import Pairing
 from gateway.flow.people import meet
+from gateway.store.connection.pool import Database
 from gateway.store.people import links, pairings, principals
 from gateway.store.people.pairings import PairingRow
-from gateway.store.pool import Database
 from tests.fakes.eventually import eventually
 from tests.flow.path import MEMBER, OWNER, STRANGER, MessagePath, message
 from tests.store.world import blocked, held

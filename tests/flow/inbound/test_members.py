@@ -11,11 +11,11 @@ import pytest
 
 from gateway import commands, tools
 from gateway.agent.toolbox import Toolbox
+from gateway.domain.conversation.model import Attempt, ModelsExhausted, ToolCall
 from gateway.domain.ids import PrincipalId
-from gateway.domain.model import Attempt, ModelsExhausted, ToolCall
 from gateway.domain.principals import Label
 from gateway.flow.vouching import ask
-from gateway.store.pool import Database
+from gateway.store.connection.pool import Database
 from gateway.store.transcript import files
 from tests.fakes.caller import CALLER
 from tests.flow.path import MEMBER, FakeModel, MessagePath, build, call, in_turn, results, said

@@ -7,8 +7,8 @@ import pytest
 
 from gateway.config.clock import SystemClock
 from gateway.config.failpoints import Failpoints
-from gateway.domain.channel import SendFailed
-from gateway.domain.inbound import Address
+from gateway.domain.channels.channel import SendFailed
+from gateway.domain.conversation.inbound import Address
 from gateway.flow.inbound.outages import KEPT, Outages
 from gateway.flow.outbound.sender import Outbound
 from tests.fakes.channel import FakeChannel

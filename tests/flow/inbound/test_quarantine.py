@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from gateway.domain.channels.routing import Ignore
 from gateway.domain.errors import DatabaseDown, TryAgainLater
-from gateway.domain.routing import Ignore
 from gateway.flow.inbound import quarantine as quarantine_module
 from gateway.flow.inbound import spool as spool_module
 from gateway.flow.inbound.quarantine import TRIES, Quarantine

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from gateway.domain.channels.routing import Ignore
 from gateway.domain.errors import TryAgainLater
-from gateway.domain.routing import Ignore
 from gateway.flow.inbound import outages as outages_module
 from gateway.flow.inbound import spool as spool_module
 from gateway.flow.inbound.outages import KEPT

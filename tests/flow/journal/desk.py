@@ -9,18 +9,20 @@ from typing import Any
 from uuid import uuid4
 
 from gateway.config.clock import SystemClock
-from gateway.domain.access import Access
+from gateway.domain.conversation.inbound import Address, Arrival, Inbound, Sender
+from gateway.domain.conversation.model import ToolCall
+from gateway.domain.conversation.transcript import AssistantText, Summary, ToolIntent, ToolResult
 from gateway.domain.ids import EntryId, PrincipalId, SessionId, TaskId
-from gateway.domain.inbound import Address, Arrival, Inbound, Sender
-from gateway.domain.model import ToolCall
+from gateway.domain.people.access import Access
 from gateway.domain.principals import Label
-from gateway.domain.tasks import Lane
-from gateway.domain.transcript import AssistantText, Summary, ToolIntent, ToolResult
+from gateway.domain.work.tasks import Lane
 from gateway.flow.journal.journal import Journal
 from gateway.flow.people import People, meet
-from gateway.store import addresses, inbox, sessions, tasks
-from gateway.store.addresses import AddressRow
-from gateway.store.pool import Connection, Database
+from gateway.store import sessions
+from gateway.store.connection.pool import Connection, Database
+from gateway.store.delivery import addresses, inbox
+from gateway.store.delivery.addresses import AddressRow
+from gateway.store.engine import tasks
 from gateway.store.transcript import journals, messages, unread
 from gateway.workspace.journal.entry import Entry
 from gateway.workspace.journal.files import Place

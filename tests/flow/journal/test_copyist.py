@@ -7,7 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from gateway.flow.journal import copyist as copyist_module
-from gateway.store.pool import Database
+from gateway.store.connection.pool import Database
 from gateway.workspace.journal.writer import JournalWriter
 from tests.fakes.eventually import eventually
 from tests.flow.journal.desk import Desk, arrival, desk

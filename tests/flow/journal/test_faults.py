@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from gateway.domain.conversation.inbound import Arrival
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.ids import PrincipalId
-from gateway.domain.inbound import Arrival
 from gateway.workspace.journal.files import Place
 from gateway.workspace.journal.writer import JournalWriter
 from tests.flow.journal.desk import MEMBER, OWNER, Desk, arrival, desk

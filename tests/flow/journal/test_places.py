@@ -7,7 +7,7 @@ from gateway.domain.ids import PrincipalId
 from gateway.domain.principals import Role
 from gateway.flow.journal import places as places_module
 from gateway.flow.journal.places import Places
-from gateway.store.pool import Database
+from gateway.store.connection.pool import Database
 from gateway.store.transcript import journals
 from gateway.workspace.journal.files import Place
 from gateway.workspace.journal.writer import JournalWriter

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from gateway.domain.conversation.inbound import Arrival
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import SessionId
-from gateway.domain.inbound import Arrival
 from gateway.domain.principals import Label
 from gateway.flow.journal import check as check_module
 from gateway.flow.journal import journal as journal_module

@@ -9,15 +9,16 @@ from typing import Any
 import pytest
 
 from gateway.config.failpoints import Failpoints
-from gateway.domain.channel import Button, Capabilities, OutgoingFile, SendDelayed, SendFailed, SendUncertain
+from gateway.domain.channels.channel import Button, Capabilities, OutgoingFile, SendDelayed, SendFailed, SendUncertain
+from gateway.domain.conversation.transcript import AssistantText
 from gateway.domain.ids import FileId
 from gateway.domain.principals import Label
-from gateway.domain.transcript import AssistantText
 from gateway.flow.outbound.attempt import POST_IN_DOUBT, UNCONFIRMED
 from gateway.flow.outbound.files import recorded
 from gateway.flow.outbound.sender import Outbound
-from gateway.store import addresses, sessions
-from gateway.store.pool import Database
+from gateway.store import sessions
+from gateway.store.connection.pool import Database
+from gateway.store.delivery import addresses
 from gateway.store.transcript import messages
 from gateway.workspace.measure import measure
 from tests.fakes.channel import FakeChannel

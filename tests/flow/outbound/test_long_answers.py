@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from gateway.domain.channel import Capabilities
+from gateway.domain.channels.channel import Capabilities
 from gateway.domain.principals import Label
 from gateway.flow.outbound.long_answers import TO_BE_CONTINUED, Abridged, abridged
-from gateway.store.pool import Database
+from gateway.store.connection.pool import Database
 from gateway.workspace.tree import Workspace
 from tests.fakes.channel import FakeChannel
 from tests.flow.path import FakeModel, MessagePath, build, said

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from gateway.app.checks.database import check_database
-from gateway.domain.channel import SendDelayed, SendFailed, SendUncertain
+from gateway.domain.channels.channel import SendDelayed, SendFailed, SendUncertain
 from gateway.domain.errors import DatabaseDown, OwnerMustAct, TryAgainLater
 from gateway.flow.outbound import attempt as attempt_module
 from gateway.flow.outbound import sender as sender_module
 from gateway.flow.outbound.attempt import UNCONFIRMED
-from gateway.store import outbox
-from gateway.store.pool import Database
+from gateway.store.connection.pool import Database
+from gateway.store.delivery import outbox
 from tests.app.checks.contexts import examine_with
 from tests.flow.outbound.test_sender import STATES, SURE, sent, unsent
 from tests.flow.path import MessagePath

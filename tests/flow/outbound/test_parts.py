@@ -1,9 +1,9 @@
 from uuid import uuid4
 
-from gateway.domain.channel import Button
+from gateway.domain.channels.channel import Button
 from gateway.domain.ids import FileId
 from gateway.flow.outbound.parts import MAX_CAPTION, parts
-from gateway.store.outbox import Part
+from gateway.store.delivery.outbox import Part
 
 ONE, TWO = FileId(uuid4()), FileId(uuid4())
 YES = Button("Yes", "/yes")

@@ -6,15 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from gateway.domain.conversation.inbound import Address
+from gateway.domain.conversation.transcript import AssistantText, Notice
 from gateway.domain.ids import AddressId, SessionId
-from gateway.domain.inbound import Address
 from gateway.domain.principals import Label
-from gateway.domain.transcript import AssistantText, Notice
 from gateway.flow.live import MessageStored
 from gateway.flow.outbound.proactive import HandedOver
-from gateway.store import addresses, sessions
-from gateway.store.addresses import AddressRow
-from gateway.store.pool import Connection, Database
+from gateway.store import sessions
+from gateway.store.connection.pool import Connection, Database
+from gateway.store.delivery import addresses
+from gateway.store.delivery.addresses import AddressRow
 from gateway.store.transcript.messages import MessageRow
 from tests.flow.path import MEMBER, FakeModel, MessagePath, build, message
 from tests.store.world import blocked

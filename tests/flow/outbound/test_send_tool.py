@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from gateway.domain.channel import Capabilities
-from gateway.domain.inbound import Address
+from gateway.domain.channels.channel import Capabilities
+from gateway.domain.conversation.inbound import Address
 from gateway.domain.principals import Label
 from gateway.flow.live import MessageStored
 from gateway.store import sessions
-from gateway.store.pool import Database
+from gateway.store.connection.pool import Database
 from tests.fakes.channel import FakeChannel
 from tests.flow.path import (
     MEMBER,

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from gateway.domain.channel import Capabilities, SendDelayed, SendFailed, SendUncertain
+from gateway.domain.channels.channel import Capabilities, SendDelayed, SendFailed, SendUncertain
 from gateway.flow.outbound import attempt as attempt_module
 from gateway.flow.outbound.attempt import INTERRUPTED, TRIES, UNCONFIRMED
-from gateway.store import outbox
-from gateway.store.pool import Database
+from gateway.store.connection.pool import Database
+from gateway.store.delivery import outbox
 from tests.fakes.channel import FakeChannel
 from tests.flow.path import MEMBER, FakeModel, MessagePath, build, in_turn, restarted, said
 

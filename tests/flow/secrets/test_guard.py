@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from gateway.domain.model import (
+from gateway.domain.conversation.model import (
     Attempt,
     Model,
     ModelEvent,

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config.keys import save_keys
-from gateway.config.master_key import read_keyring, write_keyring
+from gateway.config.data.keys import save_keys
+from gateway.config.data.master_key import read_keyring, write_keyring
 from gateway.domain.errors import ConfigError, OwnerMustAct
 from gateway.domain.ids import PrincipalId
 from gateway.domain.principals import Role
@@ -14,8 +14,8 @@ from gateway.flow.secrets.live import LiveSecrets
 from gateway.flow.secrets.vault import Vault
 from gateway.secrets.facts import Binding
 from gateway.secrets.master import Keyring, MasterKey
+from gateway.store.connection.pool import Database
 from gateway.store.people import principals
-from gateway.store.pool import Database
 
 BOUND = Binding.of(["api.example.org"], ["weather"], "header:Authorization")
 

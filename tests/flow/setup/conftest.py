@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from gateway.config.clock import SystemClock
+from gateway.config.data.keys import read_keys
 from gateway.config.environment import Environment
-from gateway.config.keys import read_keys
 from gateway.config.load import load
 from gateway.flow.setup.saving import Setup
 from tests.fakes.openai_server import FakeModels

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.store.pool import Database
+from gateway.store.connection.pool import Database
 from tests.fakes.s3_fixtures import bucket, careless, endpoint, s3
 from tests.flow.sync.machines import Machine, Machines, machines_of
 from tests.store.world import World, found

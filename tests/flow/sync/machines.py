@@ -11,7 +11,7 @@ from gateway.flow.labels import ContentLabels
 from gateway.flow.sync.replica import Missing, Replica, Synced
 from gateway.net.objects import Address, ObjectStore
 from gateway.net.rules import Rules
-from gateway.store import contents
+from gateway.store.trust import contents
 from gateway.workspace.locks.keeper import Keeper, OwnerEdits
 from gateway.workspace.locks.watch import LockWatch
 from gateway.workspace.sync.plan import Drop, Pull, Push, Retract

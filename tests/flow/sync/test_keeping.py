@@ -11,8 +11,8 @@ from gateway.app.wiring import FILES, WORKERS_JOBS
 from gateway.config.model import Config, WorkspaceStore
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.principals import Label
+from gateway.store.connection.pool import Database
 from gateway.store.people import principals
-from gateway.store.pool import Database
 from tests.fakes.s3 import Careless, settings
 from tests.flow.path import MEMBER, FakeModel, MessagePath, build
 from tests.flow.sync.machines import Machine, machines_of

@@ -14,7 +14,8 @@ from gateway.domain.synced import Content
 from gateway.flow.sync.replica import Missing
 from gateway.flow.sync.sweeping import sweep
 from gateway.net.objects import StoreDown
-from gateway.store import contents, synced
+from gateway.store import synced
+from gateway.store.trust import contents
 from gateway.workspace.paths import WorkspaceError
 from tests.fakes.s3 import Careless, new_bucket
 from tests.flow.sync.machines import Machine, Machines, deleted, pulled, pushed, retracted, settle

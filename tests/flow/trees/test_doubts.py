@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from gateway.domain.model import Prompt, Reply
+from gateway.domain.conversation.model import Prompt, Reply
 from tests.flow.path import FakeModel, MessagePath, call, crash, restarted, results, said
 from tests.flow.trees.test_trees import Script, is_node, over, run_dry, started, statuses, told, until
 

@@ -7,12 +7,12 @@ from contextlib import aclosing
 import pytest
 
 from gateway.domain.ids import TaskId
-from gateway.domain.tasks import Status
+from gateway.domain.work.tasks import Status
 from gateway.flow.trees import following
 from gateway.flow.trees.following import TraceFollowers
-from gateway.store import steps
-from gateway.store.listener import Listener
-from gateway.store.steps import Settled
+from gateway.store.connection.listener import Listener
+from gateway.store.engine import steps
+from gateway.store.engine.steps import Settled
 from tests.flow.path import MessagePath, call, results, said
 from tests.flow.trees.test_trees import boss_and_workers, run_dry, started, write
 from tests.store.world import somebody

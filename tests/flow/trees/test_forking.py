@@ -6,11 +6,11 @@ import pytest
 
 from gateway.agent.trees import comparing, forking
 from gateway.agent.trees.starting import NoSuchTask
+from gateway.domain.conversation.model import Prompt, Reply
 from gateway.domain.ids import TaskId
-from gateway.domain.model import Prompt, Reply
-from gateway.domain.tasks import Status
-from gateway.store import steps, trees
-from gateway.store.steps import StepRow
+from gateway.domain.work.tasks import Status
+from gateway.store.engine import steps, trees
+from gateway.store.engine.steps import StepRow
 from tests.flow.path import MessagePath, call, results, said
 from tests.flow.trees.test_trees import run_dry, started, told, write
 

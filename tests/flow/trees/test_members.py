@@ -8,12 +8,12 @@ import pytest
 from gateway import tools
 from gateway.agent.trees import starting
 from gateway.agent.trees.starting import NoSuchTask
+from gateway.domain.conversation.model import Prompt, Reply, ToolCall, ToolMessage
 from gateway.domain.ids import PrincipalId
-from gateway.domain.model import Prompt, Reply, ToolCall, ToolMessage
-from gateway.domain.tasks import Lane
-from gateway.domain.trees import MOST_LIVE
-from gateway.store import trees
-from gateway.store.pool import Database
+from gateway.domain.work.tasks import Lane
+from gateway.domain.work.trees import MOST_LIVE
+from gateway.store.connection.pool import Database
+from gateway.store.engine import trees
 from tests.flow.path import MEMBER, FakeModel, MessagePath, build, call, results, said
 from tests.flow.trees.test_trees import (
     Script,

@@ -13,17 +13,18 @@ import pytest
 
 from gateway.config.failpoints import Failpoints, Step
 from gateway.config.model import Config
+from gateway.domain.conversation.model import Prompt, Reply, SystemMessage, ToolMessage
 from gateway.domain.erasing import Erasure
 from gateway.domain.ids import TaskId
-from gateway.domain.model import Prompt, Reply, SystemMessage, ToolMessage
 from gateway.domain.principals import Label
-from gateway.domain.tasks import Lane
-from gateway.domain.trees import MOST_HAND_OFFS, MOST_WIDE
-from gateway.store import reviews, tasks, trees
+from gateway.domain.work.tasks import Lane
+from gateway.domain.work.trees import MOST_HAND_OFFS, MOST_WIDE
+from gateway.store.engine import tasks, trees
+from gateway.store.engine.trees import TreeFilter
 from gateway.store.memory import erasing
 from gateway.store.memory.erasing import Origins
-from gateway.store.reviews import Question
-from gateway.store.trees import TreeFilter
+from gateway.store.trust import reviews
+from gateway.store.trust.reviews import Question
 from tests.flow.path import OWNER, FakeModel, MessagePath, call, restarted, results, said
 
 Script = Callable[[Prompt], Reply | Exception]

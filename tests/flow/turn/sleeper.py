@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gateway.config.failpoints import Failpoints, Step
 from gateway.domain.errors import RunLost
-from gateway.store.pool import Database
+from gateway.store.connection.pool import Database
 from tests.flow.path import FakeModel, build, call, in_turn, said
 
 MARK = "seen"

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from gateway.agent.limits import TREE_USD, Limits
+from gateway.domain.conversation.model import Highest, Reply, Usage
 from gateway.domain.errors import RunLost
-from gateway.domain.model import Highest, Reply, Usage
 from gateway.domain.principals import Role
-from gateway.domain.tasks import Claim
+from gateway.domain.work.tasks import Claim
 from gateway.flow.turn.budgets import Budgets, OutOfBudget
-from gateway.store import spending, steps, tasks
-from gateway.store.pool import Database
-from gateway.store.spending import Period
+from gateway.store.connection.pool import Database
+from gateway.store.engine import spending, steps, tasks
+from gateway.store.engine.spending import Period
 from tests.flow.path import MEMBER, FakeModel, MessagePath, build, call, in_turn, said
 from tests.store.world import World, found, somebody
 

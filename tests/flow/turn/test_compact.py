@@ -9,11 +9,11 @@ import pytest
 
 from gateway.agent.fit import message_tokens
 from gateway.agent.limits import Limits
+from gateway.domain.conversation.model import Attempt, ModelsExhausted, Prompt, Reply, SystemMessage
 from gateway.domain.errors import RunLost
-from gateway.domain.model import Attempt, ModelsExhausted, Prompt, Reply, SystemMessage
-from gateway.domain.tokens import estimate
+from gateway.domain.text.tokens import estimate
 from gateway.flow.inbound.persist import Accepted
-from gateway.store.pool import Database
+from gateway.store.connection.pool import Database
 from tests.flow.path import MEMBER, FakeModel, MessagePath, asked, build, call, crash, in_turn, results, said
 
 OPEN = "select count(*) from messages where kind = 'user' and answered_by is null and closed_at is null"

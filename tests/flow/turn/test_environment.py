@@ -6,8 +6,8 @@ from uuid import uuid4
 from zoneinfo import ZoneInfo
 
 from gateway import tools
+from gateway.domain.conversation.model import ToolCall
 from gateway.domain.ids import PrincipalId
-from gateway.domain.model import ToolCall
 from gateway.domain.principals import Label
 from gateway.flow.turn.environment import AgentEnvironments
 from tests.fakes.caller import CALLER

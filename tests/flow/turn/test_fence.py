@@ -12,12 +12,12 @@ from uuid import uuid4
 
 import pytest
 
+from gateway.domain.conversation.tools import ToolFailed
 from gateway.domain.errors import RunLost
 from gateway.domain.ids import InstanceId
-from gateway.domain.tools import ToolFailed
 from gateway.flow.turn.fence import ACT_WITHIN, Fence
-from gateway.store import tasks
-from gateway.store.pool import Database
+from gateway.store.connection.pool import Database
+from gateway.store.engine import tasks
 from tests.fakes.eventually import eventually
 from tests.flow.path import FakeModel, MessagePath, build, call, crash, in_turn, results, said
 from tests.flow.turn.sleeper import MARK

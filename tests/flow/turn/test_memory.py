@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from gateway.agent.memory.bootstrap import bootstrap_context
+from gateway.domain.conversation.inbound import Address
+from gateway.domain.conversation.model import Prompt, SystemMessage, UserMessage
 from gateway.domain.ids import MemoryId
-from gateway.domain.inbound import Address
 from gateway.domain.memory import Category, Filter, NewMemory
-from gateway.domain.model import Prompt, SystemMessage, UserMessage
 from gateway.domain.principals import Label
 from gateway.flow.turn import memory as turn_memory
 from gateway.memory.wording import RECALLED, Bootstrap
+from gateway.store.connection.pool import Connection, Database
 from gateway.store.memory import memories, recalling, used
-from gateway.store.pool import Connection, Database
 from gateway.store.transcript import messages
 from tests.flow.path import MEMBER, FakeModel, MessagePath, build, call, in_turn, message, results, said
 

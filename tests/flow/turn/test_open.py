@@ -2,14 +2,15 @@
 
 import pytest
 
+from gateway.domain.conversation.model import ToolCall
+from gateway.domain.conversation.transcript import AssistantText, ToolIntent
 from gateway.domain.errors import RunLost
 from gateway.domain.ids import SessionId
-from gateway.domain.model import ToolCall
 from gateway.domain.principals import Label
-from gateway.domain.tasks import Claim, Lane
-from gateway.domain.transcript import AssistantText, ToolIntent
+from gateway.domain.work.tasks import Claim, Lane
 from gateway.flow.turn.open import OpenedTurn, open_unattended
-from gateway.store import sessions, tasks
+from gateway.store import sessions
+from gateway.store.engine import tasks
 from gateway.store.transcript import messages
 from tests.flow.path import MessagePath
 

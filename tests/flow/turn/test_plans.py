@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gateway.domain.model import Prompt
+from gateway.domain.conversation.model import Prompt
 from gateway.domain.principals import Label
 from tests.flow.appointments import fire, plan, work
 from tests.flow.path import MEMBER, MessagePath, call, crash, in_turn, restarted, results, said

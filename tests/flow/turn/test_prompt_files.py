@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.domain.attachments import Attached
+from gateway.domain.conversation.attachments import Attached
+from gateway.domain.conversation.transcript import AssistantText, UserText
 from gateway.domain.ids import MessageId
-from gateway.domain.transcript import AssistantText, UserText
 from gateway.flow.turn.prompt_files import OF_A_MESSAGE, PICTURE_BYTES, PICTURES, SHORT, with_files
 from gateway.workspace.tree import Workspace
 

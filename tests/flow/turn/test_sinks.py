@@ -1,7 +1,7 @@
 """What a turn emits is seen by those who watch its session."""
 
-from gateway.domain.events import Answered, Steered
-from gateway.domain.model import Attempt, Restarted, TextDelta, Waiting
+from gateway.domain.conversation.events import Answered, Steered
+from gateway.domain.conversation.model import Attempt, Restarted, TextDelta, Waiting
 from gateway.flow.live import Live, ModelAwaited, TextDropped, TextWritten
 from gateway.flow.turn.sinks import LiveSink
 from tests.flow.path import MessagePath, call, in_turn, said

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from gateway.domain.model import Prompt, ToolCall
+from gateway.domain.conversation.model import Prompt, ToolCall
 from tests.flow.path import MessagePath, call, in_turn, results, said
 from tests.workspace.skills.writing import put, skill_md
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from gateway.domain.channel import SendFailed, SendUncertain
+from gateway.domain.channels.channel import SendFailed, SendUncertain
+from gateway.domain.conversation.inbound import Address
+from gateway.domain.conversation.model import Attempt, ModelsExhausted
 from gateway.domain.errors import DatabaseDown
-from gateway.domain.inbound import Address
-from gateway.domain.model import Attempt, ModelsExhausted
 from gateway.domain.principals import Label
 from gateway.flow.unattended import follow_up
-from gateway.store.pool import Database
+from gateway.store.connection.pool import Database
 from gateway.store.scheduling import schedules
 from gateway.store.scheduling.schedules import ScheduleRow
 from tests.flow.appointments import address_of, fire, known, last_run, noted, plan, work

@@ -8,13 +8,13 @@ import pytest
 
 from gateway.agent.scheduling.schedules import Schedules
 from gateway.config.clock import SystemClock
-from gateway.domain.model import ModelEvent, Prompt, Reply, Usage
+from gateway.domain.conversation.model import ModelEvent, Prompt, Reply, Usage
 from gateway.domain.settings import Params
 from gateway.llm.catalog import vendor
 from gateway.llm.endpoint import Endpoint
 from gateway.llm.provider import ProviderReply
 from gateway.llm.providers.guide import build as guide
-from gateway.store.pool import Database
+from gateway.store.connection.pool import Database
 from tests.flow.path import MEMBER, FakeModel, MessagePath, build
 
 

@@ -8,10 +8,10 @@ from uuid import UUID
 
 import pytest
 
-from gateway.domain.assignment import Assignment
 from gateway.domain.principals import Label
-from gateway.domain.tasks import Status
-from gateway.domain.tokens import estimate
+from gateway.domain.text.tokens import estimate
+from gateway.domain.work.assignment import Assignment
+from gateway.domain.work.tasks import Status
 from gateway.flow.turn.long_messages import MAX_TOKENS
 from gateway.flow.unattended.triggers import (
     MOST_LIVE,
@@ -22,8 +22,8 @@ from gateway.flow.unattended.triggers import (
     Triggers,
     framed,
 )
-from gateway.store import tasks
-from gateway.store.pool import Database
+from gateway.store.connection.pool import Database
+from gateway.store.engine import tasks
 from gateway.workspace.tree import Workspace
 from tests.store.world import World, found, somebody
 

@@ -6,13 +6,21 @@ import pytest
 
 from gateway.agent.context import system_prompt, to_messages
 from gateway.agent.scheduling.prompt import assignment
+from gateway.domain.conversation.model import (
+    AssistantMessage,
+    Prompt,
+    SystemMessage,
+    ToolCall,
+    ToolSpec,
+    Usage,
+    UserMessage,
+)
+from gateway.domain.conversation.transcript import AssistantText, Entry, ToolIntent, ToolResult, UserText
 from gateway.domain.ids import PrincipalId, ScheduleId
 from gateway.domain.json import JsonObject
-from gateway.domain.model import AssistantMessage, Prompt, SystemMessage, ToolCall, ToolSpec, Usage, UserMessage
 from gateway.domain.principals import Label, Principal, Role
-from gateway.domain.schedules import Definition, Once
 from gateway.domain.settings import Params
-from gateway.domain.transcript import AssistantText, Entry, ToolIntent, ToolResult, UserText
+from gateway.domain.work.schedules import Definition, Once
 from gateway.llm.catalog import VENDORS, vendor
 from gateway.llm.endpoint import Endpoint
 from gateway.llm.provider import ProviderReply

@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 from pydantic import SecretStr
 
-from gateway.domain.model import (
+from gateway.domain.conversation.model import (
     AssistantMessage,
     Prompt,
     SystemMessage,

@@ -8,7 +8,7 @@ from contextlib import aclosing
 import pytest
 from pydantic import SecretStr
 
-from gateway.domain.model import (
+from gateway.domain.conversation.model import (
     AssistantMessage,
     ModelsExhausted,
     Prompt,

@@ -17,7 +17,7 @@ from gateway.agent.mcp.local import LocalServers
 from gateway.agent.mcp.pinning import PinnedTool, State, Use
 from gateway.agent.sources import AnyArguments
 from gateway.config.model import McpServer
-from gateway.domain.tools import ToolClass
+from gateway.domain.conversation.tools import ToolClass
 from gateway.net.errors import NetError
 from gateway.net.mcp import connection
 from gateway.net.mcp.connections import Connections

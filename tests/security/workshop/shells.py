@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gateway.background.virtual_shells import VirtualShells
-from gateway.domain.tools import ToolFailed
+from gateway.domain.conversation.tools import ToolFailed
 from gateway.sandbox import landlock
 from gateway.sandbox.command import Tier
 from tests.net.servers import page, redirect, serving, site

@@ -17,13 +17,13 @@ from structlog.testing import capture_logs
 
 from gateway.domain.errors import DatabaseDown, OwnerMustAct
 from gateway.domain.ids import PrincipalId
-from gateway.store.dsn import as_user, parse_dsn
+from gateway.store.connection.dsn import as_user, parse_dsn
+from gateway.store.connection.pool import Database
 from gateway.store.embedded import postgres as postgres_module
 from gateway.store.embedded.postgres import EmbeddedPostgres
 from gateway.store.embedded.postmaster import Postmaster
 from gateway.store.embedded.serverlog import ServerLog
 from gateway.store.migrate import migrate
-from gateway.store.pool import Database
 
 ROOT = Path(__file__).parents[3]
 START_AND_WAIT = """

@@ -8,9 +8,9 @@ from gateway.domain.ids import PrincipalId
 from gateway.domain.memory import Memory, NewMemory
 from gateway.domain.principals import Label, Role
 from gateway.memory.lexemes import lexemes
+from gateway.store.connection.pool import Connection, Database
 from gateway.store.memory import memories, recalling
 from gateway.store.people import principals
-from gateway.store.pool import Connection, Database
 
 
 @pytest.fixture(autouse=True)

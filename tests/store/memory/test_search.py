@@ -13,10 +13,10 @@ from gateway.domain.ids import MemoryId, PrincipalId, SessionId
 from gateway.domain.memory import DEFAULT_AGENT, Category, Filter, Kind, NewMemory
 from gateway.domain.principals import Label, Role
 from gateway.memory.lexemes import lexemes
+from gateway.store.connection.pool import Connection, Database
 from gateway.store.memory import extension, memories, search, turns, vectors
 from gateway.store.memory.search import WrongDimension
 from gateway.store.people import principals
-from gateway.store.pool import Connection, Database
 from gateway.store.transcript import imports
 from gateway.store.transcript.imports import ImportedRow
 

@@ -1,12 +1,12 @@
 import asyncio
 from datetime import UTC, datetime
 
+from gateway.domain.conversation.transcript import AssistantText, UserText
 from gateway.domain.ids import PrincipalId
 from gateway.domain.principals import Label
-from gateway.domain.transcript import AssistantText, UserText
 from gateway.store import sessions
+from gateway.store.connection.pool import Connection
 from gateway.store.memory import memories, turns
-from gateway.store.pool import Connection
 from gateway.store.transcript import messages, unread
 from tests.store.world import World, held
 

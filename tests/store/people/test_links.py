@@ -1,7 +1,7 @@
 import asyncio
 
-from gateway.domain.codes import Refusal
-from gateway.store import addresses
+from gateway.domain.text.codes import Refusal
+from gateway.store.delivery import addresses
 from gateway.store.people import links
 from gateway.store.people.links import LinkRow
 from tests.store.world import World

@@ -1,9 +1,9 @@
 from dataclasses import replace
 from typing import Any
 
-from gateway.domain.codes import Refusal
-from gateway.domain.inbound import Sender
+from gateway.domain.conversation.inbound import Sender
 from gateway.domain.principals import Role
+from gateway.domain.text.codes import Refusal
 from gateway.store.people import pairings, principals
 from gateway.store.people.pairings import PairingRow
 from tests.store.world import HOME, World, arrival

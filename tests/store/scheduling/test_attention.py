@@ -2,13 +2,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from gateway.domain.conversation.transcript import AssistantText, Notice
 from gateway.domain.ids import ScheduleId
 from gateway.domain.principals import Label
-from gateway.domain.schedules import Definition, Recurring
-from gateway.domain.tasks import Status
-from gateway.domain.transcript import AssistantText, Notice
-from gateway.store import outbox, tasks
-from gateway.store.outbox import Part
+from gateway.domain.work.schedules import Definition, Recurring
+from gateway.domain.work.tasks import Status
+from gateway.store.delivery import outbox
+from gateway.store.delivery.outbox import Part
+from gateway.store.engine import tasks
 from gateway.store.people import principals
 from gateway.store.scheduling import attention, schedules
 from gateway.store.scheduling.attention import MOST

@@ -2,9 +2,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from gateway.domain.tasks import Status
 from gateway.domain.vitals import Beat, Outcome
-from gateway.store import tasks
+from gateway.domain.work.tasks import Status
+from gateway.store.engine import tasks
 from gateway.store.scheduling import heartbeats
 from gateway.store.scheduling.heartbeats import LONGEST, Pulse
 from tests.store.world import World, blocked, somebody

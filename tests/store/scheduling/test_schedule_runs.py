@@ -5,14 +5,15 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from gateway.domain.assignment import Assignment
+from gateway.domain.conversation.transcript import AssistantText
 from gateway.domain.ids import MessageId, TaskId
 from gateway.domain.principals import Label
-from gateway.domain.schedules import Definition, Recurring
-from gateway.domain.transcript import AssistantText
-from gateway.store import outbox, sessions
-from gateway.store.outbox import Part
-from gateway.store.pool import Connection
+from gateway.domain.work.assignment import Assignment
+from gateway.domain.work.schedules import Definition, Recurring
+from gateway.store import sessions
+from gateway.store.connection.pool import Connection
+from gateway.store.delivery import outbox
+from gateway.store.delivery.outbox import Part
 from gateway.store.scheduling import schedule_runs, schedules, triggers
 from gateway.store.scheduling.schedule_runs import DeliveryOutcome
 from gateway.store.scheduling.schedules import RunRow, ScheduleRow

@@ -9,11 +9,11 @@ from typing import Any
 import asyncpg
 from asyncpg.connection import LoggedQuery
 
-from gateway.domain.assignment import Assignment
 from gateway.domain.ids import TaskId
 from gateway.domain.principals import Label
-from gateway.domain.schedules import Definition, Misfire, Once, Plan, Recurring
-from gateway.domain.tasks import Status
+from gateway.domain.work.assignment import Assignment
+from gateway.domain.work.schedules import Definition, Misfire, Once, Plan, Recurring
+from gateway.domain.work.tasks import Status
 from gateway.store.people import principals
 from gateway.store.scheduling import schedules
 from gateway.store.scheduling.schedules import Firing, ScheduleRow

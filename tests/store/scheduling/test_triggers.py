@@ -3,16 +3,17 @@ import asyncio
 import asyncpg
 import pytest
 
+from gateway.domain.conversation.transcript import AssistantText
 from gateway.domain.ids import MessageId, PrincipalId, SessionId, TaskId
+from gateway.domain.people.scopes import Scope
 from gateway.domain.principals import Label, Role
-from gateway.domain.scopes import Scope
-from gateway.domain.tasks import Lane, Status
-from gateway.domain.transcript import AssistantText
-from gateway.store import outbox, tasks
-from gateway.store.outbox import Part
+from gateway.domain.work.tasks import Lane, Status
+from gateway.store.delivery import outbox
+from gateway.store.delivery.outbox import Part
+from gateway.store.engine import tasks
+from gateway.store.engine.tasks import TaskReport
 from gateway.store.people import principals, tokens
 from gateway.store.scheduling import triggers
-from gateway.store.tasks import TaskReport
 from gateway.store.transcript import messages
 from tests.store.world import World, blocked, somebody
 

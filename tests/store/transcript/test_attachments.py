@@ -2,8 +2,8 @@ from datetime import timedelta
 
 import pytest
 
+from gateway.domain.conversation.inbound import Attachment
 from gateway.domain.ids import FileId, MessageId
-from gateway.domain.inbound import Attachment
 from gateway.domain.principals import Label, Role
 from gateway.store import sessions
 from gateway.store.people import principals

@@ -1,12 +1,13 @@
 from datetime import UTC, datetime
 from uuid import uuid4
 
+from gateway.domain.conversation.inbound import Address
+from gateway.domain.conversation.transcript import Notice, UserText
 from gateway.domain.ids import SessionId
-from gateway.domain.inbound import Address
 from gateway.domain.memory import Kind, NewMemory
 from gateway.domain.principals import Label
-from gateway.domain.transcript import Notice, UserText
-from gateway.store import addresses, sessions
+from gateway.store import sessions
+from gateway.store.delivery import addresses
 from gateway.store.memory import memories
 from gateway.store.people import principals
 from gateway.store.transcript import conversations, messages

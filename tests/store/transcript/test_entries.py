@@ -2,12 +2,12 @@ from datetime import UTC, datetime
 
 import pytest
 
+from gateway.domain.conversation.inbound import Arrival
+from gateway.domain.conversation.model import ToolCall
+from gateway.domain.conversation.transcript import ToolIntent, ToolResult
 from gateway.domain.ids import EntryId, JournalId
-from gateway.domain.inbound import Arrival
-from gateway.domain.model import ToolCall
 from gateway.domain.principals import Label
-from gateway.domain.transcript import ToolIntent, ToolResult
-from gateway.store import addresses, inbox
+from gateway.store.delivery import addresses, inbox
 from gateway.store.transcript import entries, journals, messages
 from gateway.store.transcript.entries import Mark
 from tests.store.world import HOME, World, arrival, fresh

@@ -1,10 +1,10 @@
 from datetime import datetime, timedelta
 from uuid import UUID, uuid4
 
+from gateway.domain.conversation.inbound import Address
+from gateway.domain.conversation.transcript import AssistantText, Notice
 from gateway.domain.ids import JournalId, SessionId
-from gateway.domain.inbound import Address
 from gateway.domain.principals import Label
-from gateway.domain.transcript import AssistantText, Notice
 from gateway.store import sessions
 from gateway.store.transcript import entries, journals, messages
 from gateway.store.transcript.entries import Mark

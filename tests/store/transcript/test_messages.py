@@ -3,10 +3,8 @@ from uuid import uuid4
 
 import pytest
 
-from gateway.domain.ids import MessageId, SessionId, TaskId
-from gateway.domain.model import ToolCall
-from gateway.domain.principals import Label
-from gateway.domain.transcript import (
+from gateway.domain.conversation.model import ToolCall
+from gateway.domain.conversation.transcript import (
     AssistantText,
     Entry,
     Notice,
@@ -15,6 +13,8 @@ from gateway.domain.transcript import (
     ToolResult,
     UserText,
 )
+from gateway.domain.ids import MessageId, SessionId, TaskId
+from gateway.domain.principals import Label
 from gateway.store.transcript import messages, unread
 from gateway.store.transcript.messages import MessageRow
 from tests.store.world import World, somebody

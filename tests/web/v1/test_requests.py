@@ -6,7 +6,7 @@ from contextlib import aclosing
 import openai
 import pytest
 
-from gateway.domain.model import ModelsExhausted
+from gateway.domain.conversation.model import ModelsExhausted
 from gateway.web.v1 import keep_alive
 from tests.fakes.eventually import eventually
 from tests.web.conftest import BEARER, Running, Web

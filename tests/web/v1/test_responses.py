@@ -2,7 +2,7 @@ import openai
 import pytest
 from openai import AsyncOpenAI
 
-from gateway.domain.model import AssistantMessage, ModelsExhausted, ToolCall, ToolMessage, UserMessage
+from gateway.domain.conversation.model import AssistantMessage, ModelsExhausted, ToolCall, ToolMessage, UserMessage
 from tests.web.conftest import Web
 from tests.web.v1.conftest import program
 

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from gateway.domain.model import SystemMessage, ToolMessage, UserMessage
+from gateway.domain.conversation.model import SystemMessage, ToolMessage, UserMessage
 from tests.web.conftest import BEARER, Web
 from tests.web.scripted import Wait
 from tests.web.v1.test_tools import CALL, SHELL, called, result

@@ -4,7 +4,7 @@ import openai
 import pytest
 from openai import AsyncOpenAI
 
-from gateway.domain.model import ToolCall, ToolMessage
+from gateway.domain.conversation.model import ToolCall, ToolMessage
 from gateway.domain.principals import Label
 from tests.web.conftest import Web
 from tests.web.test_v1 import user

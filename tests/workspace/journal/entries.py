@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
+from gateway.domain.conversation.inbound import Address, Arrival, Inbound, Sender
 from gateway.domain.ids import EntryId
-from gateway.domain.inbound import Address, Arrival, Inbound, Sender
 from gateway.workspace.journal.entry import Entry, entry_of
 
 KEY = b"k" * 32

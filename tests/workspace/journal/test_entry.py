@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.domain.inbound import Attachment, Earlier
+from gateway.domain.conversation.inbound import Attachment, Earlier
 from gateway.workspace.journal.entry import entry_of
 from tests.workspace.journal.entries import arrival, said
 

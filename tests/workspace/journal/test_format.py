@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gateway.domain.conversation.inbound import Address, Arrival, Attachment, Earlier, Inbound, Sender
 from gateway.domain.ids import EntryId
-from gateway.domain.inbound import Address, Arrival, Attachment, Earlier, Inbound, Sender
 from gateway.workspace.journal.entry import Entry, entry_of
 from gateway.workspace.journal.format import Content, parse, render
 from tests.workspace.journal.entries import AT, KEY, arrival, arrived, said

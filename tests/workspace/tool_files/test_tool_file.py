@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.domain.operations import Slot
-from gateway.domain.tools import ToolClass
+from gateway.domain.conversation.operations import Slot
+from gateway.domain.conversation.tools import ToolClass
 from gateway.workspace.skills.folder import BadSkill, Files
 from gateway.workspace.tool_files.openapi import MAX_OPERATIONS
 from gateway.workspace.tool_files.tool_file import ToolFile, document_url, tool_file_of

@@ -1,0 +1,1 @@
+"""The data folder: files that survive a crash, and who holds it."""

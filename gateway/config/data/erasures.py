@@ -1,0 +1,46 @@
+"""Erasures that are not finished, by what was to be erased: numbers only, never a word of it."""
+
+import json
+from contextlib import suppress
+from pathlib import Path
+
+from gateway.config.data.durable import sync
+from gateway.config.data.files import read_regular, replace_regular
+
+_NAME = "erasures.unfinished"
+
+
+def unfinished(data: Path) -> dict[int, int]:
+    """The memories whose erasure broke off, each with how many further words were given."""
+    with suppress(OSError, ValueError):
+        return {int(id): int(words) for id, words in json.loads(read_regular(data / _NAME)).items()}
+    return {}
+
+
+def begun(data: Path, memory: int, words: int) -> None:
+    """Note it, on disk before anything is erased."""
+    _save(data, {**unfinished(data), memory: words})
+
+
+def finished(data: Path, memory: int) -> None:
+    """Nothing is left of it."""
+    _save(data, {id: words for id, words in unfinished(data).items() if id != memory})
+
+
+def reminder(data: Path) -> str:
+    """A line, "problem; fix", about those that broke off; "" if none did."""
+    if not (left := unfinished(data)):
+        return ""
+    also = " with the same --also" if any(left.values()) else ""
+    again = f"stop the gateway and run `supaclaw memories forget {min(left)} --erase` again{also}"
+    return f"the erasure of memory {', '.join(map(str, sorted(left)))} broke off; {again}"
+
+
+def _save(data: Path, left: dict[int, int]) -> None:
+    path = data / _NAME
+    if left:
+        replace_regular(path, json.dumps(left).encode())
+        sync(path)
+    else:
+        path.unlink(missing_ok=True)
+    sync(data)

@@ -1,0 +1,1 @@
+"""Messengers: what one can do, where its messages come from and go."""

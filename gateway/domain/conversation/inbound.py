@@ -1,0 +1,128 @@
+"""What a channel hands to the gateway: one thing that happened, in platform order."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+from uuid import UUID
+
+from gateway.domain.conversation import digest
+from gateway.domain.conversation.client import Brought
+from gateway.domain.conversation.model import ToolCall
+from gateway.domain.ids import EntryId, PrincipalId
+
+LOCAL = "local"
+"""The account of the local token, which is the owner's own."""
+PROGRAMS = frozenset({"api", "terminal"})
+"""The channels that are reached with API tokens."""
+OWN_CHANNELS = PROGRAMS | {"web"}
+"""Reached only with a credential of ours, whose person reads the transcript itself: the owner's, else a member's."""
+MEMBER = "member:"
+"""What the id of a sender on these channels begins with whose credential is a member's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """The place of a conversation on a channel; `thread` is empty if the channel has no threads."""
+
+    channel: str
+    account: str
+    chat: str
+    thread: str = ""
+
+    @property
+    def by_token(self) -> bool:
+        """Whether a program writes here with an API token, whatever that is worth; the local token is none."""
+        return self.channel in PROGRAMS and self.account != LOCAL
+
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """Who sent a message, by the platform's id."""
+
+    id: str
+    name: str
+    is_bot: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """A message from before the conversation reached us, as reported by an API client.
+
+    `calls` are the assistant's calls of the client's tools; a tool's text is the result of `call_id`.
+    """
+
+    role: Literal["user", "assistant", "system", "tool"]
+    text: str
+    calls: tuple[ToolCall, ...] = ()
+    call_id: str = ""
+
+    @property
+    def told(self) -> digest.Told:
+        """As it counts for the digest of a conversation."""
+        return self.role, f"{self.call_id} {self.text}" if self.role == "tool" else digest.said(self.text, self.calls)
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """A file as announced by the platform; its bytes are fetched later, through its channel.
+
+    `mime` and `size` (bytes) are the platform's claims, "" and None if it made none. `ref` is opaque to all but its
+    channel and stays valid across restarts; at most 16 KB.
+    """
+
+    ref: str
+    name: str = ""
+    mime: str = ""
+    size: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Inbound:
+    """A message, an edit or the press of a button, as reported by the platform.
+
+    `platform_id` is unique within (channel, account, chat) and is the key of de-duplication, so an edit has its own
+    and names the message it replaces in `edits`. `addressed` is false for group messages not meant for the agent. A
+    `solo` message gets its own turn and answer instead of joining a running turn. `earlier` is stored only if the
+    address has no session yet; if its session holds something else, because another client continued it, the message
+    goes to the chat `fork` instead. Messages with the same `album` are one message that the platform split. `quoted` is
+    the text of the message replied to, as its sender sees it, and `quoted_id` its platform id ("": of another chat).
+    `forwarded` is where a text that its sender only passed on comes from, in words for the agent ("" if they wrote it
+    themselves). A button press is its value, sent by whoever pressed it. `as_owner` is false for what a program says
+    with a token: it is trusted as known at most, and no owner's command. `client` is what a program brought along.
+    `zone` is the sender's time zone as the platform knows it ("" if it doesn't tell): never more than an offer.
+    """
+
+    address: Address
+    sender: Sender
+    text: str
+    platform_id: str
+    sent_at: datetime
+    edits: str | None = None
+    private: bool = True
+    addressed: bool = True
+    solo: bool = False
+    earlier: tuple[Earlier, ...] = ()
+    attachments: tuple[Attachment, ...] = ()
+    album: str = ""
+    quoted: str = ""
+    quoted_id: str = ""
+    forwarded: str = ""
+    as_owner: bool = True
+    fork: str | None = None
+    client: Brought | None = None
+    zone: str = ""
+
+    @property
+    def member(self) -> PrincipalId | None:
+        """Whose credential it came with, if that is a member's; None where a platform says who it is."""
+        theirs = self.address.channel in OWN_CHANNELS and self.sender.id.startswith(MEMBER)
+        return PrincipalId(UUID(self.sender.id.removeprefix(MEMBER))) if theirs else None
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """An `Inbound` with our own id, since the journal stores it before the database does."""
+
+    id: EntryId
+    inbound: Inbound
+    at: datetime

@@ -1,0 +1,84 @@
+"""Access control, by platform ids alone."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from gateway.domain.conversation.inbound import Inbound
+from gateway.domain.principals import Role
+
+AccessMode = Literal["owner", "allowlist", "pairing", "open"]
+GroupMode = Literal["off", "mention", "all"]
+
+GROUP = "group:"
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """A channel's access rule. `"*"` in `allow` is the same as mode `open`: everyone is a member."""
+
+    mode: AccessMode = "allowlist"
+    allow: frozenset[str] = frozenset()
+    groups: GroupMode = "mention"
+
+    @property
+    def anyone(self) -> bool:
+        """Whether strangers are members."""
+        return self.mode == "open" or (self.mode != "owner" and "*" in self.allow)
+
+    def allows(self, id: str) -> bool:
+        """Whether the rule's own allow list admits a person or a group, by platform id."""
+        return self.anyone or (self.mode != "owner" and id in self.allow)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """Known identities: the owner's, those paired by code, and those linked to one member."""
+
+    owner: Collection[str] = frozenset()
+    paired: Collection[str] = frozenset()
+    linked: Mapping[str, Collection[str]] = field(default_factory=dict)
+    """For each identity of a member with several: all of them."""
+
+
+def identity_of(inbound: Inbound) -> str:
+    """The identity of the sender: the channel and the platform's id."""
+    return f"{inbound.address.channel}:{inbound.sender.id}"
+
+
+def group_identity_of(inbound: Inbound) -> str:
+    """The identity of the group, which counts as one principal."""
+    return f"{inbound.address.channel}:{GROUP}{inbound.address.chat}"
+
+
+def role_of(inbound: Inbound, known: Known, rules: Mapping[str, Access]) -> Role:
+    """The sender's role; a channel without a rule admits the owner only.
+
+    Someone admitted on one channel is admitted by all linked accounts, except on channels in mode `owner`. In an
+    admitted group, everyone is a member.
+    """
+    identity = identity_of(inbound)
+    if identity in known.owner:
+        return Role.OWNER
+    rule = rules.get(inbound.address.channel)
+    if rule is None or rule.mode == "owner":
+        return Role.STRANGER
+    if any(_let_in(each, known, rules) for each in known.linked.get(identity, (identity,))):
+        return Role.MEMBER
+    return Role.MEMBER if not inbound.private and rule.allows(inbound.address.chat) else Role.STRANGER
+
+
+def admitted(identities: Collection[str], known: Known, rules: Mapping[str, Access]) -> bool:
+    """Whether a principal with these identities is still admitted; a group is if the channel allows groups."""
+    return any(_let_in(each, known, rules) or _is_open_group(each, rules) for each in identities)
+
+
+def _is_open_group(identity: str, rules: Mapping[str, Access]) -> bool:
+    channel, _, id = identity.partition(":")
+    return id.startswith(GROUP) and channel in rules and rules[channel].groups != "off"
+
+
+def _let_in(identity: str, known: Known, rules: Mapping[str, Access]) -> bool:
+    channel, _, id = identity.partition(":")
+    rule = rules.get(channel, Access("owner"))
+    return rule.allows(id) or (rule.mode == "pairing" and identity in known.paired)

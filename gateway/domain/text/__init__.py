@@ -1,0 +1,1 @@
+"""Texts: how they are cut, marked, shown and counted."""

@@ -1,0 +1,1 @@
+"""Work in the background: tasks, trees of them, plans and schedules."""

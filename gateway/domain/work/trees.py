@@ -1,0 +1,80 @@
+"""Trees of tasks: the limits of a tree, and the tools by which a node acts on it."""
+
+from enum import StrEnum
+from typing import Self
+
+from pydantic import Field, JsonValue
+
+from gateway.domain.conversation.tools import ToolArguments
+
+MOST_DEEP, MOST_WIDE, MOST_NODES, MOST_HAND_OFFS = 20, 100, 1_000, 10
+"""Levels of a tree, children of one call, tasks of a tree, and hand-offs of one task."""
+MOST_LIVE = 5
+"""Trees of a member that haven't ended: all share the slots of agents."""
+MAIN = "main"
+"""The agent that people chat with; as a node it is the persona with all of its tools."""
+TREE_TOOLS = frozenset({"start_task", "tasks"})
+"""Of the chat's agent alone: a node makes subtasks."""
+FILES, MOST_FILES = "tasks", 100
+"""The folder of the workspace for the files of tasks, and of how many a task knows."""
+LONGEST_INPUT, LONGEST_RESULT, LONGEST_NAME = 50_000, 20_000, 80
+"""Characters."""
+
+
+class Verdict(StrEnum):
+    """What a person says of a call that may have run: as a yes, as a no with these words, or as any other no."""
+
+    AGAIN = "run it again"
+    RAN = "it ran"
+    GIVE_UP = "give up"
+
+    @classmethod
+    def of(cls, *, approved: bool, comment: str) -> Self:
+        """The answer that this stands for; in doubt the call is not repeated, and the task ends."""
+        if approved:
+            return cls("run it again")
+        return cls("it ran") if comment.strip(" .!").lower() == "it ran" else cls("give up")
+
+
+class Subtask(ToolArguments):
+    """One piece of work for an agent."""
+
+    agent: str = Field(MAIN, description="Slug of the agent")
+    input: str = Field(min_length=1, max_length=LONGEST_INPUT, description="All it has to know: it sees nothing else")
+
+
+class CreateSubtask(ToolArguments):
+    """Arguments of create_subtask."""
+
+    tasks: tuple[Subtask, ...] = Field(min_length=1, max_length=MOST_WIDE)
+
+
+class Handoff(ToolArguments):
+    """Arguments of handoff."""
+
+    agent: str
+    reason: str | None = Field(None, max_length=1_000)
+
+
+class RequestHumanReview(ToolArguments):
+    """Arguments of request_human_review."""
+
+    question: str = Field(min_length=1, max_length=2_000)
+
+
+class SaveIntermediateData(ToolArguments):
+    """Arguments of save_intermediate_data."""
+
+    data: dict[str, JsonValue]
+
+
+class CompleteTask(ToolArguments):
+    """Arguments of complete_task."""
+
+    output: str = Field(min_length=1, max_length=LONGEST_INPUT)
+
+
+class LoadSkill(ToolArguments):
+    """Arguments of load_skill."""
+
+    name: str

@@ -1,0 +1,1 @@
+"""Calls of a command that are answered from outside, where a filter alone cannot tell."""

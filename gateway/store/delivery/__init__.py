@@ -1,0 +1,1 @@
+"""What came in and what goes out, and where to."""

@@ -1,0 +1,191 @@
+"""Where conversations are held, and which session is current there."""
+
+from collections.abc import Collection
+from contextlib import suppress
+from dataclasses import astuple, dataclass
+from datetime import datetime
+
+from gateway.domain.conversation.inbound import Address
+from gateway.domain.ids import AddressId, PrincipalId, SessionId
+from gateway.store.connection.pool import Connection
+
+_AT = "select * from addresses where (channel, account, chat, thread) = ($1, $2, $3, $4)"
+
+
+@dataclass(frozen=True, slots=True)
+class AddressRow:
+    """A known address."""
+
+    id: AddressId
+    principal_id: PrincipalId
+    channel: str
+    account: str
+    chat: str
+    thread: str
+    private: bool
+    session_id: SessionId
+    created_at: datetime
+
+    @property
+    def address(self) -> Address:
+        """Without its keys."""
+        return Address(self.channel, self.account, self.chat, self.thread)
+
+
+async def lock(conn: Connection, address: Address) -> AddressRow | None:
+    """The address, held until the transaction ends; the caller locks its session next."""
+    row = await conn.fetchrow(f"{_AT} for no key update", *astuple(address))
+    return AddressRow(**row) if row else None
+
+
+async def reserve(conn: Connection, address: Address) -> None:
+    """Let nobody else add this address until the transaction ends."""
+    name = "\n".join(("supaclaw.address", *astuple(address)))
+    await conn.execute("select pg_advisory_xact_lock(hashtextextended($1, 0))", name)
+
+
+async def lock_by_id(conn: Connection, address: AddressId) -> AddressRow:
+    """The same, by its id."""
+    row = await conn.fetchrow("select * from addresses where id = $1 for no key update", address)
+    assert row is not None, "addresses are never deleted"
+    return AddressRow(**row)
+
+
+async def lock_joined(conn: Connection, address: AddressId) -> AddressRow:
+    """The same together with every address in its session, all in one order, so that nobody waits in a circle.
+
+    Whoever moves addresses out of a session or into one holds all that are in it.
+    """
+    while True:
+        with suppress(_Moved):
+            async with conn.transaction():  # what was locked in vain is let go before the next try
+                return await _locked_joined(conn, address)
+
+
+async def lock_session(conn: Connection, session: SessionId) -> bool:
+    """The same for every address in a session; whether there is any."""
+    first = await conn.fetchval("select min(id) from addresses where session_id = $1", session)
+    if first is not None:
+        await lock_joined(conn, first)
+    return first is not None
+
+
+async def _locked_joined(conn: Connection, address: AddressId) -> AddressRow:
+    joined = "from addresses where session_id = (select session_id from addresses where id = $1) order by id"
+    held = await conn.fetch(f"select * {joined} for no key update", address)
+    if [row["id"] for row in held] != [row["id"] for row in await conn.fetch(f"select id {joined}", address)]:
+        raise _Moved
+    return next(AddressRow(**row) for row in held if row["id"] == address)
+
+
+class _Moved(Exception):
+    """Addresses were joined or parted while we waited for them."""
+
+
+async def shared(conn: Connection, session: SessionId) -> bool:
+    """Whether several addresses are in a session."""
+    return bool(await conn.fetchval("select count(*) > 1 from addresses where session_id = $1", session))
+
+
+async def get(conn: Connection, address: AddressId) -> AddressRow:
+    """A known address by its id."""
+    row = await conn.fetchrow("select * from addresses where id = $1", address)
+    assert row is not None, "addresses are never deleted"
+    return AddressRow(**row)
+
+
+async def find(conn: Connection, address: Address) -> AddressRow | None:
+    """The address, unlocked, if anything was ever said there."""
+    row = await conn.fetchrow(_AT, *astuple(address))
+    return AddressRow(**row) if row else None
+
+
+async def add(conn: Connection, address: Address, principal: PrincipalId, session: SessionId, *, private: bool) -> None:
+    """A new address; the caller has reserved it."""
+    sql = """insert into addresses (channel, account, chat, thread, principal_id, private, session_id)
+             values ($1, $2, $3, $4, $5, $6, $7)"""
+    await conn.execute(sql, *astuple(address), principal, private, session)
+
+
+async def place(conn: Connection, address: Address, principal: PrincipalId, session: SessionId) -> AddressRow:
+    """A private address, held, as this principal's in this session: made, or handed over if it was another's."""
+    await reserve(conn, address)
+    if at := await lock(conn, address):
+        await hand_over(conn, at.id, principal, session)
+    else:
+        await add(conn, address, principal, session, private=True)
+    at = await lock(conn, address)
+    assert at is not None, "it was just added"
+    return at
+
+
+async def hand_over(conn: Connection, address: AddressId, principal: PrincipalId, session: SessionId) -> None:
+    """From now on this address is this principal's, in this session; the caller holds it."""
+    sql = "update addresses set principal_id = $2, session_id = $3 where id = $1"
+    await conn.execute(sql, address, principal, session)
+
+
+async def move(conn: Connection, session: SessionId, successor: SessionId) -> None:
+    """Every address of a session goes on in its successor; the caller holds their locks."""
+    await conn.execute("update addresses set session_id = $2 where session_id = $1", session, successor)
+
+
+async def lock_private(conn: Connection, principal: PrincipalId, channel: str) -> list[AddressRow]:
+    """A person's private addresses on a channel, held."""
+    sql = "select * from addresses where principal_id = $1 and channel = $2 and private order by id for no key update"
+    rows = await conn.fetch(sql, principal, channel)
+    return [AddressRow(**row) for row in rows]
+
+
+async def of_accounts(conn: Connection, principal: PrincipalId) -> list[AddressRow]:
+    """A person's private chats, the newest thread of each, the page last; the terminal and the APIs are no accounts."""
+    sql = """select distinct on (channel = 'web', channel, account, chat) * from addresses
+             where principal_id = $1 and private and channel not in ('api', 'terminal')
+             order by channel = 'web', channel, account, chat, id desc"""
+    rows = await conn.fetch(sql, principal)
+    return [AddressRow(**row) for row in rows]
+
+
+async def last_spoken_at(conn: Connection, principal: PrincipalId, channel: str | None = None) -> AddressRow | None:
+    """Where this principal wrote last, on this channel or on any where something can be said unasked."""
+    sql = """select a.* from addresses a
+             cross join lateral (select id from inbox where address_id = a.id order by id desc limit 1) last
+             where a.principal_id = $1 and a.channel <> 'api' and a.channel = coalesce($2, a.channel)
+               and (a.channel <> 'terminal' or a.account = 'local')
+             order by last.id desc limit 1"""
+    row = await conn.fetchrow(sql, principal, channel)
+    return AddressRow(**row) if row else None
+
+
+async def told_at(
+    conn: Connection,
+    principal: PrincipalId,
+    read: Collection[str],
+    last_resort: str,
+    *,
+    asked: AddressId | None = None,
+    channel: str | None = None,
+    avoid: AddressId | None = None,
+) -> AddressRow | None:
+    """Where this principal is told something, never at `avoid`: what is `read` goes before the `last_resort`.
+
+    At the address that was `asked` for, else on that channel, else in private, and there where they wrote last.
+    """
+    sql = """select a.* from addresses a
+             left join lateral (select id from inbox where address_id = a.id order by id desc limit 1) last on true
+             where a.principal_id = $1 and (a.channel = any($2) or a.channel = $3) and a.id is distinct from $6
+               and (last.id is not null or a.id = $4) and (a.channel <> 'terminal' or a.account = 'local')
+             order by a.channel = any($2) desc, (a.id = $4) is true desc, (a.channel = $5) is true desc, a.private desc,
+                      last.id desc nulls last
+             limit 1"""
+    row = await conn.fetchrow(sql, principal, list(read), last_resort, asked, channel, avoid)
+    return AddressRow(**row) if row else None
+
+
+async def channels(conn: Connection, principal: PrincipalId) -> list[str]:
+    """The channels on which something can be said to this principal unasked."""
+    sql = """select distinct channel from addresses
+             where principal_id = $1 and channel <> 'api' and (channel <> 'terminal' or account = 'local')
+             order by channel"""
+    rows = await conn.fetch(sql, principal)
+    return [row["channel"] for row in rows]

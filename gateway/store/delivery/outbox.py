@@ -1,0 +1,202 @@
+"""What is to be sent, one row per part, in order per address.
+
+pending → sending (committed before the request leaves) → sent | uncertain | failed
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
+from typing import Literal
+
+from asyncpg import Record
+
+from gateway.domain.channels.channel import Button
+from gateway.domain.ids import AddressId, FileId, MessageId, OutboxId, PrincipalId
+from gateway.domain.text.texts import storable
+from gateway.store.connection.pool import Connection
+
+LONGEST_SEND = timedelta(hours=1)
+"""Much longer than any send is allowed to take."""
+
+State = Literal["pending", "sending", "sent", "uncertain", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What is sent at once: a text, or a file with the text as its caption."""
+
+    text: str
+    file: FileId | None = None
+    buttons: tuple[Button, ...] = ()
+    reply_to: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxRow:
+    """One part of one message on its way."""
+
+    id: OutboxId
+    principal_id: PrincipalId
+    address_id: AddressId
+    message_id: MessageId
+    part: int
+    text: str
+    notice: bool
+    state: State
+    attempts: int
+    run_at: datetime
+    platform_id: str | None
+    error: str | None
+    created_at: datetime
+    sending_at: datetime | None
+    sent_at: datetime | None
+    file_id: FileId | None
+    buttons: tuple[Button, ...]
+    reply_to: str | None
+
+
+def _row(row: Record) -> OutboxRow:
+    return OutboxRow(**{**row, "buttons": tuple(Button(**button) for button in row["buttons"])})
+
+
+async def put(
+    conn: Connection,
+    principal: PrincipalId,
+    address: AddressId,
+    message: MessageId,
+    parts: Sequence[Part],
+    *,
+    notice: bool = False,
+) -> None:
+    """Queue a message, already in parts; commits together with the message itself."""
+    sql = """insert into outbox (principal_id, address_id, message_id, part, text, notice, file_id, buttons, reply_to)
+             select $1, $2, $3, p.place - 1, p.text, $5, p.file, $7::jsonb -> p.place::int - 1, p.reply_to
+             from unnest($4::text[], $6::uuid[], $8::text[]) with ordinality as p (text, file, reply_to, place)"""
+    await conn.execute(
+        sql,
+        principal,
+        address,
+        message,
+        [part.text for part in parts],
+        notice,
+        [part.file for part in parts],
+        [[asdict(button) for button in part.buttons] for part in parts],
+        [part.reply_to for part in parts],
+    )
+
+
+async def due(
+    conn: Connection, channels: Sequence[str], busy: Sequence[AddressId], limit: int, left: Sequence[OutboxId] = ()
+) -> list[OutboxRow]:
+    """The head of each address that is due, on these channels, the oldest; an address being sent to is left alone.
+
+    So is one that another process sends to; what this one `left` as `sending` is due, or it would hold back the rest,
+    and so is what nobody can still be sending.
+    """
+    sql = """select * from (
+               select distinct on (o.address_id) o.* from outbox o join addresses a on a.id = o.address_id
+               where o.state in ('pending', 'sending') and a.channel = any($1) and not o.address_id = any($2)
+               order by o.address_id, o.id) head
+             where (state = 'pending' and run_at <= now())
+               or (state = 'sending' and (id = any($4) or sending_at < now() - $5::interval))
+             order by id limit $3"""
+    rows = await conn.fetch(sql, list(channels), list(busy), limit, list(left), LONGEST_SEND)
+    return [_row(row) for row in rows]
+
+
+async def next_for(conn: Connection, address: AddressId) -> OutboxRow | None:
+    """The next part for an address."""
+    sql = "select * from outbox where address_id = $1 and state = 'pending' and run_at <= now() order by id limit 1"
+    row = await conn.fetchrow(sql, address)
+    return _row(row) if row else None
+
+
+async def touch(conn: Connection, row: OutboxId) -> None:
+    """Write it, and change nothing."""
+    await conn.execute("update outbox set error = error where id = $1", row)
+
+
+async def sending(conn: Connection, row: OutboxId) -> bool:
+    """Mark it on its way, before the request leaves; False if somebody else did."""
+    sql = """update outbox set state = 'sending', sending_at = now(), attempts = attempts + 1
+             where id = $1 and state = 'pending' returning true"""
+    done = await conn.fetchval(sql, row)
+    return bool(done)
+
+
+async def sent(conn: Connection, row: OutboxId, platform_id: str) -> None:
+    """The platform has it."""
+    sql = "update outbox set state = 'sent', sent_at = now(), platform_id = $2, error = null where id = $1"
+    await conn.execute(sql, row, storable(platform_id))
+
+
+async def delayed(conn: Connection, row: OutboxId, delay: float, error: str) -> None:
+    """Nothing was shown; try again after `delay` seconds."""
+    sql = """update outbox set state = 'pending', run_at = now() + $2, error = $3
+             where id = $1 and state in ('pending', 'sending')"""
+    await conn.execute(sql, row, timedelta(seconds=delay), storable(error))
+
+
+async def without_file(conn: Connection, row: OutboxId, text: str, error: str) -> None:
+    """Its file cannot go and nothing was shown: a text takes its place, and is due at once."""
+    sql = """update outbox set state = 'pending', file_id = null, text = $2, error = $3
+             where id = $1 and state in ('pending', 'sending')"""
+    await conn.execute(sql, row, storable(text), storable(error))
+
+
+async def failed(conn: Connection, row: OutboxId, error: str) -> None:
+    """Refused for good: a dead letter, and with it the rest of the same message."""
+    sql = """update outbox set state = 'failed', error = $2
+             where message_id = (select message_id from outbox where id = $1) and state in ('pending', 'sending')"""
+    await conn.execute(sql, row, storable(error))
+
+
+async def withdraw(conn: Connection, address: AddressId, error: str) -> None:
+    """Send nothing of what waits for an address."""
+    sql = "update outbox set state = 'failed', error = $2 where address_id = $1 and state = 'pending'"
+    await conn.execute(sql, address, error)
+
+
+async def uncertain(conn: Connection, row: OutboxId, error: str) -> bool:
+    """It may have been shown; never sent again. Whether that is new."""
+    sql = "update outbox set state = 'uncertain', error = $2 where id = $1 and state <> 'uncertain' returning true"
+    doubted = await conn.fetchval(sql, row, storable(error))
+    return doubted is not None
+
+
+async def doubted_before(conn: Connection, row: OutboxRow) -> bool:
+    """Whether another part of the same message is uncertain too: its notice has been given."""
+    sql = "select exists (select from outbox where message_id = $1 and id <> $2 and state = 'uncertain')"
+    found = await conn.fetchval(sql, row.message_id, row.id)
+    return bool(found)
+
+
+async def left_sending(conn: Connection, channel: str) -> list[OutboxRow]:
+    """What a crash interrupted between request and receipt."""
+    sql = """select o.* from outbox o join addresses a on a.id = o.address_id
+             where o.state = 'sending' and a.channel = $1 order by o.id"""
+    rows = await conn.fetch(sql, channel)
+    return [_row(row) for row in rows]
+
+
+async def of_message(conn: Connection, message: MessageId) -> list[OutboxRow]:
+    """The delivery of one message, part by part."""
+    rows = await conn.fetch("select * from outbox where message_id = $1 order by part", message)
+    return [_row(row) for row in rows]
+
+
+async def waiting(conn: Connection) -> dict[str, str]:
+    """By channel, how many messages wait to be delivered, since when and why; nothing of what goes out smoothly."""
+    sql = """select a.channel, concat(count(distinct o.message_id), ' waiting since ',
+                    to_char(min(o.created_at) at time zone 'utc', 'YYYY-MM-DD HH24:MI:SS "UTC"'),
+                    ': ' || (array_agg(o.error order by o.id) filter (where o.error is not null))[1]) as told
+           from outbox o join addresses a on a.id = o.address_id where o.state in ('pending', 'sending')
+           group by a.channel having bool_or(o.error is not null) or min(o.created_at) < now() - interval '1 minute'"""
+    rows = await conn.fetch(sql)
+    return {row["channel"]: row["told"] for row in rows}
+
+
+async def in_state(conn: Connection, state: State, limit: int = 100) -> list[OutboxRow]:
+    """The latest parts in a state: dead letters and open questions are looked up here."""
+    rows = await conn.fetch("select * from outbox where state = $1 order by id desc limit $2", state, limit)
+    return [_row(row) for row in rows]

@@ -1,0 +1,1 @@
+"""Tasks: what waits, runs and has run, on which machine, and at what cost."""

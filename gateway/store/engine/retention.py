@@ -1,0 +1,101 @@
+"""What is over and old is cleared away, in small batches; what is said, remembered, filed or audited never is."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+
+from gateway.domain.ids import TaskId
+from gateway.store.connection.pool import Connection
+
+BATCH = 200
+"""Trees, or rows of another kind, of one transaction."""
+
+# A tree whose newest change is old, and of which nothing is under way; the oldest first, as they were made.
+_OVER = """
+select m.id from tasks m
+where m.parent_id is null and m.status in ('completed', 'failed', 'cancelled') and m.updated_at < $1
+  and not exists (select from tasks t where t.master_id = m.id
+                  and (t.updated_at >= $1 or t.status not in ('completed', 'failed', 'cancelled')))
+order by m.seq limit $2 for update skip locked
+"""
+_SUMS = """
+insert into usage as u (
+  day, principal_id, session_id, kind, model, calls, tokens_in, tokens_out, tokens_cached, cost_usd)
+select (s.created_at at time zone 'utc')::date, s.principal_id, t.session_id, t.kind, s.name, count(*),
+       sum(s.tokens_in), sum(s.tokens_out), sum(s.tokens_cached), sum(s.cost_usd)
+from tasks t join task_steps s on s.task_id = t.id and s.kind = 'model'
+where t.master_id = any($1) group by 1, 2, 3, 4, 5
+on conflict (day, principal_id, session_id, kind, model) do update
+set calls = u.calls + excluded.calls, tokens_in = u.tokens_in + excluded.tokens_in,
+    tokens_out = u.tokens_out + excluded.tokens_out, tokens_cached = u.tokens_cached + excluded.tokens_cached,
+    cost_usd = u.cost_usd + excluded.cost_usd
+"""
+# Rows of a run whose delivery is not decided yet are read once more.
+_DELIVERIES = """
+delete from outbox where id in (
+  select id from outbox o where state in ('sent', 'failed', 'uncertain') and created_at < $1
+    and not exists (select from schedule_runs r where r.message_id = o.message_id
+                    and r.delivered_at is null and r.error is null)
+  order by id limit $2)
+"""
+# The row stays: its key keeps an old journal from being stored once more.
+_BUTTONS = """
+update inbox set text = '' where id in (
+  select id from inbox where kind = 'button' and text <> '' and handled_at < $1 order by id limit $2)
+"""
+
+
+async def clear_trees(tx: Connection, before: datetime, limit: int = BATCH) -> list[TaskId]:
+    """Clear whole trees of tasks with their steps and triggers that ended before then; returns their first tasks."""
+    over = [TaskId(row["id"]) for row in await tx.fetch(_OVER, before, limit)]
+    if over:
+        await tx.execute(_SUMS, over)
+        await tx.execute("delete from triggers where task_id in (select id from tasks where master_id = any($1))", over)
+        await tx.execute("delete from tasks where master_id = any($1)", over)
+    return over
+
+
+async def clear_deliveries(tx: Connection, before: datetime, limit: int = BATCH) -> int:
+    """Clear what was sent or given up before then; returns how many rows."""
+    return _count(await tx.execute(_DELIVERIES, before, limit))
+
+
+async def clear_buttons(tx: Connection, before: datetime, limit: int = BATCH) -> int:
+    """Empty what buttons said before then; returns how many rows."""
+    return _count(await tx.execute(_BUTTONS, before, limit))
+
+
+def _count(status: str) -> int:
+    return int(status.rpartition(" ")[2])
+
+
+@dataclass(frozen=True, slots=True)
+class TableSize:
+    """Bytes of a table with its indexes; `grown` since the oldest day that is on record, at most a month ago."""
+
+    name: str
+    bytes: int
+    grown: int
+    days: int
+
+
+async def note_sizes(tx: Connection, today: date) -> None:
+    """Record what each table takes; a year of such days is kept."""
+    sql = """insert into table_sizes (day, name, bytes)
+             select $1, c.relname, pg_total_relation_size(c.oid) from pg_class c
+             where c.relnamespace = 'supaclaw'::regnamespace and c.relkind = 'r'
+             on conflict (day, name) do update set bytes = excluded.bytes"""
+    await tx.execute(sql, today)
+    await tx.execute("delete from table_sizes where day < $1::date - 365", today)
+
+
+async def largest(conn: Connection, today: date, most: int) -> Sequence[TableSize]:
+    """The largest tables now, and how much they have grown."""
+    sql = """select c.relname as name, pg_total_relation_size(c.oid) as bytes,
+                    pg_total_relation_size(c.oid) - coalesce(s.bytes, pg_total_relation_size(c.oid)) as grown,
+                    coalesce($1::date - s.day, 0) as days
+             from pg_class c left join lateral (
+               select day, bytes from table_sizes
+               where name = c.relname and day >= $1::date - 31 order by day limit 1) s on true
+             where c.relnamespace = 'supaclaw'::regnamespace and c.relkind = 'r' order by 2 desc limit $2"""
+    return [TableSize(**row) for row in await conn.fetch(sql, today, most)]

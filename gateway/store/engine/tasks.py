@@ -1,0 +1,278 @@
+"""The engine's statements, as functions; what they promise is written beside them in migrations/0002_engine.sql."""
+
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import uuid4
+
+from gateway.domain.ids import InstanceId, MessageId, PrincipalId, SessionId, TaskId
+from gateway.domain.json import JsonObject
+from gateway.domain.text.texts import storable
+from gateway.domain.work.tasks import LEASE_SECONDS, Claim, Lane, Status
+from gateway.store.connection.pool import Connection, Database
+from gateway.store.delivery.outbox import State
+from gateway.store.migrate import known_schema
+
+LEASE = timedelta(seconds=LEASE_SECONDS)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSummary:
+    """One line of a list of tasks."""
+
+    id: TaskId
+    kind: str
+    status: Status
+    attempts: int
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskReport(TaskSummary):
+    """What became of it: what the agent said at its end, and how each part of that got to the chat it was said in."""
+
+    created_at: datetime
+    updated_at: datetime
+    result: str | None
+    delivery: tuple[State, ...]
+
+
+async def create_chat(
+    conn: Connection, principal: PrincipalId, session: SessionId, instance: InstanceId, *, delay: float = 0.0
+) -> None:
+    """Make sure a live task answers the session, after `delay` seconds at the latest. The caller holds the session."""
+    task = TaskId(uuid4())
+    sql = """insert into tasks (id, master_id, kind, lane, principal_id, session_id, instance_id, run_at)
+             values ($1, $1, 'chat', 'chat', $2, $3, $4, now() + $5::interval)
+             on conflict (session_id) where kind = 'chat' and status in ('pending', 'running')
+             do update set run_at = excluded.run_at where tasks.status = 'pending' and tasks.run_at > excluded.run_at"""
+    await conn.execute(sql, task, principal, session, instance, timedelta(seconds=delay))
+
+
+async def create(
+    conn: Connection,
+    principal: PrincipalId,
+    kind: str,
+    lane: Lane,
+    *,
+    payload: JsonObject | None = None,
+    parent: TaskId | None = None,
+    dedupe: str | None = None,
+    max_attempts: int = 3,
+    instance: InstanceId | None = None,
+    priority: int = 0,
+    session: SessionId | None = None,
+    id: TaskId | None = None,
+    agent: str = "default",
+    budget_usd: float | None = None,
+) -> TaskId | None:
+    """Queue a task; None if a live one has the same `dedupe`, or there is one of this `id`.
+
+    A child counts at its parent in the same transaction; None if the parent is over. Its `priority` is relative to
+    that of its parent. It is left to `instance` for as
+    long as that lives. `budget_usd` is that of the tree which it begins.
+    """
+    task = id or TaskId(uuid4())
+    sql = """with parent as (
+             select master_id, depth, priority from tasks
+             where id = $7 and status not in ('completed', 'failed', 'cancelled') for update
+           ), child as (
+             insert into tasks (id, master_id, parent_id, depth, kind, lane, principal_id, input, dedupe, max_attempts,
+                                instance_id, priority, session_id, agent, budget_usd)
+             select $1, coalesce((select master_id from parent), $1), $7, coalesce((select depth + 1 from parent), 0),
+                    $3, $4, $2, $5, $6, $8, $9, $10 + coalesce((select priority from parent), 0), $11, $12, $13
+             where $7::uuid is null or exists (select from parent)
+             on conflict do nothing returning id, parent_id
+           ), counted as (
+             update tasks set open_children = open_children + 1 where id = (select parent_id from child)
+           )
+           select id from child"""
+    found = await conn.fetchval(
+        sql,
+        task,
+        principal,
+        kind,
+        lane.value,
+        payload or {},
+        dedupe,
+        parent,
+        max_attempts,
+        instance,
+        priority,
+        session,
+        agent,
+        budget_usd,
+    )
+    return TaskId(found) if found else None
+
+
+async def claim(
+    conn: Connection, worker: InstanceId, free: Mapping[Lane, int], kinds: Collection[str] | None = None
+) -> list[Claim]:
+    """As many runs of each lane as it has slots free, of these kinds or of any, fenced and leased to this worker.
+
+    A process older than the schema gets none.
+    """
+    sql = """select id, token, kind, lane, principal_id, session_id, agent, attempts, max_attempts, alone,
+                    now() - silent_since as silent_for
+             from jsonb_each($2) as free (name, slots), claim($1, name, slots::int, $3, $4)
+             where (select max(number) from migrations) <= $5"""
+    rows = await conn.fetch(sql, worker, dict(free), LEASE, None if kinds is None else list(kinds), known_schema())
+    return [Claim(**{**row, "lane": Lane(row["lane"])}) for row in rows]
+
+
+async def payload(conn: Connection, task: TaskId) -> JsonObject:
+    """What the task was queued with."""
+    found: JsonObject | None = await conn.fetchval("select input from tasks where id = $1", task)
+    return found or {}
+
+
+async def ahead(conn: Connection, run: Claim) -> int:
+    """How many older tasks of the conversation that they all go on with are not over."""
+    sql = """select count(*) from tasks own join sessions s on s.id = own.session_id and s.name is not null
+             join tasks t on t.session_id = s.id and t.seq < own.seq
+             where own.id = $1 and t.status not in ('completed', 'failed', 'cancelled')"""
+    return int(await conn.fetchval(sql, run.id))
+
+
+async def hold(conn: Connection, run: Claim) -> None:
+    """The fence: locks the task until the transaction ends; raises `RunLost` if this run no longer owns it."""
+    await conn.execute("select from hold($1, $2)", run.id, run.token)
+
+
+async def progress(conn: Connection, run: Claim) -> None:
+    """`hold`, for a transaction that commits a step: the attempts start over, and so does the lease."""
+    await conn.execute("select progress($1, $2, $3)", run.id, run.token, LEASE)
+
+
+async def extend(conn: Connection, run: Claim) -> None:
+    """Renew the lease of one run that is about to act; raises `RunLost`."""
+    sql = "update tasks set lease_until = now() + $3 where id = (select id from hold($1, $2))"
+    await conn.execute(sql, run.id, run.token, LEASE)
+
+
+async def step(database: Database, run: Claim, write: Callable[[Connection], Awaitable[None]]) -> None:
+    """Commit what `write` stores as one step of the run; raises `RunLost`."""
+
+    async def work(tx: Connection) -> None:
+        await progress(tx, run)
+        await write(tx)
+
+    await database.run(work)
+
+
+async def finish(
+    conn: Connection,
+    run: Claim,
+    status: Status,
+    *,
+    error: str | None = None,
+    said: MessageId | None = None,
+    result: str | None = None,
+) -> None:
+    """End the task and tell its parent; open children are cancelled. Raises `RunLost`.
+
+    What was `said` in a chat about it is found again by it; `result` is for its parent.
+    """
+    output = {**({} if said is None else {"message": said}), **({} if result is None else {"result": storable(result)})}
+    why = error and storable(error)
+    await conn.execute("select finish($1, $2, $3, $4, $5)", run.id, run.token, status.value, output or None, why)
+
+
+async def requeue(
+    conn: Connection, run: Claim, *, delay: float = 0.0, error: str | None = None, failed: bool = True
+) -> None:
+    """Back to pending, due after `delay` seconds; raises `RunLost`. A run that has not `failed` costs no attempt."""
+    why = error and storable(error)
+    await conn.execute("select suspend($1, $2, 'pending', $3, $4)", run.id, run.token, timedelta(seconds=delay), why)
+    if not failed:
+        await conn.execute("update tasks set attempts = greatest(0, attempts - 1) where id = $1", run.id)
+
+
+async def renew(conn: Connection, run: Claim, *, delay: float = 0.0) -> None:
+    """Back to pending with all attempts, because there is more to do; raises `RunLost`."""
+    await requeue(conn, run, delay=delay)
+    sql = "update tasks set attempts = 0, crashes = 0, alone = 0, held_until = null, error = null where id = $1"
+    await conn.execute(sql, run.id)
+
+
+async def hasten(conn: Connection, session: SessionId) -> None:
+    """The session's chat task, if it waits, is due now; the caller holds the session."""
+    sql = """update tasks set run_at = now()
+             where session_id = $1 and kind = 'chat' and status = 'pending' and run_at > now()"""
+    await conn.execute(sql, session)
+
+
+async def suspend(conn: Connection, run: Claim, status: Status) -> None:
+    """Wait for children or for a human; goes straight back to pending if no child is open. Raises `RunLost`."""
+    await conn.execute("select suspend($1, $2, $3)", run.id, run.token, status.value)
+
+
+async def cancel(conn: Connection, root: TaskId) -> list[TaskId]:
+    """End a tree as cancelled; returns what was running, for the processes that run it."""
+    return [TaskId(row["cancel"]) for row in await conn.fetch("select cancel from cancel($1)", root)]
+
+
+async def live_chat(conn: Connection, session: SessionId) -> TaskId | None:
+    """The task that is answering a session, if any."""
+    sql = "select id from tasks where session_id = $1 and kind = 'chat' and status in ('pending', 'running')"
+    found = await conn.fetchval(sql, session)
+    return TaskId(found) if found else None
+
+
+async def heartbeat(conn: Connection, worker: InstanceId, runs: Iterable[Claim]) -> set[TaskId]:
+    """Renew the leases of these runs; returns the ids still owned."""
+    known = list(runs)
+    sql = "select heartbeat from heartbeat($1, $2, $3, $4)"
+    rows = await conn.fetch(sql, worker, [run.id for run in known], [run.token for run in known], LEASE)
+    return {TaskId(row["heartbeat"]) for row in rows}
+
+
+async def recover(conn: Connection) -> int:
+    """Put back what processes ran that died, once the leases are over; returns how many."""
+    return int(await conn.fetchval("select recover($1)", LEASE))
+
+
+async def died(conn: Connection, worker: InstanceId) -> int:
+    """Put back at once what this instance was running when its process died; returns how many."""
+    sql = """with own as (select id from tasks where status = 'running' and worker = $1 order by depth, id for update)
+             select died($1, (select array_agg(id) from own), $2, 'the gateway was restarted')"""
+    return int(await conn.fetchval(sql, worker, LEASE))
+
+
+async def release(conn: Connection, worker: InstanceId) -> int:
+    """Put back at once what this instance runs and a stop interrupts; returns how many."""
+    return int(await conn.fetchval("select release($1, 1)", worker))
+
+
+async def disown(conn: Connection, worker: InstanceId, known: Iterable[TaskId]) -> int:
+    """Put back what this worker was given without learning of it, because a reply was lost; returns how many."""
+    return int(await conn.fetchval("select release($1, 1, $2)", worker, list(known)))
+
+
+async def queue(conn: Connection) -> dict[Status, int]:
+    """How many tasks wait and run."""
+    sql = """select status, count(*)::int as n from tasks
+             where status not in ('completed', 'failed', 'cancelled') group by status"""
+    rows = await conn.fetch(sql)
+    return {Status(row["status"]): row["n"] for row in rows}
+
+
+async def report(conn: Connection, task: TaskId) -> TaskReport | None:
+    """What became of one task."""
+    sql = """select t.id, t.kind, t.status, t.attempts, t.error, t.created_at, t.updated_at,
+                    case when t.status = 'completed' then (
+                      select m.text from messages m
+                      where m.session_id = t.session_id and m.task_id = t.id and m.kind = 'assistant'
+                      order by m.seq desc limit 1) end as result,
+                    array(select o.state from outbox o where o.message_id = (t.output ->> 'message')::bigint
+                          order by o.part) as delivery
+             from tasks t where t.id = $1"""
+    row = await conn.fetchrow(sql, task)
+    return TaskReport(**{**row, "status": Status(row["status"]), "delivery": tuple(row["delivery"])}) if row else None
+
+
+async def get(conn: Connection, task: TaskId) -> TaskSummary | None:
+    """Where one task stands."""
+    row = await conn.fetchrow("select id, kind, status, attempts, error from tasks where id = $1", task)
+    return TaskSummary(row["id"], row["kind"], Status(row["status"]), row["attempts"], row["error"]) if row else None

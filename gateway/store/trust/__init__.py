@@ -1,0 +1,1 @@
+"""Whose words something is, what was allowed, and the record of it."""

@@ -1,0 +1,102 @@
+"""How far contents are trusted, by their hash: wherever the bytes turn up again, the label is theirs."""
+
+from collections.abc import Iterable, Mapping
+
+from gateway.domain.ids import PrincipalId
+from gateway.domain.principals import Label
+from gateway.store.connection.pool import Connection
+
+
+async def note(conn: Connection, principal: PrincipalId, sha256: str, label: Label, source: str) -> None:
+    """Label a content before it is written; of two labels for the same bytes the more trusted stands."""
+    sql = """insert into contents as c (principal_id, sha256, label, source) values ($1, $2, $3, $4)
+             on conflict (principal_id, sha256) do update set label = excluded.label, source = excluded.source
+             where excluded.label < c.label"""
+    await conn.execute(sql, principal, sha256, label, source)
+
+
+async def label(conn: Connection, principal: PrincipalId, sha256: str) -> Label | None:
+    """The label of a content; None if nobody has labelled it, and its writer may be told from where it lies.
+
+    While there are files older than labels, or commands that others may have caused, what has none is untrusted.
+    """
+    found = await conn.fetch(
+        "select sha256, label from contents where principal_id = $1 and sha256 in ($2, 'before', 'command')",
+        principal,
+        sha256,
+    )
+    labels = {row["sha256"]: Label(row["label"]) for row in found}
+    return labels.get(sha256, labels.get("before", labels.get("command")))
+
+
+async def unlabelled(conn: Connection, principal: PrincipalId, hashes: Iterable[str]) -> tuple[set[str], bool]:
+    """Those of them that nobody has labelled, and whether it is open at the moment whose words such contents are."""
+    sql = """select each,
+               exists (select from contents where principal_id = $1 and sha256 in ('before', 'command')) as open
+             from unnest($2::text[]) each
+             where not exists (select from contents where principal_id = $1 and sha256 = each)"""
+    rows = await conn.fetch(sql, principal, sorted(set(hashes)))
+    return {row["each"] for row in rows}, any(row["open"] for row in rows)
+
+
+async def add(conn: Connection, principal: PrincipalId, contents: Iterable[str], label: Label, source: str) -> set[str]:
+    """Label those contents that nobody has labelled; returns them."""
+    sql = """insert into contents (principal_id, sha256, label, source)
+             select $1, each, $3, $4 from unnest($2::text[]) each on conflict do nothing returning sha256"""
+    rows = await conn.fetch(sql, principal, sorted(set(contents)), label, source)
+    return {row["sha256"] for row in rows}
+
+
+async def expect_older(conn: Connection, principal: PrincipalId | None = None) -> None:
+    """A workspace, or each one, may get files without labels; until `listed_older` what is unknown is untrusted."""
+    sql = """insert into contents (principal_id, sha256, label, source)
+             select id, 'before', $1, 'before' from principals where $2::uuid is null or id = $2
+             on conflict do nothing"""
+    await conn.execute(sql, Label.UNTRUSTED, principal)
+
+
+async def with_older(conn: Connection) -> list[PrincipalId]:
+    """Whose workspaces those are."""
+    return [row["principal_id"] for row in await conn.fetch("select * from contents where sha256 = 'before'")]
+
+
+async def listed_older(conn: Connection, principal: PrincipalId) -> None:
+    """What they hold has a label now."""
+    await conn.execute("delete from contents where principal_id = $1 and sha256 = 'before'", principal)
+
+
+async def less_trusted(
+    conn: Connection, principal: PrincipalId, hashes: Iterable[str], own: Label
+) -> Mapping[str, Label]:
+    """The labels of those contents that are known to be trusted less than `own`."""
+    rows = await conn.fetch(
+        "select sha256, label from contents where principal_id = $1 and label > $2 and sha256 = any($3::text[])",
+        principal,
+        own,
+        sorted(set(hashes)),
+    )
+    return {row["sha256"]: Label(row["label"]) for row in rows}
+
+
+async def begin_command(conn: Connection, principal: PrincipalId) -> None:
+    """A program may write what others caused; until `end_commands` what has no label is untrusted."""
+    await conn.execute(
+        """insert into contents (principal_id, sha256, label, source) values ($1, 'command', $2, 'before')
+           on conflict do nothing""",
+        principal,
+        Label.UNTRUSTED,
+    )
+
+
+async def end_commands(conn: Connection, principal: PrincipalId) -> None:
+    """What such programs wrote has a label now."""
+    await conn.execute("delete from contents where principal_id = $1 and sha256 = 'command'", principal)
+
+
+async def commands_interrupted(conn: Connection) -> None:
+    """The gateway ended before such a program did: what it wrote must be listed."""
+    await conn.execute(
+        """insert into contents (principal_id, sha256, label, source)
+           select principal_id, 'before', label, source from contents where sha256 = 'command' on conflict do nothing"""
+    )
+    await conn.execute("delete from contents where sha256 = 'command'")

@@ -1,0 +1,407 @@
+"""Questions to people: a call that waits for a yes, bound to the exact change."""
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from hashlib import sha256
+from typing import Literal, Self
+
+from asyncpg import Record
+
+from gateway.domain.conversation.tools import ToolClass
+from gateway.domain.ids import AddressId, GrantId, PrincipalId, ReviewId, SessionId, TaskId
+from gateway.domain.json import JsonObject
+from gateway.domain.principals import Label
+from gateway.domain.text.texts import storable
+from gateway.domain.work.tasks import Lane
+from gateway.store.connection.pool import Connection
+from gateway.store.engine import steps, tasks, trees
+from gateway.store.trust import audit
+from gateway.store.trust.audit import Event
+
+LASTS = timedelta(minutes=15)
+BUDGET = "task_budget"
+"""What a tree asks for whose budget is used up."""
+DOUBT = "call_in_doubt"
+"""What a task asks whose call may have run before a crash."""
+_NUMBER = re.compile(r"[Aa]?(\d{1,18})", re.ASCII)
+
+State = Literal["open", "approved", "done", "denied", "expired", "closed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A call that needs `asked`'s yes; `lasts` is how long the question stays open, None for ever.
+
+    With a `grant` the yes was given before: the call runs, and nobody is asked.
+    """
+
+    principal: PrincipalId
+    asked: PrincipalId
+    tool: str
+    arguments: JsonObject
+    preview: str
+    label: Label
+    base: str = ""
+    session: SessionId | None = None
+    address: AddressId | None = None
+    task: TaskId | None = None
+    ordinal: int | None = None
+    lasts: timedelta | None = LASTS
+    act: ToolClass = ToolClass.PERSIST
+    grant: GrantId | None = None
+    kind: Literal["approval", "review"] = "approval"
+
+    @property
+    def digest(self) -> str:
+        """What the yes is bound to."""
+        return digest_of(self.tool, self.arguments, self.base, self.session)
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewRow:
+    """A question as stored; people know it as `name`."""
+
+    id: ReviewId
+    kind: Literal["approval", "review"]
+    principal_id: PrincipalId
+    asked_id: PrincipalId
+    session_id: SessionId | None
+    address_id: AddressId | None
+    task_id: TaskId | None
+    ordinal: int | None
+    tool: str
+    arguments: JsonObject
+    base: str
+    digest: str
+    preview: str
+    label: Label
+    state: State
+    decided_by: str | None
+    decided_at: datetime | None
+    started_at: datetime | None
+    told_at: datetime | None
+    expires_at: datetime | None
+    created_at: datetime
+    act: ToolClass
+    grant_id: GrantId | None
+    response: JsonObject | None
+    """The answer to a `review`."""
+    reminded_at: datetime | None
+
+    @classmethod
+    def of(cls, row: Record) -> Self:
+        """From its row."""
+        return cls(**{**row, "label": Label(row["label"]), "act": ToolClass(row["act"])})
+
+    @property
+    def name(self) -> str:
+        """Such as A17."""
+        return f"A{self.id}"
+
+    @property
+    def title(self) -> str:
+        """What would run, or what a task asks for."""
+        if self.tool == DOUBT:
+            return f"{self.arguments['tool']}, which may have run"
+        return {"request_human_review": "question of a task", BUDGET: "more budget"}.get(self.tool, self.tool)
+
+
+def digest_of(tool: str, arguments: JsonObject, base: str, session: SessionId | None) -> str:
+    """Of everything that a yes is bound to; `base` stands for the contents of files."""
+    where = [str(session)] if session else []
+    exact = json.dumps([tool, arguments, base, *where], sort_keys=True, separators=(",", ":"))
+    return sha256(exact.encode()).hexdigest()
+
+
+def number(text: str) -> ReviewId | None:
+    """The id in a name like A17; None if the text is none."""
+    match = _NUMBER.fullmatch(text.strip())
+    return ReviewId(int(match[1])) if match else None
+
+
+async def asked(conn: Connection, question: Question) -> bool:
+    """Whether the person has been asked for all of this before, perhaps together with more."""
+    sql = """select exists (select from reviews where (principal_id, asked_id, tool) = ($1, $2, $3)
+                                                  and arguments @> $4::jsonb)"""
+    return bool(await conn.fetchval(sql, question.principal, question.asked, question.tool, question.arguments))
+
+
+async def ask(conn: Connection, question: Question, now: datetime) -> ReviewRow:
+    """Store a question, once for each tool call; the gateway puts it to the person after the commit.
+
+    One under a grant is answered with this: its call is queued.
+    """
+    sql = """insert into reviews (kind, principal_id, asked_id, session_id, address_id, task_id, ordinal, tool,
+                                  arguments, base, digest, preview, label, expires_at, act, grant_id, state, decided_by,
+                                  decided_at, told_at)
+             values ($19, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $18)
+             on conflict (task_id, ordinal) where task_id is not null do nothing returning *"""
+    row = await conn.fetchrow(
+        sql,
+        question.principal,
+        question.asked,
+        question.session,
+        question.address,
+        question.task,
+        question.ordinal,
+        question.tool,
+        question.arguments,
+        question.base,
+        question.digest,
+        question.preview,
+        question.label,
+        None if question.lasts is None else now + question.lasts,
+        question.act,
+        question.grant,
+        "open" if question.grant is None else "approved",
+        None if question.grant is None else f"grant:G{question.grant}",
+        None if question.grant is None else now,
+        question.kind,
+    )
+    if row is None:
+        assert question.task is not None, "only a call is met again"
+        assert question.ordinal is not None, "it has a number"
+        before = await of_call(conn, question.task, question.ordinal)
+        assert before is not None, "the insert met it"
+        return before
+    review = ReviewRow.of(row)
+    if review.kind == "review" and review.task_id is not None:
+        await steps.note(conn, review.task_id, review.principal_id, "review", review.name)
+    await _noted(conn, Event.ASKED, review)
+    if question.grant is not None:
+        await _settled(conn, review, Event.APPROVED)
+    return review
+
+
+async def of_call(conn: Connection, task: TaskId, ordinal: int) -> ReviewRow | None:
+    """What this very call asked already: a resumed run makes it again."""
+    row = await conn.fetchrow("select * from reviews where task_id = $1 and ordinal = $2", task, ordinal)
+    return ReviewRow.of(row) if row else None
+
+
+async def lock(conn: Connection, review: ReviewId) -> ReviewRow:
+    """A question as it is now; nobody answers it until the transaction ends."""
+    row = await conn.fetchrow("select * from reviews where id = $1 for update", review)
+    assert row is not None, "questions are never deleted"
+    return ReviewRow.of(row)
+
+
+async def hold(conn: Connection, asked: PrincipalId) -> None:
+    """Until the transaction ends nobody else asks this person something."""
+    sql = "select pg_advisory_xact_lock(hashtextextended('supaclaw.reviews ' || $1::uuid::text, 0))"
+    await conn.execute(sql, asked)
+
+
+async def asked_before(conn: Connection, question: Question, now: datetime) -> ReviewRow | None:
+    """The same call, asked for in the same session lately, unless it has run or its time is up."""
+    sql = """select * from reviews where session_id = $1 and digest = $2 and asked_id = $3 and created_at > $4
+               and (state in ('approved', 'denied') or (state = 'open' and (expires_at is null or expires_at > $5)))
+             order by id desc limit 1"""
+    row = await conn.fetchrow(sql, question.session, question.digest, question.asked, now - LASTS, now)
+    return ReviewRow.of(row) if row else None
+
+
+async def list_open(conn: Connection, asked: PrincipalId, now: datetime) -> list[ReviewRow]:
+    """What waits for this person's answer, the oldest first."""
+    sql = """select * from reviews where asked_id = $1 and state = 'open' and (expires_at is null or expires_at > $2)
+             order by id"""
+    rows = await conn.fetch(sql, asked, now)
+    return [ReviewRow.of(row) for row in rows]
+
+
+async def get(conn: Connection, review: ReviewId) -> ReviewRow | None:
+    """One question."""
+    row = await conn.fetchrow("select * from reviews where id = $1", review)
+    return ReviewRow.of(row) if row else None
+
+
+async def list_untold(conn: Connection, most: int) -> list[ReviewRow]:
+    """Open questions to show now: all of the agent's, and of the gateway's own until a person sees `most`."""
+    sql = """select * from reviews r where state = 'open' and told_at is null and (task_id is not null or $1 > (
+               select count(*) from reviews o where o.asked_id = r.asked_id and o.state = 'open'
+                 and (o.told_at is not null or o.id < r.id)))
+             order by id"""
+    rows = await conn.fetch(sql, most)
+    return [ReviewRow.of(row) for row in rows]
+
+
+async def unanswered(conn: Connection, told_before: datetime) -> ReviewRow | None:
+    """The oldest question of a task that its person was last shown before then."""
+    sql = """select * from reviews where state = 'open' and kind = 'review' and coalesce(reminded_at, told_at) < $1
+             order by id limit 1"""
+    row = await conn.fetchrow(sql, told_before)
+    return ReviewRow.of(row) if row else None
+
+
+async def mark_reminded(conn: Connection, review: ReviewId, told_before: datetime) -> bool:
+    """It is shown again with this transaction; False if it was meanwhile, or is open no more."""
+    sql = """update reviews set reminded_at = now()
+             where id = $1 and state = 'open' and coalesce(reminded_at, told_at) < $2 returning true"""
+    return bool(await conn.fetchval(sql, review, told_before))
+
+
+async def mark_told(conn: Connection, review: ReviewId) -> bool:
+    """Its question is on its way with this transaction; False if it was before, or is open no more."""
+    sql = "update reviews set told_at = now() where id = $1 and state = 'open' and told_at is null returning true"
+    done = await conn.fetchval(sql, review)
+    return bool(done)
+
+
+async def decide(
+    conn: Connection, review: ReviewId, asked: PrincipalId, now: datetime, *, yes: bool, by: str, comment: str = ""
+) -> ReviewRow | None:
+    """Take the answer of the person who was asked, once, and queue what follows from it; None if it comes too late.
+
+    A `comment` is kept with the answer to a `review`.
+    """
+    sql = """update reviews set
+               state = case when $4 then 'approved' else 'denied' end, decided_by = $5, decided_at = $3,
+               response = case kind when 'review' then jsonb_build_object('approved', $4::bool, 'comment', $6::text) end
+             where id = $1 and asked_id = $2 and state = 'open' and (expires_at is null or expires_at > $3)
+             returning *"""
+    row = await conn.fetchrow(sql, review, asked, now, yes, by, storable(comment))
+    return await _settled(conn, ReviewRow.of(row), Event.APPROVED if yes else Event.DENIED) if row else None
+
+
+async def expire(conn: Connection, now: datetime) -> datetime | None:
+    """Close the questions whose time is up, and queue that their runs are told; when the next one expires."""
+    sql = "update reviews set state = 'expired' where state = 'open' and expires_at <= $1 returning *"
+    rows = await conn.fetch(sql, now)
+    for row in rows:
+        await _settled(conn, ReviewRow.of(row), Event.EXPIRED)
+    due: datetime | None = await conn.fetchval("select min(expires_at) from reviews where state = 'open'")
+    return due
+
+
+async def close(conn: Connection, session: SessionId) -> list[str]:
+    """Nobody can answer any more what this session asked; the names of these questions."""
+    sql = """update reviews set state = 'closed', decided_at = now() where session_id = $1 and state = 'open'
+             returning *"""
+    rows = await conn.fetch(sql, session)
+    return [(await _settled(conn, ReviewRow.of(row), Event.CLOSED)).name for row in rows]
+
+
+async def latest(conn: Connection, asked: PrincipalId, limit: int) -> list[ReviewRow]:
+    """What this person has answered, or what was settled without them, the newest first."""
+    sql = "select * from reviews where asked_id = $1 and state <> 'open' order by id desc limit $2"
+    rows = await conn.fetch(sql, asked, limit)
+    return [ReviewRow.of(row) for row in rows]
+
+
+async def askers(conn: Connection, rows: Sequence[ReviewRow]) -> dict[ReviewId, str]:
+    """The channel of the conversation that each was asked in, by number; none for what nobody watched."""
+    sql = "select r.id, a.channel from reviews r join addresses a on a.id = r.address_id where r.id = any($1)"
+    found = await conn.fetch(sql, [row.id for row in rows])
+    return {row["id"]: row["channel"] for row in found}
+
+
+async def waiting(conn: Connection, asked: PrincipalId, now: datetime) -> int:
+    """How many questions wait for this person's answer."""
+    sql = """select count(*) from reviews where asked_id = $1 and state = 'open'
+               and (expires_at is null or expires_at > $2)"""
+    number: int = await conn.fetchval(sql, asked, now)
+    return number
+
+
+async def reopen(conn: Connection, row: ReviewRow, expires_at: datetime) -> ReviewRow:
+    """Ask anew, under the same name: the answer of before was used up."""
+    sql = """update reviews set state = 'open', expires_at = $2, response = null, decided_by = null, decided_at = null,
+               started_at = null, told_at = null, reminded_at = null where id = $1 returning *"""
+    found = await conn.fetchrow(sql, row.id, expires_at)
+    assert found is not None, "questions are never deleted"
+    again = ReviewRow.of(found)
+    if again.task_id is not None:
+        await steps.note(conn, again.task_id, again.principal_id, "review", again.name)
+    await _noted(conn, Event.ASKED, again)
+    return again
+
+
+async def start(conn: Connection, review: ReviewId) -> tuple[ReviewRow, bool]:
+    """Note that its call begins to run; whether it had begun before."""
+    before = await get(conn, review)
+    assert before is not None, "questions are never deleted"
+    await conn.execute("update reviews set started_at = coalesce(started_at, now()) where id = $1", review)
+    return before, before.started_at is not None
+
+
+async def mark_done(conn: Connection, review: ReviewRow) -> None:
+    """Its call has run, and its result is told with this transaction."""
+    await conn.execute("update reviews set state = 'done' where id = $1", review.id)
+    await _noted(conn, Event.RUN, review)
+
+
+async def _settled(conn: Connection, row: ReviewRow, event: Event) -> ReviewRow:
+    if row.kind == "review":
+        await _answered(conn, row)
+        await _noted(conn, event, row)
+        return row
+    await tasks.create(
+        conn,
+        row.principal_id,
+        "approval",
+        Lane.AGENTS,
+        payload={"review": row.id},
+        dedupe=f"approval:{row.id}",
+        priority=1,
+    )
+    await _noted(conn, event, row)
+    return row
+
+
+async def _answered(conn: Connection, row: ReviewRow) -> None:
+    """The task that asked goes on; of its whole tree all that wait if it was the tree's budget that was asked for."""
+    assert row.task_id is not None, "a review is a task's question"
+    await steps.note(conn, row.task_id, row.principal_id, "review", row.name, ok=row.state == "approved")
+    if row.tool != BUDGET:
+        await trees.resume(conn, [row.task_id])
+        return
+    master = (await trees.place(conn, row.task_id)).master
+    if row.state == "approved":
+        await trees.raise_budget(conn, master, float(str(row.arguments["usd"])))
+    await trees.resume(conn, await trees.waiting(conn, master))
+
+
+async def close_cancelled(conn: Connection, master: TaskId) -> None:
+    """Nobody needs to answer any more what the cancelled tasks of a tree asked."""
+    sql = """update reviews r set state = 'closed', decided_at = now() from tasks t
+             where t.id = r.task_id and t.master_id = $1 and t.status = 'cancelled' and r.state = 'open'
+             returning r.*"""
+    for row in await conn.fetch(sql, master):
+        await _noted(conn, Event.CLOSED, ReviewRow.of(row))
+
+
+async def of_tree(conn: Connection, master: TaskId, tool: str) -> ReviewRow | None:
+    """The latest question of this kind that a tree has asked; nobody answers it until the transaction ends."""
+    sql = """select r.* from reviews r join tasks t on t.id = r.task_id
+             where t.master_id = $1 and r.kind = 'review' and r.tool = $2 order by r.id desc limit 1 for update of r"""
+    row = await conn.fetchrow(sql, master, tool)
+    return ReviewRow.of(row) if row else None
+
+
+async def _noted(conn: Connection, event: Event, row: ReviewRow) -> None:
+    by = "" if event in (Event.ASKED, Event.RUN) else row.decided_by or ""
+    await audit.note(conn, event, row.name, principal=row.principal_id, by=by, detail=row.digest)
+
+
+@dataclass(frozen=True, slots=True)
+class MostRows:
+    """How many rows a model was allowed to work on, and how many it was asked for."""
+
+    allowed: int
+    asked: int
+
+
+async def most_rows(conn: Connection, tool: str, model: str) -> MostRows:
+    """Of the calls of this name with these `arguments`: {"model", "rows"}."""
+    row = await conn.fetchrow(
+        """select coalesce(max((arguments ->> 'rows')::int) filter (where state in ('approved', 'done')), 0) as allowed,
+                  coalesce(max((arguments ->> 'rows')::int), 0) as asked
+           from reviews where tool = $1 and arguments @> $2""",
+        tool,
+        {"model": model},
+    )
+    assert row is not None, "an aggregate always has a row"
+    return MostRows(**row)

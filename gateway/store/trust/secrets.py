@@ -1,0 +1,129 @@
+"""Sealed values, by name and owner; nothing here can open them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from asyncpg import Record
+
+from gateway.domain.ids import PrincipalId
+from gateway.secrets.envelope import Envelope
+from gateway.secrets.facts import Binding, Facts
+from gateway.store.connection.pool import Connection
+
+CONFIRMED = "recovery key"
+
+
+@dataclass(frozen=True, slots=True)
+class SecretRow:
+    """One sealed value."""
+
+    id: int
+    facts: Facts
+    envelope: Envelope = field(repr=False)
+    created_at: datetime
+    changed_at: datetime
+    last_used_at: datetime | None
+
+
+async def hold_keys(tx: Connection, *, alone: bool = False) -> None:
+    """Until the transaction ends nobody retires a master key; `alone`, nobody seals either."""
+    if alone:
+        await tx.execute("select pg_advisory_xact_lock(hashtext('supaclaw.secrets'))")
+    else:
+        await tx.execute("select pg_advisory_xact_lock_shared(hashtext('supaclaw.secrets'))")
+
+
+async def list_all(conn: Connection) -> list[SecretRow]:
+    """Everybody's, by name, the shared one first."""
+    rows = await conn.fetch("select * from secrets order by name, shared desc, principal_id")
+    return [_row(row) for row in rows]
+
+
+async def get(conn: Connection, principal: PrincipalId, name: str, *, shared: bool) -> SecretRow | None:
+    """One of them, held until the transaction ends."""
+    sql = "select * from secrets where principal_id = $1 and name = $2 and shared = $3 for update"
+    row = await conn.fetchrow(sql, principal, name, shared)
+    return _row(row) if row else None
+
+
+async def put(conn: Connection, facts: Facts, envelope: Envelope, *, changed: bool = True) -> None:
+    """Store it in place of the version before; `changed` tells whether the value has."""
+    sql = """insert into secrets as old
+               (principal_id, shared, name, version, key_id, wrapped, sealed, hosts, tools, place)
+             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+             on conflict (principal_id, shared, name) do update
+             set version = excluded.version, key_id = excluded.key_id, wrapped = excluded.wrapped,
+               sealed = excluded.sealed, hosts = excluded.hosts, tools = excluded.tools, place = excluded.place,
+               changed_at = case when $11 then now() else old.changed_at end"""
+    await conn.execute(
+        sql,
+        facts.principal,
+        facts.shared,
+        facts.name,
+        facts.version,
+        envelope.key_id,
+        envelope.wrapped,
+        envelope.sealed,
+        list(facts.binding.hosts),
+        list(facts.binding.tools),
+        facts.binding.place,
+        changed,
+    )
+
+
+async def remove(conn: Connection, principal: PrincipalId, name: str, *, shared: bool) -> bool:
+    """Whether there was one."""
+    sql = "delete from secrets where principal_id = $1 and name = $2 and shared = $3"
+    status = await conn.execute(sql, principal, name, shared)
+    return str(status) != "DELETE 0"
+
+
+async def under_others(conn: Connection, key_id: str, limit: int) -> list[SecretRow]:
+    """Some that another master key wraps, held until the transaction ends."""
+    sql = "select * from secrets where key_id <> $1 and wrapped <> '' order by id limit $2 for update"
+    rows = await conn.fetch(sql, key_id, limit)
+    return [_row(row) for row in rows]
+
+
+async def rewrapped(conn: Connection, row: SecretRow, envelope: Envelope) -> None:
+    """The same value is under another master key."""
+    sql = "update secrets set key_id = $2, wrapped = $3 where id = $1"
+    await conn.execute(sql, row.id, envelope.key_id, envelope.wrapped)
+
+
+async def used(conn: Connection, ids: Sequence[int]) -> None:
+    """Note, once a minute at most, that these were put into a request."""
+    sql = """update secrets set last_used_at = now()
+             where id = any($1) and coalesce(last_used_at, '-infinity') < now() - interval '1 minute'"""
+    await conn.execute(sql, list(ids))
+
+
+async def key_ids(conn: Connection) -> list[str]:
+    """The master keys that something is under."""
+    sql = "select distinct key_id from secrets where wrapped <> '' order by key_id"  # another vault needs none of them
+    return [row["key_id"] for row in await conn.fetch(sql)]
+
+
+async def confirm_key(conn: Connection, key_id: str) -> None:
+    """Its owner has kept this master key elsewhere."""
+    sql = """insert into meta (key, value) values ($1, to_jsonb($2::text))
+             on conflict (key) do update set value = excluded.value"""
+    await conn.execute(sql, CONFIRMED, key_id)
+
+
+async def key_confirmed(conn: Connection, key_id: str) -> bool:
+    """Whether its owner has."""
+    return bool(await conn.fetchval("select value = to_jsonb($2::text) from meta where key = $1", CONFIRMED, key_id))
+
+
+def _row(row: Record) -> SecretRow:
+    binding = Binding(tuple(row["hosts"]), tuple(row["tools"]), row["place"])
+    return SecretRow(
+        row["id"],
+        Facts(row["principal_id"], row["shared"], row["name"], row["version"], binding),
+        Envelope(row["key_id"], row["wrapped"], row["sealed"]),
+        row["created_at"],
+        row["changed_at"],
+        row["last_used_at"],
+    )

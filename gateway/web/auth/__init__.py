@@ -1,0 +1,1 @@
+"""Who is at the page, and what they may."""

@@ -1,0 +1,190 @@
+"""Authentication: what each route requires, bearer tokens and browser sessions, and their scopes."""
+
+import hmac
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from fastapi import Request
+
+from gateway.domain.conversation.inbound import LOCAL, MEMBER, Sender
+from gateway.domain.ids import PrincipalId
+from gateway.domain.memory import EVERYTHING, Reach
+from gateway.domain.people.scopes import Scope, permits
+from gateway.domain.principals import Principal
+from gateway.store.people import principals, tokens
+from gateway.store.people.tokens import LiveToken
+from gateway.web.backend import Backend
+from gateway.web.http.errors import Refused
+from gateway.web.http.origin import cookie_name, split_host
+from gateway.web.http.proxy import hosts_of
+from gateway.web.site import Site, site_of
+
+ADMITTED = "supaclaw.admitted"
+"""Where the ASGI scope holds the caller, by the requirement that it met."""
+
+PUBLIC_BODY = 4 * 1024
+"""What anybody may send: enough for the secret of a sign-in link."""
+SMALL_BODY = 64 * 1024
+"""A form or a JSON object of a few fields."""
+MESSAGE_BODY = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """An authenticated client. `account` names its credential, which separates its conversations from others'."""
+
+    account: str
+    scopes: frozenset[Scope]
+    session: LiveToken | None = None
+    member: Principal | None = None
+    """Whose credential it is; None for the owner's."""
+
+    @property
+    def source(self) -> str | None:
+        """The only source it may trigger for; None for any."""
+        return self.session.source if self.session else None
+
+    @property
+    def reach(self) -> Reach:
+        """What it may see and change of the memory: the owner's page and terminal all, a token its agent's rows."""
+        if self.session is None or self.session.kind == "cookie":
+            return EVERYTHING
+        shared = self.session.shared or Scope.ADMIN in self.scopes
+        return Reach(self.session.agent or f"token {self.session.id}", shared=shared)
+
+    @property
+    def as_owner(self) -> bool:
+        """Whether it speaks as the owner: the page, the local token, and tokens that were made to."""
+        return self.session is None or self.session.as_owner
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Requirement:
+    """What a route requires of a request before its body is read, and the most bytes of that body.
+
+    Declared as a dependency of the route. `RequestGuard` calls `identify`, which raises `Refused`; the dependency
+    itself only passes on the result, and fails if the guard has not checked this very requirement.
+    """
+
+    identify: Callable[[Request], Awaitable[Caller | None]]
+    scheme: Literal["public", "bearer", "cookie", "webhook"]
+    body: int
+
+    async def __call__(self, request: Request) -> Caller | None:
+        """The caller; None if the route is public."""
+        admitted: dict[Requirement, Caller | None] = request.scope[ADMITTED]
+        return admitted[self]
+
+
+async def _anybody(_request: Request) -> None:
+    return None
+
+
+async def _browser(request: Request) -> Caller:
+    caller = await by_cookie(request)
+    if caller is None:
+        refused = Refused(401, "signed_out", "Sign in again: `supaclaw web` prints a link.")
+        raise _counted(request, _cookie(request), refused)
+    return caller
+
+
+public = Requirement(_anybody, "public", PUBLIC_BODY)
+"""For a route that is open to anybody."""
+
+signed_in = Requirement(_browser, "cookie", MESSAGE_BODY)
+"""For a route that requires a browser session."""
+
+
+def needs(*scopes: Scope, body: int = SMALL_BODY, members: bool = False) -> Requirement:
+    """For a route that requires a bearer token with one of these scopes; a member's only if it serves `members`."""
+
+    async def identify(request: Request) -> Caller:
+        caller = await by_bearer(request)
+        if caller is None:
+            message = "No valid token was sent (Authorization: Bearer claw_…)."
+            refused = Refused(401, "invalid_api_key", message, headers={"WWW-Authenticate": "Bearer"})
+            raise _counted(request, _bearer(request), refused)
+        if not any(permits(caller.scopes, scope) for scope in scopes):
+            message = f"This token lacks the scope {' or '.join(scopes)}."
+            raise Refused(403, "missing_scope", message, type="permission_error")
+        if caller.member is not None and not members:
+            raise Refused(403, "owner_only", "This is for tokens of the owner.", type="permission_error")
+        return caller
+
+    return Requirement(identify, "bearer", body)
+
+
+async def by_bearer(request: Request) -> Caller | None:
+    """The caller named by the Authorization header; None if it is absent or invalid."""
+    plain = _bearer(request)
+    if plain is None:
+        return None
+    site = site_of(request)
+    if hmac.compare_digest(tokens.sha256(plain), tokens.sha256(site.backend.local_token)):
+        return Caller(LOCAL, frozenset({Scope.ADMIN}))
+    return await _by_token(site, plain, "bearer")
+
+
+async def by_cookie(request: Request) -> Caller | None:
+    """The caller named by the session cookie; None if it is absent, invalid or expired, or this is not `at_page`."""
+    plain = _cookie(request)
+    caller = await _by_token(site_of(request), plain, "cookie") if plain else None
+    return None if caller is None or caller.member is not None else caller  # the page is the owner's
+
+
+def at_page(request: Request) -> bool:
+    """Whether this is the page's own host; at 127.0.0.1 the browser would give its cookie to every local program."""
+    backend, host = site_of(request).backend, request.headers.get("host", "").lower()
+    return split_host(host)[0] == backend.page_name or host in hosts_of(backend.public_url)
+
+
+def owner_as_sender(backend: Backend) -> Sender:
+    """The sender of web messages; how far they are trusted is the credential's, see `Caller.as_owner`."""
+    return Sender("owner", backend.owner.name)
+
+
+def sender_of(backend: Backend, caller: Caller) -> Sender:
+    """The same where members have tokens, too."""
+    if caller.member is None:
+        return owner_as_sender(backend)
+    return Sender(f"{MEMBER}{caller.member.id}", caller.member.name)
+
+
+def principal_of(backend: Backend, caller: Caller) -> PrincipalId:
+    """Whose data a request may reach."""
+    return backend.owner.id if caller.member is None else caller.member.id
+
+
+def client_of(request: Request) -> str:
+    """The client's IP address."""
+    return request.client.host if request.client else ""
+
+
+def _bearer(request: Request) -> str | None:
+    kind, _, plain = request.headers.get("authorization", "").partition(" ")
+    return plain if kind.lower() == "bearer" and plain else None
+
+
+def _cookie(request: Request) -> str | None:
+    return request.cookies.get(cookie_name(request)) if at_page(request) else None
+
+
+async def _by_token(site: Site, plain: str, kind: str) -> Caller | None:
+    row = await site.lookups.find(site.backend.database, plain)
+    now = site.backend.clock.now()
+    if row is None or row.kind != kind or not row.valid(now):
+        return None
+    member = None
+    if row.principal_id != site.backend.owner.id:
+        async with site.backend.database.connection() as conn:
+            if not await site.backend.lets_in(conn, row.principal_id):
+                return None
+            member = await principals.get(conn, row.principal_id)
+    await tokens.touch(site.backend.database, row, now)
+    return Caller(str(row.id), frozenset(row.scopes), row, member)
+
+
+def _counted(request: Request, plain: str | None, refused: Refused) -> Refused:
+    """Count a wrong credential as a failure, but not a missing one; returns the error to send."""
+    return refused if plain is None else site_of(request).throttle.failed(client_of(request), refused)

@@ -1,0 +1,1 @@
+"""Requests and answers, before anything of ours is in them."""

@@ -1,0 +1,99 @@
+"""Follows a conversation: its stored rows, then live events, across `/new`, overruns and a not yet started session."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from gateway.domain.conversation.inbound import Address
+from gateway.domain.ids import SessionId
+from gateway.flow.live import Live, LiveEvent, Overrun, SessionReplaced, Subscription
+from gateway.store import sessions
+from gateway.store.connection.pool import Database
+from gateway.store.memory import used
+from gateway.store.transcript import asides, attachments, branches, messages
+from gateway.store.transcript.messages import MessageRow
+
+SHOWN = 200
+_POLL_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The current state; `written` is the unfinished text of the running turn, None if none is running."""
+
+    session: SessionId | None
+    rows: tuple[MessageRow, ...]
+    written: str | None
+
+
+Update: TypeAlias = Snapshot | tuple[LiveEvent, ...]
+
+
+class Conversations:
+    """Follows addresses. A new address has no session yet; `notify_accepted` signals that one may exist."""
+
+    def __init__(self, database: Database, live: Live) -> None:
+        self._database = database
+        self._live = live
+        self._first = asyncio.Event()
+
+    def notify_accepted(self) -> None:
+        """Signal that a message was accepted: it may be the first of an address that is being followed."""
+        self._first.set()
+        self._first = asyncio.Event()
+
+    async def follow(self, address: Address, *, pace: float = 0.0) -> AsyncGenerator[Update, None]:
+        """Yield a snapshot, then events in batches at least `pace` seconds apart; further snapshots where needed."""
+        while True:
+            session = await self._session(address)
+            if session is None:
+                yield Snapshot(None, (), None)
+                session = await self._first_session(address)
+            with self._live.subscribe(session) as events:
+                if await self._session(address) != session:
+                    continue
+                yield await self.snapshot(session)
+                async with aclosing(self._until_new_session(session, events, pace)) as updates:
+                    async for update in updates:
+                        yield update
+
+    async def snapshot(self, session: SessionId) -> Snapshot:
+        """The stored session, and its answer as written so far."""
+        async with self._database.connection() as conn:
+            rows = await messages.shown(conn, session, limit=SHOWN)
+            rows = used.joined(await attachments.joined(conn, rows))
+            rows = await branches.joined(conn, await asides.joined(conn, rows))
+        written = self._live.written(session)
+        if written and any(row.kind == "assistant" and row.text == written for row in rows[-2:]):
+            written = ""
+        return Snapshot(session, tuple(rows), written)
+
+    async def _until_new_session(
+        self, session: SessionId, events: Subscription, pace: float
+    ) -> AsyncGenerator[Update, None]:
+        while True:
+            batch = [await events.get()]
+            await asyncio.sleep(pace)
+            batch += events.ready()
+            if any(isinstance(event, SessionReplaced) for event in batch):
+                return
+            if any(isinstance(event, Overrun) for event in batch):
+                yield await self.snapshot(session)
+            else:
+                yield tuple(batch)
+
+    async def _session(self, address: Address) -> SessionId | None:
+        async with self._database.connection() as conn:
+            return await sessions.current(conn, address)
+
+    async def _first_session(self, address: Address) -> SessionId:
+        """Wait for the first session: woken when this process accepts a message; polls for other processes."""
+        while True:
+            first = self._first
+            if (session := await self._session(address)) is not None:
+                return session
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_POLL_SECONDS):
+                    await first.wait()
