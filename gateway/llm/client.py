@@ -7,15 +7,15 @@ from gateway.domain.clock import Clock
 from gateway.domain.conversation.model import Highest, ModelEvent, Prompt
 from gateway.domain.settings import ModelSettings
 from gateway.llm.auto import GUIDE, Choice, choose
-from gateway.llm.call import Call, CallServices, RetryPolicy
-from gateway.llm.cooldown import Cooldowns, Cooling
+from gateway.llm.calling.call import Call, CallServices, RetryPolicy
+from gateway.llm.calling.cooldown import Cooldowns, Cooling
+from gateway.llm.calling.registry import Providers
+from gateway.llm.calling.scrub import scrub
 from gateway.llm.endpoint import endpoint_of
 from gateway.llm.errors import ErrorKind, ModelError
 from gateway.llm.ollama import installed_models
 from gateway.llm.prices import Prices
 from gateway.llm.provider import Transcriber, VectorProvider
-from gateway.llm.registry import Providers
-from gateway.llm.scrub import scrub
 from gateway.llm.tokens import estimate_prompt
 
 

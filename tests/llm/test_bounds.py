@@ -6,10 +6,10 @@ import pytest
 
 from gateway.domain.conversation.model import Prompt, UserMessage
 from gateway.domain.settings import Params
+from gateway.llm.calling.one_try import one_try
 from gateway.llm.catalog import vendor
 from gateway.llm.endpoint import Endpoint
 from gateway.llm.errors import ErrorKind, ModelError
-from gateway.llm.one_try import one_try
 from gateway.llm.provider import Provider, ProviderReply
 from gateway.llm.providers.openai import build
 from tests.fakes.endless_models import HELD, STREAMS, EndlessModels
@@ -59,7 +59,7 @@ async def failure(provider: Provider, case: str, silence: float = 20.0) -> Model
 async def test_an_answer_past_a_bound_is_a_failed_try_with_its_reason(
     provider: Provider, case: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.llm.chunks.MAX_CHARS", 2**17)
+    monkeypatch.setattr("gateway.llm.protocol.chunks.MAX_CHARS", 2**17)
     error = await failure(provider, case)
     assert error.kind is ErrorKind.ENDLESS or error.status == 500, error.message
     assert "does not end" in error.message or "which was not asked for" in error.message
@@ -84,7 +84,7 @@ async def test_a_refusal_that_does_not_end_is_read_in_part(provider: Provider, c
 async def test_what_follows_the_end_of_an_answer_is_left(
     provider: Provider, case: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.llm.answer_reader._AFTER_FINISH_S", 0.2)
+    monkeypatch.setattr("gateway.llm.protocol.answer_reader._AFTER_FINISH_S", 0.2)
     reply = await ask(provider, case)
     assert reply.text.startswith("said ")
     assert len(reply.text) < 2**16

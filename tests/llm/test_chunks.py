@@ -3,9 +3,9 @@ import json
 import pytest
 
 from gateway.domain.conversation.model import ToolCall, Usage
-from gateway.llm.bounds import MAX_CALLS
-from gateway.llm.chunks import Answer, Chunk
 from gateway.llm.errors import ModelError
+from gateway.llm.protocol.bounds import MAX_CALLS
+from gateway.llm.protocol.chunks import Answer, Chunk
 from gateway.llm.provider import ProviderReply
 
 

@@ -1,8 +1,8 @@
 import pytest
 
 from gateway.domain.conversation.model import Attempt
+from gateway.llm.calling.exhausted import explain
 from gateway.llm.errors import ErrorKind, ModelError
-from gateway.llm.exhausted import explain
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from gateway.llm.errors import ErrorKind, ModelError
-from gateway.llm.http import HttpClient
+from gateway.llm.protocol.http import HttpClient
 
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 

@@ -3,7 +3,7 @@
 import pytest
 
 from gateway.llm.errors import ErrorKind
-from gateway.llm.refusal import Refusal, refusal_in
+from gateway.llm.protocol.refusal import Refusal, refusal_in
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.llm.reminders import FORMS, about_reminders, describe_result, parse_request
+from gateway.llm.protocol.reminders import FORMS, about_reminders, describe_result, parse_request
 
 BERLIN = ZoneInfo("Europe/Berlin")
 SATURDAY = datetime(2026, 11, 21, 22, 2, tzinfo=UTC).astimezone(BERLIN)

@@ -1,4 +1,4 @@
-from gateway.llm.scrub import MAX_CHARS, scrub
+from gateway.llm.calling.scrub import MAX_CHARS, scrub
 
 
 def test_known_secrets_and_what_looks_like_a_key_are_taken_out() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from gateway.domain.conversation.model import AssistantMessage, Image, Prompt, ToolCall, ToolMessage, UserMessage
 from gateway.domain.settings import Params
-from gateway.llm.wire import call_id, messages_json, sampling_json
+from gateway.llm.protocol.wire import call_id, messages_json, sampling_json
 
 
 @pytest.mark.parametrize("short", [False, True])

@@ -11,9 +11,9 @@ ROOT = Path(__file__).parents[2]
 ALLOWED = {
     "gateway/net": "the guarded client, the MCP client over it, and ddgs, which asks the search engines it names",
     "gateway/net/objects.py": "the operator's object store, whose addresses are checked before each use",
-    "gateway/llm/http.py": "endpoints of models, by the operator's configuration",
-    "gateway/llm/connector.py": "its connector: bounds, no connection of its own",
-    "gateway/llm/bounded_httpx.py": "bounds for litellm's clients, none of its own",
+    "gateway/llm/protocol/http.py": "endpoints of models, by the operator's configuration",
+    "gateway/llm/protocol/connector.py": "its connector: bounds, no connection of its own",
+    "gateway/llm/protocol/bounded_httpx.py": "bounds for litellm's clients, none of its own",
     "gateway/llm/ollama.py": "looks for an Ollama on this machine or where the operator says",
     "gateway/llm/providers/openai.py": "endpoints of models, through http.py",
     "gateway/llm/providers/litellm.py": "endpoints of models, by the operator's configuration",

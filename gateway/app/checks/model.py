@@ -9,7 +9,7 @@ from gateway.config.clock import SystemClock
 from gateway.domain.conversation.model import Attempt, ModelsExhausted, Prompt, Reply, UserMessage
 from gateway.domain.findings import Finding, Level
 from gateway.llm.auto import GUIDE
-from gateway.llm.call import RetryPolicy
+from gateway.llm.calling.call import RetryPolicy
 from gateway.llm.catalog import split
 from gateway.llm.client import ModelClient, build_client
 from gateway.llm.endpoint import endpoint_of

@@ -8,12 +8,12 @@ from gateway.domain.conversation.model import Attempt, ModelsExhausted, Prompt, 
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.settings import ModelSettings, ProviderSettings
 from gateway.flow.setup.saving import Connected, Section, Setup
-from gateway.llm.call import RetryPolicy
+from gateway.llm.calling.call import RetryPolicy
+from gateway.llm.calling.scrub import scrub
 from gateway.llm.catalog import Vendor, split, vendor
 from gateway.llm.client import build_client
 from gateway.llm.errors import ErrorKind
 from gateway.llm.recognise import vendor_of
-from gateway.llm.scrub import scrub
 
 _QUESTION = Prompt((UserMessage("Answer with one word: ready"),))
 _ONCE = RetryPolicy(delays=(0.0,), max_silence=30.0, max_wait=0.0)

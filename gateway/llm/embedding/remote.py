@@ -9,7 +9,7 @@ from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt, wait
 from gateway.domain.clock import Clock
 from gateway.domain.embedding import EmbeddingUnavailable, Vector
 from gateway.domain.text.tokens import estimate
-from gateway.llm.call import RetryPolicy
+from gateway.llm.calling.call import RetryPolicy
 from gateway.llm.embedding.checking import checked
 from gateway.llm.errors import ErrorKind, ModelError
 

@@ -18,9 +18,9 @@ from gateway.domain.conversation.model import (
 )
 from gateway.domain.settings import Params
 from gateway.domain.zones import is_zone, zone
-from gateway.llm import reminders
 from gateway.llm.catalog import VENDORS, Vendor
 from gateway.llm.endpoint import Endpoint
+from gateway.llm.protocol import reminders
 from gateway.llm.provider import Provider, ProviderEvent, ProviderReply
 
 _COMMANDS = "Commands work without a model: `/help`, `/status`, `/model`."

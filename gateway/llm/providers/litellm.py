@@ -13,11 +13,11 @@ from gateway.domain.conversation.model import Prompt, TextDelta
 from gateway.domain.json import Json, JsonObject
 from gateway.domain.settings import Params
 from gateway.llm.catalog import NATIVE, split
-from gateway.llm.chunks import Answer, Chunk
 from gateway.llm.endpoint import Endpoint
 from gateway.llm.errors import ModelError, classify
+from gateway.llm.protocol.chunks import Answer, Chunk
+from gateway.llm.protocol.wire import messages_json, options_json, sampling_json
 from gateway.llm.provider import KeepAlive, Provider, ProviderEvent
-from gateway.llm.wire import messages_json, options_json, sampling_json
 
 _TRANSCRIBE_S = _EMBED_S = 120.0
 _ENVIRONMENT = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_LOG": "ERROR"}
@@ -158,7 +158,7 @@ def _import() -> Litellm:
 
 
 def _bound_clients() -> None:
-    from gateway.llm.bounded_httpx import bounding
+    from gateway.llm.protocol.bounded_httpx import bounding
 
     handler = import_module("litellm.llms.custom_httpx.http_handler").AsyncHTTPHandler
     handler.create_client = bounding(handler.create_client)

@@ -14,15 +14,15 @@ from pydantic import BaseModel, ValidationError
 from gateway.domain.conversation.model import Prompt
 from gateway.domain.json import Json
 from gateway.domain.settings import Params
-from gateway.llm.answer_reader import garbled, read_answer, read_single
-from gateway.llm.bounds import MAX_LINE, beginning, bounded
 from gateway.llm.catalog import split
 from gateway.llm.endpoint import Endpoint
 from gateway.llm.errors import ErrorKind, ModelError
-from gateway.llm.http import HttpClient
+from gateway.llm.protocol.answer_reader import garbled, read_answer, read_single
+from gateway.llm.protocol.bounds import MAX_LINE, beginning, bounded
+from gateway.llm.protocol.http import HttpClient
+from gateway.llm.protocol.refusal import Refusal, refusal_in
+from gateway.llm.protocol.wire import messages_json, options_json, sampling_json
 from gateway.llm.provider import Provider, ProviderEvent
-from gateway.llm.refusal import Refusal, refusal_in
-from gateway.llm.wire import messages_json, options_json, sampling_json
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse

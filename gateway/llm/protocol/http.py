@@ -8,8 +8,8 @@ from importlib.metadata import version
 from io import BytesIO
 from typing import TYPE_CHECKING
 
-from gateway.llm.bounds import PIECE, refuse_encoded
 from gateway.llm.errors import ErrorKind, ModelError
+from gateway.llm.protocol.bounds import PIECE, refuse_encoded
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -100,7 +100,7 @@ def _proxy(base_url: str) -> str | None:
 def _session(trusted: "SSLContext", proxy: str | None, key: str | None) -> "ClientSession":
     from aiohttp import ClientSession, DummyCookieJar, TCPConnector
 
-    from gateway.llm.connector import bounded
+    from gateway.llm.protocol.connector import bounded
 
     bearer = "".join((key or "none").split())  # a line break copied along with the key would end the header
     return ClientSession(

@@ -8,12 +8,12 @@ from contextlib import aclosing, suppress
 from pydantic import ValidationError
 
 from gateway.domain.conversation.model import TextDelta
-from gateway.llm.bounds import MAX_CALLS, MAX_LINE, bounded, check_width, endless
-from gateway.llm.chunks import Answer, Chunk
 from gateway.llm.errors import ErrorKind, ModelError
+from gateway.llm.protocol.bounds import MAX_CALLS, MAX_LINE, bounded, check_width, endless
+from gateway.llm.protocol.chunks import Answer, Chunk
+from gateway.llm.protocol.refusal import refusal_in
+from gateway.llm.protocol.sse import DataLines
 from gateway.llm.provider import KeepAlive, ProviderEvent
-from gateway.llm.refusal import refusal_in
-from gateway.llm.sse import DataLines
 
 _DRAIN_S = 0.25
 _AFTER_FINISH_S = 5.0

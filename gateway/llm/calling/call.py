@@ -21,16 +21,16 @@ from gateway.domain.conversation.model import (
 )
 from gateway.domain.settings import Params
 from gateway.domain.text.tokens import estimate
-from gateway.llm.cooldown import Cooldowns
+from gateway.llm.calling.cooldown import Cooldowns
+from gateway.llm.calling.exhausted import explain
+from gateway.llm.calling.one_try import one_try
+from gateway.llm.calling.registry import Providers
+from gateway.llm.calling.scrub import scrub
+from gateway.llm.calling.vision import has_images, refused_images, without_images
 from gateway.llm.errors import ErrorKind, ModelError
-from gateway.llm.exhausted import explain
-from gateway.llm.one_try import one_try
 from gateway.llm.prices import Prices
 from gateway.llm.provider import ProviderReply
-from gateway.llm.registry import Providers
-from gateway.llm.scrub import scrub
 from gateway.llm.tokens import estimate_prompt
-from gateway.llm.vision import has_images, refused_images, without_images
 
 log = structlog.get_logger(__name__)
 

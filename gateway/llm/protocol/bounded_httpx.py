@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Callable
 
 from httpx import AsyncByteStream, AsyncClient, ByteStream, Request, Response
 
-from gateway.llm.bounds import beginning, bounded, refuse_encoded
+from gateway.llm.protocol.bounds import beginning, bounded, refuse_encoded
 
 _PIECE = 2**9
 """A few events: litellm takes a millisecond for each."""

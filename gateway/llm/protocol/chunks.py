@@ -10,9 +10,9 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
 from gateway.domain.conversation.model import ToolCall, Usage
 from gateway.domain.text.texts import GrowingText, storable
-from gateway.llm.bounds import MAX_CALLS, MAX_CHARS, MAX_NAME, endless
+from gateway.llm.protocol.bounds import MAX_CALLS, MAX_CHARS, MAX_NAME, endless
+from gateway.llm.protocol.refusal import Refusal
 from gateway.llm.provider import ProviderReply
-from gateway.llm.refusal import Refusal
 
 
 class _Wire(BaseModel):
