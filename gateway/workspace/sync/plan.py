@@ -98,10 +98,10 @@ def plan(
     """What to do, in the order of the paths. Paths in `left_out`, and all below them, are nobody's to touch;
     `nobodys` are hashes of what a new workspace is filled with, which gives way to anything else.
 
-    Raises `WorkspaceError` with code `gone` if most files are missing here, unless that is on purpose.
+    Raises `WorkspaceError` with code `gone` if it looks as if the folder was lost, unless that is on purpose.
     """
     if not gone_on_purpose:
-        _check_gone(here, base, rows)
+        _check_gone(here, base, rows, nobodys)
     names = _Names(here)
     actions, agreed, refused = list[Action](), dict[str, Content | None](), dict[str, str]()
     for path in sorted({*here, *base, *rows}):
@@ -112,13 +112,7 @@ def plan(
         if local == remote:
             agreed[path] = local
             continue
-        if (
-            known is None
-            and local
-            and row
-            and (found := [each for each in (local, remote) if each and each.sha256 in nobodys])
-        ):
-            known = found[0]
+        known = _gives_way(local, known, remote, nobodys) if local and row else known
         action = _action(path, seen, known, row, here)
         why = names.problem(path, action.content) if isinstance(action, Pull) else ""
         if why:
@@ -146,11 +140,26 @@ def _content(of: Seen | Row | None) -> Content | None:
     return of.content if of else None
 
 
-def _check_gone(here: Mapping[str, Seen], base: Mapping[str, Content], rows: Mapping[str, Row]) -> None:
+def _gives_way(local: Content, known: Content | None, remote: Content | None, nobodys: Set[str]) -> Content | None:
+    """What counts as known: a text that a new workspace was filled with is nobody's change, on either side."""
+    if known is None:
+        return next((each for each in (local, remote) if each and each.sha256 in nobodys), None)
+    return local if _made_anew(local, known, nobodys) else known
+
+
+def _made_anew(local: Content, known: Content, nobodys: Set[str]) -> bool:
+    """Whether it looks as if a workspace was filled anew; anybody can empty a file."""
+    return local.size > 0 and local.sha256 in nobodys and known.sha256 not in nobodys
+
+
+def _check_gone(
+    here: Mapping[str, Seen], base: Mapping[str, Content], rows: Mapping[str, Row], nobodys: Set[str]
+) -> None:
     """A disk that is not mounted, or a folder made anew, must not delete the files of all machines."""
     known = [path for path in base if path in rows and rows[path].content]
     gone = sum(path not in here for path in known)
-    if gone > MANY and gone * 2 > len(known):
+    anew = any(path in here and _made_anew(here[path].content, base[path], nobodys) for path in known)
+    if (anew and gone) or (gone > MANY and gone * 2 > len(known)):
         cure = (
             "`supaclaw files sync DIR --missing restore` brings them back, `--missing delete` deletes them everywhere"
         )

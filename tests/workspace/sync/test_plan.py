@@ -7,7 +7,7 @@ from gateway.workspace.paths import WorkspaceError
 from gateway.workspace.snapshot import State
 from gateway.workspace.sync.plan import Action, Drop, Pull, Push, Retract, Seen, excluded, plan
 
-A, B, C = (Content(name * 64, 1) for name in "abc")
+A, B, C, D = (Content(name * 64, 1) for name in "abcd")
 RUNS = Content("a" * 64, 1, executable=True)
 GONE = Row(None, 7)
 BESIDE = f"f.conflict-1970-01-01-{'a' * 8}.md"
