@@ -1,7 +1,7 @@
 """Web pages: one GET, with its redirects."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from email.message import Message
 from http import HTTPStatus
@@ -44,10 +44,12 @@ async def get(
     limits: "Limits | None" = None,
     headers: Mapping[str, str] | None = None,
     trusted: "SSLContext | None" = None,
+    may_follow: Callable[[str], bool] = lambda _url: True,
 ) -> Page:
     """The answer of this address, or of where it redirects; raises `NetError`, also for an answer that is an error.
 
     `headers` may hold credentials: they go to the origin of `url` and are dropped, for good, at the first other one.
+    `may_follow` says of each further address whether it may be asked.
     """
     target = parse(url)
     client = await asyncio.to_thread(loaded)
@@ -55,7 +57,7 @@ async def get(
         try:
             async with asyncio.timeout(_SECONDS):
                 with client.explained(target.host):
-                    return await _followed(http, target, headers or {})
+                    return await _followed(http, target, headers or {}, may_follow)
         except TimeoutError:
             raise NetError("timeout", f"{target.host} took too long; try again later.") from None
 
@@ -73,7 +75,9 @@ def redirection(response: "Response") -> str | None:
     return location if response.status_code in (301, 302, 303, 307, 308) else None
 
 
-async def _followed(http: "AsyncClient", target: Target, headers: Mapping[str, str]) -> Page:
+async def _followed(
+    http: "AsyncClient", target: Target, headers: Mapping[str, str], may_follow: Callable[[str], bool]
+) -> Page:
     for hop in range(MAX_REDIRECTS + 1):
         try:
             async with http.stream("GET", target.url, headers=headers, follow_redirects=False) as response:
@@ -83,6 +87,10 @@ async def _followed(http: "AsyncClient", target: Target, headers: Mapping[str, s
             error.foreign = hop > 0
             raise
         following = join(target, location)
+        if not may_follow(following.url):
+            raise NetError(
+                "redirected", f"{target.host} redirects to where this request may not go; it was not sent there."
+            )
         headers = headers if following.origin == target.origin else {}
         target = following
     raise NetError("too_many_redirects", f"{target.host} redirects more than {MAX_REDIRECTS} times; it was not read.")

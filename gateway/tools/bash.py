@@ -95,13 +95,14 @@ class _Bash:
 
     async def _fetched(self, url: str) -> bytes:
         allowed, web = self.bash.allow_urls(), self.services.web
+
+        def allows(address: str) -> bool:
+            return any(_covers(each, address) for each in allowed)
+
         with explained():
-            if web is None or not any(_covers(each, parse(url).url) for each in allowed):
+            if web is None or not allows(parse(url).url):
                 raise ToolFailed("not_allowed", f"{url[:200]} isn't below an address in tools.bash.allow_urls.")
-            page = await fetch.get(url, web.rules())
-            if not any(_covers(each, parse(page.url).url) for each in allowed):
-                raise ToolFailed("not_allowed", f"{url[:200]} redirects to where tools.bash.allow_urls doesn't lead.")
-        return page.body
+            return (await fetch.get(url, web.rules(), may_follow=allows)).body
 
 
 def _covers(allowed: str, url: str) -> bool:

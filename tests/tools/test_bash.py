@@ -166,17 +166,20 @@ class TestCurl:
         assert (found.result["output"], found.label) == ("7\n", Label.UNTRUSTED)
         assert (await desk.run("cat n"))["output"] == "7\n"
 
-    @pytest.mark.parametrize("path", ["/secret", "/v1/../secret", "/v1/%2e%2e/secret", "/v1x", "/v1/away"])
+    @pytest.mark.parametrize("path", ["/secret", "/v1/../secret", "/v1/%2e%2e/secret", "/v1x"])
     async def test_nothing_else_is_asked_for(self, desk: Desk, path: str) -> None:
         with pytest.raises(ToolFailed) as failure:
             await desk.run("true", urls=[f"{desk.server.url}{path}"])
         assert failure.value.error == "not_allowed"
-        assert path == "/v1/away" or desk.server.asked == []
+        assert desk.server.asked == []
 
-    async def test_an_error_that_names_where_a_page_leads_is_others_words(self, desk: Desk) -> None:
+    @pytest.mark.parametrize("path", ["/v1/away", "/v1/lost"])
+    async def test_nor_is_a_page_that_leads_elsewhere_followed(self, desk: Desk, path: str) -> None:
         with pytest.raises(ToolFailed) as failure:
-            await desk.run("true", urls=[f"{desk.server.url}/v1/lost"])
-        assert failure.value.label is Label.UNTRUSTED
+            await desk.run("true", urls=[f"{desk.server.url}{path}"])
+        assert failure.value.error == "redirected"
+        assert "pay-me" not in str(failure.value)
+        assert [asked.path for asked in desk.server.asked] == [path]
 
     async def test_an_address_that_is_not_named_is_not_there(self, desk: Desk) -> None:
         answer = await desk.run(f"curl -s {desk.server.url}/v1/data")
