@@ -218,7 +218,7 @@ class Gateway:
     async def _list_older(self) -> None:
         """And what else is to be known of the files, but not before the first message."""
         parts = self._parts
-        await parts.database.run(contents.commands_interrupted)
+        await parts.database.run(lambda tx: contents.commands_interrupted(tx, parts.instance))
         await parts.environments.of(parts.people.owner.id).locks.files()
         await parts.environments.drop_plans()
         await list_older(parts.database, lambda whose: parts.environments.of(whose).workspace.root, parts.clock)

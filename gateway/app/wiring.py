@@ -151,6 +151,7 @@ class Parts:
             questions=self.questions,
             embedder=self.embedders.embedder,
             unverified=self.journal.check.holds,
+            instance=self.instance,
             clean=self.guard.at("tools"),
             leaks=self.mask.leaks,
             web=self.web,

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Collection, Mapping, Set
 from dataclasses import dataclass, field
+from uuid import uuid4
 
-from gateway.domain.ids import PrincipalId
+from gateway.domain.ids import InstanceId, PrincipalId
 from gateway.domain.principals import Label
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.transcript import files, journals
@@ -31,6 +32,8 @@ class ContentLabels(Labels):
     harmless: Set[str]
     unverified: Callable[[str], bool] = lambda _path: False
     """Whether somebody may have written into a journal while nobody looked."""
+    instance: InstanceId = field(default_factory=lambda: InstanceId(uuid4()))
+    """The process whose commands these labels are told of."""
     _trusted: set[str] = field(default_factory=set, init=False)
     """Contents that need no look: what was vouched for stays so."""
     _commands: int = field(default=0, init=False)
@@ -78,18 +81,13 @@ class ContentLabels(Labels):
         async with self.database.connection() as conn:
             return await contents.less_trusted(conn, self.principal, hashes, self.own)
 
-    @property
-    def in_doubt(self) -> bool:
-        """As `Labels` says; one that runs elsewhere the database knows."""
-        return self._commands > 0
-
     async def begin_command(self, hashes: Collection[str]) -> None:
         """As `Labels` says, in one transaction."""
 
         async def work(tx: Connection) -> None:
             if not self._commands and self.principal not in await contents.with_older(tx):
                 await contents.add(tx, self.principal, hashes, self.own, "owner")
-            await contents.begin_command(tx, self.principal)
+            await contents.begin_command(tx, self.principal, self.instance)
 
         await self.database.run(work)
         self._commands += 1
@@ -101,7 +99,7 @@ class ContentLabels(Labels):
         async def work(tx: Connection) -> None:
             await contents.add(tx, self.principal, hashes, Label.UNTRUSTED, "agent")
             if not self._commands:
-                await contents.end_commands(tx, self.principal)
+                await contents.end_commands(tx, self.principal, self.instance)
 
         await self.database.run(work)
 

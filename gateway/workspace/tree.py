@@ -75,11 +75,6 @@ class Labels:
         """The contents that are known to be trusted less than their owner's."""
         return {}
 
-    @property
-    def in_doubt(self) -> bool:
-        """Whether a program runs that may write others' words into files which have no label yet."""
-        return False
-
     async def begin_command(self, _hashes: Collection[str]) -> None:
         """Take these for the owner's unless labelled; until `end_command` all else without a label is untrusted."""
 

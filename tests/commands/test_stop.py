@@ -41,7 +41,7 @@ async def test_it_ends_the_processes_of_its_conversation(path: MessagePath) -> N
         processes = path.environments.processes
         assert processes is not None
         [one] = processes.all
-        assert await path.rows("select count(*) from contents where sha256 = 'command'") == [(0,)], "its person's own"
+        assert await path.rows("select count(*) from running_commands") == [(0,)], "its person's own"
         assert await path.ask("/stop") == "Stopped. 1 process ended."
         await eventually(lambda: one.report is not None)
         assert await path.ask("/stop") == "Nothing is running."
@@ -60,7 +60,7 @@ async def test_what_others_write_beside_a_process_makes_it_untrusted(path: Messa
     assert processes is not None
     [one] = processes.all
     assert one.label is Label.UNTRUSTED
-    assert await path.rows("select count(*) from contents where sha256 = 'command'") == [(1,)]
+    assert await path.rows("select count(*) from running_commands") == [(1,)]
     await processes.close()
-    assert await path.rows("select count(*) from contents where sha256 = 'command'") == [(0,)]
+    assert await path.rows("select count(*) from running_commands") == [(0,)]
     await path.jail.close()

@@ -95,6 +95,7 @@ ROWS = {
     "channel_facts": "insert into channel_facts (channel, name, value) values ($1, $2::uuid::text, $1)",
     "synced_files": """insert into synced_files (principal_id, place, path, sha256, size, version)
                        select id, $1, $1, $2::uuid::text, 9223372036854775807, 9223372036854775807 from principals""",
+    "running_commands": "insert into running_commands select id, $2 from principals where $1::text is not null",
     "swept_objects": "insert into swept_objects values ($1, $2::uuid::text, 'infinity')",
     "pins": """insert into pins (kind, name, state, sha256, content, source)
                values ($1, $2::uuid::text, 'staged', '', '\\x00ff5c', $1)""",

@@ -183,6 +183,7 @@ async def test_the_status_and_the_metrics_tell_the_same(web: Web):
         "channels": {},
         "unclean_ends": 0,
         "checkpoints": None,
+        "files": None,
         "heartbeat": None,
         "jobs": {},
     }
@@ -208,6 +209,7 @@ async def test_the_gateways_condition_is_told_as_far_as_it_is_known(running: Run
         "channels": {"telegram": {"state": "open", "heard_ago": 12.5}},
         "unclean_ends": 0,
         "checkpoints": None,
+        "files": None,
         "heartbeat": None,
         "jobs": {"log pruning": "2026-11-22T14:00:00Z", "heartbeat": None},
     }

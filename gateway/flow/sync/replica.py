@@ -192,7 +192,7 @@ class Replica:
     async def _store(self, path: str, content: Content) -> None:
         """Label it, and put it into the store."""
         written, labels = _written(path, content), self.workspace.labels
-        if content.sha256 in self._unlabelled and (self._doubt or labels.in_doubt):
+        if content.sha256 in self._unlabelled and self._doubt:
             raise WorkspaceError("later", LATER)
         with self._staged() as staged:
             locked = await asyncio.to_thread(self._is_locked, path, content)

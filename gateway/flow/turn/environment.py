@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TypeAlias
+from uuid import uuid4
 
 from gateway.agent.commands import WorkspaceCommands
 from gateway.agent.memory.search import MemorySearch
@@ -24,7 +25,7 @@ from gateway.config.clock import SystemClock
 from gateway.domain.clock import Clock
 from gateway.domain.embedding import Embedders, no_embedder
 from gateway.domain.errors import TryAgainLater
-from gateway.domain.ids import PrincipalId, TaskId
+from gateway.domain.ids import InstanceId, PrincipalId, TaskId
 from gateway.domain.principals import Label, Role
 from gateway.flow.approvals.questions import Questions
 from gateway.flow.labels import ContentLabels
@@ -159,6 +160,8 @@ class AgentEnvironments:
     """Makes a checkpoint of the owner's files; others have none."""
     find: Find | None = None
     bash: Bash | None = None
+    instance: InstanceId = field(default_factory=lambda: InstanceId(uuid4()))
+    """This process."""
 
     def __post_init__(self) -> None:
         self._harmless = template_hashes()
@@ -237,7 +240,14 @@ class AgentEnvironments:
     def _labels(self, database: Database, principal: PrincipalId) -> ContentLabels:
         root = self.workspace if self.people.is_owner(principal) else self.others / str(principal)
         own = self.people.own_label(principal)
-        return ContentLabels(database, principal, own, self._harmless, lambda path: self.unverified(Place(root, path)))
+        return ContentLabels(
+            database,
+            principal,
+            own,
+            self._harmless,
+            lambda path: self.unverified(Place(root, path)),
+            self.instance,
+        )
 
     def _build(self, principal: PrincipalId, fork: TaskId | None = None) -> AgentEnvironment:
         """A fork has no commands: they would run on the files that it has a copy of."""

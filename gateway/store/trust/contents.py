@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from gateway.domain.ids import PrincipalId
+from gateway.domain.ids import InstanceId, PrincipalId
 from gateway.domain.principals import Label
 from gateway.store.connection.pool import Connection
 
@@ -20,19 +20,19 @@ async def label(conn: Connection, principal: PrincipalId, sha256: str) -> Label 
 
     While there are files older than labels, or commands that others may have caused, what has none is untrusted.
     """
-    found = await conn.fetch(
-        "select sha256, label from contents where principal_id = $1 and sha256 in ($2, 'before', 'command')",
-        principal,
-        sha256,
-    )
-    labels = {row["sha256"]: Label(row["label"]) for row in found}
-    return labels.get(sha256, labels.get("before", labels.get("command")))
+    sql = """select coalesce(
+               (select label from contents where principal_id = $1 and sha256 = $2),
+               (select label from contents where principal_id = $1 and sha256 = 'before'),
+               (select $3::smallint from running_commands where principal_id = $1 limit 1))"""
+    found = await conn.fetchval(sql, principal, sha256, Label.UNTRUSTED)
+    return None if found is None else Label(found)
 
 
 async def unlabelled(conn: Connection, principal: PrincipalId, hashes: Iterable[str]) -> tuple[set[str], bool]:
     """Those of them that nobody has labelled, and whether it is open at the moment whose words such contents are."""
     sql = """select each,
-               exists (select from contents where principal_id = $1 and sha256 in ('before', 'command')) as open
+               exists (select from contents where principal_id = $1 and sha256 = 'before')
+               or exists (select from running_commands where principal_id = $1) as open
              from unnest($2::text[]) each
              where not exists (select from contents where principal_id = $1 and sha256 = each)"""
     rows = await conn.fetch(sql, principal, sorted(set(hashes)))
@@ -78,25 +78,24 @@ async def less_trusted(
     return {row["sha256"]: Label(row["label"]) for row in rows}
 
 
-async def begin_command(conn: Connection, principal: PrincipalId) -> None:
+async def begin_command(conn: Connection, principal: PrincipalId, instance: InstanceId) -> None:
     """A program may write what others caused; until `end_commands` what has no label is untrusted."""
+    await conn.execute("insert into running_commands values ($1, $2) on conflict do nothing", principal, instance)
+
+
+async def end_commands(conn: Connection, principal: PrincipalId, instance: InstanceId) -> None:
+    """What such programs of this process wrote has a label now."""
+    await conn.execute("delete from running_commands where principal_id = $1 and instance_id = $2", principal, instance)
+
+
+async def commands_interrupted(conn: Connection, instance: InstanceId) -> None:
+    """What the programs wrote that this process, as it was before, or one that is dead left behind must be listed."""
     await conn.execute(
-        """insert into contents (principal_id, sha256, label, source) values ($1, 'command', $2, 'before')
-           on conflict do nothing""",
-        principal,
+        """with gone as (delete from running_commands r where instance_id = $1 or not exists (
+             select from leases where name = concat('instance ', r.instance_id) and expires_at > now())
+             returning principal_id)
+           insert into contents (principal_id, sha256, label, source)
+           select distinct principal_id, 'before', $2::smallint, 'before' from gone on conflict do nothing""",
+        instance,
         Label.UNTRUSTED,
     )
-
-
-async def end_commands(conn: Connection, principal: PrincipalId) -> None:
-    """What such programs wrote has a label now."""
-    await conn.execute("delete from contents where principal_id = $1 and sha256 = 'command'", principal)
-
-
-async def commands_interrupted(conn: Connection) -> None:
-    """The gateway ended before such a program did: what it wrote must be listed."""
-    await conn.execute(
-        """insert into contents (principal_id, sha256, label, source)
-           select principal_id, 'before', label, source from contents where sha256 = 'command' on conflict do nothing"""
-    )
-    await conn.execute("delete from contents where sha256 = 'command'")

@@ -208,6 +208,7 @@ async def everything_of(path: MessagePath) -> list[str]:
         "insert into memory_stats (principal_id, n) values ($1, 1)",
         "insert into memory_gone (principal_id, lexemes) values ($1, 'xyzzy')",
         "insert into synced_files (principal_id, place, path) values ($1, '', 'xyzzy')",
+        "insert into running_commands (principal_id, instance_id) values ($1, $1)",
         "insert into imports (principal_id, agent, key, source, place) values ($1, '', '', 'xyzzy', '')",
         """insert into grants (principal_id, given_by, tool, act, arguments, times_left, expires_at)
            values ($1, $1, 'xyzzy', 'run', '{}', 1, now())""",
@@ -326,6 +327,7 @@ async def test_a_bound_store_may_do_what_tools_need_and_nothing_else(lived_in: M
         "schedules",
         "schedule_runs",
         "contents",
+        "running_commands",
         "memories",
         "memory_sources",
         "memory_progress",

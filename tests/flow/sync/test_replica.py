@@ -6,9 +6,11 @@ import os
 import random
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
+from gateway.domain.ids import InstanceId
 from gateway.domain.principals import Label
 from gateway.domain.synced import Content
 from gateway.flow.sync.replica import Missing
@@ -261,26 +263,16 @@ class TestTrust:
         machines.close()
 
     async def test_while_it_is_open_whose_words_new_files_are_they_stay(self, ada: Machine, bob: Machine) -> None:
+        here, elsewhere = InstanceId(uuid4()), InstanceId(uuid4())
         async with ada.world.database.transaction() as tx:
-            await contents.begin_command(tx, ada.world.principal)
+            for instance in (here, elsewhere):
+                await contents.begin_command(tx, ada.world.principal, instance)
+            await contents.end_commands(tx, ada.world.principal, elsewhere)
         ada.write("made", "by a command")
         assert pushed(await ada.sync()) == []
         async with ada.world.database.transaction() as tx:
             await contents.add(tx, ada.world.principal, [sha256("by a command")], Label.UNTRUSTED, "agent")
-            await contents.end_commands(tx, ada.world.principal)
-        await settle(ada, bob)
-        assert await bob.label("made") is Label.UNTRUSTED
-
-    async def test_nor_while_a_command_of_this_machine_runs_whose_mark_another_one_took_away(
-        self, ada: Machine, bob: Machine
-    ) -> None:
-        await ada.workspace.labels.begin_command([])
-        ada.write("made", "by a command")
-        async with ada.world.database.transaction() as tx:
-            await contents.end_commands(tx, ada.world.principal)
-        done = await ada.sync()
-        assert (pushed(done), set(done.problems)) == ([], {"made"})
-        await ada.workspace.labels.end_command([sha256("by a command")])
+            await contents.end_commands(tx, ada.world.principal, here)
         await settle(ada, bob)
         assert await bob.label("made") is Label.UNTRUSTED
 
