@@ -383,9 +383,9 @@ document.addEventListener("input", ({ target }) => {
 find?.addEventListener("input", () => { clearTimeout(typing); typing = setTimeout(search, 250) });
 find?.addEventListener("submit", event => { event.preventDefault(); clearTimeout(typing); search() });
 document.addEventListener("change", event => event.target.form === by("choosing") && find && count());
-async function load(panel) {
-  const loaded = await piece(panel.dataset.load);
-  if (loaded) (by(panel.id) ?? panel).lastElementChild.replaceChildren(loaded);
+async function load(panel, saved = false) {
+  const loaded = await piece(panel.dataset.load), now = by(panel.id) ?? panel;
+  if (loaded && (saved || !edited(now))) now.lastElementChild.replaceChildren(loaded);   // what was typed meanwhile stays
 }
 const edited = root => [...root.querySelectorAll("input, textarea")].some(field => field.value !== field.defaultValue);
 document.addEventListener("toggle", ({ target }) => {
@@ -418,7 +418,7 @@ document.addEventListener("submit", async event => {
       if (swap !== undefined) { const fresh = element(await answer.text()), first = $("button", fresh); row.replaceWith(fresh); first?.focus(); count() }
       if (told !== undefined) tell(element(await answer.text()));
       const panel = quiet !== undefined && by(sent.closest("[data-load]")?.id);
-      if (panel) await load(panel);
+      if (panel) await load(panel, true);
       if (done) say(done);
       if (refresh !== undefined) { by("merging")?.replaceChildren(); if (find) search(); else location.reload() }
     }
