@@ -84,7 +84,7 @@ def _usable(root: Path, environment: Environment) -> Path:
     if real == own and holder(environment.data):
         raise OwnerMustAct(RUNS)
     if real != own and (data.is_relative_to(real) or real.is_relative_to(data)):
-        raise OwnerMustAct(f"{root} and the data folder {data} are in each other; choose another folder")
+        raise OwnerMustAct(f"{root} overlaps the data folder {data}, which has the keys; choose another folder")
     if not root.is_dir():
         raise OwnerMustAct(f"there is no folder {root}; make it first")
     return real
