@@ -111,6 +111,7 @@ async def test_an_act_that_a_kill_left_without_its_result_is_asked_about_and_not
 
     await gateway.start()
     await telegram.wait_for(lambda tg: any("did this run?" in each.text for each in tg.sent))
+    await telegram.wait_for(lambda tg: any(each.text == "the letter" for each in tg.sent))  # it may be on its way
     assert [each.text for each in telegram.sent].count("the letter") == 1
     asked = next(each for each in telegram.sent if "did this run?" in each.text)
     telegram.press(asked, answer)
