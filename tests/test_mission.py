@@ -30,3 +30,7 @@ def test_every_answer_is_shown_by_something_that_exists(answer: list[str]) -> No
         file, _, name = named.partition("::")
         assert (ROOT / file).is_file(), named
         assert not name or named in set(names_in(ROOT / Path(file))), named
+
+
+def test_what_is_not_yet_there_is_said_at_the_end() -> None:
+    assert len(PAGE.split("\n## Not yet\n")[1].split()) > 20

@@ -12,6 +12,7 @@ from gateway.domain.channels.channel_facts import ChannelFacts
 from gateway.domain.conversation.inbound import Address
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.logging import Logger
+from gateway.domain.text.texts import storable
 
 MOST = 2000
 
@@ -102,12 +103,10 @@ def left_in_file(path: Path) -> Mapping[str, str]:
     with suppress(OSError, ValueError, RecursionError):
         found = json.loads(path.read_text("utf-8"))
         if isinstance(found, dict):
-            return {str(name): str(value) for name, value in found.items() if _storable(f"{name}{value}")}
+            return {
+                str(name): str(value) for name, value in found.items() if storable(text := f"{name}{value}") == text
+            }
     return {}
-
-
-def _storable(text: str) -> bool:
-    return "\0" not in text and text.encode(errors="replace") == text.encode(errors="ignore")
 
 
 class Threads:

@@ -114,7 +114,10 @@ def _until_end(command: Command, child: int, control: socket.socket, supervisor:
         left = deadline - now
         events = dict(poll.poll(max(0.0, min(look + wait - now, left)) * 1000))
         if supervisor and (event := events.get(supervisor.listener)):
-            supervisor.answer() if event & select.POLLIN else poll.unregister(supervisor.listener)
+            if event & select.POLLIN:
+                supervisor.answer()
+            else:
+                poll.unregister(supervisor.listener)
         if ends in events:
             return Report(Ending.EXITED, _exit_code(child))
         if control.fileno() in events:

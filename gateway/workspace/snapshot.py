@@ -26,6 +26,11 @@ class State:
     changed_ns: int
     inode: int
 
+    @classmethod
+    def of(cls, status: os.stat_result) -> "State":
+        """As the system tells it."""
+        return cls(status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
+
 
 @dataclass(frozen=True, slots=True)
 class Changes:
@@ -43,7 +48,7 @@ def snapshot(root: Path, without: Collection[str]) -> Mapping[str, State]:
     """
     found: dict[str, State] = {}
     for path, status in _files(str(root), "", without):
-        found[path] = State(status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
+        found[path] = State.of(status)
         if len(found) > MAX_FILES:
             raise WorkspaceError("too_many", f"The workspace has more than {MAX_FILES:,} files; remove some first.")
     return found

@@ -153,7 +153,10 @@ class FileSync:
                 log.exception("files.sync_broken")
                 self._failed(f"{type(error).__name__}; the log says more")
             else:
-                self._failed(wrong[0]) if wrong else self._succeeded()
+                if wrong:
+                    self._failed(wrong[0])
+                else:
+                    self._succeeded()
         return self.works
 
     async def _synchronised(self, principal: PrincipalId) -> str:

@@ -81,12 +81,8 @@ class Supervisor:
             notice = bytearray(_NOTICE.size)
             fcntl.ioctl(self.listener, _RECEIVE, notice)
             ident, thread, _, number, _, _, *arguments = _NOTICE.unpack(notice)
-            call, error, flags, rest = (
-                Call(ident, thread, self._names[number], (*arguments,), self.listener),
-                0,
-                0,
-                None,
-            )
+            call = Call(ident, thread, self._names[number], (*arguments,), self.listener)
+            error, flags, rest = 0, 0, None
             try:
                 rest = self._handlers[call.name](call)
             except Harmless:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gateway.domain.synced import Content
+from gateway.domain.text.texts import storable
 from gateway.workspace.checkpoints.snapshot import UNSETTLED_NS
 from gateway.workspace.descent import READ
 from gateway.workspace.measure import mostly_holes
@@ -57,7 +58,7 @@ def scan(root: Path, known: Mapping[str, Seen]) -> Scan:
                 except (_LeftOut, OSError, WorkspaceError) as error:
                     if isinstance(error, FileNotFoundError):
                         raise
-                    found.left_out[_told(place)] = str(error) if isinstance(error, _LeftOut) else "unreadable"
+                    found.left_out[storable(place)] = str(error) if isinstance(error, _LeftOut) else "unreadable"
         if len(found.files) > MAX_FILES:
             raise WorkspaceError("too_many", f"{root} has more than {MAX_FILES:,} files; remove some first")
     return found
@@ -69,9 +70,9 @@ def _look(found: Scan, known: Seen | None, folder: int, name: str, place: str, s
         return
     if not stat.S_ISREG(status.st_mode):
         raise _LeftOut("a link or a device")
-    if _told(place) != place or str(WorkspacePath.parse(place)) != place:
+    if storable(place) != place or str(WorkspacePath.parse(place)) != place:
         raise _LeftOut("a name that other machines can't have")
-    state = State(status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
+    state = State.of(status)
     unchanged = known is not None and known.state == state and state.changed_ns < sure
     found.files[place] = known if known and unchanged else Seen(_content(folder, name, status), state)
 
@@ -90,8 +91,3 @@ def _content(folder: int, name: str, status: os.stat_result) -> Content:
     finally:
         os.close(file)
     return Content(digest.hexdigest(), size, bool(status.st_mode & stat.S_IXUSR))
-
-
-def _told(path: str) -> str:
-    """As text that can be stored and shown, whatever bytes a name has."""
-    return path.encode("utf-8", "replace").decode()
