@@ -15,8 +15,8 @@ from typing import TypeVar
 
 from benchmarks.statistics import p95
 from gateway.background.scheduling.scheduler import BATCH, Scheduler
-from gateway.config.clock import SystemClock
 from gateway.config.failpoints import Failpoints
+from gateway.config.machine import SystemClock
 from gateway.domain.ids import PrincipalId
 from gateway.domain.principals import Role
 from gateway.store.connection.pool import Connection, Database

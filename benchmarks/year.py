@@ -14,7 +14,7 @@ from time import perf_counter
 from benchmarks.memory import LONGEST, World
 from gateway.app.temporary import temporary_database
 from gateway.background.clearing import Clearing
-from gateway.config.clock import SystemClock
+from gateway.config.machine import SystemClock
 from gateway.domain.principals import Role
 from gateway.store.connection.pool import Database
 from gateway.store.engine import retention

@@ -12,7 +12,7 @@ from gateway.app.local import page_name
 from gateway.app.wiring import Parts
 from gateway.background.cpu import run_alone
 from gateway.config.channels import enabled_channels
-from gateway.config.variables import variable_of
+from gateway.config.load import variable_of
 from gateway.config.watch import ConfigWatch
 from gateway.domain.channels.channel import DeepLinkChannel, LoginChannel, WebhookChannel
 from gateway.domain.channels.channel_facts import NoFacts

@@ -18,7 +18,7 @@ from gateway.background.watch.lag import LagMonitor
 from gateway.background.watch.ram import MemoryCeiling
 from gateway.background.watch.systemd import notify
 from gateway.background.worker import Worker
-from gateway.config.data.starts import Starts, record_told
+from gateway.config.data.instance import StartHistory, record_notice
 from gateway.config.environment import Environment
 from gateway.config.model import Config
 from gateway.domain.clock import Clock
@@ -54,7 +54,7 @@ class Condition:
     _channel_manager: ChannelManager
     _worker: Worker
     _notices: Notices
-    _starts: Starts
+    _starts: StartHistory
     _stop: asyncio.Event
     _clock: Clock
 
@@ -116,7 +116,7 @@ class Condition:
             log.error("gateway.crash_loop", ends=count)
         if text := self._starts.notice(now):
             await self._notices.tell_owner(text)
-            await asyncio.to_thread(record_told, self._environment.state, self._clock)
+            await asyncio.to_thread(record_notice, self._environment.state, self._clock)
 
     async def _prune_logs(self) -> None:
         today = self._clock.now().date()

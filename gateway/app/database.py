@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 from gateway.background.upkeep import kept_up
-from gateway.config.data.instance import holder
+from gateway.config.data.instance import running_pid
 from gateway.config.environment import Environment
 from gateway.config.model import Config
 from gateway.domain.errors import OwnerMustAct
@@ -60,7 +60,7 @@ async def postgres(environment: Environment, config: Config, *, mine: bool) -> A
             watch.cancel()
             await asyncio.wait([watch])
     finally:
-        if mine or not (found_running or holder(environment.data)):
+        if mine or not (found_running or running_pid(environment.data)):
             await server.stop()
 
 

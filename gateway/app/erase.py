@@ -73,7 +73,7 @@ async def erase(
         named = [(str(path.relative_to(traces.root_of(path) or data)), fate) for path, fate in files]
         versions = rewrite(history, traces.cleaned, erasure.in_text)
         agree(Found(origins, await _rows(database, erasure, origins), named, versions, recorded(data)))
-        erasures.begun(data, memory, len(also))
+        erasures.note_begun(data, memory, len(also))
         failpoints.reach(Step.ERASURE_BEGUN)
         for path, fate in files:
             await _clean(database, traces, owner.id, path, fate)
@@ -83,7 +83,7 @@ async def erase(
         failpoints.reach(Step.ERASURE_COMMITTED)
         await erasing.vacuum(database)
         failpoints.reach(Step.ERASURE_VACUUMED)
-        erasures.finished(data, memory)
+        erasures.note_finished(data, memory)
 
 
 @asynccontextmanager

@@ -10,8 +10,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from secrets import token_hex, token_urlsafe
 
-from gateway.config.data.durable import make_once
-from gateway.config.data.files import read_regular, write_regular
+from gateway.config.data.files import create_private, read_regular, write_regular
 from gateway.domain.errors import OwnerMustAct
 from gateway.llm.client import Description
 
@@ -85,7 +84,7 @@ def page_name(data: Path) -> str:
     with suppress(OSError):
         if _PAGE.fullmatch(name := read_regular(path, 100).decode("ascii", "ignore").strip()):
             return name
-    make_once(path, (name := f"claw-{token_hex(10)}.localhost").encode(), anew=True)
+    create_private(path, (name := f"claw-{token_hex(10)}.localhost").encode(), anew=True)
     return name
 
 

@@ -9,9 +9,8 @@ from functools import cached_property
 
 from gateway.app.database import has_database, open_database
 from gateway.config.environment import Environment
-from gateway.config.load import load_early, secrets_unavailable
+from gateway.config.load import Lookup, load_early, secrets_unavailable
 from gateway.config.model import Config
-from gateway.config.references import Lookup
 from gateway.domain.errors import OwnerMustAct
 from gateway.flow.secrets.live import LiveSecrets
 from gateway.flow.secrets.vault import Vault

@@ -10,7 +10,7 @@ from pathlib import Path
 import structlog
 
 from gateway.config.data.files import read_regular, replace_regular
-from gateway.config.data.instance import Hold
+from gateway.config.data.instance import InstanceLock
 from gateway.config.environment import Environment
 from gateway.domain.errors import OwnerMustAct
 from gateway.workspace.template import fill_new_workspace
@@ -24,7 +24,9 @@ log = structlog.get_logger(__name__)
 class Restorer:
     """Remembers what was there. What cannot be put back is told once."""
 
-    def __init__(self, environment: Environment, hold: Hold, tell_owner: Callable[[str], Awaitable[object]]) -> None:
+    def __init__(
+        self, environment: Environment, hold: InstanceLock, tell_owner: Callable[[str], Awaitable[object]]
+    ) -> None:
         self._data, self._workspace = environment.data, environment.workspace
         self._folder = os.stat(self._workspace)
         self._tell_owner = tell_owner

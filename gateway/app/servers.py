@@ -8,9 +8,9 @@ from gateway.agent.mcp.servers import McpServers
 from gateway.agent.skills.library import Skills
 from gateway.agent.tool_files.confirmed import FORM, ToolFiles
 from gateway.app.resolving import StoredSecrets, look
-from gateway.config.clock import SystemClock
 from gateway.config.environment import Environment
 from gateway.config.load import load
+from gateway.config.machine import SystemClock
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import PrincipalId
 from gateway.net.mcp.connections import Connections

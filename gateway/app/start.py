@@ -24,15 +24,20 @@ from gateway.app.wiring import Parts
 from gateway.background.upkeep import Periodic, kept_up
 from gateway.background.workplace import Workplace
 from gateway.config.channels import enabled_channels
-from gateway.config.clock import SystemClock
 from gateway.config.data.erasures import reminder
-from gateway.config.data.instance import Hold, hold_instance, instance_id
-from gateway.config.data.starts import Starts, record_start, record_stop
-from gateway.config.environment import Environment
+from gateway.config.data.instance import (
+    InstanceLock,
+    StartHistory,
+    hold_instance,
+    instance_id,
+    record_start,
+    record_stop,
+)
+from gateway.config.environment import Environment, remember_place
 from gateway.config.failpoints import Failpoints
 from gateway.config.load import load, load_early
+from gateway.config.machine import SystemClock
 from gateway.config.model import Config
-from gateway.config.places import record
 from gateway.domain.ids import InstanceId
 from gateway.flow.channels.manager import preload
 from gateway.flow.people import People, meet
@@ -62,7 +67,7 @@ def run(environment: Environment) -> int:
     mask = SecretMask()
     with hold_instance(environment.data) as hold, logging_to(environment.data / "logs", mask):
         check_finished(environment.data)
-        record(os.environ, environment.place)
+        remember_place(os.environ, environment.place)
         with suppress(OSError):  # so that a file put there later is seen at once
             environment.config.parent.mkdir(parents=True, exist_ok=True)
         _look_for_another(environment.config)
@@ -75,7 +80,12 @@ def run(environment: Environment) -> int:
 
 
 async def _serve(
-    environment: Environment, config: Config, failpoints: Failpoints, mask: SecretMask, starts: Starts, hold: Hold
+    environment: Environment,
+    config: Config,
+    failpoints: Failpoints,
+    mask: SecretMask,
+    starts: StartHistory,
+    hold: InstanceLock,
 ) -> None:
     """Start, run, stop. What is slow to import is imported in a thread while Postgres starts."""
     stop, clock = stop_signal(), SystemClock()

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import structlog
 
-from gateway.config.data.durable import disk_full
+from gateway.config.data.files import disk_full
 from gateway.domain.clock import Clock
 from gateway.domain.errors import TryAgainLater, leaves
 

@@ -35,7 +35,7 @@ from gateway.background.worker import Runner, Worker
 from gateway.background.workplace import Workplace
 from gateway.commands import Command
 from gateway.config.channels import enabled_channels
-from gateway.config.data.starts import Starts
+from gateway.config.data.instance import StartHistory
 from gateway.config.environment import Environment
 from gateway.config.failpoints import Failpoints
 from gateway.domain.clock import Clock
@@ -105,7 +105,7 @@ class Parts:
     people: People
     instance: InstanceId
     failpoints: Failpoints
-    starts: Starts
+    starts: StartHistory
     stop: asyncio.Event
     clock: Clock
     secrets: LiveSecrets

@@ -15,13 +15,12 @@ from gateway.app.waiting import Waiting
 from gateway.app.wiring import Parts
 from gateway.background.watch.health import joined
 from gateway.background.workplace import Workplace
-from gateway.config.clock import SystemClock
-from gateway.config.data.instance import hold_instance, instance_id, known_instance
-from gateway.config.data.starts import Starts
+from gateway.config.data.instance import StartHistory, hold_instance, instance_id, known_instance_id
 from gateway.config.environment import Environment
 from gateway.config.failpoints import Failpoints
 from gateway.config.load import load_early
-from gateway.config.model import Database as DatabaseSettings
+from gateway.config.machine import SystemClock
+from gateway.config.model import DatabaseSettings
 from gateway.domain.errors import OwnerMustAct, TryAgainLater
 from gateway.flow.people import People
 from gateway.flow.secrets.live import LiveSecrets
@@ -90,7 +89,7 @@ async def _serve(environment: Environment, settings: DatabaseSettings, dsn: str,
             secrets = LiveSecrets(vault, people.owner.id, os.environ, mask.stored)
             await waiting.retry(stack, lambda _: secrets.look())
             current = await Current.loaded(environment, secrets, clock)
-            home = known_instance(environment.data) or instance
+            home = known_instance_id(environment.data) or instance
             workplace = Workplace(database, "worker", home)
             failpoints = Failpoints(environment.fail)
             parts = Parts(
@@ -100,7 +99,7 @@ async def _serve(environment: Environment, settings: DatabaseSettings, dsn: str,
                 people,
                 instance,
                 failpoints,
-                Starts(),
+                StartHistory(),
                 stop,
                 clock,
                 secrets,

@@ -30,7 +30,7 @@ def echo(
 
 
 def echo_log_line(line: str) -> None:
-    """Print a line made by `gateway.logs.lines.readable`, which escapes its facts and adds colours of its own."""
+    """Print a line made by `gateway.logs.files.readable`, which escapes its facts and adds colours of its own."""
     print(line, flush=True)
 
 

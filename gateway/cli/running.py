@@ -11,11 +11,11 @@ from pydantic import JsonValue, TypeAdapter
 
 from gateway.cli.progress import slow
 from gateway.config.data.files import read_regular
-from gateway.config.data.instance import address as address_on_record
-from gateway.config.data.instance import holder
+from gateway.config.data.instance import running_address as address_on_record
+from gateway.config.data.instance import running_pid
 from gateway.config.environment import Environment
 from gateway.config.load import load_early
-from gateway.config.model import Web
+from gateway.config.model import WebSettings
 from gateway.domain.errors import OwnerMustAct, SupaclawError, TryAgainLater
 
 _OBJECT = TypeAdapter(dict[str, JsonValue])
@@ -39,7 +39,7 @@ def ask(
     except (ValueError, HTTPException) as error:
         raise _not_a_gateway(address, "does not answer like a gateway") from error
     except OSError as error:
-        if (pid := holder(environment.data)) is None:
+        if (pid := running_pid(environment.data)) is None:
             raise OwnerMustAct(f"nothing runs at {address}; `supaclaw up` starts the gateway") from error
         raise TryAgainLater(f"the gateway (pid {pid}) does not answer at {address}; see `supaclaw doctor`") from error
 
@@ -49,7 +49,7 @@ def gateway_address(environment: Environment) -> str:
     return address_on_record(environment.data) or web_address(load_early(environment, os.environ).web)
 
 
-def web_address(web: Web) -> str:
+def web_address(web: WebSettings) -> str:
     """The URL of a gateway on this machine with these settings."""
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(web.host, web.host)
     return f"http://[{host}]:{web.port}" if ":" in host else f"http://{host}:{web.port}"
@@ -75,7 +75,7 @@ def _gateway_error(error: HTTPError) -> SupaclawError | None:
 
 
 def _refused(environment: Environment, address: str, code: int) -> SupaclawError:
-    if code >= 500 and holder(environment.data):
+    if code >= 500 and running_pid(environment.data):
         return OwnerMustAct(f"the gateway at {address} failed ({code}); its log says why: {environment.data / 'logs'}")
     return _not_a_gateway(address, f"answers {code}")
 

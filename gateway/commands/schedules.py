@@ -4,7 +4,7 @@ from gateway.agent.scheduling.schedules import MOST, Schedules, line
 from gateway.commands import Command, CommandContext, CommandReply
 from gateway.domain.principals import Role
 from gateway.store.people import principals
-from gateway.timetable.definition import Refused
+from gateway.timetable.schedules import InvalidSchedule
 
 USAGE = (
     "Write /schedules to see what's scheduled, /schedules all to include paused and finished ones, or "
@@ -21,7 +21,7 @@ async def run(ctx: CommandContext) -> CommandReply:
     action, _, which = ctx.argument.partition(" ")
     try:
         return CommandReply(await _done(mine, action.casefold(), which.strip()))
-    except Refused as refusal:
+    except InvalidSchedule as refusal:
         return CommandReply(str(refusal))
 
 

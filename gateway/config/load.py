@@ -1,21 +1,89 @@
-"""Loads config.json: references, environment, validation; reports all problems at once."""
+"""Loads config.json: the environment's variables, references, validation; reports all problems at once.
+
+A variable sets a key by its full name, `SUPACLAW__A__B=…`, or by a short name that people expect. `"$env:NAME"` and
+`"$secret:NAME"` are values that are stored elsewhere."""
 
 import errno
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NoReturn
 
 from pydantic import JsonValue, ValidationError
 
+from gateway.config.channels import channel_names, settings_model
 from gateway.config.data.files import read_regular
+from gateway.config.data.keys import read_keys
 from gateway.config.environment import Environment
 from gateway.config.model import Config
-from gateway.config.problems import dotted, explain
-from gateway.config.references import Lookup, resolve, unresolved
-from gateway.config.variables import overruled, variables
+from gateway.config.problems import KeyPath, dotted, explain
 from gateway.domain.errors import ConfigError
+
+Lookup = Callable[[str], str]
+"""Gives the value of a name; raises `ConfigError` if there is none."""
+SECRET = "$secret:"
+NEEDED_FIRST = frozenset({"database", "web"})
+"""What a start needs to get at the secrets."""
+
+
+class SecretUnopened(ConfigError):
+    """There is such a secret, and why it cannot be opened."""
+
+
+def keep_reference(name: str) -> str:
+    """A lookup for whoever needs no secret: the reference stays."""
+    return f"{SECRET}{name}"
+
+
+def resolve_references(
+    raw: Mapping[str, JsonValue], environ: Mapping[str, str], secrets: Lookup
+) -> tuple[dict[str, JsonValue], list[str]]:
+    """`raw` with every reference replaced, and one line per reference that failed."""
+
+    def variable(name: str, otherwise: Lookup) -> str:
+        if value := environ.get(name):
+            return value
+        place = Environment.read(environ)
+        if saved := read_keys(place.data).get(name):
+            return saved
+        try:
+            return otherwise(name)
+        except SecretUnopened:
+            raise
+        except ConfigError:
+            problem = f"the environment variable {name} is not set"
+        raise ConfigError(f"{problem}; write {name}=… into {place.env_file} and start again")
+
+    def lookups(section: str) -> Mapping[str, Lookup]:
+        stored = _too_early if section in NEEDED_FIRST else secrets
+        return {"$env:": lambda name: variable(name, stored), SECRET: stored}
+
+    problems: list[str] = []
+    return {key: _with_references(value, (key,), lookups(key), problems) for key, value in raw.items()}, problems
+
+
+def _too_early(name: str) -> NoReturn:
+    raise ConfigError(f"a start needs this before it can read secrets; use $env:{name}")
+
+
+def is_reference(value: JsonValue) -> bool:
+    """Whether `value` is a reference."""
+    return isinstance(value, str) and value.startswith(("$env:", SECRET))
+
+
+def _with_references(value: JsonValue, path: KeyPath, lookups: Mapping[str, Lookup], problems: list[str]) -> JsonValue:
+    if isinstance(value, dict):
+        return {key: _with_references(item, (*path, key), lookups, problems) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_with_references(item, (*path, index), lookups, problems) for index, item in enumerate(value)]
+    if isinstance(value, str) and is_reference(value):
+        scheme, _, name = value.partition(":")
+        try:
+            return lookups[f"{scheme}:"](name)
+        except ConfigError as error:
+            problems.append(f"{dotted(path)}: {error}")
+    return value
 
 
 def secrets_unavailable(name: str) -> NoReturn:
@@ -31,7 +99,7 @@ def load(path: Path, environ: Mapping[str, str], secrets: Lookup = secrets_unava
 
 def load_early(environment: Environment, environ: Mapping[str, str]) -> Config:
     """The same while the database cannot be asked: what it may hold stays a reference, which nobody may use."""
-    return load(environment.config, environ, unresolved)
+    return load(environment.config, environ, keep_reference)
 
 
 def read(path: Path) -> str | None:
@@ -55,7 +123,7 @@ def parse(
     """Parse the configuration and apply the environment's overrides; raises `ConfigError`, one line per problem."""
     raw = parse_json(text, source)
     raw.pop("$schema", None)
-    resolved, problems = resolve(overruled(raw, environ), environ, secrets)
+    resolved, problems = resolve_references(overruled(raw, environ), environ, secrets)
     if problems:
         raise ConfigError(_prefixed(source, problems, raw, environ))
     try:
@@ -101,3 +169,87 @@ def _prefixed(source: str, problems: list[str], raw: Mapping[str, JsonValue], en
 
 def _reason(error: OSError | UnicodeDecodeError) -> str:
     return error.strerror or "unknown error" if isinstance(error, OSError) else "it is not UTF-8 text"
+
+
+Variables = Mapping[tuple[str, ...], str]
+"""The variable that sets a key, by the key's path."""
+
+FULL_NAME = "SUPACLAW__"
+SHORT_NAMES: Mapping[str, tuple[str, ...]] = {
+    "BRAVE_API_KEY": ("tools", "web", "search", "brave_api_key"),
+    "EXA_API_KEY": ("tools", "web", "search", "exa_api_key"),
+    "SEARXNG_URL": ("tools", "web", "search", "searxng_url"),
+    "TAVILY_API_KEY": ("tools", "web", "search", "tavily_api_key"),
+    "SUPACLAW_DATABASE_URL": ("database", "url"),
+    "SUPACLAW_HOST": ("web", "host"),
+    "SUPACLAW_MODEL": ("models", "primary"),
+    "SUPACLAW_OWNER_NAME": ("owner", "name"),
+    "SUPACLAW_PORT": ("web", "port"),
+    "SUPACLAW_PUBLIC_URL": ("web", "public_url"),
+    "SUPACLAW_TIMEZONE": ("owner", "timezone"),
+}
+
+
+def variables(environ: Mapping[str, str]) -> Variables:
+    """The variables that set a key; a full name beats a short one, an empty variable counts as unset."""
+    short = dict(_short_names(environ))
+    full = {name: tuple(name.removeprefix(FULL_NAME).lower().split("__")) for name in environ if _is_full(name)}
+    return {path: name for name, path in (short | full).items() if environ.get(name)}
+
+
+def overruled(raw: Mapping[str, JsonValue], environ: Mapping[str, str]) -> dict[str, JsonValue]:
+    """`raw` with what the environment sets; leaves a section that is not an object for validation to refuse."""
+    merged = dict(raw)
+    for path, name in variables(environ).items():
+        _put_value(merged, path, _parse_variable(environ[name]))
+    return merged
+
+
+def variable_of(key: str, environ: Mapping[str, str]) -> str | None:
+    """The variable that sets the dotted key, or one of its parts; None if the file or the default does."""
+    path = tuple(key.split("."))
+    return next((name for each, name in variables(environ).items() if each[: len(path)] == path[: len(each)]), None)
+
+
+def usual_name(path: tuple[int | str, ...]) -> str:
+    """The variable that people would set the key at `path` by: a short name if it has one."""
+    keys = tuple(str(part) for part in path)
+    named = settings_model(keys[1]).VARIABLES if keys[0] == "channels" and keys[1] in channel_names() else {}
+    short = {**SHORT_NAMES, **{name: (*keys[:2], field) for name, field in named.items()}}
+    return next((name for name, at in short.items() if at == keys), FULL_NAME + "__".join(keys).upper())
+
+
+def _short_names(environ: Mapping[str, str]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """A channel's own names need its module, which is imported only if a variable begins like the channel."""
+    yield from SHORT_NAMES.items()
+    for channel in channel_names():
+        prefix = channel.upper()
+        yield f"SUPACLAW_OWNER_{prefix}", ("owner", channel)
+        if any(name.startswith(f"{prefix}_") for name in environ):
+            names = settings_model(channel).VARIABLES
+            yield from ((name, ("channels", channel, field)) for name, field in names.items())
+
+
+def _is_full(name: str) -> bool:
+    return name.startswith(FULL_NAME) and all(name.removeprefix(FULL_NAME).split("__"))
+
+
+def _put_value(section: dict[str, JsonValue], path: tuple[str, ...], value: JsonValue) -> None:
+    name, *rest = path
+    inner = section.get(name, {})
+    if not rest:
+        section[name] = value
+    elif isinstance(inner, dict):
+        section[name] = copied = dict(inner)
+        _put_value(copied, tuple(rest), value)
+
+
+def _parse_variable(text: str) -> JsonValue:
+    """Lists, objects, `true`, `false` and `null` are JSON; all else is text, which a number's key takes as a number."""
+    if text not in ("true", "false", "null") and not text.startswith(("[", "{")):
+        return text
+    try:
+        value: JsonValue = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return value

@@ -1,15 +1,13 @@
-"""The model of config.json; `{}` is a complete configuration."""
+"""The model of config.json; `{}` is a complete configuration. Its JSON Schema is for editors and the form."""
 
 import re
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, SecretStr
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, SecretStr, TypeAdapter
 
-from gateway.config.duration import Duration
-from gateway.config.hours import Hours
-from gateway.config.public_url import PublicUrl
+from gateway.config.value_types import Duration, Hours, PublicUrl
 from gateway.domain.people.private_places import PrivateEntry
 from gateway.domain.settings import ModelSettings
 from gateway.domain.urls import HttpUrl
@@ -48,7 +46,7 @@ class Owner(BaseModel):
         return {channel: id for channel, id in self.__pydantic_extra__.items() if id is not None}
 
 
-class Heartbeat(Section):
+class HeartbeatSettings(Section):
     """Periodic checks by the agent."""
 
     every: Duration | None = Field(timedelta(minutes=30), description="Time between heartbeats; null: never.")
@@ -66,7 +64,7 @@ class Compaction(Section):
     at_tokens: int = Field(64_000, ge=1, description="Compact a conversation once its transcript has this many tokens.")
 
 
-class Checkpoints(Section):
+class CheckpointSettings(Section):
     """Checkpoints of the workspace."""
 
     every: Duration | None = Field(timedelta(minutes=10), description="Time between checkpoints; null: never.")
@@ -152,7 +150,7 @@ class Tools(Section):
     mcp: Mapping[McpName, McpServer] = Field({}, description="MCP servers by name.", repr=False)
 
 
-class Budgets(Section):
+class BudgetSettings(Section):
     """Limits on the cost of models, after which the agent stops and asks; null: no limit."""
 
     run_usd: Usd | None = Field(0.5, description="US dollars for one run; null: no limit.")
@@ -175,7 +173,7 @@ class Reviews(Section):
     )
 
 
-class Limits(Section):
+class LimitSettings(Section):
     """Limits on the resources of the process."""
 
     memory_mb: int | None = Field(
@@ -205,7 +203,7 @@ class Retention(Section):
     )
 
 
-class Web(Section):
+class WebSettings(Section):
     """Where the page and the APIs listen; a change needs a restart."""
 
     host: str = Field("127.0.0.1", min_length=1, description="Address to listen on (`SUPACLAW_HOST`); needs a restart.")
@@ -218,7 +216,7 @@ class Web(Section):
     )
 
 
-class Database(Section):
+class DatabaseSettings(Section):
     """Where Postgres is; a change needs a restart."""
 
     url: SecretStr | None = Field(
@@ -261,16 +259,42 @@ class Config(Section):
     channels: Mapping[str, JsonSection] = Field(
         {}, description="Messengers by name, each with its own settings.", repr=False
     )
-    heartbeat: Heartbeat = Field(Heartbeat(), description="Periodic checks by the agent.")
+    heartbeat: HeartbeatSettings = Field(HeartbeatSettings(), description="Periodic checks by the agent.")
     compaction: Compaction = Field(Compaction(), description="When a long conversation is summarised.")
-    checkpoints: Checkpoints = Field(Checkpoints(), description="Checkpoints of the workspace.")
+    checkpoints: CheckpointSettings = Field(CheckpointSettings(), description="Checkpoints of the workspace.")
     workspace: WorkspaceStore = Field(WorkspaceStore(), description="The workspace on several machines.")
     tools: Tools = Field(Tools(), description="What the agent may use.")
     net: Net = Field(Net(), description="What may be reached in private networks.")
-    budgets: Budgets = Field(Budgets(), description="Limits on the cost of models.")
+    budgets: BudgetSettings = Field(BudgetSettings(), description="Limits on the cost of models.")
     reviews: Reviews = Field(Reviews(), description="Questions that tasks ask a person.")
-    limits: Limits = Field(Limits(), description="Limits on the resources of the process.")
+    limits: LimitSettings = Field(LimitSettings(), description="Limits on the resources of the process.")
     logs: Logs = Field(Logs(), description="The log files.")
     retention: Retention = Field(Retention(), description="How long what is over is kept.")
-    web: Web = Field(Web(), description="Where the page and the APIs listen.")
-    database: Database = Field(Database(), description="Where Postgres is.")
+    web: WebSettings = Field(WebSettings(), description="Where the page and the APIs listen.")
+    database: DatabaseSettings = Field(DatabaseSettings(), description="Where Postgres is.")
+
+
+_OBJECT = TypeAdapter(dict[str, JsonValue])
+_REFERENCE: JsonValue = {"type": "string", "pattern": "^\\$(env|secret):.+"}
+_SCALAR_TYPES = ("integer", "number", "boolean")
+
+
+def json_schema() -> dict[str, JsonValue]:
+    """The schema, draft 2020-12; numbers and booleans may also be `$env:` or `$secret:` references."""
+    plain = _OBJECT.validate_python(Config.model_json_schema())
+    own: JsonValue = {"type": "string", "description": "Where an editor finds this schema."}
+    plain["properties"] = {**_OBJECT.validate_python(plain["properties"]), "$schema": own}
+    described = {key: allow_references(value) for key, value in plain.items()}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **described}
+
+
+def allow_references(node: JsonValue) -> JsonValue:
+    """`node` with references allowed for its numbers and booleans."""
+    if isinstance(node, list):
+        return [allow_references(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    if node.get("type") in _SCALAR_TYPES:
+        about = {key: value for key, value in node.items() if key in ("default", "description", "title")}
+        return about | {"anyOf": [{key: value for key, value in node.items() if key not in about}, _REFERENCE]}
+    return {key: allow_references(value) for key, value in node.items()}

@@ -15,7 +15,7 @@ from gateway.domain.errors import ConfigError
 
 log = structlog.get_logger("config")
 
-LONGEST = 3_000
+MAX_PROBLEM_CHARS = 3_000
 """Characters of problems that are told."""
 
 Value = TypeVar("Value")
@@ -71,7 +71,7 @@ class ConfigWatch:
         except OSError as error:
             log.warning("config.not_looked_at", error=str(error))
         except ConfigError as error:
-            problem = str(error)[:LONGEST]
+            problem = str(error)[:MAX_PROBLEM_CHARS]
             log.warning("config.rejected", problem=problem)
             await _call(self._on_rejected, f"{problem}\nThe last good version is still in use.")
             await self._finish(well=False)

@@ -1,7 +1,6 @@
 """Logs: JSON lines in a file a day and a file a session, readable lines on the terminal, and no secret in any."""
 
 from gateway.logs.files import prune
-from gateway.logs.mask import SecretMask
-from gateway.logs.setup import logging_to
+from gateway.logs.setup import SecretMask, logging_to
 
 __all__ = ["SecretMask", "logging_to", "prune"]

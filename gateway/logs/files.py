@@ -1,15 +1,24 @@
-"""Log files: where they lie, how they grow, when they go. A trail is the files of the gateway, or of one session."""
+"""Log files: where they lie, how they grow, when they go, and their lines, for people and read back as they come.
 
+A trail is the files of the gateway, or of one session."""
+
+import json
+import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
 from threading import RLock
+from typing import Literal, TextIO, TypeAlias
 from uuid import UUID
 
+from pydantic import JsonValue
+from structlog.dev import ConsoleRenderer, plain_traceback
+
 from gateway.domain.errors import OwnerMustAct
+from gateway.domain.text.texts import printable
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +105,10 @@ class LogFiles:
                 self.close()
                 self._day = day
             path = trail.path(day)
-            handle = self._handles.pop(path) if path in self._handles else _opened(path)
+            handle = self._handles.pop(path) if path in self._handles else _open_log(path)
             if not _leads_to(path, handle):
                 os.close(handle)
-                handle = _opened(path)
+                handle = _open_log(path)
             self._handles[path] = handle
             self.close(self._most_open)
             _append(handle, line)
@@ -111,7 +120,7 @@ class LogFiles:
                 os.close(self._handles.pop(next(iter(self._handles))))
 
 
-def _opened(path: Path) -> int:
+def _open_log(path: Path) -> int:
     if not path.parent.is_dir():
         for folder in reversed(path.parents):
             folder.mkdir(mode=0o700, exist_ok=True)
@@ -119,7 +128,7 @@ def _opened(path: Path) -> int:
         path.replace(path.with_name(f"{path.name}.aside"))
     handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK, 0o600)
     if path.name.startswith("gateway-"):
-        _lead(path.with_name("gateway.log"), path.name)
+        _link_to(path.with_name("gateway.log"), path.name)
     return handle
 
 
@@ -130,7 +139,7 @@ def _leads_to(path: Path, handle: int) -> bool:
     return False
 
 
-def _lead(link: Path, target: str) -> None:
+def _link_to(link: Path, target: str) -> None:
     """Point `link` at `target` in one step; a file system without links goes without."""
     beside = link.with_suffix(".new")
     with suppress(OSError):
@@ -144,3 +153,68 @@ def _append(handle: int, line: str) -> None:
     size = os.fstat(handle).st_size
     start = "\n" if size and os.pread(handle, 1, size - 1) != b"\n" else ""
     os.write(handle, f"{start}{line}\n".encode(errors="backslashreplace"))
+
+
+Event: TypeAlias = Mapping[str, JsonValue]
+Level: TypeAlias = Literal["debug", "info", "warning", "error", "critical"]
+_LEVELS = logging.getLevelNamesMapping()
+
+
+def line_renderer(target: TextIO) -> Callable[[Mapping[str, object]], str]:
+    """Makes a line of an event, with colours where `target` is a terminal that wants them.
+
+    Nothing in an event can move the cursor, and only a traceback has lines of its own.
+    """
+    colours = target.isatty() and not os.environ.get("NO_COLOR")
+    render = ConsoleRenderer(colors=colours, exception_formatter=plain_traceback, sort_keys=False)
+    return lambda event: str(
+        render(None, "", {printable(key, keep=""): _printable_value(key, value) for key, value in event.items()})
+    )
+
+
+def _printable_value(key: str, value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    return printable(value, keep="\n\t" if key in {"exception", "stack"} else "")
+
+
+def follow_lines(trail: Trail, day: date, today: Callable[[], date], most: int | None = None) -> Iterator[list[str]]:
+    """Without end, what was added since the look before; the first gives all of `day`, later ones go over midnights.
+
+    A line still being written is left for the next look. With `most`, the first gives only the lines of the last so
+    many bytes.
+    """
+    position = 0
+    if most is not None:
+        with suppress(FileNotFoundError):
+            position = _line_after(trail.path(day), most)
+    while True:
+        newest, added = today(), b""
+        with suppress(FileNotFoundError), trail.path(day).open("rb") as file:
+            file.seek(position)
+            added = file.read()
+        whole = added[: added.rfind(b"\n") + 1]
+        yield whole.decode(errors="replace").split("\n")[:-1]
+        day, position = (newest, 0) if newest > day else (day, position + len(whole))
+
+
+def _line_after(path: Path, most: int) -> int:
+    """Where the first whole line of the last `most` bytes begins."""
+    with path.open("rb") as file:
+        start = max(0, path.stat().st_size - most)
+        file.seek(start)
+        return start + len(file.readline()) if start else 0
+
+
+def event_of(line: str) -> Event:
+    """What the line says; of one that a crash or a full disk tore, just its text."""
+    with suppress(ValueError):
+        event: JsonValue = json.loads(line)
+        if isinstance(event, dict):
+            return event
+    return {"event": line}
+
+
+def at_least(event: Event, level: str) -> bool:
+    """Whether the event is as bad as `level`, or worse; one without a level counts as the worst."""
+    return _LEVELS.get(str(event.get("level")).upper(), logging.CRITICAL) >= _LEVELS[level.upper()]

@@ -11,7 +11,7 @@ from urllib.parse import quote, quote_plus
 if TYPE_CHECKING:
     from ahocorasick_rs import AhoCorasick
 
-SHORTEST = 8
+SHORTEST_SECRET = 8
 """Characters of what is looked for: less is in ordinary texts."""
 _HEAD = 6
 """Characters of a value's beginning by which most places of a text are passed over; no value is as short."""
@@ -20,7 +20,7 @@ _HEAD = 6
 class Leaks:
     """Replaces values by what stands for them; costs nothing while there is no value. Not for two threads' `learn`."""
 
-    def __init__(self, shortest: int = SHORTEST) -> None:
+    def __init__(self, shortest: int = SHORTEST_SECRET) -> None:
         self._shortest = shortest
         self._values: Mapping[str, str] = {}
         self._search: _Search | None = None
@@ -110,7 +110,7 @@ class _Search:
         return "".join((*pieces, text[end:])), frozenset(self.shown[index] for index, _, _ in hits)
 
 
-def encodings(value: str, shortest: int = SHORTEST) -> Iterator[str]:
+def encodings(value: str, shortest: int = SHORTEST_SECRET) -> Iterator[str]:
     """Yield the texts by which a value is recognised; none for one that is too short."""
     if len(value.strip()) < shortest:
         return
@@ -122,7 +122,7 @@ def encodings(value: str, shortest: int = SHORTEST) -> Iterator[str]:
     for encode in (base64.b64encode, base64.urlsafe_b64encode):
         for before in range(3):
             inside = _certain(encode(b"\0" * before + raw).decode(), before, len(raw))
-            if len(inside) >= SHORTEST:
+            if len(inside) >= SHORTEST_SECRET:
                 yield inside
 
 

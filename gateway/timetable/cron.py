@@ -12,15 +12,183 @@ When the clock changes, every slot of the wall clock occurs exactly once:
   that `*/15` never pauses.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+import re
+from array import array
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, time, timedelta
+from functools import partial
 
+from gateway.domain.text.texts import one_line
 from gateway.domain.zones import zone as named
-from gateway.timetable.fields import checked
-from gateway.timetable.wall import Wall
+
+_FIELD_VALUE = r"[0-9]{1,2}|[A-Za-z]{3}"
+_FIELD_PART = re.compile(rf"(?:\*|({_FIELD_VALUE})(?:-({_FIELD_VALUE}))?)(?:/([0-9]{{1,3}}))?")
+_MAX_CHARS = 200
+_MAX_SHOWN = 40
+
+
+def _name_numbers(names: str, first: int) -> dict[str, int]:
+    return {name: number for number, name in enumerate(names.split(), first)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    name: str
+    low: int
+    high: int
+    names: Mapping[str, int] = field(default_factory=dict)
+
+    def check(self, text: str) -> None:
+        for part in text.split(","):
+            match = _FIELD_PART.fullmatch(part)
+            if match is None:
+                raise ValueError(f'{self.name} "{one_line(part, _MAX_SHOWN)}" is not understood: {self._known()}')
+            self._check_part(part, *match.groups())
+
+    def _check_part(self, part: str, low: str | None, high: str | None, step: str | None) -> None:
+        ends = [self._number(end) for end in (low, high) if end is not None]
+        if len(ends) == 2 and ends[0] == ends[1]:  # croniter takes it as the whole cycle
+            raise ValueError(f'{self.name} "{part}" is not a range: write "{low}"')
+        if step is not None and ends != sorted(ends):  # croniter miscounts these
+            raise ValueError(
+                f'{self.name} "{part}" wraps around: write "{low}-{self.high}/{step}" and the rest separately'
+            )
+        if step is not None and not 1 <= int(step) <= self.high:
+            raise ValueError(
+                f'{self.name} "{part}": a step must be 1-{self.high}, and restarts at {self.low} each time'
+            )
+
+    def _number(self, text: str) -> int:
+        number = int(text) if text.isdigit() else self.names.get(text.lower())
+        if number is None or not self.low <= number <= self.high:
+            raise ValueError(f'{self.name} "{text}" is out of range: {self._known()}')
+        return number
+
+    def _known(self) -> str:
+        names = f" or names such as {min(self.names).upper()}" if self.names else ""
+        return f"use * or {self.low}-{self.high}{names}, with lists (,), ranges (-) and steps (/)"
+
+
+_FIELDS = (
+    _Field("minute", 0, 59),
+    _Field("hour", 0, 23),
+    _Field("day of month", 1, 31),
+    _Field("month", 1, 12, _name_numbers("jan feb mar apr may jun jul aug sep oct nov dec", 1)),
+    _Field("day of week", 0, 7, _name_numbers("sun mon tue wed thu fri sat", 0)),
+)
+
+
+def check_fields(text: str) -> str:
+    """Validate and normalise the fields; raises `ValueError` with a one-line message that says how to fix them."""
+    fields = text[: _MAX_CHARS + 1].split()
+    if len(fields) != len(_FIELDS) or len(text) > _MAX_CHARS:
+        raise ValueError(
+            f"needs exactly 5 fields, minute hour day-of-month month day-of-week (no seconds, no @names), "
+            f'such as "30 8 * * 1-5"; these are {len(fields)}'
+        )
+    for meaning, each in zip(_FIELDS, fields, strict=True):
+        meaning.check(each)
+    return " ".join(fields)
+
 
 _DAY = timedelta(days=1)
+_MINUTE = timedelta(minutes=1)
+_MAX_YEARS = 10
+"""Between two slots; 29 February 2096 and 2104 are eight apart."""
+
+
+class WallClock:
+    """The fields on a plain clock. croniter only finds the days: its times are wrong around clock changes."""
+
+    def __init__(self, fields: str) -> None:
+        from croniter import croniter  # deferred: importing it takes 40 ms
+
+        (minutes, hours, *days), _ = croniter.expand(fields)
+        every = [(hour, minute) for hour in _numbers(hours, 24) for minute in _numbers(minutes, 60)]
+        self.every_hour = len({hour for hour, _ in every}) == 24
+        self._times = array("H", [hour * 60 + minute for hour, minute in every])
+        self._every_day = days == [["*"]] * 3
+        # The "bug" is the classic rule for a day field that begins with a star.
+        midnights = f"0 0 {fields.split(maxsplit=2)[2]}"
+        self._search = partial(croniter, midnights, max_years_between_matches=_MAX_YEARS, implement_cron_bug=True)
+        self._ahead = deque[tuple[date, date]](maxlen=4)  # cached ranges whose only match is at the end
+        self._behind = deque[tuple[date, date]](maxlen=4)  # cached ranges whose only match is at the start
+
+    @property
+    def shortest_gap(self) -> timedelta:
+        """The least time between two matches; over midnight as if every day matched."""
+        later = [*self._times[1:], self._times[0] + 24 * 60]
+        return min(end - start for start, end in zip(self._times, later, strict=True)) * _MINUTE
+
+    def after(self, wall: datetime) -> datetime | None:
+        """The first match after `wall`."""
+        day, later = wall.date(), bisect_right(self._times, _minute_of_day(wall))
+        if later < len(self._times) and self.first_day(day) == day:
+            return _at_minute(day, self._times[later])
+        other = self.first_day(day + _DAY)
+        return _at_minute(other, self._times[0]) if other else None
+
+    def until(self, wall: datetime) -> datetime | None:
+        """The latest match at or before `wall`."""
+        day, count = wall.date(), bisect_right(self._times, _minute_of_day(wall))
+        if count and self.last_day(day) == day:
+            return _at_minute(day, self._times[count - 1])
+        other = self.last_day(day - _DAY)
+        return _at_minute(other, self._times[-1]) if other else None
+
+    def between(self, since: datetime, until: datetime) -> Iterator[datetime]:
+        """Yield every match after `since`, up to and including `until`."""
+        day = self.first_day(since.date())
+        while day is not None and day <= until.date():
+            start = bisect_right(self._times, _minute_of_day(since)) if day == since.date() else 0
+            end = bisect_right(self._times, _minute_of_day(until)) if day == until.date() else None
+            yield from (_at_minute(day, minute) for minute in self._times[start:end])
+            day = self.first_day(day + _DAY)
+
+    def first_day(self, since: date) -> date | None:
+        """The first matching day from `since` on."""
+        if self._every_day:
+            return since
+        for start, found in self._ahead:
+            if start <= since <= found:
+                return found
+        try:
+            found = self._search(datetime.combine(since, time()) - _MINUTE).get_next(datetime).date()
+        except ValueError:  # none within _MAX_YEARS, or past the calendar's end
+            return None
+        self._ahead.append((since, found))
+        return found
+
+    def last_day(self, until: date) -> date | None:
+        """The last matching day up to `until`."""
+        if self._every_day:
+            return until
+        for found, end in self._behind:
+            if found <= until <= end:
+                return found
+        try:
+            found = self._search(datetime.combine(until, time()) + _MINUTE).get_prev(datetime).date()
+        except ValueError:
+            return None
+        self._behind.append((found, until))
+        return found
+
+
+def _numbers(expanded: Sequence[int | str], all_of_them: int) -> Sequence[int]:
+    return range(all_of_them) if expanded == ["*"] else [int(each) for each in expanded]
+
+
+def _at_minute(day: date, minute: int) -> datetime:
+    return datetime.combine(day, time(*divmod(minute, 60)))
+
+
+def _minute_of_day(wall: datetime) -> int:
+    return wall.hour * 60 + wall.minute
+
+
 _SECOND = timedelta(seconds=1)
 _MAX_CHANGE = timedelta(hours=25)
 """More than any clock change ever (Apia skipped a day)."""
@@ -31,9 +199,9 @@ class Cron:
     """The slots of `fields` in a zone; raises `ValueError` with a one-line message that says how to fix them."""
 
     def __init__(self, fields: str, zone: str) -> None:
-        self.fields = checked(fields)
+        self.fields = check_fields(fields)
         self._zone = named(zone)
-        self._wall = Wall(self.fields)
+        self._wall = WallClock(self.fields)
         self._found = datetime.min  # the clock change found last
         if self._wall.first_day(_SOME_DAY) is None:
             raise ValueError(f'"{self.fields}" never runs: those months have no such day')

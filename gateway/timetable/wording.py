@@ -10,7 +10,7 @@ from typing import assert_never
 from gateway.domain.work.schedules import UTC_ZONE, Definition, Once, Recurring
 from gateway.domain.zones import is_zone
 from gateway.domain.zones import zone as named
-from gateway.timetable.fields import checked
+from gateway.timetable.cron import check_fields
 
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
@@ -45,7 +45,7 @@ def local(at: datetime, zone: str) -> datetime:
 
 def _recurring(fields: str, zone: str) -> str:
     try:
-        minute, hour, *days = checked(fields).split()
+        minute, hour, *days = check_fields(fields).split()
     except ValueError:
         return f"by cron {fields} {zone}, which is not valid"
     words = _pace(minute, hour) if days == ["*", "*", "*"] else None

@@ -29,7 +29,7 @@ from gateway.store.connection.pool import Connection
 from gateway.store.delivery import addresses
 from gateway.store.scheduling.schedules import ScheduleRow
 from gateway.store.transcript import messages
-from gateway.timetable.definition import Changes, Refused, is_delay
+from gateway.timetable.schedules import InvalidSchedule, ScheduleChanges, is_delay
 from gateway.timetable.wording import in_words, local, moment
 from gateway.tools import PrincipalContext, Services
 
@@ -65,14 +65,14 @@ class CronArguments(ToolArguments):
         """The number or name of the schedule to act on."""
         which = self.id or self.name
         if which is None:
-            raise Refused(f"Say which schedule to {self.action}: its number or name as id.")
+            raise InvalidSchedule(f"Say which schedule to {self.action}: its number or name as id.")
         return which
 
     @property
-    def changes(self) -> Changes:
+    def changes(self) -> ScheduleChanges:
         """The fields given for the definition."""
         meant = self.action == "update" and self.id is None
-        return Changes(
+        return ScheduleChanges(
             name=None if meant else self.name,
             prompt=self.prompt,
             schedule_type=self.schedule_type,
@@ -89,7 +89,7 @@ async def _run(context: PrincipalContext | None, arguments: CronArguments, calle
         raise ToolFailed("unavailable", "There are no schedules here.")
     try:
         return await context.transact(lambda tx: _act(tx, context, arguments, caller))
-    except Refused as refusal:
+    except InvalidSchedule as refusal:
         raise ToolFailed("refused", str(refusal)) from refusal
 
 
@@ -136,7 +136,7 @@ async def _lasting(context: PrincipalContext | None, arguments: CronArguments, c
         await context.transact(rehearse)
     except _Rehearsed as rehearsed:
         before, after = (_written_out(row) if row else "" for row in rehearsed.changed)
-    except Refused as refusal:
+    except InvalidSchedule as refusal:
         raise ToolFailed("refused", str(refusal)) from refusal
     if before == after:
         return None

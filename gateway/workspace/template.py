@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from gateway.config.data.durable import sync
+from gateway.config.data.files import sync_to_disk
 from gateway.workspace.paths import READ_ONLY
 
 TEMPLATE = Path(__file__).parents[2] / "workspace_template"
@@ -31,7 +31,7 @@ def fill_new_workspace(root: Path, template: Path = TEMPLATE) -> bool:
     for source in template_files(template):
         if not (root / source).exists():
             (root / source).parent.mkdir(parents=True, exist_ok=True)
-            sync(shutil.copyfile(template / source, staging / source.name))
+            sync_to_disk(shutil.copyfile(template / source, staging / source.name))
             os.rename(staging / source.name, root / source)
     shutil.rmtree(staging)
     return True

@@ -8,9 +8,8 @@ from gateway.agent.limits import Limits
 from gateway.agent.loop import run_turn
 from gateway.domain.conversation.events import Answered, Steered
 from gateway.domain.conversation.model import ToolCall
+from tests.agent.scripted import ScriptedModel, Workshop, call, reply, said, stringify
 from tests.fakes.caller import CALLER
-
-from .scripted import ScriptedModel, Workshop, call, reply, said, stringify
 
 
 async def nobody() -> Steered:

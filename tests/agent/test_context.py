@@ -27,8 +27,7 @@ from gateway.workspace.paths import READ_ONLY
 from gateway.workspace.prompts import Persona, PersonaText
 from gateway.workspace.template import TEMPLATE
 from gateway.workspace.tree import Workspace
-
-from .scripted import NOON, said
+from tests.agent.scripted import NOON, said
 
 ADA = Principal(PrincipalId(UUID(int=1)), Role.OWNER, "Ada")
 PERSONA = PersonaText("agents", "soul", "tools", "user", "heartbeat")

@@ -27,9 +27,8 @@ from gateway.domain.conversation.tools import Caller, Labelled, Tool, ToolClass
 from gateway.domain.conversation.transcript import AssistantText, Entry, ToolIntent, ToolResult, UserText
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
+from tests.agent.scripted import ScriptedModel, Workshop, call, reply, said, stringify
 from tests.fakes.caller import CALLER
-
-from .scripted import ScriptedModel, Workshop, call, reply, said, stringify
 
 
 async def nobody() -> Steered:

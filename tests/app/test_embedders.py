@@ -6,7 +6,7 @@ import pytest
 
 from gateway.app.current import Current
 from gateway.app.embedders import Embedders
-from gateway.config.clock import SystemClock
+from gateway.config.machine import SystemClock
 from gateway.config.model import Config
 from gateway.llm.client import ModelClient
 

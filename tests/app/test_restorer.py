@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gateway.app.restorer import Restorer
-from gateway.config.data.instance import Hold, address, hold_instance, holder
+from gateway.config.data.instance import InstanceLock, hold_instance, running_address, running_pid
 from gateway.config.environment import Environment
 from gateway.workspace.template import fill_new_workspace
 
@@ -14,7 +14,7 @@ from gateway.workspace.template import fill_new_workspace
 class Kept:
     """A data folder in use, and what the owner is told."""
 
-    def __init__(self, data: Path, hold: Hold) -> None:
+    def __init__(self, data: Path, hold: InstanceLock) -> None:
         environment = Environment.read({"SUPACLAW_DATA": str(data)})
         self.data, self.workspace = data, environment.workspace
         self.told: list[str] = []
@@ -49,7 +49,7 @@ async def test_the_record_of_the_process_is_written_again(kept: Kept, how: str) 
     await kept.restorer.look()
     damage(kept.data / "gateway.pid", how)
     await kept.restorer.look()
-    assert (holder(kept.data), address(kept.data)) == (os.getpid(), "http://127.0.0.1:1")
+    assert (running_pid(kept.data), running_address(kept.data)) == (os.getpid(), "http://127.0.0.1:1")
     assert kept.told == []
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from gateway.background.checkpointing import Checkpointing
 from gateway.background.cpu import Cpu
-from gateway.config.clock import SystemClock
+from gateway.config.machine import SystemClock
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.json import JsonObject
 from gateway.store.connection.pool import Database

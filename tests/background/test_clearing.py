@@ -3,7 +3,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from gateway.background.clearing import Clearing
-from gateway.config.clock import SystemClock
+from gateway.config.machine import SystemClock
 from tests.store.test_retention import OLD, over
 from tests.store.world import World
 

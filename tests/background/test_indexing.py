@@ -14,8 +14,8 @@ from structlog.testing import capture_logs
 from gateway.background.indexing import ENOUGH, GATHER_SECONDS, Indexing
 from gateway.background.paid_embedding import FREE_ROWS, PaidEmbedding, estimate
 from gateway.background.passages import EVERY_SECONDS, FilePassages
-from gateway.config.clock import SystemClock
 from gateway.config.failpoints import Failpoints
+from gateway.config.machine import SystemClock
 from gateway.domain.embedding import EmbeddingUnavailable, Vector
 from gateway.domain.errors import DatabaseDown
 from gateway.store.connection.pool import Database

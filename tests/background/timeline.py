@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from gateway.background.scheduling.scheduler import Scheduler
-from gateway.config.clock import SystemClock
 from gateway.config.failpoints import Failpoints
+from gateway.config.machine import SystemClock
 from gateway.domain.ids import PrincipalId
 from gateway.domain.work.schedules import Definition, Misfire, Once, Recurring
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.scheduling import schedules
 from gateway.store.scheduling.schedules import ScheduleRow
 from gateway.timetable.cron import Cron
-from gateway.timetable.planning import next_slot
+from gateway.timetable.schedules import next_slot
 from tests.store.world import World
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)

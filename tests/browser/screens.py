@@ -22,9 +22,9 @@ from gateway.agent.limits import Limits
 from gateway.agent.mcp import pinning
 from gateway.agent.mcp.pinning import Use
 from gateway.agent.scheduling.schedules import Asking, Schedules
-from gateway.config.clock import SystemClock
 from gateway.config.environment import Environment
 from gateway.config.load import load
+from gateway.config.machine import SystemClock
 from gateway.config.model import Config
 from gateway.domain.conversation.inbound import Address
 from gateway.domain.conversation.model import ModelEvent, Prompt, Reply, ToolCall, Usage
@@ -42,7 +42,7 @@ from gateway.store.migrate import migrate
 from gateway.store.people import tokens
 from gateway.store.trust import reviews
 from gateway.store.trust.reviews import Question
-from gateway.timetable.definition import Changes
+from gateway.timetable.schedules import ScheduleChanges
 from gateway.web.screens.agents import EXAMPLE
 from tests.browser.conftest import CHROMIUM, PHONE
 from tests.config.editing.conftest import desk_in
@@ -265,7 +265,7 @@ async def agents(web: Web) -> None:
 async def schedules(web: Web) -> None:
     """A few, with what became of one's runs."""
     owner, now = web.backend.owner.id, datetime.now(UTC)
-    said: list[Changes] = [
+    said: list[ScheduleChanges] = [
         {"name": "morning", "prompt": "Tell me my dates and the weather.", "cron_expr": "0 8 * * 1-5"},
         {"name": "bike check", "prompt": "Remind me to check the bike.", "run_at": "in 2 days"},
         {"name": "bills", "prompt": "Sum up what I spent last month.", "cron_expr": "0 9 1 * *"},

@@ -4,9 +4,9 @@ from pathlib import Path
 from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, Page, expect
 
-from gateway.config.clock import SystemClock
 from gateway.config.environment import Environment
 from gateway.config.load import load
+from gateway.config.machine import SystemClock
 from gateway.flow.setup.saving import Setup
 from gateway.llm.client import Description
 from tests.browser.conftest import opened

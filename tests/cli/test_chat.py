@@ -22,7 +22,7 @@ from gateway.cli.conversation.chat_client import ChatAnswer, ChatClient
 from gateway.cli.conversation.local_gateway import LocalGateway, ensure_gateway
 from gateway.cli.conversation.prompt import Prompt
 from gateway.cli.conversation.screen import Screen
-from gateway.config.data.instance import hold_instance, holder
+from gateway.config.data.instance import hold_instance, running_pid
 from gateway.config.environment import Environment
 from gateway.domain.conversation.model import ModelsExhausted, ToolCall
 from gateway.domain.errors import OwnerMustAct, TryAgainLater
@@ -383,10 +383,10 @@ def test_without_a_gateway_one_is_started_and_stopped_again(tmp_path: Path, monk
     monkeypatch.setenv("SUPACLAW_CONFIG", str(tmp_path / "config.json"))
     monkeypatch.setenv("SUPACLAW_PORT", str(port))
     with ensure_gateway() as found:
-        assert holder(found.environment.data) is not None
+        assert running_pid(found.environment.data) is not None
         answer = asyncio.run(ChatClient(found).ask("/ping"))
     assert answer.text.startswith("pong")
-    assert holder(found.environment.data) is None
+    assert running_pid(found.environment.data) is None
 
 
 async def test_a_retry_is_seen_at_the_terminal(web: Web, held: Path):

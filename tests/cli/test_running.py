@@ -6,7 +6,7 @@ import pytest
 
 from gateway.cli.running import web_address
 from gateway.config.data.instance import hold_instance
-from gateway.config.model import Web
+from gateway.config.model import WebSettings
 from tests.cli.conftest import Supaclaw
 
 
@@ -99,4 +99,4 @@ def test_a_key_that_cannot_be_read_is_told(supaclaw: Supaclaw, keys: Path) -> No
     ],
 )
 def test_a_gateway_on_all_addresses_is_reached_on_this_machine(host: str, address: str) -> None:
-    assert web_address(Web(host=host, port=1)) == address
+    assert web_address(WebSettings(host=host, port=1)) == address

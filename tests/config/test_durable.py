@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config.data.durable import disk_full, error_type, has_room, make_once
-from gateway.config.data.files import overwrite
+from gateway.config.data.files import create_private, disk_full, error_type, has_room, overwrite
 from gateway.domain.errors import DatabaseDown, DiskFull, OwnerMustAct
 
 NO_ROOM = OSError(errno.ENOSPC, "No space left on device")
@@ -17,8 +16,8 @@ def caused(error: Exception, cause: Exception) -> Exception:
 
 
 def test_a_file_is_made_once_private_and_without_leftovers(tmp_path: Path) -> None:
-    make_once(tmp_path / "keys" / "one", b"first")
-    make_once(tmp_path / "keys" / "one", b"second")
+    create_private(tmp_path / "keys" / "one", b"first")
+    create_private(tmp_path / "keys" / "one", b"second")
     assert [(file.name, file.read_bytes()) for file in (tmp_path / "keys").iterdir()] == [("one", b"first")]
     assert (tmp_path / "keys" / "one").stat().st_mode & 0o777 == 0o600
     assert (tmp_path / "keys").stat().st_mode & 0o777 == 0o700

@@ -1,9 +1,10 @@
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from gateway.config.machine import available_memory
+from gateway.config.machine import SystemClock, available_memory
 
 GB = 2**30
 
@@ -39,3 +40,14 @@ def test_the_narrowest_control_group_counts(
 
 def test_a_system_without_control_groups_has_what_the_machine_has(tmp_path: Path) -> None:
     assert available_memory(tmp_path / "none", tmp_path) == machine()
+
+
+async def test_time_is_in_utc_and_goes_on() -> None:
+    clock = SystemClock()
+    before = clock.monotonic()
+
+    await clock.sleep(0)
+
+    assert clock.monotonic() >= before
+    assert clock.now().tzinfo is UTC
+    assert clock.now() >= datetime(2026, 1, 1, tzinfo=UTC)

@@ -1,12 +1,13 @@
+import json
 from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from gateway.config.hours import parse_hours
-from gateway.config.model import Config, Heartbeat, Owner
+from gateway.config.model import Config, HeartbeatSettings, Owner, json_schema
 from gateway.config.problems import known_keys
+from gateway.config.value_types import parse_hours
 
 
 def test_an_empty_object_is_a_whole_configuration() -> None:
@@ -41,7 +42,7 @@ def test_a_zone_that_is_none_is_told_with_the_nearest() -> None:
 def test_values_already_parsed_are_taken_as_they_are() -> None:
     hours = parse_hours("08:00-22:00")
 
-    heartbeat = Heartbeat(every=timedelta(hours=1), active_hours=hours)
+    heartbeat = HeartbeatSettings(every=timedelta(hours=1), active_hours=hours)
 
     assert heartbeat.every == timedelta(hours=1)
     assert heartbeat.model_dump(mode="json", exclude_unset=True) == {"every": "1h", "active_hours": "08:00-22:00"}
@@ -79,3 +80,34 @@ def described(model: type[BaseModel], path: tuple[str, ...] = ()) -> Iterator[tu
         yield (*path, name), field.description
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
             yield from described(field.annotation, (*path, name))
+
+
+def test_every_key_is_in_it() -> None:
+    text = json.dumps(json_schema())
+
+    assert all(f'"{path[-1]}"' in text for path in known_keys(Config))
+
+
+def test_unknown_keys_are_marked_but_the_schema_itself_may_be_named() -> None:
+    described = json_schema()
+
+    assert described["additionalProperties"] is False
+    assert isinstance(described["properties"], dict)
+    assert "$schema" in described["properties"]
+
+
+def test_a_number_may_also_be_a_reference() -> None:
+    definitions = json_schema()["$defs"]
+    assert isinstance(definitions, dict)
+    web = definitions["Web"]
+    assert isinstance(web, dict)
+    assert isinstance(web["properties"], dict)
+
+    port = web["properties"]["port"]
+
+    assert isinstance(port, dict)
+    assert port["default"] == 8787
+    assert port["anyOf"] == [
+        {"maximum": 65535, "minimum": 0, "type": "integer"},
+        {"type": "string", "pattern": "^\\$(env|secret):.+"},
+    ]

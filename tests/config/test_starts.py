@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config.clock import SystemClock
-from gateway.config.data.starts import MAX_RECORDS, Starts, record_start, record_stop, record_told
+from gateway.config.data.instance import MAX_RECORDS, StartHistory, record_notice, record_start, record_stop
+from gateway.config.machine import SystemClock
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -31,29 +31,29 @@ def clock() -> Hands:
     return Hands()
 
 
-def crash(data: Path, clock: Hands, times: int) -> Starts:
+def crash(data: Path, clock: Hands, times: int) -> StartHistory:
     """So many starts, a minute apart, none of them stopped; what the last one was told."""
-    starts = Starts()
+    starts = StartHistory()
     for _ in range(times):
         starts = record_start(data, clock.pass_by(minutes=1))
     return starts
 
 
 def test_the_first_start_knows_of_nothing(tmp_path: Path, clock: Hands) -> None:
-    assert record_start(tmp_path, clock) == Starts()
+    assert record_start(tmp_path, clock) == StartHistory()
     assert (tmp_path / "starts").stat().st_mode & 0o777 == 0o600
 
 
 def test_a_run_that_was_stopped_is_no_crash(tmp_path: Path, clock: Hands) -> None:
     for _ in range(10):
-        assert record_start(tmp_path, clock) == Starts()
+        assert record_start(tmp_path, clock) == StartHistory()
         record_stop(tmp_path)
 
 
 def test_runs_that_were_not_stopped_end_when_the_next_begins(tmp_path: Path, clock: Hands) -> None:
     record_start(tmp_path, clock)
     starts = record_start(tmp_path, clock.pass_by(days=7))
-    assert starts == Starts((NOON + timedelta(days=7),), 1)
+    assert starts == StartHistory((NOON + timedelta(days=7),), 1)
     assert starts.ended(clock.now(), DAY) == 1
     clock.pass_by(days=1, seconds=1)
     assert starts.ended(clock.now(), DAY) == 0
@@ -80,7 +80,7 @@ def test_a_clean_stop_ends_the_row(tmp_path: Path, clock: Hands) -> None:
 
 def test_a_crash_loop_is_told_once_an_hour_however_often_it_restarts(tmp_path: Path, clock: Hands) -> None:
     crash(tmp_path, clock, 6)
-    record_told(tmp_path, clock)
+    record_notice(tmp_path, clock)
     assert crash(tmp_path, clock, 1).notice(clock.now()) is None
     clock.pass_by(minutes=50)
     assert crash(tmp_path, clock, 5).notice(clock.now()) is None
@@ -89,7 +89,7 @@ def test_a_crash_loop_is_told_once_an_hour_however_often_it_restarts(tmp_path: P
 
 def test_a_clock_that_was_set_back_silences_nothing_for_ever(tmp_path: Path, clock: Hands) -> None:
     crash(tmp_path, clock, 6)
-    record_told(tmp_path, clock)
+    record_notice(tmp_path, clock)
     clock.pass_by(days=-30)
     assert crash(tmp_path, clock, 1).looping(clock.now()) == 0
     assert crash(tmp_path, clock, 5).notice(clock.now()) is not None
@@ -100,15 +100,15 @@ def test_a_damaged_record_begins_anew(tmp_path: Path, clock: Hands, damage: byte
     crash(tmp_path, clock, 3)
     (tmp_path / "starts").write_bytes(damage)
     record_stop(tmp_path)
-    assert record_start(tmp_path, clock) == Starts()
+    assert record_start(tmp_path, clock) == StartHistory()
     assert crash(tmp_path, clock, 1).in_a_row == 1
 
 
 def test_a_record_that_cannot_be_read_or_written_stops_nothing(tmp_path: Path, clock: Hands) -> None:
     (tmp_path / "file").touch()
-    assert crash(tmp_path / "file", clock, 2) == Starts()
+    assert crash(tmp_path / "file", clock, 2) == StartHistory()
     record_stop(tmp_path / "file")
-    record_told(tmp_path / "file", clock)
+    record_notice(tmp_path / "file", clock)
 
 
 @pytest.mark.parametrize("kind", [os.mkfifo, os.mkdir, lambda path: os.symlink(path, path)])

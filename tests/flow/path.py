@@ -22,10 +22,10 @@ from gateway.background.jobs.agent import AgentRun
 from gateway.background.jobs.chat import ChatTurns
 from gateway.background.jobs.ingest import Ingest
 from gateway.background.workplace import Workplace
-from gateway.config.clock import SystemClock
-from gateway.config.data.starts import Starts
+from gateway.config.data.instance import StartHistory
 from gateway.config.environment import Environment
 from gateway.config.failpoints import Failpoints
+from gateway.config.machine import SystemClock
 from gateway.config.model import Config
 from gateway.domain.conversation.inbound import Address, Inbound, Sender
 from gateway.domain.conversation.model import (
@@ -289,7 +289,7 @@ async def build(
         people,
         me,
         failpoints or Failpoints(None),
-        Starts(),
+        StartHistory(),
         asyncio.Event(),
         SystemClock(),
         LiveSecrets(Vault(database, workspace.parent, {}), people.owner.id, {}, mask.stored),

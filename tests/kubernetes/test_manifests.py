@@ -8,11 +8,11 @@ import pytest
 import yaml
 
 from gateway.cli.main import COMMANDS
-from gateway.config.data.master_key import read_keyring
+from gateway.config.data.keys import read_keyring
 from gateway.domain.ids import TaskId
 from gateway.domain.principals import Role
 from gateway.domain.work.tasks import SLOTS, Lane
-from gateway.secrets.master import Keyring, MasterKey
+from gateway.secrets.encryption import Keyring, MasterKey
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.engine import tasks
 from gateway.store.people import principals

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from gateway.config.clock import SystemClock
+from gateway.config.machine import SystemClock
 from gateway.domain.conversation.model import Prompt, Reply, UserMessage
 from gateway.domain.settings import ModelSettings
 from gateway.llm.catalog import VENDORS

@@ -1,3 +1,4 @@
+import io
 import os
 import shutil
 import subprocess
@@ -11,7 +12,17 @@ from uuid import UUID
 import pytest
 
 from gateway.logs import prune
-from gateway.logs.files import LogFiles, Trail, gateway_trail, session_trail, session_trails
+from gateway.logs.files import (
+    LogFiles,
+    Trail,
+    at_least,
+    event_of,
+    follow_lines,
+    gateway_trail,
+    line_renderer,
+    session_trail,
+    session_trails,
+)
 
 DAY, NEXT = date(2026, 1, 1), date(2026, 1, 2)
 IDS = [str(UUID(int=number)) for number in range(1, 5)]
@@ -241,3 +252,80 @@ def test_logs_whose_folder_was_deleted_begin_anew(tmp_path: Path) -> None:
     files.close()
 
     assert of(tmp_path / "logs", IDS[0]).path(DAY).read_text() == "two\n"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("key", ["event", "logger", "fact", "level", "timestamp", "exception"])
+def test_nothing_in_a_line_can_move_the_cursor(key: str) -> None:
+    event = {"timestamp": "t", "level": "info", "event": "x"} | {key: "\x1b[2Jgone\x9b1m\r\u202e"}
+
+    assert all(char.isprintable() or char == "\n" for char in line_renderer(io.StringIO())(event))
+
+
+def test_a_fact_cannot_forge_a_line_but_a_traceback_has_its_own() -> None:
+    line = line_renderer(io.StringIO())({"event": "a\nb", "fact": "c\nd", "exception": "e\nf"})
+
+    assert line.splitlines() == ["a\\nb                           fact=c\\nd", "e", "f"]
+
+
+def test_only_a_terminal_that_wants_colours_gets_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    event = {"level": "info", "event": "x"}
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert "\x1b" in line_renderer(Terminal())(event)
+    assert "\x1b" not in line_renderer(io.StringIO())(event)
+
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b" not in line_renderer(Terminal())(event)
+
+
+def add(folder: Path, day: date, text: str) -> None:
+    with (folder / f"gateway-{day}.log").open("a") as file:
+        file.write(text)
+
+
+def test_each_look_gives_what_was_added_since_the_last(tmp_path: Path) -> None:
+    look = follow_lines(gateway_trail(tmp_path), DAY, lambda: DAY)
+
+    assert next(look) == []
+    add(tmp_path, DAY, "one\ntwo\n")
+    assert next(look) == ["one", "two"]
+    add(tmp_path, DAY, "thr")
+    assert next(look) == []
+    add(tmp_path, DAY, "ee\nfour\n")
+    assert next(look) == ["three", "four"]
+
+
+def test_over_midnight_the_end_of_the_old_day_comes_before_the_new_one(tmp_path: Path) -> None:
+    today = [DAY]
+    look = follow_lines(gateway_trail(tmp_path), DAY, lambda: today[0])
+    add(tmp_path, DAY, "one\n")
+    assert next(look) == ["one"]
+
+    add(tmp_path, DAY, "last\n")
+    add(tmp_path, NEXT, "first\n")
+    today[0] = NEXT
+
+    assert next(look) + next(look) == ["last", "first"]
+    add(tmp_path, NEXT, "second\n")
+    assert next(look) == ["second"]
+
+
+@pytest.mark.parametrize("line", ["", '{"event": "to', "7", "[]"])
+def test_a_torn_line_is_only_its_text_and_never_left_out(line: str) -> None:
+    assert event_of(line) == {"event": line}
+    assert at_least(event_of(line), "critical")
+
+
+def test_levels_are_ordered_and_an_unknown_one_is_never_left_out() -> None:
+    shown = [
+        name
+        for name in ("debug", "info", "warning", "error", "critical", "odd")
+        if at_least({"level": name}, "warning")
+    ]
+
+    assert shown == ["warning", "error", "critical", "odd"]
+    assert at_least({}, "critical")

@@ -16,8 +16,8 @@ from gateway.domain.principals import Role
 from gateway.flow.turn.uploads import UploadRefused
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.people import principals
-from gateway.timetable.definition import Refused
-from gateway.timetable.wall import Wall
+from gateway.timetable.cron import WallClock
+from gateway.timetable.schedules import InvalidSchedule
 from gateway.workspace.paths import WorkspaceError
 from gateway.workspace.quota import MEASURE_SECONDS, Quota
 from tests.flow.path import MEMBER, FakeModel, MessagePath, build, in_turn, results, said
@@ -142,7 +142,7 @@ def test_the_folder_is_not_walked_for_each_write(tmp_path: Path, monkeypatch: py
     ],
 )
 def test_the_shortest_time_between_two_runs_is_known(cron: str, minutes: int) -> None:
-    assert Wall(cron).shortest_gap == timedelta(minutes=minutes)
+    assert WallClock(cron).shortest_gap == timedelta(minutes=minutes)
 
 
 async def schedules(tx: Connection, most: int | None) -> Schedules:
@@ -154,15 +154,15 @@ async def test_a_member_cannot_have_it_run_every_minute_by_any_way(database: Dat
     async with database.transaction() as tx:
         theirs = await schedules(tx, MOST)
         often, words = {"cron_expr": "* * * * *"}, r"at least 5 minutes apart; use a cron_expr"
-        with pytest.raises(Refused, match=words):
+        with pytest.raises(InvalidSchedule, match=words):
             await theirs.add(Asking("fake"), {"name": "a", "prompt": "p", **often})
         row = await theirs.add(Asking("fake"), {"name": "a", "prompt": "p", "cron_expr": "*/5 * * * *"})
-        with pytest.raises(Refused, match=words):
+        with pytest.raises(InvalidSchedule, match=words):
             await theirs.update("a", often)
         unbound = replace(theirs, most=None)  # as it was before there was a floor
         await unbound.update("a", often)
         await unbound.pause("a")
-        with pytest.raises(Refused, match=words):
+        with pytest.raises(InvalidSchedule, match=words):
             await theirs.resume(str(row.id))
         assert timedelta(minutes=5) == LEAST_GAP
 
@@ -182,12 +182,12 @@ async def test_paused_and_finished_ones_do_not_get_round_the_limit(database: Dat
         for number in range(MOST):
             await theirs.add(Asking("fake"), {"name": f"s{number}", **once})
             await theirs.pause(f"s{number}")
-        with pytest.raises(Refused, match="the most allowed"):
+        with pytest.raises(InvalidSchedule, match="the most allowed"):
             await theirs.add(Asking("fake"), {"name": "more", **once})
         await tx.execute("update schedules set completed_at = now(), next_run_at = null where name in ('s0', 's1')")
         await theirs.add(Asking("fake"), {"name": "more", **once})
         await theirs.update("s0", {"run_at": "2026-11-23T09:00"})
-        with pytest.raises(Refused, match="the most allowed"):
+        with pytest.raises(InvalidSchedule, match="the most allowed"):
             await theirs.update("s1", {"run_at": "2026-11-23T09:00"})
         await theirs.resume("s1")
         live = "select count(*) from schedules where completed_at is null"

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import httpx
 import pytest
 
-from gateway.config.clock import SystemClock
+from gateway.config.machine import SystemClock
 from gateway.domain.conversation.inbound import Address, Inbound, Sender
 from gateway.domain.people.access import Access
 from gateway.store.connection.listener import Listener

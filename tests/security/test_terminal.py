@@ -23,7 +23,7 @@ from gateway.cli.questions import confirm
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.text.texts import printable
 from gateway.logs import SecretMask, logging_to
-from gateway.logs.lines import readable
+from gateway.logs.files import line_renderer
 
 CLI = Path(console.__file__).parent
 EVIL = "a\x1b]52;c;cm0gLXJm\x07b\x9b2Jc\x7fd\r\u202egpj.\u2066exe\u2069\u200fe\U000e0041f\u2028g\udc80[red]h[/red]"
@@ -91,7 +91,7 @@ def test_json_without_such_characters_stays_readable(capsys: pytest.CaptureFixtu
 
 
 def test_a_line_of_the_log_is_tame_in_its_names_too() -> None:
-    assert is_tame(readable(io.StringIO())({"event": EVIL, EVIL: EVIL, "nested": {EVIL: [EVIL]}}))
+    assert is_tame(line_renderer(io.StringIO())({"event": EVIL, EVIL: EVIL, "nested": {EVIL: [EVIL]}}))
 
 
 def test_our_own_style_still_shows(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,10 +14,10 @@ import pytest
 from gateway.app.backend import _toolbox
 from gateway.background.cpu import run_alone
 from gateway.commands import discover
-from gateway.config.clock import SystemClock
 from gateway.config.editing.editor import ConfigEditor
 from gateway.config.environment import Environment
 from gateway.config.load import parse
+from gateway.config.machine import SystemClock
 from gateway.config.model import Config
 from gateway.config.watch import ConfigWatch
 from gateway.domain.errors import ConfigError

@@ -3,7 +3,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from gateway.config.clock import SystemClock
+from gateway.config.machine import SystemClock
 from gateway.store.people import tokens
 from gateway.web.links import LoginLinks
 from tests.web.conftest import BEARER, Running, Web

@@ -3,7 +3,7 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
-from gateway.config.clock import SystemClock
+from gateway.config.machine import SystemClock
 from gateway.web.http.origin import page_url
 from gateway.web.http.proxy import hosts_of
 from tests.web.conftest import BEARER, PAGE_NAME, Running, Web

@@ -5,8 +5,7 @@ from datetime import UTC, datetime
 from gateway.store.people import principals
 from gateway.store.scheduling import schedules
 from gateway.store.scheduling.schedules import ScheduleRow
-from gateway.timetable.definition import define
-from gateway.timetable.planning import next_slot
+from gateway.timetable.schedules import define, next_slot
 from tests.web.conftest import BEARER, Web
 
 DAILY = {"name": "<b>stretch</b>", "prompt": "Remind me.", "cron_expr": "30 8 * * *", "timezone": "Asia/Tokyo"}

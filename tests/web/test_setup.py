@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config.clock import SystemClock
 from gateway.config.environment import Environment
 from gateway.config.load import load
+from gateway.config.machine import SystemClock
 from gateway.flow.setup.saving import Setup
 from gateway.llm.client import Description
 from tests.fakes.openai_server import FakeModels, Rule

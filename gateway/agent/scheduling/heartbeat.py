@@ -8,7 +8,7 @@ from typing import assert_never
 from pydantic import BaseModel, ConfigDict
 
 from gateway.agent.loop import NO_ANSWER
-from gateway.config.duration import format_duration
+from gateway.config.value_types import format_duration
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import one_line
 from gateway.domain.vitals import Outcome

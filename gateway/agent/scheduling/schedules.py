@@ -11,9 +11,8 @@ from gateway.domain.work.schedules import Definition, Once, Recurring
 from gateway.store.connection.pool import Connection
 from gateway.store.scheduling import schedules
 from gateway.store.scheduling.schedules import ScheduleRow
-from gateway.timetable.definition import LONGEST_NAME, Changes, Refused, amend, define
-from gateway.timetable.planning import next_slot
-from gateway.timetable.wall import Wall
+from gateway.timetable.cron import WallClock
+from gateway.timetable.schedules import LONGEST_NAME, InvalidSchedule, ScheduleChanges, amend, define, next_slot
 from gateway.timetable.wording import in_words, moment
 
 MOST = 20
@@ -72,7 +71,7 @@ class Schedules:
         there = await schedules.count(self.tx, self.principal, paused=everything, over=everything)
         return rows, there - len(rows)
 
-    async def add(self, asking: Asking, said: Changes) -> ScheduleRow:
+    async def add(self, asking: Asking, said: ScheduleChanges) -> ScheduleRow:
         """A new one, or the one that this call has made before."""
         if asking.call and (made := await schedules.made_by(self.tx, asking.call)):
             return made
@@ -90,7 +89,7 @@ class Schedules:
         )
         return row or await self._taken(definition.name)
 
-    async def update(self, which: str, said: Changes, label: Label = Label.OWNER) -> ScheduleRow:
+    async def update(self, which: str, said: ScheduleChanges, label: Label = Label.OWNER) -> ScheduleRow:
         """Changed in what is said; trusted no more than the conversation in which it is (`label`)."""
         row = await self.get(which)
         definition = self._allowed(amend(row.definition, now=self.now, zone=self.zone, asked_at=self.asked_at, **said))
@@ -99,7 +98,7 @@ class Schedules:
         await schedules.hold(self.tx, self.principal)  # two that ask for one name take turns
         if row.completed_at:
             if definition.when == row.definition.when:
-                raise Refused(f"Schedule {row.id} is over; give it a new time.")
+                raise InvalidSchedule(f"Schedule {row.id} is over; give it a new time.")
             await self._room()
         same = definition.zone == row.definition.zone or not isinstance(definition.when, Recurring)
         at = row.next_run_at if same and definition.when == row.definition.when else self._next_slot(definition)
@@ -117,7 +116,7 @@ class Schedules:
             return row
         at = self._next_slot(self._allowed(row.definition))
         if at is None and row.definition.when is not None:
-            raise Refused(f"The time of schedule {row.id} has passed; give it a new one.")
+            raise InvalidSchedule(f"The time of schedule {row.id} has passed; give it a new one.")
         return await self._paused(row, at, paused=False)
 
     async def remove(self, which: str) -> ScheduleRow:
@@ -131,7 +130,7 @@ class Schedules:
         row = await self.get(which)
         task = await schedules.fire(self.tx, row, assignment(row, self.now, now=self.now))
         if task is None:
-            raise Refused(f"Schedule {row.id} is running; wait until it ends.")
+            raise InvalidSchedule(f"Schedule {row.id} is running; wait until it ends.")
         return row, task
 
     async def get(self, which: str) -> ScheduleRow:
@@ -140,26 +139,26 @@ class Schedules:
         if row is None and self.of_all and which.isdecimal():
             row = await schedules.get(self.tx, None, which)
         if row is None:
-            raise Refused(f"There is no schedule {which[:64]!r}; list them to see their numbers and names.")
+            raise InvalidSchedule(f"There is no schedule {which[:64]!r}; list them to see their numbers and names.")
         return row
 
     async def _room(self) -> None:
         await schedules.hold(self.tx, self.principal)
         if self.most is not None and await schedules.count(self.tx, self.principal) >= self.most:
-            raise Refused(f"You already have {self.most} schedules, the most allowed; remove one first.")
+            raise InvalidSchedule(f"You already have {self.most} schedules, the most allowed; remove one first.")
 
     def _allowed(self, definition: Definition) -> Definition:
         if self.most is not None and isinstance(definition.when, Recurring):
             self._next_slot(definition)
-            if Wall(definition.when.cron).shortest_gap < LEAST_GAP:
-                raise Refused('Runs must be at least 5 minutes apart; use a cron_expr such as "*/5 * * * *".')
+            if WallClock(definition.when.cron).shortest_gap < LEAST_GAP:
+                raise InvalidSchedule('Runs must be at least 5 minutes apart; use a cron_expr such as "*/5 * * * *".')
         return definition
 
     def _next_slot(self, definition: Definition) -> datetime | None:
         try:
             return next_slot(definition, self.now)
         except ValueError as error:  # it was stored when this was right
-            raise Refused(f"Its time is no longer valid: {error}. Give it a new one.") from error
+            raise InvalidSchedule(f"Its time is no longer valid: {error}. Give it a new one.") from error
 
     async def _paused(self, row: ScheduleRow, at: datetime | None, *, paused: bool) -> ScheduleRow:
         changed = await schedules.pause(self.tx, row.id, paused=paused, next_run_at=at)
@@ -169,4 +168,6 @@ class Schedules:
     async def _taken(self, name: str) -> ScheduleRow:
         there = await schedules.get(self.tx, self.principal, name)
         number = f": number {there.id}" if there else ""
-        raise Refused(f"A schedule named {name!r} already exists{number}. Update or remove it, or choose another name.")
+        raise InvalidSchedule(
+            f"A schedule named {name!r} already exists{number}. Update or remove it, or choose another name."
+        )

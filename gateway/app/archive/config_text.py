@@ -6,11 +6,10 @@ import re
 from pydantic import JsonValue
 
 from gateway.config.channels import channel_names, parse_channel, settings_model
-from gateway.config.editing.hidden import each_text, is_secret
-from gateway.config.load import parse_json
+from gateway.config.editing.hidden import is_secret, map_texts
+from gateway.config.load import is_reference, parse_json
 from gateway.config.model import Config
 from gateway.config.problems import KeyPath, dotted
-from gateway.config.references import is_reference
 from gateway.logs import SecretMask
 
 
@@ -43,4 +42,4 @@ def _without_secrets(raw: dict[str, JsonValue], config: Config, left_out: list[s
         left_out.append(dotted(path))
         return "$env:NOT_IN_BACKUP_" + re.sub(r"\W+", "_", dotted(path), flags=re.ASCII).strip("_").upper()
 
-    return {key: each_text(value, cleared, (key,)) for key, value in raw.items()}
+    return {key: map_texts(value, cleared, (key,)) for key, value in raw.items()}

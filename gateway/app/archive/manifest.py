@@ -11,7 +11,7 @@ from typing import IO
 
 from pydantic import BaseModel, ValidationError
 
-from gateway.config.data.master_key import FILE as MASTER_KEY
+from gateway.config.data.keys import MASTER_KEY_FILE as MASTER_KEY
 from gateway.domain.errors import OwnerMustAct
 from gateway.store.dump import Table
 from gateway.store.migrate import read_migrations

@@ -4,7 +4,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-from gateway.config.data.durable import sync
+from gateway.config.data.files import sync_to_disk
 
 _LINE = "{:%Y-%m-%d %H:%M} UTC {}"
 
@@ -14,7 +14,7 @@ def record(data: Path, path: Path, made: datetime) -> None:
     with (file := data / "backups.list").open("a", encoding="utf-8", errors="surrogateescape") as lines:
         file.chmod(0o600)
         lines.write(f"{_LINE.format(made, path)}\n")
-    sync(file)
+    sync_to_disk(file)
 
 
 def recorded(data: Path) -> list[str]:

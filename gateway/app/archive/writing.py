@@ -13,7 +13,7 @@ from typing import IO, BinaryIO
 from uuid import uuid4
 
 from gateway.app.archive.manifest import Member, Tar, stays_inside
-from gateway.config.data.durable import error_type, sync
+from gateway.config.data.files import error_type, sync_to_disk
 from gateway.workspace.atomic import TEMPORARY
 from gateway.workspace.measure import mostly_holes
 from gateway.workspace.paths import MAX_LEVELS
@@ -123,7 +123,7 @@ def writing(path: Path) -> Iterator[ArchiveWriter]:
             file.flush()
             os.fsync(file.fileno())
         os.replace(draft, path)
-        sync(path.parent)
+        sync_to_disk(path.parent)
     except OSError as error:
         what = ": ".join(str(part) for part in (error.strerror, error.filename) if part)
         raise error_type(error)(f"the backup to {path} failed ({what}); nothing was written") from error

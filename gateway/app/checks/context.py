@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from gateway.config.environment import Environment
-from gateway.config.load import load, parse, secrets_unavailable
+from gateway.config.load import Lookup, load, parse, secrets_unavailable
 from gateway.config.model import Config
-from gateway.config.references import Lookup
 from gateway.domain.errors import ConfigError, OwnerMustAct
 from gateway.domain.findings import Finding, Level
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 
 from gateway.app.checks.context import CheckContext, refused
-from gateway.config.data.instance import holder
+from gateway.config.data.instance import running_pid
 from gateway.config.machine import available_memory
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.findings import Finding, Level
@@ -71,7 +71,7 @@ def check_port(context: CheckContext) -> Iterator[Finding]:
     from gateway.app.local import listening, reserved
 
     web = context.config.web
-    if pid := holder(context.environment.data):
+    if pid := running_pid(context.environment.data):
         yield Finding(Level.OK, f"the gateway (pid {pid}) is using it")
         return
     try:

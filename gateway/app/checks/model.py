@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import aclosing
 
 from gateway.app.checks.context import CheckContext
-from gateway.config.clock import SystemClock
+from gateway.config.machine import SystemClock
 from gateway.domain.conversation.model import Attempt, ModelsExhausted, Prompt, Reply, UserMessage
 from gateway.domain.findings import Finding, Level
 from gateway.llm.auto import GUIDE

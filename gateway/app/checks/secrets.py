@@ -7,10 +7,9 @@ from typing import Literal
 from gateway.app.checks.context import CheckContext
 from gateway.app.database import has_database, open_database
 from gateway.app.resolving import StoredSecrets, look
-from gateway.config.data.master_key import has_key, read_keyring
+from gateway.config.data.keys import has_master_key, read_keyring
 from gateway.config.environment import Environment
-from gateway.config.load import load_early
-from gateway.config.references import Lookup, unresolved
+from gateway.config.load import Lookup, keep_reference, load_early
 from gateway.domain.errors import SupaclawError
 from gateway.domain.findings import Finding, Level
 from gateway.flow.secrets.live import LiveSecrets
@@ -22,14 +21,14 @@ _HALF = "`supaclaw secrets rotate --master` goes on with it"
 
 def without_starting(environment: Environment, environ: Mapping[str, str]) -> Lookup:
     """Values of secrets, unless that takes a database that does not run."""
-    return StoredSecrets(environment, environ) if database_state(environment, environ) != "stopped" else unresolved
+    return StoredSecrets(environment, environ) if database_state(environment, environ) != "stopped" else keep_reference
 
 
 def check_secrets(context: CheckContext) -> Iterator[Finding]:
     """What is stored, and the key. Yields nothing before the first start."""
     environment, environ = context.environment, context.environ
     state = database_state(environment, environ)
-    if state == "stopped" and has_key(environment.data, environ):
+    if state == "stopped" and has_master_key(environment.data, environ):
         yield Finding(Level.OK, "not looked at: the database is not running")
     elif state == "runs":
         try:

@@ -10,8 +10,8 @@ import structlog
 from gateway.agent.limits import dollars, used_up
 from gateway.agent.scheduling.heartbeat import NO_MODEL, Occasion, instructs, standing, unreadable
 from gateway.background.scheduling.halt import Halt
-from gateway.config.hours import ActiveHours
 from gateway.config.model import Config
+from gateway.config.value_types import ActiveHours
 from gateway.domain.clock import Clock
 from gateway.domain.vitals import Beat, Outcome
 from gateway.domain.zones import zone

@@ -15,7 +15,7 @@ from gateway.flow.people import NOT_LET_IN
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.scheduling import schedules
 from gateway.store.scheduling.schedules import Firing, ScheduleRow
-from gateway.timetable.planning import plan
+from gateway.timetable.schedules import plan
 
 BATCH = 25
 SHORT_REST = timedelta(seconds=5)

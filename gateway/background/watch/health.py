@@ -10,8 +10,8 @@ from pathlib import Path
 
 import structlog
 
-from gateway.config.clock import always
 from gateway.config.data.files import write_regular
+from gateway.config.machine import boot_seconds
 from gateway.domain.clock import Clock
 from gateway.domain.errors import DatabaseDown, OwnerMustAct, TryAgainLater
 from gateway.domain.ids import InstanceId
@@ -97,8 +97,8 @@ class Health:
     well: bool = field(default=True, init=False)
     lost: bool = field(default=False, init=False)
     database_problem: str = field(default="", init=False)
-    _renewed_at: float = field(default_factory=always, init=False)
-    _awake_at: float = field(default_factory=always, init=False)
+    _renewed_at: float = field(default_factory=boot_seconds, init=False)
+    _awake_at: float = field(default_factory=boot_seconds, init=False)
     _written_at: float | None = field(default=None, init=False)
 
     async def look(self) -> None:
@@ -115,7 +115,7 @@ class Health:
 
         Nothing else runs meanwhile. Without an answer in time it goes on, as in any outage of the database.
         """
-        before, self._awake_at = self._awake_at, always()
+        before, self._awake_at = self._awake_at, boot_seconds()
         if self._awake_at - before < FROZEN_SECONDS or not self._over or self.lost:
             return
         answers: list[bool] = []
@@ -127,14 +127,14 @@ class Health:
         asking = threading.Thread(target=ask, name="lease", daemon=True)
         asking.start()
         asking.join(ANSWER_SECONDS)
-        self._awake_at = always()
+        self._awake_at = boot_seconds()
         if answers == [False]:
             self._lose()
 
     @property
     def _over(self) -> bool:
         """Whether another gateway may have the lease, by a clock that counts sleep."""
-        return always() - self._renewed_at >= leases.LEASE_SECONDS
+        return boot_seconds() - self._renewed_at >= leases.LEASE_SECONDS
 
     async def _holds_lease(self) -> bool:
         """False also while the database cannot be asked; a reason to stop is only a lease that another gateway has."""
@@ -157,7 +157,7 @@ class Health:
             return await self._take(apart)
 
     async def _take(self, database: Database) -> bool:
-        asked = always()
+        asked = boot_seconds()
         async with database.connection() as conn:
             names = self._names()
             lost = names - await leases.take_all(conn, names, self.instance, leases.LEASE_SECONDS)

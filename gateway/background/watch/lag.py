@@ -11,7 +11,7 @@ import structlog
 
 from gateway.background.upkeep import Periodic
 from gateway.background.watch.witness import Witness
-from gateway.config.clock import always
+from gateway.config.machine import boot_seconds
 from gateway.domain.vitals import LoopLag
 
 TICK_SECONDS = 0.25
@@ -35,7 +35,7 @@ class Moment:
 
 def moment() -> Moment:
     """Now."""
-    return Moment(time.monotonic(), always(), time.thread_time())
+    return Moment(time.monotonic(), boot_seconds(), time.thread_time())
 
 
 class LagMonitor:

@@ -14,7 +14,7 @@ from urllib.request import urlopen
 
 from gateway.cli.progress import slow
 from gateway.cli.running import gateway_address
-from gateway.config.data.instance import holder
+from gateway.config.data.instance import running_pid
 from gateway.config.environment import Environment
 from gateway.domain.errors import OwnerMustAct, TryAgainLater
 
@@ -53,7 +53,7 @@ def ensure_gateway() -> Iterator[LocalGateway]:
     """Your gateway; if none runs, starts one and stops it after the block."""
     environment = Environment.read(os.environ)
     gateway = LocalGateway(environment, gateway_address(environment))
-    if holder(environment.data) is not None:
+    if running_pid(environment.data) is not None:
         with slow("waiting for the gateway …"):
             _wait_for(gateway)
         yield gateway

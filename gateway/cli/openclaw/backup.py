@@ -9,7 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from gateway.cli.openclaw.settings import Settings, parsed
 from gateway.cli.openclaw.state import Places, as_json, sha256
-from gateway.config.data.durable import replace_private
+from gateway.config.data.files import replace_private
 from gateway.domain.errors import OwnerMustAct
 
 CONFIG = "openclaw.json"

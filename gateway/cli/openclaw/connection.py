@@ -16,7 +16,7 @@ from gateway.cli.openclaw.state import InstallState, Places, as_json
 from gateway.cli.people.token import create_token
 from gateway.cli.questions import ask, ask_secret
 from gateway.cli.running import gateway_address
-from gateway.config.data.durable import replace_private
+from gateway.config.data.files import replace_private
 from gateway.config.environment import Environment
 from gateway.domain.errors import OwnerMustAct, TryAgainLater
 from gateway.domain.people.scopes import Scope

@@ -35,7 +35,7 @@ from gateway.cli.openclaw.state import (
 )
 from gateway.cli.storage.imports import make_findable, store_parts
 from gateway.cli.zone import own_zone
-from gateway.config.data.durable import disk_full, has_room, replace_private
+from gateway.config.data.files import disk_full, has_room, replace_private
 from gateway.config.failpoints import Failpoints
 from gateway.config.failpoints import Step as Failpoint
 from gateway.domain.errors import DiskFull, OwnerMustAct, SupaclawError

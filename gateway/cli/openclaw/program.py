@@ -11,7 +11,7 @@ from pathlib import Path
 from pydantic import JsonValue, TypeAdapter
 
 from gateway.cli.openclaw.settings import Settings, parsed
-from gateway.config.data.durable import error_type, replace_private
+from gateway.config.data.files import error_type, replace_private
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.text.texts import one_line
 

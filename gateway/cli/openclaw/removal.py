@@ -10,7 +10,7 @@ from gateway.cli.openclaw.backup import Backup
 from gateway.cli.openclaw.program import OpenClaw
 from gateway.cli.openclaw.settings import all_edits, rendered, same, undone
 from gateway.cli.openclaw.state import ADDED, InstallState, Places, Removal, sha256
-from gateway.config.data.durable import disk_full, draft, replace_private
+from gateway.config.data.files import disk_full, draft_of, replace_private
 from gateway.config.failpoints import Failpoints, Step
 from gateway.domain.errors import OwnerMustAct, SupaclawError
 
@@ -40,7 +40,7 @@ class Remover:
             self.failpoints.reach(Step.OPENCLAW_STEP)
             self.state.completedSteps.append(step)
         for path in (self.places.workspace / "AGENTS.md", self.openclaw.config, self.places.file):
-            draft(path).unlink(missing_ok=True)
+            draft_of(path).unlink(missing_ok=True)
         self.places.file.unlink(missing_ok=True)
 
     def _save(self, step: Removal) -> None:
@@ -79,7 +79,7 @@ class Remover:
         manifest = Backup(self.places).manifest()
         for name, digest in manifest.placed.items() if manifest else ():
             path = self._ours(name)
-            draft(path).unlink(missing_ok=True)
+            draft_of(path).unlink(missing_ok=True)
             if not path.is_file():
                 _remove_empty(path.parent, down_to=path.parents[1])
                 continue

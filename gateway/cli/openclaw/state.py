@@ -10,8 +10,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from gateway.config.data.durable import replace_private
-from gateway.config.data.files import read_regular
+from gateway.config.data.files import read_regular, replace_private
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.text.texts import one_line
 

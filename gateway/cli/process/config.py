@@ -9,14 +9,12 @@ from pydantic import JsonValue
 
 from gateway.cli.console import echo
 from gateway.cli.output import print_json
-from gateway.config import edit
 from gateway.config.channels import check_channels
-from gateway.config.editing.hidden import HIDDEN, is_named_so, masked
-from gateway.config.environment import Environment
-from gateway.config.load import load, parse
-from gateway.config.places import is_chosen
-from gateway.config.schema import schema as json_schema
-from gateway.config.variables import variable_of
+from gateway.config.editing import config_file
+from gateway.config.editing.hidden import HIDDEN, is_named_as_secret, masked
+from gateway.config.environment import Environment, is_place_chosen
+from gateway.config.load import load, parse, variable_of
+from gateway.config.model import json_schema
 from gateway.domain.errors import OwnerMustAct
 from gateway.logs import SecretMask
 
@@ -39,8 +37,8 @@ def validate() -> None:
 
 def get(key: Key) -> None:
     """Print one setting, or its default. Keys and passwords written in the file are masked."""
-    value, path = edit.get(Environment.read(os.environ).config, key, os.environ), tuple(key.split("."))
-    if isinstance(value, str) and not is_named_so(path, value):
+    value, path = config_file.get_key(Environment.read(os.environ).config, key, os.environ), tuple(key.split("."))
+    if isinstance(value, str) and not is_named_as_secret(path, value):
         echo(SecretMask().text(value))
     elif isinstance(value, str):
         echo(HIDDEN)
@@ -64,9 +62,9 @@ def set(key: Key, value: Annotated[str, typer.Argument(help="JSON; anything else
     def check(text: str) -> None:
         check_channels(parse(text, os.environ, StoredSecrets(environment, os.environ), source=path.name))
 
-    if not is_chosen(os.environ):
+    if not is_place_chosen(os.environ):
         path.parent.mkdir(parents=True, exist_ok=True)
-    edit.set(path, key, _json(value), check)
+    config_file.set_key(path, key, _json(value), check)
     echo(f"{key} is set")
 
 

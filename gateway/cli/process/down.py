@@ -10,7 +10,7 @@ from pathlib import Path
 from gateway.cli.console import echo
 from gateway.cli.output import Timeout
 from gateway.cli.progress import slow
-from gateway.config.data.instance import holder
+from gateway.config.data.instance import running_pid
 from gateway.config.environment import Environment
 from gateway.domain.errors import OwnerMustAct
 from gateway.logs import SecretMask, logging_to
@@ -19,7 +19,7 @@ from gateway.logs import SecretMask, logging_to
 def down(timeout: Timeout = 30) -> None:
     """Stop the gateway and its embedded Postgres."""
     environment = Environment.read(os.environ)
-    pid = holder(environment.data)
+    pid = running_pid(environment.data)
     if pid is not None:
         with slow("stopping …"):
             _stop(pid, environment.data, timeout)
@@ -35,7 +35,7 @@ def _stop(pid: int, data: Path, timeout: float) -> None:
     """Ask the gateway to stop and wait until it has released the data directory."""
     os.kill(pid, signal.SIGTERM)
     deadline = time.monotonic() + timeout
-    while holder(data) == pid:
+    while running_pid(data) == pid:
         if time.monotonic() > deadline:
             raise OwnerMustAct(f"the gateway (pid {pid}) is still running; wait, or end it with `kill -9 {pid}`")
         time.sleep(0.05)

@@ -14,10 +14,10 @@ from gateway.cli.people.channel import qr_picture
 from gateway.cli.progress import slow
 from gateway.cli.questions import agrees, ask, ask_secret
 from gateway.config.channels import enabled_channels
-from gateway.config.clock import SystemClock
-from gateway.config.data.instance import holder
+from gateway.config.data.instance import running_pid
 from gateway.config.environment import Environment
 from gateway.config.load import load
+from gateway.config.machine import SystemClock
 from gateway.domain.errors import SupaclawError
 from gateway.domain.text.codes import MINUTES
 from gateway.flow.inbound.pairing import Pairing
@@ -42,7 +42,7 @@ def init() -> None:
     _connect_model(setup)
     for form in forms():
         _connect_channel(setup, form)
-    if holder(environment.data) is None:
+    if running_pid(environment.data) is None:
         echo("`supaclaw up` starts the gateway, `supaclaw web` prints a link to its page.")
 
 

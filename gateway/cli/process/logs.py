@@ -15,8 +15,17 @@ from gateway.cli.console import echo, echo_log_line
 from gateway.config.environment import Environment
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.text.texts import json_text
-from gateway.logs.files import Trail, find_session_trail, gateway_trail
-from gateway.logs.lines import Event, Level, at_least, event_of, looks, readable
+from gateway.logs.files import (
+    Event,
+    Level,
+    Trail,
+    at_least,
+    event_of,
+    find_session_trail,
+    follow_lines,
+    gateway_trail,
+    line_renderer,
+)
 
 POLL_SECONDS = 0.25
 
@@ -38,7 +47,7 @@ def logs(
     """Show the log of the gateway or of one session. `supaclaw sessions` lists the sessions."""
     folder = Environment.read(os.environ).data / "logs"
     trail = find_session_trail(folder, session) if session else gateway_trail(folder)
-    look = looks(trail, _first_day(trail, day.date() if day else None, follow=follow), _today)
+    look = follow_lines(trail, _first_day(trail, day.date() if day else None, follow=follow), _today)
     show = json_text if as_json else _readable(without="session_id" if session else "")
     with suppress(KeyboardInterrupt):
         _print(next(look), level, show, last)
@@ -48,7 +57,7 @@ def logs(
 
 
 def _readable(without: str) -> Callable[[Event], str]:
-    show = readable(sys.stdout)
+    show = line_renderer(sys.stdout)
     return lambda event: show({key: value for key, value in event.items() if key != without})
 
 

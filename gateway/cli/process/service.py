@@ -12,9 +12,8 @@ from typing import Annotated
 import typer
 
 from gateway.cli.console import echo
-from gateway.config.data.instance import holder
-from gateway.config.environment import Environment
-from gateway.config.places import check_only
+from gateway.config.data.instance import running_pid
+from gateway.config.environment import Environment, check_only_agent
 from gateway.domain.errors import OwnerMustAct
 
 UNIT = "supaclaw.service"
@@ -36,7 +35,7 @@ def install(
 ) -> None:
     """Start the gateway now and at every boot. Run it again after an update; it rewrites the unit."""
     environment = Environment.read(os.environ, starting=True)
-    check_only(os.environ, environment.data)
+    check_only_agent(os.environ, environment.data)
     systemd = _Systemd(os.geteuid() != 0 if user is None else user)
     account = None if systemd.user else _account(environment.data)
     unit = unit_text(environment, account, systemd.version())
@@ -44,7 +43,7 @@ def install(
         echo(unit, end="")
         return
     systemd.check()
-    if holder(environment.data) and not systemd.runs():
+    if running_pid(environment.data) and not systemd.runs():
         raise OwnerMustAct(f"a gateway already runs on {environment.data}; `supaclaw down` first")
     if account:
         _make(environment.data)

@@ -4,8 +4,7 @@ import os
 import sys
 from typing import NoReturn
 
-from gateway.config.environment import Environment, read_env_file
-from gateway.config.places import check_only
+from gateway.config.environment import Environment, check_only_agent, read_env_file
 
 
 def up() -> NoReturn:
@@ -14,5 +13,5 @@ def up() -> NoReturn:
 
     read_env_file(os.environ, starting=True)
     environment = Environment.read(os.environ, starting=True)
-    check_only(os.environ, environment.data)
+    check_only_agent(os.environ, environment.data)
     sys.exit(run(environment))

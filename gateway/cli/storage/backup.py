@@ -12,13 +12,13 @@ import typer
 from gateway.cli.console import echo
 from gateway.cli.questions import ask_hidden
 from gateway.cli.storage.secrets import recover_secrets
-from gateway.config.data.master_key import has_key
+from gateway.config.data.keys import has_master_key
 from gateway.config.environment import Environment
 from gateway.config.load import load_early, parse, parse_json, read
 from gateway.config.model import Config
 from gateway.logs import SecretMask, logging_to
+from gateway.secrets.encryption import MasterKey
 from gateway.secrets.facts import MAX_VALUE
-from gateway.secrets.master import MasterKey
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The backup, such as supaclaw.tar.gz.")]
 
@@ -90,7 +90,7 @@ def restore(
         echo(f"put these into {path} before you start: {', '.join(saved.left_out)}")
     if key is not None:
         recover_secrets(key.text)
-    elif saved.has_secrets and not has_key(environment.data, os.environ):
+    elif saved.has_secrets and not has_master_key(environment.data, os.environ):
         echo("it has secrets: enter the recovery key with `supaclaw secrets recover` before you start")
     for name in saved.logins:
         anew = f"`supaclaw channel logout {name}`, then `supaclaw channel login {name}`"

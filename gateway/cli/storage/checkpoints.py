@@ -14,8 +14,8 @@ from gateway.cli.console import echo
 from gateway.cli.database import with_connection, with_database
 from gateway.cli.output import AsJson, Limit, print_json, print_rows
 from gateway.cli.questions import confirm
-from gateway.config.clock import SystemClock
 from gateway.config.environment import Environment
+from gateway.config.machine import SystemClock
 from gateway.domain.errors import OwnerMustAct, SupaclawError
 from gateway.domain.ids import MessageId
 from gateway.flow.checkpoints import Checkpoints, Created

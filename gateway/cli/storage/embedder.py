@@ -4,9 +4,9 @@ import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from gateway.config.clock import SystemClock
 from gateway.config.environment import Environment
 from gateway.config.load import load
+from gateway.config.machine import SystemClock
 from gateway.domain.embedding import Embedder
 from gateway.domain.memory import Mode
 

@@ -12,15 +12,15 @@ from gateway.cli.console import echo
 from gateway.cli.database import require_owner, with_database
 from gateway.cli.output import AsJson, print_rows
 from gateway.cli.questions import ask, ask_hidden
-from gateway.config.data.master_key import given_by, read_keyring
+from gateway.config.data.keys import master_key_variable, read_keyring
 from gateway.config.environment import Environment
 from gateway.config.load import load_early
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import PrincipalId
 from gateway.flow.secrets.live import LiveSecrets
 from gateway.flow.secrets.vault import Vault
+from gateway.secrets.encryption import MasterKey
 from gateway.secrets.facts import MAX_VALUE, Binding
-from gateway.secrets.master import MasterKey
 from gateway.store.connection.pool import Database
 
 Result = TypeVar("Result")
@@ -133,7 +133,7 @@ def confirm() -> None:
     keys = read_keyring(Environment.read(os.environ).data, os.environ).keys
     if not keys:
         raise OwnerMustAct("there is no master key yet; the first secret makes one")
-    if variable := given_by(os.environ):
+    if variable := master_key_variable(os.environ):
         echo(f"{variable} sets the master key; keep a copy of its value elsewhere")
         return
     _show(keys[0])

@@ -15,7 +15,7 @@ from gateway.cli.console import echo
 from gateway.cli.database import require_owner, with_database
 from gateway.cli.output import AsJson, print_rows
 from gateway.cli.progress import progress, slow
-from gateway.config.data.instance import holder
+from gateway.config.data.instance import running_pid
 from gateway.config.environment import Environment
 from gateway.config.failpoints import Failpoints
 from gateway.config.load import load
@@ -81,7 +81,7 @@ def sync(
 def _usable(root: Path, environment: Environment) -> Path:
     """Raises `OwnerMustAct` for what is no folder of files to share: never the data folder, which has the keys."""
     real, data, own = root.resolve(), environment.data.resolve(), environment.workspace.resolve()
-    if real == own and holder(environment.data):
+    if real == own and running_pid(environment.data):
         raise OwnerMustAct(RUNS)
     if real != own and (data.is_relative_to(real) or real.is_relative_to(data)):
         raise OwnerMustAct(f"{root} overlaps the data folder {data}, which has the keys; choose another folder")

@@ -13,7 +13,7 @@ from gateway.cli.console import echo
 from gateway.cli.database import require_owner, with_connection
 from gateway.cli.output import AsJson, print_json, print_rows
 from gateway.cli.zone import own_zone
-from gateway.config.data.instance import holder
+from gateway.config.data.instance import running_pid
 from gateway.config.environment import Environment
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import AddressId, PrincipalId, ScheduleId, TaskId
@@ -25,7 +25,7 @@ from gateway.store.delivery import addresses
 from gateway.store.people import principals
 from gateway.store.scheduling import schedules as store
 from gateway.store.scheduling.schedules import RunRow, ScheduleRow
-from gateway.timetable.definition import Refused, is_delay
+from gateway.timetable.schedules import InvalidSchedule, is_delay
 from gateway.timetable.wording import in_words, local
 
 MAX_LISTED = 10_000
@@ -185,7 +185,7 @@ def _done(work: Callable[[Schedules], Awaitable[Result]]) -> Result:
 
     try:
         return with_connection(run_work)
-    except Refused as refusal:
+    except InvalidSchedule as refusal:
         raise OwnerMustAct(str(refusal)) from refusal
 
 
@@ -237,4 +237,4 @@ def _local(run: RunRow, zone: str) -> RunRow:
 
 
 def _when_it_runs() -> str:
-    return "" if holder(Environment.read(os.environ).data) else NOT_RUNNING
+    return "" if running_pid(Environment.read(os.environ).data) else NOT_RUNNING

@@ -15,9 +15,9 @@ from gateway.cli.console import echo
 from gateway.cli.database import with_database
 from gateway.cli.output import AsJson, print_rows
 from gateway.cli.questions import Yes, ask_shown
-from gateway.config.clock import SystemClock
 from gateway.config.environment import Environment
 from gateway.config.load import load
+from gateway.config.machine import SystemClock
 from gateway.domain.conversation.diff import legible
 from gateway.domain.errors import OwnerMustAct
 from gateway.net.rules import Rules

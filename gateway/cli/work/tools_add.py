@@ -11,7 +11,7 @@ import typer
 
 from gateway.cli.console import echo
 from gateway.cli.process.config import set as set_key
-from gateway.config import edit
+from gateway.config.editing import config_file
 from gateway.config.environment import Environment
 from gateway.domain.errors import OwnerMustAct
 
@@ -47,7 +47,7 @@ def add(
 ) -> None:
     """Add an MCP server that is known here to config.json."""
     path = Environment.read(os.environ).config
-    servers = edit.get(path, "tools.mcp", os.environ)
+    servers = config_file.get_key(path, "tools.mcp", os.environ)
     if isinstance(servers, dict) and name in servers:
         raise OwnerMustAct(f"tools.mcp.{name} is there already; `supaclaw config set` changes it")
     if not url and (installed := shutil.which("scrapling")):
@@ -57,7 +57,7 @@ def add(
         )
         return
     url = url or f"http://{SERVICE}/mcp"
-    private = edit.get(path, "net.private_allow", os.environ)
+    private = config_file.get_key(path, "net.private_allow", os.environ)
     known = [str(each) for each in private] if isinstance(private, list) else []
     place = url.partition("://")[2].partition("/")[0]
     if place not in known:

@@ -4,8 +4,7 @@ import json
 from contextlib import suppress
 from pathlib import Path
 
-from gateway.config.data.durable import sync
-from gateway.config.data.files import read_regular, replace_regular
+from gateway.config.data.files import read_regular, replace_regular, sync_to_disk
 
 _NAME = "erasures.unfinished"
 
@@ -17,12 +16,12 @@ def unfinished(data: Path) -> dict[int, int]:
     return {}
 
 
-def begun(data: Path, memory: int, words: int) -> None:
+def note_begun(data: Path, memory: int, words: int) -> None:
     """Note it, on disk before anything is erased."""
     _save(data, {**unfinished(data), memory: words})
 
 
-def finished(data: Path, memory: int) -> None:
+def note_finished(data: Path, memory: int) -> None:
     """Nothing is left of it."""
     _save(data, {id: words for id, words in unfinished(data).items() if id != memory})
 
@@ -40,7 +39,7 @@ def _save(data: Path, left: dict[int, int]) -> None:
     path = data / _NAME
     if left:
         replace_regular(path, json.dumps(left).encode())
-        sync(path)
+        sync_to_disk(path)
     else:
         path.unlink(missing_ok=True)
-    sync(data)
+    sync_to_disk(data)

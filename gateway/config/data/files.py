@@ -1,22 +1,26 @@
-"""Files that anybody on this machine can replace at any time: opening never waits, reading is bounded."""
+"""Files that survive: opening never waits and reading is bounded, though anybody on this machine can replace them at
+any time; small ones outlive a power cut, and disks may have no room for them."""
 
 import errno
 import os
 import stat
+import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 
 import structlog
 
-MOST = 1024 * 1024
+from gateway.domain.errors import DiskFull, OwnerMustAct, SupaclawError
+
+MAX_BYTES = 1024 * 1024
 """Bytes of a file that a person writes by hand."""
 
 log = structlog.get_logger(__name__)
 
 
-def read_regular(path: Path, most: int = MOST) -> bytes:
+def read_regular(path: Path, most: int = MAX_BYTES) -> bytes:
     """The whole file; raises `OSError` for one that is no regular file or has more than `most` bytes."""
     with open_regular(path, os.O_RDONLY) as file:
         data = b""
@@ -71,3 +75,84 @@ def clear_way(path: Path) -> None:
         names = (path.with_name(f"{path.name}.aside{number or ''}") for number in count())
         path.replace(aside := next(name for name in names if not os.path.lexists(name)))
         log.warning("file.moved_aside", path=str(path), to=str(aside))
+
+
+_DISK_FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT})
+_PROBE = 2**20
+
+
+def create_private(path: Path, data: bytes, *, anew: bool = False) -> None:
+    """Make a private file, on disk with its name, unless there is one; a crash or a second process leaves no half.
+
+    With `anew`, what there is makes way.
+    """
+    clear_way(path)
+    if anew:
+        path.unlink(missing_ok=True)
+    with tempfile.NamedTemporaryFile(prefix=f".{path.name}-", dir=path.parent) as draft:
+        overwrite(draft.fileno(), data)
+        os.fsync(draft.fileno())
+        with suppress(FileExistsError):
+            os.link(draft.name, path)
+    sync_to_disk(path.parent)
+    with suppress(PermissionError):
+        sync_to_disk(path.parent.parent)
+
+
+def replace_private(path: Path, data: bytes) -> None:
+    """Replace a private file, or make it; a crash leaves the old one or the new one, on disk with its name.
+
+    An error leaves the old one and nothing else, and names `path`.
+    """
+    beside = draft_of(path)
+    clear_way(beside)
+    beside.unlink(missing_ok=True)
+    try:
+        write_regular(beside, data)
+        os.chmod(beside, 0o600)
+        sync_to_disk(beside)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        error.filename = str(path)
+        raise
+    clear_way(path)
+    beside.replace(path)
+    sync_to_disk(path.parent)
+
+
+def draft_of(path: Path) -> Path:
+    """Where `replace_private` writes first; only a kill leaves it there."""
+    return path.with_name(f"{path.name}.new")
+
+
+def sync_to_disk(path: Path) -> None:
+    """Bring a file, or the names in a folder, to disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def disk_full(error: BaseException) -> bool:
+    """Whether it consists of, or comes from, an error of a disk without room."""
+    if isinstance(error, DiskFull) or (isinstance(error, OSError) and error.errno in _DISK_FULL_ERRNOS):
+        return True
+    parts = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
+    return any(disk_full(each) for each in (*parts, error.__cause__) if each is not None)
+
+
+def has_room(folder: Path) -> bool:
+    """Whether a file of a megabyte fits on the disk of `folder`."""
+    try:
+        with tempfile.TemporaryFile(dir=folder) as probe:
+            probe.write(bytes(_PROBE))
+            probe.flush()
+    except OSError as error:
+        return not disk_full(error)
+    return True
+
+
+def error_type(error: OSError) -> type[SupaclawError]:
+    """As what to raise it: a full disk can be waited for."""
+    return DiskFull if disk_full(error) else OwnerMustAct

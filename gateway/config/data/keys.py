@@ -1,17 +1,17 @@
-"""Keys that the page or `supaclaw init` saved: `$SUPACLAW_DATA/keys/*.env`, readable by the gateway's user only.
+"""Keys in `$SUPACLAW_DATA/keys`, readable by the gateway's user only: `*.env`, which the page or `supaclaw init` saved,
+and the master key of the secrets, unless a variable gives it or names its file.
 
-They fill `"$env:NAME"` in config.json where the environment has no such variable, and set nothing by themselves. The
-next start of the gateway makes secrets of them.
-"""
+The saved ones fill `"$env:NAME"` in config.json where the environment has no such variable, and set nothing by
+themselves. The next start of the gateway makes secrets of them."""
 
 import re
 from collections.abc import Mapping
 from io import StringIO
 from pathlib import Path
 
-from gateway.config.data.durable import replace_private
-from gateway.config.data.files import read_regular
-from gateway.domain.errors import ConfigError
+from gateway.config.data.files import create_private, read_regular, replace_private
+from gateway.domain.errors import ConfigError, OwnerMustAct
+from gateway.secrets.encryption import Keyring, MasterKey
 
 _VALUE = re.compile(r"[!-&(-\[\]-~]+")
 """Visible ASCII that needs no escape between single quotes."""
@@ -46,3 +46,42 @@ def save_keys(data: Path, name: str, keys: Mapping[str, str]) -> None:
         replace_private(path, text.encode())
     except OSError as error:
         raise ConfigError(f"{path}: cannot be written: {error.strerror}") from error
+
+
+MASTER_KEY_FILE = "master-key"
+MASTER_KEY_VARIABLES = ("SUPACLAW_MASTER_KEY", "SUPACLAW_MASTER_KEY_FILE")
+
+
+def read_keyring(data: Path, environ: Mapping[str, str]) -> Keyring:
+    """The keys, none if there is none; raises `OwnerMustAct` for what is no key."""
+    text, path = (environ.get(name) or "" for name in MASTER_KEY_VARIABLES)
+    if text:
+        return Keyring.parse(text)
+    place = Path(path) if path else data / "keys" / MASTER_KEY_FILE
+    try:
+        return Keyring.parse(read_regular(place).decode("ascii"))
+    except (OSError, UnicodeDecodeError) as error:
+        if isinstance(error, FileNotFoundError) and not path:
+            return Keyring()
+        raise OwnerMustAct(f"the master key in {place} cannot be read: check the file and its rights") from error
+
+
+def master_key_variable(environ: Mapping[str, str]) -> str | None:
+    """The variable that gives the key, so that it is not ours to change."""
+    return next((name for name in MASTER_KEY_VARIABLES if environ.get(name)), None)
+
+
+def has_master_key(data: Path, environ: Mapping[str, str]) -> bool:
+    """Whether there may be secrets that can be opened here."""
+    return master_key_variable(environ) is not None or (data / "keys" / MASTER_KEY_FILE).exists()
+
+
+def make_keyring(data: Path) -> Keyring:
+    """The key in the file, a new one if there is none: two that make it at once get the same."""
+    create_private(data / "keys" / MASTER_KEY_FILE, Keyring((MasterKey.fresh(),)).text.encode())
+    return read_keyring(data, {})
+
+
+def write_keyring(data: Path, keys: Keyring) -> None:
+    """Replace the file; a crash leaves the old one or the new one, on disk."""
+    replace_private(data / "keys" / MASTER_KEY_FILE, keys.text.encode())

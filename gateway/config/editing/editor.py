@@ -1,8 +1,10 @@
-"""Changes config.json for its owner: the form, the review, the write, what came of it, and the way back."""
+"""Changes config.json for its owner: the form, the review of a change (what differs, which parts need a restart, what
+to ask twice about), the write, what came of it, and the way back."""
 
 import asyncio
 import hashlib
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,18 +12,99 @@ from secrets import token_bytes
 
 from pydantic import BaseModel, JsonValue, ValidationError
 
-from gateway.config import edit
 from gateway.config.data.files import read_regular, replace_regular
-from gateway.config.editing.change import Change, change, check_environment
+from gateway.config.editing import config_file
+from gateway.config.editing.config_file import as_text
 from gateway.config.editing.form import Field, fields, filled
-from gateway.config.editing.hidden import each_text, masked, unmasked
+from gateway.config.editing.hidden import TypedSecret, map_texts, masked, unmasked
 from gateway.config.environment import Environment
-from gateway.config.load import parse_json, read
+from gateway.config.load import SECRET, parse_json, read, variable_of
 from gateway.config.model import Config
-from gateway.config.references import SECRET
+from gateway.config.problems import KeyPath, dotted
 from gateway.config.watch import ConfigWatch
+from gateway.domain.conversation.diff import difference, legible
+from gateway.domain.conversation.tools import ToolFailed
 from gateway.domain.errors import ConfigError
 from gateway.domain.text.texts import storable
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigChange:
+    """`text` takes the place of what the file said `before`; `difference` and `shown` hide secrets.
+
+    `sections` are those that differ, each with whether it needs a restart; `delicate` are keys that decide who may do
+    what, or what may be spent.
+    """
+
+    before: str | None = field(repr=False)
+    text: str = field(repr=False)
+    shown: str
+    difference: str
+    sections: Mapping[str, bool]
+    delicate: tuple[str, ...]
+    typed: tuple[TypedSecret, ...] = ()
+    """To be stored before `text` is written, which refers to them."""
+
+
+def compare(
+    before: str | None, old: dict[str, JsonValue], new: dict[str, JsonValue], text: str | None = None
+) -> ConfigChange:
+    """The change from one document to another, which is written as `text`, if that is given."""
+    keys = _changed_paths(old, new)
+    shown = as_text(masked(new))
+    sections: dict[str, bool] = {}
+    for key in keys:
+        sections[str(key[0])] = sections.get(str(key[0]), False) or _needs_restart(key)
+    delicate = tuple(dotted(key) for key in keys if _is_delicate(key))
+    told = _shown_difference(as_text(masked(old)), shown) if keys else ""
+    return ConfigChange(before, as_text(new) if text is None else text, shown, told, sections, delicate)
+
+
+def check_environment(old: dict[str, JsonValue], new: dict[str, JsonValue], environ: Mapping[str, str]) -> None:
+    """Raise `ConfigError` if a key differs that the environment sets, for its change would have no effect."""
+    for key in map(dotted, _changed_paths(old, new)):
+        if variable := variable_of(key, environ):
+            raise ConfigError(
+                f"{key}: set by {variable} in the environment, which overrides config.json; change it there"
+            )
+
+
+def _changed_paths(old: JsonValue, new: JsonValue) -> list[KeyPath]:
+    """The path of each value that differs."""
+    before, after = dict(_leaf_values(old)), dict(_leaf_values(new))
+    paths = [path for path in before | after if before.get(path) != after.get(path)]
+    return [path for path in paths if not any(each != path and each[: len(path)] == path for each in paths)]
+
+
+def _leaf_values(value: JsonValue, path: KeyPath = ()) -> Iterator[tuple[KeyPath, str]]:
+    """Yield every value that is no object, as JSON, which tells true from 1; and objects without a key."""
+    if isinstance(value, dict) and value:
+        for name, item in value.items():
+            yield from _leaf_values(item, (*path, name))
+    else:
+        yield path, json.dumps(value)
+
+
+def _needs_restart(key: KeyPath) -> bool:
+    return key[0] == "database" or (key[0] == "web" and key[:2] != ("web", "allowed_hosts"))
+
+
+def _is_delicate(key: KeyPath) -> bool:
+    match key:
+        case ("owner" | "budgets", *_) | ("heartbeat", "day_usd") | ("web", "allowed_hosts" | "public_url", *_):
+            return True
+        case ("channels", _, "access" | "allow" | "groups", *_):
+            return True
+        case _:  # a whole section of these, replaced by something else
+            return len(key) == 1 and key[0] in ("channels", "web", "heartbeat")
+
+
+def _shown_difference(before: str, after: str) -> str:
+    try:
+        return legible("\n".join(difference("config.json", before, after).split("\n")[2:]))
+    except ToolFailed:
+        return "The change is too long to show."
+
 
 RELOAD_SECONDS = 10.0
 """A watch without file events looks every 5 seconds."""
@@ -35,7 +118,7 @@ class _Previous(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class ConfigForm:
     """config.json for display; `stamp` changes with the file, `problem` says why it cannot be read."""
 
     fields: Sequence[Field]
@@ -54,28 +137,28 @@ class ConfigEditor:
     _watch: ConfigWatch
     _key: bytes = field(default_factory=lambda: token_bytes(16), repr=False)
 
-    def form(self) -> Form:
+    def form(self) -> ConfigForm:
         """All fields, and the document with its secrets hidden."""
         text = read(self._path)
         revertible = self._previous(text) is not None
         try:
             raw = self._parsed(text)
         except ConfigError as error:
-            return Form((), "", self.stamp(text), revertible, str(error))
+            return ConfigForm((), "", self.stamp(text), revertible, str(error))
         form = tuple(fields(raw, self._environ))
-        return Form(form, edit.as_text(masked(raw)), self.stamp(text), revertible)
+        return ConfigForm(form, config_file.as_text(masked(raw)), self.stamp(text), revertible)
 
-    def typed(self, stamp: str, values: Mapping[str, str]) -> Change:
+    def typed(self, stamp: str, values: Mapping[str, str]) -> ConfigChange:
         """What these fields, by key, would change in the file with this stamp."""
         before, raw = self._read(stamp)
         return self._change(before, raw, filled(raw, tuple(fields(raw, self._environ)), values))
 
-    def written(self, stamp: str, text: str) -> Change:
+    def written(self, stamp: str, text: str) -> ConfigChange:
         """What this document would change."""
         before, raw = self._read(stamp)
         return self._change(before, raw, parse_json(text))
 
-    def revert(self) -> Change:
+    def revert(self) -> ConfigChange:
         """What going back to the version before the last save would change."""
         before = read(self._path)
         previous = self._previous(before)
@@ -85,11 +168,11 @@ class ConfigEditor:
             )
         new = self._parsed(previous)
         check_environment(self._parsed(before), new, self._environ)
-        return change(before, self._parsed(before), new, previous)
+        return compare(before, self._parsed(before), new, previous)
 
-    async def save(self, wanted: Change) -> Mapping[str, str]:
+    async def save(self, wanted: ConfigChange) -> Mapping[str, str]:
         """Write it and wait until it is applied; says what came of each section. Raises `Unwritable`."""
-        await asyncio.to_thread(edit.replace, self._path, wanted.text, wanted.before, self._watch.parse)
+        await asyncio.to_thread(config_file.replace_text, self._path, wanted.text, wanted.before, self._watch.parse)
         await asyncio.to_thread(self._keep, wanted)
         applied = False
         with suppress(TimeoutError):
@@ -101,7 +184,7 @@ class ConfigEditor:
             for name, restart in wanted.sections.items()
         }
 
-    def stamp_of(self, wanted: Change) -> str:
+    def stamp_of(self, wanted: ConfigChange) -> str:
         """Names a change to a page."""
         return self.stamp("\0".join([wanted.text, *(each.value for each in wanted.typed)]))
 
@@ -126,15 +209,15 @@ class ConfigEditor:
     def _parsed(self, text: str | None) -> dict[str, JsonValue]:
         return parse_json("{}" if text is None else text, self._path.name)
 
-    def _change(self, before: str | None, raw: dict[str, JsonValue], draft: JsonValue) -> Change:
+    def _change(self, before: str | None, raw: dict[str, JsonValue], draft: JsonValue) -> ConfigChange:
         new, typed = unmasked(draft, raw, self._environment.env_file)
         assert isinstance(new, dict)
         check_environment(raw, new, self._environ)
-        wanted = replace(change(before, raw, new), typed=typed)
+        wanted = replace(compare(before, raw, new), typed=typed)
         if storable(wanted.text) != wanted.text:
             raise ConfigError("config.json: holds characters that cannot be stored")
         values = {f"{SECRET}{each.name}": each.value for each in typed}
-        meant = edit.as_text(each_text(new, lambda _, text: values.get(text, text)))
+        meant = config_file.as_text(map_texts(new, lambda _, text: values.get(text, text)))
         self._watch.parse(meant if typed else wanted.text)
         return wanted
 
@@ -145,7 +228,7 @@ class ConfigEditor:
                 return record.text
         return None
 
-    def _keep(self, saved: Change) -> None:
+    def _keep(self, saved: ConfigChange) -> None:
         record = _Previous(text="{}\n" if saved.before is None else saved.before, saved=_sha256(saved.text))
         replace_regular(self._record, record.model_dump_json().encode())
 

@@ -9,11 +9,10 @@ from typing import Literal
 from pydantic import JsonValue, TypeAdapter
 
 from gateway.config.channels import channel_names, settings_model
-from gateway.config.editing.hidden import HIDDEN, at, each_text, is_secret, masked
-from gateway.config.model import Config
+from gateway.config.editing.hidden import HIDDEN, is_secret, map_texts, masked, value_at
+from gateway.config.load import overruled, variable_of
+from gateway.config.model import Config, allow_references, json_schema
 from gateway.config.problems import dotted
-from gateway.config.schema import referable, schema
-from gateway.config.variables import overruled, variable_of
 from gateway.domain.errors import ConfigError
 
 Node = Mapping[str, JsonValue]
@@ -65,21 +64,21 @@ class Field:
 
 def fields(raw: Mapping[str, JsonValue], environ: Mapping[str, str]) -> Iterator[Field]:
     """Yield every field in the schema's order, filled with what the file or the environment says."""
-    root, defaults = _OBJECT.validate_python(schema()), Config().model_dump(mode="json")
+    root, defaults = _OBJECT.validate_python(json_schema()), Config().model_dump(mode="json")
     stated = overruled(raw, environ)
     for path, node in _leaves((), root, _objects(root.get("$defs")), dict(raw)):
-        default = at(defaults, path) if at(defaults, path) is not None else node.get("default")
+        default = value_at(defaults, path) if value_at(defaults, path) is not None else node.get("default")
         field = _field(path, node, _text(default))
-        value = at(stated, path)
+        value = value_at(stated, path)
         if variable := variable_of(field.key, environ):
             field = replace(field, variable=variable)
-        is_set = path[-1] in _objects(at(stated, path[:-1]))
+        is_set = path[-1] in _objects(value_at(stated, path[:-1]))
         yield replace(field, text="null" if is_set and value is None else _shown(field, value), is_set=is_set)
 
 
 def filled(raw: Mapping[str, JsonValue], form: Sequence[Field], typed: Mapping[str, str]) -> dict[str, JsonValue]:
     """`raw` with what was typed into the fields; one that was not touched leaves its key as it is written."""
-    document = _OBJECT.validate_python(each_text(dict(raw), lambda _, text: text))
+    document = _OBJECT.validate_python(map_texts(dict(raw), lambda _, text: text))
     for field in form:
         text = typed.get(field.key, field.text).replace("\r\n", "\n").strip()
         if text != field.text.strip():
@@ -93,7 +92,9 @@ def _leaves(path: tuple[str, ...], node: Node, defs: Node, raw: JsonValue) -> It
     if path == ("channels",):
         for name in channel_names():
             settings = _OBJECT.validate_python(settings_model(name).model_json_schema())
-            yield from _leaves((*path, name), _objects(referable(settings)), _objects(settings.get("$defs")), raw)
+            yield from _leaves(
+                (*path, name), _objects(allow_references(settings)), _objects(settings.get("$defs")), raw
+            )
     elif "properties" in node:
         for name, inner in _objects(node["properties"]).items():
             if name != "$schema":
@@ -102,7 +103,7 @@ def _leaves(path: tuple[str, ...], node: Node, defs: Node, raw: JsonValue) -> It
             about: JsonValue = "Your own id there, read at the first start; `supaclaw owner set` changes it later."
             yield from (((*path, name), {"type": "string", "description": about}) for name in channel_names())
     elif path == ("models", "providers") and isinstance(each := node.get("additionalProperties"), dict):
-        for name in _objects(at(raw, path)):
+        for name in _objects(value_at(raw, path)):
             yield from _leaves((*path, name), each, defs, raw)
     else:
         yield path, node

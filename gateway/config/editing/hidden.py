@@ -6,16 +6,15 @@ from dataclasses import dataclass, field
 
 from pydantic import JsonValue
 
+from gateway.config.load import FULL_NAME, NEEDED_FIRST, SECRET, is_reference, usual_name
 from gateway.config.problems import KeyPath, dotted
-from gateway.config.references import NEEDED_FIRST, SECRET, is_reference
-from gateway.config.variables import FULL_NAME, usual_name
 from gateway.domain.errors import ConfigError
 from gateway.domain.people.credentials import SHAPES
 
 HIDDEN = "********"
 """Is shown instead of a secret; sent back, it means the one that is stored at this place."""
 
-_NAMES = re.compile(r"(token|key|password|passwd|secret|authorization|credential|cookie)s?$", re.IGNORECASE)
+_SECRET_KEY_NAMES = re.compile(r"(token|key|password|passwd|secret|authorization|credential|cookie)s?$", re.IGNORECASE)
 _HOLDERS = frozenset({"env", "headers"})
 """Sections, of MCP servers above all, in which any value may be a credential."""
 _IN_A_URL = re.compile(r"[?&#][^=&]*(token|key|password|secret|sig)[^=&]*=[^&]|\bpassword\s*=", re.IGNORECASE)
@@ -25,23 +24,23 @@ def is_secret(path: KeyPath, text: str) -> bool:
     """Whether `text` must not be shown; a reference may be."""
     if is_reference(text):
         return False
-    return is_named_so(path, text) or bool(_IN_A_URL.search(text) or SHAPES.search(text))
+    return is_named_as_secret(path, text) or bool(_IN_A_URL.search(text) or SHAPES.search(text))
 
 
-def is_named_so(path: KeyPath, text: str) -> bool:
+def is_named_as_secret(path: KeyPath, text: str) -> bool:
     """Whether the key says that `text` is one, whatever it looks like."""
     names = [part for part in path if isinstance(part, str)]  # the name of a list stands for all in it
-    named = not _HOLDERS.isdisjoint(names) or bool(_NAMES.search(names[-1]))
+    named = not _HOLDERS.isdisjoint(names) or bool(_SECRET_KEY_NAMES.search(names[-1]))
     return named and bool(text) and not is_reference(text)
 
 
-def each_text(value: JsonValue, change: Callable[[KeyPath, str], str], path: KeyPath = ()) -> JsonValue:
+def map_texts(value: JsonValue, change: Callable[[KeyPath, str], str], path: KeyPath = ()) -> JsonValue:
     """`value` with every text in it replaced by what `change` makes of it."""
     match value:
         case dict():
-            return {key: each_text(item, change, (*path, key)) for key, item in value.items()}
+            return {key: map_texts(item, change, (*path, key)) for key, item in value.items()}
         case list():
-            return [each_text(item, change, (*path, index)) for index, item in enumerate(value)]
+            return [map_texts(item, change, (*path, index)) for index, item in enumerate(value)]
         case str():
             return change(path, value)
         case _:
@@ -50,7 +49,7 @@ def each_text(value: JsonValue, change: Callable[[KeyPath, str], str], path: Key
 
 def masked(value: JsonValue, path: KeyPath = ()) -> JsonValue:
     """`value` for display."""
-    return each_text(value, lambda at, text: HIDDEN if is_secret(at, text) else text, path)
+    return map_texts(value, lambda at, text: HIDDEN if is_secret(at, text) else text, path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +69,12 @@ def unmasked(draft: JsonValue, stored: JsonValue, env_file: str) -> tuple[JsonVa
     typed: dict[str, TypedSecret] = {}
 
     def put_back(path: KeyPath, text: str) -> str:
-        old = at(stored, path)
+        old = value_at(stored, path)
         if isinstance(old, str) and is_secret(path, old) and text in (HIDDEN, old):
             return old
         if text != HIDDEN and not is_secret(path, text):
             return text
-        if text == HIDDEN or not is_named_so(path, text) or path[0] in NEEDED_FIRST:
+        if text == HIDDEN or not is_named_as_secret(path, text) or path[0] in NEEDED_FIRST:
             raise ConfigError(
                 f"{dotted(path)}: a secret isn't saved from here; write {usual_name(path)}=… into {env_file} and "
                 "restart, or enter a reference such as $secret:NAME"
@@ -86,14 +85,14 @@ def unmasked(draft: JsonValue, stored: JsonValue, env_file: str) -> tuple[JsonVa
             raise ConfigError(f"{dotted(path)}: two different values for the secret {name}; enter one of them first")
         return f"{SECRET}{name}"
 
-    return each_text(draft, put_back), tuple(typed.values())
+    return map_texts(draft, put_back), tuple(typed.values())
 
 
 def _secret_name(path: KeyPath) -> str:
     return re.sub(r"\W+|__+", "_", usual_name(path).removeprefix(FULL_NAME), flags=re.ASCII)[:64]
 
 
-def at(value: JsonValue, path: KeyPath) -> JsonValue:
+def value_at(value: JsonValue, path: KeyPath) -> JsonValue:
     """What is at `path`; None if there is nothing."""
     for part in path:
         if isinstance(value, dict) and isinstance(part, str):

@@ -12,7 +12,7 @@ from gateway.flow.vouching import VOUCH, vouch
 from gateway.store.connection.pool import Connection
 from gateway.store.scheduling import schedules
 from gateway.store.trust.reviews import ReviewRow
-from gateway.timetable.definition import Refused
+from gateway.timetable.schedules import InvalidSchedule
 
 OwnCall: TypeAlias = Callable[[Connection, ReviewRow, Label, datetime], Awaitable[str]]
 """Makes the call of a question whose person's own trust level is the label; says in one line what it did."""
@@ -23,7 +23,7 @@ async def resume_schedule(tx: Connection, review: ReviewRow, own: Label, now: da
     mine, which = Schedules(tx, review.principal_id, now), str(review.arguments.get("schedule"))
     try:
         row = await mine.resume(which)
-    except Refused as refusal:
+    except InvalidSchedule as refusal:
         return str(refusal)
     await schedules.trust(tx, row.id, own)
     return f"Resumed: {line(row)}"

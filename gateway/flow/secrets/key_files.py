@@ -7,7 +7,7 @@ from pathlib import Path
 
 import structlog
 
-from gateway.config.data.durable import sync
+from gateway.config.data.files import sync_to_disk
 from gateway.config.data.keys import read_keys
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import PrincipalId
@@ -51,4 +51,4 @@ def _remove(data: Path, file: Path, keys: dict[str, str]) -> None:
     if read_keys(data, file.name) == keys:
         with suppress(FileNotFoundError):
             file.unlink()
-        sync(file.parent)
+        sync_to_disk(file.parent)

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from gateway.config.data.master_key import given_by, read_keyring
-from gateway.config.references import Unopened
+from gateway.config.data.keys import master_key_variable, read_keyring
+from gateway.config.load import SecretUnopened
 from gateway.domain.errors import ConfigError, OwnerMustAct
 from gateway.domain.ids import PrincipalId
 from gateway.flow.secrets.vault import Stored, Vault
@@ -47,7 +47,7 @@ class LiveSecrets:
         if value:
             return value
         if problem := next((each.problem for each in (own, shared) if each), ""):
-            raise Unopened(problem)
+            raise SecretUnopened(problem)
         raise ConfigError(f"there is no secret {name}; `supaclaw secrets set {name}` stores one")
 
     def versions(self) -> Mapping[str, str]:
@@ -72,7 +72,7 @@ class LiveSecrets:
             return True
         with suppress(OwnerMustAct):
             keys = read_keyring(self.vault.data, self.environ).keys
-            return given_by(self.environ) is not None or (bool(keys) and await self.vault.confirmed(keys[0]))
+            return master_key_variable(self.environ) is not None or (bool(keys) and await self.vault.confirmed(keys[0]))
         return False
 
     def hidden_by(self, facts: Facts) -> str:

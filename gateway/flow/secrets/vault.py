@@ -4,12 +4,22 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from gateway.config.data.master_key import given_by, make_keyring, read_keyring, write_keyring
+from gateway.config.data.keys import make_keyring, master_key_variable, read_keyring, write_keyring
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import PrincipalId
-from gateway.secrets.envelope import Envelope, MasterKeyMissing, Tampered, checked, rewrap, seal, signed, unseal
+from gateway.secrets.encryption import (
+    Envelope,
+    Keyring,
+    MasterKey,
+    MasterKeyMissing,
+    Tampered,
+    rewrap,
+    seal,
+    sign,
+    unseal,
+    verify_signed,
+)
 from gateway.secrets.facts import Binding, Facts, check_name, check_value
-from gateway.secrets.master import Keyring, MasterKey
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.trust import secrets, supabase_vault
 from gateway.store.trust.secrets import SecretRow
@@ -94,7 +104,7 @@ class Vault:
     async def recover(self, text: str) -> MasterKey:
         """Take this key for the secrets that are stored; raises `OwnerMustAct` unless it opens some."""
         key = MasterKey.parse(text)
-        if variable := given_by(self.environ):
+        if variable := master_key_variable(self.environ):
             raise OwnerMustAct(f"{variable} sets the master key; put the recovery key there")
         async with self.database.connection() as conn:
             known = await secrets.key_ids(conn)
@@ -134,7 +144,7 @@ class Vault:
 
         Both keys count until no row needs the old one. Where a variable gives the keys, its first one is the new one.
         """
-        keys, given = self._keys(), given_by(self.environ)
+        keys, given = self._keys(), master_key_variable(self.environ)
         if not keys.keys:
             raise OwnerMustAct("there is no master key yet; the first secret makes one")
         if len(keys.keys) == 1:
@@ -155,7 +165,7 @@ class Vault:
         """Where new values are kept, and nowhere else."""
         if self.supabase:
             name = f"supaclaw {'shared' if facts.shared else facts.principal} {facts.name}"
-            envelope = Envelope.elsewhere(await supabase_vault.put(tx, name, signed(facts, value)))
+            envelope = Envelope.elsewhere(await supabase_vault.put(tx, name, sign(facts, value)))
         else:
             if old and (kept := old.envelope.kept_as):
                 await supabase_vault.remove(tx, kept)
@@ -204,7 +214,7 @@ def _checked(row: SecretRow, text: str | None, problem: str) -> Stored:
     if text is None:
         return Stored(row, None, problem or GONE.format(row.facts.name))
     try:
-        return Stored(row, checked(row.facts, text))
+        return Stored(row, verify_signed(row.facts, text))
     except (OwnerMustAct, ValueError, TypeError) as error:
         return Stored(row, None, str(error) if isinstance(error, OwnerMustAct) else str(Tampered(row.facts.name)))
 

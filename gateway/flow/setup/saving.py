@@ -7,14 +7,12 @@ from dataclasses import dataclass, field
 
 from pydantic import JsonValue
 
-from gateway.config import edit
 from gateway.config.channels import check_channels
 from gateway.config.data.keys import save_keys
+from gateway.config.editing import config_file
 from gateway.config.environment import Environment
-from gateway.config.load import parse, parse_json, read, secrets_unavailable
+from gateway.config.load import Lookup, parse, parse_json, read, secrets_unavailable, variable_of
 from gateway.config.model import Config
-from gateway.config.references import Lookup
-from gateway.config.variables import variable_of
 from gateway.domain.clock import Clock
 from gateway.domain.errors import ConfigError, OwnerMustAct
 
@@ -63,7 +61,7 @@ class Setup:
         with suppress(OSError):
             file.parent.mkdir(parents=True, exist_ok=True)
         try:
-            edit.set(file, path, merged, self._check)
+            config_file.set_key(file, path, merged, self._check)
         except ConfigError as error:
             if not isinstance(error.__cause__, OSError):
                 raise

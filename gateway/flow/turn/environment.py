@@ -21,7 +21,7 @@ from gateway.agent.tool_files.confirmed import ToolFiles
 from gateway.agent.toolbox import Spill, Toolbox
 from gateway.agent.trees.agents import Agents, untold
 from gateway.agent.trees.starting import Trees
-from gateway.config.clock import SystemClock
+from gateway.config.machine import SystemClock
 from gateway.domain.clock import Clock
 from gateway.domain.embedding import Embedders, no_embedder
 from gateway.domain.errors import TryAgainLater

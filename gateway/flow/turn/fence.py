@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from gateway.config.clock import always
+from gateway.config.machine import boot_seconds
 from gateway.domain.conversation.tools import ToolFailed
 from gateway.domain.work.tasks import Claim
 from gateway.store.connection.pool import Connection, Database
@@ -26,7 +26,7 @@ class Fence:
 
     database: Database
     run: Claim
-    clock: Callable[[], float] = always
+    clock: Callable[[], float] = boot_seconds
     _renewed: float | None = None
 
     async def commit(self, write: Callable[[Connection], Awaitable[None]]) -> None:

@@ -29,7 +29,7 @@ from gateway.store.memory import memories
 from gateway.store.scheduling import schedules
 from gateway.store.transcript import imports
 from gateway.store.transcript.imports import ImportedRow
-from gateway.timetable.definition import LONGEST_NAME, MAX_PROMPT, define
+from gateway.timetable.schedules import LONGEST_NAME, MAX_PROMPT, define
 
 BATCH_RECORDS, BATCH_CHARACTERS = 500, 4_000_000
 LEARNING = "learning"

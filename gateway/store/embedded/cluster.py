@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from gateway.config.data.durable import error_type, sync
+from gateway.config.data.files import error_type, sync_to_disk
 from gateway.store.embedded.passwords import Passwords, read_passwords
 from gateway.store.embedded.programs import find_programs, named_uid, service_uid
 from gateway.store.embedded.serverlog import failure
@@ -108,7 +108,7 @@ class _Draft:
         data = self._folder / "data"
         give(data, service_uid())
         data.rename(self._target)
-        sync(self._target.parent)
+        sync_to_disk(self._target.parent)
 
     def _sql(self, where: str, database: str, statements: Sequence[str], folder: int) -> None:
         text = "".join(f"{statement};\n" for statement in statements)

@@ -4,8 +4,7 @@ import secrets
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gateway.config.data.durable import make_once
-from gateway.config.data.files import read_regular
+from gateway.config.data.files import create_private, read_regular
 from gateway.domain.errors import OwnerMustAct
 
 CURE = "put the old files back, or restore a backup into another data folder"
@@ -34,7 +33,7 @@ def read_passwords(folder: Path, *, make: bool = False) -> Passwords:
 
 def _password(path: Path, *, make: bool) -> str:
     if make and not path.is_file():
-        make_once(path, secrets.token_urlsafe(32).encode())
+        create_private(path, secrets.token_urlsafe(32).encode())
     password = read_regular(path, 100).decode("ascii", "replace").strip()
     if not password.isprintable() or not password.isascii() or not password:
         raise OwnerMustAct(f"{path} is damaged: {CURE}")

@@ -18,7 +18,7 @@ from asyncpg.exceptions import (
     UniqueViolationError,
 )
 
-from gateway.config.data.durable import error_type
+from gateway.config.data.files import error_type
 from gateway.domain.errors import DatabaseDown, DiskFull, OwnerMustAct, SupaclawError
 from gateway.store.embedded.cluster import DATABASE, MEMBERS, ROLE, SOCKETS, SUPERUSER, ensure_cluster, member_role
 from gateway.store.embedded.passwords import CURE, read_passwords

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from gateway.config.data.durable import error_type
+from gateway.config.data.files import error_type
 from gateway.domain.errors import OwnerMustAct
 
 SERVICE_UID = 47832

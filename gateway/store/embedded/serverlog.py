@@ -6,8 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-from gateway.config.data.durable import has_room
-from gateway.config.data.files import clear_way, open_regular, write_regular
+from gateway.config.data.files import clear_way, has_room, open_regular, write_regular
 from gateway.domain.errors import DiskFull, OwnerMustAct, SupaclawError
 
 _LARGEST = 8_000_000

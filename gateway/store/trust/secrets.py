@@ -7,7 +7,7 @@ from datetime import datetime
 from asyncpg import Record
 
 from gateway.domain.ids import PrincipalId
-from gateway.secrets.envelope import Envelope
+from gateway.secrets.encryption import Envelope
 from gateway.secrets.facts import Binding, Facts
 from gateway.store.connection.pool import Connection
 

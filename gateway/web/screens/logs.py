@@ -12,8 +12,7 @@ from fastapi.responses import RedirectResponse, Response
 from pydantic import BaseModel, Field
 
 from gateway.domain.errors import OwnerMustAct
-from gateway.logs.files import Trail, find_session_trail, gateway_trail
-from gateway.logs.lines import Level, at_least, event_of, looks
+from gateway.logs.files import Level, Trail, at_least, event_of, find_session_trail, follow_lines, gateway_trail
 from gateway.web.auth.access import Caller, by_cookie, public, signed_in
 from gateway.web.live.patches import Patch, encoded
 from gateway.web.live.sse import EventStream, Frame
@@ -58,7 +57,7 @@ async def events(
 
 
 async def _tail(site: Site, asked: Asked, trail: Trail) -> AsyncGenerator[Frame, None]:
-    look = looks(trail, max([*trail.days(), date.min]), lambda: site.backend.clock.now().date(), TAIL_BYTES)
+    look = follow_lines(trail, max([*trail.days(), date.min]), lambda: site.backend.clock.now().date(), TAIL_BYTES)
     numbers, shown, piece = count(), deque[str](), site.pages.piece
     patches = [Patch("fill", "board", piece("logs_empty.html"))]
     while True:

@@ -12,9 +12,8 @@ from gateway.domain.work.schedules import Definition, Once, Recurring
 from gateway.store.people import principals
 from gateway.store.scheduling import schedules as store
 from gateway.store.scheduling.schedules import ScheduleRow
-from gateway.timetable import definition as definitions
-from gateway.timetable.definition import LONGEST_NAME, MAX_PROMPT, Changes, define
-from gateway.timetable.planning import next_slots
+from gateway.timetable import schedules as definitions
+from gateway.timetable.schedules import LONGEST_NAME, MAX_PROMPT, ScheduleChanges, define, next_slots
 from gateway.timetable.wording import in_words, local, moment
 from gateway.web import board
 from gateway.web.auth.access import signed_in
@@ -45,10 +44,12 @@ class ScheduleForm:
     timezone: Annotated[Text, Form(max_length=100)] = ""
 
     @property
-    def changes(self) -> Changes:
+    def changes(self) -> ScheduleChanges:
         """What it says."""
-        times = Changes(cron_expr=self.cron_expr or None, run_at=self.run_at or None, timezone=self.timezone or None)
-        return Changes(name=self.name, prompt=self.prompt.replace("\r\n", "\n"), **times)
+        times = ScheduleChanges(
+            cron_expr=self.cron_expr or None, run_at=self.run_at or None, timezone=self.timezone or None
+        )
+        return ScheduleChanges(name=self.name, prompt=self.prompt.replace("\r\n", "\n"), **times)
 
 
 @router.get(f"{HERE}/next", dependencies=OWNER)
@@ -57,7 +58,7 @@ async def preview(site: AtSite, cron_expr: Time = "", run_at: Time = "", timezon
     said = ScheduleForm("-", "-", cron_expr, run_at, timezone).changes
     try:
         typed = define(now=site.backend.clock.now(), zone=_zone(site), **said)
-    except definitions.Refused as problem:
+    except definitions.InvalidSchedule as problem:
         return HTMLResponse(site.pages.piece("schedule_next.html", problem=str(problem)))
     return HTMLResponse(_next(site, typed))
 
@@ -98,7 +99,7 @@ async def _change(site: Site, work: Callable[[Schedules], Awaitable[object]]) ->
     owner, now, zone = site.backend.owner.id, site.backend.clock.now(), _zone(site)
     try:
         await site.backend.database.run(lambda tx: work(Schedules(tx, owner, now, zone, of_all=True)))
-    except definitions.Refused as problem:
+    except definitions.InvalidSchedule as problem:
         raise Refused(409, "refused", str(problem)) from None
 
 

@@ -12,9 +12,8 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from markupsafe import Markup
 from starlette.datastructures import UploadFile
 
-from gateway.config.edit import Unwritable
-from gateway.config.editing.change import Change
-from gateway.config.editing.editor import ConfigEditor
+from gateway.config.editing.config_file import Unwritable
+from gateway.config.editing.editor import ConfigChange, ConfigEditor
 from gateway.domain.errors import ConfigError, OwnerMustAct
 from gateway.web.auth.access import by_cookie, public, signed_in
 from gateway.web.http.errors import Refused
@@ -59,7 +58,7 @@ async def save(request: Request, site: AtSite) -> HTMLResponse:
         return HTMLResponse(await _body(site, results))
 
 
-async def _check_typed(site: Site, wanted: Change) -> None:
+async def _check_typed(site: Site, wanted: ConfigChange) -> None:
     """Raise `ConfigError` where a typed secret would hide another one, or be hidden itself."""
     secrets = site.backend.secrets
     for each in wanted.typed:
@@ -70,7 +69,7 @@ async def _check_typed(site: Site, wanted: Change) -> None:
             raise ConfigError(f"there is a secret {each.name} already; enter $secret:{each.name}, or rotate it")
 
 
-async def _stored(site: Site, wanted: Change) -> Mapping[str, str]:
+async def _stored(site: Site, wanted: ConfigChange) -> Mapping[str, str]:
     """Store what was typed; says so of each."""
     secrets = site.backend.secrets
     for each in wanted.typed:
@@ -89,7 +88,7 @@ async def _sent(request: Request) -> Mapping[str, str]:
     return values
 
 
-def _wanted(settings: ConfigEditor, values: Mapping[str, str]) -> Change:
+def _wanted(settings: ConfigEditor, values: Mapping[str, str]) -> ConfigChange:
     stamp = values.get("stamp", "")
     match values["origin"]:
         case "settings-revert":
@@ -111,7 +110,9 @@ def _naming_the_field(site: Site) -> Iterator[None]:
         raise Refused(409, "invalid_setting", message, param=param) from error
 
 
-def _review(site: Site, wanted: Change, origin: str, *, unconfirmed: bool = False, problem: str = "") -> HTMLResponse:
+def _review(
+    site: Site, wanted: ConfigChange, origin: str, *, unconfirmed: bool = False, problem: str = ""
+) -> HTMLResponse:
     stamp = site.backend.settings.stamp_of(wanted)
     said = {"origin": origin, "stamp": stamp, "unconfirmed": unconfirmed, "problem": problem}
     return HTMLResponse(site.pages.piece("settings_review.html", wanted=wanted, **said))

@@ -3,8 +3,7 @@
 import secrets
 from pathlib import Path
 
-from gateway.config.data.durable import make_once
-from gateway.config.data.files import read_regular
+from gateway.config.data.files import create_private, read_regular
 from gateway.domain.errors import OwnerMustAct
 
 KEY_BYTES = 32
@@ -13,7 +12,7 @@ KEY_BYTES = 32
 def journal_key(path: Path) -> bytes:
     """The key, made at first use; raises `OwnerMustAct` when the file holds something else."""
     if not path.is_file():
-        make_once(path, secrets.token_bytes(KEY_BYTES))
+        create_private(path, secrets.token_bytes(KEY_BYTES))
     key = read_regular(path)
     if len(key) != KEY_BYTES:
         raise OwnerMustAct(f"{path} is damaged; restore it from a backup, or remove it to distrust the old journals")

@@ -11,11 +11,11 @@ from gateway.agent.scheduling.schedules import Asking, Schedules, line
 from gateway.domain.principals import Role
 from gateway.store.connection.pool import Database
 from gateway.store.people import principals
-from gateway.timetable.definition import Changes, Refused
+from gateway.timetable.schedules import InvalidSchedule, ScheduleChanges
 from tests.store.world import World, found
 
 NOW = datetime(2026, 11, 21, 22, 2, tzinfo=UTC)
-DAILY = Changes(name="stretch", prompt="Remind them.", cron_expr="30 8 * * *")
+DAILY = ScheduleChanges(name="stretch", prompt="Remind them.", cron_expr="30 8 * * *")
 
 Mine = Callable[..., AbstractAsyncContextManager[Schedules]]
 
@@ -45,7 +45,7 @@ async def test_a_run_by_hand_is_for_this_moment_and_moves_nothing(mine: Mine, wo
     assert await world.column("select slot from schedule_runs where task_id = $1", task) == [NOW]
     assert (ran.id, await world.value("select next_run_at from schedules")) == (row.id, row.next_run_at)
     async with mine() as schedules:
-        with pytest.raises(Refused, match="is running; wait"):
+        with pytest.raises(InvalidSchedule, match="is running; wait"):
             await schedules.run("1")
 
 
@@ -58,12 +58,12 @@ async def test_what_does_not_rest_goes_on_as_it_was(mine: Mine) -> None:
 
 async def test_a_single_time_that_passed_while_it_rested_needs_another(mine: Mine) -> None:
     async with mine() as schedules:
-        await schedules.add(Asking("cli"), Changes(name="x", prompt="y", run_at="2026-11-22T09:00"))
+        await schedules.add(Asking("cli"), ScheduleChanges(name="x", prompt="y", run_at="2026-11-22T09:00"))
         await schedules.pause("x")
         later = replace(schedules, now=NOW + timedelta(days=3))
-        with pytest.raises(Refused, match="give it a new one"):
+        with pytest.raises(InvalidSchedule, match="give it a new one"):
             await later.resume("x")
-        await later.update("x", Changes(run_at="2026-11-25T09:00"))
+        await later.update("x", ScheduleChanges(run_at="2026-11-25T09:00"))
         assert (await later.resume("x")).next_run_at == datetime(2026, 11, 25, 9, tzinfo=UTC)
 
 
@@ -73,13 +73,13 @@ async def test_a_number_may_be_anybodys_and_a_name_is_ones_own(mine: Mine, world
         await Schedules(tx, bob, NOW).add(Asking("fake"), DAILY)
     async with mine() as schedules:
         for which in ("1", "stretch"):
-            with pytest.raises(Refused, match="no schedule"):
+            with pytest.raises(InvalidSchedule, match="no schedule"):
                 await schedules.get(which)
     async with mine(of_all=True) as schedules:
         assert (await schedules.get("1")).principal_id == bob
-        with pytest.raises(Refused, match="no schedule 'stretch'"):
+        with pytest.raises(InvalidSchedule, match="no schedule 'stretch'"):
             await schedules.remove("stretch")
-        own = await schedules.add(Asking("cli"), Changes(name="1", prompt="y"))
+        own = await schedules.add(Asking("cli"), ScheduleChanges(name="1", prompt="y"))
         assert (await schedules.get("1")).id == own.id
 
 
@@ -87,24 +87,24 @@ async def test_a_number_may_be_anybodys_and_a_name_is_ones_own(mine: Mine, world
 async def test_what_is_valid_no_more_breaks_nothing_and_can_be_mended(mine: Mine, world: World, broken: str) -> None:
     async with mine() as schedules:
         await schedules.add(Asking("cli"), DAILY)
-        await schedules.add(Asking("cli"), Changes(name="sound", prompt="x", run_at="2026-11-22T09:00"))
+        await schedules.add(Asking("cli"), ScheduleChanges(name="sound", prompt="x", run_at="2026-11-22T09:00"))
         await schedules.pause("stretch")
     await world.do(f"update schedules set {broken} where name = 'stretch'")
     async with mine() as schedules:
         rows, _ = await schedules.shown(everything=True)
         assert len([line(row) for row in rows]) == 2
-        with pytest.raises(Refused, match=r"Its time is no longer valid: .+ Give it a new one\."):
+        with pytest.raises(InvalidSchedule, match=r"Its time is no longer valid: .+ Give it a new one\."):
             await schedules.resume("stretch")
-        assert (await schedules.update("stretch", Changes(prompt="z"))).definition.prompt == "z"
+        assert (await schedules.update("stretch", ScheduleChanges(prompt="z"))).definition.prompt == "z"
         assert (await schedules.run("stretch"))[0].definition.name == "stretch"
-        mended = await schedules.update("stretch", Changes(cron_expr="0 9 * * *", timezone="UTC"))
+        mended = await schedules.update("stretch", ScheduleChanges(cron_expr="0 9 * * *", timezone="UTC"))
         assert (await schedules.resume("stretch")).next_run_at == datetime(2026, 11, 22, 9, tzinfo=UTC)
         assert line(mended).startswith("1: stretch; every day at 09:00 UTC")
 
 
 async def test_a_single_time_in_a_zone_that_is_none_any_more_is_listed(mine: Mine, world: World) -> None:
     async with mine() as schedules:
-        await schedules.add(Asking("cli"), Changes(name="x", prompt="y", run_at="2026-11-22T09:00"))
+        await schedules.add(Asking("cli"), ScheduleChanges(name="x", prompt="y", run_at="2026-11-22T09:00"))
     await world.do("update schedules set zone = 'Mars/Olympus', failing_since = now()")
     async with mine() as schedules:
         assert "once, Sun 22 Nov 2026 09:00 UTC; failing since" in line(await schedules.get("x"))
@@ -113,4 +113,4 @@ async def test_a_single_time_in_a_zone_that_is_none_any_more_is_listed(mine: Min
 async def test_nothing_said_is_nothing_changed(mine: Mine) -> None:
     async with mine() as schedules:
         row = await schedules.add(Asking("cli"), DAILY)
-        assert await schedules.update("1", Changes(name=None, prompt=None)) == row
+        assert await schedules.update("1", ScheduleChanges(name=None, prompt=None)) == row

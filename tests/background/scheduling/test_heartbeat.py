@@ -8,7 +8,7 @@ import pytest
 
 from gateway.agent.limits import Limits
 from gateway.background.scheduling.heartbeat import next_beat
-from gateway.config.hours import parse_hours
+from gateway.config.value_types import parse_hours
 from gateway.domain.vitals import Outcome
 from gateway.store.engine import tasks
 from gateway.store.scheduling import attention

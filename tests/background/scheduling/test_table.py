@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from gateway.background.scheduling import table as table_module
 from gateway.background.scheduling.table import Interval, JobTable, Look
-from gateway.config.clock import SystemClock
+from gateway.config.machine import SystemClock
 from gateway.domain.errors import DatabaseDown
 from tests.fakes.eventually import eventually
 

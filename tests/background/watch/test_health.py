@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from gateway.background.watch import health as health_module
 from gateway.background.watch.health import Health, alone, joined
-from gateway.config.clock import SystemClock
+from gateway.config.machine import SystemClock
 from gateway.domain.errors import DatabaseDown, OwnerMustAct, TryAgainLater
 from gateway.domain.ids import InstanceId, PrincipalId
 from gateway.flow.channels.leasing import lease_of

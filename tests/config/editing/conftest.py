@@ -12,9 +12,8 @@ from pydantic import JsonValue
 from gateway.config.channels import check_channels
 from gateway.config.editing.editor import ConfigEditor
 from gateway.config.environment import Environment
-from gateway.config.load import parse, secrets_unavailable
+from gateway.config.load import Lookup, parse, secrets_unavailable
 from gateway.config.model import Config
-from gateway.config.references import Lookup
 from gateway.config.watch import ConfigWatch
 
 KEY = "sk-0123456789abcdefghij"

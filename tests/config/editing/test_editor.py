@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config.edit import Unwritable
+from gateway.config.editing.config_file import Unwritable
 from gateway.domain.errors import ConfigError
 from tests.config.editing.conftest import KEY, WRITTEN, Desk, desk_in
 

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from gateway.config.clock import SystemClock
 from gateway.config.failpoints import Failpoints
+from gateway.config.machine import SystemClock
 from gateway.domain.channels.routing import Edit, Ignore, RunCommand, StartTurn
 from gateway.domain.conversation.inbound import Address, Earlier
 from gateway.domain.principals import Label

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from gateway.commands import Command, CommandContext, CommandReply, new
-from gateway.config.clock import SystemClock
 from gateway.config.failpoints import Failpoints
+from gateway.config.machine import SystemClock
 from gateway.domain.errors import DatabaseDown
 from gateway.domain.ids import InboxId, TaskId
 from gateway.flow.inbound import spool as spool_module

@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from gateway.config.clock import SystemClock
 from gateway.config.failpoints import Failpoints
+from gateway.config.machine import SystemClock
 from gateway.domain.channels.channel import SendFailed
 from gateway.domain.conversation.inbound import Address
 from gateway.flow.inbound.outages import KEPT, Outages

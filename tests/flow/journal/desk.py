@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from gateway.config.clock import SystemClock
+from gateway.config.machine import SystemClock
 from gateway.domain.conversation.inbound import Address, Arrival, Inbound, Sender
 from gateway.domain.conversation.model import ToolCall
 from gateway.domain.conversation.transcript import AssistantText, Summary, ToolIntent, ToolResult

@@ -4,16 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config.data.keys import save_keys
-from gateway.config.data.master_key import read_keyring, write_keyring
+from gateway.config.data.keys import read_keyring, save_keys, write_keyring
 from gateway.domain.errors import ConfigError, OwnerMustAct
 from gateway.domain.ids import PrincipalId
 from gateway.domain.principals import Role
 from gateway.flow.secrets.key_files import import_key_files
 from gateway.flow.secrets.live import LiveSecrets
 from gateway.flow.secrets.vault import Vault
+from gateway.secrets.encryption import Keyring, MasterKey
 from gateway.secrets.facts import Binding
-from gateway.secrets.master import Keyring, MasterKey
 from gateway.store.connection.pool import Database
 from gateway.store.people import principals
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config.clock import SystemClock
 from gateway.config.data.keys import read_keys
 from gateway.config.environment import Environment
 from gateway.config.load import load
+from gateway.config.machine import SystemClock
 from gateway.flow.setup.saving import Setup
 from tests.fakes.openai_server import FakeModels
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.config.clock import SystemClock
+from gateway.config.machine import SystemClock
 from gateway.domain.channels.channel import Capabilities, Drafts
 from gateway.domain.conversation.events import Answered, ModelReplied, Steered
 from gateway.domain.conversation.inbound import Address

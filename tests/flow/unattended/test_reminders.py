@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gateway.agent.scheduling.schedules import Schedules
-from gateway.config.clock import SystemClock
+from gateway.config.machine import SystemClock
 from gateway.domain.conversation.model import ModelEvent, Prompt, Reply, Usage
 from gateway.domain.settings import Params
 from gateway.llm.catalog import vendor

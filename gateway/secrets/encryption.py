@@ -1,20 +1,89 @@
-"""The envelope: AES-256-GCM under a key of the value's own, which the master key wraps; both know whose they are."""
+"""How values are encrypted: AES-256-GCM under a key of the value's own, which the master key wraps; both know whose
+they are. The master key is kept outside the database."""
 
+import base64
+import hashlib
 import json
 import os
+import re
 from dataclasses import astuple, dataclass, field
+from secrets import token_bytes
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from gateway.domain.errors import OwnerMustAct
 from gateway.secrets.facts import Facts
-from gateway.secrets.master import Keyring, MasterKey
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+
+_KEY_BYTES, _CHECK_BYTES = 32, 3
+
+
+@dataclass(frozen=True, slots=True)
+class MasterKey:
+    """32 random bytes; `id` tells keys apart and nothing about them."""
+
+    raw: bytes = field(repr=False)
+
+    @classmethod
+    def fresh(cls) -> "MasterKey":
+        """A new one."""
+        return cls(token_bytes(_KEY_BYTES))
+
+    @classmethod
+    def parse(cls, text: str) -> "MasterKey":
+        """The key as it was printed; raises `OwnerMustAct` for one with a letter too few or another one."""
+        plain = re.sub(r"[\s-]", "", text).upper()
+        try:
+            raw = base64.b32decode(plain)
+        except ValueError:
+            raw = b""
+        key = cls(raw[:_KEY_BYTES])
+        if len(raw) != _KEY_BYTES + _CHECK_BYTES or key._check != raw[_KEY_BYTES:]:
+            raise OwnerMustAct("this isn't a master key, which has 14 groups of 4 letters and digits; copy all of it")
+        return key
+
+    @property
+    def id(self) -> str:
+        """16 hexadecimal digits."""
+        return hashlib.sha256(b"supaclaw master key" + self.raw).hexdigest()[:16]
+
+    @property
+    def text(self) -> str:
+        """As people keep it: groups of letters and digits, the last of which catch a mistake."""
+        plain = base64.b32encode(self.raw + self._check).decode()
+        return "-".join(plain[at : at + 4] for at in range(0, len(plain), 4))
+
+    @property
+    def _check(self) -> bytes:
+        return hashlib.sha256(b"check" + self.raw).digest()[:_CHECK_BYTES]
+
+
+@dataclass(frozen=True, slots=True)
+class Keyring:
+    """The keys that open values; the first one seals. Several while one replaces another."""
+
+    keys: tuple[MasterKey, ...] = ()
+
+    @classmethod
+    def parse(cls, text: str) -> "Keyring":
+        """Keys between white space, as a file or a variable holds them; raises `OwnerMustAct`."""
+        return cls(tuple(map(MasterKey.parse, text.split())))
+
+    @property
+    def text(self) -> str:
+        """One a line."""
+        return "".join(f"{key.text}\n" for key in self.keys)
+
+    def named(self, key_id: str) -> MasterKey | None:
+        """The key with this id."""
+        return next((key for key in self.keys if key.id == key_id), None)
+
+
 _NONCE = 12
-_ELSEWHERE = "supabase-vault"
+_SUPABASE_VAULT = "supabase-vault"
 """In place of the id of a master key."""
 
 
@@ -49,20 +118,20 @@ class Envelope:
     @classmethod
     def elsewhere(cls, id: UUID) -> "Envelope":
         """Of a value that another vault keeps under this id."""
-        return cls(_ELSEWHERE, b"", id.bytes)
+        return cls(_SUPABASE_VAULT, b"", id.bytes)
 
     @property
     def kept_as(self) -> UUID | None:
         """The id under which another vault keeps the value, if one does."""
-        return UUID(bytes=self.sealed) if self.key_id == _ELSEWHERE else None
+        return UUID(bytes=self.sealed) if self.key_id == _SUPABASE_VAULT else None
 
 
-def signed(facts: Facts, value: str) -> str:
+def sign(facts: Facts, value: str) -> str:
     """What another vault keeps: the value with what it is bound to."""
     return json.dumps([_about(facts).decode(), value])
 
 
-def checked(facts: Facts, text: str) -> str:
+def verify_signed(facts: Facts, text: str) -> str:
     """The value of what another vault keeps; raises `Tampered` if these are not the facts it was kept with."""
     about, value = json.loads(text)
     if about != _about(facts).decode():
@@ -94,18 +163,18 @@ def _own_key(keys: Keyring, facts: Facts, envelope: Envelope) -> bytes:
     if master is None:
         raise MasterKeyMissing(facts.name)
     about = master.id.encode() + _about(facts)
-    return _decrypt(_wrapping(master), envelope.wrapped, about, facts.name)
+    return _decrypt(_wrapping_cipher(master), envelope.wrapped, about, facts.name)
 
 
 def _wrap(master: MasterKey, own: bytes, about: bytes) -> bytes:
-    return _encrypt(_wrapping(master), own, master.id.encode() + about)
+    return _encrypt(_wrapping_cipher(master), own, master.id.encode() + about)
 
 
 def _about(facts: Facts) -> bytes:
     return json.dumps(astuple(facts), default=str, separators=(",", ":")).encode()
 
 
-def _wrapping(master: MasterKey) -> "AESGCM":
+def _wrapping_cipher(master: MasterKey) -> "AESGCM":
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 

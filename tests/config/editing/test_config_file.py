@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 from pydantic import JsonValue
 
-from gateway.config import edit
+from gateway.config.editing import config_file
 from gateway.config.editing.hidden import masked
 from gateway.config.load import parse
 from gateway.domain.errors import ConfigError
@@ -28,26 +28,31 @@ def path(tmp_path: Path) -> Path:
 
 
 def write(path: Path, key: str, value: JsonValue) -> None:
-    edit.set(path, key, value, lambda text: parse(text, {"ME": "1"}))
+    config_file.set_key(path, key, value, lambda text: parse(text, {"ME": "1"}))
 
 
 def test_a_value_is_told_as_it_is_written(path: Path) -> None:
-    assert edit.get(path, "web.port", {}) == 9000
-    assert edit.get(path, "owner.telegram", {}) == "$env:ME"
+    assert config_file.get_key(path, "web.port", {}) == 9000
+    assert config_file.get_key(path, "owner.telegram", {}) == "$env:ME"
 
 
 def test_what_is_not_written_has_its_default(path: Path) -> None:
-    assert edit.get(path, "web.host", {}) == "127.0.0.1"
-    assert edit.get(path, "heartbeat.every", {}) == "30m"
-    assert edit.get(path, "web", {}) == {"host": "127.0.0.1", "port": 9000, "public_url": None, "allowed_hosts": []}
-    assert edit.get(path, "database.url", {}) is None
+    assert config_file.get_key(path, "web.host", {}) == "127.0.0.1"
+    assert config_file.get_key(path, "heartbeat.every", {}) == "30m"
+    assert config_file.get_key(path, "web", {}) == {
+        "host": "127.0.0.1",
+        "port": 9000,
+        "public_url": None,
+        "allowed_hosts": [],
+    }
+    assert config_file.get_key(path, "database.url", {}) is None
 
 
 def test_an_unknown_key_is_told_with_the_nearest(path: Path) -> None:
     with pytest.raises(ConfigError, match=r"^web\.prt: there is no such key; see web\.port$"):
-        edit.get(path, "web.prt", {})
+        config_file.get_key(path, "web.prt", {})
     with pytest.raises(ConfigError, match="see `supaclaw config schema`"):
-        edit.get(path, "qqq", {})
+        config_file.get_key(path, "qqq", {})
 
 
 def test_one_key_changes_and_the_rest_stays(path: Path) -> None:

@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import PrincipalId
-from gateway.secrets.envelope import Envelope, MasterKeyMissing, Tampered, rewrap, seal, unseal
+from gateway.secrets.encryption import Envelope, Keyring, MasterKey, MasterKeyMissing, Tampered, rewrap, seal, unseal
 from gateway.secrets.facts import Binding, Facts
-from gateway.secrets.master import Keyring, MasterKey
 
 KEYS = Keyring((MasterKey.fresh(),))
 ADA = PrincipalId(UUID(int=1))

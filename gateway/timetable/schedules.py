@@ -1,18 +1,20 @@
-"""Validates schedules, for the tool, the slash command and the command line.
+"""Validates schedules, for the tool, the slash command and the command line; and decides which slots of a due one to
+run, and when it is due next.
 
-"in 20 minutes" is exactly that long after it was said, whatever clocks do meanwhile; days have 24 hours there.
-A time without an offset is in the schedule's zone. If a clock change repeats it, the first is used (an offset
-selects the other); if a clock change skips it, it is refused. Fractions of seconds are ignored.
-"""
+"in 20 minutes" is exactly that long after it was said, whatever clocks do meanwhile; days have 24 hours there. A
+time without an offset is in the schedule's zone. If a clock change repeats it, the first is used (an offset selects
+the other); if a clock change skips it, it is refused. Fractions of seconds are ignored."""
 
 import re
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from itertools import islice
 from typing import Literal, TypeAlias, TypedDict, Unpack, assert_never
 from unicodedata import category
 from zoneinfo import ZoneInfo
 
 from gateway.domain.text.texts import one_line
-from gateway.domain.work.schedules import UTC_ZONE, Definition, Misfire, Once, Recurring, When
+from gateway.domain.work.schedules import MOST_COUNTED, UTC_ZONE, Definition, Misfire, Once, Plan, Recurring, When
 from gateway.domain.zones import zone as named
 from gateway.timetable.cron import Cron
 from gateway.timetable.wording import moment
@@ -28,15 +30,15 @@ _BREAKS = frozenset({"Cc", "Zl", "Zp"})
 _SHAPE = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(:\d\d(\.\d+)?)?([Zz]|[+-](0\d|1[0-4]):?\d\d)?", re.ASCII)
 
 _UNITS = {"second": 1, "sec": 1, "minute": 60, "min": 60, "hour": 3_600, "day": 86_400, "week": 604_800}
-_PART = rf"(\d{{1,4}}|an?) ({'|'.join(_UNITS)})s?"
-_DELAY = re.compile(rf"in {_PART}(?:,? (?:and )?{_PART})*", re.ASCII | re.IGNORECASE)
+_DELAY_PART = rf"(\d{{1,4}}|an?) ({'|'.join(_UNITS)})s?"
+_DELAY = re.compile(rf"in {_DELAY_PART}(?:,? (?:and )?{_DELAY_PART})*", re.ASCII | re.IGNORECASE)
 
 
-class Refused(ValueError):
+class InvalidSchedule(ValueError):
     """A schedule is invalid; the text says in one line which value is wrong and how to fix it."""
 
 
-class Changes(TypedDict, total=False):
+class ScheduleChanges(TypedDict, total=False):
     """Fields to set in a schedule; None counts as not given."""
 
     name: str | None
@@ -54,7 +56,9 @@ def is_delay(run_at: str) -> bool:
     return _DELAY.fullmatch(run_at.strip()) is not None
 
 
-def define(*, now: datetime, zone: str | None, asked_at: datetime | None = None, **said: Unpack[Changes]) -> Definition:
+def define(
+    *, now: datetime, zone: str | None, asked_at: datetime | None = None, **said: Unpack[ScheduleChanges]
+) -> Definition:
     """Create a schedule from its fields; raises `Refused`. `zone` is the user's, the default.
 
     A delay counts from `asked_at`, by default from `now`.
@@ -70,7 +74,7 @@ def amend(
     now: datetime,
     zone: str | None,
     asked_at: datetime | None = None,
-    **changes: Unpack[Changes],
+    **changes: Unpack[ScheduleChanges],
 ) -> Definition:
     """Apply changes to a schedule; raises `Refused`.
 
@@ -78,7 +82,7 @@ def amend(
     """
     kind, run_at, cron_expr = changes.get("schedule_type"), changes.get("run_at"), changes.get("cron_expr")
     if run_at and is_delay(run_at):
-        run_at = _after(run_at, min(asked_at or now, now))
+        run_at = _delayed(run_at, min(asked_at or now, now))
     stays = not run_at and not cron_expr and kind in {None, _kind(definition.when)}
     said_zone = changes.get("timezone") or (None if stays else definition.zone if definition.when else zone)
     its_zone = _zone(said_zone) if said_zone else definition.zone
@@ -107,11 +111,11 @@ def _kind(when: When) -> Kind:
 
 def _when(kind: Kind, run_at: str | None, cron_expr: str | None, zone: str, now: datetime) -> When:
     if run_at and cron_expr:
-        raise Refused("give run_at (once) or cron_expr (recurring), not both")
+        raise InvalidSchedule("give run_at (once) or cron_expr (recurring), not both")
     if kind == "once" and not run_at:
-        raise Refused("once needs run_at: when, such as 2027-03-01T09:00")
+        raise InvalidSchedule("once needs run_at: when, such as 2027-03-01T09:00")
     if kind == "recurring" and not cron_expr:
-        raise Refused('recurring needs cron_expr: 5 fields, such as "30 8 * * 1-5"')
+        raise InvalidSchedule('recurring needs cron_expr: 5 fields, such as "30 8 * * 1-5"')
     if run_at:
         return Once(_instant(run_at.strip(), zone, now))
     return Recurring(_fields(cron_expr, zone)) if cron_expr else None
@@ -121,11 +125,11 @@ def _fields(cron_expr: str, zone: str) -> str:
     try:
         return Cron(cron_expr, zone).fields
     except ValueError as error:
-        raise Refused(f"cron_expr: {error}") from error
+        raise InvalidSchedule(f"cron_expr: {error}") from error
 
 
-def _after(delay: str, asked_at: datetime) -> str:
-    parts = re.findall(_PART, delay, re.ASCII | re.IGNORECASE)
+def _delayed(delay: str, asked_at: datetime) -> str:
+    parts = re.findall(_DELAY_PART, delay, re.ASCII | re.IGNORECASE)
     seconds = sum((int(count) if count.isdecimal() else 1) * _UNITS[unit.lower()] for count, unit in parts)
     return (asked_at.astimezone(UTC) + timedelta(seconds=seconds)).isoformat(timespec="seconds")
 
@@ -135,11 +139,11 @@ def _instant(text: str, zone: str, now: datetime) -> datetime:
         at = _read(text, named(zone)).astimezone(UTC)
         there = moment(at, zone)
     except (ValueError, OverflowError) as error:
-        raise Refused(f'run_at "{one_line(text, 40)}": {error}') from error
+        raise InvalidSchedule(f'run_at "{one_line(text, 40)}": {error}') from error
     if at < now - PAST_TOLERANCE:
-        raise Refused(f"run_at {there} is in the past: it is {moment(now, zone)} now")
+        raise InvalidSchedule(f"run_at {there} is in the past: it is {moment(now, zone)} now")
     if at > now + MAX_AHEAD:
-        raise Refused(f"run_at {there} is more than 10 years ahead")
+        raise InvalidSchedule(f"run_at {there} is more than 10 years ahead")
     return at
 
 
@@ -164,20 +168,20 @@ def _zone(name: str) -> str:
     try:
         return named(name.strip()).key
     except ValueError as error:
-        raise Refused(f"timezone: {error}") from error
+        raise InvalidSchedule(f"timezone: {error}") from error
 
 
 def _name(text: str) -> str:
     name = text.strip()
     if not 1 <= len(name) <= LONGEST_NAME or any(category(char) in _BREAKS for char in name):
-        raise Refused(f"name must be one line of 1-{LONGEST_NAME} characters; this has {len(name)}")
+        raise InvalidSchedule(f"name must be one line of 1-{LONGEST_NAME} characters; this has {len(name)}")
     return name
 
 
 def _prompt(text: str) -> str:
     prompt = text.strip()
     if not 1 <= len(prompt) <= MAX_PROMPT:
-        raise Refused(f"prompt must have 1-{MAX_PROMPT} characters; this has {len(prompt)}")
+        raise InvalidSchedule(f"prompt must have 1-{MAX_PROMPT} characters; this has {len(prompt)}")
     return prompt
 
 
@@ -185,4 +189,85 @@ def _misfire(text: str) -> Misfire:
     try:
         return Misfire(text)
     except ValueError as error:
-        raise Refused("misfire must be run_once, skip or catch_up") from error
+        raise InvalidSchedule("misfire must be run_once, skip or catch_up") from error
+
+
+GRACE = timedelta(seconds=60)
+"""A slot late by no more than this counts as on time."""
+MAX_CATCH_UP = 100
+"""The most slots that `catch_up` runs, newest first; older ones are missed."""
+_SECOND = timedelta(seconds=1)
+
+
+def next_slot(definition: Definition, after: datetime) -> datetime | None:
+    """The first slot of a schedule that was just created, changed or resumed; None if there is none.
+
+    A single time in the past by no more than the grace period still counts.
+    """
+    match definition.when:
+        case None:
+            return None
+        case Once(at):
+            return at if at >= after - GRACE else None
+        case Recurring(fields):
+            return _cached_cron(fields, definition.zone).after(after)
+        case unreachable:
+            assert_never(unreachable)
+
+
+def next_slots(definition: Definition, after: datetime, most: int) -> list[datetime]:
+    """The first slots of such a schedule, at most `most`."""
+    first = next_slot(definition, after)
+    if first is None or not isinstance(definition.when, Recurring):
+        return [first] if first else []
+    found, cron = [first], _cached_cron(definition.when.cron, definition.zone)
+    while len(found) < most and (slot := cron.after(found[-1])):
+        found.append(slot)
+    return found
+
+
+def plan(definition: Definition, due: datetime, now: datetime) -> Plan:
+    """Plan at `now` for a schedule whose next slot is `due`.
+
+    The next slot is later than all slots run or missed, so setting the clock back repeats none of them.
+    """
+    if now < due or definition.when is None:
+        return Plan(None, due if definition.when else None)
+    if isinstance(definition.when, Once):
+        late = definition.misfire is Misfire.SKIP and now - due > GRACE
+        return Plan(None, None, 1, due, due) if late else Plan(due, None)
+    cron = _cached_cron(definition.when.cron, definition.zone)
+    newest = max(due, cron.last(now) or due)
+    slot = _chosen(definition.misfire, cron, due, newest, now)
+    next_slot = cron.after(slot or newest)
+    if slot == due:
+        return Plan(slot, next_slot)
+    missed_until = cron.last(slot - _SECOND) if slot else newest
+    if missed_until is None or missed_until < due:
+        return Plan(slot, next_slot)
+    missed = sum(1 for _ in islice(cron.between(due - _SECOND, missed_until), MOST_COUNTED))
+    return Plan(slot, next_slot, missed, due, missed_until)
+
+
+def _chosen(misfire: Misfire, cron: Cron, due: datetime, newest: datetime, now: datetime) -> datetime | None:
+    match misfire:
+        case Misfire.RUN_ONCE:
+            return newest
+        case Misfire.SKIP:
+            return newest if now - newest <= GRACE else None
+        case Misfire.CATCH_UP:
+            return _oldest_caught_up(cron, due, newest)
+        case unreachable:
+            assert_never(unreachable)
+
+
+def _oldest_caught_up(cron: Cron, due: datetime, slot: datetime) -> datetime:
+    for _ in range(MAX_CATCH_UP - 1):
+        earlier = cron.last(slot - _SECOND)
+        if earlier is None or earlier < due:
+            break
+        slot = earlier
+    return slot
+
+
+_cached_cron = lru_cache(maxsize=512)(Cron)

@@ -1,11 +1,28 @@
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TypedDict, Unpack
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from gateway.domain.work.schedules import Definition, Misfire, Once, Recurring
-from gateway.timetable.definition import LONGEST_NAME, MAX_PROMPT, Changes, Kind, Refused, amend, define
+from gateway.domain.work.schedules import MOST_COUNTED, Definition, Misfire, Once, Plan, Recurring, When
+from gateway.timetable.cron import Cron
+from gateway.timetable.schedules import (
+    GRACE,
+    LONGEST_NAME,
+    MAX_CATCH_UP,
+    MAX_PROMPT,
+    InvalidSchedule,
+    Kind,
+    ScheduleChanges,
+    amend,
+    define,
+    next_slot,
+    next_slots,
+    plan,
+)
 
 NOW = datetime(2026, 11, 21, 10, 3, tzinfo=UTC)
 DAILY = Definition("tea", "Make tea.", Recurring("0 16 * * *"), "Europe/London", Misfire.SKIP, True)
@@ -39,7 +56,7 @@ def at(run_at: str, zone: str = "Europe/Berlin") -> datetime:
 
 
 def refusal(**asked: Unpack[Asked]) -> str:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(InvalidSchedule) as refused:
         defined(**asked)
     assert "\n" not in str(refused.value)
     return str(refused.value)
@@ -152,14 +169,14 @@ def test_name_and_prompt_have_a_size() -> None:
     assert refusal(prompt="p" * 4_001).endswith("this has 4001")
 
 
-def amended(definition: Definition, **changes: Unpack[Changes]) -> Definition:
+def amended(definition: Definition, **changes: Unpack[ScheduleChanges]) -> Definition:
     return amend(definition, now=NOW, zone="Asia/Tokyo", **changes)
 
 
 @pytest.mark.parametrize("definition", [DAILY, ONCE])
 def test_what_is_not_given_stays(definition: Definition) -> None:
     assert amended(definition) == definition
-    nothing = Changes(
+    nothing = ScheduleChanges(
         name=None, prompt=None, schedule_type=None, run_at=None, cron_expr=None, timezone=None, misfire=None
     )
     assert amended(definition, **nothing) == definition
@@ -179,7 +196,7 @@ def test_a_zone_that_is_none_any_more_hinders_only_what_needs_it() -> None:
 
     assert amended(lost, prompt="Call Eve.").when == ONCE.when
     assert amended(lost, timezone="UTC").zone == "UTC"
-    with pytest.raises(Refused, match='timezone: "Mars/Olympus" is not an IANA time zone'):
+    with pytest.raises(InvalidSchedule, match='timezone: "Mars/Olympus" is not an IANA time zone'):
         amended(lost, run_at="2026-11-22T16:00")
 
 
@@ -189,7 +206,7 @@ def test_one_kind_becomes_the_other() -> None:
 
     assert (daily.when, daily.zone) == (Recurring("0 9 * * *"), "Europe/London")
     assert once.when == Once(datetime(2026, 11, 22, 16, tzinfo=UTC))
-    with pytest.raises(Refused, match="recurring needs cron_expr"):
+    with pytest.raises(InvalidSchedule, match="recurring needs cron_expr"):
         amended(ONCE, schedule_type="recurring")
 
 
@@ -207,7 +224,7 @@ def test_a_single_time_that_is_over_does_not_hinder_other_changes() -> None:
 
 def test_what_is_in_the_backlog_stays_there_without_a_time() -> None:
     assert amended(BACKLOG, name="sort again").when is None
-    with pytest.raises(Refused, match="once needs run_at"):
+    with pytest.raises(InvalidSchedule, match="once needs run_at"):
         amended(BACKLOG, schedule_type="once")
 
 
@@ -254,7 +271,7 @@ def test_a_delay_counts_from_when_it_was_said_unless_a_clock_is_ahead() -> None:
 
     assert due(NOW - timedelta(minutes=3)) == NOW + timedelta(minutes=17)
     assert due(NOW + timedelta(minutes=3)) == NOW + timedelta(minutes=20)
-    with pytest.raises(Refused, match="is in the past: it is"):
+    with pytest.raises(InvalidSchedule, match="is in the past: it is"):
         due(NOW - timedelta(minutes=30))
 
 
@@ -267,3 +284,187 @@ def test_what_is_no_delay_is_refused(said: str) -> None:
 
 def test_a_delay_has_an_end() -> None:
     assert "more than 10 years ahead" in refusal(run_at="in 9999 weeks")
+
+
+MINUTE = timedelta(minutes=1)
+HOUR = timedelta(hours=1)
+NINE = datetime(2026, 11, 21, 9, tzinfo=UTC)
+TEXTS = ("* * * * *", "*/15 * * * *", "0 9 * * *", "30 2 * * *", "*/20 1-3 * * 0", "0 0 1 * *")
+ZONES = ("UTC", "Europe/Berlin", "Australia/Lord_Howe", "America/St_Johns")
+PAST_GRACE = GRACE + timedelta(seconds=1)
+
+
+def schedule(when: When, misfire: Misfire = Misfire.RUN_ONCE, zone: str = "UTC") -> Definition:
+    return Definition("name", "prompt", when, zone, misfire)
+
+
+def fired(definition: Definition, due: datetime | None, clock: Iterator[datetime]) -> list[datetime]:
+    """The slots that are run as time goes on as the clock says."""
+    slots = []
+    for now in clock:
+        while due is not None and due <= now:
+            planned = plan(definition, due, now)
+            slots += [planned.slot] if planned.slot else []
+            due = planned.next_slot
+    return slots
+
+
+def ticks(since: datetime, until: datetime) -> Iterator[datetime]:
+    while since <= until:
+        yield since
+        since += MINUTE
+
+
+def test_the_next_slots_are_those_it_will_have() -> None:
+    assert next_slots(schedule(Recurring("0 9 * * *")), NINE, 3) == [
+        NINE + days * timedelta(days=1) for days in (1, 2, 3)
+    ]
+    assert next_slots(schedule(Once(NINE)), NINE, 5) == [NINE]
+    assert next_slots(schedule(Once(NINE)), NINE + HOUR, 5) == next_slots(schedule(None), NINE, 5) == []
+
+
+def test_what_is_in_the_backlog_is_never_due() -> None:
+    assert next_slot(schedule(None), NINE) is None
+    assert plan(schedule(None), NINE, NINE) == Plan(None, None)
+
+
+def test_a_single_time_is_due_once() -> None:
+    once = schedule(Once(NINE))
+
+    assert next_slot(once, NINE - HOUR) == NINE
+    assert next_slot(once, NINE + GRACE) == NINE
+    assert next_slot(once, NINE + PAST_GRACE) is None
+    assert plan(once, NINE, NINE) == Plan(NINE, None)
+
+
+@pytest.mark.parametrize("misfire", [Misfire.RUN_ONCE, Misfire.CATCH_UP])
+def test_a_single_time_that_passed_is_made_up_for(misfire: Misfire) -> None:
+    assert plan(schedule(Once(NINE), misfire), NINE, NINE + 100 * HOUR) == Plan(NINE, None)
+
+
+def test_a_single_time_that_passed_may_be_skipped_instead() -> None:
+    once = schedule(Once(NINE), Misfire.SKIP)
+
+    assert plan(once, NINE, NINE + GRACE) == Plan(NINE, None)
+    assert plan(once, NINE, NINE + PAST_GRACE) == Plan(None, None, 1, NINE, NINE)
+
+
+@pytest.mark.parametrize("misfire", Misfire)
+@pytest.mark.parametrize("when", [Once(NINE), Recurring("0 * * * *")])
+def test_before_it_is_due_there_is_nothing_to_do(misfire: Misfire, when: When) -> None:
+    assert plan(schedule(when, misfire), NINE, NINE - MINUTE) == Plan(None, NINE)
+
+
+@pytest.mark.parametrize("misfire", Misfire)
+def test_a_slot_on_time_is_run_and_the_one_after_it_is_next(misfire: Misfire) -> None:
+    hourly = schedule(Recurring("0 * * * *"), misfire)
+
+    assert plan(hourly, NINE, NINE) == Plan(NINE, NINE + HOUR)
+    assert plan(hourly, NINE, NINE + GRACE) == Plan(NINE, NINE + HOUR)
+
+
+def test_of_the_slots_that_passed_the_newest_is_run() -> None:
+    hourly = schedule(Recurring("0 * * * *"))
+
+    planned = plan(hourly, NINE, NINE + 3.5 * HOUR)
+
+    assert planned == Plan(NINE + 3 * HOUR, NINE + 4 * HOUR, 3, NINE, NINE + 2 * HOUR)
+
+
+def test_what_passed_is_skipped_unless_it_is_just_now() -> None:
+    hourly = schedule(Recurring("0 * * * *"), Misfire.SKIP)
+
+    late = plan(hourly, NINE, NINE + 3.5 * HOUR)
+    just_now = plan(hourly, NINE, NINE + 3 * HOUR + GRACE)
+
+    assert late == Plan(None, NINE + 4 * HOUR, 4, NINE, NINE + 3 * HOUR)
+    assert just_now == Plan(NINE + 3 * HOUR, NINE + 4 * HOUR, 3, NINE, NINE + 2 * HOUR)
+
+
+def test_what_passed_is_caught_up_with_one_after_the_other() -> None:
+    hourly = schedule(Recurring("0 * * * *"), Misfire.CATCH_UP)
+    now = NINE + 3.5 * HOUR
+
+    assert plan(hourly, NINE, now) == Plan(NINE, NINE + HOUR)
+    assert fired(hourly, NINE, iter([now])) == [NINE + n * HOUR for n in range(4)]
+
+
+def test_no_more_is_caught_up_with_than_the_newest_hundred() -> None:
+    hourly = schedule(Recurring("0 * * * *"), Misfire.CATCH_UP)
+    now = NINE + 149 * HOUR  # 150 have passed
+
+    planned = plan(hourly, NINE, now)
+
+    assert planned == Plan(NINE + 50 * HOUR, NINE + 51 * HOUR, 50, NINE, NINE + 49 * HOUR)
+    assert fired(hourly, NINE, iter([now])) == [NINE + n * HOUR for n in range(50, 150)]
+    assert MAX_CATCH_UP == 100
+
+
+@pytest.mark.parametrize("misfire", Misfire)
+def test_after_a_year_no_more_than_so_many_are_counted(misfire: Misfire) -> None:
+    planned = plan(schedule(Recurring("* * * * *"), misfire), NINE, NINE + 365 * 24 * HOUR + MINUTE / 2)
+
+    assert planned.missed == MOST_COUNTED
+    assert planned.missed_since == NINE
+    assert planned.slot is not None
+    assert planned.missed_until == planned.slot - MINUTE
+
+
+@pytest.mark.parametrize("misfire", Misfire)
+def test_a_clock_that_is_put_back_fires_nothing_twice_and_loses_nothing_to_come(misfire: Misfire) -> None:
+    quarterly = schedule(Recurring("*/15 * * * *"), misfire, "Europe/Berlin")
+    ahead, back = NINE + HOUR, NINE + timedelta(minutes=5)
+    clock = [*ticks(NINE, back), *ticks(ahead + 5 * MINUTE, ahead + 10 * MINUTE), *ticks(back, NINE + 3 * HOUR)]
+
+    slots = fired(quarterly, NINE, iter(clock))
+
+    assert len(slots) == len(set(slots))
+    assert slots == sorted(slots)
+    assert [slot for slot in slots if slot > ahead] == [ahead + n * 15 * MINUTE for n in range(1, 9)]
+
+
+def test_after_eight_hours_asleep_work_goes_on_at_the_next_slot() -> None:
+    hourly = schedule(Recurring("0 * * * *"))
+    clock = [*ticks(NINE, NINE + HOUR), *ticks(NINE + 9 * HOUR, NINE + 11 * HOUR)]
+
+    assert fired(hourly, NINE, iter(clock)) == [NINE + n * HOUR for n in (0, 1, 9, 10, 11)]
+
+
+def test_a_due_time_that_is_no_slot_of_its_own_is_taken_as_one() -> None:
+    """Another tzdata may have moved them since it was set."""
+    daily = schedule(Recurring("0 12 * * *"))
+
+    assert plan(daily, NINE, NINE + HOUR) == Plan(NINE, NINE + 3 * HOUR)
+    assert plan(daily, NINE, NINE + 4 * HOUR) == Plan(NINE + 3 * HOUR, NINE + 27 * HOUR)
+
+
+@given(
+    st.sampled_from(TEXTS),
+    st.sampled_from(ZONES),
+    st.sampled_from(Misfire),
+    st.datetimes(datetime(2026, 1, 1), datetime(2028, 12, 31), timezones=st.just(UTC)),
+    st.integers(-3_600, 40 * 86_400),
+)
+def test_every_slot_that_passed_is_run_or_missed_once(
+    text: str, zone: str, misfire: Misfire, made: datetime, late: int
+) -> None:
+    definition, cron = schedule(Recurring(text), misfire, zone), Cron(text, zone)
+    due = next_slot(definition, made)
+    assert due is not None
+    now = due + timedelta(seconds=late)
+
+    planned = plan(definition, due, now)
+
+    if now < due:
+        assert planned == Plan(None, due)
+        return
+    over = list(cron.between(made, now))
+    handled = [slot for slot in over if planned.next_slot is None or slot < planned.next_slot]
+    assert planned.next_slot == cron.after(handled[-1])
+    assert planned.missed == min(MOST_COUNTED, len(handled) - (planned.slot is not None))
+    assert planned.slot in (None, handled[-1])
+    if planned.missed:
+        assert planned.missed_since == due
+        assert planned.missed_until == handled[-1 if planned.slot is None else -2]
+    if misfire is not Misfire.CATCH_UP:
+        assert handled == over

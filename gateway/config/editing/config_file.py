@@ -9,14 +9,13 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from gateway.config.load import parse_json, read
+from gateway.config.load import overruled, parse_json, read
 from gateway.config.model import Config
 from gateway.config.problems import dotted, known_keys
-from gateway.config.variables import overruled
 from gateway.domain.errors import ConfigError
 
 
-def get(path: Path, key: str, environ: Mapping[str, str]) -> JsonValue:
+def get_key(path: Path, key: str, environ: Mapping[str, str]) -> JsonValue:
     """The value in the environment or the file, with references unresolved, else the default.
 
     Raises `ConfigError` for an unknown key.
@@ -24,7 +23,7 @@ def get(path: Path, key: str, environ: Mapping[str, str]) -> JsonValue:
     written: JsonValue = overruled(parse_json(read(path) or "{}", path.name), environ)
     default: JsonValue = Config().model_dump(mode="json")
     for part in key.split("."):
-        written, default = _item(written, part), _item(default, part)
+        written, default = _value_of_key(written, part), _value_of_key(default, part)
     if written is not None:
         return _merged(default, written)
     known = [dotted(path) for path in known_keys(Config)]
@@ -34,7 +33,7 @@ def get(path: Path, key: str, environ: Mapping[str, str]) -> JsonValue:
     return default
 
 
-def set(path: Path, key: str, value: JsonValue, check: Callable[[str], object]) -> None:
+def set_key(path: Path, key: str, value: JsonValue, check: Callable[[str], object]) -> None:
     """Write `value` to the dotted `key`; first, `check` gets the new text and raises `ConfigError` to refuse it."""
     before = read(path)
     raw = parse_json(before or "{}", path.name)
@@ -46,10 +45,10 @@ def set(path: Path, key: str, value: JsonValue, check: Callable[[str], object]) 
             raise ConfigError(f"{key}: {'.'.join(parents[:depth])} is not an object, so nothing can be set in it")
         section = inner
     section[name] = value
-    replace(path, as_text(raw), before, check)
+    replace_text(path, as_text(raw), before, check)
 
 
-def replace(path: Path, text: str, before: str | None, check: Callable[[str], object]) -> None:
+def replace_text(path: Path, text: str, before: str | None, check: Callable[[str], object]) -> None:
     """Write the whole file, if `check` accepts the text and the file still says what it said `before`.
 
     Raises `ConfigError`, as `Unwritable` if this process may not write there.
@@ -69,7 +68,7 @@ class Unwritable(ConfigError):
     """This process may not write config.json; a person has to."""
 
 
-def _item(value: JsonValue, key: str) -> JsonValue:
+def _value_of_key(value: JsonValue, key: str) -> JsonValue:
     return value.get(key) if isinstance(value, dict) else None
 
 
