@@ -16,7 +16,7 @@ from gateway.config.channels import channel_names, settings_model
 from gateway.config.model import Config
 from gateway.config.problems import dotted, known_keys
 from gateway.domain.settings import ProviderSettings
-from gateway.llm.catalog import VENDORS
+from gateway.llm.vendors import VENDORS
 from gateway.tools import Services
 from gateway.workspace.tree import Workspace
 

@@ -39,7 +39,7 @@ _NETWORK = """
 import asyncio
 from pathlib import Path
 from gateway.net import proxy
-from gateway.net.rules import Rules
+from gateway.net.addresses import Rules
 from gateway.sandbox.command import Command
 from gateway.sandbox.remote.client import RemoteWorkshop
 

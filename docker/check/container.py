@@ -32,7 +32,7 @@ printf '%s' "$MOUNTS" | while read -r target mode source; do
     [ "$mode" = rw ] || mount -o remount,bind,ro "$ROOT$target"
 done
 mount -o remount,bind,ro "$ROOT"
-[ -z "$APART" ] || "$PYTHON" -P -c 'from gateway.sandbox.namespaces import start_loopback; start_loopback()'
+[ -z "$APART" ] || "$PYTHON" -P -c 'from gateway.sandbox.jail.namespaces import start_loopback; start_loopback()'
 exec /usr/sbin/chroot "$ROOT" "$@"
 """
 _BECOME = (

@@ -12,8 +12,8 @@ from pathlib import Path
 from gateway.domain.conversation.tools import Change, ToolFailed
 from gateway.domain.principals import Label
 from gateway.net import proxy
+from gateway.net.addresses import Rules
 from gateway.net.errors import NetError
-from gateway.net.rules import Rules
 from gateway.sandbox.command import MAX_REQUEST_BYTES, Command, Limits, Tier
 from gateway.sandbox.workshop import NoJail, Running, Workshop
 from gateway.workspace.incoming import UPLOADS
@@ -174,7 +174,7 @@ class WorkspaceCommands:
             found = proxy.destinations(hosts)
             if not found:
                 return "without network"
-            await proxy.address(self.workshop)
+            await proxy.network_address(self.workshop)
         return f"which can send anything in the workspace to {', '.join(map(str, found))}, and to no other host"
 
     async def change(self, line: str, folder: str, hosts: Sequence[str] = ()) -> Change:

@@ -12,8 +12,8 @@ from gateway.config.load import load
 from gateway.config.model import Config
 from gateway.domain.clock import Clock
 from gateway.flow.secrets.live import LiveSecrets
-from gateway.llm.catalog import cheap_beside
 from gateway.llm.client import Description, ModelClient, build_client
+from gateway.llm.vendors import cheap_model_beside
 
 MEGABYTE = 1024 * 1024
 
@@ -53,7 +53,7 @@ class Current:
         """Who summarises chats that have ended: `models.summary`, else the cheap one of the primary's provider."""
         models = self.config.models
         primary = self.model.describe().chain[0]
-        return self.model.with_primary(models.summary or cheap_beside(primary, models.providers))
+        return self.model.with_primary(models.summary or cheap_model_beside(primary, models.providers))
 
     def heartbeat_model(self) -> ModelClient | None:
         """Who is asked by a heartbeat; None when no model is connected."""

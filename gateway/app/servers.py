@@ -13,9 +13,9 @@ from gateway.config.load import load
 from gateway.config.machine import SystemClock
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import PrincipalId
+from gateway.net.addresses import Rules
 from gateway.net.mcp.connections import Connections
-from gateway.net.rules import Rules
-from gateway.sandbox.remote.client import workshop
+from gateway.sandbox.remote.client import open_workshop
 from gateway.store.connection.pool import Database
 from gateway.workspace.tree import Workspace
 
@@ -36,7 +36,7 @@ async def servers_apart(
     assert secrets is not None, "there is an owner"
     await files.look()
     connections = Connections(lambda: Rules.of(config.net.private_allow))
-    jail = workshop(environment.data / "scratch", environment.workshop)
+    jail = open_workshop(environment.data / "scratch", environment.workshop)
     local = LocalServers(jail, environment.data, connections.rules)
     configured = {**files.servers, **config.tools.mcp}
     try:

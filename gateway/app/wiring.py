@@ -72,10 +72,10 @@ from gateway.flow.turn.uploads import Uploads
 from gateway.flow.unattended.follow_up import DeliveryFollowUp
 from gateway.flow.zone import ZoneOffers
 from gateway.logs import SecretMask
+from gateway.net.addresses import Rules
 from gateway.net.mcp.connections import Connections
-from gateway.net.rules import Rules
-from gateway.net.search.asking import Search
-from gateway.sandbox.remote.client import workshop
+from gateway.net.search.asking import WebSearcher
+from gateway.sandbox.remote.client import open_workshop
 from gateway.sandbox.virtual import shell
 from gateway.sandbox.workshop import Workshop
 from gateway.store.connection.pool import Database
@@ -218,7 +218,7 @@ class Parts:
             hosts = (web.allow_hosts, web.deny_hosts) if pages else ()
             return Rules.of(self.current.config.net.private_allow, *hosts)
 
-        search = Search(lambda: self.current.config.tools.web.search, lambda: rules(pages=False))
+        search = WebSearcher(lambda: self.current.config.tools.web.search, lambda: rules(pages=False))
         return tools.Web(rules, search, WebPages(self.cpu, self.environment.data / "web-pages").read)
 
     @cached_property
@@ -268,7 +268,7 @@ class Parts:
     @cached_property
     def jail(self) -> Workshop:
         """Where programs run."""
-        return workshop(self.environment.state / "scratch", self.environment.workshop)
+        return open_workshop(self.environment.state / "scratch", self.environment.workshop)
 
     @cached_property
     def shells(self) -> VirtualShells:
@@ -282,7 +282,7 @@ class Parts:
         def allow_urls() -> Sequence[str]:
             return [str(url) for url in self.current.config.tools.bash.allow_urls]
 
-        return tools.Bash(self.shells.run, allow_urls) if shell.offered() else None
+        return tools.Bash(self.shells.run, allow_urls) if shell.is_supported() else None
 
     @cached_property
     def embedders(self) -> Embedders:

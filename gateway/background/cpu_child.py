@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gateway.background.cpu_process import LENGTH
 from gateway.domain.json import JsonObject
-from gateway.sandbox.child import ending
+from gateway.sandbox.child import describe_exit
 
 REPLY = 64 * 1024**2
 """The longest reply that is read."""
@@ -56,7 +56,7 @@ class Child:
                 raise Ended(f"answered with {length:,} bytes, more than is taken")
             reply: JsonObject = json.loads(await back.readexactly(length))
         except (asyncio.IncompleteReadError, ConnectionError):
-            raise Ended(ending(await self.process.wait())) from None
+            raise Ended(describe_exit(await self.process.wait())) from None
         return reply
 
     async def end(self) -> None:

@@ -12,7 +12,7 @@ from gateway.domain.embedding import EmbeddingUnavailable, Vector
 from gateway.domain.errors import SupaclawError
 from gateway.domain.json import Json
 from gateway.llm.embedding import e5
-from gateway.llm.embedding.checking import checked
+from gateway.llm.embedding.remote import check_vectors
 
 PATIENCE_SECONDS = 0.3
 """How long a question waits; then its search goes on by keyword."""
@@ -104,7 +104,7 @@ class LocalEmbedder:
     async def _embed(self, piece: _Piece) -> None:
         try:
             found = await self._cpu.run(self._model, piece.prefix, cast("Json", piece.texts), seconds=self._seconds)
-            vectors = checked("the embedding model", _numbers(found), len(piece.texts), e5.DIMENSIONS)
+            vectors = check_vectors("the embedding model", _numbers(found), len(piece.texts), e5.DIMENSIONS)
         except asyncio.CancelledError:
             _fail(piece, EmbeddingUnavailable("the gateway stops"))
             raise

@@ -12,7 +12,7 @@ from gateway.background.cpu import Cpu, CpuJobFailed
 from gateway.background.extraction import SPARE_SECONDS
 from gateway.domain.errors import TryAgainLater
 from gateway.net.errors import NetError
-from gateway.net.fetch import Page
+from gateway.net.fetch import WebPage
 from gateway.tools import PageText
 
 
@@ -23,7 +23,7 @@ class WebPages:
     cpu: Cpu
     scratch: Path
 
-    async def read(self, page: Page) -> PageText:
+    async def read(self, page: WebPage) -> PageText:
         """Raises `NetError`."""
         folder = await asyncio.to_thread(self._folder)
         try:
@@ -33,7 +33,7 @@ class WebPages:
         finally:
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
-    async def _read(self, page: Page, folder: Path) -> PageText:
+    async def _read(self, page: WebPage, folder: Path) -> PageText:
         from gateway.ingest import web_page
         from gateway.ingest.limits import MEMORY
 

@@ -12,7 +12,7 @@ import gateway
 from gateway.domain.json import Json
 from gateway.ingest import ocr, reading
 from gateway.ingest.limits import MEMORY, SECONDS, SPACE
-from gateway.sandbox.child import Jail, run
+from gateway.sandbox.child import Jail, run_in_jail
 
 _SYSTEM = (
     *("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/usr/share"),
@@ -37,7 +37,7 @@ def in_jail(work: Callable[[], Json], source: str, target: str, seconds: float =
     """What `work` answers where nothing but these two can be reached."""
     packages = (path for path in sys.path if path.endswith("-packages"))
     reads = (*_SYSTEM, sysconfig.get_path("stdlib"), *packages, *gateway.__path__, source)
-    return run(Jail(reads, target, MEMORY, seconds, SPACE), work)
+    return run_in_jail(Jail(reads, target, MEMORY, seconds, SPACE), work)
 
 
 def prepare(name: str) -> None:

@@ -6,17 +6,13 @@ from dataclasses import dataclass, replace
 from gateway.domain.clock import Clock
 from gateway.domain.conversation.model import Highest, ModelEvent, Prompt
 from gateway.domain.settings import ModelSettings
-from gateway.llm.auto import GUIDE, Choice, choose
-from gateway.llm.calling.call import Call, CallServices, RetryPolicy
-from gateway.llm.calling.cooldown import Cooldowns, Cooling
-from gateway.llm.calling.registry import Providers
-from gateway.llm.calling.scrub import scrub
-from gateway.llm.endpoint import endpoint_of
-from gateway.llm.errors import ErrorKind, ModelError
-from gateway.llm.ollama import installed_models
-from gateway.llm.prices import Prices
-from gateway.llm.provider import Transcriber, VectorProvider
-from gateway.llm.tokens import estimate_prompt
+from gateway.llm.auto import GUIDE, ModelChoice, choose_model, ollama_models
+from gateway.llm.call import CallServices, ModelCall, RetryPolicy
+from gateway.llm.cooldown import Cooldowns, Cooling
+from gateway.llm.errors import ErrorKind, ModelError, scrub
+from gateway.llm.prices import Prices, estimate_prompt
+from gateway.llm.provider import Providers, Transcriber, VectorProvider
+from gateway.llm.vendors import endpoint_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +40,7 @@ class ModelClient:
 
     def stream(self, prompt: Prompt) -> AsyncGenerator[ModelEvent, None]:
         """Yield deltas and restarts, then one `Reply`, or raise `ModelsExhausted`. Closing it stops the request."""
-        return Call(prompt, self._services).run(self._services.cooldowns.order(self._chain))
+        return ModelCall(prompt, self._services).run(self._services.cooldowns.order(self._chain))
 
     def describe(self) -> Description:
         """The current state, for people."""
@@ -123,14 +119,14 @@ async def build_client(
     return ModelClient(chain, choice.reason, services)
 
 
-async def _primary(settings: ModelSettings, environ: Mapping[str, str]) -> Choice:
+async def _primary(settings: ModelSettings, environ: Mapping[str, str]) -> ModelChoice:
     if settings.primary != "auto":
-        return Choice(settings.primary, "set in config.json (models.primary)")
-    choice = choose(environ, settings.providers, ())
+        return ModelChoice(settings.primary, "set in config.json (models.primary)")
+    choice = choose_model(environ, settings.providers, ())
     if choice.model != GUIDE:
         return choice
     ollama = endpoint_of("ollama", settings.providers, environ)
-    choice = choose(environ, settings.providers, await installed_models(ollama.address))
+    choice = choose_model(environ, settings.providers, await ollama_models(ollama.address))
     if choice.model == GUIDE and settings.fallbacks:
-        return Choice(settings.fallbacks[0], f"{choice.reason}, so the first of models.fallbacks answers")
+        return ModelChoice(settings.fallbacks[0], f"{choice.reason}, so the first of models.fallbacks answers")
     return choice

@@ -1,10 +1,9 @@
 """What went wrong with one attempt, by HTTP status and code: SDK exception classes are not reliable.
 
-litellm raises `InternalServerError` for a refused connection, and Anthropic's "prompt is too long" is a plain 400.
-"""
+litellm raises `InternalServerError` for a refused connection, and Anthropic's "prompt is too long" is a plain 400."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from enum import StrEnum
@@ -148,3 +147,15 @@ def _number(text: str) -> float | None:
     except ValueError:
         return None
     return number if 0 <= number < float("inf") else None
+
+
+MAX_ERROR_CHARS = 2_000
+_LOOKS_LIKE_A_KEY = re.compile(r"\b(?:sk|gsk|xai|AIza)[-_A-Za-z0-9]{12,}")
+
+
+def scrub(text: str, secrets: Iterable[str]) -> str:
+    """The text as one line of at most 2,000 characters, with these secrets and anything like a key masked."""
+    for secret in secrets:
+        text = text.replace(secret, "***")
+    line = " ".join(_LOOKS_LIKE_A_KEY.sub("***", text).split())
+    return line if len(line) <= MAX_ERROR_CHARS else f"{line[: MAX_ERROR_CHARS - 1]}…"

@@ -1,23 +1,34 @@
-"""Context windows and prices of models, from litellm's table, read without importing litellm.
+"""Context windows and prices of models, from litellm's table, read without importing litellm; tokens of a prompt.
 
-The table is 3 MB of JSON for thousands of models; only the requested entries are parsed.
-"""
+The table is 3 MB of JSON for thousands of models; only the requested entries are parsed."""
 
 import json
 import mmap
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import assert_never
 
 from pydantic import BaseModel
 
-from gateway.domain.conversation.model import Highest, Usage
-from gateway.llm.catalog import split
+from gateway.domain.conversation.model import (
+    AssistantMessage,
+    Highest,
+    Prompt,
+    PromptMessage,
+    SystemMessage,
+    ToolMessage,
+    ToolSpec,
+    Usage,
+    UserMessage,
+)
+from gateway.domain.text.tokens import estimate
+from gateway.llm.vendors import split_model
 
 _FILE = "model_prices_and_context_window_backup.json"
-_WINDOW = 128_000
+_DEFAULT_WINDOW = 128_000
 _LOCAL_WINDOW = 8_192
-_LOCAL = frozenset({"ollama", "ollama_chat", "lm_studio"})
+_LOCAL_PREFIXES = frozenset({"ollama", "ollama_chat", "lm_studio"})
 
 
 class _Entry(BaseModel):
@@ -83,13 +94,13 @@ class Prices:
         return Highest(usd=tokens * price.per_input + longest * price.per_output)
 
     def _look_up(self, model: str) -> Price:
-        prefix, _ = split(model)
-        default = Price(_LOCAL_WINDOW if prefix in _LOCAL else _WINDOW)
+        prefix, _ = split_model(model)
+        default = Price(_LOCAL_WINDOW if prefix in _LOCAL_PREFIXES else _DEFAULT_WINDOW)
         table = self._table or table_path()
         if table is None:
             return default
         with table.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
-            found = next((entry for name in names(model) if (entry := _find(text, name))), None)
+            found = next((entry for name in table_keys(model) if (entry := _find(text, name))), None)
         return _price(found, default) if found else default
 
 
@@ -99,9 +110,9 @@ def table_path() -> Path | None:
     return Path(spec.origin).parent / _FILE if spec and spec.origin else None
 
 
-def names(model: str) -> list[str]:
+def table_keys(model: str) -> list[str]:
     """The keys under which the table may list a model, best first."""
-    prefix, name = split(model)
+    prefix, name = split_model(model)
     if prefix == "openrouter":
         bare = name.rpartition("/")[2].partition(":")[0]
         return [model, name, bare, bare.replace(".", "-")]
@@ -128,3 +139,31 @@ def _price(entry: _Entry, default: Price) -> Price:
         per_cached=per_input if cached is None else cached,
         vision=entry.supports_vision,
     )
+
+
+_PER_MESSAGE = 4
+_PER_TOOL = 8
+_PER_IMAGE = 1_100
+
+
+def estimate_prompt(prompt: Prompt) -> int:
+    """The tokens of a whole request, tools included."""
+    return sum(map(_message, prompt.messages)) + sum(map(estimate_tool, prompt.tools))
+
+
+def estimate_tool(spec: ToolSpec) -> int:
+    """The tokens that one tool adds to every request."""
+    return _PER_TOOL + estimate(f"{spec.name} {spec.description} {json.dumps(spec.parameters, ensure_ascii=False)}")
+
+
+def _message(message: PromptMessage) -> int:
+    match message:
+        case SystemMessage(text) | ToolMessage(_, text):
+            return _PER_MESSAGE + estimate(text)
+        case UserMessage(text, images):
+            return _PER_MESSAGE + estimate(text) + _PER_IMAGE * len(images)
+        case AssistantMessage(text, calls):
+            made = sum(_PER_TOOL + estimate(call.name) + estimate(call.arguments) for call in calls)
+            return _PER_MESSAGE + estimate(text) + made
+        case unreachable:
+            assert_never(unreachable)

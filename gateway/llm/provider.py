@@ -1,11 +1,16 @@
-"""A provider: one attempt at one model, without retries, fallbacks or prices."""
+"""A provider: one attempt at one model, without retries, fallbacks or prices.
 
-from collections.abc import AsyncGenerator, Sequence
+Which file of `providers/` serves a model."""
+
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias, runtime_checkable
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from gateway.domain.conversation.model import Prompt, TextDelta, ToolCall, Usage
-from gateway.domain.settings import Params
+from gateway.domain.settings import Params, ProviderSettings
+from gateway.llm.vendors import Endpoint, endpoint_of, split_model
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,3 +59,51 @@ class VectorProvider(Protocol):
 
     async def embed(self, model: str, texts: Sequence[str], /) -> Sequence[Sequence[float]]:
         """One vector for each text, in their order, as it came. Raises `ModelError`."""
+
+
+_PACKAGE = "gateway.llm.providers"
+_NEVER_LITELLM = frozenset({"guide", "scripted"})
+
+Engine = Literal["auto", "litellm"]
+
+
+class Providers:
+    """The providers of one configuration, one per prefix, built on first use."""
+
+    def __init__(
+        self, settings: Mapping[str, ProviderSettings], environ: Mapping[str, str], engine: Engine = "auto"
+    ) -> None:
+        self._settings = settings
+        self._environ = environ
+        self._engine = engine
+        self._built: dict[str, Provider] = {}
+
+    def of(self, model: str) -> Provider:
+        """The provider of a model."""
+        prefix, _ = split_model(model)
+        if prefix not in self._built:
+            endpoint = endpoint_of(prefix, self._settings, self._environ)
+            module = import_module(f"{_PACKAGE}.{module_of(endpoint, self._engine)}")
+            build: Callable[[Endpoint], Provider] = module.build
+            self._built[prefix] = build(endpoint)
+        return self._built[prefix]
+
+    def secrets(self, model: str) -> tuple[str, ...]:
+        """Secrets to mask in texts about this model."""
+        key = endpoint_of(split_model(model)[0], self._settings, self._environ).key
+        return (key,) if key else ()
+
+    async def close(self) -> None:
+        """Close every provider that was built."""
+        for provider in self._built.values():
+            await provider.close()
+
+
+def module_of(endpoint: Endpoint, engine: Engine = "auto") -> str:
+    """The module to use: one named like the prefix, else `openai` if the endpoint speaks it, else `litellm`."""
+    prefix = endpoint.vendor.prefix
+    if engine == "litellm" and prefix not in _NEVER_LITELLM:
+        return "litellm"
+    if prefix.isidentifier() and find_spec(f"{_PACKAGE}.{prefix}"):
+        return prefix
+    return "openai" if endpoint.speaks_openai else "litellm"

@@ -1,29 +1,34 @@
-"""Requests to APIs that were declared: built from arguments, given their credential at the last moment, bounded."""
+"""Requests to APIs that were declared: built from arguments, given their credential at the last moment, bounded.
+
+Token endpoints are asked the same way: a refresh token is exchanged for an access token."""
 
 import asyncio
 import json
+import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
+from pydantic import BaseModel, Field, ValidationError
+
 from gateway.domain.conversation.operations import Operation, Part
 from gateway.domain.json import Json
+from gateway.net.addresses import Rules, parse_url, redirect_target
 from gateway.net.errors import NetError
-from gateway.net.fetch import loaded, redirection
-from gateway.net.rules import Rules
-from gateway.net.urls import join, parse
+from gateway.net.fetch import load_client, redirection
 from gateway.secrets.injection import Outgoing
 
 if TYPE_CHECKING:
     from httpx2 import AsyncClient
 
-MAX_REDIRECTS = 3
+
+MAX_API_REDIRECTS = 3
 _SECONDS, _BYTES = 40.0, 2 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ApiResponse:
     """What an API answered: all of it is the words of its host."""
 
     status: int
@@ -31,9 +36,11 @@ class Answer:
     text: str
 
 
-def built(operation: Operation, base: str, arguments: Mapping[str, Json], headers: Mapping[str, str]) -> Outgoing:
+def build_request(
+    operation: Operation, base: str, arguments: Mapping[str, Json], headers: Mapping[str, str]
+) -> Outgoing:
     """The request for these arguments; raises `NetError` for what can't be sent where it belongs."""
-    check(operation, arguments)
+    check_arguments(operation, arguments)
     parts: dict[Part, dict[str, Json]] = {"path": {}, "query": {}, "header": {}, "body": {}}
     for name, value in arguments.items():
         if value is not None:
@@ -43,7 +50,7 @@ def built(operation: Operation, base: str, arguments: Mapping[str, Json], header
     for name, value in parts["path"].items():
         path = path.replace(f"{{{name}}}", _segment(name, value))
     query = urlencode([pair for name, value in parts["query"].items() for pair in _pairs(name, value)])
-    url = parse(f"{base}{path}{'?' if query else ''}{query}").url
+    url = parse_url(f"{base}{path}{'?' if query else ''}{query}").url
     named = {name: _header(name, value) for name, value in parts["header"].items()}
     body, given = "", parts["body"]
     if given:
@@ -52,7 +59,7 @@ def built(operation: Operation, base: str, arguments: Mapping[str, Json], header
     return Outgoing(operation.method, url, {"Accept": "application/json", **headers, **named}, body=body)
 
 
-def check(operation: Operation, arguments: Mapping[str, Json]) -> None:
+def check_arguments(operation: Operation, arguments: Mapping[str, Json]) -> None:
     """Raise `NetError` unless these are its arguments."""
     if missing := [name for name in operation.required if arguments.get(name) is None]:
         raise NetError("invalid_arguments", f"{missing[0]} is missing; it takes: {', '.join(operation.slots)}.")
@@ -62,9 +69,9 @@ def check(operation: Operation, arguments: Mapping[str, Json]) -> None:
         )
 
 
-async def send(request: Outgoing, rules: Callable[[], Rules]) -> Answer:
+async def send(request: Outgoing, rules: Callable[[], Rules]) -> ApiResponse:
     """The answer, whatever its status; raises `NetError`. Only a GET is redirected, and never to another origin."""
-    client, target = await asyncio.to_thread(loaded), parse(request.url)
+    client, target = await asyncio.to_thread(load_client), parse_url(request.url)
     async with client.guarded(rules, client.Limits(_BYTES, _SECONDS)) as http:
         try:
             async with asyncio.timeout(_SECONDS):
@@ -74,24 +81,24 @@ async def send(request: Outgoing, rules: Callable[[], Rules]) -> Answer:
             raise NetError("timeout", f"{target.host} took too long; it may have done it.") from None
 
 
-async def _answered(http: "AsyncClient", request: Outgoing) -> Answer:
-    target, headers = parse(request.url), dict(request.headers)
+async def _answered(http: "AsyncClient", request: Outgoing) -> ApiResponse:
+    target, headers = parse_url(request.url), dict(request.headers)
     content = urlencode(request.fields) if request.fields else request.body
     if request.fields:
         headers["Content-Type"] = "application/x-www-form-urlencoded"
-    for _ in range(MAX_REDIRECTS + 1):
+    for _ in range(MAX_API_REDIRECTS + 1):
         async with http.stream(
             request.method, target.url, headers=headers, content=content.encode() or None, follow_redirects=False
         ) as response:
             if (location := redirection(response)) is None:
                 body = b"".join([piece async for piece in response.aiter_raw()])
                 mime = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-                return Answer(response.status_code, mime, body.decode("utf-8", "replace"))
-        following = join(target, location)
+                return ApiResponse(response.status_code, mime, body.decode("utf-8", "replace"))
+        following = redirect_target(target, location)
         if request.method not in ("GET", "HEAD") or following.origin != target.origin:
             raise NetError("redirected", f"{target.host} redirects this request elsewhere; it was not sent there.")
         target = following
-    raise NetError("too_many_redirects", f"{target.host} redirects more than {MAX_REDIRECTS} times.")
+    raise NetError("too_many_redirects", f"{target.host} redirects more than {MAX_API_REDIRECTS} times.")
 
 
 def _segment(name: str, value: Json) -> str:
@@ -115,3 +122,45 @@ def _header(name: str, value: Json) -> str:
 
 def _text(value: Json) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+DEFAULT_TOKEN_SECONDS = 600
+"""How long a token is used whose endpoint doesn't say how long it lasts."""
+_ERROR_CODE = re.compile(r'"error"\s*:\s*"([a-z_]{1,40})"')
+
+
+class TokenResponse(BaseModel):
+    """What the endpoint gives; `refresh_token` replaces the one that was sent."""
+
+    access_token: str = Field(min_length=1, max_length=16_384, pattern=r"^[\x21-\x7e]+$", repr=False)
+    expires_in: float = Field(DEFAULT_TOKEN_SECONDS, ge=0, le=10**8)
+    refresh_token: str | None = Field(None, min_length=1, max_length=16_384, pattern=r"^[\x21-\x7e]+$", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class AccessToken:
+    """An access token, and until when it may be sent, by the caller's monotonic clock."""
+
+    token: str = field(repr=False)
+    until: float
+
+
+async def exchange_refresh_token(request: Outgoing, rules: Callable[[], Rules]) -> TokenResponse:
+    """What it answers to this token request; raises `NetError`, without any of the answer's words."""
+    answer, host = await send(request, rules), parse_url(request.url).host
+    if answer.status != 200:
+        raise NetError(
+            "credential_refused", f"{host} refused the refresh token{_refusal_reason(answer)}; {_REFUSED_ADVICE}"
+        )
+    try:
+        return TokenResponse.model_validate_json(answer.text)
+    except ValidationError:
+        raise NetError("bad_answer", f"{host} did not answer as a token endpoint does.") from None
+
+
+_REFUSED_ADVICE = "if it was revoked or has expired, its owner has to store a new one."
+
+
+def _refusal_reason(answer: ApiResponse) -> str:
+    found = _ERROR_CODE.search(answer.text[:10_000])
+    return f" ({answer.status}, {found[1]})" if found else f" ({answer.status})"

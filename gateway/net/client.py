@@ -1,12 +1,14 @@
 """The one way to addresses that are not the operator's own: an httpx2 client whose every connection is checked.
 
 A name is looked up and each of its addresses checked when the connection is made, which then goes to a checked one:
-what a name answers later, or a redirect, leads nowhere else. Host and TLS keep the name. Imports httpx2.
-"""
+what a name answers later, or a redirect, leads nowhere else. Host and TLS keep the name. Bodies are read within
+limits of size and time, also once they are unpacked. Imports httpx2."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+import zlib
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import version
 from ssl import SSLContext, create_default_context
@@ -23,11 +25,81 @@ from httpcore2 import (
 from httpx2 import AsyncByteStream, AsyncClient, AsyncHTTPTransport, HTTPError, Request, Response, Timeout
 from httpx2 import ConnectError as NotConnected
 
-from gateway.net.bodies import PAGE, Bounded, Limits, within
+from gateway.net.addresses import Rules, checked_addresses, parse_url
 from gateway.net.errors import NetError
-from gateway.net.resolving import checked_addresses
-from gateway.net.rules import Rules
-from gateway.net.urls import parse
+
+_UNPACKED_AT_ONCE = 2**18
+_SMALLEST_PIECES = 512
+"""Bytes that the pieces of a body must have on average: a body in single bytes costs seconds of CPU."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds of one answer: bytes, unpacked, and seconds for all of it; None for a stream that goes on."""
+
+    size: int = 10 * 2**20
+    seconds: float | None = 20.0
+
+
+PAGE = Limits()
+
+
+@dataclass(slots=True)
+class Bounded(AsyncByteStream):
+    """The body as `unpack` makes it; raises `NetError` beyond the limits."""
+
+    stream: AsyncByteStream
+    limits: Limits
+    until: float | None
+    """The event loop's time at which it must have come."""
+    host: str
+    encoding: str = ""
+    _taken: int = field(default=0, init=False)
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        """Yields to other tasks after each piece, though a fast server never makes it wait."""
+        unpack = zlib.decompressobj(zlib.MAX_WBITS | 32) if self.encoding else None
+        source, pieces = aiter(self.stream), 0
+        while (piece := await self._next(source)) is not None:
+            pieces += 1
+            if pieces > 1_000 + self.limits.size // _SMALLEST_PIECES and self.limits.seconds:
+                raise NetError("too_slow", f"{self.host} sends its response in tiny chunks; it wasn't read.")
+            for part in self._unpacked(unpack, piece) if unpack else (piece,):
+                self._count(part)
+                yield part
+            await asyncio.sleep(0)
+
+    async def aclose(self) -> None:
+        """Close the connection, unless all was read."""
+        await self.stream.aclose()
+
+    async def _next(self, source: AsyncIterator[bytes]) -> bytes | None:
+        async with within(self.until, self.host):
+            return await anext(source, None)
+
+    def _unpacked(self, unpack: "zlib._Decompress", piece: bytes) -> Iterator[bytes]:
+        try:
+            while piece and not unpack.eof:
+                yield unpack.decompress(piece, _UNPACKED_AT_ONCE)
+                piece = unpack.unconsumed_tail
+        except zlib.error:
+            raise NetError("bad_encoding", f"{self.host} sends damaged compressed data.") from None
+
+    def _count(self, piece: bytes) -> None:
+        self._taken += len(piece)
+        if self._taken > self.limits.size:
+            raise NetError("too_large", f"The response from {self.host} is larger than {self.limits.size >> 20} MB.")
+
+
+@asynccontextmanager
+async def within(until: float | None, host: str) -> AsyncIterator[None]:
+    """Raise `NetError` when the work inside is not done `until` then, by the event loop's time."""
+    try:
+        async with asyncio.timeout_at(until):
+            yield
+    except TimeoutError:
+        raise NetError("timeout", f"{host} took too long; try again later.") from None
+
 
 MAX_HEADERS = 200
 _CONNECT_SECONDS = 10.0
@@ -119,7 +191,7 @@ class _Transport(AsyncHTTPTransport):
 
     async def handle_async_request(self, request: Request) -> Response:
         """Raises `NetError` and what httpx2 raises."""
-        target, seconds = parse(str(request.url)), self._limits.seconds
+        target, seconds = parse_url(str(request.url)), self._limits.seconds
         self._rules().admit(target)
         request.headers["Accept-Encoding"] = "gzip"
         until = None if seconds is None else asyncio.get_running_loop().time() + seconds

@@ -11,16 +11,15 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
+from gateway.net.addresses import Rules, Target, parse_url, redirect_target
 from gateway.net.errors import NetError
-from gateway.net.rules import Rules
-from gateway.net.urls import Target, join, parse
 
 if TYPE_CHECKING:
     from ssl import SSLContext
 
     from httpx2 import AsyncClient, Response
 
-    from gateway.net.bodies import Limits
+    from gateway.net.client import Limits
 
 MAX_REDIRECTS = 5
 _SECONDS = 30.0
@@ -28,7 +27,7 @@ _SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class WebPage:
     """What an address answered. All of it is the words of `url`'s host; `name` is a file name, "" if it has none."""
 
     url: str
@@ -38,21 +37,21 @@ class Page:
     body: bytes
 
 
-async def get(
+async def get_page(
     url: str,
     rules: Rules,
     limits: "Limits | None" = None,
     headers: Mapping[str, str] | None = None,
     trusted: "SSLContext | None" = None,
     may_follow: Callable[[str], bool] = lambda _url: True,
-) -> Page:
+) -> WebPage:
     """The answer of this address, or of where it redirects; raises `NetError`, also for an answer that is an error.
 
     `headers` may hold credentials: they go to the origin of `url` and are dropped, for good, at the first other one.
     `may_follow` says of each further address whether it may be asked.
     """
-    target = parse(url)
-    client = await asyncio.to_thread(loaded)
+    target = parse_url(url)
+    client = await asyncio.to_thread(load_client)
     async with client.guarded(lambda: rules, limits or client.PAGE, trusted=trusted) as http:
         try:
             async with asyncio.timeout(_SECONDS):
@@ -62,7 +61,7 @@ async def get(
             raise NetError("timeout", f"{target.host} took too long; try again later.") from None
 
 
-def loaded() -> ModuleType:
+def load_client() -> ModuleType:
     """The module `client`, which imports httpx2, with the certificates read; for a thread."""
     client = import_module("gateway.net.client")
     client.certificates()
@@ -77,7 +76,7 @@ def redirection(response: "Response") -> str | None:
 
 async def _followed(
     http: "AsyncClient", target: Target, headers: Mapping[str, str], may_follow: Callable[[str], bool]
-) -> Page:
+) -> WebPage:
     for hop in range(MAX_REDIRECTS + 1):
         try:
             async with http.stream("GET", target.url, headers=headers, follow_redirects=False) as response:
@@ -86,7 +85,7 @@ async def _followed(
         except NetError as error:
             error.foreign = hop > 0
             raise
-        following = join(target, location)
+        following = redirect_target(target, location)
         if not may_follow(following.url):
             raise NetError(
                 "redirected", f"{target.host} redirects to where this request may not go; it was not sent there."
@@ -96,7 +95,7 @@ async def _followed(
     raise NetError("too_many_redirects", f"{target.host} redirects more than {MAX_REDIRECTS} times; it was not read.")
 
 
-async def _read(target: Target, response: "Response") -> Page:
+async def _read(target: Target, response: "Response") -> WebPage:
     status = response.status_code
     if status >= 400 or status < 200:
         words = HTTPStatus(status).phrase if status in set(HTTPStatus) else "unknown"
@@ -107,4 +106,4 @@ async def _read(target: Target, response: "Response") -> Page:
     said["Content-Disposition"] = response.headers.get("Content-Disposition", "")
     name = said.get_filename() or unquote(PurePosixPath(target.rest.partition("?")[0]).name)
     mime = said.get_content_type() if response.headers.get("Content-Type") else ""
-    return Page(target.url, mime, str(said.get_content_charset() or ""), name[:200], body)
+    return WebPage(target.url, mime, str(said.get_content_charset() or ""), name[:200], body)

@@ -17,10 +17,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from gateway.net.addresses import Rules, Target, parse_url
 from gateway.net.errors import NetError
-from gateway.net.fetch import loaded
-from gateway.net.rules import Rules
-from gateway.net.urls import Target, parse
+from gateway.net.fetch import load_client
 from gateway.sandbox.command import Command
 from gateway.sandbox.workshop import NoNetwork, Running, Workshop
 
@@ -43,7 +42,7 @@ class Destination:
     @classmethod
     def of(cls, text: str) -> "Destination":
         """One as people and models write it: `example.org` or `example.org:8443`; raises `NetError`."""
-        target = parse(f"https://{text.strip()}")
+        target = parse_url(f"https://{text.strip()}")
         if target.rest != "/" or "/" in text:
             raise NetError("invalid_host", f"{text[:80]!r} isn't a host; write it as example.org or example.org:8443.")
         named = text.strip().endswith(f":{target.port}")
@@ -65,7 +64,7 @@ def destinations(hosts: Sequence[str], *, anywhere: bool = False) -> tuple[Desti
     return tuple(dict.fromkeys(map(Destination.of, hosts)))
 
 
-async def address(workshop: Workshop) -> str:
+async def network_address(workshop: Workshop) -> str:
     """Where a command reaches its proxy; raises `NetError` where none can have network."""
     try:
         return await workshop.network()
@@ -86,7 +85,7 @@ async def start(
     """Start a command that reaches these hosts, none if there are none; raises `NetError`."""
     if not hosts:
         return await workshop.start(command, typed=typed, apart=apart)
-    network = await address(workshop)
+    network = await network_address(workshop)
     proxy = Proxy(destinations(hosts, anywhere=anywhere), rules, network)
     environment = {**command.environment, **proxy.environment}
     running = await workshop.start(replace(command, network=network, environment=environment), typed=typed, apart=apart)
@@ -181,7 +180,7 @@ class Proxy:
         named = any(target.host == each.host and target.port in each.ports for each in self.allowed)
         if not named and ANYWHERE not in self.allowed:
             raise NetError("not_approved", f"Only {', '.join(map(str, self.allowed))} may be reached by this command.")
-        client = await asyncio.to_thread(loaded)
+        client = await asyncio.to_thread(load_client)
         self.rules().admit(target)
         try:
             stream: AsyncNetworkStream = await client.Network(self.rules).connect_tcp(
@@ -208,7 +207,7 @@ class _Request:
         method, _, rest = line.partition(" ")
         place, _, version = rest.rpartition(" ")
         tunnel = method == "CONNECT"
-        target = parse(f"https://{place}" if tunnel else place)
+        target = parse_url(f"https://{place}" if tunnel else place)
         if not version.startswith("HTTP/1.") or target.scheme != ("https" if tunnel else "http"):
             raise NetError("invalid_request", "This proxy takes CONNECT, and requests for http:// addresses.")
         fields = [(name.strip().lower(), value.strip()) for name, _, value in (each.partition(":") for each in lines)]

@@ -14,9 +14,9 @@ from typing import NoReturn
 
 from gateway.domain.errors import SupaclawError
 from gateway.domain.json import Json
-from gateway.sandbox import landlock, seccomp
-from gateway.sandbox.kernel import die_with, drop_privileges
-from gateway.sandbox.landlock import Access
+from gateway.sandbox.jail import landlock, seccomp
+from gateway.sandbox.jail.kernel import die_with, drop_privileges
+from gateway.sandbox.jail.landlock import FileAccess
 
 _REPLY = 1024**2
 _OPEN_FILES = 256
@@ -26,7 +26,7 @@ _BLOCK = 4096
 log = logging.getLogger(__name__)
 
 
-class Ended(SupaclawError):
+class ChildFailed(SupaclawError):
     """The child came to no good end; the text is how."""
 
 
@@ -43,7 +43,7 @@ class Jail:
     """Bytes in the folder."""
 
 
-def run(jail: Jail, work: Callable[[], Json]) -> Json:
+def run_in_jail(jail: Jail, work: Callable[[], Json]) -> Json:
     """What `work` answers in the child, at most a megabyte of JSON, which is as trusted as what it works on.
 
     Raises `Ended` when it fails, crashes, or goes beyond a limit. Where a kernel has neither Landlock nor seccomp, the
@@ -126,9 +126,9 @@ def _give_up(jail: Jail, parent: int) -> None:
     drop_privileges()
     die_with(parent, signal.SIGKILL)
     if landlock.abi():
-        nothing = Access.READ_FILE | Access.WRITE_FILE
-        reads = dict.fromkeys(jail.reads, Access.READ)
-        landlock.restrict({**reads, os.devnull: nothing, jail.folder: Access.KEEP_FILES})
+        nothing = FileAccess.READ_FILE | FileAccess.WRITE_FILE
+        reads = dict.fromkeys(jail.reads, FileAccess.READ)
+        landlock.restrict({**reads, os.devnull: nothing, jail.folder: FileAccess.KEEP_FILES})
     if seccomp.supported():
         seccomp.restrict()
 
@@ -140,15 +140,15 @@ def _received(answers: int, jail: Jail) -> Iterator[bytes]:
     poll.register(answers, select.POLLIN)
     while left:
         if time.monotonic() > deadline:
-            raise Ended(f"took longer than {jail.seconds:g} seconds and was stopped")
+            raise ChildFailed(f"took longer than {jail.seconds:g} seconds and was stopped")
         if _size(jail.folder) > jail.space:
-            raise Ended("wrote more than it may")
+            raise ChildFailed("wrote more than it may")
         if poll.poll(_LOOK_SECONDS * 1000):
             if not (piece := os.read(answers, min(left, 2**16))):
                 return
             left -= len(piece)
             yield piece
-    raise Ended("answered with more than is taken")
+    raise ChildFailed("answered with more than is taken")
 
 
 def _size(folder: str) -> int:
@@ -162,18 +162,18 @@ def _size(folder: str) -> int:
 
 def _value(body: bytes, code: int) -> Json:
     if not body:
-        raise Ended(ending(code))
+        raise ChildFailed(describe_exit(code))
     with suppress(ValueError, RecursionError):
         answer: Json = json.loads(body)
         match answer:
             case {"value": value}:
                 return value
             case {"failed": str(text)}:
-                raise Ended(text[:500])
-    raise Ended("answered with nonsense")
+                raise ChildFailed(text[:500])
+    raise ChildFailed("answered with nonsense")
 
 
-def ending(code: int) -> str:
+def describe_exit(code: int) -> str:
     """How a process ended, by its exit code."""
     if code >= 0:
         return f"the process ended with code {code}"

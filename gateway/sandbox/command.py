@@ -74,7 +74,7 @@ class Command:
         return json.dumps(asdict(self), ensure_ascii=False).encode("utf-8", "replace")
 
 
-def unpacked(request: bytes) -> Command:
+def parse_command(request: bytes) -> Command:
     """A command as it was packed."""
     values = json.loads(request)
     limits, tier = Limits(**values.pop("limits")), Tier(values.pop("tier"))
@@ -114,7 +114,7 @@ class Report:
         return json.dumps(asdict(self)).encode()
 
 
-def report(body: bytes) -> Report:
+def parse_report(body: bytes) -> Report:
     """A report as it was packed; of nothing, that the command was lost."""
     if not body:
         return Report(Ending.LOST, problem="the process that watched over it was killed; the machine may lack memory")

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gateway.domain.errors import SupaclawError
-from gateway.sandbox import landlock, seccomp
-from gateway.sandbox.command import MAX_REQUEST_BYTES, Command, Ending, Limits, Report, Tier, report
+from gateway.sandbox.command import MAX_REQUEST_BYTES, Command, Ending, Limits, Report, Tier, parse_report
+from gateway.sandbox.jail import landlock, seccomp
 
 _ROOT = Path(__file__).parents[2]
 _PIECE = 64 * 1024
@@ -62,7 +62,7 @@ class Running:
             loop.remove_reader(self._control.fileno())
         body, descriptors, *_ = socket.recv_fds(self._control, _PIECE, 1)
         if not descriptors:
-            self._ended = report(body)
+            self._ended = parse_report(body)
             return None
         try:
             listener = socket.socket(fileno=descriptors[0])
@@ -77,7 +77,7 @@ class Running:
             body = b""
             with suppress(OSError):
                 body = await asyncio.get_running_loop().sock_recv(self._control, _PIECE)
-            self._ended = report(body)
+            self._ended = parse_report(body)
         return self._ended
 
     def cancel(self) -> None:
@@ -204,7 +204,7 @@ class Workshop:
         with there:
             self._requests.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * MAX_REQUEST_BYTES)
             self._zygote = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-P", "-m", "gateway.sandbox.zygote", str(there.fileno()), *self._zygote_flags),
+                *(sys.executable, "-P", "-m", "gateway.sandbox.jail.zygote", str(there.fileno()), *self._zygote_flags),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.DEVNULL,
                 cwd="/",

@@ -21,10 +21,10 @@ from gateway.domain.ids import MessageId, PrincipalId, TaskId
 from gateway.domain.json import Json
 from gateway.domain.memory import EVERYTHING, Reach
 from gateway.domain.principals import Label, Role
+from gateway.net.addresses import Rules
 from gateway.net.errors import NetError
-from gateway.net.fetch import Page
-from gateway.net.rules import Rules
-from gateway.net.search.asking import Search
+from gateway.net.fetch import WebPage
+from gateway.net.search.asking import WebSearcher
 from gateway.sandbox.virtual.shell import ShellResult
 from gateway.store.connection.pool import Connection
 from gateway.workspace.locks.watch import LockWatch
@@ -108,8 +108,8 @@ class Web:
     """How tools reach the web; `read` takes a page apart and raises `NetError`."""
 
     rules: Callable[[], Rules]
-    search: Search
-    read: Callable[[Page], Awaitable[PageText]]
+    search: WebSearcher
+    read: Callable[[WebPage], Awaitable[PageText]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from gateway.domain.conversation.tools import (
 from gateway.domain.json import Json, JsonObject
 from gateway.domain.principals import Label
 from gateway.net import fetch
-from gateway.net.urls import parse
+from gateway.net.addresses import parse_url
 from gateway.sandbox.virtual.shell import HOME, MAX_BYTES, SECONDS, ShellResult
 from gateway.tools import Bash, Services, ShellScript, explained
 from gateway.workspace.names import mime_of
@@ -100,14 +100,14 @@ class _Bash:
             return any(_covers(each, address) for each in allowed)
 
         with explained():
-            if web is None or not allows(parse(url).url):
+            if web is None or not allows(parse_url(url).url):
                 raise ToolFailed("not_allowed", f"{url[:200]} isn't below an address in tools.bash.allow_urls.")
-            return (await fetch.get(url, web.rules(), may_follow=allows)).body
+            return (await fetch.get_page(url, web.rules(), may_follow=allows)).body
 
 
 def _covers(allowed: str, url: str) -> bool:
     """Whether `url` is this address or below it."""
-    base = parse(allowed).url
+    base = parse_url(allowed).url
     climbs = ".." in re.split(r"[/\\]", unquote(urlsplit(url).path))
     return not climbs and (url == base or url.startswith((base if base.endswith("/") else f"{base}/", f"{base}?")))
 

@@ -23,8 +23,8 @@ from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
 from gateway.domain.text.marks import data_from
 from gateway.net import fetch
+from gateway.net.addresses import parse_url
 from gateway.net.errors import NetError
-from gateway.net.urls import parse
 from gateway.tools import PageText, Services, Web, explained
 
 PAGE_CHARS = 12_000
@@ -67,14 +67,14 @@ class _WebTools:
 
     async def fetch(self, arguments: FetchArguments, caller: Caller) -> Labelled:
         with explained():
-            target = parse(arguments.url)
+            target = parse_url(arguments.url)
             found = await self._document(target.url, arguments, caller)
         pages = max(1, -(-len(found.text) // PAGE_CHARS))
         page = min(max(arguments.page or 1, 1), pages)
         about: JsonObject = {"url": found.url, "title": found.title, "page": page, "pages": pages}
         problem: JsonObject = {"problem": found.problem} if found.problem else {}
         text = found.text[(page - 1) * PAGE_CHARS : page * PAGE_CHARS]
-        note = data_from(parse(found.url).host)
+        note = data_from(parse_url(found.url).host)
         return Labelled({**about, **problem, "note": note, "text": text}, Label.UNTRUSTED)
 
     async def search(self, arguments: SearchArguments, caller: Caller) -> Labelled:
@@ -90,7 +90,7 @@ class _WebTools:
     async def kind_of_fetch(self, arguments: FetchArguments, caller: Caller) -> ToolClass:
         """An address can carry anything away, so one that nobody named is a message to its host."""
         try:
-            url = parse(arguments.url).url
+            url = parse_url(arguments.url).url
         except NetError:
             return ToolClass.READ  # nothing is asked for
         known = self._kept(url, arguments) is not None or await self._named(arguments.url, url, caller)
@@ -99,7 +99,7 @@ class _WebTools:
     async def shown_fetch(self, arguments: FetchArguments, _caller: Caller) -> Change | None:
         """The address as it is asked for."""
         with explained():
-            url = parse(arguments.url).url
+            url = parse_url(arguments.url).url
         return Change(f"Fetch this address; its host learns everything in it:\n{url}")
 
     async def _named(self, written: str, url: str, caller: Caller) -> bool:
@@ -118,7 +118,7 @@ class _WebTools:
         if (kept := self._kept(url, arguments)) is not None:
             return kept
         web = self._web()
-        page = await fetch.get(url, web.rules())
+        page = await fetch.get_page(url, web.rules())
         read = await asyncio.to_thread(_unread, page) if arguments.raw else await web.read(page)
         self.documents[url, bool(arguments.raw)] = read
         if len(self.documents) > _DOCUMENTS:
@@ -127,7 +127,7 @@ class _WebTools:
         return read
 
     def _note_links(self, session: SessionId, url: str, found: PageText) -> None:
-        seen, key, host = self._session(session), _key(url), parse(found.url).host
+        seen, key, host = self._session(session), _key(url), parse_url(found.url).host
         if key in seen.links:
             seen.links.discard(key)
             seen.followed += 1
@@ -148,7 +148,7 @@ class _WebTools:
         return self.services.web
 
 
-def _unread(page: fetch.Page) -> PageText:
+def _unread(page: fetch.WebPage) -> PageText:
     """The source as it was sent, for what wants to be read by a program."""
     try:
         text = page.body.decode(page.charset or "utf-8", "replace")
@@ -166,7 +166,7 @@ def _key(url: str) -> str:
 
 def _host(url: str) -> str:
     try:
-        return parse(url).host
+        return parse_url(url).host
     except NetError:
         return ""
 

@@ -34,7 +34,7 @@ from gateway.domain.memory import Category
 from gateway.domain.principals import Label
 from gateway.flow.setup.saving import Setup
 from gateway.llm.client import Description
-from gateway.net.mcp.definition import Definition
+from gateway.net.mcp.server import ToolDefinition
 from gateway.secrets.facts import Binding
 from gateway.store.connection.pool import Database
 from gateway.store.embedded.postgres import EmbeddedPostgres
@@ -351,7 +351,7 @@ async def tools(web: Web) -> None:
     web.path.current.config = Config.model_validate(configured)
     offered = {"fetch": "Opens a page in a browser and returns its text.", "screenshot": "Takes a picture of a page."}
     schema = {"type": "object", "properties": {"url": {"type": "string"}}}
-    listed = [Definition("web-fetch", url, name, about, schema) for name, about in offered.items()]
+    listed = [ToolDefinition("web-fetch", url, name, about, schema) for name, about in offered.items()]
     await pinning.record(web.backend.database, "web-fetch", listed)
     await pinning.confirm(web.backend.database, listed[0].tool_name, listed[0].sha256, Use.READ)
     put_tool(web.path.workspace, text=tool_md(more="credential_secret_name: WEATHER_KEY\ncredential_type: api_key\n"))

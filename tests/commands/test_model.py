@@ -1,5 +1,5 @@
-from gateway.llm.calling.cooldown import Cooling
 from gateway.llm.client import Description
+from gateway.llm.cooldown import Cooling
 from gateway.llm.errors import ErrorKind
 from tests.flow.path import FakeModel, MessagePath, build
 

@@ -17,8 +17,8 @@ import aiohttp
 from aiohttp import web
 
 from gateway.config.model import WorkspaceStore
-from gateway.net.objects import Address, ObjectStore
-from gateway.net.rules import Rules
+from gateway.net.addresses import Rules
+from gateway.net.object_store import Address, ObjectStore
 
 CONDITIONS = {"if-match", "if-none-match", "if-modified-since", "if-unmodified-since"}
 _HOPS = {"transfer-encoding", "connection", "content-length", "content-encoding", "host"}

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from gateway.net.addresses import Rules
 from gateway.net.errors import NetError
 from gateway.net.mcp.connections import Connections
-from gateway.net.mcp.endpoint import Endpoint
-from gateway.net.rules import Rules
+from gateway.net.mcp.server import McpEndpoint
 
 SERVER = Path("build/mcp/node_modules/@modelcontextprotocol/server-everything/dist/index.js")
 pytestmark = [
@@ -39,7 +39,7 @@ async def address() -> AsyncIterator[str]:
 
 async def test_its_tools_are_listed_and_called(address: str) -> None:
     connections = Connections(lambda: Rules.of([address]))
-    endpoint = Endpoint("everything", f"http://{address}/mcp")
+    endpoint = McpEndpoint("everything", f"http://{address}/mcp")
     try:
         async with asyncio.timeout(60):
             while True:

@@ -7,8 +7,8 @@ import pytest
 from gateway.config.machine import SystemClock
 from gateway.domain.conversation.model import Prompt, Reply, UserMessage
 from gateway.domain.settings import ModelSettings
-from gateway.llm.catalog import VENDORS
 from gateway.llm.client import build_client
+from gateway.llm.vendors import VENDORS
 
 pytestmark = pytest.mark.live
 

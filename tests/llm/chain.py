@@ -5,12 +5,11 @@ from datetime import UTC, datetime, timedelta
 
 from gateway.domain.conversation.model import ModelEvent, Prompt, Reply, UserMessage
 from gateway.domain.settings import ModelSettings, Params
-from gateway.llm.calling.call import CallServices, RetryPolicy
-from gateway.llm.calling.cooldown import Cooldowns
-from gateway.llm.calling.registry import Providers
+from gateway.llm.call import CallServices, RetryPolicy
 from gateway.llm.client import ModelClient, build_client
+from gateway.llm.cooldown import Cooldowns
 from gateway.llm.prices import Prices
-from gateway.llm.provider import Provider
+from gateway.llm.provider import Provider, Providers
 from gateway.llm.providers.scripted import Script, ScriptedProvider
 
 HELLO = Prompt((UserMessage("hello"),))

@@ -1,9 +1,12 @@
+import asyncio
+
 import pytest
 from pydantic import SecretStr
 
 from gateway.domain.settings import ProviderSettings
-from gateway.llm.auto import GUIDE, choose
-from gateway.llm.catalog import split
+from gateway.llm.auto import GUIDE, choose_model, ollama_models
+from gateway.llm.vendors import split_model
+from tests.fakes.openai_server import FakeModels
 
 
 @pytest.mark.parametrize(
@@ -21,26 +24,63 @@ from gateway.llm.catalog import split
     ],
 )
 def test_a_key_in_the_environment_decides(variable: str, prefix: str) -> None:
-    choice = choose({variable: "k"}, {}, ["llama3"])
-    assert split(choice.model)[0] == prefix
+    choice = choose_model({variable: "k"}, {}, ["llama3"])
+    assert split_model(choice.model)[0] == prefix
     assert variable in choice.reason
 
 
 def test_the_order_is_fixed() -> None:
     keys = {"XAI_API_KEY": "k", "ANTHROPIC_API_KEY": "k", "GROQ_API_KEY": "k", "OPENAI_API_KEY": ""}
-    assert choose(keys, {}, ()).model.startswith("anthropic/")
+    assert choose_model(keys, {}, ()).model.startswith("anthropic/")
 
 
 def test_a_key_in_the_config_counts_and_is_not_shown() -> None:
-    choice = choose({}, {"groq": ProviderSettings(api_key=SecretStr("hunter2"))}, ())
+    choice = choose_model({}, {"groq": ProviderSettings(api_key=SecretStr("hunter2"))}, ())
     assert choice.model.startswith("groq/")
     assert "models.providers.groq.api_key" in choice.reason
     assert "hunter2" not in choice.reason
 
 
 def test_without_keys_a_local_ollama_answers() -> None:
-    assert choose({}, {}, ["nomic-embed-text", "qwen3:8b", "llama3"]).model == "ollama/qwen3:8b"
+    assert choose_model({}, {}, ["nomic-embed-text", "qwen3:8b", "llama3"]).model == "ollama/qwen3:8b"
 
 
 def test_without_anything_the_guide_answers() -> None:
-    assert choose({}, {}, []).model == choose({}, {}, ["nomic-embed-text"]).model == GUIDE
+    assert choose_model({}, {}, []).model == choose_model({}, {}, ["nomic-embed-text"]).model == GUIDE
+
+
+async def test_a_running_ollama_tells_its_models() -> None:
+    async with FakeModels() as server:
+        server.ollama_models = ("qwen3:8b", "llama3")
+        assert await ollama_models(server.url) == ("qwen3:8b", "llama3")
+        assert await ollama_models(f"{server.url}/nothing-here") == ("qwen3:8b", "llama3")
+    assert await ollama_models(server.url) == ()
+
+
+@pytest.mark.parametrize("answer", [b"", b"HTTP/1.0 500 No\r\n\r\n{}", b"HTTP/1.0 200 OK\r\n\r\nnot json", b"\xff\xfe"])
+async def test_anything_else_is_no_ollama(answer: bytes) -> None:
+    async def reply(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(answer)
+        writer.close()
+
+    async with await asyncio.start_server(reply, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        assert await ollama_models(f"http://127.0.0.1:{port}") == ()
+
+
+async def test_a_silent_server_is_not_waited_for() -> None:
+    gone = asyncio.Event()
+
+    async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+        gone.set()
+
+    async with await asyncio.start_server(hang, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        assert await ollama_models(f"http://127.0.0.1:{port}", timeout=0.05) == ()
+        await gone.wait()
+
+
+async def test_nonsense_for_an_address_is_no_ollama() -> None:
+    assert await ollama_models("http://127.0.0.1:notaport") == ()

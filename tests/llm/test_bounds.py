@@ -6,12 +6,11 @@ import pytest
 
 from gateway.domain.conversation.model import Prompt, UserMessage
 from gateway.domain.settings import Params
-from gateway.llm.calling.one_try import one_try
-from gateway.llm.catalog import vendor
-from gateway.llm.endpoint import Endpoint
+from gateway.llm.call import try_once
 from gateway.llm.errors import ErrorKind, ModelError
 from gateway.llm.provider import Provider, ProviderReply
 from gateway.llm.providers.openai import build
+from gateway.llm.vendors import Endpoint, vendor
 from tests.fakes.endless_models import HELD, STREAMS, EndlessModels
 
 ENDED = (
@@ -42,7 +41,7 @@ async def provider() -> AsyncIterator[Provider]:
 
 async def ask(provider: Provider, case: str, silence: float = 20.0) -> ProviderReply:
     prompt, last = Prompt((UserMessage(f"endless:{case}"),)), None
-    async with aclosing(one_try(provider, "openai/x", prompt, Params(), silence)) as events:
+    async with aclosing(try_once(provider, "openai/x", prompt, Params(), silence)) as events:
         async for event in events:
             last = event
     assert isinstance(last, ProviderReply)

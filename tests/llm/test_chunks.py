@@ -5,12 +5,12 @@ import pytest
 from gateway.domain.conversation.model import ToolCall, Usage
 from gateway.llm.errors import ModelError
 from gateway.llm.protocol.bounds import MAX_CALLS
-from gateway.llm.protocol.chunks import Answer, Chunk
+from gateway.llm.protocol.chunks import AnswerBuilder, Chunk
 from gateway.llm.provider import ProviderReply
 
 
 def add_up(*deltas: object, **last: object) -> ProviderReply:
-    answer = Answer()
+    answer = AnswerBuilder()
     for delta in deltas:
         answer.add(Chunk.model_validate_json(json.dumps({"choices": [{"delta": delta}]})))
     answer.add(Chunk.model_validate({"choices": [], **last}))

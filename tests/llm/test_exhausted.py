@@ -1,7 +1,7 @@
 import pytest
 
 from gateway.domain.conversation.model import Attempt
-from gateway.llm.calling.exhausted import explain
+from gateway.llm.call import explain_failures
 from gateway.llm.errors import ErrorKind, ModelError
 
 
@@ -22,7 +22,7 @@ from gateway.llm.errors import ErrorKind, ModelError
     ],
 )
 def test_the_advice_fits_the_last_error(model: str, kind: ErrorKind, retry_after: float | None, advice: str) -> None:
-    text = explain([Attempt(model, kind, "why")], ModelError(kind, "why", retry_after=retry_after))
+    text = explain_failures([Attempt(model, kind, "why")], ModelError(kind, "why", retry_after=retry_after))
     assert advice in text.splitlines()[-1]
 
 
@@ -33,5 +33,5 @@ def test_models_stand_in_the_order_in_which_they_were_tried() -> None:
         Attempt("b", "auth", "y"),
         Attempt("a", "server", "x"),
     ]
-    lines = explain(tries, ModelError(ErrorKind.SERVER, "x")).splitlines()
+    lines = explain_failures(tries, ModelError(ErrorKind.SERVER, "x")).splitlines()
     assert lines[1:4] == ["1. `a`: server (2 times): x", "2. `b`: auth: y", "3. `a`: server: x"]

@@ -1,11 +1,10 @@
 import pytest
 
 from gateway.domain.settings import ProviderSettings
-from gateway.llm.calling.registry import Providers, module_of
-from gateway.llm.catalog import VENDORS
-from gateway.llm.endpoint import endpoint_of
+from gateway.llm.provider import Providers, module_of
 from gateway.llm.providers.guide import Guide
 from gateway.llm.providers.openai import OpenAIProvider
+from gateway.llm.vendors import VENDORS, endpoint_of
 
 MYBOX = {"mybox": ProviderSettings(base_url="http://127.0.0.1:1")}
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.llm.protocol.reminders import FORMS, about_reminders, describe_result, parse_request
+from gateway.llm.providers.guide import REMINDER_FORMS, about_reminders, describe_result, parse_reminder
 
 BERLIN = ZoneInfo("Europe/Berlin")
 SATURDAY = datetime(2026, 11, 21, 22, 2, tzinfo=UTC).astimezone(BERLIN)
@@ -30,7 +30,7 @@ def once(what: str, words: str, at: str) -> Mapping[str, str]:
     ],
 )
 def test_after_a_while_is_counted_by_the_tool(said: str, at: str) -> None:
-    understood = parse_request(said, SATURDAY)
+    understood = parse_reminder(said, SATURDAY)
     assert understood is not None
     assert (understood["run_at"], understood["prompt"]) == (at, "Remind the user: call Ada")
 
@@ -54,7 +54,7 @@ def test_after_a_while_is_counted_by_the_tool(said: str, at: str) -> None:
     ],
 )
 def test_a_time_is_meant_on_the_clock_of_whoever_says_it(said: str, words: str, at: str) -> None:
-    assert parse_request(said, SATURDAY) == once("call Ada", words, at)
+    assert parse_reminder(said, SATURDAY) == once("call Ada", words, at)
 
 
 @pytest.mark.parametrize(
@@ -68,14 +68,14 @@ def test_a_time_is_meant_on_the_clock_of_whoever_says_it(said: str, words: str, 
     ],
 )
 def test_again_and_again(said: str, cron: str) -> None:
-    understood = parse_request(said, SATURDAY)
+    understood = parse_reminder(said, SATURDAY)
     assert understood is not None
     assert (understood["schedule_type"], understood["cron_expr"]) == ("recurring", cron)
     assert understood["prompt"] == "Remind the user: stretch"
 
 
 def test_the_time_it_is_over_does_not_end_in_the_words() -> None:
-    understood = parse_request("remind me to be at 5 Main Street in 20 minutes", SATURDAY)
+    understood = parse_reminder("remind me to be at 5 Main Street in 20 minutes", SATURDAY)
     assert understood is not None
     assert understood["prompt"] == "Remind the user: be at 5 Main Street"
 
@@ -97,29 +97,29 @@ def test_the_time_it_is_over_does_not_end_in_the_words() -> None:
     ],
 )
 def test_what_is_not_one_of_the_forms_is_not_guessed_at(said: str) -> None:
-    assert parse_request(said, SATURDAY) is None
+    assert parse_reminder(said, SATURDAY) is None
     assert about_reminders(said)
 
 
 @pytest.mark.parametrize("said", ["my reminders", "list my reminders", "Show me all my reminders!", "reminders?"])
 def test_they_are_listed(said: str) -> None:
-    assert parse_request(said, SATURDAY) == {"action": "list"}
+    assert parse_reminder(said, SATURDAY) == {"action": "list"}
 
 
 @pytest.mark.parametrize("said", ["hello", "what is the weather?", "I never forget", ""])
 def test_other_words_are_not_about_them(said: str) -> None:
-    assert parse_request(said, SATURDAY) is None
+    assert parse_reminder(said, SATURDAY) is None
     assert not about_reminders(said)
 
 
 def test_each_form_that_is_told_is_understood() -> None:
-    for form in FORMS.splitlines()[1:]:
-        assert parse_request(form.removeprefix("- ").replace("…", "call Ada"), SATURDAY), form
+    for form in REMINDER_FORMS.splitlines()[1:]:
+        assert parse_reminder(form.removeprefix("- ").replace("…", "call Ada"), SATURDAY), form
 
 
 @given(st.text() | st.from_regex(r"(remind me|every) (in|at|monday at) [0-9]{1,4}:?[0-9]{0,2}(am|pm)? to .*"))
 def test_whatever_is_said_it_does_not_fail(said: str) -> None:
-    understood = parse_request(said, SATURDAY)
+    understood = parse_reminder(said, SATURDAY)
     assert understood is None or understood["action"] in {"add", "list"}
 
 

@@ -1,4 +1,4 @@
-from gateway.llm.calling.scrub import MAX_CHARS, scrub
+from gateway.llm.errors import MAX_ERROR_CHARS, scrub
 
 
 def test_known_secrets_and_what_looks_like_a_key_are_taken_out() -> None:
@@ -7,4 +7,4 @@ def test_known_secrets_and_what_looks_like_a_key_are_taken_out() -> None:
 
 def test_a_text_becomes_one_line_of_bearable_length() -> None:
     assert scrub("a\n  b\tc", []) == "a b c"
-    assert len(scrub("x" * 3000, [])) == MAX_CHARS
+    assert len(scrub("x" * 3000, [])) == MAX_ERROR_CHARS

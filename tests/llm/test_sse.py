@@ -3,7 +3,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.llm.protocol.sse import DataLines
+from gateway.llm.protocol.answer_reader import DataLines
 
 STREAM = b': keep-alive\n\nevent: x\ndata: {"a": 1}\r\n\ndata:{"b": "\xc3\xa4"}\n\ndata: [DONE]\n\n'
 

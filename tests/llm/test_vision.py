@@ -4,9 +4,8 @@ import pytest
 
 from gateway.domain.conversation.model import Image, ModelsExhausted, Prompt, UserMessage
 from gateway.llm.errors import ErrorKind, ModelError
-from gateway.llm.prices import Prices
+from gateway.llm.prices import Prices, estimate_prompt
 from gateway.llm.providers.scripted import Say
-from gateway.llm.tokens import estimate_prompt
 from tests.llm.chain import Chain, collect, last_reply
 
 SEEING, BLIND, UNKNOWN = "openai/gpt-4o", "azure/o3-mini", "vllm/mine"

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from gateway.net.rules import Rules
+from gateway.net.addresses import Rules
 
 Write = Callable[[bytes], Awaitable[None]]
 Respond = Callable[["Asked", Write], Awaitable[None]]

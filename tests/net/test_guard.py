@@ -8,10 +8,8 @@ from urllib.parse import quote, unquote
 import pytest
 
 from gateway.net import fetch
-from gateway.net.addresses import Reach, plain, reach
+from gateway.net.addresses import Reach, Rules, parse_ip, parse_url, reach
 from gateway.net.errors import NetError
-from gateway.net.rules import Rules
-from gateway.net.urls import parse
 from tests.net.cases import ALLOWED, BLOCKED, NAMES, PUBLIC, REDIRECTED
 from tests.net.dialling import Dialling
 
@@ -43,7 +41,7 @@ async def test_nothing_private_is_connected_to(dialling: Dialling, trick: str) -
         dialling.known(NAMES)
 
         with pytest.raises(NetError) as refused:
-            await fetch.get(url, Rules())
+            await fetch.get_page(url, Rules())
 
         assert (url, dialling.dialled) == (url, [])
         assert refused.value.code in ("not_allowed", "invalid_url", "unknown_host"), url
@@ -56,7 +54,7 @@ async def test_nothing_private_is_connected_to(dialling: Dialling, trick: str) -
 )
 async def test_white_space_in_an_address_is_refused(dialling: Dialling, url: str) -> None:
     with pytest.raises(NetError, match="spaces"):
-        await fetch.get(url, Rules())
+        await fetch.get_page(url, Rules())
 
     assert dialling.known(NAMES).dialled == []
 
@@ -66,7 +64,7 @@ async def test_each_redirect_is_checked(dialling: Dialling) -> None:
         dialling.known(NAMES)
 
         with suppress(NetError):  # some are read as paths of the same host
-            await fetch.get(f"http://public.test/to?{quote(location, safe='')}", Rules())
+            await fetch.get_page(f"http://public.test/to?{quote(location, safe='')}", Rules())
 
         assert set(dialling.dialled) == {PUBLIC}, location
 
@@ -76,7 +74,7 @@ async def test_a_redirect_of_a_redirect_is_checked(dialling: Dialling) -> None:
     last = quote("http://loop.test/", safe="")
 
     with pytest.raises(NetError, match=r"loop.test is in a private network"):
-        await fetch.get(f"http://public.test/to?{quote(f'http://other.test/to?{last}', safe='')}", Rules())
+        await fetch.get_page(f"http://public.test/to?{quote(f'http://other.test/to?{last}', safe='')}", Rules())
 
     assert dialling.dialled == [PUBLIC, "93.184.216.35"]
 
@@ -85,7 +83,7 @@ async def test_what_is_public_is_read(dialling: Dialling) -> None:
     for url in ALLOWED.split():
         dialling.known(NAMES)
 
-        page = await fetch.get(url, Rules())
+        page = await fetch.get_page(url, Rules())
 
         assert (url, page.body, len(dialling.dialled)) == (url, b"ok", 1)
 
@@ -93,7 +91,7 @@ async def test_what_is_public_is_read(dialling: Dialling) -> None:
 async def test_the_address_that_was_checked_is_the_one_that_is_dialled(dialling: Dialling) -> None:
     dialling.known(NAMES)
 
-    await fetch.get("http://rebind.test/", Rules())
+    await fetch.get_page("http://rebind.test/", Rules())
 
     assert (dialling.looked_up, dialling.dialled) == (["rebind.test"], [PUBLIC])
 
@@ -103,7 +101,7 @@ async def test_no_proxy_of_the_environment_is_used(dialling: Dialling, monkeypat
         monkeypatch.setenv(name, "http://93.184.216.99:3128")
     dialling.known(NAMES)
 
-    await fetch.get("http://public.test/", Rules())
+    await fetch.get_page("http://public.test/", Rules())
 
     assert dialling.dialled == [PUBLIC]
 
@@ -113,7 +111,7 @@ class TestHosts:
         dialling.known({**NAMES, "sub.public.test": [[PUBLIC]]})
         for url in ("http://public.test/", "http://sub.PUBLIC.test./"):
             with pytest.raises(NetError, match="deny_hosts"):
-                await fetch.get(url, Rules.of([], deny=["*.Public.Test"]))
+                await fetch.get_page(url, Rules.of([], deny=["*.Public.Test"]))
 
         assert dialling.looked_up == []
 
@@ -121,16 +119,18 @@ class TestHosts:
         dialling.known(NAMES)
         rules = Rules.of([], allow=["public.test"])
 
-        assert (await fetch.get("http://public.test/", rules)).body == b"ok"
+        assert (await fetch.get_page("http://public.test/", rules)).body == b"ok"
         for url in ("http://other.test/", "http://notpublic.test/", f"http://{PUBLIC}/"):
             with pytest.raises(NetError, match="allow_hosts"):
-                await fetch.get(url, rules)
+                await fetch.get_page(url, rules)
 
     async def test_a_redirect_leads_to_allowed_hosts_only(self, dialling: Dialling) -> None:
         dialling.known(NAMES)
 
         with pytest.raises(NetError, match=r"other.test is in tools.web.deny_hosts"):
-            await fetch.get(f"http://public.test/to?{quote('http://other.test/')}", Rules.of([], deny=["other.test"]))
+            await fetch.get_page(
+                f"http://public.test/to?{quote('http://other.test/')}", Rules.of([], deny=["other.test"])
+            )
 
 
 class TestPrivateAllow:
@@ -149,7 +149,7 @@ class TestPrivateAllow:
     async def test_a_listed_place_is_reached(self, dialling: Dialling, entry: str, url: str) -> None:
         dialling.known(NAMES)
 
-        assert (await fetch.get(url, Rules.of([entry]))).body == b"ok"
+        assert (await fetch.get_page(url, Rules.of([entry]))).body == b"ok"
 
     @pytest.mark.parametrize(
         ("entry", "url"),
@@ -173,7 +173,7 @@ class TestPrivateAllow:
         dialling.known({**NAMES, "sub.lan.test": [["10.1.2.3"]]})
 
         with pytest.raises(NetError) as refused:
-            await fetch.get(url, Rules.of([entry]))
+            await fetch.get_page(url, Rules.of([entry]))
 
         assert (refused.value.code, dialling.dialled) == ("not_allowed", [])
 
@@ -189,11 +189,11 @@ class TestPrivateAllow:
         dialling.known(NAMES)
 
         with pytest.raises(NetError, match=r'only its owner can allow it, with "lan.test:8123" in net.private_allow'):
-            await fetch.get("http://lan.test:8123/", Rules())
+            await fetch.get_page("http://lan.test:8123/", Rules())
 
 
 def test_a_mapped_address_counts_as_what_it_maps() -> None:
-    mapped = plain("::ffff:127.0.0.1")
+    mapped = parse_ip("::ffff:127.0.0.1")
 
     assert mapped is not None
     assert (str(mapped), reach(mapped)) == ("127.0.0.1", Reach.PRIVATE)
@@ -210,4 +210,4 @@ def test_a_mapped_address_counts_as_what_it_maps() -> None:
     ],
 )
 def test_addresses_have_one_form(url: str, asked: str) -> None:
-    assert parse(url).url == asked
+    assert parse_url(url).url == asked

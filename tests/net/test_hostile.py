@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from gateway.net import fetch
-from gateway.net.bodies import Limits
-from gateway.net.client import guarded
+from gateway.net.addresses import Rules
+from gateway.net.client import Limits, guarded
 from gateway.net.errors import NetError
-from gateway.net.rules import Rules
 from tests.net import servers
 from tests.net.servers import Respond, page, redirect, serving, site
 
@@ -24,7 +23,7 @@ async def refused(respond: Respond, limits: Limits | None = None, path: str = "/
     """The error, and how many bytes the server could send."""
     async with serving(respond) as server:
         with pytest.raises(NetError) as error:
-            await fetch.get(f"{server.url}{path}", server.rules, limits)
+            await fetch.get_page(f"{server.url}{path}", server.rules, limits)
         assert "\n" not in str(error.value)
         assert str(server.port) not in str(error.value)
         return error.value, server.sent
@@ -84,7 +83,7 @@ async def test_nobody_at_home() -> None:
         pass
 
     with pytest.raises(NetError, match="can't be reached") as error:
-        await fetch.get(server.url, server.rules)
+        await fetch.get_page(server.url, server.rules)
 
     assert error.value.code == "unreachable"
 
@@ -92,7 +91,7 @@ async def test_nobody_at_home() -> None:
 async def test_a_certificate_that_nobody_signed(tmp_path: Path) -> None:
     async with serving(page(b"secret"), self_signed(tmp_path)) as server:
         with pytest.raises(NetError, match="has no valid certificate") as error:
-            await fetch.get(server.url, server.rules)
+            await fetch.get_page(server.url, server.rules)
 
     assert (error.value.code, server.asked) == ("bad_certificate", [])
 
@@ -105,7 +104,7 @@ async def test_no_tls_where_https_is_asked() -> None:
     async with await asyncio.start_server(plain, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
         with pytest.raises(NetError, match=r"check that it supports https") as error:
-            await fetch.get(f"https://127.0.0.1:{port}", Rules.of(["127.0.0.1"]))
+            await fetch.get_page(f"https://127.0.0.1:{port}", Rules.of(["127.0.0.1"]))
 
     assert error.value.code == "tls"
 
@@ -114,7 +113,7 @@ async def test_tls_is_for_the_name_though_the_checked_address_is_dialled(tmp_pat
     context = self_signed(tmp_path, "127.0.0.1")
     trusted = ssl.create_default_context(cafile=str(tmp_path / "certificate.pem"))
     async with serving(page(b"hello"), context) as server:
-        found = await fetch.get(server.url, server.rules, trusted=trusted)
+        found = await fetch.get_page(server.url, server.rules, trusted=trusted)
 
     assert (found.body, server.asked[0].headers["host"]) == (b"hello", f"127.0.0.1:{server.port}")
 
@@ -125,7 +124,7 @@ class TestPages:
         assert callable(pack)
         body = b"hello " * 100_000
         async with serving(page(pack(body), "text/plain", "200 OK", "Content-Encoding: gzip")) as server:
-            assert (await fetch.get(server.url, server.rules)).body == body
+            assert (await fetch.get_page(server.url, server.rules)).body == body
 
     async def test_any_client_of_the_factory_is_bounded(self) -> None:
         async with serving(servers.bomb()) as server, guarded(lambda: server.rules) as http:
@@ -144,7 +143,8 @@ class TestPages:
             )
         ) as server:
             one, two, three = [
-                await fetch.get(f"{server.url}{path}", server.rules) for path in ("/a/paper%20one.pdf?x=1", "/b", "/c")
+                await fetch.get_page(f"{server.url}{path}", server.rules)
+                for path in ("/a/paper%20one.pdf?x=1", "/b", "/c")
             ]
 
         assert (one.name, one.mime) == ("paper one.pdf", "application/pdf")
@@ -156,7 +156,7 @@ class TestPages:
         async with serving(site({"/end": page(b"end")})) as other, serving(site(pages)) as first:
             pages |= {"/": redirect("/again"), "/again": redirect(f"{other.url}/end")}
             rules = Rules.of([f"127.0.0.1:{first.port}", f"127.0.0.1:{other.port}"])
-            found = await fetch.get(first.url, rules, headers={"X-Api-Key": "key", "Authorization": "Bearer key"})
+            found = await fetch.get_page(first.url, rules, headers={"X-Api-Key": "key", "Authorization": "Bearer key"})
 
         assert [asked.headers.get("x-api-key") for asked in first.asked] == ["key", "key"]
         assert (found.body, other.asked[0].headers.get("x-api-key")) == (b"end", None)
@@ -164,8 +164,8 @@ class TestPages:
 
     async def test_cookies_do_not_outlive_a_page(self) -> None:
         async with serving(page(b"hello", "text/html", "200 OK", "Set-Cookie: id=1; Path=/")) as server:
-            await fetch.get(server.url, server.rules)
-            await fetch.get(server.url, server.rules)
+            await fetch.get_page(server.url, server.rules)
+            await fetch.get_page(server.url, server.rules)
 
         assert [asked.headers.get("cookie") for asked in server.asked] == [None, None]
 

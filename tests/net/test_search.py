@@ -9,16 +9,16 @@ from pydantic import SecretStr
 from gateway.config.model import WebSearch
 from gateway.net.errors import NetError
 from gateway.net.search import Hit, keyless
-from gateway.net.search.asking import Search
+from gateway.net.search.asking import WebSearcher
 from tests.net import servers
 from tests.net.servers import Respond, Server, search_apis, serving
 
 
-def searching(server: Server, **settings: object) -> Search:
+def searching(server: Server, **settings: object) -> WebSearcher:
     keys = {name: SecretStr(str(key)) for name, key in settings.items() if name.endswith("_key")}
     web = WebSearch.model_validate({**settings, **keys})
     bases = {"brave": server.url, "tavily": f"{server.url}/tavily", "exa": f"{server.url}/exa"}
-    return Search(lambda: web, lambda: server.rules, bases)
+    return WebSearcher(lambda: web, lambda: server.rules, bases)
 
 
 ALL = {"brave_api_key": "key", "tavily_api_key": "key", "exa_api_key": "key"}

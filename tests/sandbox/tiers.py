@@ -3,7 +3,7 @@
 import os
 from functools import cache
 
-from gateway.sandbox import landlock, seccomp
+from gateway.sandbox.jail import landlock, seccomp
 
 
 @cache

@@ -16,7 +16,7 @@ from pathlib import Path
 from gateway.domain.json import Json
 from gateway.ingest.jailed import in_jail
 from gateway.ingest.limits import MEMORY, SPACE
-from gateway.sandbox.child import Jail, run
+from gateway.sandbox.child import Jail, run_in_jail
 from gateway.sandbox.virtual import shell
 
 Attack = Callable[[str], Json]
@@ -28,12 +28,12 @@ def jailed(name: str, at: str, source: str, target: str) -> Json:
 
 def in_shell(name: str, at: str, source: str, target: str) -> Json:
     """Where the scripts of bash run."""
-    return run(shell.jail(source, target), partial(attempt, name, at))
+    return run_in_jail(shell.jail(source, target), partial(attempt, name, at))
 
 
 def limited(name: str, at: str, source: str, target: str) -> Json:
     """In a jail of half a second."""
-    return run(Jail((source,), target, MEMORY, 0.5, SPACE), partial(attempt, name, at))
+    return run_in_jail(Jail((source,), target, MEMORY, 0.5, SPACE), partial(attempt, name, at))
 
 
 def beside_much(name: str, at: str, source: str, target: str) -> Json:

@@ -10,14 +10,14 @@ ROOT = Path(__file__).parents[2]
 
 ALLOWED = {
     "gateway/net": "the guarded client, the MCP client over it, and ddgs, which asks the search engines it names",
-    "gateway/net/objects.py": "the operator's object store, whose addresses are checked before each use",
+    "gateway/net/object_store.py": "the operator's object store, whose addresses are checked before each use",
     "gateway/llm/protocol/http.py": "endpoints of models, by the operator's configuration",
     "gateway/llm/protocol/connector.py": "its connector: bounds, no connection of its own",
     "gateway/llm/protocol/bounded_httpx.py": "bounds for litellm's clients, none of its own",
-    "gateway/llm/ollama.py": "looks for an Ollama on this machine or where the operator says",
+    "gateway/llm/auto.py": "looks for an Ollama on this machine or where the operator says",
     "gateway/llm/providers/openai.py": "endpoints of models, through http.py",
     "gateway/llm/providers/litellm.py": "endpoints of models, by the operator's configuration",
-    "gateway/store": "the operator's database; one that a tool file declares, by addresses that net/resolving checked",
+    "gateway/store": "the operator's database; one that a tool file declares, by addresses that net/addresses checked",
     "gateway/app/gateway.py": "listens for the page",
     "gateway/app/waiting.py": "listens for the page while the database is away",
     "gateway/app/local.py": "listens on loopback for the terminal",

@@ -20,9 +20,9 @@ from gateway.domain.conversation.model import ToolCall
 from gateway.domain.conversation.tools import Caller
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
-from gateway.net import proxy, resolving
+from gateway.net import addresses, proxy
+from gateway.net.addresses import Rules
 from gateway.net.errors import NetError
-from gateway.net.rules import Rules
 from gateway.sandbox.command import Tier
 from gateway.sandbox.workshop import Workshop
 from gateway.tools import Services
@@ -104,7 +104,7 @@ def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
             return [host]
         return [known[host].pop(0) if len(known[host]) > 1 else known[host][0]]
 
-    monkeypatch.setattr(resolving, "look_up", look_up)
+    monkeypatch.setattr(addresses, "look_up", look_up)
     return known
 
 

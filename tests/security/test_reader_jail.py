@@ -17,7 +17,7 @@ from gateway.background.cpu import Cpu, CpuJobFailed
 from gateway.domain.json import Json
 from gateway.ingest import jailed
 from gateway.ingest.limits import MEMORY
-from gateway.sandbox import landlock, seccomp
+from gateway.sandbox.jail import landlock, seccomp
 from tests.background import cpu_jobs
 from tests.fakes.eventually import eventually
 from tests.ingest.samples import Sample, samples

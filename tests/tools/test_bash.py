@@ -25,7 +25,7 @@ from tests.fakes.caller import CALLER
 from tests.net.servers import Server, page, redirect, serving, site
 from tests.tools.desk import Shelf
 
-pytestmark = pytest.mark.skipif(not shell.offered(), reason="this kernel cannot confine it")
+pytestmark = pytest.mark.skipif(not shell.is_supported(), reason="this kernel cannot confine it")
 
 
 @dataclass

@@ -21,7 +21,7 @@ from gateway.domain.conversation.model import ToolCall
 from gateway.domain.conversation.tools import Caller, Effect, Labelled, ToolFailed
 from gateway.domain.ids import PrincipalId, SessionId, TaskId
 from gateway.domain.principals import Label, Role
-from gateway.llm.tokens import estimate_tool
+from gateway.llm.prices import estimate_tool
 from gateway.store.connection.pool import Database
 from gateway.store.people import principals
 from gateway.tools import PrincipalContext, Services

@@ -16,7 +16,7 @@ from gateway.domain.conversation.model import ToolCall
 from gateway.domain.conversation.tools import Caller, Change, ToolClass
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
-from gateway.llm.tokens import estimate_tool
+from gateway.llm.prices import estimate_tool
 from gateway.store.connection.pool import Database
 from gateway.tools import Services
 from gateway.tools.skills import PAGE, tools

@@ -22,9 +22,9 @@ from gateway.domain.ids import SessionId
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import quotes_whole
-from gateway.llm.tokens import estimate_tool
-from gateway.net.rules import Rules
-from gateway.net.search.asking import Search
+from gateway.llm.prices import estimate_tool
+from gateway.net.addresses import Rules
+from gateway.net.search.asking import WebSearcher
 from gateway.store.connection.pool import Database
 from gateway.store.transcript import messages
 from gateway.tools import Services, Web
@@ -99,7 +99,7 @@ class Bench:
     async def open(self, pages: Respond | dict[str, Respond], **more: Any) -> Browsing:
         server = await self.stack.enter_async_context(serving(site(pages) if isinstance(pages, dict) else pages))
         settings = WebSearch(provider="brave", brave_api_key=SecretStr("key"))
-        search = Search(lambda: settings, lambda: server.rules, {"brave": server.url})
+        search = WebSearcher(lambda: settings, lambda: server.rules, {"brave": server.url})
         web = Web(lambda: server.rules, search, WebPages(self.cpu, self.folder / "scratch").read)
         return Browsing(server, Services(Workspace(self.folder), web=web), **more)
 
@@ -376,7 +376,7 @@ def test_both_cost_less_than_450_tokens(tmp_path: Path) -> None:
 def test_an_edited_configuration_holds_at_the_next_request() -> None:
     allowed: list[str] = []
     settings = WebSearch()
-    search = Search(lambda: settings, lambda: Rules.of(allowed))
+    search = WebSearcher(lambda: settings, lambda: Rules.of(allowed))
 
     assert search.rules() == Rules()
     allowed.append("nas.lan:8080")

@@ -15,8 +15,16 @@ from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
 from gateway.domain.text.marks import data_from
 from gateway.net.errors import NetError
-from gateway.net.mcp.definition import Definition, visible, visible_json
-from gateway.net.mcp.endpoint import ALONE, REACHES, Answer, Blob, ServerError
+from gateway.net.mcp.server import (
+    STDIO,
+    STDIO_WITH_NETWORK,
+    Blob,
+    McpResult,
+    ServerError,
+    ToolDefinition,
+    visible,
+    visible_json,
+)
 from gateway.workspace.paths import WorkspaceError
 
 if TYPE_CHECKING:
@@ -40,7 +48,7 @@ class McpCalls:
     save: Save
 
     @property
-    def shown(self) -> Definition:
+    def shown(self) -> ToolDefinition:
         """What the model was shown, and a yes covers."""
         return self.pinned.definition
 
@@ -64,7 +72,7 @@ class McpCalls:
         match self.pinned.use:
             case Use.READ:
                 # On this machine, too: a server that reads pages sends what it is given to wherever that leads.
-                silent = not arguments.model_extra or self.shown.url.startswith(ALONE)
+                silent = not arguments.model_extra or self.shown.url.startswith(STDIO)
                 return ToolClass.NET if silent else ToolClass.SEND
             case Use.WRITE:
                 return ToolClass.ACT
@@ -76,7 +84,7 @@ class McpCalls:
         known = "" if self.pinned.state is State.ON else ", which you have not confirmed"
         call = written_out(self.pinned.name, arguments.model_dump(mode="json"))
         url = urlsplit(self.shown.url)
-        reaches = f", which reaches {url.path.split('/')[1]}" if self.shown.url.startswith(REACHES) else ""
+        reaches = f", which reaches {url.path.split('/')[1]}" if self.shown.url.startswith(STDIO_WITH_NETWORK) else ""
         return Change(f"Call a tool of {self.shown.host}{known}{reaches}.\n{call}", self.shown.sha256)
 
     async def run(self, arguments: AnyArguments, _caller: Caller) -> Labelled:
@@ -92,14 +100,14 @@ class McpCalls:
             raise ToolFailed("tool_error", visible(answer.text)[:MAX_ERROR] or "The tool failed.", Label.UNTRUSTED)
         return Labelled(await self._result(answer), Label.UNTRUSTED)
 
-    def _check(self, now: Definition | None) -> None:
+    def _check(self, now: ToolDefinition | None) -> None:
         if now is None:
             raise ToolFailed("gone", f"{self.shown.server} no longer has this tool.")
         if now.sha256 != self.shown.sha256:
             message = f"Its server now describes {self.pinned.name} differently; it's off until its owner confirms it."
             raise ToolFailed("changed", message)
 
-    async def _result(self, answer: Answer) -> JsonObject:
+    async def _result(self, answer: McpResult) -> JsonObject:
         note = data_from(self.shown.host)
         files = [await self._saved(blob) for blob in answer.blobs[:MAX_FILES]]
         more: JsonObject = {"files": files, "files_left_out": len(answer.blobs) - len(files)} if files else {}

@@ -9,10 +9,10 @@ from functools import partial
 from pathlib import Path
 
 from gateway.config.model import McpServer
+from gateway.net.addresses import Rules
 from gateway.net.errors import NetError
-from gateway.net.mcp.endpoint import ALONE, REACHES, Endpoint
+from gateway.net.mcp.server import STDIO, STDIO_WITH_NETWORK, McpEndpoint
 from gateway.net.proxy import destinations, start
-from gateway.net.rules import Rules
 from gateway.sandbox.command import Command, Limits, Tier
 from gateway.sandbox.workshop import NoJail, Running, Workshop
 
@@ -29,7 +29,7 @@ class LocalServers:
     rules: Callable[[], Rules] = Rules
     """Of the net, for those that list hosts."""
 
-    def endpoint(self, name: str, server: McpServer) -> Endpoint:
+    def endpoint(self, name: str, server: McpServer) -> McpEndpoint:
         """One of the configuration; raises `NetError`."""
         variables = {key: value.get_secret_value() for key, value in server.env.items()}
         if held := [key for key, value in variables.items() if "${secret:" in value]:
@@ -41,8 +41,8 @@ class LocalServers:
         hosts = ",".join(map(str, destinations(server.hosts, anywhere=True)))
         parts = [server.command, *server.args], sorted(variables), reads
         digest = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
-        url = f"{REACHES}//{name}/{hosts}/{digest}" if hosts else f"{ALONE}//{name}/{digest}"
-        return Endpoint(name, url, variables, partial(self._start, server, variables, reads))
+        url = f"{STDIO_WITH_NETWORK}//{name}/{hosts}/{digest}" if hosts else f"{STDIO}//{name}/{digest}"
+        return McpEndpoint(name, url, variables, partial(self._start, server, variables, reads))
 
     def _readable(self, name: str, path: Path) -> str:
         real, data = path.resolve(), self.data.resolve()

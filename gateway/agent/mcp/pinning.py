@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 
 from gateway.domain.errors import OwnerMustAct
-from gateway.net.mcp.definition import Definition
+from gateway.net.mcp.server import ToolDefinition
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.trust import pins
 from gateway.store.trust.pins import PinState
@@ -41,9 +41,9 @@ class PinnedTool:
     """A tool that some server has described; `seen` is its newest definition if that isn't the confirmed one."""
 
     state: State
-    definition: Definition
+    definition: ToolDefinition
     use: Use = Use.WRITE
-    seen: Definition | None = None
+    seen: ToolDefinition | None = None
 
     @property
     def name(self) -> str:
@@ -51,7 +51,7 @@ class PinnedTool:
         return self.definition.tool_name
 
     @property
-    def undecided(self) -> Definition:
+    def undecided(self) -> ToolDefinition:
         """What a confirmation would cover."""
         return self.seen or self.definition
 
@@ -61,7 +61,7 @@ async def read(conn: Connection) -> list[PinnedTool]:
     found = dict[str, PinnedTool]()
     for pin, content in await pins.list_contents(conn, KIND):  # what is staged comes after what was decided
         kept, known = json.loads(content), found.get(pin.name)
-        definition = Definition(**kept["definition"])
+        definition = ToolDefinition(**kept["definition"])
         if pin.state != "staged":
             found[pin.name] = PinnedTool(State(pin.state), definition, Use(kept["use"]))
         elif known is None:
@@ -72,7 +72,7 @@ async def read(conn: Connection) -> list[PinnedTool]:
     return list(found.values())
 
 
-async def record(database: Database, server: str, listed: Iterable[Definition]) -> None:
+async def record(database: Database, server: str, listed: Iterable[ToolDefinition]) -> None:
     """What a server says of its tools now: what differs from what is known waits for the owner."""
 
     async def store(tx: Connection) -> None:
@@ -118,6 +118,6 @@ async def get(database: Database, name: str) -> PinnedTool:
     return found
 
 
-async def _put(tx: Connection, state: PinState, definition: Definition, use: Use = Use.WRITE) -> None:
+async def _put(tx: Connection, state: PinState, definition: ToolDefinition, use: Use = Use.WRITE) -> None:
     content = json.dumps({"use": use.value, "definition": asdict(definition)}).encode()
     await pins.put(tx, KIND, definition.tool_name, state, definition.sha256, content, definition.url)

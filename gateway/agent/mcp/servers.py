@@ -19,8 +19,7 @@ from gateway.domain.conversation.tools import AnyTool
 from gateway.domain.ids import PrincipalId
 from gateway.net.errors import NetError
 from gateway.net.mcp.connections import Connections
-from gateway.net.mcp.definition import public_url
-from gateway.net.mcp.endpoint import Endpoint, ServerError
+from gateway.net.mcp.server import McpEndpoint, ServerError, public_url
 from gateway.secrets.injection import Injected, Outgoing, SecretRefused, inject
 from gateway.store.connection.pool import Database
 
@@ -130,7 +129,7 @@ class McpServers:
             return self._failed[name][1]
         return ""
 
-    async def _endpoint(self, name: str) -> Endpoint:
+    async def _endpoint(self, name: str) -> McpEndpoint:
         server = self.servers.get(name)
         if server is None:
             raise NetError("no_server", f"The MCP server {name} is no longer configured, or not for this person.")
@@ -144,7 +143,7 @@ class McpServers:
             raise NetError("no_credential", str(refusal)) from refusal
         if sent.used:
             await self.credentials.used(sent.used, self.principal)
-        return Endpoint(name, server.url, sent.request.headers)
+        return McpEndpoint(name, server.url, sent.request.headers)
 
     def _injected(self, name: str, url: str, headers: Mapping[str, SecretStr]) -> Injected:
         plain = {key: value.get_secret_value() for key, value in headers.items()}

@@ -8,7 +8,7 @@ from gateway.agent.mcp.pinning import PinnedTool, State
 from gateway.domain.conversation.diff import difference
 from gateway.domain.conversation.tools import ToolFailed
 from gateway.domain.text.texts import one_line
-from gateway.net.mcp.definition import Definition
+from gateway.net.mcp.server import ToolDefinition
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,5 +48,5 @@ def changes(tool: PinnedTool) -> str:
         return described(tool)
 
 
-def _written(each: Definition) -> str:
+def _written(each: ToolDefinition) -> str:
     return f"of {each.url}\n{each.description}\n{json.dumps(each.parameters, indent=1, ensure_ascii=False)}"

@@ -9,8 +9,8 @@ from pydantic import BaseModel, ValidationError
 
 from gateway.agent.skills.links import Archive, Gist, Place, folder_of, places
 from gateway.domain.errors import SupaclawError
-from gateway.net.fetch import get
-from gateway.net.rules import Rules
+from gateway.net.addresses import Rules
+from gateway.net.fetch import get_page
 from gateway.workspace.skills.folder import BadSkill, Files, checked, entries, unpack
 
 MOST = 40 * 2**20
@@ -34,8 +34,8 @@ def guarded(rules: Callable[[], Rules]) -> Fetch:
     """The `Fetch` of a gateway: through the one client that checks where it connects."""
 
     async def fetch(url: str, most: int, /) -> bytes:
-        bodies = await asyncio.to_thread(import_module, "gateway.net.bodies")  # imports httpx2
-        return (await get(url, rules(), bodies.Limits(most))).body
+        client = await asyncio.to_thread(import_module, "gateway.net.client")  # imports httpx2
+        return (await get_page(url, rules(), client.Limits(most))).body
 
     return fetch
 

@@ -30,10 +30,10 @@ from gateway.domain.json import Json, JsonObject
 from gateway.domain.principals import Label
 from gateway.domain.text.marks import data_from
 from gateway.net import api
-from gateway.net.api import Answer
+from gateway.net.addresses import parse_url
+from gateway.net.api import ApiResponse
 from gateway.net.errors import NetError
-from gateway.net.mcp.definition import visible_json
-from gateway.net.urls import parse
+from gateway.net.mcp.server import visible_json
 from gateway.secrets.facts import origin_of
 from gateway.secrets.injection import Outgoing, SecretRefused, Usable, inject
 from gateway.store.functions import FunctionFailed
@@ -80,27 +80,27 @@ class _Call:
 
     def _shown(self, arguments: AnyArguments) -> str:
         if database := self._database:
-            api.check(self.operation, _given(arguments))
+            api.check_arguments(self.operation, _given(arguments))
             return f"{database.schema_name}.{function_of(self.operation)} of {self.tool.base}"
         request = self._request(arguments)
         return f"{request.method} {request.url}"
 
-    async def _rows(self, arguments: AnyArguments) -> Answer:
+    async def _rows(self, arguments: AnyArguments) -> ApiResponse:
         config, given = self._database, _given(arguments)
         assert config is not None, "asked for where there is one"
-        api.check(self.operation, given)
+        api.check_arguments(self.operation, given)
         files = await self.files.bytes_of(self.confirmed) if config.ca else {}
         call = DatabaseCall(self.tool, config, files, self._find, self.tokens.rules())
         injected = call.credential()
         await self.tokens.credentials.used(injected.used, self.principal, f"{self.tool.name} {self.tool.base}")
-        return Answer(200, "application/json", await call.run(self.operation, given, injected))
+        return ApiResponse(200, "application/json", await call.run(self.operation, given, injected))
 
     def _request(self, arguments: AnyArguments) -> Outgoing:
         config = self.tool.config
         headers = config.headers if isinstance(config, Requests) else {}
-        return api.built(self.operation, self.tool.base, _given(arguments), headers)
+        return api.build_request(self.operation, self.tool.base, _given(arguments), headers)
 
-    async def _answer(self, request: Outgoing) -> Answer:
+    async def _answer(self, request: Outgoing) -> ApiResponse:
         credential, rules = self.tool.credential, self.tokens.rules
         if credential is None:
             return await api.send(request, rules)
@@ -143,7 +143,7 @@ def advice(tool: ToolFile) -> str:
 def _command(tool: ToolFile, credential: Credential) -> str:
     url = credential.oauth.token_url if credential.oauth else tool.base
     place = "--field refresh_token" if credential.oauth else f"--{credential.place.replace(':', ' ')}"
-    host = origin(tool) if credential.field else origin_of(parse(url).origin)
+    host = origin(tool) if credential.field else origin_of(parse_url(url).origin)
     return f"supaclaw secrets set {credential.secret} --host {host} --tool {tool.name} {place}"
 
 
@@ -216,7 +216,7 @@ def _tool(call: _Call) -> AnyTool:
     )
 
 
-def _result(answer: Answer, host: str) -> Mapping[str, Json]:
+def _result(answer: ApiResponse, host: str) -> Mapping[str, Json]:
     note = data_from(host)
     failed: JsonObject = {}
     if answer.status >= 400:
@@ -224,7 +224,7 @@ def _result(answer: Answer, host: str) -> Mapping[str, Json]:
     return {**failed, "status": answer.status, "note": note, "body": visible_json(_body(answer))}
 
 
-def _body(answer: Answer) -> Json:
+def _body(answer: ApiResponse) -> Json:
     if answer.mime == "application/json" or answer.mime.endswith("+json"):
         try:
             body: Json = json.loads(answer.text)

@@ -7,11 +7,8 @@ from urllib.parse import unquote, urlsplit
 from gateway.domain.conversation.operations import Operation
 from gateway.domain.conversation.tools import ToolClass
 from gateway.domain.json import Json
-from gateway.net.addresses import Reach, plain, reach
+from gateway.net.addresses import Reach, Rules, checked_addresses, parse_ip, parse_url, reach
 from gateway.net.errors import NetError
-from gateway.net.resolving import checked_addresses
-from gateway.net.rules import Rules
-from gateway.net.urls import parse
 from gateway.secrets.facts import origin_of
 from gateway.secrets.injection import Injected, Outgoing, SecretRefused, Usable, inject
 from gateway.store.functions import ForeignDatabase, NamedContext, call
@@ -48,10 +45,10 @@ class DatabaseCall:
     async def _database(self, secret: str) -> ForeignDatabase:
         parts = urlsplit(self.tool.base)
         shown, port = f"[{parts.hostname}]" if ":" in str(parts.hostname) else parts.hostname, parts.port or PORT
-        host = parse(f"https://{shown}").host
+        host = parse_url(f"https://{shown}").host
         self.rules.admit_host(host)
         addresses = await checked_addresses(host, port, self.rules)
-        private = all((found := plain(each)) is not None and reach(found) is Reach.PRIVATE for each in addresses)
+        private = all((found := parse_ip(each)) is not None and reach(found) is Reach.PRIVATE for each in addresses)
         if self.config.tls == "off" and not private:
             raise NetError("not_allowed", f"Not connected: {host} isn't in your own network, so it needs tls.")
         tls = None if self.config.tls == "off" else _context(host, self.config.ca, self.files)

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from gateway.agent.credentials import Credentials
 from gateway.domain.clock import Clock
 from gateway.domain.ids import PrincipalId
-from gateway.net import oauth
-from gateway.net.oauth import Held
-from gateway.net.rules import Rules
+from gateway.net import api
+from gateway.net.addresses import Rules
+from gateway.net.api import AccessToken
 from gateway.secrets.injection import Outgoing, inject
 from gateway.workspace.tool_files.declaration import Credential, OAuth
 from gateway.workspace.tool_files.tool_file import ToolFile
@@ -26,7 +26,7 @@ class AccessTokens:
     credentials: Credentials
     rules: Callable[[], Rules]
     clock: Clock
-    _held: dict[tuple[PrincipalId, str], Held] = field(default_factory=dict, init=False)
+    _held: dict[tuple[PrincipalId, str], AccessToken] = field(default_factory=dict, init=False)
     _unsaved: dict[tuple[PrincipalId, str], str] = field(default_factory=dict, init=False, repr=False)
     """Refresh tokens that replace stored ones, until the database has taken them."""
     _locks: defaultdict[tuple[PrincipalId, str], asyncio.Lock] = field(
@@ -45,17 +45,17 @@ class AccessTokens:
                 held = self._held[key] = await self._renewed(tool.name, credential, credential.oauth, principal)
             return held.token
 
-    async def _renewed(self, tool: str, credential: Credential, grant: OAuth, principal: PrincipalId) -> Held:
+    async def _renewed(self, tool: str, credential: Credential, grant: OAuth, principal: PrincipalId) -> AccessToken:
         await self._save(credential.secret, principal)
         injected = inject(_request(credential.secret, grant), tool, self.credentials.finder(principal))
         await self.credentials.used(injected.used, principal, f"{tool} {grant.token_url}")
-        tokens = await oauth.exchange(injected.request, self.rules)
+        tokens = await api.exchange_refresh_token(injected.request, self.rules)
         self.credentials.hide(credential.secret, principal, tokens.access_token)
         if tokens.refresh_token and tokens.refresh_token != injected.request.fields["refresh_token"]:
             self._unsaved[principal, credential.secret] = tokens.refresh_token
             await self._save(credential.secret, principal)
         lasts = max(tokens.expires_in - EARLY_SECONDS, tokens.expires_in / 2)
-        return Held(tokens.access_token, self.clock.monotonic() + lasts)
+        return AccessToken(tokens.access_token, self.clock.monotonic() + lasts)
 
     async def _save(self, name: str, principal: PrincipalId) -> None:
         """The endpoint takes no other one now: it is kept until it is stored."""

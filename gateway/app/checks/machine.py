@@ -12,9 +12,9 @@ from gateway.config.data.instance import running_pid
 from gateway.config.machine import available_memory
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.findings import Finding, Level
-from gateway.sandbox import landlock, seccomp
 from gateway.sandbox.command import Tier
-from gateway.sandbox.remote.client import workshop
+from gateway.sandbox.jail import landlock, seccomp
+from gateway.sandbox.remote.client import open_workshop
 from gateway.sandbox.workshop import NoJail, NoNetwork, Workshop
 
 _LEAST_MIB, _ENOUGH_MIB = 256, 512
@@ -102,7 +102,9 @@ def check_exec(context: CheckContext) -> Iterator[Finding]:
         yield Finding(Level.OK, "tools.exec.mode is off: the agent runs no commands")
         return
     try:
-        found = asyncio.run(_confinement(workshop(context.environment.data / "scratch", context.environment.workshop)))
+        found = asyncio.run(
+            _confinement(open_workshop(context.environment.data / "scratch", context.environment.workshop))
+        )
     except NoJail as error:
         yield Finding(Level.WARN, f"the agent runs no commands: {error}", "see docs/security.md, Commands")
         return

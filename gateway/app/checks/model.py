@@ -9,10 +9,9 @@ from gateway.config.machine import SystemClock
 from gateway.domain.conversation.model import Attempt, ModelsExhausted, Prompt, Reply, UserMessage
 from gateway.domain.findings import Finding, Level
 from gateway.llm.auto import GUIDE
-from gateway.llm.calling.call import RetryPolicy
-from gateway.llm.catalog import split
+from gateway.llm.call import RetryPolicy
 from gateway.llm.client import ModelClient, build_client
-from gateway.llm.endpoint import endpoint_of
+from gateway.llm.vendors import endpoint_of, split_model
 
 _QUESTION = Prompt((UserMessage("Answer with one word: ready"),))
 _RETRY_POLICY = RetryPolicy(delays=(0.0,), max_silence=45.0)
@@ -40,7 +39,7 @@ async def _check(context: CheckContext) -> list[Finding]:
 
 def _lacking(context: CheckContext, chain: Sequence[str]) -> Iterator[Finding]:
     for model in chain:
-        endpoint = endpoint_of(split(model)[0], context.config.models.providers, context.environ)
+        endpoint = endpoint_of(split_model(model)[0], context.config.models.providers, context.environ)
         if endpoint.lacks_key:
             fix = f"set {endpoint.vendor.keys[0]}; create one at {endpoint.vendor.keys_page}"
             yield Finding(Level.WARN, f"{model} needs a key", fix)

@@ -17,7 +17,7 @@ from gateway.config.load import load_early
 from gateway.domain.errors import SupaclawError
 from gateway.domain.findings import Finding, Level
 from gateway.net.errors import NetError
-from gateway.net.mcp.definition import Definition
+from gateway.net.mcp.server import ToolDefinition
 from gateway.store.connection.pool import Database
 from gateway.store.people import principals
 from gateway.workspace.tool_files.tool_file import ToolFile
@@ -48,14 +48,14 @@ async def _look(context: CheckContext) -> list[Finding]:
         if owner is None:
             return []
         async with servers_apart(database, environment, environ, owner.id) as servers:
-            listed, found = list[Definition](), list[Finding]()
+            listed, found = list[ToolDefinition](), list[Finding]()
             for name in servers.servers:
                 found.append(await _server(servers, name, listed if context.live else None))
             found += await _waiting(database, servers, listed) if servers.servers else []
             return [*found, *[each async for each in _files(tool_files(database, environment), servers)]]
 
 
-async def _server(servers: McpServers, name: str, listed: list[Definition] | None) -> Finding:
+async def _server(servers: McpServers, name: str, listed: list[ToolDefinition] | None) -> Finding:
     """Connects where there is a list, to which it adds the server's tools."""
     problem, offers = servers.lacks(name), ""
     try:
@@ -71,7 +71,7 @@ async def _server(servers: McpServers, name: str, listed: list[Definition] | Non
     return Finding(Level.OK, f"the MCP server {name}{offers}")
 
 
-async def _waiting(database: Database, servers: McpServers, listed: Sequence[Definition]) -> list[Finding]:
+async def _waiting(database: Database, servers: McpServers, listed: Sequence[ToolDefinition]) -> list[Finding]:
     async with database.connection() as conn:
         known = {tool.name: tool for tool in await pinning.read(conn) if tool.definition.server in servers.servers}
     states = {name: tool.state for name, tool in known.items()}

@@ -9,8 +9,8 @@ from pathlib import Path
 from gateway.app.checks.context import CheckContext, refused
 from gateway.domain.errors import OwnerMustAct, TryAgainLater
 from gateway.domain.findings import Finding, Level
-from gateway.net.objects import Address, ObjectStore
-from gateway.net.rules import Rules
+from gateway.net.addresses import Rules
+from gateway.net.object_store import Address, ObjectStore
 
 _PROBE = b"supaclaw doctor"
 

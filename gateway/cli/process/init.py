@@ -24,9 +24,8 @@ from gateway.flow.inbound.pairing import Pairing
 from gateway.flow.setup.channels import Form, connect_channel, forms
 from gateway.flow.setup.models import connect_model
 from gateway.flow.setup.saving import Connected, Setup
-from gateway.llm.catalog import Vendor
 from gateway.llm.client import build_client
-from gateway.llm.recognise import UnknownVendor, vendor_of
+from gateway.llm.vendors import UnknownVendor, Vendor, vendor_of
 from gateway.logs import SecretMask, logging_to
 from gateway.store.connection.pool import Database
 

@@ -24,8 +24,8 @@ from gateway.domain.principals import Label
 from gateway.flow.labels import ContentLabels
 from gateway.flow.sync.keeping import FOLDER
 from gateway.flow.sync.replica import Missing, Replica
-from gateway.net.objects import Address, ObjectStore
-from gateway.net.rules import Rules
+from gateway.net.addresses import Rules
+from gateway.net.object_store import Address, ObjectStore
 from gateway.store.connection.pool import Database
 from gateway.workspace.locks.keeper import OwnerEdits
 from gateway.workspace.sync.plan import Action, Drop, Pull, Push, Retract

@@ -20,7 +20,7 @@ from gateway.config.load import load
 from gateway.config.machine import SystemClock
 from gateway.domain.conversation.diff import legible
 from gateway.domain.errors import OwnerMustAct
-from gateway.net.rules import Rules
+from gateway.net.addresses import Rules
 from gateway.store.connection.pool import Database
 from gateway.store.trust.pins import Pin
 from gateway.workspace.skills.folder import Files, digest, read

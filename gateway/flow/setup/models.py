@@ -8,12 +8,10 @@ from gateway.domain.conversation.model import Attempt, ModelsExhausted, Prompt, 
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.settings import ModelSettings, ProviderSettings
 from gateway.flow.setup.saving import Connected, Section, Setup
-from gateway.llm.calling.call import RetryPolicy
-from gateway.llm.calling.scrub import scrub
-from gateway.llm.catalog import Vendor, split, vendor
+from gateway.llm.call import RetryPolicy
 from gateway.llm.client import build_client
-from gateway.llm.errors import ErrorKind
-from gateway.llm.recognise import vendor_of
+from gateway.llm.errors import ErrorKind, scrub
+from gateway.llm.vendors import Vendor, split_model, vendor, vendor_of
 
 _QUESTION = Prompt((UserMessage("Answer with one word: ready"),))
 _ONCE = RetryPolicy(delays=(0.0,), max_silence=30.0, max_wait=0.0)
@@ -65,7 +63,7 @@ async def _test(setup: Setup, settings: ModelSettings, model: str, key: str = ""
             async for _ in events:
                 pass
     except ModelsExhausted as error:
-        advice = _advice(vendor(split(model)[0]), model, error.attempts[-1])
+        advice = _advice(vendor(split_model(model)[0]), model, error.attempts[-1])
         raise ModelRefused(scrub(advice, (key,) if key else ()), model) from None
     finally:
         await client.close()

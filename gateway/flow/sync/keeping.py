@@ -21,8 +21,8 @@ from gateway.flow.people import People
 from gateway.flow.sync.replica import Replica, Synced
 from gateway.flow.sync.sweeping import sweep
 from gateway.flow.turn.environment import AgentEnvironments
-from gateway.net.objects import Address, ObjectStore
-from gateway.net.rules import Rules
+from gateway.net.addresses import Rules
+from gateway.net.object_store import Address, ObjectStore
 from gateway.store import synced
 from gateway.store.connection.pool import Database
 from gateway.workspace.paths import WorkspaceError

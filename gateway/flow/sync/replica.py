@@ -22,7 +22,7 @@ from gateway.domain.ids import PrincipalId
 from gateway.domain.principals import Label
 from gateway.domain.synced import Content, Row
 from gateway.domain.text.locks import locked_parts
-from gateway.net.objects import BadObject, ObjectStore
+from gateway.net.object_store import BadObject, ObjectStore
 from gateway.store import synced
 from gateway.store.connection.pool import Database
 from gateway.store.trust import contents

@@ -4,7 +4,7 @@ import re
 from datetime import datetime
 from functools import partial
 
-from gateway.net.objects import ObjectStore
+from gateway.net.object_store import ObjectStore
 from gateway.store import synced
 from gateway.store.connection.pool import Database
 

@@ -33,8 +33,8 @@ from gateway.flow.outbound.send_tool import SendTool
 from gateway.flow.people import People
 from gateway.flow.secrets.guard import Clean
 from gateway.flow.turn.open import AgentPart
-from gateway.llm.tokens import estimate_tool
-from gateway.net.rules import Rules
+from gateway.llm.prices import estimate_tool
+from gateway.net.addresses import Rules
 from gateway.sandbox.workshop import Workshop
 from gateway.secrets.leaks import Leaks
 from gateway.store.connection.pool import Database

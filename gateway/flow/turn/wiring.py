@@ -25,7 +25,7 @@ from gateway.flow.turn.fence import Fence
 from gateway.flow.turn.long_messages import shortened
 from gateway.flow.turn.open import OpenedTurn
 from gateway.flow.turn.prompt_files import with_files
-from gateway.llm.tokens import estimate_tool
+from gateway.llm.prices import estimate_tool
 from gateway.store import sessions
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.transcript import attachments, unread

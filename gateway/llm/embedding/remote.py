@@ -1,6 +1,7 @@
-"""The embedding models of providers."""
+"""The embedding models of providers, and the check of vectors before they are stored or compared."""
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
@@ -9,8 +10,7 @@ from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt, wait
 from gateway.domain.clock import Clock
 from gateway.domain.embedding import EmbeddingUnavailable, Vector
 from gateway.domain.text.tokens import estimate
-from gateway.llm.calling.call import RetryPolicy
-from gateway.llm.embedding.checking import checked
+from gateway.llm.call import RetryPolicy
 from gateway.llm.errors import ErrorKind, ModelError
 
 Embed: TypeAlias = Callable[[str, Sequence[str]], Awaitable[Sequence[Sequence[float]]]]
@@ -93,7 +93,7 @@ class RemoteEmbedder:
                     raise
                 self._longest //= 2
             else:
-                vectors = checked(self.model, found, len(texts), self._dimensions)
+                vectors = check_vectors(self.model, found, len(texts), self._dimensions)
                 self._dimensions = len(vectors[0])
                 return vectors
 
@@ -110,3 +110,33 @@ def _shortened(text: str, tokens: int) -> str:
     """The beginning of the text, of about so many tokens; some servers refuse a text of nothing."""
     counted = estimate(text)
     return (text if counted <= tokens else text[: len(text) * tokens // counted]).strip() or "."
+
+
+MAX_DIMENSIONS = 4_000
+"""The database indexes no longer ones (halfvec)."""
+
+
+def check_vectors(
+    model: str, found: Sequence[Sequence[float]], count: int, dimensions: int | None
+) -> tuple[Vector, ...]:
+    """The vectors, made one long; raises `EmbeddingUnavailable` if one is missing, of another length, or no number."""
+    if len(found) != count:
+        raise EmbeddingUnavailable(f"{model} gave {len(found)} vectors for {count} texts")
+    return tuple(_check_vector(model, vector, dimensions or len(found[0])) for vector in found)
+
+
+def _check_vector(model: str, vector: Sequence[float], dimensions: int) -> Vector:
+    if len(vector) != dimensions:
+        raise EmbeddingUnavailable(f"{model} gave {len(vector):,} numbers instead of {dimensions:,}")
+    if not 0 < dimensions <= MAX_DIMENSIONS:
+        told = f"vectors of {dimensions:,} numbers; choose a model with {MAX_DIMENSIONS:,} at most (models.embedding)"
+        raise EmbeddingUnavailable(f"{model} gives {told}")
+    try:
+        length = math.hypot(*vector)
+    except TypeError:
+        length = math.nan
+    if not math.isfinite(length):
+        raise EmbeddingUnavailable(f"{model} gave a vector with something in it that is no number")
+    if not length:
+        raise EmbeddingUnavailable(f"{model} gave a vector of nothing but zeros")
+    return tuple(value / length for value in vector)

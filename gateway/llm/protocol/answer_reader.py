@@ -1,8 +1,8 @@
-"""Reads one answer in the OpenAI format, from bytes to events."""
+"""Reads one answer in the OpenAI format, from the bytes of server-sent events to our own events."""
 
 import asyncio
 from codecs import BOM_UTF8
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing, suppress
 
 from pydantic import ValidationError
@@ -10,9 +10,7 @@ from pydantic import ValidationError
 from gateway.domain.conversation.model import TextDelta
 from gateway.llm.errors import ErrorKind, ModelError
 from gateway.llm.protocol.bounds import MAX_CALLS, MAX_LINE, bounded, check_width, endless
-from gateway.llm.protocol.chunks import Answer, Chunk
-from gateway.llm.protocol.refusal import refusal_in
-from gateway.llm.protocol.sse import DataLines
+from gateway.llm.protocol.chunks import AnswerBuilder, Chunk, parse_refusal
 from gateway.llm.provider import KeepAlive, ProviderEvent
 
 _DRAIN_S = 0.25
@@ -22,7 +20,7 @@ _AFTER_FINISH_BYTES = 2**16
 
 async def read_answer(body: AsyncIterator[bytes]) -> AsyncGenerator[ProviderEvent, None]:
     """Yield an event per chunk, then the reply; raises `ModelError` if the answer is garbled, failed or cut off."""
-    answer, lines, ended = Answer(), DataLines(), False
+    answer, lines, ended = AnswerBuilder(), DataLines(), False
     async with aclosing(_settling(bounded(body), answer)) as pieces:
         async for data in pieces:
             text, size = "", answer.size
@@ -40,7 +38,7 @@ async def read_answer(body: AsyncIterator[bytes]) -> AsyncGenerator[ProviderEven
 
 async def read_single(body: AsyncIterator[bytes]) -> AsyncGenerator[ProviderEvent, None]:
     """Read an answer sent in one piece: some servers never stream, and some send errors with status 200."""
-    answer, data = Answer(), bytearray()
+    answer, data = AnswerBuilder(), bytearray()
     async for piece in bounded(body, MAX_LINE):
         data += piece
         yield KeepAlive()
@@ -59,7 +57,7 @@ def parse(payload: bytes) -> Chunk:
             raise endless(f"a list of more than {MAX_CALLS} items") from error
         raise garbled(payload) from error
     if chunk.error is not None:
-        raise refusal_in(payload).as_error()
+        raise parse_refusal(payload).as_error()
     return chunk
 
 
@@ -68,7 +66,7 @@ def garbled(body: bytes) -> ModelError:
     return ModelError(ErrorKind.SERVER, f"garbled answer: {body[:80].decode(errors='replace')}")
 
 
-async def _settling(body: AsyncGenerator[bytes, None], answer: Answer) -> AsyncGenerator[bytes, None]:
+async def _settling(body: AsyncGenerator[bytes, None], answer: AnswerBuilder) -> AsyncGenerator[bytes, None]:
     """The body; after the answer's finish only what belongs to it, for some servers never say that they are done."""
     now, until, left = asyncio.get_running_loop().time, None, _AFTER_FINISH_BYTES
     async with aclosing(body):
@@ -90,3 +88,23 @@ async def _drain(body: AsyncIterator[bytes]) -> None:
         async with asyncio.timeout(_DRAIN_S):
             async for _ in body:
                 pass
+
+
+class DataLines:
+    """Splits incoming bytes into payloads; buffers an incomplete line."""
+
+    def __init__(self) -> None:
+        self._rest: list[bytes] = []
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """The payloads completed by these bytes; comments, empty events and other fields are skipped."""
+        ended, newline, rest = data.rpartition(b"\n")
+        if not newline:
+            self._rest.append(data)
+            return
+        lines = b"".join((*self._rest, ended)).split(b"\n")
+        self._rest = [rest]
+        for line in lines:
+            field = line.removeprefix(BOM_UTF8)
+            if field.startswith(b"data:") and (payload := field[5:].strip()):
+                yield payload

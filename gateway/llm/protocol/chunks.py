@@ -1,6 +1,6 @@
-"""Chunks of an OpenAI chat stream, and the answer assembled from them."""
+"""Chunks and errors of OpenAI's chat format, and the answer assembled from them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Annotated, TypeAlias
@@ -10,16 +10,55 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
 from gateway.domain.conversation.model import ToolCall, Usage
 from gateway.domain.text.texts import GrowingText, storable
+from gateway.llm.errors import ModelError, classify
 from gateway.llm.protocol.bounds import MAX_CALLS, MAX_CHARS, MAX_NAME, endless
-from gateway.llm.protocol.refusal import Refusal
 from gateway.llm.provider import ProviderReply
+
+_MAX_SHOWN = 2_000
+
+
+class ProviderRefusal(BaseModel):
+    """An error in OpenAI's format, as a whole body or inside a stream."""
+
+    model_config = ConfigDict(extra="ignore", from_attributes=True)
+
+    message: str = ""
+    code: str | int | None = None
+    type: str | None = None
+    param: str | None = None
+
+    def as_error(self, status: int | None = None, headers: Mapping[str, str] | None = None) -> ModelError:
+        """As a `ModelError`; without an HTTP status, a numeric code serves as one."""
+        if status is None and isinstance(self.code, int):
+            status = self.code
+        code = self.code if isinstance(self.code, str) else self.type
+        return classify(status, code, self.message or f"HTTP status {status}", headers)
+
+
+class _RefusalBody(ProviderRefusal):
+    """The error, wrapped in `error` or not."""
+
+    error: ProviderRefusal | str | None = None
+    detail: str = ""
+
+
+def parse_refusal(body: bytes) -> ProviderRefusal:
+    """Parse the body of a refused request; if its form is unknown, quote its beginning."""
+    try:
+        parsed = _RefusalBody.model_validate_json(body)
+    except ValidationError:
+        return ProviderRefusal(message=" ".join(body[:_MAX_SHOWN].decode("utf-8", "replace").split()))
+    if isinstance(parsed.error, ProviderRefusal):
+        return parsed.error
+    message = parsed.error or parsed.message or parsed.detail
+    return ProviderRefusal(message=message, code=parsed.code, type=parsed.type, param=parsed.param)
 
 
 class _Wire(BaseModel):
     model_config = ConfigDict(extra="ignore", from_attributes=True)
 
 
-class Function(_Wire):
+class FunctionPiece(_Wire):
     """A piece of a call's name or arguments."""
 
     name: str | None = None
@@ -31,7 +70,7 @@ class CallPiece(_Wire):
 
     index: int | None = None
     id: str | None = None
-    function: Function | None = None
+    function: FunctionPiece | None = None
 
 
 class TextPart(_Wire):
@@ -51,7 +90,7 @@ class Delta(_Wire):
     tool_calls: list[CallPiece] | None = Field(None, max_length=MAX_CALLS)
 
 
-class Choice(_Wire):
+class StreamChoice(_Wire):
     """One of the answers; we only request one. Outside a stream its text is called `message`."""
 
     delta: Delta | None = Field(None, validation_alias=AliasChoices("delta", "message"))
@@ -89,9 +128,9 @@ def _if_sensible(report: object, validate: Callable[[object], UsageReport | None
 class Chunk(_Wire):
     """One event of the stream, or a whole answer sent in one piece."""
 
-    choices: list[Choice] | None = Field(None, max_length=MAX_CALLS)
+    choices: list[StreamChoice] | None = Field(None, max_length=MAX_CALLS)
     usage: Annotated[UsageReport | None, WrapValidator(_if_sensible)] = None
-    error: Refusal | str | None = None
+    error: ProviderRefusal | str | None = None
 
 
 @dataclass(slots=True)
@@ -103,7 +142,7 @@ class _Call:
 
 
 @dataclass(slots=True)
-class Answer:
+class AnswerBuilder:
     """Assembles chunks. `finish` is None until the provider reports the end of the answer.
 
     `size` counts characters, those of reasoning too, which is not kept.

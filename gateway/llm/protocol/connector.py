@@ -20,7 +20,7 @@ class _Connection(ResponseHandler):
         raise ClientConnectionError(f"it sent {_MAX_HINTS} hints and no answer")
 
 
-def bounded(connector: TCPConnector) -> TCPConnector:
+def bound_hints(connector: TCPConnector) -> TCPConnector:
     """The connector, failing requests that are answered with hints (1xx) for ever: aiohttp would never pause."""
     make: Callable[..., ResponseHandler] = _Connection
     connector._factory = partial(make, loop=connector._loop)

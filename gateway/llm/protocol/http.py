@@ -100,11 +100,11 @@ def _proxy(base_url: str) -> str | None:
 def _session(trusted: "SSLContext", proxy: str | None, key: str | None) -> "ClientSession":
     from aiohttp import ClientSession, DummyCookieJar, TCPConnector
 
-    from gateway.llm.protocol.connector import bounded
+    from gateway.llm.protocol.connector import bound_hints
 
     bearer = "".join((key or "none").split())  # a line break copied along with the key would end the header
     return ClientSession(
-        connector=bounded(TCPConnector(ssl=trusted, limit=_CONNECTIONS, keepalive_timeout=_KEEP_ALIVE_S)),
+        connector=bound_hints(TCPConnector(ssl=trusted, limit=_CONNECTIONS, keepalive_timeout=_KEEP_ALIVE_S)),
         headers={
             "Authorization": f"Bearer {bearer}",
             "User-Agent": f"SupaClaw/{version('supaclaw')}",

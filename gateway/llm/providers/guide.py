@@ -1,9 +1,12 @@
-"""Answers while no model is connected: says so, and how to connect one. It never pretends to be a model."""
+"""Answers while no model is connected: says so, and how to connect one. It never pretends to be a model.
+
+It sets reminders from a few forms of plain words, each matched exactly or not at all."""
 
 import json
 import re
-from collections.abc import AsyncGenerator, Sequence
-from datetime import UTC, datetime
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
 from gateway.domain.conversation.model import (
     AssistantMessage,
@@ -17,15 +20,14 @@ from gateway.domain.conversation.model import (
     UserMessage,
 )
 from gateway.domain.settings import Params
+from gateway.domain.text.texts import one_line
 from gateway.domain.zones import is_zone, zone
-from gateway.llm.catalog import VENDORS, Vendor
-from gateway.llm.endpoint import Endpoint
-from gateway.llm.protocol import reminders
 from gateway.llm.provider import Provider, ProviderEvent, ProviderReply
+from gateway.llm.vendors import VENDORS, Endpoint, Vendor
 
-_COMMANDS = "Commands work without a model: `/help`, `/status`, `/model`."
-_REMINDERS = " Reminders do too: remind me tomorrow at 9 to call Ada."
-_NOTHING = "No model is connected yet."
+_COMMANDS_HINT = "Commands work without a model: `/help`, `/status`, `/model`."
+_REMINDERS_HINT = " Reminders do too: remind me tomorrow at 9 to call Ada."
+_NOT_CONNECTED = "No model is connected yet."
 _OLLAMA_MODEL = "qwen3"
 _GREETING = re.compile(
     r"\s*(hi|hello|hey|yo|good (morning|afternoon|evening)|hallo|hola|salut|/start)\b", re.IGNORECASE
@@ -34,7 +36,7 @@ _CONNECT = re.compile(r"\b(connect|key|model|set ?up|configure|install|provider)
 _CHOICES = tuple(vendor for vendor in VENDORS if vendor.model or vendor.prefix == "ollama")
 _STAMP = re.compile(r"^\[(20\d\d-\d\d-\d\d \d\d:\d\d) UTC[^\]\n]*\] ", re.MULTILINE | re.ASCII)
 _ZONE = re.compile(r"^You are talking with .*\. Their time zone is ([\w/+-]+)\.$", re.MULTILINE)
-_TASK = re.compile(r"Scheduled task \d+: ")
+_SCHEDULED = re.compile(r"Scheduled task \d+: ")
 _LATE = re.compile(r"^Planned for: (.+)\nLate: ", re.MULTILINE)
 _NAMES = {"claude": "anthropic", "gpt": "openai", "chatgpt": "openai", "google": "gemini", "grok": "xai"}
 
@@ -63,13 +65,13 @@ class Guide:
 
 def _reply(prompt: Prompt) -> ProviderReply:
     new = _since_the_last_reply(prompt.messages)
-    texts = [reminders.describe_result(message.text) for message in new if isinstance(message, ToolMessage)]
+    texts = [describe_result(message.text) for message in new if isinstance(message, ToolMessage)]
     calls: tuple[ToolCall, ...] = ()
     latest = next((message.text for message in reversed(new) if isinstance(message, UserMessage)), None)
     if latest is not None or not texts:
         *_, stamp, text = ("", *_STAMP.split(latest or ""))
         sent_at = _local(stamp, prompt) if _can_remind(prompt) else None
-        arguments = reminders.parse_request(text, sent_at) if sent_at else None
+        arguments = parse_reminder(text, sent_at) if sent_at else None
         if arguments:
             calls = (ToolCall("", "cron", json.dumps(arguments)),)
         else:
@@ -83,13 +85,13 @@ def _since_the_last_reply(messages: Sequence[PromptMessage]) -> Sequence[PromptM
 
 
 def _without_a_call(text: str, prompt: Prompt) -> str:
-    if _TASK.match(text):
+    if _SCHEDULED.match(text):
         *_, prompted = text.split("\n\n", 2)
         late = _LATE.search(text)
-        return f"Reminder{f' of {late[1]}' if late else ''}: {prompted.removeprefix(reminders.TASK)}"
-    if _can_remind(prompt) and reminders.about_reminders(text):
-        return f"{_NOTHING} {reminders.FORMS}"
-    return f"{answer(text)}{_REMINDERS if _can_remind(prompt) else ''}"
+        return f"Reminder{f' of {late[1]}' if late else ''}: {prompted.removeprefix(REMINDER_PROMPT)}"
+    if _can_remind(prompt) and about_reminders(text):
+        return f"{_NOT_CONNECTED} {REMINDER_FORMS}"
+    return f"{answer(text)}{_REMINDERS_HINT if _can_remind(prompt) else ''}"
 
 
 def _can_remind(prompt: Prompt) -> bool:
@@ -112,15 +114,15 @@ def answer(message: str) -> str:
     words = {_NAMES.get(word, word) for word in re.findall(r"[a-z]+", message.lower())}
     named = [vendor for vendor in _CHOICES if vendor.prefix in words]
     steps = "\n\n".join(map(_steps, named)) if named else _all_steps()
-    return f"{_opening(message)}\n\n{steps}\n\n{_COMMANDS}"
+    return f"{_opening(message)}\n\n{steps}\n\n{_COMMANDS_HINT}"
 
 
 def _opening(message: str) -> str:
     if _CONNECT.search(message):
-        return _NOTHING
+        return _NOT_CONNECTED
     if _GREETING.match(message):
-        return f"Hello! {_NOTHING} Until then I can only guide you."
-    return f"{_NOTHING} Your message is stored, but I cannot answer it."
+        return f"Hello! {_NOT_CONNECTED} Until then I can only guide you."
+    return f"{_NOT_CONNECTED} Your message is stored, but I cannot answer it."
 
 
 def _all_steps() -> str:
@@ -146,3 +148,138 @@ def _steps(vendor: Vendor) -> str:
         "or put it into `config.json`:\n"
         f'```json\n"models": {{"providers": {{"{vendor.prefix}": {{"api_key": "…"}}}}}}\n```'
     )
+
+
+REMINDER_FORMS = """\
+I understand these forms:
+- remind me in 20 minutes to …
+- remind me at 18:30 to …
+- remind me tomorrow at 9 to …
+- remind me on monday at 9:30pm to …
+- every day at 8:30 …
+- every weekday at 8:30 …
+- my reminders"""
+
+REMINDER_PROMPT = "Remind the user: "
+
+_WEEK = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_DAY = f"(?:every (?:day|weekday|{'|'.join(_WEEK)})|today|tomorrow|(?:on )?(?:{'|'.join(_WEEK)}))"
+_CLOCK = r"at (?P<hour>\d{1,2})(?:[:.](?P<minute>\d\d))? ?(?P<half>am|pm)?"
+_AT = rf"(?:(?P<before>{_DAY}) )?{_CLOCK}\b(?: (?P<after>{_DAY}))?"
+_IN = r"in (?P<count>\d{1,4}|an?) (?P<unit>minute|min|hour|day|week)s?"
+_WHEN = rf"(?P<when>{_AT}|{_IN})"
+_ASK = r"(?:please )?remind me"
+_SHAPES = tuple(
+    re.compile(shape, re.IGNORECASE)
+    for shape in (
+        rf"{_ASK} {_WHEN}(?: to| that| about| of)?[,:]? (?P<what>.+)",
+        rf"{_WHEN},? {_ASK}(?: to| that| about| of)?[,:]? (?P<what>.+)",
+        rf"{_ASK}(?: to| that| about| of|:) (?P<what>.+?),? {_WHEN}",
+        rf"(?P<when>(?P<before>every [a-z]+) {_CLOCK})\b[,:]? (?P<what>.+)",
+    )
+)
+_LIST_REQUEST = re.compile(r"(?:(?:list|show)(?: me)? )?(?:all )?(?:my )?reminders", re.IGNORECASE)
+_MAX_NAME_CHARS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class ReminderTime:
+    """When to remind: the arguments for the tool `cron`, and the same in words."""
+
+    arguments: Mapping[str, str]
+    words: str
+
+
+def parse_reminder(message: str, sent_at: datetime) -> Mapping[str, str] | None:
+    """The `cron` arguments that a message asks for; None if the message matches no form.
+
+    `sent_at` is in the sender's time zone.
+    """
+    text = " ".join(message.split()).rstrip(".!?")
+    if _LIST_REQUEST.fullmatch(text):
+        return {"action": "list"}
+    for shape in _SHAPES:
+        if (found := shape.fullmatch(text)) and (time := _reminder_time(found.groupdict(), sent_at)):
+            what = found["what"]
+            name = f"{one_line(what, _MAX_NAME_CHARS)}, {time.words}"
+            return {"action": "add", "name": name, "prompt": f"{REMINDER_PROMPT}{what}", **time.arguments}
+    return None
+
+
+def about_reminders(message: str) -> bool:
+    """Whether a message seems to ask for a reminder."""
+    return re.match(r"(please )?remind\b|every\b|.*\breminders?\b", message, re.IGNORECASE) is not None
+
+
+def _reminder_time(found: Mapping[str, str | None], sent_at: datetime) -> ReminderTime | None:
+    if unit := found.get("unit"):
+        return _delayed(found.get("count") or "", unit.lower(), sent_at)
+    clock = _clock(int(found["hour"] or 0), int(found["minute"] or 0), (found["half"] or "").lower())
+    days = [day.lower() for each in ("before", "after") if (day := found.get(each))]
+    if clock is None or len(days) > 1:
+        return None
+    words = " ".join((found["when"] or "").lower().split())
+    day = days[0].removeprefix("on ") if days else ""
+    if day.startswith("every "):
+        return _recurring(day.removeprefix("every "), clock, words)
+    at = _on(day, sent_at.replace(hour=clock[0], minute=clock[1], second=0, microsecond=0), sent_at)
+    return ReminderTime({"schedule_type": "once", "run_at": f"{at:%Y-%m-%dT%H:%M}"}, words)
+
+
+def _delayed(count: str, unit: str, sent_at: datetime) -> ReminderTime:
+    """Counted by the tool from the second the message was sent, which its timestamp does not tell."""
+    number = int(count) if count.isdecimal() else 1
+    length = {"min": 1, "minute": 1, "hour": 60, "day": 1440, "week": 10_080}[unit]
+    at = sent_at.astimezone(UTC) + timedelta(minutes=number * length)
+    words = f"at {at.astimezone(sent_at.tzinfo):%H:%M}"
+    return ReminderTime({"schedule_type": "once", "run_at": f"in {number} {unit}{'s' * (number != 1)}"}, words)
+
+
+def _recurring(day: str, clock: tuple[int, int], words: str) -> ReminderTime | None:
+    days = {"day": "*", "weekday": "1-5", **{name: str((number + 1) % 7) for number, name in enumerate(_WEEK)}}
+    if day not in days:
+        return None
+    return ReminderTime({"schedule_type": "recurring", "cron_expr": f"{clock[1]} {clock[0]} * * {days[day]}"}, words)
+
+
+def _on(day: str, at: datetime, sent_at: datetime) -> datetime:
+    """That time on the given day; without a day, or on a day of the week, its next occurrence."""
+    match day:
+        case "today":
+            return at
+        case "tomorrow":
+            return at + timedelta(days=1)
+        case "":
+            return at if at > sent_at else at + timedelta(days=1)
+        case _:
+            ahead = (_WEEK.index(day) - at.weekday()) % 7
+            return at + timedelta(days=ahead if ahead or at > sent_at else 7)
+
+
+def _clock(hour: int, minute: int, half: str) -> tuple[int, int] | None:
+    if half and not 1 <= hour <= 12:
+        return None
+    hour = hour % 12 + 12 * (half == "pm") if half else hour
+    return (hour, minute) if hour < 24 and minute < 60 else None
+
+
+def describe_result(result: str) -> str:
+    """The result of a `cron` call, worded for the user."""
+    try:
+        facts = json.loads(result)
+    except ValueError:  # truncated to fit the prompt
+        return result
+    match facts:
+        case {"schedules": []}:
+            return "You have no reminders."
+        case {"schedules": list(listed)}:
+            more = [f"and {facts['more']} more"] if "more" in facts else []
+            lines = [f"- {each['id']}: {each['name']} ({each['in_words']})" for each in listed]
+            return "\n".join([*lines, *more, "", "`/schedules remove NUMBER` removes one."])
+        case {"name": name, "next_run": at, "in": left}:
+            unknown = " Your time zone is unknown, so I used UTC; set `owner.timezone` in `config.json`."
+            return f"Noted: {name}. Next: {at}, in {left}.{unknown * ('note' in facts)}"
+        case {"message": str(problem)}:
+            return problem
+        case _:
+            return "Done."

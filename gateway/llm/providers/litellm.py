@@ -12,12 +12,11 @@ from typing import Protocol, cast
 from gateway.domain.conversation.model import Prompt, TextDelta
 from gateway.domain.json import Json, JsonObject
 from gateway.domain.settings import Params
-from gateway.llm.catalog import NATIVE, split
-from gateway.llm.endpoint import Endpoint
 from gateway.llm.errors import ModelError, classify
-from gateway.llm.protocol.chunks import Answer, Chunk
+from gateway.llm.protocol.chunks import AnswerBuilder, Chunk
 from gateway.llm.protocol.wire import messages_json, options_json, sampling_json
 from gateway.llm.provider import KeepAlive, Provider, ProviderEvent
+from gateway.llm.vendors import NATIVE, Endpoint, split_model
 
 _TRANSCRIBE_S = _EMBED_S = 120.0
 _ENVIRONMENT = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_LOG": "ERROR"}
@@ -66,7 +65,7 @@ class LitellmProvider:
     async def stream(self, model: str, prompt: Prompt, params: Params, /) -> AsyncGenerator[ProviderEvent, None]:
         """Send one request."""
         litellm = self._module or await self._open()
-        answer = Answer()
+        answer = AnswerBuilder()
         try:
             chunks = await litellm.acompletion(**self._request(litellm, model, prompt, params))
             async with aclosing(chunks):
@@ -119,7 +118,7 @@ class LitellmProvider:
             return self._module
 
     def _request(self, litellm: Litellm, model: str, prompt: Prompt, params: Params) -> dict[str, Json]:
-        prefix, name = split(model)
+        prefix, name = split_model(model)
         messages = messages_json(prompt)
         if prefix in NATIVE and "claude" in name:
             messages = cacheable(messages)
@@ -143,7 +142,7 @@ class LitellmProvider:
 
 def _named(litellm: Litellm, model: str) -> str:
     """The model as litellm calls it; a provider that it does not know speaks as OpenAI does."""
-    prefix, name = split(model)
+    prefix, name = split_model(model)
     return f"{prefix if prefix in litellm.provider_list else 'openai'}/{name}"
 
 

@@ -14,15 +14,14 @@ from pydantic import BaseModel, ValidationError
 from gateway.domain.conversation.model import Prompt
 from gateway.domain.json import Json
 from gateway.domain.settings import Params
-from gateway.llm.catalog import split
-from gateway.llm.endpoint import Endpoint
 from gateway.llm.errors import ErrorKind, ModelError
 from gateway.llm.protocol.answer_reader import garbled, read_answer, read_single
 from gateway.llm.protocol.bounds import MAX_LINE, beginning, bounded
+from gateway.llm.protocol.chunks import ProviderRefusal, parse_refusal
 from gateway.llm.protocol.http import HttpClient
-from gateway.llm.protocol.refusal import Refusal, refusal_in
 from gateway.llm.protocol.wire import messages_json, options_json, sampling_json
 from gateway.llm.provider import Provider, ProviderEvent
+from gateway.llm.vendors import Endpoint, split_model
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse
@@ -74,7 +73,7 @@ class OpenAIProvider:
         """Send one request, and another at once if the model refused an optional parameter."""
         if self._endpoint.lacks_key:
             raise ModelError(ErrorKind.AUTH, "no API key is configured")
-        _, name = split(model)
+        _, name = split_model(model)
         answered = False
         while not answered:
             try:
@@ -91,7 +90,7 @@ class OpenAIProvider:
             raise ModelError(ErrorKind.AUTH, "no API key is configured")
         from aiohttp import FormData
 
-        _, name_there = split(model)
+        _, name_there = split_model(model)
         form = FormData({"model": name_there})
         form.add_field("file", BytesIO(audio), filename=name)
         async with self._http.post("/audio/transcriptions", form, timeout=_TRANSCRIBE_S) as response:
@@ -107,7 +106,7 @@ class OpenAIProvider:
         """Send one request."""
         if self._endpoint.lacks_key:
             raise ModelError(ErrorKind.AUTH, "no API key is configured")
-        body = {"model": split(model)[1], "input": list(texts), "encoding_format": "float"}
+        body = {"model": split_model(model)[1], "input": list(texts), "encoding_format": "float"}
         async with self._http.post("/embeddings", BytesIO(dumps(body).encode()), _JSON, _EMBED_S) as response:
             if response.status >= 400:
                 raise (await _read_refusal(response)).as_error(response.status, response.headers)
@@ -159,11 +158,11 @@ def with_path(base_url: str) -> str:
     return base_url if "/" in rest else f"{base_url.rstrip('/')}/v1"
 
 
-async def _read_refusal(response: "ClientResponse") -> Refusal:
-    return refusal_in(await beginning(response.content.iter_any()))
+async def _read_refusal(response: "ClientResponse") -> ProviderRefusal:
+    return parse_refusal(await beginning(response.content.iter_any()))
 
 
-def _refused(refusal: Refusal, status: int, body: dict[str, Json]) -> _ParameterRefused | None:
+def _refused(refusal: ProviderRefusal, status: int, body: dict[str, Json]) -> _ParameterRefused | None:
     unsupported = status == 400 and str(refusal.code).startswith("unsupported_")
     if unsupported and refusal.param in _OPTIONAL and refusal.param in body:
         return _ParameterRefused(refusal.param)

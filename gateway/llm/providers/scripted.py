@@ -7,9 +7,9 @@ from typing import TypeAlias
 
 from gateway.domain.conversation.model import Prompt, TextDelta, ToolCall, Usage
 from gateway.domain.settings import Params
-from gateway.llm.endpoint import Endpoint
 from gateway.llm.errors import ErrorKind, ModelError
 from gateway.llm.provider import Provider, ProviderEvent, ProviderReply
+from gateway.llm.vendors import Endpoint
 
 
 @dataclass(frozen=True, slots=True)

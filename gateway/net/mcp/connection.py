@@ -1,34 +1,36 @@
-"""One connection to an MCP server, with the official client over the guarded one. Imports both, so: in a thread.
+"""One connection to an MCP server, with the official client over the guarded one, or over the input and output of a
+process in the jail. Imports both clients, so: in a thread.
 
 A task of its own holds it open, because its streams have to be closed by the task that opened them. It ends after
-some minutes without a call; whatever breaks it ends it, too, and the next call makes a new one.
-"""
+some minutes without a call; whatever breaks it ends it, too, and the next call makes a new one."""
 
 import asyncio
 import base64
 import binascii
-from collections.abc import AsyncIterator, Awaitable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from importlib.metadata import version
 from time import monotonic
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
-from anyio import BrokenResourceError, ClosedResourceError
+from anyio import BrokenResourceError, ClosedResourceError, create_memory_object_stream, create_task_group
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from httpx2 import HTTPError, Request, Response
 from mcp import ClientSession, MCPError, types
 from mcp.client._transport import TransportStreams
 from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.message import SessionMessage
 
 from gateway.domain.json import JsonObject
 from gateway.domain.text.texts import one_line
 from gateway.net import client
-from gateway.net.bodies import Limits
+from gateway.net.client import Limits
 from gateway.net.errors import NetError
-from gateway.net.mcp.definition import MAX_BYTES, Definition, public_url
-from gateway.net.mcp.endpoint import Answer, Blob, Endpoint, ServerError
-from gateway.net.mcp.stdio import stdio
+from gateway.net.mcp.server import MAX_BYTES, Blob, McpEndpoint, McpResult, ServerError, ToolDefinition, public_url
+from gateway.sandbox.command import Ending
+from gateway.sandbox.workshop import Running
 
 T = TypeVar("T")
 
@@ -43,9 +45,9 @@ CONNECT_SECONDS, IDLE_SECONDS, FRESH_SECONDS = 15.0, 300.0, 30.0
 class Connection:
     """Use `open`; then its methods raise `NetError`, `ServerError` where the words are the server's."""
 
-    endpoint: Endpoint
+    endpoint: McpEndpoint
     rules: client.FindRules
-    tools: Mapping[str, Definition] = field(default_factory=dict, init=False)
+    tools: Mapping[str, ToolDefinition] = field(default_factory=dict, init=False)
     """By their own names, as last listed."""
     _listed: float = field(default=0.0, init=False)
     _streams: int = field(default=0, init=False)
@@ -67,7 +69,7 @@ class Connection:
         if self.tools and monotonic() - self._listed < FRESH_SECONDS:
             return False
         async with self._session(CONNECT_SECONDS) as session:
-            found, cursor = dict[str, Definition](), None
+            found, cursor = dict[str, ToolDefinition](), None
             for _ in range(MAX_PAGES):
                 page = await self._asked(session.list_tools(params=types.PaginatedRequestParams(cursor=cursor)))
                 found |= {
@@ -78,7 +80,7 @@ class Connection:
         self.tools, self._listed = dict(list(found.items())[:MAX_TOOLS]), monotonic()
         return True
 
-    async def call(self, name: str, arguments: JsonObject) -> Answer:
+    async def call(self, name: str, arguments: JsonObject) -> McpResult:
         """What the tool answers; cancelling it tells the server."""
         request = types.CallToolRequest(params=types.CallToolRequestParams(name=name, arguments=dict(arguments)))
         async with self._session(None) as session:
@@ -135,7 +137,7 @@ class Connection:
     @asynccontextmanager
     async def _streams_opened(self) -> AsyncIterator[TransportStreams]:
         if launch := self.endpoint.launch:
-            async with stdio(self.endpoint.name, launch, MAX_ANSWER) as streams:
+            async with process_streams(self.endpoint.name, launch, MAX_ANSWER) as streams:
                 yield streams
             return
         limits = Limits(MAX_ANSWER, None)
@@ -168,17 +170,17 @@ class Connection:
                 await asyncio.wait([self._task], timeout=1.0)
                 self._ended.set()
                 raise self._failure or NetError("dropped", f"{self.endpoint.host} closed the connection.") from error
-            raise ServerError("server_error", _refusal(self.endpoint.host, error.message)) from error
+            raise ServerError("server_error", _refusal_text(self.endpoint.host, error.message)) from error
         except (ValueError, RuntimeError) as error:
             self._ended.set()
             raise NetError("bad_answer", f"{self.endpoint.host} did not answer as an MCP server does.") from error
 
-    def _definition(self, tool: types.Tool) -> Definition:
+    def _definition(self, tool: types.Tool) -> ToolDefinition:
         url, name = public_url(self.endpoint.url), self.endpoint.name
-        return Definition(name, url, tool.name, tool.description or "", tool.input_schema)
+        return ToolDefinition(name, url, tool.name, tool.description or "", tool.input_schema)
 
 
-def _refusal(host: str, message: str) -> str:
+def _refusal_text(host: str, message: str) -> str:
     return f"{host} refused: {one_line(message, 300)}"
 
 
@@ -191,11 +193,11 @@ def _reason(error: BaseException, host: str) -> NetError:
         case HTTPError():
             return client.explanation(host, error)
         case MCPError():
-            return ServerError("server_error", _refusal(host, error.message))
+            return ServerError("server_error", _refusal_text(host, error.message))
     return NetError("bad_answer", f"{host} did not answer as an MCP server does ({type(error).__name__}).")
 
 
-def _answer(result: types.CallToolResult) -> Answer:
+def _answer(result: types.CallToolResult) -> McpResult:
     texts, blobs = list[str](), list[Blob]()
     for block in result.content:
         match block:
@@ -209,10 +211,88 @@ def _answer(result: types.CallToolResult) -> Answer:
                 texts.append(text)
             case types.EmbeddedResource(resource=types.BlobResourceContents(blob=data, mime_type=mime)):
                 blobs += _blob(data, mime)
-    return Answer("\n".join(texts), tuple(blobs), None if texts else result.structured_content, result.is_error)
+    return McpResult("\n".join(texts), tuple(blobs), None if texts else result.structured_content, result.is_error)
 
 
 def _blob(data: str, mime: str | None) -> list[Blob]:
     with suppress(binascii.Error, ValueError):
         return [Blob(mime or "", base64.b64decode(data))]
     return []
+
+
+MAX_BAD_LINES = 100
+"""Of what isn't a message: some servers write their log there."""
+_LAST_WORDS = 2_000
+Streams: TypeAlias = tuple[
+    MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]
+]
+
+
+@asynccontextmanager
+async def process_streams(name: str, launch: Callable[[], Awaitable[Running]], longest: int) -> AsyncIterator[Streams]:
+    """Start it, and end it and all it started afterwards. `longest`: bytes of a message, in either direction."""
+    running = await launch()
+    arriving, read = create_memory_object_stream[SessionMessage | Exception](0)
+    write, leaving = create_memory_object_stream[SessionMessage](0)
+    process = _Process(name, running, longest)
+    try:
+        async with create_task_group() as group, arriving, read, write, leaving:
+            group.start_soon(process.drain)
+            group.start_soon(process.receive, arriving)
+            group.start_soon(process.send, leaving)
+            yield read, write
+            group.cancel_scope.cancel()
+    finally:
+        running.close()
+
+
+class _Process:
+    def __init__(self, name: str, running: Running, longest: int) -> None:
+        self._name, self._running, self._longest, self._words = name, running, longest, b""
+
+    async def drain(self) -> None:
+        """Keep the last of its errors."""
+        assert self._running.errors is not None, "they are apart"
+        while piece := await self._running.errors.read(_LAST_WORDS):
+            self._words = (self._words + piece)[-_LAST_WORDS:]
+
+    async def receive(self, arriving: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
+        """Pass on its messages; raises `NetError` once it has ended, or speaks otherwise."""
+        line, bad = bytearray(), 0
+        async for piece in self._running.pieces():
+            *ended, rest = (bytes(line) + piece).split(b"\n") if b"\n" in piece else (piece,)
+            if not ended:
+                line += rest
+            else:
+                line = bytearray(rest)
+            if len(line) > self._longest:
+                raise NetError("too_large", f"{self._name} sends more than {self._longest >> 20} MB at once.")
+            for each in filter(None, ended):
+                try:
+                    message = types.jsonrpc_message_adapter.validate_json(each, by_name=False)
+                except ValueError:
+                    if (bad := bad + 1) > MAX_BAD_LINES:
+                        raise NetError("bad_answer", f"{self._name} did not answer as an MCP server does.") from None
+                    continue
+                await arriving.send(SessionMessage(message))
+        raise await self._end()
+
+    async def send(self, leaving: MemoryObjectReceiveStream[SessionMessage]) -> None:
+        """Pass on ours."""
+        pipe = self._running.input
+        assert pipe is not None, "it has one"
+        async for each in leaving:
+            body = each.message.model_dump_json(by_alias=True, exclude_unset=True).encode()
+            if pipe.get_write_buffer_size() + len(body) > self._longest:
+                raise NetError("not_read", f"{self._name} does not read what it is sent.")
+            pipe.write(body + b"\n")
+
+    async def _end(self) -> NetError:
+        report = await self._running.report()
+        await asyncio.sleep(0)  # its last words
+        if report.ending is Ending.REFUSED:
+            return NetError("not_started", f"{self._name} did not start: {report.problem}.")
+        how = f"with code {report.code}" if report.ending is Ending.EXITED else f"({report.ending})"
+        if words := one_line(self._words.decode("utf-8", "replace").strip()[-300:], 300):
+            return ServerError("ended", f"{self._name} ended {how}: {words}")
+        return NetError("ended", f"{self._name} ended {how}.")

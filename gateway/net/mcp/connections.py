@@ -11,9 +11,9 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from gateway.net import fetch
+from gateway.net.addresses import Rules
 from gateway.net.errors import NetError
-from gateway.net.mcp.endpoint import Endpoint
-from gateway.net.rules import Rules
+from gateway.net.mcp.server import McpEndpoint
 
 if TYPE_CHECKING:
     from gateway.net.mcp.connection import Connection
@@ -27,7 +27,7 @@ class Connections:
     _open: dict[Hashable, "Connection"] = field(default_factory=dict, init=False)
     _locks: dict[Hashable, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock), init=False)
 
-    async def get(self, whose: Hashable, endpoint: Endpoint) -> tuple["Connection", bool]:
+    async def get(self, whose: Hashable, endpoint: McpEndpoint) -> tuple["Connection", bool]:
         """A living one, and whether its tools were listed anew. Raises `NetError`.
 
         One that dropped, or whose address or credentials are others now, is replaced.
@@ -57,5 +57,5 @@ class Connections:
 def _loaded() -> ModuleType:
     """The official client takes most of a second to import. It logs what a server sends, however much that is."""
     getLogger("mcp").setLevel(CRITICAL)
-    fetch.loaded()
+    fetch.load_client()
     return import_module("gateway.net.mcp.connection")

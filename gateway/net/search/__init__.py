@@ -17,7 +17,7 @@ class Hit:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class SearchRequest:
     """A request to a provider's API."""
 
     method: Literal["GET", "POST"]

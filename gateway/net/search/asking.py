@@ -9,26 +9,25 @@ from typing import NamedTuple
 from gateway.config.model import WebSearch
 from gateway.domain.json import Json
 from gateway.domain.text.texts import one_line
+from gateway.net.addresses import Rules, parse_url
 from gateway.net.errors import NetError
-from gateway.net.fetch import loaded
-from gateway.net.rules import Rules
-from gateway.net.search import Asked, Hit, brave, exa, keyless, searxng, tavily
-from gateway.net.urls import parse
+from gateway.net.fetch import load_client
+from gateway.net.search import Hit, SearchRequest, brave, exa, keyless, searxng, tavily
 
 MAX_TITLE, MAX_SNIPPET, MAX_LINK = 150, 300, 500
 _SECONDS, _BYTES = 12.0, 2 * 2**20
 
 
-class Api(NamedTuple):
+class SearchApi(NamedTuple):
     """A provider that is asked over HTTP: its key and its address, and how to ask and understand it."""
 
     key: str
     base: str
-    ask: Callable[[str, int, str, str], Asked]
+    ask: Callable[[str, int, str, str], SearchRequest]
     hits: Callable[[Json], Iterable[Hit]]
 
 
-class Found(NamedTuple):
+class SearchResults(NamedTuple):
     """Results, of this provider."""
 
     provider: str
@@ -36,7 +35,7 @@ class Found(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
+class WebSearcher:
     """Searches as configured; what `settings` and `rules` answer may change between two searches."""
 
     settings: Callable[[], WebSearch]
@@ -44,7 +43,7 @@ class Search:
     bases: Mapping[str, str] = field(default_factory=dict)
     """Addresses of the APIs, where they are not the usual ones."""
 
-    async def find(self, query: str, count: int) -> Found:
+    async def find(self, query: str, count: int) -> SearchResults:
         """What the first provider with results found; raises `NetError` that tells of each when all have failed."""
         failed, empty = [], ""
         for name in self.providers:
@@ -54,10 +53,10 @@ class Search:
                 failed.append(f"{name}: {error}")
                 continue
             if hits := _clamped(found, count):
-                return Found(name, hits)
+                return SearchResults(name, hits)
             empty = empty or name
         if empty:
-            return Found(empty, ())
+            return SearchResults(empty, ())
         raise NetError("search_failed", "; ".join(failed) or "No search provider is configured.")
 
     @property
@@ -67,15 +66,15 @@ class Search:
         keyed = [name for name, api in self._apis().items() if api.key or (name == "searxng" and api.base)]
         return [*keyed, "ddgs"] if named == "auto" else [named]
 
-    def _apis(self) -> dict[str, Api]:
+    def _apis(self) -> dict[str, SearchApi]:
         settings, bases = self.settings(), self.bases
         keys = {name: getattr(settings, f"{name}_api_key") for name in ("brave", "tavily", "exa")}
         plain = {name: key.get_secret_value() if key else "" for name, key in keys.items()}
         return {
-            "brave": Api(plain["brave"], bases.get("brave", brave.BASE), brave.ask, brave.hits),
-            "tavily": Api(plain["tavily"], bases.get("tavily", tavily.BASE), tavily.ask, tavily.hits),
-            "exa": Api(plain["exa"], bases.get("exa", exa.BASE), exa.ask, exa.hits),
-            "searxng": Api("", settings.searxng_url or "", searxng.ask, searxng.hits),
+            "brave": SearchApi(plain["brave"], bases.get("brave", brave.BASE), brave.ask, brave.hits),
+            "tavily": SearchApi(plain["tavily"], bases.get("tavily", tavily.BASE), tavily.ask, tavily.hits),
+            "exa": SearchApi(plain["exa"], bases.get("exa", exa.BASE), exa.ask, exa.hits),
+            "searxng": SearchApi("", settings.searxng_url or "", searxng.ask, searxng.hits),
         }
 
     async def _ask(self, name: str, query: str, count: int) -> Iterable[Hit]:
@@ -87,8 +86,8 @@ class Search:
             raise NetError("not_configured", f"tools.web.search.{missing} is not set.")
         return api.hits(await self._answer(api.ask(query, count, api.key, api.base), missing))
 
-    async def _answer(self, asked: Asked, setting: str) -> Json:
-        client, host = await asyncio.to_thread(loaded), parse(asked.url).host
+    async def _answer(self, asked: SearchRequest, setting: str) -> Json:
+        client, host = await asyncio.to_thread(load_client), parse_url(asked.url).host
         with client.explained(host):
             async with client.guarded(self.rules, client.Limits(_BYTES, _SECONDS), asked.headers) as http:
                 answer = await http.request(asked.method, asked.url, params=asked.params, json=asked.json)

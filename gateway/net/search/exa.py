@@ -3,15 +3,15 @@
 from collections.abc import Iterator
 
 from gateway.domain.json import Json, JsonObject
-from gateway.net.search import Asked, Hit, rows, text
+from gateway.net.search import Hit, SearchRequest, rows, text
 
 BASE = "https://api.exa.ai"
 
 
-def ask(query: str, count: int, key: str, base: str = BASE) -> Asked:
+def ask(query: str, count: int, key: str, base: str = BASE) -> SearchRequest:
     """The request."""
     wanted: JsonObject = {"query": query, "numResults": count, "contents": {"text": {"maxCharacters": 500}}}
-    return Asked("POST", f"{base}/search", {"x-api-key": key}, json=wanted)
+    return SearchRequest("POST", f"{base}/search", {"x-api-key": key}, json=wanted)
 
 
 def hits(answer: Json) -> Iterator[Hit]:

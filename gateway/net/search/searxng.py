@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 
 from gateway.domain.json import Json
-from gateway.net.search import Asked, Hit, rows, text
+from gateway.net.search import Hit, SearchRequest, rows, text
 
 
-def ask(query: str, _count: int, _key: str, base: str) -> Asked:
+def ask(query: str, _count: int, _key: str, base: str) -> SearchRequest:
     """The request."""
-    return Asked("GET", f"{base.rstrip('/')}/search", params={"q": query, "format": "json"})
+    return SearchRequest("GET", f"{base.rstrip('/')}/search", params={"q": query, "format": "json"})
 
 
 def hits(answer: Json) -> Iterator[Hit]:

@@ -10,25 +10,25 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
 
-from gateway.sandbox.command import MAX_REQUEST_BYTES, Command, Tier, unpacked
+from gateway.sandbox.command import MAX_REQUEST_BYTES, Command, Tier, parse_command
 from gateway.sandbox.remote.protocol import (
     MAX_REPLY_BYTES,
     TEMPORARY,
     Admits,
     BadRequest,
-    Reply,
-    Request,
+    WorkshopReply,
+    WorkshopRequest,
     from_elsewhere,
-    packed,
+    pack_request,
+    parse_reply,
     peer_of,
-    reply,
 )
 from gateway.sandbox.workshop import NoJail, NoNetwork, Workshop, hidden_address
 
 _SECONDS = 10.0
 
 
-def workshop(scratch: Path, path: Path | None) -> Workshop:
+def open_workshop(scratch: Path, path: Path | None) -> Workshop:
     """The jail of this machine, or that of the service behind `path`."""
     return RemoteWorkshop(Path(TEMPORARY), path=path) if path else Workshop(scratch)
 
@@ -67,37 +67,37 @@ class RemoteWorkshop(Workshop):
         if problem := _shared(await self._state()):
             raise NoJail(problem)
 
-    async def _state(self) -> Reply:
+    async def _state(self) -> WorkshopReply:
         return await asyncio.to_thread(self._asked, None, [])
 
     async def _send(self, request: bytes, descriptors: list[int]) -> None:
         if len(request) > MAX_REQUEST_BYTES:
             raise NoJail("the command is too long; put its text into a file and pass the path")
-        await asyncio.to_thread(self._run, unpacked(request), descriptors)
+        await asyncio.to_thread(self._run, parse_command(request), descriptors)
 
     def _run(self, command: Command, descriptors: list[int]) -> None:
         if self._made(command.workspace):
-            self._asked(Request(command, command.workspace, apart=True), descriptors)
+            self._asked(WorkshopRequest(command, command.workspace, apart=True), descriptors)
         elif files := next(filter(self._made, command.reads), ""):
             reads = tuple(path for path in command.reads if path != files)
             with tempfile.TemporaryFile() as archive:
                 _archive(Path(files), archive)
-                self._asked(Request(replace(command, reads=reads), files), [*descriptors, archive.fileno()])
+                self._asked(WorkshopRequest(replace(command, reads=reads), files), [*descriptors, archive.fileno()])
         else:
-            self._asked(Request(command), descriptors)
+            self._asked(WorkshopRequest(command), descriptors)
 
     def _made(self, path: str) -> bool:
         """Whether it is a folder of `scratch`."""
         return path.startswith(f"{self.scratch}/")
 
-    def _asked(self, request: Request | None, descriptors: list[int]) -> Reply:
+    def _asked(self, request: WorkshopRequest | None, descriptors: list[int]) -> WorkshopReply:
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
                 connection.settimeout(_SECONDS)
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * MAX_REQUEST_BYTES)
                 self._connect(connection)
-                socket.send_fds(connection, [packed(request)], descriptors)
-                found = reply(connection.recv(MAX_REPLY_BYTES))
+                socket.send_fds(connection, [pack_request(request)], descriptors)
+                found = parse_reply(connection.recv(MAX_REPLY_BYTES))
         except BadRequest as error:
             raise NoJail(str(error)) from error
         except OSError as error:
@@ -118,7 +118,7 @@ class RemoteWorkshop(Workshop):
         return f"the service of commands at {self.path} {what}; `docker compose up -d workshop` starts it"
 
 
-def _shared(state: Reply) -> str:
+def _shared(state: WorkshopReply) -> str:
     """What keeps a command there from having something to itself; "" if nothing does."""
     if state.tier is Tier.NAMESPACES or state.landlock:
         return ""

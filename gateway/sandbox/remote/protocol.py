@@ -56,7 +56,7 @@ def peer_of(connection: socket.socket) -> Peer:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class WorkshopRequest:
     """A command, and the folder below `TEMPORARY` that is made for it alone, if there is one."""
 
     command: Command
@@ -66,7 +66,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class WorkshopReply:
     """How commands are confined there; a problem is why none runs."""
 
     tier: Tier = Tier.CONTAINER
@@ -78,15 +78,15 @@ class Reply:
         return json.dumps({"version": VERSION, **asdict(replace(self, problem=self.problem[:500]))}).encode()
 
 
-def reply(packet: bytes) -> Reply:
+def parse_reply(packet: bytes) -> WorkshopReply:
     """Raises `BadRequest`."""
     match _loaded(packet):
         case {"version": 2, "tier": str(tier), "landlock": int(landlock), "problem": str(problem)} if tier in set(Tier):
-            return Reply(Tier(tier), landlock, problem)
+            return WorkshopReply(Tier(tier), landlock, problem)
     raise BadRequest("the service of commands answers with something else; start both from the same image")
 
 
-def packed(request: Request | None) -> bytes:
+def pack_request(request: WorkshopRequest | None) -> bytes:
     """A command to run; without one, the question how it would be confined."""
     values: dict[str, object] = {"version": VERSION, "command": None}
     if request is not None:
@@ -95,7 +95,7 @@ def packed(request: Request | None) -> bytes:
     return json.dumps(values, ensure_ascii=False).encode("utf-8", "replace")
 
 
-def parsed(packet: bytes, descriptors: int) -> Request | None:
+def parse_request(packet: bytes, descriptors: int) -> WorkshopRequest | None:
     """A request as it was packed, with so many descriptors; raises `BadRequest`."""
     match _loaded(packet):
         case {"version": 2, "command": None} if not descriptors:
@@ -104,7 +104,7 @@ def parsed(packet: bytes, descriptors: int) -> Request | None:
             descriptors == DESCRIPTORS + (folder != "" and not apart)
             and (_temporary(folder) or (folder == "" and not apart))
         ):
-            return Request(_command(values), folder, apart)
+            return WorkshopRequest(_command(values), folder, apart)
     raise BadRequest(f"this is not a request of version {VERSION}; start both services from the same image")
 
 

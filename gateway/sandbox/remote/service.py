@@ -1,7 +1,7 @@
 """`python -m gateway.sandbox.remote.service`: runs commands for the gateway of another container.
 
-It has no data, no configuration and no keys. Its container ends with it, and so does everything that a command left.
-"""
+It has no data, no configuration and no keys. Its container stands around all commands and holds nothing else; it
+ends with the service, and so does everything that a command left."""
 
 import asyncio
 import os
@@ -15,20 +15,53 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gateway.sandbox.command import MAX_REQUEST_BYTES, Command, Tier
-from gateway.sandbox.kernel import DUMPABLE, set_control
-from gateway.sandbox.remote.container import ContainerWorkshop
+from gateway.sandbox.jail import seccomp
+from gateway.sandbox.jail.kernel import DUMPABLE, set_control
 from gateway.sandbox.remote.protocol import (
     DESCRIPTORS,
     TEMPORARY,
     Admits,
     BadRequest,
-    Reply,
-    Request,
+    WorkshopReply,
+    WorkshopRequest,
     from_elsewhere,
-    parsed,
+    parse_request,
     peer_of,
 )
-from gateway.sandbox.workshop import NoJail
+from gateway.sandbox.workshop import NoJail, Workshop
+
+
+@dataclass(slots=True)
+class ContainerWorkshop(Workshop):
+    """Takes namespaces where the kernel gives them. Once a command has got at what watches over it, nothing runs."""
+
+    _zygote_flags: tuple[str, ...] = ("watched",)
+
+    def missing(self) -> str:
+        """Why no tier can work here; a kernel without Landlock will do."""
+        return "" if seccomp.supported() else "this kernel does not filter system calls (seccomp)"
+
+    def alive(self) -> bool:
+        """Whether what starts the commands is, if it has been started."""
+        return self._zygote is None or self._zygote.returncode is None
+
+    async def start_with(self, command: Command, descriptors: list[int]) -> None:
+        """Start a command with its input, its output and the line that it ends with."""
+        await self._send(command.packed(), descriptors)
+
+    async def _start_zygote(self) -> None:
+        if self._zygote is not None:
+            raise NoJail("the service of commands is being started anew; try it again in a moment")
+        await Workshop._start_zygote(self)
+
+    async def _probed(self) -> Tier:
+        if problem := self.missing():
+            raise NoJail(problem)
+        for tier in (Tier.NAMESPACES, Tier.CONTAINER):
+            if tier not in self.without and not (problem := await self._tried(tier)):
+                return tier
+        raise NoJail(f"a command cannot be started there: {problem}")
+
 
 SOCKET = "workshop.sock"
 READ_ONLY = ("sessions", "memory")
@@ -85,25 +118,25 @@ class Service:
             with suppress(OSError):
                 connection.send((await self._replied(connection, problem)).packed())
 
-    async def _replied(self, connection: socket.socket, problem: str) -> Reply:
+    async def _replied(self, connection: socket.socket, problem: str) -> WorkshopReply:
         size = MAX_REQUEST_BYTES + 1
         packet, descriptors, flags, _ = await asyncio.to_thread(socket.recv_fds, connection, size, DESCRIPTORS + 1)
         complete = not flags & (socket.MSG_CTRUNC | socket.MSG_TRUNC)
         try:
-            request = parsed(packet if complete else b"", len(descriptors))
+            request = parse_request(packet if complete else b"", len(descriptors))
             tier = Tier.CONTAINER if problem else await self.jail.tier()
             if request is not None and not problem:
                 await self._start(request, tier, descriptors)
-            return Reply(tier, self.jail.landlock, problem)
+            return WorkshopReply(tier, self.jail.landlock, problem)
         except (BadRequest, NoJail) as error:
-            return Reply(problem=str(error))
+            return WorkshopReply(problem=str(error))
         except (OSError, zipfile.BadZipFile) as error:
-            return Reply(problem=f"the service of commands can't prepare it: {error}")
+            return WorkshopReply(problem=f"the service of commands can't prepare it: {error}")
         finally:
             for each in descriptors:
                 os.close(each)
 
-    async def _start(self, request: Request, tier: Tier, descriptors: list[int]) -> None:
+    async def _start(self, request: WorkshopRequest, tier: Tier, descriptors: list[int]) -> None:
         files = descriptors[DESCRIPTORS:]
         command = await asyncio.to_thread(_prepared, request, tier, str(self.workspace), files)
         try:
@@ -113,7 +146,7 @@ class Service:
             raise
 
 
-def _prepared(request: Request, tier: Tier, workspace: str, files: list[int]) -> Command:
+def _prepared(request: WorkshopRequest, tier: Tier, workspace: str, files: list[int]) -> Command:
     """The command with folders for it alone, and with its files; what ends it deletes them."""
     command, folder = request.command, request.folder
     if missing := [path for path in command.reads if not os.path.exists(path)]:

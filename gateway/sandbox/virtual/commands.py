@@ -1,15 +1,190 @@
-"""The commands of the virtual shell: those of just-bash in their measured forms, `sort` and `curl` of our own."""
+"""The commands of the virtual shell: those of just-bash in the forms that it answers as the real ones do, `sort`,
+`xargs` and `curl` of our own. Every other form is an error, never a guess.
+
+Measured by `tests/sandbox/virtual/test_corpus.py`. awk, jq, tar, date, diff and others give wrong results without a
+message, and so do some forms of the rest: `sed -E` ignores case. Two differences of the language are left: the last
+command of a pipeline runs in the same shell, as with `shopt -s lastpipe`, and `declare -i` counts for nothing."""
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from just_bash import Command, CommandContext, ExecResult
 from just_bash.commands import create_command_registry
 
-from gateway.sandbox.virtual.forms import FORMS, WrongForm, arguments_of
-from gateway.sandbox.virtual.sorting import sorted_text
+
+@dataclass(frozen=True, slots=True)
+class CommandForm:
+    """Options of one letter; those in `valued` take a value. `words`: what looks like an option is an argument."""
+
+    plain: str = ""
+    valued: str = ""
+    words: bool = False
+
+
+FORMS: Mapping[str, CommandForm] = {
+    "base64": CommandForm("d"),
+    "basename": CommandForm(),
+    "cat": CommandForm("n"),
+    "cp": CommandForm("r"),
+    "cut": CommandForm("s", "dfc"),
+    "dirname": CommandForm(),
+    "echo": CommandForm(words=True),
+    "expr": CommandForm(words=True),
+    "false": CommandForm(),
+    "find": CommandForm(words=True),
+    "grep": CommandForm("EFchinoqrvwx", "eABCm"),
+    "head": CommandForm("", "nc"),
+    "ls": CommandForm("1"),
+    "md5sum": CommandForm(),
+    "mkdir": CommandForm("p"),
+    "mv": CommandForm(),
+    "nl": CommandForm(),
+    "paste": CommandForm("", "d"),
+    "printf": CommandForm(words=True),
+    "pwd": CommandForm(),
+    "read": CommandForm(words=True),
+    "rev": CommandForm(),
+    "rm": CommandForm("rf"),
+    "sed": CommandForm("ni", "e"),
+    "seq": CommandForm(words=True),
+    "sha256sum": CommandForm(),
+    "sort": CommandForm("bfnru", "kt"),
+    "tac": CommandForm(),
+    "tail": CommandForm("", "n"),
+    "tee": CommandForm("a"),
+    "touch": CommandForm(),
+    "tr": CommandForm("ds"),
+    "true": CommandForm(),
+    "uniq": CommandForm("cdu"),
+    "wc": CommandForm("clw"),
+    "xargs": CommandForm("0r", "nI"),
+}
+_NUMBERED_SUBSTITUTION = re.compile(r"s(.)(?:(?!\1).)*\1(?:(?!\1).)*\1[a-zA-Z]*\d")
+_FIND_OPTIONS = frozenset({"-name", "-iname", "-type", "-maxdepth", "-mindepth", "-path", "-not", "!", "-o", "-empty"})
+
+
+class WrongForm(Exception):
+    """A form that isn't offered; the text says which."""
+
+
+def split_arguments(command: str, given: Sequence[str]) -> list[str]:
+    """Options taken apart, one letter each, before the other arguments; raises `WrongForm`."""
+    form = FORMS[command]
+    if form.words:
+        _check_words(command, given)
+        return list(given)
+    options: list[str] = []
+    rest = list(given)
+    others: list[str] = []
+    while rest:
+        word = rest.pop(0)
+        if word == "--":
+            others += rest
+            break
+        if word == "-" or not word.startswith("-"):
+            others.append(word)
+            if command == "xargs":  # what follows is a command of its own
+                others += rest
+                break
+        elif word.startswith("-") and word[1:].isdigit() and command in ("head", "tail"):
+            options += ["-n", word[1:]]
+        else:
+            options += _taken_apart(command, word, form, rest)
+    if command == "grep" and {"-o", "-n"} <= {*options}:
+        raise WrongForm("grep: -o with -n isn't supported in bash")
+    if command == "sed" and any(_NUMBERED_SUBSTITUTION.search(word) for word in (*options, *others)):
+        raise WrongForm("sed: a number after s/// isn't supported in bash")
+    return options + others
+
+
+def _taken_apart(command: str, word: str, form: CommandForm, rest: list[str]) -> list[str]:
+    options = []
+    for place, letter in enumerate(word[1:], 2):
+        if letter in form.plain:
+            options.append(f"-{letter}")
+        elif letter in form.valued:
+            value = word[place:] or (rest.pop(0) if rest else None)
+            if value is None:
+                raise WrongForm(f"{command}: -{letter} needs a value")
+            return [*options, f"-{letter}", value]
+        else:
+            raise WrongForm(f"{command}: the option {word} isn't supported in bash")
+    return options
+
+
+def _check_words(command: str, given: Sequence[str]) -> None:
+    for word in given if command == "find" else ():
+        if word.startswith("-") and word not in _FIND_OPTIONS:
+            raise WrongForm(f"find: {word} isn't supported in bash")
+
+
+Compared: TypeAlias = "str | float"
+_SORT_KEY = re.compile(r"(\d+)([bfnr]*)(?:,(\d+)([bfnr]*))?")
+_NUMBER = re.compile(r"\s*(-?\d*\.?\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class SortKey:
+    """From a field to one, both counted from 1; None: to the end of the line."""
+
+    first: int
+    last: int | None
+    flags: str
+
+
+def sorted_text(text: str, options: Sequence[tuple[str, str]]) -> str:
+    """The lines in the order of POSIX sort in the locale C; `options` by letter, k and t with a value."""
+    flags = "".join(letter for letter, _ in options if letter not in "kt")
+    keys = [value for letter, value in options if letter == "k"]
+    separator = dict(options).get("t")
+    lines = text.splitlines()
+    ordered = [*(_parse_key(key, flags) for key in keys)] or [SortKey(0, None, flags)]
+    if "u" not in flags:
+        lines.sort(reverse="r" in flags)  # what all keys find equal
+    for key in reversed(ordered):
+        lines.sort(key=_comparison(key, separator), reverse="r" in key.flags)
+    if "u" in flags:
+        lines = list(_distinct(lines, ordered, separator))
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _parse_key(text: str, flags: str) -> SortKey:
+    match = _SORT_KEY.fullmatch(text)
+    if not match or match[1] == "0":
+        raise WrongForm(f"sort: the key {text} isn't supported in bash; it is FIELD[,FIELD] with b, f, n or r behind")
+    own = match[2] + (match[4] or "")
+    return SortKey(int(match[1]), int(match[3]) if match[3] else None, own or flags)
+
+
+def _comparison(key: SortKey, separator: str | None) -> Callable[[str], Compared]:
+    def value(line: str) -> Compared:
+        text = line if key.first == 0 else _fields(line, key, separator)
+        if "n" in key.flags:
+            number = _NUMBER.match(text)
+            return float(number[1]) if number else 0.0
+        text = text.lstrip() if "b" in key.flags else text
+        return text.upper() if "f" in key.flags else text
+
+    return value
+
+
+def _fields(line: str, key: SortKey, separator: str | None) -> str:
+    """With blanks as separators, those before a field belong to it."""
+    parts = line.split(separator) if separator else re.findall(r"\s*\S+", line)
+    return (separator or "").join(parts[key.first - 1 : key.last])
+
+
+def _distinct(lines: Iterable[str], keys: Sequence[SortKey], separator: str | None) -> Iterator[str]:
+    before: list[Compared] | None = None
+    for line in lines:
+        values = [_comparison(key, separator)(line) for key in keys]
+        if values != before:
+            yield line
+        before = values
+
 
 _QUIET = frozenset({"-s", "-S", "-f", "-L", "-sS", "-fsS", "-sL", "-fsSL", "--silent"})
 """Options of curl that change nothing here."""
@@ -19,18 +194,18 @@ MISSING = ("python3", "python", "node", "git", "perl", "wget", "trap", "sqlite3"
 def commands(pages: Mapping[str, bytes], refused: list[str]) -> dict[str, Command]:
     """By name; a command or form that isn't offered fails and is noted in `refused`: a pipeline drops its message."""
     theirs = create_command_registry()
-    ours: dict[str, Command] = {name: Missing(name, refused) for name in [*theirs, *MISSING]}
-    ours |= {name: Measured(name, theirs[name], refused) for name in FORMS}
+    ours: dict[str, Command] = {name: MissingCommand(name, refused) for name in [*theirs, *MISSING]}
+    ours |= {name: MeasuredCommand(name, theirs[name], refused) for name in FORMS}
     return {
         **ours,
-        "sort": Measured("sort", Sort(), refused),
-        "xargs": Measured("xargs", Xargs(), refused),
+        "sort": MeasuredCommand("sort", Sort(), refused),
+        "xargs": MeasuredCommand("xargs", Xargs(), refused),
         "curl": Curl(pages),
     }
 
 
 @dataclass(slots=True)
-class Missing:
+class MissingCommand:
     """A command that isn't there, or is wrong."""
 
     name: str
@@ -43,7 +218,7 @@ class Missing:
 
 
 @dataclass(slots=True)
-class Measured:
+class MeasuredCommand:
     """A command in the forms that were measured."""
 
     name: str
@@ -53,7 +228,7 @@ class Measured:
     async def execute(self, args: list[str], ctx: CommandContext) -> ExecResult:
         """Run it, unless it is given in another form."""
         try:
-            given = arguments_of(self.name, args)
+            given = split_arguments(self.name, args)
             result = await self.command.execute(given, ctx)
         except WrongForm as error:
             self.refused.append(str(error))

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import gateway
 from gateway.domain.json import Json, JsonObject
-from gateway.sandbox import landlock, seccomp
-from gateway.sandbox.child import Jail, run
+from gateway.sandbox.child import Jail, run_in_jail
+from gateway.sandbox.jail import landlock, seccomp
 
 if TYPE_CHECKING:
     from just_bash import Bash, InMemoryFs
@@ -46,7 +46,7 @@ class ShellResult:
     exit_code: int = 2
 
 
-def offered() -> bool:
+def is_supported() -> bool:
     """Whether this kernel can confine it: just-bash hands parts of a script to Python's eval."""
     return sys.platform == "linux" and bool(landlock.abi()) and seccomp.supported()
 
@@ -60,7 +60,7 @@ def run_script(source: str, target: str, script: str, save: list[str]) -> Json:
     """
     import just_bash  # noqa: F401 - loaded before the fork, for all scripts to come
 
-    return run(jail(source, target), partial(_inside, source, target, script, save))
+    return run_in_jail(jail(source, target), partial(_inside, source, target, script, save))
 
 
 def jail(source: str, target: str) -> Jail:

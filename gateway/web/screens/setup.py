@@ -14,8 +14,7 @@ from gateway.flow.setup import channels as messengers
 from gateway.flow.setup.models import ModelRefused, connect_model
 from gateway.flow.setup.saving import Connected, Setup
 from gateway.llm.auto import GUIDE
-from gateway.llm.catalog import Vendor
-from gateway.llm.recognise import WITH_KEYS, UnknownVendor
+from gateway.llm.vendors import VENDORS_WITH_KEYS, UnknownVendor, Vendor
 from gateway.web import board
 from gateway.web.auth import logins
 from gateway.web.auth.access import signed_in
@@ -51,7 +50,7 @@ async def go_on() -> RedirectResponse:
 @router.post("/setup/model", dependencies=OWNER)
 async def connect(site: AtSite, key: Pasted = "", provider: Pasted = "", model: Pasted = "") -> HTMLResponse:
     """Test a key, or another model, and save it."""
-    vendors: Sequence[Vendor] = WITH_KEYS if provider else ()
+    vendors: Sequence[Vendor] = VENDORS_WITH_KEYS if provider else ()
     try:
         return _answer(site, connected=await connect_model(_setup(site), key, provider, model))
     except UnknownVendor as error:
@@ -111,7 +110,9 @@ async def _pieces(site: Site) -> Mapping[str, str]:
         "setup-intro": _piece(site, "intro", model=model),
     }
     made |= {f"joins{row.code}": site.pages.part("joins", f"joins{row.code}", row) for row in await pairing.claims()}
-    made["setup-model"] = _piece(site, "model", model=model, why=described.why if described else "", vendors=WITH_KEYS)
+    made["setup-model"] = _piece(
+        site, "model", model=model, why=described.why if described else "", vendors=VENDORS_WITH_KEYS
+    )
     owner, code = (await pairing.accounts())[:1], await pairing.offered() or ""
     states = {name: state for name, state in site.backend.channels().items() if state != "disabled"}
     identities = [each for row in owner for each in row.identities]

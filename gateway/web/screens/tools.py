@@ -19,7 +19,7 @@ from gateway.agent.toolbox import Toolbox
 from gateway.domain.conversation.diff import legible
 from gateway.domain.errors import OwnerMustAct, SupaclawError, TryAgainLater
 from gateway.net.errors import NetError
-from gateway.net.mcp.definition import public_url
+from gateway.net.mcp.server import public_url
 from gateway.web import board
 from gateway.web.auth.access import signed_in
 from gateway.web.http.errors import Refused

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from gateway.agent.skills.links import places
 from gateway.agent.skills.sources import gather, guarded, no_fetch
 from gateway.domain.errors import SupaclawError
-from gateway.net.rules import Rules
+from gateway.net.addresses import Rules
 from gateway.workspace.skills.folder import BadSkill, pack
 from tests.fakes.github import GitHub
 from tests.workspace.skills.writing import one_line, skill_md

@@ -26,7 +26,7 @@ from gateway.domain.principals import Label, Role
 from gateway.flow.secrets.live import LiveSecrets
 from gateway.flow.secrets.vault import Vault
 from gateway.logs import SecretMask
-from gateway.net.rules import Rules
+from gateway.net.addresses import Rules
 from gateway.secrets.facts import Binding
 from gateway.store.connection.pool import Database
 from gateway.store.people import principals

@@ -15,7 +15,7 @@ import pytest
 
 from gateway.agent.tool_files import databases
 from gateway.domain.principals import Label
-from gateway.net.rules import Rules
+from gateway.net.addresses import Rules
 from gateway.secrets.facts import Binding
 from gateway.workspace.skills.folder import BadSkill
 from tests.agent.tool_files.test_calls import Desk, desk

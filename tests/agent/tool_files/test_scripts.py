@@ -12,7 +12,7 @@ from gateway.agent.commands import WorkspaceCommands
 from gateway.agent.sources import AnyArguments
 from gateway.agent.tool_files import scripts
 from gateway.domain.principals import Label
-from gateway.net.rules import Rules
+from gateway.net.addresses import Rules
 from gateway.sandbox.command import Tier
 from gateway.sandbox.workshop import Workshop
 from gateway.workspace.tree import Workspace

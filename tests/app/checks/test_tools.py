@@ -11,7 +11,7 @@ from gateway.app.checks.tools import check_tools
 from gateway.app.servers import tool_files
 from gateway.config.environment import Environment
 from gateway.domain.principals import Role
-from gateway.net.mcp.definition import Definition
+from gateway.net.mcp.server import ToolDefinition
 from gateway.store.connection.pool import Database
 from gateway.store.people import principals
 from tests.app.checks.contexts import Examine, told
@@ -69,7 +69,7 @@ def test_a_tool_that_changed_is_told(examine: Examine, owned: str, fake: FakeMcp
 
     async def confirm() -> None:
         async with await Database.connect(owned) as database:
-            listed = [Definition("w", fake.url, tool.name, tool.description, CITY) for tool in fake.tools.values()]
+            listed = [ToolDefinition("w", fake.url, tool.name, tool.description, CITY) for tool in fake.tools.values()]
             await pinning.record(database, "w", listed)
             for name in ("mcp_w_weather", "mcp_w_remove"):
                 tool = await pinning.get(database, name)

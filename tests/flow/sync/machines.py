@@ -9,8 +9,8 @@ from pathlib import Path
 from gateway.domain.principals import Label
 from gateway.flow.labels import ContentLabels
 from gateway.flow.sync.replica import Missing, Replica, Synced
-from gateway.net.objects import Address, ObjectStore
-from gateway.net.rules import Rules
+from gateway.net.addresses import Rules
+from gateway.net.object_store import Address, ObjectStore
 from gateway.store.trust import contents
 from gateway.workspace.locks.keeper import Keeper, OwnerEdits
 from gateway.workspace.locks.watch import LockWatch

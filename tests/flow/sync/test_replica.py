@@ -15,7 +15,7 @@ from gateway.domain.principals import Label
 from gateway.domain.synced import Content
 from gateway.flow.sync.replica import Missing
 from gateway.flow.sync.sweeping import sweep
-from gateway.net.objects import StoreDown
+from gateway.net.object_store import StoreDown
 from gateway.store import synced
 from gateway.store.trust import contents
 from gateway.workspace.paths import WorkspaceError

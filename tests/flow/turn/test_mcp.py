@@ -19,7 +19,7 @@ from gateway.secrets.facts import Binding
 from tests.fakes.eventually import eventually
 from tests.fakes.mcp_server import FakeMcp, text
 from tests.flow.path import MEMBER, MessagePath, call, in_turn, restarted, results, said
-from tests.net.mcp.test_stdio import SERVER
+from tests.net.mcp.test_connection import SERVER
 from tests.sandbox.tiers import confines
 
 NAME = "mcp_w_weather"

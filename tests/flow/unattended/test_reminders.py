@@ -10,10 +10,9 @@ from gateway.agent.scheduling.schedules import Schedules
 from gateway.config.machine import SystemClock
 from gateway.domain.conversation.model import ModelEvent, Prompt, Reply, Usage
 from gateway.domain.settings import Params
-from gateway.llm.catalog import vendor
-from gateway.llm.endpoint import Endpoint
 from gateway.llm.provider import ProviderReply
 from gateway.llm.providers.guide import build as guide
+from gateway.llm.vendors import Endpoint, vendor
 from gateway.store.connection.pool import Database
 from tests.flow.path import MEMBER, FakeModel, MessagePath, build
 

@@ -21,10 +21,9 @@ from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label, Principal, Role
 from gateway.domain.settings import Params
 from gateway.domain.work.schedules import Definition, Once
-from gateway.llm.catalog import VENDORS, vendor
-from gateway.llm.endpoint import Endpoint
 from gateway.llm.provider import ProviderReply
 from gateway.llm.providers.guide import answer, build
+from gateway.llm.vendors import VENDORS, Endpoint, vendor
 from gateway.store.scheduling.schedules import ScheduleRow
 from gateway.workspace.prompts import PersonaText
 

@@ -21,11 +21,10 @@ from gateway.domain.conversation.model import (
     UserMessage,
 )
 from gateway.domain.settings import Params
-from gateway.llm.catalog import vendor
-from gateway.llm.endpoint import Endpoint
 from gateway.llm.errors import ErrorKind, ModelError
 from gateway.llm.provider import Provider, ProviderReply
 from gateway.llm.providers.litellm import build, cacheable, translate
+from gateway.llm.vendors import Endpoint, vendor
 from tests.fakes.endless_models import EndlessModels
 from tests.fakes.openai_server import Call, FakeModels, Rule
 from tests.llm.chain import HELLO, client_for, collect, last_reply

@@ -22,11 +22,10 @@ from gateway.domain.conversation.model import (
     UserMessage,
 )
 from gateway.domain.settings import Params
-from gateway.llm.catalog import Vendor, vendor
-from gateway.llm.endpoint import Endpoint
 from gateway.llm.errors import ErrorKind, ModelError
 from gateway.llm.provider import Provider, ProviderEvent, ProviderReply
 from gateway.llm.providers.openai import OpenAIProvider, build, with_path
+from gateway.llm.vendors import Endpoint, Vendor, vendor
 from tests.fakes.openai_server import Call, FakeModels, Rule
 from tests.llm.chain import HELLO, FakeClock, client_for, collect, last_reply
 

@@ -1,11 +1,10 @@
 import pytest
 
 from gateway.domain.settings import Params
-from gateway.llm.catalog import vendor
-from gateway.llm.endpoint import Endpoint
 from gateway.llm.errors import ModelError
 from gateway.llm.provider import ProviderReply
 from gateway.llm.providers.scripted import ScriptedProvider, build
+from gateway.llm.vendors import Endpoint, vendor
 from tests.llm.chain import HELLO
 
 

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from mcp import types
 
+from gateway.net.addresses import Rules
 from gateway.net.errors import NetError
 from gateway.net.mcp.connection import MAX_STREAMS
 from gateway.net.mcp.connections import Connections
-from gateway.net.mcp.endpoint import Endpoint, ServerError
-from gateway.net.rules import Rules
+from gateway.net.mcp.server import McpEndpoint, ServerError
 from tests.fakes.eventually import eventually
 from tests.fakes.mcp_server import FakeMcp, text
 from tests.net.servers import Asked, Respond, Write, head, page, serving
@@ -41,7 +41,7 @@ async def fake() -> AsyncIterator[FakeMcp]:
 
 async def test_a_tool_is_listed_and_called_over_one_connection(fake: FakeMcp) -> None:
     async with opened(fake.place) as connections:
-        endpoint = Endpoint("w", fake.url, {"Authorization": "Bearer x"})
+        endpoint = McpEndpoint("w", fake.url, {"Authorization": "Bearer x"})
         connection, anew = await connections.get("ada", endpoint)
         answer = await connection.call("weather", {"city": "Rome"})
         again, listed = await connections.get("ada", endpoint)
@@ -56,16 +56,16 @@ async def test_nothing_is_connected_before_it_is_needed_and_nothing_private_unle
     async with opened() as connections:
         assert fake.headers == []
         with pytest.raises(NetError, match=r"private network.*net\.private_allow"):
-            await connections.get("ada", Endpoint("w", fake.url))
+            await connections.get("ada", McpEndpoint("w", fake.url))
 
     assert fake.headers == []
 
 
 async def test_people_and_credentials_do_not_share_a_connection(fake: FakeMcp) -> None:
     async with opened(fake.place) as connections:
-        first, _ = await connections.get("ada", Endpoint("w", fake.url, {"x-key": "a"}))
-        other, _ = await connections.get("bob", Endpoint("w", fake.url, {"x-key": "b"}))
-        rotated, _ = await connections.get("ada", Endpoint("w", fake.url, {"x-key": "c"}))
+        first, _ = await connections.get("ada", McpEndpoint("w", fake.url, {"x-key": "a"}))
+        other, _ = await connections.get("bob", McpEndpoint("w", fake.url, {"x-key": "b"}))
+        rotated, _ = await connections.get("ada", McpEndpoint("w", fake.url, {"x-key": "c"}))
 
         assert len({first, other, rotated}) == 3
         assert (first.alive, other.alive, rotated.alive) == (False, True, True)
@@ -76,11 +76,11 @@ async def test_a_server_that_restarts_is_connected_again() -> None:
     fake.add("weather", "Tells the weather.")
     async with opened("127.0.0.1") as connections:
         async with fake.running():
-            first, _ = await connections.get("ada", Endpoint("w", fake.url))
+            first, _ = await connections.get("ada", McpEndpoint("w", fake.url))
         with pytest.raises(NetError):
             await first.call("weather", {"city": "Rome"})
         async with fake.running():
-            second, anew = await connections.get("ada", Endpoint("w", fake.url))
+            second, anew = await connections.get("ada", McpEndpoint("w", fake.url))
 
             assert (await second.call("weather", {"city": "Oslo"})).text == "echo {'city': 'Oslo'}"
     assert anew
@@ -91,8 +91,8 @@ async def test_a_wrong_credential_is_told_as_such() -> None:
     fake = FakeMcp(token="right")
     async with fake.running(), opened(fake.place) as connections:
         with pytest.raises(NetError, match=r"401 .Unauthorized.; check the headers of tools\.mcp\.w") as refusal:
-            await connections.get("ada", Endpoint("w", fake.url, {"Authorization": "Bearer wrong"}))
-        connection, _ = await connections.get("ada", Endpoint("w", fake.url, {"Authorization": "Bearer right"}))
+            await connections.get("ada", McpEndpoint("w", fake.url, {"Authorization": "Bearer wrong"}))
+        connection, _ = await connections.get("ada", McpEndpoint("w", fake.url, {"Authorization": "Bearer right"}))
 
         assert refusal.value.code == "http_401"
         assert connection.alive
@@ -104,7 +104,7 @@ async def test_an_error_of_the_server_does_not_end_the_connection(fake: FakeMcp)
 
     fake.add("broken", "Fails.", handler=refuse)
     async with opened(fake.place) as connections:
-        connection, _ = await connections.get("ada", Endpoint("w", fake.url))
+        connection, _ = await connections.get("ada", McpEndpoint("w", fake.url))
         with pytest.raises(ServerError) as error:
             await connection.call("broken", {})
 
@@ -119,7 +119,7 @@ async def test_a_cancelled_call_is_cancelled_at_the_server_and_the_next_one_work
 
     fake.add("hang", "Hangs.", handler=hang)
     async with opened(fake.place) as connections:
-        connection, _ = await connections.get("ada", Endpoint("w", fake.url))
+        connection, _ = await connections.get("ada", McpEndpoint("w", fake.url))
         call = asyncio.create_task(connection.call("hang", {}))
         await eventually(lambda: bool(fake.called))
         call.cancel()
@@ -143,7 +143,7 @@ async def test_pictures_and_files_are_taken_apart(fake: FakeMcp) -> None:
 
     fake.add("draw", "Draws.", handler=draw)
     async with opened(fake.place) as connections:
-        connection, _ = await connections.get("ada", Endpoint("w", fake.url))
+        connection, _ = await connections.get("ada", McpEndpoint("w", fake.url))
         answer = await connection.call("draw", {})
 
     assert answer.text == "here"
@@ -192,7 +192,7 @@ async def elsewhere(_asked: Asked, write: Write) -> None:
 async def test_a_bad_server_is_one_line(respond: Respond, code: str) -> None:
     async with serving(respond) as server, opened(f"127.0.0.1:{server.port}") as connections:
         with pytest.raises(NetError) as error:
-            await connections.get("ada", Endpoint("bad", server.url))
+            await connections.get("ada", McpEndpoint("bad", server.url))
 
     assert error.value.code == code
     assert "\n" not in str(error.value)
@@ -205,10 +205,10 @@ async def test_a_server_that_is_dead_or_has_no_certificate_is_one_line(
     port = unused_tcp_port_factory()
     async with opened("127.0.0.1") as connections:
         with pytest.raises(NetError) as dead:
-            await connections.get("ada", Endpoint("dead", f"http://127.0.0.1:{port}/mcp"))
+            await connections.get("ada", McpEndpoint("dead", f"http://127.0.0.1:{port}/mcp"))
         async with serving(page(b""), self_signed(tmp_path)) as server:
             with pytest.raises(NetError) as plain:
-                await connections.get("ada", Endpoint("tls", f"https://127.0.0.1:{server.port}/mcp"))
+                await connections.get("ada", McpEndpoint("tls", f"https://127.0.0.1:{server.port}/mcp"))
 
     assert (dead.value.code, plain.value.code) == ("unreachable", "bad_certificate")
 
@@ -231,7 +231,7 @@ async def test_a_stream_that_ends_at_once_is_not_opened_for_ever() -> None:
             await write(head("text/plain", "202 Accepted", length=0))
 
     async with serving(respond) as server, opened(f"127.0.0.1:{server.port}") as connections:
-        connection, _ = await connections.get("ada", Endpoint("w", server.url))
+        connection, _ = await connections.get("ada", McpEndpoint("w", server.url))
         streams = lambda: sum(asked.method == "GET" for asked in server.asked)  # noqa: E731
         await eventually(lambda: streams() >= MAX_STREAMS)
         await asyncio.sleep(0.2)
@@ -243,8 +243,8 @@ async def test_a_stream_that_ends_at_once_is_not_opened_for_ever() -> None:
 async def test_an_idle_connection_is_left(fake: FakeMcp, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.net.mcp.connection.IDLE_SECONDS", 0.05)
     async with opened(fake.place) as connections:
-        connection, _ = await connections.get("ada", Endpoint("w", fake.url))
+        connection, _ = await connections.get("ada", McpEndpoint("w", fake.url))
         await eventually(lambda: not connection.alive)
-        again, _ = await connections.get("ada", Endpoint("w", fake.url))
+        again, _ = await connections.get("ada", McpEndpoint("w", fake.url))
 
         assert (await again.call("weather", {"city": "Rome"})).text

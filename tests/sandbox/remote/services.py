@@ -42,7 +42,7 @@ for name in sessions memory; do
     mount -o remount,bind,ro "/mnt$BASE/workspace/$name"
 done
 mount -o remount,ro /mnt
-"$1" -P -c 'from gateway.sandbox.namespaces import start_loopback; start_loopback()'  # as Docker does
+"$1" -P -c 'from gateway.sandbox.jail.namespaces import start_loopback; start_loopback()'  # as Docker does
 exec chroot /mnt setpriv --reuid="$USER_ID" --regid="$USER_ID" --clear-groups --no-new-privs --bounding-set=-all \
     --inh-caps=-all sh -c '"$@"; exit' init "$@"
 """
@@ -50,7 +50,7 @@ _SERVE = """
 import asyncio
 from pathlib import Path
 from gateway.sandbox.command import Tier
-from gateway.sandbox.remote.container import ContainerWorkshop
+from gateway.sandbox.remote.service import ContainerWorkshop
 from gateway.sandbox.remote.service import Service
 base = Path({base!r})
 jail = ContainerWorkshop(Path("/tmp"), {arguments})

@@ -13,13 +13,13 @@ import pytest
 from gateway.agent.mcp.local import LocalServers
 from gateway.config.model import McpServer
 from gateway.domain.principals import Label
+from gateway.net.addresses import Rules
 from gateway.net.errors import NetError
 from gateway.net.mcp.connections import Connections
-from gateway.net.rules import Rules
 from gateway.sandbox.command import Limits
 from gateway.sandbox.remote.client import RemoteWorkshop
 from tests.fakes.eventually import eventually
-from tests.net.mcp.test_stdio import SERVER
+from tests.net.mcp.test_connection import SERVER
 from tests.net.servers import page, serving
 from tests.sandbox.remote.services import needs_containers, service
 from tests.sandbox.remote.test_service import WITHOUT, anyone

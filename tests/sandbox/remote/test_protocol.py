@@ -16,13 +16,13 @@ from gateway.sandbox.remote.protocol import (
     DESCRIPTORS,
     BadRequest,
     Peer,
-    Reply,
-    Request,
+    WorkshopReply,
+    WorkshopRequest,
     from_elsewhere,
-    packed,
-    parsed,
+    pack_request,
+    parse_reply,
+    parse_request,
     peer_of,
-    reply,
 )
 
 COMMAND = Command(
@@ -40,21 +40,22 @@ COMMAND = Command(
     "127.9.8.7:20000",
     "/tmp/t",
 )
-ASKED = Request(COMMAND)
+ASKED = WorkshopRequest(COMMAND)
 
 
 @pytest.mark.parametrize(
-    ("asked", "archives"), [(ASKED, 0), (Request(COMMAND, "/tmp/own"), 1), (Request(COMMAND, "/tmp/own", True), 0)]
+    ("asked", "archives"),
+    [(ASKED, 0), (WorkshopRequest(COMMAND, "/tmp/own"), 1), (WorkshopRequest(COMMAND, "/tmp/own", True), 0)],
 )
-def test_a_command_arrives_without_what_the_service_knows_itself(asked: Request, archives: int) -> None:
-    found = parsed(packed(asked), DESCRIPTORS + archives)
+def test_a_command_arrives_without_what_the_service_knows_itself(asked: WorkshopRequest, archives: int) -> None:
+    found = parse_request(pack_request(asked), DESCRIPTORS + archives)
     known = replace(COMMAND, workspace="", tier=Tier.CONTAINER, landlock=0, scratch="", temporary="")
     assert found == replace(asked, command=known)
-    assert parsed(packed(None), 0) is None
+    assert parse_request(pack_request(None), 0) is None
 
 
 def changed(**values: object) -> bytes:
-    body = json.loads(packed(ASKED))
+    body = json.loads(pack_request(ASKED))
     body["command"] |= values
     return json.dumps(body).encode()
 
@@ -69,10 +70,10 @@ def changed(**values: object) -> bytes:
         b'{"version": 1, "command": null}',
         b'{"version": 2, "command": 5}',
         b'{"version": 2, "command": {}, "folder": "", "apart": false}',
-        packed(Request(COMMAND, "", True)),
-        packed(Request(COMMAND, "/etc/own", True)),
-        packed(Request(COMMAND, "/tmp/../etc", True)),
-        packed(Request(COMMAND, "/tmp/\0", True)),
+        pack_request(WorkshopRequest(COMMAND, "", True)),
+        pack_request(WorkshopRequest(COMMAND, "/etc/own", True)),
+        pack_request(WorkshopRequest(COMMAND, "/tmp/../etc", True)),
+        pack_request(WorkshopRequest(COMMAND, "/tmp/\0", True)),
         changed(arguments=[]),
         changed(arguments="sh"),
         changed(arguments=["a\0b"]),
@@ -102,23 +103,23 @@ def changed(**values: object) -> bytes:
 )
 def test_anything_else_is_refused(packet: bytes) -> None:
     with pytest.raises(BadRequest):
-        parsed(packet, DESCRIPTORS)
+        parse_request(packet, DESCRIPTORS)
 
 
 @pytest.mark.parametrize(
     ("packet", "descriptors"),
     [
-        (packed(ASKED), 3),
-        (packed(ASKED), 0),
-        (packed(ASKED), 5),
-        (packed(None), 4),
-        (packed(Request(COMMAND, "/tmp/own")), 4),
-        (packed(Request(COMMAND, "/tmp/own", True)), 5),
+        (pack_request(ASKED), 3),
+        (pack_request(ASKED), 0),
+        (pack_request(ASKED), 5),
+        (pack_request(None), 4),
+        (pack_request(WorkshopRequest(COMMAND, "/tmp/own")), 4),
+        (pack_request(WorkshopRequest(COMMAND, "/tmp/own", True)), 5),
     ],
 )
 def test_descriptors_belong_to_a_command_and_to_nothing_else(packet: bytes, descriptors: int) -> None:
     with pytest.raises(BadRequest):
-        parsed(packet, descriptors)
+        parse_request(packet, descriptors)
 
 
 @given(
@@ -130,17 +131,17 @@ def test_descriptors_belong_to_a_command_and_to_nothing_else(packet: bytes, desc
 def test_no_json_breaks_it(value: object) -> None:
     for body in (value, {"version": 2, "command": value, "folder": "", "apart": False}):
         packet = json.dumps(body).encode()
-        for read in (lambda packet: parsed(packet, DESCRIPTORS), reply):
+        for read in (lambda packet: parse_request(packet, DESCRIPTORS), parse_reply):
             with suppress(BadRequest):
                 read(packet)
 
 
 def test_a_reply_comes_back() -> None:
-    for each in (Reply(Tier.NAMESPACES, 7), Reply(problem="no")):
-        assert reply(each.packed()) == each
+    for each in (WorkshopReply(Tier.NAMESPACES, 7), WorkshopReply(problem="no")):
+        assert parse_reply(each.packed()) == each
     for packet in (b"", b"{}", b'{"version": 2, "tier": "other", "landlock": 1, "problem": ""}'):
         with pytest.raises(BadRequest):
-            reply(packet)
+            parse_reply(packet)
 
 
 def test_a_process_of_the_same_container_is_no_peer(tmp_path: Path) -> None:

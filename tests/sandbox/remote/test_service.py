@@ -13,9 +13,8 @@ import pytest
 from gateway.domain.principals import Label
 from gateway.sandbox.command import Command, Tier
 from gateway.sandbox.remote.client import RemoteWorkshop
-from gateway.sandbox.remote.container import ContainerWorkshop
-from gateway.sandbox.remote.protocol import Peer, Request, packed, reply
-from gateway.sandbox.remote.service import Service
+from gateway.sandbox.remote.protocol import Peer, WorkshopRequest, pack_request, parse_reply
+from gateway.sandbox.remote.service import ContainerWorkshop, Service
 from gateway.sandbox.workshop import NoJail
 from tests.fakes.eventually import eventually
 from tests.sandbox.remote.services import needs_containers, service
@@ -147,13 +146,13 @@ async def test_a_command_that_removes_the_socket_gains_nothing(desk: Desk, tmp_p
 async def test_what_nobody_sends_is_answered_or_closed(desk: Desk) -> None:
     jail = desk.workshop
     assert isinstance(jail, RemoteWorkshop)
-    command = Request(Command(("true",), "", Tier.CONTAINER, 0))
+    command = WorkshopRequest(Command(("true",), "", Tier.CONTAINER, 0))
     nothing = os.open(os.devnull, os.O_RDWR)
-    files = packed(replace(command, folder="/tmp/files"))  # of which no archive comes
+    files = pack_request(replace(command, folder="/tmp/files"))  # of which no archive comes
     for packet, descriptors in (
         (b"junk", 0),
-        (packed(command), 0),
-        (packed(command), 2),
+        (pack_request(command), 0),
+        (pack_request(command), 2),
         (b"x" * 140_000, 0),
         (files, 5),
         (files, 5),
@@ -162,7 +161,7 @@ async def test_what_nobody_sends_is_answered_or_closed(desk: Desk) -> None:
             one.connect(str(jail.path))
             socket.send_fds(one, [packet], [nothing] * descriptors)
             one.settimeout(10)
-            problem = reply(await asyncio.to_thread(one.recv, 4096)).problem
+            problem = parse_reply(await asyncio.to_thread(one.recv, 4096)).problem
             assert "not a zip file" in problem if packet == files else problem
     os.close(nothing)
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as silent:

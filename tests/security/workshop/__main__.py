@@ -3,8 +3,8 @@
 import os
 import sys
 
-from gateway.sandbox import landlock
 from gateway.sandbox.command import Tier
+from gateway.sandbox.jail import landlock
 from tests.security.workshop.suite import USER, Result, run, shells
 
 BASH = "bash, in the jail of file readers"

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from shutil import rmtree
 
-from gateway.sandbox import landlock
 from gateway.sandbox.command import Command, Ending, Limits, Report, Tier
+from gateway.sandbox.jail import landlock
 from gateway.sandbox.remote.client import RemoteWorkshop
 from gateway.sandbox.remote.protocol import Peer
 from gateway.sandbox.workshop import NoJail, Running, Workshop

@@ -8,8 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from gateway.sandbox import landlock
 from gateway.sandbox.command import Tier
+from gateway.sandbox.jail import landlock
 from tests.security.workshop.attacks import (
     CALL,
     CALLS,

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from gateway.background.virtual_shells import VirtualShells
 from gateway.domain.conversation.tools import ToolFailed
-from gateway.sandbox import landlock
 from gateway.sandbox.command import Tier
+from gateway.sandbox.jail import landlock
 from tests.net.servers import page, redirect, serving, site
 from tests.security import attacks as code
 from tests.security.test_reader_jail import FILES, OTHERS

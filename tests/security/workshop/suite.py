@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from gateway.sandbox import landlock
 from gateway.sandbox.command import Tier
+from gateway.sandbox.jail import landlock
 from tests.sandbox.remote.services import containers, service
 
 ROOT = Path(__file__).parents[3]

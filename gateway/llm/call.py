@@ -1,0 +1,294 @@
+"""One call of a model: asks the models of the chain in turn until one answers, and records the attempts that failed.
+
+One attempt ends with a usable answer or a `ModelError`; models without vision get the text only."""
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+
+import structlog
+from tenacity import AsyncRetrying, RetryCallState, wait_chain, wait_fixed
+
+from gateway.domain.clock import Clock
+from gateway.domain.conversation.model import (
+    Attempt,
+    ModelEvent,
+    ModelsExhausted,
+    Prompt,
+    Reply,
+    Restarted,
+    TextDelta,
+    Usage,
+    UserMessage,
+    Waiting,
+)
+from gateway.domain.settings import Params
+from gateway.domain.text.tokens import estimate
+from gateway.llm.cooldown import Cooldowns
+from gateway.llm.errors import ErrorKind, ModelError, scrub
+from gateway.llm.prices import Prices, estimate_prompt
+from gateway.llm.provider import KeepAlive, Provider, ProviderEvent, ProviderReply, Providers
+from gateway.llm.vendors import split_model, vendor
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """In seconds: pauses between attempts, the longest silence, the longest `retry_after` to honour."""
+
+    delays: tuple[float, ...] = (5.0, 10.0, 10.0)
+    max_silence: float = 120.0
+    max_wait: float = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class CallServices:
+    """What all calls of one configuration share."""
+
+    providers: Providers
+    params: Params
+    prices: Prices
+    clock: Clock
+    cooldowns: Cooldowns
+    retry_policy: RetryPolicy
+    no_vision: set[str] = field(default_factory=set)
+    """Models that refused images although the price table does not say so."""
+
+    def prompt_for(self, model: str, prompt: Prompt) -> Prompt:
+        """The prompt, without images if the model cannot take them."""
+        if has_images(prompt) and (model in self.no_vision or self.prices.of(model).vision is False):
+            return without_images(prompt)
+        return prompt
+
+
+@dataclass(slots=True)
+class ModelCall:
+    """One prompt, and the attempts to get an answer to it."""
+
+    prompt: Prompt
+    services: CallServices
+    failed: list[Attempt] = field(default_factory=list)
+
+    async def run(self, models: Sequence[str]) -> AsyncGenerator[ModelEvent, None]:
+        """Ask each model; then wait and ask the busy ones again, once per configured delay."""
+        errors: dict[str, ModelError] = {}
+        for delay in (*self.services.retry_policy.delays, None):
+            for model in models:
+                try:
+                    async with aclosing(self._tries(model)) as events:
+                        async for event in events:
+                            yield event
+                except ModelError as error:
+                    self.services.cooldowns.note(model, error)
+                    errors[model] = error
+                else:
+                    return
+            models = [model for model in models if self._worth_waiting_for(errors[model])]
+            if not models or delay is None:
+                break
+            pause = max(delay, min(errors[model].retry_after or 0.0 for model in models))
+            yield Waiting(self.failed[-1], pause)
+            await self.services.clock.sleep(pause)
+        last = errors[self.failed[-1].model]
+        overflow = any(error.kind is ErrorKind.CONTEXT_LENGTH for error in errors.values())
+        raise ModelsExhausted(explain_failures(self.failed, last), tuple(self.failed), overflow=overflow) from last
+
+    def _worth_waiting_for(self, error: ModelError) -> bool:
+        return error.kind.busy and (error.retry_after or 0.0) <= self.services.retry_policy.max_wait
+
+    async def _tries(self, model: str) -> AsyncGenerator[ModelEvent, None]:
+        """One model, retried after each delay while its failures look transient."""
+        retrying = AsyncRetrying(
+            retry=_transient,
+            stop=self._enough,
+            wait=wait_chain(*map(wait_fixed, self.services.retry_policy.delays)),
+            sleep=self.services.clock.sleep,
+            reraise=True,
+        )
+        async for attempt in retrying:
+            with attempt:
+                async with aclosing(self._try(model)) as events:
+                    async for event in events:
+                        yield event
+            if _transient(attempt.retry_state) and not self._enough(attempt.retry_state):
+                yield Waiting(self.failed[-1], retrying.wait(attempt.retry_state))
+
+    def _enough(self, state: RetryCallState) -> bool:
+        """After each delay; an answer that did not end costs much and is tried once more only."""
+        error = state.outcome.exception() if state.outcome else None
+        is_endless = isinstance(error, ModelError) and error.kind is ErrorKind.ENDLESS
+        tries = len(self.services.retry_policy.delays) + 1
+        return state.attempt_number >= (min(2, tries) if is_endless else tries)
+
+    async def _try(self, model: str) -> AsyncGenerator[ModelEvent, None]:
+        services, started, streamed = self.services, self.services.clock.monotonic(), False
+        params = _capped(services.params, services.prices.of(model).output)
+        prompt = services.prompt_for(model, self.prompt)
+        try:
+            provider = services.providers.of(model)
+            async with aclosing(try_once(provider, model, prompt, params, services.retry_policy.max_silence)) as events:
+                async for event in events:
+                    if isinstance(event, TextDelta):
+                        streamed = True
+                        yield event
+                    else:
+                        yield self._reply(model, event, services.clock.monotonic() - started)
+        except ModelError as error:
+            if has_images(prompt) and refused_images(error) and not streamed:
+                services.no_vision.add(model)
+                async with aclosing(self._try(model)) as events:
+                    async for again in events:
+                        yield again
+                return
+            attempt = self._note(model, error)
+            if streamed:
+                yield Restarted(attempt)
+            raise
+
+    def _reply(self, model: str, reply: ProviderReply, seconds: float) -> Reply:
+        self.services.cooldowns.clear(model)
+        usage = self._usage(model, reply)
+        return Reply(reply.text, reply.calls, usage, model, round(seconds * 1000), tuple(self.failed))
+
+    def _usage(self, model: str, reply: ProviderReply) -> Usage:
+        usage = reply.usage
+        if usage is None or not usage.input_tokens:
+            written = estimate(reply.text) + sum(estimate(call.arguments) for call in reply.calls)
+            usage = Usage(estimate_prompt(self.prompt), written)
+        return usage if usage.cost_usd else replace(usage, cost_usd=self.services.prices.cost(model, usage))
+
+    def _note(self, model: str, error: ModelError) -> Attempt:
+        text = f"HTTP {error.status}: {error.message}" if error.status else error.message
+        attempt = Attempt(model, error.kind.value, scrub(text, self.services.providers.secrets(model)))
+        self.failed.append(attempt)
+        log.warning("model.try_failed", model=model, error=attempt.error, message=attempt.message)
+        return attempt
+
+
+def _transient(state: RetryCallState) -> bool:
+    """Whether the same model is worth asking again."""
+    error = state.outcome.exception() if state.outcome else None
+    return isinstance(error, ModelError) and error.kind.transient
+
+
+def _capped(params: Params, limit: int | None) -> Params:
+    """The parameters, with the output limit lowered to the model's own."""
+    if limit is None or limit >= params.max_output_tokens:
+        return params
+    return params.model_copy(update={"max_output_tokens": limit})
+
+
+_KEEP_ALIVE_FACTOR = 2.5
+"""How much longer a connection may be alive without an answer than silent."""
+
+
+async def try_once(
+    provider: Provider, model: str, prompt: Prompt, params: Params, max_silence: float
+) -> AsyncGenerator[TextDelta | ProviderReply, None]:
+    """Yield deltas, then the reply.
+
+    Raises `ModelError` if nothing at all arrives for `max_silence` seconds, or no part of an answer for `_ALIVE` times
+    as long.
+    """
+    await provider.warm()
+    now = asyncio.get_running_loop().time
+    async with aclosing(provider.stream(model, prompt, params)) as events:
+        grown = now()
+        while (event := await _next_event(events, max_silence, grown)) is not None:
+            if not isinstance(event, KeepAlive):
+                grown = now()
+            if isinstance(event, ProviderReply):
+                yield _require_content(event, params)
+            elif isinstance(event, TextDelta) and event.text:
+                yield event
+
+
+async def _next_event(
+    events: AsyncGenerator[ProviderEvent, None], max_silence: float, grown: float
+) -> ProviderEvent | None:
+    """The next event; the answer has not grown since `grown`."""
+    silent, idle = asyncio.get_running_loop().time() + max_silence, grown + _KEEP_ALIVE_FACTOR * max_silence
+    try:
+        async with asyncio.timeout_at(min(silent, idle)):
+            return await anext(events, None)
+    except TimeoutError as error:
+        told = f"nothing arrived for {max_silence:g} s"
+        told = told if silent < idle else f"nothing but keep-alives arrived for {_KEEP_ALIVE_FACTOR * max_silence:g} s"
+        raise ModelError(ErrorKind.SILENCE, told) from error
+
+
+def _require_content(reply: ProviderReply, params: Params) -> ProviderReply:
+    if reply.text.strip() or reply.calls:
+        return reply
+    if reply.finish == "length":
+        limit = f"its whole limit of {params.max_output_tokens} tokens (models.params.max_output_tokens)"
+        raise ModelError(ErrorKind.BAD_REQUEST, f"the model used {limit} without an answer")
+    if reply.finish == "content_filter":
+        raise ModelError(ErrorKind.BAD_REQUEST, "the provider's content filter held the answer back")
+    raise ModelError(ErrorKind.SERVER, f"empty answer (finish reason {reply.finish})")
+
+
+_NO_IMAGES = re.compile(r"\bimages?\b|image_url|vision|multi-?modal|content must be a string", re.IGNORECASE)
+
+
+def has_images(prompt: Prompt) -> bool:
+    """Whether the prompt contains images."""
+    return any(isinstance(message, UserMessage) and message.images for message in prompt.messages)
+
+
+def without_images(prompt: Prompt) -> Prompt:
+    """The prompt with its text only."""
+    messages = (replace(m, images=()) if isinstance(m, UserMessage) else m for m in prompt.messages)
+    return replace(prompt, messages=tuple(messages))
+
+
+def refused_images(error: ModelError) -> bool:
+    """Whether the images caused the refusal; servers share no code for it, so the message is searched."""
+    return _NO_IMAGES.search(error.message) is not None
+
+
+def explain_failures(attempts: Sequence[Attempt], last: ModelError) -> str:
+    """List the models in order with their errors, then what to do about the last one."""
+    groups = [(attempt, len(list(same))) for attempt, same in groupby(attempts)]
+    lines = [f"{place}. {_attempt_line(*group)}" for place, group in enumerate(groups, start=1)]
+    return "\n".join(["**No model could answer.**", *lines, "", _advice(attempts[-1].model, last)])
+
+
+def _attempt_line(attempt: Attempt, tries: int) -> str:
+    times = f" ({tries} times)" if tries > 1 else ""
+    return f"`{attempt.model}`: {attempt.error}{times}: {attempt.message}"
+
+
+def _advice(model: str, last: ModelError) -> str:
+    entry = vendor(split_model(model)[0])
+    name = entry.title
+    match last.kind:
+        case ErrorKind.RATE_LIMIT | ErrorKind.OVERLOADED:
+            when = f"in about {_span(last.retry_after)}" if last.retry_after else "in a minute"
+            return f"Wait and send your message again {when}, or add another model to `models.fallbacks`."
+        case ErrorKind.AUTH:
+            page = f" at {entry.keys_page}" if entry.keys_page else ""
+            place = f"`{entry.keys[0]}` or " if entry.keys else ""
+            return f"Check the {name} key{page} and set it in {place}`models.providers.{entry.prefix}.api_key`."
+        case ErrorKind.NO_CREDIT:
+            return f"Add credit to your {name} account, or add another model to `models.fallbacks`."
+        case ErrorKind.UNKNOWN_MODEL:
+            return "Check the model's name: `/model` shows what is configured, `models.primary` changes it."
+        case ErrorKind.CONTEXT_LENGTH:
+            return "This conversation is too long for the model: start over with `/new`, or choose a larger model."
+        case ErrorKind.BAD_REQUEST:
+            return "The request was refused; trying again will not help. `/new` starts over, `/model` shows the model."
+        case ErrorKind.NETWORK if entry.base_url and not entry.keys:
+            return f"Check that {name} is running, then send your message again."
+        case ErrorKind.ENDLESS:
+            return "Send your message again in other words, or choose another model: `/model` shows what is configured."
+        case ErrorKind.SERVER | ErrorKind.NETWORK | ErrorKind.SILENCE:
+            return "Wait a little and send your message again; `/model` shows the models and `/status` the connections."
+
+
+def _span(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

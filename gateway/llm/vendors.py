@@ -1,0 +1,259 @@
+"""Known vendors of models: their keys and addresses, the endpoint as configured, and whose key a key is.
+
+litellm knows the rest."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pydantic import SecretStr
+
+from gateway.domain.errors import OwnerMustAct
+from gateway.domain.settings import ProviderSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Vendor:
+    """One provider. `base_url` is set if it speaks the OpenAI protocol; `model` is what `auto` picks."""
+
+    prefix: str
+    title: str
+    keys: tuple[str, ...] = ()
+    keys_page: str = ""
+    base_url: str | None = None
+    model: str | None = None
+    limit_field: str = "max_tokens"
+    short_call_ids: bool = False
+    """Tool call ids must be exactly nine letters or digits."""
+    host_variable: str = ""
+    """Holds a bare `host:port` instead of an address."""
+    cheap: str | None = None
+    """What is asked for summaries, where nothing else is said."""
+    key_shape: str = ""
+    """What its keys look like; an old style that others share matches several vendors."""
+
+
+VENDORS = (
+    Vendor(
+        "openai",
+        "OpenAI",
+        ("OPENAI_API_KEY",),
+        "https://platform.openai.com/api-keys",
+        "https://api.openai.com/v1",
+        "openai/gpt-5.6-terra",
+        limit_field="max_completion_tokens",
+        cheap="openai/gpt-5.6-luna",
+        key_shape=r"sk-(?!ant-|or-|admin-)[\w-]{20,}",
+    ),
+    Vendor(
+        "anthropic",
+        "Anthropic",
+        ("ANTHROPIC_API_KEY",),
+        "https://platform.claude.com/settings/keys",
+        model="anthropic/claude-sonnet-5-5",
+        cheap="anthropic/claude-haiku-5-5",
+        key_shape=r"sk-ant-(?!admin)[\w-]{20,}",
+    ),
+    Vendor(
+        "gemini",
+        "Google Gemini",
+        ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+        "https://aistudio.google.com/apikey",
+        model="gemini/gemini-3.8-flash",
+        cheap="gemini/gemini-3.8-flash",
+        key_shape=r"AIza[\w-]{30,}|AQ\.[\w-]{30,}",
+    ),
+    Vendor(
+        "openrouter",
+        "OpenRouter",
+        ("OPENROUTER_API_KEY",),
+        "https://openrouter.ai/settings/keys",
+        "https://openrouter.ai/api/v1",
+        "openrouter/openai/gpt-5.6-terra",
+        cheap="openrouter/openai/gpt-5.6-luna",
+        key_shape=r"sk-or-[\w-]{20,}",
+    ),
+    Vendor(
+        "groq",
+        "Groq",
+        ("GROQ_API_KEY",),
+        "https://console.groq.com/keys",
+        "https://api.groq.com/openai/v1",
+        "groq/openai/gpt-oss-120b",
+        cheap="groq/openai/gpt-oss-20b",
+        key_shape=r"gsk_\w{20,}",
+    ),
+    Vendor(
+        "deepseek",
+        "DeepSeek",
+        ("DEEPSEEK_API_KEY",),
+        "https://platform.deepseek.com/api_keys",
+        "https://api.deepseek.com/v1",
+        "deepseek/deepseek-v4-pro",
+        cheap="deepseek/deepseek-v4-flash",
+        key_shape=r"sk-[0-9a-f]{32}",
+    ),
+    Vendor(
+        "mistral",
+        "Mistral",
+        ("MISTRAL_API_KEY",),
+        "https://console.mistral.ai/api-keys",
+        "https://api.mistral.ai/v1",
+        "mistral/mistral-large-latest",
+        short_call_ids=True,
+        cheap="mistral/mistral-small-latest",
+        key_shape=r"\w{32}",
+    ),
+    Vendor(
+        "xai",
+        "xAI",
+        ("XAI_API_KEY",),
+        "https://console.x.ai",
+        "https://api.x.ai/v1",
+        "xai/grok-4.7",
+        key_shape=r"xai-\w{20,}",
+    ),
+    Vendor("ollama", "Ollama", base_url="http://127.0.0.1:11434", host_variable="OLLAMA_HOST"),
+    Vendor("ollama_chat", "Ollama", base_url="http://127.0.0.1:11434", host_variable="OLLAMA_HOST"),
+    Vendor("vllm", "vLLM", base_url="http://127.0.0.1:8000"),
+    Vendor("hosted_vllm", "vLLM", base_url="http://127.0.0.1:8000"),
+    Vendor("lm_studio", "LM Studio", base_url="http://127.0.0.1:1234"),
+)
+"""In the order in which `auto` looks for keys."""
+
+# fmt: off
+NATIVE = frozenset({
+    "anthropic", "anthropic_text", "azure", "azure_ai", "bedrock", "bedrock_converse", "bedrock_mantle",
+    "chatgpt", "clarifai", "cloudflare", "cohere", "cohere_chat", "databricks", "gemini", "github_copilot",
+    "huggingface", "nlp_cloud", "oci", "palm", "petals", "predibase", "replicate", "sagemaker",
+    "sagemaker_chat", "snowflake", "triton", "vertex_ai", "vertex_ai_beta", "watsonx", "watsonx_text",
+})
+# fmt: on
+"""Prefixes with their own protocol; setting a `base_url` does not make them speak OpenAI's."""
+
+
+def split_model(model: str) -> tuple[str, str]:
+    """Split a model into prefix and name, by litellm's convention; a bare name means OpenAI."""
+    prefix, slash, name = model.partition("/")
+    return (prefix, name) if slash else ("openai", model)
+
+
+def cheap_model_beside(primary: str, providers: Mapping[str, ProviderSettings]) -> str | None:
+    """The cheap model of the same provider, by the same key; None for one without, or with an address of its own."""
+    prefix, _ = split_model(primary)
+    settings = providers.get(prefix)
+    return None if settings is not None and settings.base_url is not None else vendor(prefix).cheap
+
+
+def vendor(prefix: str) -> Vendor:
+    """The entry for a prefix; an empty entry if it is unknown."""
+    return next((known for known in VENDORS if known.prefix == prefix), Vendor(prefix, prefix))
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One provider as configured; `base_url` is None for its public address."""
+
+    vendor: Vendor
+    api_key: SecretStr | None = None
+    base_url: str | None = None
+
+    @property
+    def key(self) -> str | None:
+        """The plain key; only for requests."""
+        return self.api_key.get_secret_value() if self.api_key else None
+
+    @property
+    def address(self) -> str:
+        """Where requests go; empty if only litellm knows."""
+        return self.base_url or self.vendor.base_url or ""
+
+    @property
+    def speaks_openai(self) -> bool:
+        """Whether it speaks the OpenAI protocol."""
+        return self.vendor.prefix not in NATIVE and bool(self.address)
+
+    @property
+    def lacks_key(self) -> bool:
+        """Whether the public address needs a key and none is set."""
+        return bool(self.vendor.keys) and self.api_key is None and self.base_url is None
+
+
+def endpoint_of(prefix: str, providers: Mapping[str, ProviderSettings], environ: Mapping[str, str]) -> Endpoint:
+    """The endpoint for the models of one prefix."""
+    entry = vendor(prefix)
+    settings = providers.get(prefix, ProviderSettings())
+    return Endpoint(entry, _configured_key(entry, settings, environ), settings.base_url or _base_url_of(entry, environ))
+
+
+def _configured_key(entry: Vendor, settings: ProviderSettings, environ: Mapping[str, str]) -> SecretStr | None:
+    if settings.api_key and settings.api_key.get_secret_value():
+        return settings.api_key
+    found = next((environ[name] for name in entry.keys if environ.get(name)), None)
+    return SecretStr(found) if found else None
+
+
+def _base_url_of(entry: Vendor, environ: Mapping[str, str]) -> str | None:
+    if host := environ.get(entry.host_variable):
+        return host_url(host)
+    prefix = entry.prefix.upper()
+    return environ.get(f"{prefix}_BASE_URL") or environ.get(f"{prefix}_API_BASE") or None
+
+
+def host_url(host: str) -> str:
+    """The URL for an `OLLAMA_HOST` value, in any form that Ollama accepts."""
+    scheme, _, rest = host.strip().rpartition("://")
+    name, _, port = rest.rstrip("/").partition(":")
+    name = "127.0.0.1" if name in {"", "0.0.0.0"} else name
+    return f"{scheme or 'http'}://{name}:{port or 11434}"
+
+
+VENDORS_WITH_KEYS = tuple(known for known in VENDORS if known.keys)
+_SHORTEST_KEY = 16
+_NOT_API_KEYS = {
+    r"\d{6,}:[\w-]{30,}": "this is a Telegram bot token; paste it under Telegram, and a model's key here",
+    r"xox[a-z]-.+|xapp-.+": "this is a Slack token; paste it under Slack, and a model's key here",
+    r"claw_.+": "this is a token of this gateway; paste the key of a model's provider",
+    r"sk-(ant-)?admin.+": "this is an admin key, which no model answers to; create an ordinary API key",
+}
+"""Keys that people paste by mistake, and what to do."""
+
+
+class UnknownVendor(OwnerMustAct):
+    """Several providers have keys like this one, or none known does; `vendors` are those to choose from."""
+
+    def __init__(self, vendors: tuple[Vendor, ...]) -> None:
+        titles = " or ".join(each.title for each in vendors)
+        which = (
+            f"this key may be from {titles}"
+            if len(vendors) < len(VENDORS_WITH_KEYS)
+            else "this key doesn't look like any provider's"
+        )
+        super().__init__(f"{which}; choose the provider")
+        self.vendors = vendors
+
+
+def vendor_of(key: str, prefix: str = "") -> Vendor:
+    """Whose key it is, or `prefix`'s, if one was chosen; raises `OwnerMustAct`, `UnknownVendor` to have one chosen."""
+    for shape, advice in _NOT_API_KEYS.items():
+        if re.fullmatch(shape, key):
+            raise OwnerMustAct(advice)
+    if len(key) < _SHORTEST_KEY or len(key.split()) != 1:
+        raise OwnerMustAct(
+            "this isn't a whole API key; copy it again from the provider's page, without spaces or quotes"
+        )
+    likely = tuple(known for known in VENDORS_WITH_KEYS if known.key_shape and re.fullmatch(known.key_shape, key))
+    if prefix:
+        return _check_chosen(prefix, likely)
+    if len(likely) != 1:
+        raise UnknownVendor(likely or VENDORS_WITH_KEYS)
+    return likely[0]
+
+
+def _check_chosen(prefix: str, likely: tuple[Vendor, ...]) -> Vendor:
+    chosen = vendor(prefix)
+    if chosen not in VENDORS_WITH_KEYS:
+        raise OwnerMustAct(f"{prefix} is not a provider with a key; choose another")
+    if len(likely) == 1 and likely[0] != chosen:
+        raise OwnerMustAct(f"this key is from {likely[0].title}, not {chosen.title}; create one at {chosen.keys_page}")
+    return chosen

@@ -1,0 +1,215 @@
+"""An object store that speaks S3, Supabase's included: objects by name below one prefix, and nothing else of it.
+
+The operator names it. The SDK would follow any redirect, so it connects by a proxy, which leads to that host alone and
+checks its addresses. No condition of the store is relied on. Imports obstore at the first use, in a thread.
+"""
+
+import asyncio
+import hashlib
+import re
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from gateway.config.model import WorkspaceStore
+from gateway.domain.errors import OwnerMustAct, TryAgainLater
+from gateway.net.addresses import Reach, Rules, Target, checked_addresses, parse_ip, parse_url, reach
+from gateway.net.errors import NetError
+from gateway.net.proxy import Destination, Proxy
+
+if TYPE_CHECKING:
+    from obstore.store import S3Store
+
+OBJECTS = "objects"
+_CHUNK = 1024 * 1024
+_CONNECT, _READ, _WHOLE = timedelta(seconds=5), timedelta(seconds=30), timedelta(minutes=10)
+_RETRIES = 2
+_LISTED = 1_000
+
+
+class StoreDown(TryAgainLater):
+    """The object store can't be used at the moment; the text says why, in one line."""
+
+
+class _MissingObject(StoreDown):
+    """There is no such object."""
+
+
+class BadObject(TryAgainLater):
+    """An object is missing, or isn't what its name says: it was damaged, or somebody else wrote into the bucket."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a store is, as the configuration has it; raises `OwnerMustAct` if that isn't enough."""
+
+    bucket: str
+    prefix: str
+    endpoint: str
+    region: str
+    key: str
+    secret: str = field(repr=False)
+
+    @classmethod
+    def of(cls, settings: WorkspaceStore) -> "Address":
+        """Of a store that is configured."""
+        if settings.url is None or settings.access_key is None or settings.secret_key is None:
+            raise OwnerMustAct("workspace.url, workspace.access_key and workspace.secret_key are needed; set all three")
+        bucket, _, prefix = settings.url.removeprefix("s3://").partition("/")
+        endpoint = settings.endpoint or f"https://s3.{settings.region}.amazonaws.com"
+        key, secret = settings.access_key.get_secret_value(), settings.secret_key.get_secret_value()
+        return cls(bucket, prefix, endpoint.rstrip("/"), settings.region, key, secret)
+
+    @property
+    def place(self) -> str:
+        """Its name in the map: another bucket is another map."""
+        return f"{self.endpoint}/{self.bucket}/{self.prefix}".rstrip("/")
+
+
+@dataclass(slots=True)
+class ObjectStore:
+    """Methods raise `StoreDown`. `rules` say which addresses in private networks may be reached; close it after use."""
+
+    address: Address
+    rules: Callable[[], Rules]
+    _client: "S3Store | None" = None
+    _proxy: Proxy | None = None
+    _opening: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def close(self) -> None:
+        """End all connections."""
+        if self._proxy:
+            self._proxy.close()
+        self._client = self._proxy = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+
+    async def put(self, sha256: str, file: Path) -> None:
+        """Store a file, whatever is there under this name."""
+        client = await self._checked()
+        with _explained(self.address):
+            await client.put_async(self._path(sha256), file)
+
+    async def fetch(self, sha256: str, size: int, to: Path) -> None:
+        """Write an object to a file; raises `BadObject`, and reads no more than `size` bytes, if it is not that."""
+        client = await self._checked()
+        digest, length = hashlib.sha256(), 0
+        try:
+            with _explained(self.address), to.open("wb") as file:
+                found = await client.get_async(self._path(sha256))
+                async for piece in found.stream(min_chunk_size=_CHUNK):
+                    length += len(piece)
+                    if length > size:
+                        break
+                    digest.update(piece)
+                    await asyncio.to_thread(file.write, piece)
+        except _MissingObject:
+            raise BadObject(f"the store has no object {sha256[:12]}…") from None
+        if length != size or digest.hexdigest() != sha256:
+            raise BadObject(f"the object {sha256[:12]}… isn't what its name says; somebody may have changed the bucket")
+
+    async def names(self, before: datetime) -> AsyncIterator[list[str]]:
+        """Yield the names of objects that were stored before then, many at a time."""
+        client = await self._checked()
+        with _explained(self.address):
+            async for batch in client.list_async(self._path(""), chunk_size=_LISTED):
+                yield [each["path"].rpartition("/")[2] for each in batch if each["last_modified"] < before]
+
+    async def delete(self, sha256: str) -> None:
+        """Delete an object; nothing happens if there is none."""
+        client = await self._checked()
+        with suppress(_MissingObject), _explained(self.address):
+            await client.delete_async(self._path(sha256))
+
+    def _path(self, name: str) -> str:
+        return "/".join(part for part in (self.address.prefix, OBJECTS, name) if part)
+
+    async def _checked(self) -> "S3Store":
+        try:
+            await _check(target := parse_url(self.address.endpoint), self.rules())
+        except NetError as error:
+            raise StoreDown(f"{self.address.place}: {error}") from None
+        async with self._opening:
+            if self._client is None:
+                listener = socket.socket()
+                listener.bind(("127.0.0.1", 0))
+                here = f"127.0.0.1:{listener.getsockname()[1]}"
+                self._proxy = Proxy([Destination(target.host, (target.port,))], self.rules, here)
+                await self._proxy.serve(listener)
+                self._client = await asyncio.to_thread(_connected, self.address, self._proxy.url)
+            return self._client
+
+
+async def _check(target: Target, rules: Rules) -> None:
+    rules.admit(target)
+    addresses = [parse_ip(each) for each in await checked_addresses(target.host, target.port, rules)]
+    if target.scheme == "http" and any(each and reach(each) is Reach.PUBLIC for each in addresses):
+        raise NetError("not_allowed", "Not connected: outside of a private network it must be https.")
+
+
+def _connected(address: Address, proxy: str) -> "S3Store":
+    """Nothing of the environment counts: neither its keys nor its endpoints, and no service of the machine for them."""
+    store = import_module("obstore.store")
+    client: S3Store = store.S3Store(
+        address.bucket,
+        config={
+            "endpoint": address.endpoint,
+            "aws_endpoint_url_s3": address.endpoint,
+            "region": address.region,
+            "virtual_hosted_style_request": False,
+            "disable_bulk_delete": True,
+            "skip_signature": False,
+        },
+        client_options={
+            "allow_http": address.endpoint.startswith("http:"),
+            "connect_timeout": _CONNECT,
+            "read_timeout": _READ,
+            "timeout": _WHOLE,
+            "proxy_url": proxy,
+        },
+        retry_config={"max_retries": _RETRIES, "retry_timeout": _READ},
+        credential_provider=lambda: {
+            "access_key_id": address.key,
+            "secret_access_key": address.secret,
+            "token": None,
+            "expires_at": None,
+        },
+    )
+    return client
+
+
+@contextmanager
+def _explained(address: Address) -> Iterator[None]:
+    errors = import_module("obstore.exceptions")
+    try:
+        yield
+    except (errors.PermissionDeniedError, errors.UnauthenticatedError):
+        why = "it refuses the keys; check workspace.access_key, workspace.secret_key and what they may do there"
+        raise StoreDown(f"{address.place}: {why}") from None
+    except (errors.BaseError, FileNotFoundError) as error:
+        kind = StoreDown if isinstance(error, errors.BaseError) or "NoSuchBucket" in str(error) else _MissingObject
+        raise kind(f"{address.place}: {_reason(str(error))}") from None
+
+
+def _reason(text: str) -> str:
+    """An error of the SDK in a few words; it has pages of Rust around them, and may quote what was sent."""
+    if found := re.search(r"status code: (5\d\d)", text):
+        return "it can't be reached" if found[1] == "502" else f"it answers with an error ({found[1]})"
+    if "NoSuchBucket" in text:
+        return "there is no such bucket; check workspace.url"
+    if "SignatureDoesNotMatch" in text:
+        return "it refuses the keys; check workspace.secret_key and workspace.region"
+    if "error trying to connect" in text or "Connect" in text or "dns" in text:
+        return "it can't be reached"
+    if "timed out" in text.lower() or "TimedOut" in text:
+        return "it took too long"
+    return "it doesn't respond like an S3 store; check workspace.endpoint"

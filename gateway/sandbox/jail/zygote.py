@@ -1,0 +1,294 @@
+"""`python -m gateway.sandbox.jail.zygote`: the process that starts commands, small, so that a fork is cheap, and
+without anything of the gateway's; and what watches over each command, with which everything ends: the init of its
+namespaces, or what its orphans fall to."""
+
+import gc
+import os
+import select
+import shutil
+import signal
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from types import FrameType
+from typing import NoReturn
+
+from gateway.sandbox.command import MAX_REQUEST_BYTES, Command, Ending, Report, Tier, parse_command
+from gateway.sandbox.jail import confined, landlock, namespaces, supervisor
+from gateway.sandbox.jail.confined import Standard
+from gateway.sandbox.jail.kernel import DUMPABLE, drop_bounds, drop_privileges, set_control
+from gateway.sandbox.jail.supervisor import Supervisor, descendants
+
+_CHILD_SUBREAPER, _NO_NEW_PRIVILEGES = 36, 38
+_FIRST_LOOK, _LAST_LOOK = 0.01, 0.1
+_ENDING_SECONDS = 10.0
+_KINDS = (b"RssAnon:", b"RssShmem:", b"VmPTE:", b"VmSwap:")
+_BACKLOG = 64
+_SOCKET_BYTES = 64 * 1024
+"""What an open one may hold without being seen."""
+
+
+def watch(command: Command, standard: Standard, control: socket.socket) -> NoReturn:
+    """Run the command to its end, or to that of `control`, whose other end is the gateway's; reports there."""
+    began = time.monotonic()
+    report = Report(Ending.LOST)
+    try:
+        report = _run_command(command, standard, control)
+    except (OSError, ValueError) as error:
+        report = Report(Ending.REFUSED, problem=f"the jail cannot be built: {type(error).__name__}: {error}")
+    finally:
+        if _is_scoped(command) and _is_isolated():
+            _end_all()
+        elif command.tier is not Tier.NAMESPACES:
+            _end_descendants(command.tier)
+        if command.temporary and command.tier is not Tier.NAMESPACES:
+            shutil.rmtree(command.temporary, ignore_errors=True)
+        passed = int((time.monotonic() - began) * 1000)
+        with suppress(OSError):
+            control.send(Report(report.ending, report.code, report.problem, passed).packed())
+        os._exit(0)
+
+
+def _run_command(command: Command, standard: Standard, control: socket.socket) -> Report:
+    if command.tier is Tier.NAMESPACES:
+        confined.prefer_to_kill()  # all of its namespace goes with it
+        namespaces.enter_root(command)
+        if command.network:
+            namespaces.start_loopback()
+    else:
+        set_control(_CHILD_SUBREAPER)
+        set_control(_NO_NEW_PRIVILEGES)
+        if _is_scoped(command):
+            landlock.scope_signals()
+    if command.tier is not Tier.CONTAINER and _is_scoped(command) and not _is_isolated():
+        raise OSError("signals would reach others")
+    if command.network:
+        with socket.create_server(command.proxy, backlog=_BACKLOG) as listener:
+            socket.send_fds(control, [b"listening"], [listener.fileno()])
+    told, told_there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    if (child := os.fork()) == 0:
+        confined.become(command, standard, told_there)
+    told_there.close()
+    for each in standard:
+        os.close(each)
+    drop_bounds()
+    drop_privileges()
+    set_control(DUMPABLE, 0)
+    text, answering = _start_result(told)
+    if text:
+        return Report(Ending.REFUSED, problem=text)
+    return _until_end(command, child, control, _supervisor(command, answering))
+
+
+def _is_scoped(command: Command) -> bool:
+    """Whether signals reach none but its own processes; without that, one to all would end what its user runs."""
+    return command.tier is Tier.NAMESPACES or command.landlock >= landlock.SIGNALS_SINCE
+
+
+def _start_result(told: socket.socket) -> tuple[str, int | None]:
+    """What has prevented it, once it runs or does not; and where its calls are answered, if there."""
+    text, listener = b"", None
+    with told:
+        while True:
+            piece, descriptors, *_ = socket.recv_fds(told, 4096, 1)
+            if not piece:
+                return text.decode("utf-8", "replace"), listener
+            if descriptors:
+                listener = descriptors[0]
+            text += piece.strip(confined.LISTENER)
+
+
+def _supervisor(command: Command, listener: int | None) -> Supervisor | None:
+    if listener is None:
+        return None
+    known = supervisor.change_handlers(namespaces.file_access(command)) | supervisor.signal_handlers()
+    return Supervisor(listener, known | (supervisor.connection_handlers(command.proxy) if command.network else {}))
+
+
+def _until_end(command: Command, child: int, control: socket.socket, supervisor: Supervisor | None) -> Report:
+    deadline, wait, free = time.monotonic() + command.limits.seconds, _FIRST_LOOK, _free_bytes(command)
+    poll, ends, look = select.poll(), os.pidfd_open(child), time.monotonic()
+    for each in (ends, control.fileno(), *([supervisor.listener] if supervisor else [])):
+        poll.register(each, select.POLLIN)
+    while True:
+        now = time.monotonic()
+        left = deadline - now
+        events = dict(poll.poll(max(0.0, min(look + wait - now, left)) * 1000))
+        if supervisor and (event := events.get(supervisor.listener)):
+            if event & select.POLLIN:
+                supervisor.answer()
+            else:
+                poll.unregister(supervisor.listener)
+        if ends in events:
+            return Report(Ending.EXITED, _exit_code(child))
+        if control.fileno() in events:
+            return Report(Ending.CANCELLED)
+        if left <= 0:
+            return Report(Ending.TIMEOUT)
+        if time.monotonic() < look + wait:
+            continue
+        if excess := _excess(command, free):
+            return Report(excess)
+        _reap(child)
+        look, wait = time.monotonic(), min(wait * 2, _LAST_LOOK)
+
+
+def _exit_code(child: int) -> int:
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return 128 - code if code < 0 else code
+
+
+def _excess(command: Command, free_before: int) -> Ending | None:
+    limits, pages, count = command.limits, 0, 0
+    for process in _processes(command.tier):
+        memory, threads = _memory_and_threads(process)
+        pages, count = pages + memory, count + threads
+        if count > limits.processes:
+            return Ending.PROCESSES  # at once: they may grow faster than they are counted
+    if pages + _sockets(command.tier) * _SOCKET_BYTES > limits.memory:
+        return Ending.MEMORY
+    free = _free_bytes(command)
+    full = free < limits.spare_disk_bytes and free < free_before
+    return Ending.DISK if full or free_before - free > limits.disk_bytes else None
+
+
+def _free_bytes(command: Command) -> int:
+    found = os.statvfs(namespaces.workspace_of(command))
+    return found.f_bavail * found.f_frsize
+
+
+def _processes(tier: Tier) -> Iterator[int]:
+    if tier is Tier.NAMESPACES:
+        yield from (int(name) for name in os.listdir("/proc") if name.isdigit() and name != "1")
+        return
+    yield from descendants(os.getpid())
+
+
+def _memory_and_threads(process: int) -> tuple[int, int]:
+    """Bytes of memory, and threads."""
+    taken, threads = 0, 1
+    with suppress(OSError), open(f"/proc/{process}/status", "rb") as file:
+        for line in file:
+            if line.startswith(_KINDS):
+                taken += int(line.split()[1]) * 1024
+            elif line.startswith(b"Threads:"):
+                threads = int(line.split()[1])
+    return taken, threads
+
+
+def _sockets(tier: Tier) -> int:
+    """How many are open in its network."""
+    if tier is Tier.NAMESPACES:
+        with suppress(OSError, ValueError, IndexError), open("/proc/net/sockstat") as file:
+            return int(file.readline().split()[2])
+    return 0
+
+
+def _reap(child: int) -> None:
+    """Orphans, so that they do not pile up; not the command itself, whose end is told by its descriptor."""
+    with suppress(ChildProcessError):
+        while (found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) and found.si_pid != child:
+            os.waitpid(found.si_pid, os.WNOHANG)
+
+
+def _is_isolated() -> bool:
+    """Whether this process can signal no process but its own children: a first of a namespace, or a scope."""
+    if os.getpid() == 1:
+        return os.getppid() == 0
+    try:
+        os.kill(os.getppid(), 0)
+    except PermissionError:
+        return True
+    return False
+
+
+def _end_all() -> None:
+    """Kill what this process may signal, again and again, until nothing is left."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    with suppress(ChildProcessError):
+        while True:
+            with suppress(ProcessLookupError):
+                os.kill(-1, signal.SIGKILL)
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+            time.sleep(0.0005)
+
+
+def _end_descendants(tier: Tier) -> None:
+    """Stop all that this process has started, for what is stopped can't fork, then kill it.
+
+    If that takes too long in a container it dies of a signal, at which the container ends.
+    """
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    deadline, seen = time.monotonic() + _ENDING_SECONDS, set[int]()
+    while found := set(_processes(tier)):
+        for each in found:
+            with suppress(ProcessLookupError):
+                os.kill(each, signal.SIGKILL if found <= seen else signal.SIGSTOP)
+        seen |= found
+        with suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        if time.monotonic() > deadline and tier is Tier.CONTAINER:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def main(requests: socket.socket, *, watched: bool) -> None:
+    """Start a command for each request, with its input, output, errors and a line to the gateway, until the end.
+
+    `watched`: until a command has killed what watches over it.
+    """
+    signal.signal(signal.SIGCHLD, _on_child_exit if watched else signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    set_control(DUMPABLE, 0)
+    gc.disable()  # a collection in a child would copy all that it shares with this process
+    gc.freeze()
+    while True:
+        request, descriptors, _, _ = socket.recv_fds(requests, MAX_REQUEST_BYTES, 4)
+        if not request:
+            return
+        if os.fork() == 0:
+            requests.close()
+            _start_command(parse_command(request), descriptors)
+        for each in descriptors:
+            os.close(each)
+
+
+def _on_child_exit(_signal: int, _frame: FrameType | None) -> None:
+    with suppress(ChildProcessError):
+        while (found := os.waitpid(-1, os.WNOHANG))[0]:
+            if os.WIFSIGNALED(found[1]):
+                os._exit(1)
+
+
+def _start_command(command: Command, descriptors: list[int]) -> NoReturn:
+    control = socket.socket(fileno=descriptors[3])
+    try:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        set_control(DUMPABLE)
+        if command.tier is Tier.NAMESPACES:
+            namespaces.enter_namespaces()
+            if init := os.fork():
+                _clean_up(init, command, control, descriptors)
+                os._exit(0)
+        watch(command, (descriptors[0], descriptors[1], descriptors[2]), control)
+    except (OSError, ValueError) as error:
+        control.send(Report(Ending.REFUSED, problem=f"the jail cannot be built: {error}").packed())
+    finally:
+        os._exit(1)
+
+
+def _clean_up(init: int, command: Command, control: socket.socket, descriptors: list[int]) -> None:
+    """What lies outside the command's root it can't delete itself."""
+    if command.temporary:
+        control.close()
+        for each in descriptors[:3]:
+            os.close(each)
+        os.waitpid(init, 0)
+        shutil.rmtree(command.temporary, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main(socket.socket(fileno=int(sys.argv[1])), watched="watched" in sys.argv[2:])

@@ -1,1 +1,0 @@
-"""Calls of a command that are answered from outside, where a filter alone cannot tell."""
