@@ -9,10 +9,9 @@ from pathlib import Path
 from statistics import mean
 from typing import NamedTuple
 
-from gateway.ingest.derived import Derived
-from gateway.ingest.ocr import Tesseract, tesseract
-from gateway.ingest.rapid import Rapid
-from gateway.ingest.reading import read
+from gateway.ingest.extraction import read_file
+from gateway.ingest.ocr import Rapid, Tesseract, tesseract
+from gateway.ingest.output import Derived
 from tests.ingest import samples
 from tests.ingest.pictures import ENGLISH, error_rate, noisy, pictures, written
 
@@ -51,7 +50,7 @@ def cost(content: bytes) -> tuple[Cost, Derived]:
         source.write_bytes(content)
         target.mkdir()
         wall, cpu = time.perf_counter(), time.process_time()
-        derived = Derived.from_json(read(str(source), str(target), "", ""))
+        derived = Derived.from_json(read_file(str(source), str(target), "", ""))
         spent = Cost(time.perf_counter() - wall, time.process_time() - cpu, peak_mb())
     return spent, derived
 

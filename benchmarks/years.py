@@ -19,9 +19,8 @@ from benchmarks.people import People
 from benchmarks.processes import cpu_seconds, postgres_pids, pss_mb
 from gateway.domain.conversation.inbound import Address, Arrival, Inbound, Sender
 from gateway.domain.ids import EntryId
-from gateway.workspace.journal.entry import Entry, entry_of
-from gateway.workspace.journal.format import render
-from gateway.workspace.journal.key import journal_key
+from gateway.workspace.journal.entries import JournalEntry, entry_of, render_entries
+from gateway.workspace.journal.writer import journal_key
 from tests.journeys.process import GatewayProcess, configured
 
 CONVERSATIONS, ROUNDS = 5_000, 10
@@ -105,15 +104,15 @@ async def lived(gateway: GatewayProcess) -> None:
     for path, lines in groupby(rows, itemgetter("path")):
         file = gateway.workspace / path
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        file.write_bytes(render(map(_entry, lines), key))
+        file.write_bytes(render_entries(map(_entry, lines), key))
     for number in range(LOG_FILES):
         (gateway.data / "logs" / f"past-{number}.jsonl").write_bytes(b"x" * LOG_MB * 1024 * 1024)
 
 
-def _entry(row: Record) -> Entry:
+def _entry(row: Record) -> JournalEntry:
     """As the gateway would have written it."""
     if row["kind"] != "user":
-        return Entry(row["entry_id"], row["kind"], row["created_at"], "SupaClaw", row["text"])
+        return JournalEntry(row["entry_id"], row["kind"], row["created_at"], "SupaClaw", row["text"])
     chat = row["platform_id"].partition("-")[0]
     address, sender = Address("telegram", "years", chat), Sender(chat, "Ada")
     inbound = Inbound(address, sender, row["text"], row["platform_id"], row["created_at"])

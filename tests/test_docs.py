@@ -18,7 +18,7 @@ from gateway.config.problems import dotted, known_keys
 from gateway.domain.settings import ProviderSettings
 from gateway.llm.vendors import VENDORS
 from gateway.tools import Services
-from gateway.workspace.tree import Workspace
+from gateway.workspace.files.tree import Workspace
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

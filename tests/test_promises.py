@@ -9,7 +9,7 @@ import pytest
 
 from gateway import tools
 from gateway.tools import Services
-from gateway.workspace.tree import Workspace
+from gateway.workspace.files.tree import Workspace
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "promises.md").read_text(encoding="utf-8")

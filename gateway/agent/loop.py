@@ -1,18 +1,91 @@
-"""The agent loop: model, tools, model, until there is an answer. It knows no database, no channel and no clock."""
+"""The agent loop: model, tools, model, until there is an answer, and one round of tool calls.
 
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence, Set
+It knows no database, no channel and no clock.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence, Set
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
+from itertools import count
+from time import perf_counter
+from types import MappingProxyType
 from typing import TypeAlias
 
-from gateway.agent.calls import NOTHING_ALLOWED, Allowed, number, run_calls
 from gateway.agent.limits import UNSPENT, Limits, Repeats, Spent, Stop
-from gateway.agent.toolbox import Toolbox
+from gateway.agent.toolbox import Toolbox, ToolOutcome, Yes
 from gateway.domain.conversation.events import Answered, ModelReplied, Steered, ToolFinished, TurnEvent
-from gateway.domain.conversation.model import Model, ModelEvent, Prompt, Reply
+from gateway.domain.conversation.model import Model, ModelEvent, Prompt, Reply, ToolCall
 from gateway.domain.conversation.tools import Caller
-from gateway.domain.conversation.transcript import AssistantText, Entry, ToolIntent
+from gateway.domain.conversation.transcript import AssistantText, Entry, ToolIntent, ToolResult
 from gateway.domain.principals import Label
+
+Allowed: TypeAlias = Mapping[int, Yes | None]
+"""By ordinal, the calls that a person lets run again after a crash; None: it only asks for permission again."""
+NOTHING_ALLOWED: Allowed = MappingProxyType({})
+MAY_HAVE_RUN = json.dumps(
+    {
+        "error": "may_have_run",
+        "message": "The gateway restarted during this call: it may or may not have taken effect. "
+        "Check before you repeat it, and tell the user.",
+    }
+)
+
+
+def number_calls(
+    calls: Sequence[ToolCall], first: int, transcript: Iterable[Entry], handed: Set[str] = frozenset()
+) -> tuple[ToolIntent, ...]:
+    """Calls as intents from ordinal `first` on, each with an id that occurs nowhere else in the transcript.
+
+    `handed` are the names of the tools that the client runs.
+    """
+    used = {entry.call.id for entry in transcript if isinstance(entry, ToolIntent)}
+    intents: list[ToolIntent] = []
+    for ordinal, call in enumerate(calls, start=first):
+        # Nine letters and digits: the one form that every provider accepts.
+        id = call.id or f"call{ordinal:05d}"
+        if id in used:
+            id = next(free for n in count(ordinal) if (free := f"call{n:05d}") not in used)
+        used.add(id)
+        intents.append(ToolIntent(ToolCall(id, call.name, call.arguments), ordinal, call.name in handed))
+    return tuple(intents)
+
+
+async def run_calls(
+    intents: Sequence[ToolIntent], toolbox: Toolbox, caller: Caller, at_once: int, *, resumed: Allowed | None = None
+) -> AsyncGenerator[ToolFinished, None]:
+    """Results as they come, at most `at_once` running; closing the generator cancels what still runs.
+
+    With `resumed` the calls may have run before a crash: one that must not run twice gets that as its result, unless
+    it is allowed.
+    """
+    slots = asyncio.Semaphore(at_once)
+
+    async def finish(intent: ToolIntent) -> ToolFinished:
+        async with slots:
+            started = perf_counter()
+            outcome = await _run_call(intent.call, toolbox, replace(caller, ordinal=intent.ordinal), resumed)
+            took = round((perf_counter() - started) * 1000)
+        return ToolFinished(intent, ToolResult(intent.call.id, outcome.text), outcome.failed, took, outcome.label)
+
+    running = [asyncio.create_task(finish(intent), name=f"tool {intent.call.name}") for intent in intents]
+    try:
+        for ended in asyncio.as_completed(running):
+            yield await ended
+    finally:
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+
+async def _run_call(call: ToolCall, toolbox: Toolbox, caller: Caller, resumed: Allowed | None) -> ToolOutcome:
+    if resumed is None:
+        return await toolbox.run(call, caller)
+    if not toolbox.effect(call.name).repeatable and caller.ordinal not in resumed:
+        return ToolOutcome(MAY_HAVE_RUN, failed=True)
+    return await toolbox.run(call, caller, yes=resumed.get(caller.ordinal))
+
 
 Steer: TypeAlias = Callable[[], Awaitable[Steered]]
 """Takes the messages that arrived since the last model call; there may be none."""
@@ -42,7 +115,7 @@ class _Turn:
     def accept(self, reply: Reply) -> tuple[ToolIntent, ...]:
         """Account for a reply and number the calls it asks for."""
         self.spent = self.spent.plus(reply.usage)
-        intents = number(reply.calls, self.next_ordinal, self.transcript, self.handed)
+        intents = number_calls(reply.calls, self.next_ordinal, self.transcript, self.handed)
         self.next_ordinal += len(intents)
         if intents and reply.text.strip():
             self.transcript.append(AssistantText(reply.text, final=False))

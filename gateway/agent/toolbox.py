@@ -13,8 +13,7 @@ from typing import TypeVar
 from pydantic import BaseModel, ValidationError
 
 from gateway.agent.policy import Act, Decision, Policy, decide, values
-from gateway.agent.schema import explained
-from gateway.agent.sources import FIND, NamedTools, ToolSource, shown, spec_of
+from gateway.agent.tool_sources import FIND_TOOLS, NamedTools, ToolSource, explained_arguments, shown_specs, spec_of
 from gateway.domain.conversation.diff import written_out
 from gateway.domain.conversation.model import ToolCall, ToolSpec
 from gateway.domain.conversation.tools import AnyTool, Caller, Change, Effect, Labelled, ToolClass, ToolFailed, Wording
@@ -117,14 +116,14 @@ class Toolbox:
     @cached_property
     def specs(self) -> tuple[ToolSpec, ...]:
         """What every prompt shows; always in the same order, so that provider caches hit."""
-        return tuple(spec_of(tool) for tool in self._tools.values() if tool.name != FIND)
+        return tuple(spec_of(tool) for tool in self._tools.values() if tool.name != FIND_TOOLS)
 
     def further(self, entries: Sequence[Entry]) -> tuple[ToolSpec, ...]:
         """What the next prompt of this transcript shows beside them, from the sources."""
         if not self.sources:
             return ()
-        found, more = shown(self.sources, entries)
-        return (spec_of(self._tools[FIND]), *found) if more and FIND in self._tools else found
+        found, more = shown_specs(self.sources, entries)
+        return (spec_of(self._tools[FIND_TOOLS]), *found) if more and FIND_TOOLS in self._tools else found
 
     @cached_property
     def wordings(self) -> dict[str, Wording]:
@@ -296,7 +295,7 @@ def _parse(tool: AnyTool, text: str) -> BaseModel:
     try:
         arguments: BaseModel = tool.arguments.model_validate_json(text.strip() or "{}")
     except ValidationError as error:
-        raise ToolFailed("invalid_arguments", explained(tool.name, tool.arguments, error)) from error
+        raise ToolFailed("invalid_arguments", explained_arguments(tool.name, tool.arguments, error)) from error
     return arguments
 
 

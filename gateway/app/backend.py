@@ -31,7 +31,7 @@ from gateway.store.engine import instances, steps, tasks
 from gateway.store.engine.steps import Spent
 from gateway.store.memory import vectors
 from gateway.store.migrate import outdated
-from gateway.workspace.tree import Workspace
+from gateway.workspace.files.tree import Workspace
 
 if TYPE_CHECKING:
     from gateway.config.editing.editor import ConfigEditor

@@ -30,8 +30,7 @@ from gateway.store.memory import erasing
 from gateway.store.memory.erasing import Origins
 from gateway.store.migrate import check_schema
 from gateway.store.people import principals
-from gateway.workspace.checkpoints.rewriting import rewrite
-from gateway.workspace.erasing import Fate, Traces
+from gateway.workspace.erasing import Fate, Traces, rewrite_checkpoints
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,14 +70,16 @@ async def erase(
         traces = Traces(erasure, origins.entries, key, data, environment.workspace)
         files, history = traces.find(), data / "checkpoints"
         named = [(str(path.relative_to(traces.root_of(path) or data)), fate) for path, fate in files]
-        versions = rewrite(history, traces.cleaned, erasure.in_text)
+        versions = rewrite_checkpoints(history, traces.cleaned, erasure.in_text)
         agree(Found(origins, await _rows(database, erasure, origins), named, versions, recorded(data)))
         erasures.note_begun(data, memory, len(also))
         failpoints.reach(Step.ERASURE_BEGUN)
         for path, fate in files:
             await _clean(database, traces, owner.id, path, fate)
             failpoints.reach(Step.ERASURE_FILE)
-        rewrite(history, traces.cleaned, erasure.in_text, lambda: failpoints.reach(Step.ERASURE_CHECKPOINTS))
+        rewrite_checkpoints(
+            history, traces.cleaned, erasure.in_text, lambda: failpoints.reach(Step.ERASURE_CHECKPOINTS)
+        )
         await database.run(lambda tx: erasing.erase(tx, erasure, origins))
         failpoints.reach(Step.ERASURE_COMMITTED)
         await erasing.vacuum(database)

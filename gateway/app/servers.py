@@ -3,8 +3,7 @@
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
-from gateway.agent.mcp.local import LocalServers
-from gateway.agent.mcp.servers import McpServers
+from gateway.agent.mcp.servers import LocalServers, McpServers
 from gateway.agent.skills.library import Skills
 from gateway.agent.tool_files.confirmed import FORM, ToolFiles
 from gateway.app.resolving import StoredSecrets, look
@@ -17,7 +16,7 @@ from gateway.net.addresses import Rules
 from gateway.net.mcp.connections import Connections
 from gateway.sandbox.remote.client import open_workshop
 from gateway.store.connection.pool import Database
-from gateway.workspace.tree import Workspace
+from gateway.workspace.files.tree import Workspace
 
 
 def tool_files(database: Database, environment: Environment) -> ToolFiles:

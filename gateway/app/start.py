@@ -47,9 +47,8 @@ from gateway.flow.secrets.vault import Vault
 from gateway.logs import SecretMask, logging_to
 from gateway.store.connection.listener import Listener
 from gateway.store.connection.pool import Database
-from gateway.workspace.renewal import renew
-from gateway.workspace.template import fill_new_workspace
-from gateway.workspace.tree import Workspace
+from gateway.workspace.files.tree import Workspace
+from gateway.workspace.template import fill_new_workspace, renew_files
 
 log = structlog.get_logger("gateway")
 
@@ -106,7 +105,7 @@ async def _serve(
         async def take_over(opened: AsyncExitStack, instance: InstanceId, dsn: str) -> tuple[Database, People]:
             database = await opened.enter_async_context(await Database.connect(dsn))
             await opened.enter_async_context(taken_over(environment, config, database, instance))
-            await renew(Workspace(environment.workspace))
+            await renew_files(Workspace(environment.workspace))
             return database, await meet(database, config.owner.name, config.owner.ids)
 
         async def start() -> Callable[[], Awaitable[None]]:

@@ -21,7 +21,7 @@ from gateway.store.engine import leases
 from gateway.store.engine.leases import RENEW_SECONDS
 from gateway.store.migrate import Schema, migrate, schema_of
 from gateway.store.people import principals
-from gateway.workspace.quota import size_of
+from gateway.workspace.files.access import size_of
 
 BACKUPS = "backups"
 KEPT = 2

@@ -7,15 +7,13 @@ from datetime import datetime, timedelta
 from functools import cached_property, partial
 
 from gateway import commands, tools
-from gateway.agent.mcp.local import LocalServers
-from gateway.agent.mcp.servers import McpServers
+from gateway.agent.mcp.servers import LocalServers, McpServers
 from gateway.agent.skills.library import Skills
 from gateway.agent.skills.sources import guarded
-from gateway.agent.tool_files.calls import DeclaredTools
+from gateway.agent.tool_files.calls import AccessTokens, DeclaredTools
 from gateway.agent.tool_files.confirmed import FORM as TOOL_FILES
 from gateway.agent.tool_files.confirmed import ToolFiles
-from gateway.agent.tool_files.tokens import AccessTokens
-from gateway.agent.trees.starting import Trees
+from gateway.agent.work.task_trees import Trees
 from gateway.app.condition import LOG_PRUNING, Condition
 from gateway.app.current import Current
 from gateway.app.embedders import Embedders
@@ -82,8 +80,8 @@ from gateway.store.connection.pool import Database
 from gateway.store.scheduling import schedule_runs
 from gateway.tools import Family
 from gateway.web.links import LoginLinks, SecretLinks
-from gateway.workspace.search import search
-from gateway.workspace.tree import Workspace
+from gateway.workspace.files.search import search_files
+from gateway.workspace.files.tree import Workspace
 
 SEARCH_SECONDS = 20.0
 SCHEDULES, SECRETS, FILES = "schedules", "secrets", "files"
@@ -162,7 +160,7 @@ class Parts:
             tell_owner=self.notices.tell_owner,
             task_usd=lambda: self.current.config.budgets.task_usd,
             keep=self._keep_files,
-            find=partial(run_alone, search, seconds=SEARCH_SECONDS),
+            find=partial(run_alone, search_files, seconds=SEARCH_SECONDS),
             bash=self.bash,
             sources=[self._mcp_servers, self._declared_tools],
             tool_files=self.tool_files,

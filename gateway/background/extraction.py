@@ -22,9 +22,9 @@ from gateway.store.connection.pool import Connection, Database
 from gateway.store.engine import tasks
 from gateway.store.transcript import files
 from gateway.store.transcript.files import FileRow
-from gateway.workspace.names import PAGES, TEXT
-from gateway.workspace.paths import WorkspaceError
-from gateway.workspace.tree import MAX_WRITE_BYTES, Workspace
+from gateway.workspace.files.paths import WorkspaceError
+from gateway.workspace.files.tree import MAX_WRITE_BYTES, Workspace
+from gateway.workspace.files.uploads import PAGES_SUFFIX, TEXT_SUFFIX
 
 HEAR_SECONDS = 300.0
 HEARD = 25 * 1024**2
@@ -43,7 +43,7 @@ Hear: TypeAlias = Callable[[str, bytes], Awaitable[str]]
 _VIEW = "view.jpg"
 
 if TYPE_CHECKING:
-    from gateway.ingest.derived import Derived
+    from gateway.ingest.output import Derived
 
 log = structlog.get_logger(__name__)
 
@@ -87,16 +87,15 @@ class TextExtraction:
     async def _made(self, workspace: Workspace, file: FileRow, folder: Path) -> tuple["Derived", Workspace]:
         """What came of it, and the folder in which that lies."""
         # Imported for the first file: the start of the gateway does not pay for it.
-        from gateway.ingest.derived import Derived
-        from gateway.ingest.jailed import read
-        from gateway.ingest.limits import MEMORY, SECONDS
+        from gateway.ingest.extraction import read
+        from gateway.ingest.output import MAX_MEMORY_BYTES, MAX_SECONDS, Derived
 
         # A copy: what lies in the workspace may become a link at any time, and the process would follow it.
         source, target = folder / "source", folder / "read"
         await workspace.copy(file.path, source)
         await asyncio.to_thread(target.mkdir)
         arguments = str(source), str(target), file.name, file.mime
-        answer = await self.cpu.run(read, *arguments, seconds=SECONDS + SPARE_SECONDS, memory=MEMORY)
+        answer = await self.cpu.run(read, *arguments, seconds=MAX_SECONDS + SPARE_SECONDS, memory=MAX_MEMORY_BYTES)
         derived = Derived.from_json(answer)
         if derived.kind == "audio":
             derived = await self._heard(derived, file, source, target)
@@ -144,13 +143,13 @@ async def _laid(workspace: Workspace, path: str, derived: "Derived", found: Work
         pages = []  # the one page is the whole text
     for name in pages:
         if (page := await found.content(name, MAX_WRITE_BYTES)) is not None:
-            await workspace.write(f"{path}{PAGES}/{name}", page, Label.UNTRUSTED, unlocked=True)
+            await workspace.write(f"{path}{PAGES_SUFFIX}/{name}", page, Label.UNTRUSTED, unlocked=True)
     text = view = ""
     if derived.text and (words := await found.content(derived.text, MAX_WRITE_BYTES)):
         whole = words.decode("utf-8", "ignore")
-        text = (await workspace.write(f"{path}{TEXT}", whole, Label.UNTRUSTED, unlocked=True)).path
+        text = (await workspace.write(f"{path}{TEXT_SUFFIX}", whole, Label.UNTRUSTED, unlocked=True)).path
     if derived.view and (picture := await found.content(derived.view, MAX_WRITE_BYTES)):
-        view = (await workspace.write(f"{path}{PAGES}/{_VIEW}", picture, Label.UNTRUSTED, unlocked=True)).path
+        view = (await workspace.write(f"{path}{PAGES_SUFFIX}/{_VIEW}", picture, Label.UNTRUSTED, unlocked=True)).path
     return text, view
 
 

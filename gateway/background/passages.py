@@ -19,9 +19,9 @@ from gateway.memory.passages import passages
 from gateway.store.connection.pool import Database
 from gateway.store.memory import chunks
 from gateway.store.people import principals
-from gateway.workspace.names import PAGES, TEXT
-from gateway.workspace.paths import INSTRUCTIONS, READ_ONLY, WorkspaceError
-from gateway.workspace.tree import Workspace
+from gateway.workspace.files.paths import INSTRUCTIONS, READ_ONLY, WorkspaceError
+from gateway.workspace.files.tree import Workspace
+from gateway.workspace.files.uploads import PAGES_SUFFIX, TEXT_SUFFIX
 
 EVERY_SECONDS = 600.0
 MAX_FILES = 2_000
@@ -84,12 +84,12 @@ def text_files(root: Path) -> Iterator[tuple[str, tuple[str, str]]]:
     for folder, folders, names in os.walk(root):
         inside = Path(folder).relative_to(root)
         skipped = _APART if not inside.parts else frozenset[str]()
-        folders[:] = [name for name in sorted(folders) if _searched(name, skipped) and not name.endswith(PAGES)]
+        folders[:] = [name for name in sorted(folders) if _searched(name, skipped) and not name.endswith(PAGES_SUFFIX)]
         for name in sorted(names):
             path = Path(folder, name)
             if path.suffix.casefold() in SUFFIXES and _searched(name, skipped) and not path.is_symlink() and left:
                 left -= 1
-                source = name.removesuffix(TEXT)
+                source = name.removesuffix(TEXT_SUFFIX)
                 with suppress(OSError):
                     state = path.lstat()
                     of = str(inside / (source if source in names else name))

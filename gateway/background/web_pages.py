@@ -35,13 +35,15 @@ class WebPages:
 
     async def _read(self, page: WebPage, folder: Path) -> PageText:
         from gateway.ingest import web_page
-        from gateway.ingest.limits import MEMORY
+        from gateway.ingest.output import MAX_MEMORY_BYTES
 
         source, target = folder / "source", folder / "read"
         await asyncio.to_thread(source.write_bytes, page.body)
         await asyncio.to_thread(target.mkdir)
         arguments = str(source), str(target), page.url, page.mime, page.charset, page.name
-        answer = await self.cpu.run(web_page.read, *arguments, seconds=web_page.SECONDS + SPARE_SECONDS, memory=MEMORY)
+        answer = await self.cpu.run(
+            web_page.read, *arguments, seconds=web_page.SECONDS + SPARE_SECONDS, memory=MAX_MEMORY_BYTES
+        )
         text = await asyncio.to_thread((target / "text.txt").read_text, "utf-8")
         return TypeAdapter(PageText).validate_python(
             {**answer, "url": page.url, "text": text} if isinstance(answer, dict) else {}

@@ -7,9 +7,8 @@ from gateway.config.environment import Environment
 from gateway.config.load import load_early
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.zones import moment
-from gateway.workspace.prompts import Persona
-from gateway.workspace.tree import Workspace
-from gateway.workspace.zone import zone_in
+from gateway.workspace.files.tree import Workspace
+from gateway.workspace.instructions import Persona, zone_in
 
 
 def own_zone() -> str | None:

@@ -28,7 +28,7 @@ from gateway.store.delivery.inbox import InboxRow
 from gateway.store.engine.tasks import cancel, create, live_chat
 from gateway.store.transcript import journals, messages
 from gateway.store.trust.reviews import close as close_questions  # `reviews` is a command of this folder
-from gateway.workspace.journal.summary import summarise
+from gateway.workspace.journal.files import summarise
 
 _NUMBERED = re.compile(r"#(\d{1,18})(?!\S)\s*", re.ASCII)
 

@@ -1,12 +1,12 @@
 """/approve: a person's yes to a change that the agent asks for."""
 
-from gateway.agent.approvals import reply
+from gateway.agent.work.approvals import answer_by_command
 from gateway.commands import Command, CommandContext, CommandReply
 
 
 async def run(ctx: CommandContext) -> CommandReply:
     """Only the answer of the person who was asked counts, given with their own account."""
-    return CommandReply(await reply(ctx.tx, ctx.at, ctx.arrival, ctx.argument, ctx.clock.now(), yes=True))
+    return CommandReply(await answer_by_command(ctx.tx, ctx.at, ctx.arrival, ctx.argument, ctx.clock.now(), yes=True))
 
 
 command = Command("approve", "approve a request by its NUMBER; without one, list what is waiting", run)

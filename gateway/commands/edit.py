@@ -1,6 +1,6 @@
 """/edit: change a message of one's own, in a branch of the conversation."""
 
-from gateway.agent.branching import NotBranched, branch, own_message
+from gateway.agent.conversation.branches import NotBranched, branch, own_message
 from gateway.commands import Command, CommandContext, CommandReply, numbered
 from gateway.domain.principals import label_of
 from gateway.domain.text.marks import without_marks

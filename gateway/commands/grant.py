@@ -2,8 +2,8 @@
 
 from datetime import datetime
 
-from gateway.agent import grants as rules
-from gateway.agent.approvals import NotDecided, speaker
+from gateway.agent.work import approvals as rules
+from gateway.agent.work.approvals import NotDecided, speaker
 from gateway.commands import Command, CommandContext, CommandReply
 from gateway.domain.ids import PrincipalId
 from gateway.store.trust import grants
@@ -21,13 +21,14 @@ async def run(ctx: CommandContext) -> CommandReply:
 async def _answer(ctx: CommandContext, who: PrincipalId | None, now: datetime) -> str:
     which, _, rest = ctx.argument.partition(" ")
     if not which:
-        lines = [rules.line(row) for row in await grants.live(ctx.tx, who, now)] if who else []
-        return "\n".join([*lines, "", "/grant revoke NUMBER revokes one."]) if lines else rules.NONE
+        lines = [rules.grant_line(row) for row in await grants.live(ctx.tx, who, now)] if who else []
+        return "\n".join([*lines, "", "/grant revoke NUMBER revokes one."]) if lines else rules.NO_GRANTS
     if which == "revoke":
-        row = await rules.revoke(ctx.tx, who, rest, now, by=ctx.arrival.sender)
+        row = await rules.revoke_grant(ctx.tx, who, rest, now, by=ctx.arrival.sender)
         return f"{row.name} is revoked."
-    terms = rules.parse(rest, now)
-    return f"Allowed. {rules.line(await rules.give(ctx.tx, who, which, terms, by=ctx.arrival.sender, in_chat=True))}"
+    terms = rules.parse_terms(rest, now)
+    grant = await rules.give_grant(ctx.tx, who, which, terms, by=ctx.arrival.sender, in_chat=True)
+    return f"Allowed. {rules.grant_line(grant)}"
 
 
 command = Command("grant", "allow a request's call in advance, by its NUMBER, with a count and a time", run)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from gateway.agent.memory.remember import Refused, Remembering
+from gateway.agent.memory.remember import MemoryRefused, Remembering
 from gateway.commands import Command, CommandContext, CommandReply
 from gateway.domain.ids import MemoryId
 from gateway.domain.memory import Filter, Kind, Memory
@@ -33,7 +33,7 @@ async def run(ctx: CommandContext) -> CommandReply:
             label = label_of(ctx.role, private=ctx.at.private, as_owner=ctx.arrival.as_owner)
             return CommandReply(await _keep(own, _number(which.strip()), label))
         return CommandReply(await _done(own, ctx.argument, action.casefold(), which.strip()))
-    except Refused as refusal:
+    except MemoryRefused as refusal:
         return CommandReply(str(refusal))
 
 

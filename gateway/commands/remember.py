@@ -1,6 +1,6 @@
 """/remember: keep a fact for every later conversation."""
 
-from gateway.agent.memory.remember import Refused, Remembering
+from gateway.agent.memory.remember import MemoryRefused, Remembering
 from gateway.commands import Command, CommandContext, CommandReply
 from gateway.domain.memory import Category, NewMemory
 from gateway.domain.principals import label_of
@@ -18,7 +18,7 @@ async def run(ctx: CommandContext) -> CommandReply:
     new = NewMemory(text, category, label=label, origin="user", session=ctx.at.session_id)
     try:
         memory, is_new = await Remembering(ctx.tx, ctx.at.principal_id).remember(new)
-    except Refused as refusal:
+    except MemoryRefused as refusal:
         return CommandReply(str(refusal))
     if not is_new:
         return CommandReply(f"Memory {memory.id} already says so; it was seen {memory.seen_count} times.")

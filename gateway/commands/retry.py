@@ -1,6 +1,6 @@
 """/retry: have a message of one's own answered once more, in a branch of the conversation."""
 
-from gateway.agent.branching import NotBranched, branch, own_message
+from gateway.agent.conversation.branches import NotBranched, branch, own_message
 from gateway.commands import Command, CommandContext, CommandReply, numbered
 from gateway.domain.principals import Role, label_of
 

@@ -1,6 +1,6 @@
 """/schedules: one-time and recurring work of the agent."""
 
-from gateway.agent.scheduling.schedules import MOST, Schedules, line
+from gateway.agent.work.schedules import MOST_SCHEDULES, Schedules, schedule_line
 from gateway.commands import Command, CommandContext, CommandReply
 from gateway.domain.principals import Role
 from gateway.store.people import principals
@@ -16,7 +16,7 @@ NONE = "Nothing is scheduled here. Say what you want and when, such as: remind m
 async def run(ctx: CommandContext) -> CommandReply:
     """List the schedules of this person or group; `pause`, `resume`, `run` or `remove` acts on one."""
     person = await principals.get(ctx.tx, ctx.at.principal_id)
-    most = None if person.role is Role.OWNER else MOST
+    most = None if person.role is Role.OWNER else MOST_SCHEDULES
     mine = Schedules(ctx.tx, person.id, ctx.clock.now(), most=most)
     action, _, which = ctx.argument.partition(" ")
     try:
@@ -30,14 +30,14 @@ async def _done(mine: Schedules, action: str, which: str) -> str:
         case "" | "list" | "all" if not which:
             return await _shown(mine, everything=action == "all")
         case "pause" if which:
-            return f"Paused: {line(await mine.pause(which))}"
+            return f"Paused: {schedule_line(await mine.pause(which))}"
         case "resume" if which:
-            return f"Resumed: {line(await mine.resume(which))}"
+            return f"Resumed: {schedule_line(await mine.resume(which))}"
         case "run" if which:
             row, _task = await mine.run(which)
-            return f"Running now: {line(row)}"
+            return f"Running now: {schedule_line(row)}"
         case "remove" if which:
-            return f"Removed: {line(await mine.remove(which))}"
+            return f"Removed: {schedule_line(await mine.remove(which))}"
         case _:
             return USAGE
 
@@ -46,7 +46,7 @@ async def _shown(mine: Schedules, *, everything: bool) -> str:
     rows, more = await mine.shown(everything=everything)
     if not rows:
         return "\n\n".join([NONE, USAGE])
-    return "\n".join([*map(line, rows), *([f"and {more} more"] if more else []), "", USAGE])
+    return "\n".join([*map(schedule_line, rows), *([f"and {more} more"] if more else []), "", USAGE])
 
 
 command = Command(

@@ -1,7 +1,7 @@
 """/tasks: work in the background, by trees of agents."""
 
-from gateway.agent.trees import starting
-from gateway.agent.trees.starting import NoSuchTask, TooManyTasks, line, summary
+from gateway.agent.work import task_trees
+from gateway.agent.work.task_trees import NoSuchTask, TooManyTasks, task_line, tree_summary
 from gateway.commands import Command, CommandContext, CommandReply
 from gateway.domain.ids import TaskId
 from gateway.domain.principals import Role
@@ -29,18 +29,18 @@ async def _done(ctx: CommandContext, action: str, which: str, cancelled: list[Ta
     match action:
         case "" | "list" if not which:
             rows = await trees.newest(ctx.tx, whose, SHOWN)
-            return "\n".join([*map(line, rows), "", USAGE]) if rows else NONE
+            return "\n".join([*map(task_line, rows), "", USAGE]) if rows else NONE
         case "show" if which:
-            nodes = await starting.show(ctx.tx, whose, which)
+            nodes = await task_trees.show(ctx.tx, whose, which)
             more = f"\nand {len(nodes) - LINES} more" if len(nodes) > LINES else ""
-            return "\n".join([summary(nodes), *map(line, nodes[:LINES])]) + more
+            return "\n".join([tree_summary(nodes), *map(task_line, nodes[:LINES])]) + more
         case "cancel" if which:
-            task, running = await starting.cancel(ctx.tx, whose, which)
+            task, running = await task_trees.cancel(ctx.tx, whose, which)
             cancelled.extend(running)
-            return f"Cancelled: {str(task)[: starting.SHORT]} with all below it."
+            return f"Cancelled: {str(task)[: task_trees.SHORT]} with all below it."
         case "retry" if which:
             most = None if ctx.role is Role.OWNER else MOST_LIVE
-            return f"Started again: {str(await starting.retry(ctx.tx, whose, which, most))[: starting.SHORT]}"
+            return f"Started again: {str(await task_trees.retry(ctx.tx, whose, which, most))[: task_trees.SHORT]}"
         case _:
             return USAGE
 

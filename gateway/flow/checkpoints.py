@@ -15,7 +15,7 @@ from gateway.store.connection.pool import Database
 from gateway.store.people import principals
 from gateway.store.transcript import messages
 from gateway.workspace.checkpoints import jobs
-from gateway.workspace.locks.keeper import note_all
+from gateway.workspace.locks import note_owner_edits
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class Checkpoints:
         if owner is not None:
             await expect_older(database, owner.id, self.workspace)
         result = await self.run(jobs.restore, *self._places, id, path, last)
-        note_all(self.workspace, self.data)
+        note_owner_edits(self.workspace, self.data)
         await list_older(database, lambda _: self.workspace, clock)
         return TypeAdapter(Restored).validate_python(result)
 

@@ -9,11 +9,11 @@ from gateway.domain.principals import Label
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.transcript import files, journals
 from gateway.store.trust import contents
-from gateway.workspace.atomic import TEMPORARY
-from gateway.workspace.incoming import UPLOADS
+from gateway.workspace.files.access import TEMPORARY_PREFIX
+from gateway.workspace.files.paths import WorkspacePath
+from gateway.workspace.files.tree import Labels, Written
+from gateway.workspace.files.uploads import UPLOADS
 from gateway.workspace.journal.files import INDEX
-from gateway.workspace.paths import WorkspacePath
-from gateway.workspace.tree import Labels, Written
 
 REMEMBERED = 4_096
 
@@ -61,7 +61,7 @@ class ContentLabels(Labels):
         known = await contents.label(tx, self.principal, sha256)
         if known is not None:
             return known
-        if _incoming(where) or where.name.startswith(TEMPORARY):
+        if _incoming(where) or where.name.startswith(TEMPORARY_PREFIX):
             return Label.UNTRUSTED
         await contents.note(tx, self.principal, sha256, self.own, "owner")
         return self.own

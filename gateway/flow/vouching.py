@@ -16,10 +16,10 @@ from gateway.store.connection.pool import Connection, Database
 from gateway.store.people import principals
 from gateway.store.trust import contents, reviews
 from gateway.store.trust.reviews import Question
-from gateway.workspace.incoming import UPLOADS
-from gateway.workspace.measure import measure
-from gateway.workspace.pages import MOST
-from gateway.workspace.paths import MAX_LEVELS, READ_ONLY, WorkspaceError, WorkspacePath
+from gateway.workspace.files.pages import MOST
+from gateway.workspace.files.paths import MAX_LEVELS, READ_ONLY, WorkspaceError, WorkspacePath
+from gateway.workspace.files.states import measure
+from gateway.workspace.files.uploads import UPLOADS
 from gateway.workspace.template import template_hashes
 
 VOUCH = "vouch_files"

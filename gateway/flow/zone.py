@@ -18,7 +18,7 @@ from gateway.flow.turn.environment import AgentEnvironments
 from gateway.store.connection.pool import Database
 from gateway.store.delivery import addresses
 from gateway.store.people import principals
-from gateway.workspace.zone import with_zone
+from gateway.workspace.instructions import with_zone
 
 OFFER = "I don't know your time zone. {channel} says {zone}; /zone {zone} uses it for your times."
 

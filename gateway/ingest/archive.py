@@ -7,9 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gateway.ingest.derived import Unreadable
-from gateway.ingest.limits import ENTRIES, RATIO, UNPACKED
-from gateway.ingest.output import Output
+from gateway.ingest.output import MAX_ENTRIES, MAX_RATIO, MAX_UNPACKED_BYTES, Output, Unreadable
 
 if TYPE_CHECKING:
     from lxml.etree import _Element
@@ -24,10 +22,10 @@ def read_zip(source: Path, out: Output) -> str:
     """The description."""
     with _opened(source) as archive:
         entries = archive.infolist()
-    first = entries[:ENTRIES]
+    first = entries[:MAX_ENTRIES]
     out.add("\n".join(f"{entry.file_size:>14,}  {' '.join(entry.filename.split())}" for entry in first))
-    if len(entries) > ENTRIES:
-        out.problem = f"only the first {ENTRIES:,} names were listed"
+    if len(entries) > MAX_ENTRIES:
+        out.problem = f"only the first {MAX_ENTRIES:,} names were listed"
     unpacked = sum(entry.file_size for entry in entries)
     names = ", ".join(entry.filename for entry in entries[:20])
     return f"archive, {len(entries):,} files, {unpacked:,} bytes unpacked: {names}"
@@ -45,7 +43,11 @@ def checked(source: Path, *, office: bool = False) -> Iterator[zipfile.ZipFile]:
         unpacked = sum(entry.file_size for entry in entries)
         if any(entry.flag_bits & _LOCKED for entry in entries):
             raise Unreadable("the file is password-protected")
-        if len(entries) > ENTRIES or unpacked > UNPACKED or unpacked > max(_HARMLESS, RATIO * source.stat().st_size):
+        if (
+            len(entries) > MAX_ENTRIES
+            or unpacked > MAX_UNPACKED_BYTES
+            or unpacked > max(_HARMLESS, MAX_RATIO * source.stat().st_size)
+        ):
             raise Unreadable(f"the file would unpack to {len(entries)} files of {unpacked >> 20} MB, more than is read")
         parts = (entry for entry in entries if office and entry.filename.lower().endswith(_XML))
         if any(_DECLARATION.search(archive.read(part)) for part in parts):

@@ -1,20 +1,21 @@
-"""Word documents, PowerPoint slides (Office Open XML), OpenDocument files, and letters."""
+"""Word documents, slides and spreadsheets (Office Open XML), OpenDocument files, and e-mails."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from email import policy
 from email.message import EmailMessage
 from email.parser import BytesParser
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gateway.ingest import archive
-from gateway.ingest.html import parsed, text_of
-from gateway.ingest.output import Output
-from gateway.ingest.text import start_of
+from gateway.ingest.output import MAX_COLUMNS, MAX_ROWS, Output
+from gateway.ingest.text import html_text, parsed_html, start_of
 
 if TYPE_CHECKING:
     from lxml.etree import _Element
     from pptx.slide import Slide
+
 
 _AS_HTML = {
     "h": "h1",
@@ -35,7 +36,7 @@ def read_docx(source: Path, out: Output) -> str:
 
     with archive.checked(source, office=True), source.open("rb") as file:
         html = mammoth.convert_to_html(file, convert_image=lambda _: [], external_file_access=False).value
-    out.add(text_of(parsed(html)))
+    out.add(html_text(parsed_html(html)))
     return f"Word document: {out.first_line()}"
 
 
@@ -84,7 +85,7 @@ def _odf_text(part: "_Element") -> str:
         element.tag = _AS_HTML.get(name, "span")
         if name in {"s", "tab"}:
             element.text = " "
-    return text_of(part)
+    return html_text(part)
 
 
 def read_mail(source: Path, out: Output) -> str:
@@ -95,6 +96,34 @@ def read_mail(source: Path, out: Output) -> str:
         lines.append(f"Attached: {', '.join(names)}")
     if body := message.get_body(("plain", "html")):
         content = str(body.get_content())
-        lines += ["", text_of(parsed(content)) if body.get_content_subtype() == "html" else content]
+        lines += ["", html_text(parsed_html(content)) if body.get_content_subtype() == "html" else content]
     out.add("\n".join(lines))
     return f"e-mail from {message['From']}: {message['Subject']}"
+
+
+def read_xlsx(source: Path, out: Output) -> str:
+    """The description; a formula is its last value."""
+    import openpyxl
+
+    told = []
+    with archive.checked(source, office=True), source.open("rb") as file:
+        book = openpyxl.load_workbook(file, read_only=True, data_only=True, keep_links=False)
+        for sheet in book.worksheets:
+            # What it says of its size is not believed: it may say nothing, or a million columns.
+            sheet.reset_dimensions()
+            rows = sheet.iter_rows(max_row=MAX_ROWS + 1, max_col=MAX_COLUMNS, values_only=True)
+            found = [_line(row) for row in islice(rows, MAX_ROWS + 1)]
+            if len(found) > MAX_ROWS:
+                out.problem = f"only the first {MAX_ROWS:,} rows of each sheet were read"
+            lines = list(filter(None, found[:MAX_ROWS]))
+            told.append(f"{sheet.title} ({len(lines):,} rows)")
+            out.add("\n".join([f"## {sheet.title}", *lines]))
+    return f"spreadsheet: {', '.join(told)}"
+
+
+def _line(row: Iterable[object]) -> str:
+    """Empty cells at the end are left out, and so are line breaks."""
+    cells = ["" if value is None else " ".join(str(value).split()) for value in row]
+    while cells and not cells[-1]:
+        cells.pop()
+    return " | ".join(cells)

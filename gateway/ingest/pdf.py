@@ -4,10 +4,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gateway.ingest.derived import Unreadable
-from gateway.ingest.limits import OCR_PAGES, PAGES
 from gateway.ingest.ocr import SCAN_SIDE, Ocr
-from gateway.ingest.output import LONG_SIDE, Output
+from gateway.ingest.output import LONG_SIDE, MAX_PAGES, OCR_PAGES, Output, Unreadable
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -28,13 +26,13 @@ def read_pdf(source: Path, out: Output) -> str:
         raise Unreadable("the PDF is password-protected" if locked else "the PDF is damaged") from None
     with closing(document):
         count, pages = len(document), _Pages(out)
-        for index in range(min(count, PAGES)):
+        for index in range(min(count, MAX_PAGES)):
             with closing(document[index]) as page:
                 pages.read(page)
         if pages.left and not out.problem:
             out.problem = f"{pages.left} scanned pages after the first {pages.recognised} were not recognised"
-        if count > PAGES:
-            out.problem = f"only the first {PAGES} of {count:,} pages were read"
+        if count > MAX_PAGES:
+            out.problem = f"only the first {MAX_PAGES} of {count:,} pages were read"
         title = str(document.get_metadata_dict().get("Title") or "")
     return f"PDF, {count:,} page{'s' * (count != 1)}: {title or out.first_line()}"
 

@@ -3,10 +3,8 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gateway.ingest.derived import Unreadable
-from gateway.ingest.limits import OCR_PAGES, PIXELS
 from gateway.ingest.ocr import SCAN_SIDE, Ocr
-from gateway.ingest.output import Output
+from gateway.ingest.output import MAX_PIXELS, OCR_PAGES, Output, Unreadable
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -51,7 +49,7 @@ def _decoded(image: "Image") -> "Image":
     """The frame it stands at, upright, on white, without metadata, no larger than a scan."""
     from PIL import Image, ImageOps
 
-    if image.width * image.height > PIXELS:
+    if image.width * image.height > MAX_PIXELS:
         raise Unreadable(f"the picture has {image.width} × {image.height} pixels, more than allowed")
     image.draft("RGB", (SCAN_SIDE, SCAN_SIDE))
     alpha = "A" in image.getbands() or "transparency" in image.info

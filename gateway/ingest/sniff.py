@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from gateway.ingest.derived import Kind
+from gateway.ingest.output import FileKind
 from gateway.ingest.text import decode
 
 _HEAD = 64 * 1024
@@ -16,17 +16,17 @@ OFFICE = "application/vnd.openxmlformats-officedocument."
 ODF = "application/vnd.oasis.opendocument."
 
 
-class Type(NamedTuple):
+class FileType(NamedTuple):
     """A kind and its MIME type."""
 
-    kind: Kind
+    kind: FileKind
     mime: str
 
 
-UNKNOWN = Type("unknown", "application/octet-stream")
-ZIP = Type("archive", "application/zip")
+UNKNOWN = FileType("unknown", "application/octet-stream")
+ZIP = FileType("archive", "application/zip")
 
-_MAGIC: tuple[tuple[bytes, Kind, str], ...] = (
+_MAGIC: tuple[tuple[bytes, FileKind, str], ...] = (
     (rb"\x89PNG\r\n\x1a\n", "image", "image/png"),
     (rb"\xff\xd8\xff", "image", "image/jpeg"),
     (rb"GIF8", "image", "image/gif"),
@@ -53,23 +53,23 @@ _MAGIC: tuple[tuple[bytes, Kind, str], ...] = (
     (rb"7z\xbc\xaf\x27\x1c", "archive", "application/x-7z-compressed"),
     (rb"Rar!", "archive", "application/vnd.rar"),
 )
-_OFFICE: tuple[tuple[str, Type], ...] = (
-    ("word/", Type("document", f"{OFFICE}wordprocessingml.document")),
-    ("xl/", Type("sheet", f"{OFFICE}spreadsheetml.sheet")),
-    ("ppt/", Type("slides", f"{OFFICE}presentationml.presentation")),
+_OFFICE: tuple[tuple[str, FileType], ...] = (
+    ("word/", FileType("document", f"{OFFICE}wordprocessingml.document")),
+    ("xl/", FileType("sheet", f"{OFFICE}spreadsheetml.sheet")),
+    ("ppt/", FileType("slides", f"{OFFICE}presentationml.presentation")),
 )
-_TYPED: Mapping[str, Kind] = {
+_TYPED: Mapping[str, FileKind] = {
     "application/epub+zip": "book",
     f"{ODF}text": "document",
     f"{ODF}spreadsheet": "sheet",
     f"{ODF}presentation": "slides",
 }
-_NAMED: Mapping[str, Type] = {
-    "csv": Type("table", "text/csv"),
-    "tsv": Type("table", "text/tab-separated-values"),
-    "json": Type("text", "application/json"),
-    "eml": Type("document", "message/rfc822"),
-    "md": Type("text", "text/markdown"),
+_NAMED: Mapping[str, FileType] = {
+    "csv": FileType("table", "text/csv"),
+    "tsv": FileType("table", "text/tab-separated-values"),
+    "json": FileType("text", "application/json"),
+    "eml": FileType("document", "message/rfc822"),
+    "md": FileType("text", "text/markdown"),
 }
 _CODE = re.compile(
     "bash|bat|c|cc|clj|cpp|cs|css|dart|diff|ex|go|h|hpp|hs|ini|java|jl|js|jsx|kt|lua|m|mjs|php|pl|ps1|py|r|rb|rs|scala|sh|"
@@ -77,17 +77,17 @@ _CODE = re.compile(
 )
 
 
-def sniff(source: Path, name: str, mime: str) -> Type:
+def sniff(source: Path, name: str, mime: str) -> FileType:
     """Looks at 64 KB and, in zip files, at the list of what is inside; the claims tell texts apart."""
     with source.open("rb") as file:
         head = file.read(_HEAD)
     if b"%PDF-" in head[:1024]:
-        return Type("pdf", "application/pdf")
+        return FileType("pdf", "application/pdf")
     if head.startswith((b"PK\3\4", b"PK\5\6")):
         return _zipped(source)
     for magic, kind, found in _MAGIC:
         if re.match(magic, head, re.DOTALL):
-            return Type(kind, found)
+            return FileType(kind, found)
     text = decode(head)
     if text is None:
         return UNKNOWN
@@ -95,14 +95,14 @@ def sniff(source: Path, name: str, mime: str) -> Type:
     return _text(text, extension.lstrip(".").lower())
 
 
-def _zipped(source: Path) -> Type:
+def _zipped(source: Path) -> FileType:
     try:
         with zipfile.ZipFile(source) as archive:
             names = archive.namelist()
             if "mimetype" in names:
                 with archive.open("mimetype") as file:
                     mime = file.read(100).strip().decode("ascii", "replace")
-                return Type(_TYPED[mime], mime) if mime in _TYPED else ZIP
+                return FileType(_TYPED[mime], mime) if mime in _TYPED else ZIP
     except (zipfile.BadZipFile, zlib.error, ValueError, RuntimeError, EOFError, OSError):
         return ZIP
     if "[Content_Types].xml" not in names:
@@ -110,12 +110,12 @@ def _zipped(source: Path) -> Type:
     return next((type for folder, type in _OFFICE if any(name.startswith(folder) for name in names)), ZIP)
 
 
-def _text(text: str, extension: str) -> Type:
+def _text(text: str, extension: str) -> FileType:
     start = text[:2000].lstrip().lower()
     if start.startswith(("<!doctype html", "<html")) or (extension in {"html", "htm", "xhtml"} and "<" in start):
-        return Type("page", "text/html")
+        return FileType("page", "text/html")
     if extension in _NAMED:
         return _NAMED[extension]
     if _CODE.fullmatch(extension) or start.startswith("#!"):
-        return Type("code", f"text/x-{extension or 'script'}")
-    return Type("text", "text/plain")
+        return FileType("code", f"text/x-{extension or 'script'}")
+    return FileType("text", "text/plain")

@@ -9,12 +9,10 @@ from pathlib import Path
 from urllib.parse import urljoin
 
 from gateway.domain.json import Json, JsonObject
-from gateway.ingest import jailed, reading
-from gateway.ingest.derived import Derived
-from gateway.ingest.html import parsed, text_of
-from gateway.ingest.output import clean
+from gateway.ingest import extraction
+from gateway.ingest.output import Derived, clean
 from gateway.ingest.sniff import sniff
-from gateway.ingest.text import decode
+from gateway.ingest.text import decode, html_text, parsed_html
 
 SECONDS = 60.0
 """For one page or file, as a run waits for it."""
@@ -33,8 +31,8 @@ def read(source: str, target: str, url: str, mime: str, charset: str, name: str)
     """
     if sys.platform == "linux" and (not mime or "html" in mime):
         import_module("trafilatura")  # the child, and those after it, start with it
-    jailed.prepare(name)
-    return jailed.in_jail(partial(_read, source, target, url, mime, charset, name), source, target, SECONDS)
+    extraction.prepare(name)
+    return extraction.in_jail(partial(_read, source, target, url, mime, charset, name), source, target, SECONDS)
 
 
 def _read(source: str, target: str, url: str, mime: str, charset: str, name: str) -> JsonObject:
@@ -44,7 +42,7 @@ def _read(source: str, target: str, url: str, mime: str, charset: str, name: str
         title, text, links = _page(html, url)
         problem = "" if text else "no text was found in it; it may need a browser"
     else:
-        derived = Derived.from_json(reading.read(source, target, name, mime))
+        derived = Derived.from_json(extraction.read_file(source, target, name, mime))
         text = (Path(target) / derived.text).read_text("utf-8") if derived.text else ""
         title, links, problem = derived.description, links_in(text), derived.problem
     (Path(target) / "text.txt").write_text(text[:MAX_TEXT], "utf-8", "replace")
@@ -68,11 +66,11 @@ def decoded(raw: bytes, charset: str) -> str:
 def _page(html: str, url: str) -> tuple[str, str, list[str]]:
     from trafilatura import extract
 
-    root = parsed(html)
+    root = parsed_html(html)
     title = " ".join((root.findtext(".//title") or "").split())
     text = extract(html, url=url, output_format="markdown", include_links=True, include_comments=False) or ""
     if len(text) < _HARDLY_ANY:
-        text = max(text, text_of(root), key=len)
+        text = max(text, html_text(root), key=len)
     links = dict.fromkeys(_joined(url, anchor.get("href", "")) for anchor in root.iter("a"))
     return title, clean(text), [link for link in links if link]
 

@@ -1,5 +1,6 @@
-"""Tidying memories: what a model is asked, and what of its reply can be acted on."""
+"""What becomes a memory: requests to remember, and what a model proposes when memories are consolidated."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, count
@@ -14,6 +15,26 @@ from gateway.domain.principals import Label
 from gateway.domain.text.texts import one_line, storable
 from gateway.domain.text.tokens import estimate
 from gateway.memory.wording import day, told
+
+_ASKED = re.compile(
+    r"""(?:please\s+|bitte\s+)?
+        (?:remember(?:\s+this|\s+that)?|don['’]t\s+forget(?:\s+that)?|note\s+to\s+self|keep\s+in\s+mind(?:\s+that)?
+          |merk(?:e)?\s+dir(?:\s+bitte)?|vergiss\s+nicht|denk\s+(?:bitte\s+)?daran
+          |recuerda(?:\s+que)?|no\s+olvides(?:\s+que)?|hatırla|unutma)(?!\w)
+        \s*[:,\-–—、：]?\s*(?:dass\s+)?""",
+    re.VERBOSE | re.IGNORECASE,
+)
+_FEWEST, _MOST = 3, 4_000
+
+
+def asked_to_remember(text: str) -> str:
+    """What a message that begins with "remember that …" and the like asks to keep; "" for any other."""
+    found = _ASKED.match(text.strip())
+    if found is None or found.end() == 0:
+        return ""
+    rest = text.strip()[found.end() :].strip()
+    return rest if _FEWEST <= len(rest) <= _MOST and not rest.endswith("?") else ""
+
 
 MOST_PROPOSALS = 5
 LONGEST_PROPOSAL = 300
@@ -74,7 +95,7 @@ class _Reply(_Read):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ConsolidationVerdict:
     """What a model said that can be acted on; of each group of `same` the first is kept."""
 
     same: Sequence[Sequence[MemoryId]] = ()
@@ -82,7 +103,7 @@ class Verdict:
     proposals: Sequence[NewMemory] = ()
 
 
-def prompt_for(material: Material) -> Prompt:
+def consolidation_prompt(material: Material) -> Prompt:
     """Asks what is the same, what is replaced and what is missing."""
     record = "\n".join(map(_line, material.rows))
     marker = next(marker for n in count(1) if (marker := f"=== memory {n} ===") not in record)
@@ -90,20 +111,20 @@ def prompt_for(material: Material) -> Prompt:
     return Prompt((SystemMessage(INSTRUCTIONS), ask))
 
 
-def fitting(material: Material, budget: int) -> Material:
+def fitting_material(material: Material, budget: int) -> Material:
     """The newest of it, as far as a prompt of `budget` tokens goes."""
     sizes = accumulate(estimate(_line(row)) + 1 for row in reversed(material.rows))
     most = sum(size <= budget - estimate(INSTRUCTIONS) - AROUND for size in sizes)
     return replace(material, rows=material.rows[len(material.rows) - most :])
 
 
-def read(reply: str, shown: Material) -> Verdict:
+def read_verdict(reply: str, shown: Material) -> ConsolidationVerdict:
     """What of a reply names only what was shown and keeps to the rules; nothing of one that is not as asked for."""
     try:
         found = _Reply.model_validate_json(reply[reply.find("{") : reply.rfind("}") + 1])
     except ValidationError as exc:
         log.info("memory.consolidation_unreadable", errors=exc.error_count())
-        return Verdict()
+        return ConsolidationVerdict()
     facts = {row.id: row for row in shown.rows if row.kind is Kind.MEMORY}
     said = {row.id: row.message_id for row in shown.rows if row.message_id is not None}
     gone: set[MemoryId] = set()
@@ -125,7 +146,7 @@ def read(reply: str, shown: Material) -> Verdict:
         for each in found.remember
         if said.keys() >= set(each.sources) and (text := one_line(storable(each.text), LONGEST_PROPOSAL))
     ]
-    return Verdict(
+    return ConsolidationVerdict(
         [group for group in found.same if alike(group)],
         [pair for pair in found.replaced if newer(pair)],
         proposals[:MOST_PROPOSALS],

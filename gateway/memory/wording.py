@@ -1,13 +1,14 @@
-"""Memories in words, for prompts and for people.
+"""Memories in words, for prompts and for people, and as rows for programs.
 
 A memory takes one line wherever it is shown, so that nothing in it can pass for a heading, a stamp or another memory.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
+from uuid import UUID
 
-from gateway.domain.memory import Found, Kind, Memory
+from gateway.domain.memory import Category, Found, Kind, Memory
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import one_line
 
@@ -134,3 +135,38 @@ def ago(passed: timedelta) -> str:
 def _recent(last: LastSession, now: datetime) -> str:
     line = one_line(last.text, LONGEST_SUMMARY)
     return _RECENT.format(ago=ago(now - last.ended_at), text=line) if line else ""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryRow:
+    """A row of memory; `trust` is owner, known or untrusted."""
+
+    id: int
+    kind: Kind
+    text: str
+    category: Category | None
+    importance: float
+    tags: tuple[str, ...]
+    pinned: bool
+    trust: str
+    origin: str
+    agent: str
+    who: str
+    session: UUID | None
+    message: int | None
+    path: str | None
+    page: int | None
+    event_at: datetime | None
+    created_at: datetime
+    superseded_by: int | None
+    seen_count: int
+
+
+def memory_row(memory: Memory) -> MemoryRow:
+    """What of a memory is shown."""
+    same = {name: getattr(memory, name) for name in _SAME}
+    trust = memory.label.name.lower()
+    return MemoryRow(**same, trust=trust, who=who(memory), session=memory.session_id, message=memory.message_id)
+
+
+_SAME = {each.name for each in fields(MemoryRow)} & {each.name for each in fields(Memory)}

@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias, TypeVar
 
-from gateway.agent.commands import WorkspaceCommands
+from gateway.agent.exec.commands import WorkspaceCommands
+from gateway.agent.exec.processes import Processes
 from gateway.agent.memory.search import MemorySearch
-from gateway.agent.processes import Processes
-from gateway.agent.scheduling.plans import Plans
 from gateway.agent.skills.library import Skills
-from gateway.agent.sources import ToolSource
-from gateway.agent.trees.starting import Trees
+from gateway.agent.tool_sources import ToolSource
+from gateway.agent.work.plans import Plans
+from gateway.agent.work.task_trees import Trees
 from gateway.domain.clock import Clock
 from gateway.domain.conversation.tools import AnyTool, Caller, ToolFailed
 from gateway.domain.errors import OwnerMustAct
@@ -27,9 +27,9 @@ from gateway.net.fetch import WebPage
 from gateway.net.search.asking import WebSearcher
 from gateway.sandbox.virtual.shell import ShellResult
 from gateway.store.connection.pool import Connection
-from gateway.workspace.locks.watch import LockWatch
-from gateway.workspace.paths import WorkspaceError
-from gateway.workspace.tree import Workspace
+from gateway.workspace.files.paths import WorkspaceError
+from gateway.workspace.files.tree import Workspace
+from gateway.workspace.locks import LockWatch
 
 Result = TypeVar("Result")
 

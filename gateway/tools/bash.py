@@ -25,9 +25,9 @@ from gateway.net import fetch
 from gateway.net.addresses import parse_url
 from gateway.sandbox.virtual.shell import HOME, MAX_BYTES, SECONDS, ShellResult
 from gateway.tools import Bash, Services, ShellScript, explained
-from gateway.workspace.names import mime_of
-from gateway.workspace.paths import WorkspacePath
-from gateway.workspace.patterns import named
+from gateway.workspace.files.paths import WorkspacePath
+from gateway.workspace.files.patterns import files_named
+from gateway.workspace.files.uploads import mime_of
 
 MAX_FILES, MAX_URLS = 1_000, 10
 PAGE_CHARS = 8_000
@@ -78,7 +78,7 @@ class _Bash:
         """The files, and how far all of what they tell is trusted."""
         workspace, files, size = self.services.workspace, dict[str, bytes](), 0
         with explained():
-            found = [await named(workspace, pattern.removeprefix(f"{HOME}/")) for pattern in patterns]
+            found = [await files_named(workspace, pattern.removeprefix(f"{HOME}/")) for pattern in patterns]
         paths = list(dict.fromkeys(path for each in found for path in each.paths))
         label = max([label, *(each.label for each in found)])
         for path in paths:

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 from pydantic import Field
 
-from gateway.agent.scheduling.schedules import MOST, SHOWN, Asking, Schedules
+from gateway.agent.work.schedules import MOST_SCHEDULES, SHOWN, ScheduleRequest, Schedules
 from gateway.domain.conversation.diff import difference
 from gateway.domain.conversation.tools import (
     AnyTool,
@@ -159,7 +159,7 @@ def _written_out(row: ScheduleRow) -> str:
 
 async def _schedules(tx: Connection, context: PrincipalContext, caller: Caller) -> Schedules:
     """A delay counts from what the person said, which may have waited; nobody says anything in an unattended run."""
-    most = None if context.role is Role.OWNER else MOST
+    most = None if context.role is Role.OWNER else MOST_SCHEDULES
     said_at = None if caller.address is None else await messages.said_at(tx, caller.session)
     return Schedules(tx, context.principal, context.clock.now(), context.zone(), most, asked_at=said_at)
 
@@ -171,9 +171,9 @@ async def _list(schedules: Schedules, *, everything: bool) -> Labelled:
     return Labelled({"schedules": items, **({"more": more} if more else {})}, label)
 
 
-async def _request_of(tx: Connection, caller: Caller) -> Asking:
+async def _request_of(tx: Connection, caller: Caller) -> ScheduleRequest:
     origin = "agent" if caller.address is None else (await addresses.get(tx, caller.address)).channel
-    return Asking(origin, caller.address, caller.label, f"{caller.task}/{caller.ordinal}")
+    return ScheduleRequest(origin, caller.address, caller.label, f"{caller.task}/{caller.ordinal}")
 
 
 def _schedule_json(row: ScheduleRow, schedules: Schedules) -> dict[str, Json]:

@@ -4,8 +4,7 @@ from dataclasses import dataclass, field
 
 from pydantic import Field
 
-from gateway.agent.command_results import changed_files, ending
-from gateway.agent.commands import Permit, WorkspaceCommands
+from gateway.agent.exec.commands import Permit, WorkspaceCommands, changed_files, command_ending
 from gateway.domain.conversation.tools import (
     AnyTool,
     Caller,
@@ -82,7 +81,7 @@ class _Exec:
         text = output.text()
         page = await self._page(text, permit, caller) if len(text) > PAGE_CHARS else {"output": text}
         return Labelled(
-            {**ending(report, arguments.seconds, FLOOD_BYTES), **page, **changed_files(permit)}, permit.label
+            {**command_ending(report, arguments.seconds, FLOOD_BYTES), **page, **changed_files(permit)}, permit.label
         )
 
     async def _page(self, text: str, permit: Permit, caller: Caller) -> JsonObject:

@@ -24,10 +24,10 @@ from gateway.domain.errors import SupaclawError
 from gateway.domain.json import Json, JsonObject
 from gateway.domain.principals import Label
 from gateway.tools import Services, explained
-from gateway.workspace.names import PAGES, mime_of
-from gateway.workspace.paths import WorkspacePath
-from gateway.workspace.search import Found, matches
-from gateway.workspace.tree import MAX_LISTED, MAX_WRITE_BYTES
+from gateway.workspace.files.paths import WorkspacePath
+from gateway.workspace.files.search import FoundLines, fits_glob
+from gateway.workspace.files.tree import MAX_LISTED, MAX_WRITE_BYTES
+from gateway.workspace.files.uploads import PAGES_SUFFIX, mime_of
 
 PAGE_BYTES = 20_000
 MAX_FOUND = 50
@@ -120,7 +120,7 @@ class _Files:
                 name = f"{before}{entry.name}"
                 if top is not None and entry.kind == "folder" and depth < arguments.depth:
                     waiting.append((f"{top}/{name}", f"{name}/", depth + 1))
-                if not arguments.glob or matches(name, arguments.glob):
+                if not arguments.glob or fits_glob(name, arguments.glob):
                     size: JsonObject = {"size": entry.size} if entry.kind == "file" else {}
                     entries.append({"name": name, "type": entry.kind, **size})
         left_out += max(0, len(entries) - MAX_LISTED)
@@ -133,7 +133,7 @@ class _Files:
         workspace, wanted = self.services.workspace, (arguments.path, arguments.pattern, arguments.glob)
         try:
             answer = await self.services.find(str(workspace.root), *wanted, MAX_FOUND, arguments.regex)
-            found = TypeAdapter(Found).validate_python(answer)
+            found = TypeAdapter(FoundLines).validate_python(answer)
         except SupaclawError as error:
             raise ToolFailed("refused", f"{error}; try a simpler pattern or a smaller folder.") from error
         label = Label.OWNER
@@ -221,7 +221,7 @@ class _Files:
         if not read.text_path:
             message = f"{path} is not a text file, and no text was found in it: {read.problem or 'it has none'}."
             raise ToolFailed("binary", message, Label.UNTRUSTED)
-        pages = f", {read.pages} pages, each also in {path}{PAGES}/001.txt and so on" if read.pages > 1 else ""
+        pages = f", {read.pages} pages, each also in {path}{PAGES_SUFFIX}/001.txt and so on" if read.pages > 1 else ""
         found = f"text of {path}{pages}{f'; {read.problem}' if read.problem else ''}"
         page = await self._page(read.text_path, arguments)
         return Labelled({"what": found, **page.result}, Label.UNTRUSTED if read.problem else page.label)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pydantic import Field
 
-from gateway.agent.sources import FIND, Offer, ToolSource
+from gateway.agent.tool_sources import FIND_TOOLS, Offer, ToolSource
 from gateway.domain.conversation.tools import AnyTool, Caller, Effect, Labelled, Tool, ToolArguments, ToolClass, Wording
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
@@ -65,7 +65,7 @@ def tools(services: Services) -> tuple[AnyTool, ...]:
         return ()
     return (
         Tool(
-            FIND,
+            FIND_TOOLS,
             "Find further tools: other services, servers, files. Those it names can be called from then on.",
             FindArguments,
             _Finder(services.sources).find,

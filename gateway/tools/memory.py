@@ -8,8 +8,8 @@ from typing import Annotated, Literal, TypeVar
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from gateway.agent.memory.recall import shown_to
-from gateway.agent.memory.remember import Refused, Remembering
+from gateway.agent.memory.remember import MemoryRefused, Remembering
+from gateway.agent.memory.search import recall_limit
 from gateway.domain.conversation.tools import (
     AnyTool,
     Caller,
@@ -105,7 +105,7 @@ class _Memory:
             raise ToolFailed("empty_query", "Say what to look for: names, things, numbers.")
         if context.search is None:
             raise ToolFailed("unavailable", "There is no search here.")
-        at_most = Label.UNTRUSTED if arguments.include_untrusted else shown_to(context.role, caller.label)
+        at_most = Label.UNTRUSTED if arguments.include_untrusted else recall_limit(context.role, caller.label)
         found = await context.search.find(
             context.principal,
             arguments.query,
@@ -140,7 +140,7 @@ class _Memory:
         which = Filter(
             kinds=(Kind.MEMORY,),
             categories=(arguments.category,) if arguments.category else (),
-            at_most=shown_to(context.role, caller.label),
+            at_most=recall_limit(context.role, caller.label),
         )
         return await self._done(lambda tx: _listed(tx, context, which))
 
@@ -193,7 +193,7 @@ class _Memory:
     async def _done(self, work: Callable[[Connection], Awaitable[Result]]) -> Result:
         try:
             return await self._there().transact(work)
-        except Refused as refusal:
+        except MemoryRefused as refusal:
             raise ToolFailed("refused", str(refusal)) from refusal
 
     def _there(self) -> PrincipalContext:

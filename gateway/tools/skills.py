@@ -8,8 +8,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from gateway.agent.skills.library import Look, Skills, State
-from gateway.agent.skills.showing import described
+from gateway.agent.skills.library import Look, Skills, SkillState, described_skill
 from gateway.domain.conversation.tools import (
     AnyTool,
     Caller,
@@ -26,8 +25,7 @@ from gateway.domain.errors import SupaclawError
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
 from gateway.tools import Services
-from gateway.workspace.skills.folder import digest, manifest
-from gateway.workspace.skills.parsing import skill_of
+from gateway.workspace.skills.folder import digest, manifest, skill_of
 
 PAGE = 20_000
 NO_SYNC = "skills are never synchronised: each version is installed and confirmed separately; use install"
@@ -88,7 +86,7 @@ class _Tool:
                 f"Skills or with `supaclaw skills install`; tell them what was found."
             )
             raise ToolFailed("severe_findings", message, Label.UNTRUSTED)
-        shown = await asyncio.to_thread(described, files, before, pin.source)
+        shown = await asyncio.to_thread(described_skill, files, before, pin.source)
         return Change(shown, f"{pin.sha256} {digest(before)}")
 
     async def _list(self) -> Labelled:
@@ -97,9 +95,9 @@ class _Tool:
         on: list[JsonObject] = [
             {"name": each.name, "version": skill.version, "description": skill.description, "about": dict(skill.about)}
             for each in every
-            if each.state is State.ON and (skill := each.look.skill)
+            if each.state is SkillState.ON and (skill := each.look.skill)
         ]
-        others: JsonObject = {each.name[:80]: each.state.value for each in every if each.state is not State.ON}
+        others: JsonObject = {each.name[:80]: each.state.value for each in every if each.state is not SkillState.ON}
         return Labelled({"on": on, "not_on": others}, Label.UNTRUSTED if others else Label.OWNER)
 
     async def _load(self, name: str) -> JsonObject:

@@ -6,8 +6,8 @@ from typing import Annotated, Literal, assert_never
 
 from pydantic import Field, StringConstraints
 
-from gateway.agent.command_results import changed_files, ending
-from gateway.agent.processes import Process, Processes
+from gateway.agent.exec.commands import changed_files, command_ending
+from gateway.agent.exec.processes import Process, Processes
 from gateway.domain.conversation.tools import (
     AnyTool,
     Caller,
@@ -118,7 +118,7 @@ async def _page(process: Process, arguments: SpawnArguments) -> Labelled:
 def _state(process: Process) -> dict[str, Json]:
     if process.report is None:
         return {"running": True}
-    told = ending(process.report, process.seconds, 0)
+    told = command_ending(process.report, process.seconds, 0)
     if process.report.ending is Ending.CANCELLED:
         told["ended"] = "It was killed, with all it had started."
     return {"running": False, **told, **(changed_files(process.permit) if process.permit else {})}

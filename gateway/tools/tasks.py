@@ -5,8 +5,16 @@ from typing import Literal
 
 from pydantic import Field
 
-from gateway.agent.trees import starting
-from gateway.agent.trees.starting import NoSuchAgent, NoSuchTask, TooManyTasks, TreeRequest, Trees, line, summary
+from gateway.agent.work import task_trees
+from gateway.agent.work.task_trees import (
+    NoSuchAgent,
+    NoSuchTask,
+    TooManyTasks,
+    TreeRequest,
+    Trees,
+    task_line,
+    tree_summary,
+)
 from gateway.domain.conversation.tools import (
     AnyTool,
     Caller,
@@ -75,13 +83,13 @@ class _Tool:
         except TooManyTasks as error:
             raise ToolFailed("too_many", str(error)) from error
         message = "It has begun; its result will come to this chat as a message. Don't wait for it."
-        return {"task": str(task)[: starting.SHORT], "message": message}
+        return {"task": str(task)[: task_trees.SHORT], "message": message}
 
     async def _start(self, tx: Connection, request: TreeRequest) -> TaskId:
         """A group has no trees: nobody in it could be asked, and everybody would spend."""
         if any(GROUP in identity for identity in await principals.identities(tx, self.context.principal)):
             raise ToolFailed("not_in_groups", "A group can't start tasks; the person can, in a private chat.")
-        return await starting.start(tx, self.context.principal, request)
+        return await task_trees.start(tx, self.context.principal, request)
 
     async def tasks(self, arguments: TasksArguments, _caller: Caller) -> Labelled:
         if arguments.action == "list":
@@ -97,19 +105,19 @@ class _Tool:
     async def _list(self, tx: Connection) -> Labelled:
         rows = await trees.newest(tx, self.context.principal, SHOWN)
         label = await sessions.highest_label(tx, [row.session_id for row in rows])
-        return Labelled({"tasks": [line(row) for row in rows]}, label)
+        return Labelled({"tasks": [task_line(row) for row in rows]}, label)
 
     async def _show(self, tx: Connection, which: str) -> Labelled:
-        rows = await starting.show(tx, self.context.principal, which)
+        rows = await task_trees.show(tx, self.context.principal, which)
         label = await sessions.highest_label(tx, [row.session_id for row in rows])
         result = {"result": rows[0].result[:LONGEST]} if rows[0].result else {}
         files = [path for row in rows for path in row.storage_paths][:MOST_FILES]
-        listed = [line(row) for row in rows[:100]]
-        return Labelled({"summary": summary(rows), "tasks": listed, "files": [*files], **result}, label)
+        listed = [task_line(row) for row in rows[:100]]
+        return Labelled({"summary": tree_summary(rows), "tasks": listed, "files": [*files], **result}, label)
 
     async def _cancel(self, tx: Connection, which: str) -> Labelled:
-        task, running = await starting.cancel(tx, self.context.principal, which)
-        return Labelled({"cancelled": str(task)[: starting.SHORT], "were_running": len(running)}, Label.OWNER)
+        task, running = await task_trees.cancel(tx, self.context.principal, which)
+        return Labelled({"cancelled": str(task)[: task_trees.SHORT], "were_running": len(running)}, Label.OWNER)
 
 
 def tools(services: Services) -> tuple[AnyTool, ...]:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from gateway.agent.scheduling.plans import Plans
+from gateway.agent.work.plans import Plans
 from gateway.domain.conversation.tools import (
     AnyTool,
     Caller,

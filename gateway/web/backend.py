@@ -37,7 +37,7 @@ from gateway.store.connection.pool import Connection, Database
 from gateway.store.engine.steps import Spent
 from gateway.web.http.origin import page_url
 from gateway.web.links import LoginLinks, SecretLinks
-from gateway.workspace.tree import Workspace
+from gateway.workspace.files.tree import Workspace
 
 
 async def _nobody(_conn: Connection, _principal: PrincipalId) -> bool:

@@ -10,7 +10,7 @@ from typing import assert_never
 
 from markupsafe import Markup
 
-from gateway.agent.sources import titled
+from gateway.agent.tool_sources import tool_title
 from gateway.domain.conversation.tools import Wording
 from gateway.domain.json import Json
 from gateway.domain.principals import Label
@@ -129,7 +129,7 @@ def running_plan(shown: Sequence[tuple[MessageRow, MessageRow | None]]) -> list[
 
 def _card(row: MessageRow, result: MessageRow | None, wording: Wording | None, *, running: bool) -> ToolCard:
     words = worded(wording, row.text, done=result is not None) if wording else ""
-    card = partial(ToolCard, id_of(row), (row.tool if words else titled(row.tool or "")) or "", words, row.text)
+    card = partial(ToolCard, id_of(row), (row.tool if words else tool_title(row.tool or "")) or "", words, row.text)
     if result is None:
         return card(None, "running", "running") if running else card(None, "unknown", "interrupted")
     took = f"{(result.created_at - row.created_at).total_seconds() * 1000:.0f} ms"

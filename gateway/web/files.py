@@ -23,8 +23,8 @@ from gateway.web.auth.access import Requirement
 from gateway.web.http.errors import Refused
 from gateway.web.http.multipart import UploadedFile, uploaded_file
 from gateway.web.site import AtSite, Site
-from gateway.workspace.descent import explained, open_file
-from gateway.workspace.paths import WorkspaceError, WorkspacePath
+from gateway.workspace.files.access import explained_errors, open_file
+from gateway.workspace.files.paths import WorkspaceError, WorkspacePath
 
 MAX_FILES = 20
 """The most files of one message."""
@@ -116,7 +116,7 @@ async def serve(site: Site, path: str, mime: str, headers: dict[str, str]) -> Re
 
 
 def _opened(root: Path, path: WorkspacePath) -> tuple[BinaryIO, int]:
-    with explained(path), open_file(root, path) as descriptor:
+    with explained_errors(path), open_file(root, path) as descriptor:
         return os.fdopen(os.dup(descriptor), "rb"), os.fstat(descriptor).st_size
 
 

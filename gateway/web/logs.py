@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_vali
 
 from gateway.domain.imports import ImportedMemory, ImportedMessage, ImportedSession, Passed, Record
 from gateway.domain.text.texts import one_line
-from gateway.memory.explicit import asked_to_remember
+from gateway.memory.consolidation import asked_to_remember
 from gateway.web.http.fields import Moment, Name, Text
 
 MOST_SESSIONS = 500

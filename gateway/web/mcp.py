@@ -27,7 +27,7 @@ from gateway.tools import PrincipalContext, Services
 from gateway.tools.memory import tools
 from gateway.web.auth.access import Caller, needs
 from gateway.web.site import AtSite, Site
-from gateway.workspace.tree import Workspace
+from gateway.workspace.files.tree import Workspace
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server

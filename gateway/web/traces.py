@@ -4,8 +4,8 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from uuid import UUID
 
-from gateway.agent.trees import starting
-from gateway.agent.trees.starting import NoSuchTask
+from gateway.agent.work import task_trees
+from gateway.agent.work.task_trees import NoSuchTask
 from gateway.domain.ids import TaskId
 from gateway.domain.json import Json
 from gateway.store.engine import steps, trees
@@ -19,7 +19,7 @@ async def find(site: Site, task: UUID) -> TaskId:
     """The owner's task of a tree; raises `Refused`."""
     async with site.backend.database.connection() as conn:
         try:
-            return await starting.find(conn, site.backend.owner.id, str(task))
+            return await task_trees.find_task(conn, site.backend.owner.id, str(task))
         except NoSuchTask:
             raise Refused(404, "not_found", "There is no such task.") from None
 

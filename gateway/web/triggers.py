@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 from gateway.web.accept import KEY
 from gateway.web.http.bodies import validated
 from gateway.web.http.errors import Refused
-from gateway.workspace.workflows import SOURCE
+from gateway.workspace.instructions import SOURCE_PATTERN
 
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=KEY)]
 
@@ -20,7 +20,9 @@ class Trigger(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    source: str | None = Field(None, pattern=SOURCE, description="Where it happened; optional with a source's token.")
+    source: str | None = Field(
+        None, pattern=SOURCE_PATTERN, description="Where it happened; optional with a source's token."
+    )
     text: str | None = Field(None, description="What happened, in words.")
     payload: object = Field(None, description="What happened, as any JSON; either this or `text`.")
     agent: str = "default"

@@ -9,10 +9,9 @@ from typing import Annotated
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from gateway.domain.work.trees import MAIN
-from gateway.workspace.paths import WorkspaceError
-from gateway.workspace.skills.folder import BadSkill
-from gateway.workspace.skills.parsing import MAX_NAME, front_matter, is_name
-from gateway.workspace.tree import Workspace
+from gateway.workspace.files.paths import WorkspaceError
+from gateway.workspace.files.tree import Workspace
+from gateway.workspace.skills.folder import MAX_NAME, BadSkill, front_matter, is_name
 
 FOLDER = ".agents/agents"
 MAX_BYTES, MAX_FILES = 64 * 1024, 100

@@ -1,23 +1,27 @@
-"""Files without what is erased: texts lose sentences, journals are signed anew, what is no text goes whole."""
+"""Erases passages from files, journals and checkpoints.
+
+Texts lose sentences, journals are signed anew, the history of checkpoints is rewritten, and other files are deleted.
+"""
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from secrets import token_hex
 
+from dulwich.objects import Blob, Commit, ObjectID, ShaFile, Tree
+
 from gateway.config.data.files import open_regular, overwrite
 from gateway.domain.erasing import ERASED, Erasure
 from gateway.domain.ids import EntryId
-from gateway.workspace.atomic import new_file, replacing
-from gateway.workspace.descent import open_folder
-from gateway.workspace.incoming import UPLOADS
-from gateway.workspace.journal.entry import Entry
-from gateway.workspace.journal.format import parse, render
-from gateway.workspace.names import PAGES, TEXT
+from gateway.workspace.checkpoints.snapshot import save_known
+from gateway.workspace.checkpoints.store import Additions, Store, open_store
+from gateway.workspace.files.access import new_file, open_folder, replacing
+from gateway.workspace.files.uploads import PAGES_SUFFIX, TEXT_SUFFIX, UPLOADS
+from gateway.workspace.journal.entries import JournalEntry, parse_entries, render_entries
 
 LARGEST = 2**30
 _PRINCIPALS = "principals"
@@ -73,9 +77,9 @@ class Traces:
 
     def cleaned(self, data: bytes) -> bytes | None:
         """A content without the passages; None for one that has some and is no text."""
-        if data.startswith(_JOURNAL) and (entries := parse(data, self.key).entries):
+        if data.startswith(_JOURNAL) and (entries := parse_entries(data, self.key).entries):
             if any(map(self._concerns, entries)) or self.erasure.in_text(data.decode("utf-8", "replace")):
-                return render(map(self._clean_entry, entries), self.key)
+                return render_entries(map(self._clean_entry, entries), self.key)
             return data
         if data.startswith(_UTF_16):
             return None if self.erasure.in_text(data.decode("utf-16", "replace")) else data
@@ -122,11 +126,11 @@ class Traces:
         """An upload, what was read out of it, and last what was found, by which a second try finds the others."""
         path = found
         if self._is_upload(path):
-            if path.parent.suffix == PAGES:
+            if path.parent.suffix == PAGES_SUFFIX:
                 path = path.parent.with_suffix("")
-            elif path.suffix == TEXT and path.with_suffix("").exists():
+            elif path.suffix == TEXT_SUFFIX and path.with_suffix("").exists():
                 path = path.with_suffix("")
-            beside = path.with_name(path.name + TEXT), *path.with_name(path.name + PAGES).glob("*")
+            beside = path.with_name(path.name + TEXT_SUFFIX), *path.with_name(path.name + PAGES_SUFFIX).glob("*")
             yield from (each for each in (path, *beside) if each != found and each.exists())
         yield found
 
@@ -134,10 +138,10 @@ class Traces:
         root = self.root_of(path)
         return root is not None and path.relative_to(root).parts[0] == UPLOADS
 
-    def _concerns(self, entry: Entry) -> bool:
-        return entry.id in self.entries or self.erasure.in_text(render([entry], self.key).decode())
+    def _concerns(self, entry: JournalEntry) -> bool:
+        return entry.id in self.entries or self.erasure.in_text(render_entries([entry], self.key).decode())
 
-    def _clean_entry(self, entry: Entry) -> Entry:
+    def _clean_entry(self, entry: JournalEntry) -> JournalEntry:
         """What arrived is a copy of its row from now on, and nothing that may still have to be stored."""
         if not self._concerns(entry):
             return entry
@@ -172,3 +176,81 @@ def _write(path: Path, data: bytes, *, in_place: bool) -> None:
             os.fchown(new.fileno(), status.st_uid, status.st_gid)
         os.fchmod(new.fileno(), stat.S_IMODE(status.st_mode))
         new.write(data)
+
+
+@dataclass(slots=True)
+class _Rewriting:
+    """`clean` gives the content to keep of a file, None for no file; a name that is `left_out` takes its file along."""
+
+    store: Store
+    clean: Callable[[bytes], bytes | None]
+    left_out: Callable[[str], bool]
+    additions: Additions | None
+    _new: dict[ObjectID, ObjectID | None] = field(default_factory=dict)
+
+    def history(self) -> Iterator[Commit]:
+        """The newest first."""
+        commit = self.store.head
+        while commit is not None:
+            yield commit
+            parent = self.store.objects[commit.parents[0]] if commit.parents else None
+            commit = parent if isinstance(parent, Commit) else None
+
+    def tree(self, id: ObjectID) -> ObjectID:
+        """What stands for a folder, itself if nothing in it is to be cleaned."""
+        if (known := self._new.get(id)) is not None:
+            return known
+        made, old = Tree(), self.store.objects[id]
+        assert isinstance(old, Tree), "a checkpoint refers to it as a folder"
+        for name, mode, child in old.items():
+            kept = self.tree(child) if stat.S_ISDIR(mode) else self._blob(child)
+            if kept is not None and not self.left_out(os.fsdecode(name)):
+                made.add(name, mode, kept)
+        self._new[id] = self._keep(made)
+        return made.id
+
+    def finish(self, moved: Callable[[], None]) -> None:
+        """Make the new history the only one; each step can be done again."""
+        last: ObjectID | None = None
+        for old in reversed([*self.history()]):
+            commit = old.copy()
+            assert isinstance(commit, Commit), "a copy is of the same kind"
+            commit.tree, commit.parents = self.tree(old.tree), [last] if last else []
+            last = self._new[commit.id] = self._keep(commit)
+        if self.additions and last:
+            self.additions.write()
+            self.store.move_head(last)
+            moved()
+            save_known(self.store.folder, last, {}, 0)
+            self.store.keep_only({id for id in self._new.values() if id})
+
+    def _blob(self, id: ObjectID) -> ObjectID | None:
+        if id not in self._new:
+            data = self.store.objects[id].as_raw_string()
+            clean = self.clean(data)
+            self._new[id] = id if clean == data else None if clean is None else self._keep(Blob.from_string(clean))
+        return self._new[id]
+
+    def _keep(self, made: ShaFile) -> ObjectID:
+        if self.additions is not None:
+            self.additions.add(made)
+        return made.id
+
+
+def rewrite_checkpoints(
+    folder: Path,
+    clean: Callable[[bytes], bytes | None],
+    left_out: Callable[[str], bool],
+    moved: Callable[[], None] | None = None,
+) -> int:
+    """Clean all checkpoints; returns how many had something to clean. Without `moved`, which is called when nobody sees
+    the old ones any more, nothing is changed.
+    """
+    if not folder.is_dir():
+        return 0
+    with open_store(folder) as store:
+        work = _Rewriting(store, clean, left_out, Additions(store.objects) if moved else None)
+        changed = len([old for old in work.history() if work.tree(old.tree) != old.tree])
+        if moved:
+            work.finish(moved)
+    return changed

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from gateway.background.cpu import MEMORY, Cpu
 from gateway.domain.json import Json
-from gateway.ingest.derived import Derived, Kind
+from gateway.ingest.output import Derived, FileKind
 
 
 class Reads(Cpu):
@@ -27,7 +27,7 @@ class Reads(Cpu):
 
 
 def derived(
-    kind: Kind = "pdf",
+    kind: FileKind = "pdf",
     mime: str = "application/pdf",
     *,
     pages: int = 0,

@@ -21,7 +21,7 @@ from gateway.domain.errors import DatabaseDown
 from gateway.store.connection.pool import Database
 from gateway.store.dump import snapshot
 from gateway.store.memory import extension, vectors
-from gateway.workspace.tree import Workspace
+from gateway.workspace.files.tree import Workspace
 from tests.conftest import Server
 from tests.store.memory.test_memories import add
 from tests.store.memory.test_turns import talk

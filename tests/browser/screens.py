@@ -19,9 +19,9 @@ from PIL import Image
 from playwright.async_api import Browser, Page, StorageState, async_playwright, expect
 
 from gateway.agent.limits import Limits
-from gateway.agent.mcp import pinning
-from gateway.agent.mcp.pinning import Use
-from gateway.agent.scheduling.schedules import Asking, Schedules
+from gateway.agent.mcp import pinned_tools
+from gateway.agent.mcp.pinned_tools import Use
+from gateway.agent.work.schedules import ScheduleRequest, Schedules
 from gateway.config.environment import Environment
 from gateway.config.load import load
 from gateway.config.machine import SystemClock
@@ -272,7 +272,7 @@ async def schedules(web: Web) -> None:
     ]
     async with web.path.database.transaction() as tx:
         made = Schedules(tx, owner, now, "Europe/Berlin")
-        rows = [await made.add(Asking("telegram"), each) for each in said]
+        rows = [await made.add(ScheduleRequest("telegram"), each) for each in said]
         await made.pause("bills")
     for days in range(1, 5):
         await web.path.rows(
@@ -352,8 +352,8 @@ async def tools(web: Web) -> None:
     offered = {"fetch": "Opens a page in a browser and returns its text.", "screenshot": "Takes a picture of a page."}
     schema = {"type": "object", "properties": {"url": {"type": "string"}}}
     listed = [ToolDefinition("web-fetch", url, name, about, schema) for name, about in offered.items()]
-    await pinning.record(web.backend.database, "web-fetch", listed)
-    await pinning.confirm(web.backend.database, listed[0].tool_name, listed[0].sha256, Use.READ)
+    await pinned_tools.record(web.backend.database, "web-fetch", listed)
+    await pinned_tools.confirm(web.backend.database, listed[0].tool_name, listed[0].sha256, Use.READ)
     put_tool(web.path.workspace, text=tool_md(more="credential_secret_name: WEATHER_KEY\ncredential_type: api_key\n"))
 
 

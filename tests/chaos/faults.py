@@ -156,7 +156,7 @@ class Fault(StrEnum):
         28,
         "zip, PDF and image bombs",
         "only the CPU process can be killed; the agent knows why",
-        ("tests/ingest/test_reading.py",),
+        ("tests/ingest/test_extraction.py",),
     )
     FLOOD = "flood", 29, "1,000 messages at once from members", "the owner is answered meanwhile"
     SLOW_READER = "slow-reader", 30, "viewers of the web page that do not read", "no memory growth"

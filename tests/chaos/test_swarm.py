@@ -17,9 +17,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.agent.approvals import settle
-from gateway.agent.trees import starting
-from gateway.agent.trees.starting import TreeRequest
+from gateway.agent.work import task_trees
+from gateway.agent.work.approvals import settle_review
+from gateway.agent.work.task_trees import TreeRequest
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.ids import PrincipalId
 from gateway.domain.principals import Label
@@ -102,7 +102,7 @@ async def answer(tx: Connection, person: PrincipalId, acts: Sequence[str]) -> No
     for row in await reviews.list_open(tx, person, now):
         assert row.tool == DOUBT
         ran = json.loads(str(row.arguments["arguments"]))["text"] in acts
-        await settle(tx, person, row.name, now, yes=not ran, by="test", comment=Verdict.RAN if ran else "")
+        await settle_review(tx, person, row.name, now, yes=not ran, by="test", comment=Verdict.RAN if ran else "")
 
 
 @pytest.fixture
@@ -124,7 +124,7 @@ async def test_nothing_is_lost_and_no_act_happens_twice(
             await swarm.start()
         async with database.transaction() as tx:
             request = TreeRequest("main", "0", Label.OWNER, None, private=True, deliver=False)
-            await starting.start(tx, path.people.owner.id, request)
+            await task_trees.start(tx, path.people.owner.id, request)
         for fault in chance.choices([swarm.kill, swarm.freeze, swarm.cut], k=chance.randint(1, FAULTS_AT_MOST)):
             await asyncio.sleep(chance.uniform(0.1, 2.5))
             print(number, fault.__name__)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.workspace.journal.format import parse
+from gateway.workspace.journal.entries import parse_entries
 from tests.chaos.conftest import FULL, Judge
 from tests.chaos.faults import Fault
 from tests.chaos.ledger import Ledger
@@ -90,5 +90,5 @@ def _texts(process: GatewayProcess) -> dict[Path, list[str]]:
     key = (process.data / "keys" / "journal").read_bytes()
     roots = [process.workspace, *(process.data / "principals").glob("*")]
     found = [file for root in roots for file in root.glob("sessions/*/*.md")]
-    contents = {file: parse(file.read_bytes(), key) for file in found}
+    contents = {file: parse_entries(file.read_bytes(), key) for file in found}
     return {file: [entry.text for entry in held.entries] if held.intact else [] for file, held in contents.items()}

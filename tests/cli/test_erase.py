@@ -20,8 +20,7 @@ from gateway.config.failpoints import Step
 from gateway.domain.conversation.inbound import Address, Inbound, Sender
 from gateway.domain.ids import EntryId
 from gateway.workspace.checkpoints import jobs
-from gateway.workspace.journal.entry import Entry
-from gateway.workspace.journal.format import parse, render
+from gateway.workspace.journal.entries import JournalEntry, parse_entries, render_entries
 from tests.cli.conftest import Supaclaw
 from tests.ingest.samples import pdf
 from tests.traces import IN_ROWS, WORDS, in_checkpoints, in_files
@@ -136,9 +135,10 @@ def files_in(root: Path) -> None:
     write(root / "uploads" / "2026-01-01" / "b.txt", FACT)
     write(root / "uploads" / "2026-01-01" / "c.txt", "of no interest")
     write(root / "memory" / "INDEX.md", f"# Conversations\n\n- [2026](2026.md) · Keep in mind\\: {FACT}\n- another\n")
-    write(root / "memory" / "20260102030405.md", render([arrived(ENTRY, SAID), entry(OTHER)], KEY))
+    write(root / "memory" / "20260102030405.md", render_entries([arrived(ENTRY, SAID), entry(OTHER)], KEY))
     write(
-        root / "sessions" / "2026-01-03" / "01-02-03.md", render([entry(OTHER), arrived(EntryId(uuid4()), SAID)], KEY)
+        root / "sessions" / "2026-01-03" / "01-02-03.md",
+        render_entries([entry(OTHER), arrived(EntryId(uuid4()), SAID)], KEY),
     )
 
 
@@ -147,14 +147,14 @@ def write(path: Path, text: str | bytes) -> None:
     path.write_bytes(text.encode() if isinstance(text, str) else text)
 
 
-def entry(text: str) -> Entry:
-    return Entry(EntryId(uuid4()), "assistant", datetime(2026, 1, 2, tzinfo=UTC), "SupaClaw", text)
+def entry(text: str) -> JournalEntry:
+    return JournalEntry(EntryId(uuid4()), "assistant", datetime(2026, 1, 2, tzinfo=UTC), "SupaClaw", text)
 
 
-def arrived(id: EntryId, text: str) -> Entry:
+def arrived(id: EntryId, text: str) -> JournalEntry:
     at = datetime(2026, 1, 2, tzinfo=UTC)
     inbound = Inbound(Address("telegram", "1", "1"), Sender("1", "Ada"), text, "p9", at, private=True, quoted=FACT)
-    return Entry(id, "message", at, "Ada", text, inbound)
+    return JournalEntry(id, "message", at, "Ada", text, inbound)
 
 
 def run(dsn: str, query: str, *arguments: object) -> list[asyncpg.Record]:
@@ -207,7 +207,7 @@ def test_not_a_word_is_left_anywhere_and_the_receipt_says_where_it_was(
     root = data / "workspace"
     assert (root / "notes" / "codes.md").read_text() == "# Codes\n\n- shed: 12\n- [erased]\n- gate: 34\n"
     assert {path.name for path in (root / "uploads" / "2026-01-01").iterdir()} == {"c.txt"}
-    filed = parse((root / "memory" / "20260102030405.md").read_bytes(), KEY)
+    filed = parse_entries((root / "memory" / "20260102030405.md").read_bytes(), KEY)
     assert [(entry.text, entry.inbound) for entry in filed.entries] == [("[erased]", None), (OTHER, None)]
     assert filed.intact
     said = run(dsn, "select distinct seq, text from messages order by seq")

@@ -14,7 +14,7 @@ from gateway.store.people import principals
 from gateway.store.transcript import files
 from gateway.store.transcript.files import FileRow
 from gateway.store.trust import contents
-from gateway.workspace.locks.keeper import Keeper, OwnerEdits, note_all
+from gateway.workspace.locks import LockKeeper, OwnerEdits, note_owner_edits
 from tests.cli.conftest import Supaclaw
 
 
@@ -119,7 +119,7 @@ def test_the_owner_writes_locked_text_and_the_gateway_learns_whose_it_is(
 ) -> None:
     environment = Environment.read(os.environ)
     (environment.workspace / "AGENTS.md").write_text(LOCKED)
-    keeper = Keeper(environment.workspace, place / "aside", OwnerEdits(environment.data))
+    keeper = LockKeeper(environment.workspace, place / "aside", OwnerEdits(environment.data))
     keeper.renew()
     edited = LOCKED.replace("rules", "other rules")
     (place / "mine.md").write_text(edited)
@@ -155,10 +155,10 @@ def test_an_edit_never_overwrites_a_newer_version(
 def test_a_restore_of_locked_text_is_the_owners(tmp_path: Path) -> None:
     (tmp_path / "w").mkdir()
     (tmp_path / "w/AGENTS.md").write_text("<!-- CORE:LOCK --> new")
-    keeper = Keeper(tmp_path / "w", tmp_path / "aside", OwnerEdits(tmp_path))
+    keeper = LockKeeper(tmp_path / "w", tmp_path / "aside", OwnerEdits(tmp_path))
     keeper.renew()
     (tmp_path / "w/AGENTS.md").write_text(LOCKED)
-    note_all(tmp_path / "w", tmp_path)
+    note_owner_edits(tmp_path / "w", tmp_path)
     assert keeper.check() == []
 
 

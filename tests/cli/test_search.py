@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gateway.memory.rows import Row
+from gateway.memory.wording import MemoryRow
 from tests.cli.conftest import Supaclaw
 from tests.importers.test_chats import chatgpt, said
 from tests.importers.test_markdown import written
@@ -37,7 +37,7 @@ def test_what_was_imported_and_remembered_is_found_with_why_and_where(supaclaw: 
         "2026-03-01T12:00",
     )
     assert best["session"]
-    assert best.keys() - {"score", "words", "cosine"} == {field.name for field in fields(Row)}
+    assert best.keys() - {"score", "words", "cosine"} == {field.name for field in fields(MemoryRow)}
     on_the_day = supaclaw("search", "boathouse", "--mode", "keyword", "--until", "20260301", "--json").json
     assert {hit["kind"] for hit in on_the_day["hits"]} == {"turn"}, "a date, however it is written, is a whole day"
     assert best["words"] == pytest.approx(1)

@@ -6,7 +6,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from gateway.agent.branching import BUSY, NOT_YOURS, READ_ONLY, TOO_DEEP
+from gateway.agent.conversation.branches import BUSY, NOT_YOURS, READ_ONLY, TOO_DEEP
 from gateway.commands.edit import USAGE
 from gateway.domain.conversation.model import AssistantMessage, Prompt, UserMessage
 from gateway.domain.conversation.transcript import Summary

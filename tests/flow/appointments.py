@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from gateway.agent.scheduling.prompt import assignment
+from gateway.agent.work.schedules import slot_assignment
 from gateway.domain.ids import AddressId, PrincipalId, SessionId, TaskId
 from gateway.domain.principals import Label
 from gateway.domain.work.assignment import Assignment
@@ -51,7 +51,7 @@ async def fire(path: MessagePath, row: ScheduleRow, days: int = 0) -> TaskId:
     """Its slot has come."""
     slot = SLOT + timedelta(days=days)
     async with path.database.transaction() as tx:
-        task = await schedules.fire(tx, row, assignment(row, slot, now=slot))
+        task = await schedules.fire(tx, row, slot_assignment(row, slot, now=slot))
     assert task is not None
     return task
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from PIL import Image
 
-from gateway.ingest.derived import Kind
+from gateway.ingest.output import FileKind
 from tests.ingest.pictures import ENGLISH, written
 
 _SPACES = " ".join(
@@ -34,7 +34,7 @@ class Sample(NamedTuple):
     """A file, what it is, and words of its text."""
 
     name: str
-    kind: Kind
+    kind: FileKind
     content: bytes
     words: tuple[str, ...]
 

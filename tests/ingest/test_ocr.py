@@ -5,9 +5,8 @@ from unittest.mock import Mock
 import pytest
 from PIL import Image
 
-from gateway.ingest import ocr, rapid
-from gateway.ingest.ocr import Tesseract
-from gateway.ingest.rapid import Rapid
+from gateway.ingest import ocr
+from gateway.ingest.ocr import Rapid, Tesseract
 from tests.ingest.pictures import ENGLISH, Picture, error_rate, pictures, written
 
 
@@ -107,7 +106,7 @@ class TestTesseract:
 
 def test_where_there_is_no_library_what_came_along_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ocr, "_LIBRARIES", ("libtesseract-of-nobody.so",))
-    assert isinstance(ocr.engine(), rapid.Rapid)
+    assert isinstance(ocr.engine(), ocr.Rapid)
 
 
 def test_the_library_of_the_system_is_preferred(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,8 +4,7 @@ import pytest
 from PIL import Image
 
 from gateway.ingest import ocr
-from gateway.ingest.derived import Unreadable
-from gateway.ingest.output import LONG_SIDE, Output
+from gateway.ingest.output import LONG_SIDE, Output, Unreadable
 from gateway.ingest.picture import read_image
 
 ORIENTATION, GPS = 0x0112, 0x8825

@@ -14,8 +14,8 @@ from functools import partial
 from pathlib import Path
 
 from gateway.domain.json import Json
-from gateway.ingest.jailed import in_jail
-from gateway.ingest.limits import MEMORY, SPACE
+from gateway.ingest.extraction import in_jail
+from gateway.ingest.output import MAX_MEMORY_BYTES, MAX_OUTPUT_BYTES
 from gateway.sandbox.child import Jail, run_in_jail
 from gateway.sandbox.virtual import shell
 
@@ -33,12 +33,12 @@ def in_shell(name: str, at: str, source: str, target: str) -> Json:
 
 def limited(name: str, at: str, source: str, target: str) -> Json:
     """In a jail of half a second."""
-    return run_in_jail(Jail((source,), target, MEMORY, 0.5, SPACE), partial(attempt, name, at))
+    return run_in_jail(Jail((source,), target, MAX_MEMORY_BYTES, 0.5, MAX_OUTPUT_BYTES), partial(attempt, name, at))
 
 
 def beside_much(name: str, at: str, source: str, target: str) -> Json:
     """In the jail, with a parent that holds as much address space as the child may take."""
-    with mmap.mmap(-1, MEMORY, prot=mmap.PROT_READ):
+    with mmap.mmap(-1, MAX_MEMORY_BYTES, prot=mmap.PROT_READ):
         return jailed(name, at, source, target)
 
 
@@ -264,11 +264,11 @@ def crash(_: str) -> None:
 
 def hog(_: str) -> int:
     # The heap that comes with the fork has free space of its own.
-    return len(bytearray(MEMORY + 2**26))
+    return len(bytearray(MAX_MEMORY_BYTES + 2**26))
 
 
 def take_half(_: str) -> int:
-    return len(bytearray(MEMORY // 2))
+    return len(bytearray(MAX_MEMORY_BYTES // 2))
 
 
 def fill_disk(target: str) -> None:

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from gateway import tools as tool_families
-from gateway.agent.commands import WorkspaceCommands
+from gateway.agent.exec.commands import WorkspaceCommands
+from gateway.agent.exec.processes import Processes
 from gateway.agent.policy import Policy
-from gateway.agent.processes import Processes
 from gateway.agent.toolbox import Toolbox
 from gateway.background.jobs import approval
 from gateway.config.failpoints import Failpoints, Step
@@ -34,7 +34,7 @@ from gateway.store.scheduling import schedules
 from gateway.store.trust import audit, reviews
 from gateway.store.trust.reviews import Question
 from gateway.tools import PrincipalContext, Services
-from gateway.workspace.tree import Workspace
+from gateway.workspace.files.tree import Workspace
 from tests.fakes.caller import CALLER
 from tests.fakes.channel import FakeChannel
 from tests.flow.appointments import fire, plan, trigger

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.agent.approvals import NotDecided
-from gateway.agent.grants import parse
+from gateway.agent.work.approvals import NotDecided, parse_terms
 from gateway.domain.channels.channel import Capabilities
 from gateway.domain.conversation.tools import AnyTool, Caller, Effect, Tool, ToolArguments, ToolClass
 from gateway.domain.ids import GrantId
@@ -168,11 +167,11 @@ def test_every_argument_counts() -> None:
 )
 def test_terms_that_are_unclear_are_refused(text: str) -> None:
     with pytest.raises(NotDecided):
-        parse(text, NOW)
+        parse_terms(text, NOW)
 
 
 def test_terms() -> None:
-    terms = parse("5 24h amount<=50.5 total 200", NOW)
+    terms = parse_terms("5 24h amount<=50.5 total 200", NOW)
     assert (terms.times, terms.expires_at - NOW) == (5, timedelta(hours=24))
     assert terms.bound is not None
     assert (terms.bound.name, terms.bound.at_most, terms.bound.total) == ("amount", Decimal("50.5"), Decimal(200))

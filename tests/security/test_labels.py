@@ -16,8 +16,8 @@ from gateway.domain.principals import Label
 from gateway.flow.vouching import VOUCH, ask, expect_older, list_older, vouch
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.trust import contents
-from gateway.workspace import tree
-from gateway.workspace.incoming import Incoming
+from gateway.workspace.files import tree
+from gateway.workspace.files.uploads import Incoming
 from gateway.workspace.template import RELEASED, TEMPLATE
 from tests.fakes.caller import CALLER
 from tests.fakes.channel import FakeChannel

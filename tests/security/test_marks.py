@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gateway.agent.context import stamped, to_messages
+from gateway.agent.conversation.context import stamped, to_messages
 from gateway.domain.channels.channel import Capabilities
 from gateway.domain.conversation.attachments import Attached
 from gateway.domain.conversation.model import UserMessage

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from gateway.agent.commands import WorkspaceCommands
+from gateway.agent.exec.commands import WorkspaceCommands
 from gateway.agent.policy import Act, Policy
 from gateway.agent.toolbox import Toolbox, ToolOutcome
 from gateway.domain.conversation.model import ToolCall
@@ -27,7 +27,7 @@ from gateway.sandbox.command import Tier
 from gateway.sandbox.workshop import Workshop
 from gateway.tools import Services
 from gateway.tools import exec as exec_tool
-from gateway.workspace.tree import Workspace
+from gateway.workspace.files.tree import Workspace
 from tests.fakes.caller import CALLER
 from tests.net.servers import Asked, Write, head, page, serving
 from tests.sandbox.tiers import confines

@@ -20,7 +20,7 @@ from gateway.domain.principals import Label
 from gateway.flow.approvals import questions
 from gateway.store.connection.pool import Database
 from gateway.tools import Services
-from gateway.workspace.search import search
+from gateway.workspace.files.search import search_files
 from tests.fakes.caller import CALLER
 from tests.flow.path import FakeModel, MessagePath, build, said
 
@@ -160,7 +160,7 @@ async def _kept(_reason: str) -> Json:
 
 
 async def _found(*arguments: Any) -> Json:
-    return search(*arguments)
+    return search_files(*arguments)
 
 
 _ordinals = count(1)

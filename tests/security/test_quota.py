@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from gateway.agent.scheduling.schedules import LEAST_GAP, MOST, Asking, Schedules
+from gateway.agent.work.schedules import LEAST_GAP, MOST_SCHEDULES, ScheduleRequest, Schedules
 from gateway.domain.conversation.model import ToolCall
 from gateway.domain.people.access import Access
 from gateway.domain.principals import Role
@@ -18,8 +18,8 @@ from gateway.store.connection.pool import Connection, Database
 from gateway.store.people import principals
 from gateway.timetable.cron import WallClock
 from gateway.timetable.schedules import InvalidSchedule
-from gateway.workspace.paths import WorkspaceError
-from gateway.workspace.quota import MEASURE_SECONDS, Quota
+from gateway.workspace.files.access import MEASURE_SECONDS, Quota
+from gateway.workspace.files.paths import WorkspaceError
 from tests.flow.path import MEMBER, FakeModel, MessagePath, build, in_turn, results, said
 
 NOW = datetime(2026, 11, 21, 22, 2, tzinfo=UTC)
@@ -117,7 +117,7 @@ def test_many_small_files_fill_it_too(tmp_path: Path) -> None:
 
 def test_the_folder_is_not_walked_for_each_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, walks = Folder(tmp_path), []
-    monkeypatch.setattr("gateway.workspace.quota.size_of", lambda root: walks.append(root) or 0)
+    monkeypatch.setattr("gateway.workspace.files.access.size_of", lambda root: walks.append(root) or 0)
     for _ in range(100):
         folder.quota.reserve(100)
     assert len(walks) == 1
@@ -152,11 +152,11 @@ async def schedules(tx: Connection, most: int | None) -> Schedules:
 
 async def test_a_member_cannot_have_it_run_every_minute_by_any_way(database: Database) -> None:
     async with database.transaction() as tx:
-        theirs = await schedules(tx, MOST)
+        theirs = await schedules(tx, MOST_SCHEDULES)
         often, words = {"cron_expr": "* * * * *"}, r"at least 5 minutes apart; use a cron_expr"
         with pytest.raises(InvalidSchedule, match=words):
-            await theirs.add(Asking("fake"), {"name": "a", "prompt": "p", **often})
-        row = await theirs.add(Asking("fake"), {"name": "a", "prompt": "p", "cron_expr": "*/5 * * * *"})
+            await theirs.add(ScheduleRequest("fake"), {"name": "a", "prompt": "p", **often})
+        row = await theirs.add(ScheduleRequest("fake"), {"name": "a", "prompt": "p", "cron_expr": "*/5 * * * *"})
         with pytest.raises(InvalidSchedule, match=words):
             await theirs.update("a", often)
         unbound = replace(theirs, most=None)  # as it was before there was a floor
@@ -170,28 +170,28 @@ async def test_a_member_cannot_have_it_run_every_minute_by_any_way(database: Dat
 async def test_the_owner_may_have_it_run_every_minute(database: Database) -> None:
     async with database.transaction() as tx:
         mine = await schedules(tx, None)
-        await mine.add(Asking("fake"), {"name": "a", "prompt": "p", "cron_expr": "* * * * *"})
+        await mine.add(ScheduleRequest("fake"), {"name": "a", "prompt": "p", "cron_expr": "* * * * *"})
         await mine.pause("a")
         await mine.resume("a")
 
 
 async def test_paused_and_finished_ones_do_not_get_round_the_limit(database: Database) -> None:
     async with database.transaction() as tx:
-        theirs = await schedules(tx, MOST)
+        theirs = await schedules(tx, MOST_SCHEDULES)
         once = {"prompt": "p", "run_at": "2026-11-22T09:00"}
-        for number in range(MOST):
-            await theirs.add(Asking("fake"), {"name": f"s{number}", **once})
+        for number in range(MOST_SCHEDULES):
+            await theirs.add(ScheduleRequest("fake"), {"name": f"s{number}", **once})
             await theirs.pause(f"s{number}")
         with pytest.raises(InvalidSchedule, match="the most allowed"):
-            await theirs.add(Asking("fake"), {"name": "more", **once})
+            await theirs.add(ScheduleRequest("fake"), {"name": "more", **once})
         await tx.execute("update schedules set completed_at = now(), next_run_at = null where name in ('s0', 's1')")
-        await theirs.add(Asking("fake"), {"name": "more", **once})
+        await theirs.add(ScheduleRequest("fake"), {"name": "more", **once})
         await theirs.update("s0", {"run_at": "2026-11-23T09:00"})
         with pytest.raises(InvalidSchedule, match="the most allowed"):
             await theirs.update("s1", {"run_at": "2026-11-23T09:00"})
         await theirs.resume("s1")
         live = "select count(*) from schedules where completed_at is null"
-        assert await tx.fetchval(live) == MOST
+        assert await tx.fetchval(live) == MOST_SCHEDULES
 
 
 @pytest.mark.parametrize("who", WHO)

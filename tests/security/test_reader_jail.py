@@ -15,8 +15,8 @@ import pytest
 
 from gateway.background.cpu import Cpu, CpuJobFailed
 from gateway.domain.json import Json
-from gateway.ingest import jailed
-from gateway.ingest.limits import MEMORY
+from gateway.ingest import extraction
+from gateway.ingest.output import MAX_MEMORY_BYTES
 from gateway.sandbox.jail import landlock, seccomp
 from tests.background import cpu_jobs
 from tests.fakes.eventually import eventually
@@ -213,10 +213,10 @@ async def test_a_bomb_ends_its_own_child_alone(cpu: Cpu, site: Site, bomb: str) 
 
 async def test_what_the_parent_holds_is_not_what_the_child_takes(cpu: Cpu, site: Site) -> None:
     of = str(site.source), str(site.target)
-    taken = await cpu.run(attacks.beside_much, "take_half", "", *of, seconds=SECONDS, memory=2 * MEMORY)
-    assert taken == {"got": MEMORY // 2}
+    taken = await cpu.run(attacks.beside_much, "take_half", "", *of, seconds=SECONDS, memory=2 * MAX_MEMORY_BYTES)
+    assert taken == {"got": MAX_MEMORY_BYTES // 2}
     with pytest.raises(CpuJobFailed, match=BOMBS["hog"]):
-        await cpu.run(attacks.beside_much, "hog", "", *of, seconds=SECONDS, memory=2 * MEMORY)
+        await cpu.run(attacks.beside_much, "hog", "", *of, seconds=SECONDS, memory=2 * MAX_MEMORY_BYTES)
 
 
 @pytest.mark.parametrize("bomb", ["hang", "spin"])
@@ -245,7 +245,7 @@ async def test_the_child_does_not_outlive_the_process_that_waits_for_it(site: Si
 async def test_every_kind_of_file_is_read_in_the_jail(cpu: Cpu, site: Site, sample: Sample) -> None:
     site.source.write_bytes(sample.content)
     answer = await cpu.run(
-        jailed.read, str(site.source), str(site.target), sample.name, "application/octet-stream", seconds=SECONDS
+        extraction.read, str(site.source), str(site.target), sample.name, "application/octet-stream", seconds=SECONDS
     )
     assert isinstance(answer, dict)
     assert (answer["kind"], answer["problem"]) == (sample.kind, "")

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from gateway.agent.commands import WorkspaceCommands
+from gateway.agent.exec.commands import WorkspaceCommands
+from gateway.agent.exec.processes import Processes
 from gateway.agent.policy import Policy
-from gateway.agent.processes import Processes
 from gateway.agent.toolbox import Toolbox, ToolOutcome
 from gateway.domain.conversation.model import ToolCall
 from gateway.domain.conversation.tools import Caller
@@ -18,9 +18,8 @@ from gateway.sandbox.workshop import Workshop
 from gateway.tools import Services
 from gateway.tools import exec as exec_tool
 from gateway.tools import spawn as spawn_tool
-from gateway.workspace.locks.keeper import Keeper, OwnerEdits
-from gateway.workspace.locks.watch import LockWatch
-from gateway.workspace.tree import Labels, Workspace, Written
+from gateway.workspace.files.tree import Labels, Workspace, Written
+from gateway.workspace.locks import LockKeeper, LockWatch, OwnerEdits
 from tests.fakes.caller import CALLER
 
 
@@ -67,7 +66,7 @@ class Desk:
         self.root = self.base / "workspace"
         self.workspace = Workspace(self.root, self.labels)
         self.locks = LockWatch(
-            self.workspace, Keeper(self.root, self.base / "aside", OwnerEdits(self.base)), self._tell
+            self.workspace, LockKeeper(self.root, self.base / "aside", OwnerEdits(self.base)), self._tell
         )
         self.commands = WorkspaceCommands(self.workshop, self.workspace, mode=lambda: self.mode, locks=self.locks)
         self.processes = Processes(self.commands, self.locks)

@@ -20,7 +20,7 @@ from gateway.sandbox.virtual import shell
 from gateway.sandbox.virtual.shell import STATE
 from gateway.tools import Bash, Services, Web
 from gateway.tools.bash import MAX_FILES, BashArguments, tools
-from gateway.workspace.tree import Workspace
+from gateway.workspace.files.tree import Workspace
 from tests.fakes.caller import CALLER
 from tests.net.servers import Server, page, redirect, serving, site
 from tests.tools.desk import Shelf

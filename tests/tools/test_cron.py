@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gateway.agent.policy import Policy
-from gateway.agent.scheduling.schedules import MOST, SHOWN
 from gateway.agent.toolbox import Toolbox, ToolOutcome
+from gateway.agent.work.schedules import MOST_SCHEDULES, SHOWN
 from gateway.domain.conversation.model import ToolCall
 from gateway.domain.conversation.tools import Caller, Effect, Labelled, ToolFailed
 from gateway.domain.ids import PrincipalId, SessionId, TaskId
@@ -26,7 +26,7 @@ from gateway.store.connection.pool import Database
 from gateway.store.people import principals
 from gateway.tools import PrincipalContext, Services
 from gateway.tools.cron import CronArguments, tools, until
-from gateway.workspace.tree import Workspace
+from gateway.workspace.files.tree import Workspace
 from tests.store.world import World, found
 
 NOW = datetime(2026, 11, 21, 22, 2, tzinfo=UTC)
@@ -386,22 +386,22 @@ class TestTrust:
 
     async def test_a_member_has_so_many_and_no_more_however_many_calls_come_at_once(self, world: World) -> None:
         bob = await member(world, "Bob")
-        many = [bob.call(action="add", name=f"n{n}", prompt="x") for n in range(MOST + 4)]
+        many = [bob.call(action="add", name=f"n{n}", prompt="x") for n in range(MOST_SCHEDULES + 4)]
         refused = [answer for answer in await asyncio.gather(*many) if "error" in answer]
-        assert (len(refused), len(await bob.names())) == (4, MOST)
+        assert (len(refused), len(await bob.names())) == (4, MOST_SCHEDULES)
         assert "remove one first" in refused[0]["message"]
 
     async def test_what_is_over_leaves_room_until_it_begins_again(self, world: World) -> None:
         bob = await member(world, "Bob")
         await bob.call(action="add", **ONCE)
         await world.do("update schedules set completed_at = $1", NOW)
-        for number in range(MOST):
+        for number in range(MOST_SCHEDULES):
             assert "id" in await bob.call(action="add", name=f"n{number}", prompt="x")
         again = await bob.call(action="update", id=1, run_at="2026-11-23T09:00")
         assert "remove one first" in again["message"]
 
     async def test_the_owner_has_as_many_as_wanted(self, ada: Person) -> None:
-        for number in range(MOST + 1):
+        for number in range(MOST_SCHEDULES + 1):
             assert "id" in await ada.call(action="add", name=f"n{number}", prompt="x")
 
 

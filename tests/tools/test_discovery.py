@@ -4,7 +4,7 @@ import pytest
 
 from gateway.domain.errors import OwnerMustAct
 from gateway.tools import Services, discover
-from gateway.workspace.tree import Workspace
+from gateway.workspace.files.tree import Workspace
 
 
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, source: str) -> str:

@@ -10,7 +10,7 @@ from gateway.domain.principals import Label
 from gateway.tools import Services
 from gateway.tools import exec as exec_tool
 from gateway.tools.exec import FLOOD_BYTES, PAGE_CHARS
-from gateway.workspace.tree import Workspace
+from gateway.workspace.files.tree import Workspace
 from tests.fakes.caller import CALLER
 from tests.fakes.eventually import eventually
 from tests.sandbox.tiers import confines

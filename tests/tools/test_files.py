@@ -13,7 +13,7 @@ from gateway.domain.conversation.tools import Caller, Effect, Labelled, ToolFail
 from gateway.domain.principals import Label
 from gateway.tools import ReadFile, Services
 from gateway.tools.files import PAGE_BYTES, Edit, apply_edits, tools
-from gateway.workspace.tree import MAX_WRITE_BYTES, Workspace, Written
+from gateway.workspace.files.tree import MAX_WRITE_BYTES, Workspace, Written
 from tests.fakes.caller import CALLER
 
 

@@ -16,7 +16,7 @@ from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
 from gateway.tools import Services
 from gateway.tools.files import tools
-from gateway.workspace.tree import Workspace
+from gateway.workspace.files.tree import Workspace
 from tests.fakes.caller import CALLER
 from tests.tools.test_files import Desk
 

@@ -12,7 +12,7 @@ from gateway.domain.ids import MessageId
 from gateway.domain.principals import Label
 from gateway.tools import Posted, Services
 from gateway.tools.messages import MAX_MESSAGE, tools
-from gateway.workspace.tree import Workspace
+from gateway.workspace.files.tree import Workspace
 from tests.fakes.caller import CALLER
 
 

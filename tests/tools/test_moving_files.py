@@ -16,8 +16,8 @@ from gateway.domain.json import Json, JsonObject
 from gateway.domain.principals import Label
 from gateway.tools import Services
 from gateway.tools.files import tools
-from gateway.workspace.search import search
-from gateway.workspace.tree import Workspace
+from gateway.workspace.files.search import search_files
+from gateway.workspace.files.tree import Workspace
 from tests.fakes.caller import CALLER
 from tests.tools.test_files import Desk
 
@@ -45,7 +45,7 @@ class Office(Desk):
         return {"waiting": True}
 
     async def find(self, *arguments: Json) -> Json:
-        return search(*arguments)  # type: ignore[arg-type]
+        return search_files(*arguments)  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -154,7 +154,7 @@ async def test_a_pattern_that_takes_for_ever_ends(tmp_path: Path) -> None:
 
     (tmp_path / "a.md").write_text("a" * 60 + "!")
     with pytest.raises(CpuJobFailed):
-        await run_alone(search, str(tmp_path), ".", "(a+)+$", None, 5, True, seconds=3.0)
+        await run_alone(search_files, str(tmp_path), ".", "(a+)+$", None, 5, True, seconds=3.0)
     assert await asyncio.to_thread(os.listdir, tmp_path) == ["a.md"]
 
 

@@ -20,7 +20,7 @@ from gateway.llm.prices import estimate_tool
 from gateway.store.connection.pool import Database
 from gateway.tools import Services
 from gateway.tools.skills import PAGE, tools
-from gateway.workspace.tree import Workspace
+from gateway.workspace.files.tree import Workspace
 from tests.fakes.caller import CALLER
 from tests.fakes.github import GitHub
 from tests.tools.test_cron import Clock

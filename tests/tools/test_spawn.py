@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from gateway.agent.processes import KEPT_BYTES, MAX_RUNNING, RecentOutput
+from gateway.agent.exec.processes import KEPT_BYTES, MAX_RUNNING, RecentOutput
 from gateway.domain.ids import SessionId, TaskId
 from gateway.domain.principals import Label
 from gateway.tools import Services

@@ -29,7 +29,7 @@ from gateway.store.connection.pool import Database
 from gateway.store.transcript import messages
 from gateway.tools import Services, Web
 from gateway.tools.web import MAX_FOLLOWED, tools
-from gateway.workspace.tree import Workspace
+from gateway.workspace.files.tree import Workspace
 from tests.fakes.caller import CALLER
 from tests.ingest.samples import pdf
 from tests.net.servers import Respond, Server, endless, page, redirect, search_apis, serving, site

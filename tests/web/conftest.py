@@ -37,7 +37,7 @@ from gateway.store.engine.steps import Spent
 from gateway.store.people import principals
 from gateway.web.backend import Backend, StatusReport
 from gateway.web.server import serve
-from gateway.workspace.tree import Workspace
+from gateway.workspace.files.tree import Workspace
 from tests.flow.path import MessagePath, build
 from tests.web.scripted import ScriptedModel
 

@@ -12,7 +12,7 @@ from gateway.store.people import principals, tokens
 from gateway.store.transcript import files
 from gateway.web import files as web_files
 from gateway.web.auth import security
-from gateway.workspace.paths import WorkspacePath
+from gateway.workspace.files.paths import WorkspacePath
 from tests.web.conftest import BEARER, MOST, Web
 from tests.web.test_api import answer_to, events, send, until
 from tests.web.uploading import png, upload

@@ -9,7 +9,7 @@ import pytest
 
 from gateway.domain.principals import Label
 from gateway.web.file_browser.preview import as_before, even_breaks, locked_lines
-from gateway.workspace import zipping
+from gateway.workspace.files import copies
 from tests.web.conftest import Web
 from tests.web.uploading import png
 
@@ -163,7 +163,7 @@ async def test_a_folder_comes_as_a_zip(web: Web, monkeypatch: pytest.MonkeyPatch
     (web.backend.files / "notes" / "link").symlink_to("/etc/passwd")
     async with web.sign_in() as browser:
         answer = await browser.get("/files/zip", params={"path": "notes"})
-        monkeypatch.setattr(zipping, "MAX_FILES", 1)
+        monkeypatch.setattr(copies, "MAX_ZIP_FILES", 1)
         refused = await browser.get("/files/zip", params={"path": "notes"})
     with zipfile.ZipFile(io.BytesIO(answer.content)) as archive:
         assert archive.testzip() is None

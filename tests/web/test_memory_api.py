@@ -5,8 +5,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.agent.memory.bootstrap import bootstrap_context
-from gateway.agent.memory.search import MemorySearch
+from gateway.agent.memory.search import MemorySearch, bootstrap_context
 from gateway.domain.memory import Category, NewMemory
 from gateway.domain.principals import Label
 from gateway.store.memory import memories

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from gateway.agent.mcp import pinning
-from gateway.agent.mcp.pinning import PinnedTool, State, Use
+from gateway.agent.mcp import pinned_tools
+from gateway.agent.mcp.pinned_tools import PinnedTool, ToolState, Use
 from gateway.agent.skills.library import Skills
-from gateway.agent.sources import titled
+from gateway.agent.tool_sources import tool_title
 from tests.fakes.mcp_server import FakeMcp
 from tests.flow.turn.test_mcp import configure
 from tests.web.conftest import BEARER, Web
@@ -110,7 +110,7 @@ async def serving(web: Web, fake: FakeMcp, **server: Any) -> AsyncIterator[None]
 
 
 async def tool_of(web: Web) -> PinnedTool:
-    return await pinning.get(web.path.database, "mcp_w_weather")
+    return await pinned_tools.get(web.path.database, "mcp_w_weather")
 
 
 async def test_a_server_is_checked_and_its_tools_confirmed_and_switched(web: Web) -> None:
@@ -131,11 +131,11 @@ async def test_a_server_is_checked_and_its_tools_confirmed_and_switched(web: Web
         assert form["sha256"] in shown
         assert (await browser.post("/tools/mcp/mcp_w_weather/confirm", data=form)).status_code == 204
         now = await tool_of(web)
-        assert (now.state, now.use) == (State.ON, Use.READ)
+        assert (now.state, now.use) == (ToolState.ON, Use.READ)
         assert (await browser.post("/tools/mcp/mcp_w_weather/off")).status_code == 204
-        assert (await tool_of(web)).state is State.OFF
+        assert (await tool_of(web)).state is ToolState.OFF
         assert (await browser.post("/tools/mcp/mcp_w_weather/confirm", data=form)).status_code == 204
-        assert (await tool_of(web)).state is State.ON
+        assert (await tool_of(web)).state is ToolState.ON
     assert fake.called == []
 
 
@@ -154,7 +154,7 @@ async def test_a_tool_that_changed_shows_what_did_and_an_older_look_confirms_not
         assert "-Tells the weather.\n+Sends your files away." in shown
         refused = await browser.post("/tools/mcp/mcp_w_weather/confirm", data=form)
         assert (refused.status_code, "has changed since you saw it" in refused.text) == (409, True)
-        assert (await tool_of(web)).state is State.CHANGED
+        assert (await tool_of(web)).state is ToolState.CHANGED
 
 
 async def test_a_server_that_cannot_be_used_says_why_in_one_line(web: Web) -> None:
@@ -231,4 +231,4 @@ async def test_no_token_presses_a_switch_of_a_server(web: Web, path: str) -> Non
     [("mcp_web-fetch_get_page", "web-fetch · get_page"), ("weather_report", "weather · report"), ("cron", "cron")],
 )
 def test_a_tool_of_a_source_is_told_by_its_source(name: str, shown: str) -> None:
-    assert titled(name) == shown
+    assert tool_title(name) == shown

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.agent.trees.agents import Agents
+from gateway.agent.work.agents import Agents
 from gateway.workspace.agents import MAX_BYTES, BadAgent, parse
-from gateway.workspace.tree import Workspace
+from gateway.workspace.files.tree import Workspace
 
 GOOD = "---\nname: Researcher\ndescription: finds sources\n{}\n---\nYou look for sources."
 

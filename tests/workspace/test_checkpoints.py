@@ -14,7 +14,7 @@ import pytest
 from dulwich.objects import Blob, Commit, Tree
 
 from gateway.domain.errors import OwnerMustAct, SupaclawError
-from gateway.workspace.checkpoints import history, restore, snapshot
+from gateway.workspace.checkpoints import history, snapshot
 from gateway.workspace.checkpoints import jobs as checkpoints
 from gateway.workspace.checkpoints import store as stores
 
@@ -537,14 +537,14 @@ class TestRestore:
         id = place.commit()["id"]
         place.write("a.md", "two")
         place.write("b.md", "new")
-        really = restore.make_equal
+        really = history.make_equal
 
         def later(*arguments: object) -> object:
             place.write("a.md", "written meanwhile")
             place.write("b.md", "written meanwhile")
             return really(*arguments)
 
-        monkeypatch.setattr(restore, "make_equal", later)
+        monkeypatch.setattr(history, "make_equal", later)
         done = place.restore(id)
 
         assert set(done["left"]) == {"a.md", "b.md"}

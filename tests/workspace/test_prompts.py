@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.workspace.pages import MOST, Piece
-from gateway.workspace.prompts import MAX_CHARS, Persona, PersonaText
-from gateway.workspace.tree import Workspace
+from gateway.workspace.files.pages import MOST, Piece
+from gateway.workspace.files.tree import Workspace
+from gateway.workspace.instructions import MAX_PERSONA_CHARS, Persona, PersonaText
 
 
 class Reads(Workspace):
@@ -62,9 +62,9 @@ def test_a_members_user_file_is_their_own(workspace: Reads, tmp_path: Path) -> N
 
 
 def test_a_long_file_is_cut_where_one_can_see_it(workspace: Reads) -> None:
-    (workspace.root / "SOUL.md").write_text("é" * (MAX_CHARS + 1))
+    (workspace.root / "SOUL.md").write_text("é" * (MAX_PERSONA_CHARS + 1))
     soul = Persona(workspace).load().soul
-    assert soul.startswith("é" * MAX_CHARS + "\n")
+    assert soul.startswith("é" * MAX_PERSONA_CHARS + "\n")
     assert "SOUL.md is cut here" in soul
 
 

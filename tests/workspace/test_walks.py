@@ -9,9 +9,9 @@ import pytest
 
 from gateway.app.archive.writing import writing
 from gateway.flow.vouching import _hashes
+from gateway.workspace.files.access import ENTRY_BYTES, size_of
+from gateway.workspace.files.states import SPARSE_BYTES
 from gateway.workspace.journal.files import sessions
-from gateway.workspace.measure import SPARSE_BYTES
-from gateway.workspace.quota import ENTRY_BYTES, size_of
 
 
 def deepen(folder: Path, levels: int = 1500) -> None:

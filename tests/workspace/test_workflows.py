@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.workspace.tree import Workspace
-from gateway.workspace.workflows import MAX_CHARS, SOURCE, workflow
+from gateway.workspace.files.tree import Workspace
+from gateway.workspace.instructions import MAX_WORKFLOW_CHARS, SOURCE_PATTERN, workflow
 
 
 @pytest.fixture
@@ -38,11 +38,11 @@ async def test_without_instructions_there_are_built_in_ones(folder: Path, conten
 
 
 async def test_a_file_that_is_too_long_is_cut_and_says_so(folder: Path) -> None:
-    (folder / "ci.md").write_text("ä" * MAX_CHARS + "the end")
+    (folder / "ci.md").write_text("ä" * MAX_WORKFLOW_CHARS + "the end")
 
     text = await instructions(folder)
 
-    assert text.count("ä") == MAX_CHARS
+    assert text.count("ä") == MAX_WORKFLOW_CHARS
     assert "the end" not in text
     assert text.endswith("[.agents/workflows/ci.md is cut here: only its first 10,000 characters are shown.]")
 
@@ -73,9 +73,9 @@ async def test_what_is_no_text_does_no_harm(folder: Path) -> None:
 
 @pytest.mark.parametrize("source", ["ci", "0", "home-assistant", "my.shop_2", "a..b", "a" * 64])
 def test_what_a_source_may_be_called(source: str) -> None:
-    assert re.fullmatch(SOURCE, source)
+    assert re.fullmatch(SOURCE_PATTERN, source)
 
 
 @pytest.mark.parametrize("source", ["", ".", "..", "../ci", "a/b", "A", "ä", "ci\n", "-ci", ".ci", "a b", "a" * 65])
 def test_what_a_source_may_not_be_called(source: str) -> None:
-    assert not re.fullmatch(SOURCE, source)
+    assert not re.fullmatch(SOURCE_PATTERN, source)

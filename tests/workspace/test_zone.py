@@ -1,7 +1,7 @@
 import pytest
 
+from gateway.workspace.instructions import with_zone, zone_in
 from gateway.workspace.template import TEMPLATE
-from gateway.workspace.zone import with_zone, zone_in
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from gateway.agent.mcp.pinning import PinnedTool, State, Use
-from gateway.agent.sources import AnyArguments
+from gateway.agent.mcp.pinned_tools import PinnedTool, ToolState, Use
+from gateway.agent.tool_sources import AnyArguments
 from gateway.domain.conversation.diff import written_out
 from gateway.domain.conversation.tools import AnyTool, Caller, Change, Effect, Labelled, Tool, ToolClass, ToolFailed
 from gateway.domain.json import JsonObject
@@ -25,7 +25,7 @@ from gateway.net.mcp.server import (
     visible,
     visible_json,
 )
-from gateway.workspace.paths import WorkspaceError
+from gateway.workspace.files.paths import WorkspaceError
 
 if TYPE_CHECKING:
     from gateway.net.mcp.connection import Connection
@@ -81,7 +81,7 @@ class McpCalls:
 
     async def change(self, arguments: AnyArguments, _caller: Caller) -> Change:
         """The call, written out."""
-        known = "" if self.pinned.state is State.ON else ", which you have not confirmed"
+        known = "" if self.pinned.state is ToolState.ON else ", which you have not confirmed"
         call = written_out(self.pinned.name, arguments.model_dump(mode="json"))
         url = urlsplit(self.shown.url)
         reaches = f", which reaches {url.path.split('/')[1]}" if self.shown.url.startswith(STDIO_WITH_NETWORK) else ""

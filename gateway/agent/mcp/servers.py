@@ -1,30 +1,126 @@
-"""The MCP servers of the configuration as a source of tools for one person. Nothing is connected before it's needed."""
+"""The MCP servers of the configuration as a source of tools for one person. No server is connected before it's needed.
+
+Servers that the gateway starts itself run in the jail, in a folder of their own, without the workspace.
+"""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+import hashlib
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from pydantic import SecretStr
 
-from gateway.agent.credentials import Credentials
-from gateway.agent.mcp import pinning
+from gateway.agent.mcp import pinned_tools
 from gateway.agent.mcp.calls import McpCalls, Save
-from gateway.agent.mcp.local import LocalServers
-from gateway.agent.mcp.pinning import PinnedTool, State
-from gateway.agent.sources import Offer
+from gateway.agent.mcp.pinned_tools import PinnedTool, ToolState
+from gateway.agent.tool_sources import Offer
 from gateway.config.model import McpServer
 from gateway.domain.conversation.tools import AnyTool
 from gateway.domain.ids import PrincipalId
+from gateway.net.addresses import Rules
 from gateway.net.errors import NetError
 from gateway.net.mcp.connections import Connections
-from gateway.net.mcp.server import McpEndpoint, ServerError, public_url
-from gateway.secrets.injection import Injected, Outgoing, SecretRefused, inject
+from gateway.net.mcp.server import STDIO, STDIO_WITH_NETWORK, McpEndpoint, ServerError, public_url
+from gateway.net.proxy import destinations, start
+from gateway.sandbox.command import Command, Limits, Tier
+from gateway.sandbox.workshop import NoJail, Running, Workshop
+from gateway.secrets.injection import Injected, Outgoing, SecretRefused, Usable, inject
 from gateway.store.connection.pool import Database
 
 if TYPE_CHECKING:
     from gateway.net.mcp.connection import Connection
+
+
+class Credentials(Protocol):
+    """The secrets of people, as a running gateway has opened them."""
+
+    def finder(self, principal: PrincipalId) -> Callable[[str], Usable | None]:
+        """What may be put into requests of this person's tools."""
+        ...
+
+    async def used(self, names: Collection[str], principal: PrincipalId, by: str = "") -> None:
+        """Note in the audit trail that a request with these is about to leave."""
+        ...
+
+    async def renewed(self, name: str, value: str, principal: PrincipalId) -> None:
+        """Store what replaces a value, bound as that one is."""
+        ...
+
+    def hide(self, name: str, principal: PrincipalId, value: str) -> None:
+        """Keep a value that was made from this secret, in place of the one before, out of texts."""
+        ...
+
+
+LOCAL_LIMITS = Limits(seconds=30 * 86_400, cpu_seconds=3_600)
+"""Of one that lives as long as its connection, which ends when nobody calls."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalServers:
+    """Starts them. `data` is the gateway's own folder, which none of them reads."""
+
+    workshop: Workshop
+    data: Path
+    rules: Callable[[], Rules] = Rules
+    """Of the net, for those that list hosts."""
+
+    def endpoint(self, name: str, server: McpServer) -> McpEndpoint:
+        """One of the configuration; raises `NetError`."""
+        variables = {key: value.get_secret_value() for key, value in server.env.items()}
+        if held := [key for key, value in variables.items() if "${secret:" in value]:
+            reason = f"{held[0]}: a server on this machine could show a bound secret to anybody"
+            raise NetError(
+                "no_credential", f'tools.mcp.{name}.env.{reason}; "$secret:NAME" gives it a value all the same'
+            )
+        reads = tuple(self._readable(name, Path(path)) for path in server.reads)
+        hosts = ",".join(map(str, destinations(server.hosts, anywhere=True)))
+        parts = [server.command, *server.args], sorted(variables), reads
+        digest = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+        url = f"{STDIO_WITH_NETWORK}//{name}/{hosts}/{digest}" if hosts else f"{STDIO}//{name}/{digest}"
+        return McpEndpoint(name, url, variables, partial(self._start, server, variables, reads))
+
+    def _readable(self, name: str, path: Path) -> str:
+        real, data = path.resolve(), self.data.resolve()
+        if not path.is_absolute() or not real.exists():
+            raise NetError("bad_path", f"tools.mcp.{name}.reads: there is no {path}; name it by its full path")
+        if real in (data, *data.parents) or data in real.parents:
+            raise NetError("bad_path", f"tools.mcp.{name}.reads: the gateway's own data is in {path}")
+        return str(real)
+
+    async def _start(self, server: McpServer, variables: Mapping[str, str], reads: tuple[str, ...]) -> Running:
+        try:
+            await self.workshop.require_privacy()
+            return await self._started(server, variables, reads)
+        except NoJail as error:
+            raise NetError("no_jail", f"Servers can't be confined here, so it isn't started: {error}.") from error
+
+    async def _started(self, server: McpServer, variables: Mapping[str, str], reads: tuple[str, ...]) -> Running:
+        assert server.command is not None, "it was asked for where there is one"
+        tier = await self.workshop.tier()
+        with ExitStack() as temporary:
+            folder = self.workshop.folder(temporary)
+            command = Command(
+                (server.command, *server.args),
+                folder,
+                tier,
+                self.workshop.landlock,
+                environment=variables,
+                reads=reads,
+                scratch=folder if tier is Tier.LANDLOCK else "",
+                limits=LOCAL_LIMITS,
+            )
+            running = await start(
+                self.workshop, command, server.hosts, self.rules, typed=True, apart=True, anywhere=True
+            )
+            running.closing.append(temporary.pop_all().close)
+        return running
+
 
 ServerState = Literal["connected", "waiting", "failed", "off"]
 """`waiting`: nobody has asked it for anything yet, or for some minutes."""
@@ -65,13 +161,13 @@ class McpServers:
         servers, known = self.servers, list[PinnedTool]()
         if servers:
             async with self.database.connection() as conn:
-                known = await pinning.read(conn)
+                known = await pinned_tools.read(conn)
         if (servers, known) == self._read:
             return
         self._read = servers, known
-        usable = (State.ON, State.NEW) if self.owner else (State.ON,)
+        usable = (ToolState.ON, ToolState.NEW) if self.owner else (ToolState.ON,)
         offered = [each for each in known if each.state in usable and each.definition.server in servers]
-        self.offers = tuple(Offer(self._tool(each), each.state is State.ON) for each in offered)
+        self.offers = tuple(Offer(self._tool(each), each.state is ToolState.ON) for each in offered)
 
     async def discover(self) -> Sequence[str]:
         """Ask all servers for their tools, side by side."""
@@ -83,7 +179,7 @@ class McpServers:
         """A living connection to a server, with its tools as it describes them now; raises `NetError`."""
         connection, anew = await self.reach(name)
         if anew:
-            await pinning.record(self.database, name, connection.tools.values())
+            await pinned_tools.record(self.database, name, connection.tools.values())
             self._looked |= {name}
         return connection
 

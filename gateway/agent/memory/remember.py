@@ -26,11 +26,11 @@ MOST_IDS = 2**63 - 1
 """More than there can be; people and models may well name a greater number."""
 
 
-class Refused(Exception):
+class MemoryRefused(Exception):
     """What cannot be done; the text says what would work."""
 
 
-class Unknown(Refused):
+class UnknownMemory(MemoryRefused):
     """There is no such row, or none for who asks."""
 
 
@@ -53,7 +53,7 @@ class Remembering:
         old = None if new.supersedes is None else await self._own(new.supersedes)
         memory, is_new = await memories.add(self.tx, self.principal, replace(new, supersedes=None))
         if old is not None and old.id != memory.id and not await self._replaced(old, memory, new.label):
-            raise Refused(f"Memory {old.id} cannot be replaced by this: it is no fact in force, or trusted more.")
+            raise MemoryRefused(f"Memory {old.id} cannot be replaced by this: it is no fact in force, or trusted more.")
         return memory, is_new
 
     async def forget(self, id: MemoryId) -> Memory:
@@ -66,13 +66,13 @@ class Remembering:
         """Undo a `forget`; raises `Refused`."""
         forgotten = await memories.get(self.tx, self.principal, id) if id <= MOST_IDS else None
         if forgotten is None or not self.reach.changes(forgotten):
-            raise Unknown(f"There is no forgotten memory {id}.")
+            raise UnknownMemory(f"There is no forgotten memory {id}.")
         try:
             done = await memories.restore(self.tx, self.principal, id)
         except AlreadyRemembered as known:
-            raise Refused(f"{known}.") from known
+            raise MemoryRefused(f"{known}.") from known
         if not done:
-            raise Unknown(f"There is no forgotten memory {id}.")
+            raise UnknownMemory(f"There is no forgotten memory {id}.")
         return await self.get(id)
 
     async def edit(
@@ -88,7 +88,7 @@ class Remembering:
         """Change what is given; raises `Refused`."""
         old = await self._own(id)
         if old.kind not in (Kind.MEMORY, Kind.SUMMARY) or not self.reach.rewords(old):
-            raise Refused(f"Memory {id} cannot be changed: it is no memory or summary, or not yours alone.")
+            raise MemoryRefused(f"Memory {id} cannot be changed: it is no memory or summary, or not yours alone.")
         new = self._checked(
             NewMemory(
                 old.text if text is None else text,
@@ -108,7 +108,7 @@ class Remembering:
                 pinned=pinned,
             )
         except AlreadyRemembered as known:
-            raise Refused(f"{known}.") from known
+            raise MemoryRefused(f"{known}.") from known
         return changed or old
 
     async def correct(self, id: MemoryId, new: NewMemory) -> Memory:
@@ -124,7 +124,7 @@ class Remembering:
         rows = [await self._own(id) for id in dict.fromkeys(ids)]
         mixed = len({(row.kind, row.label, row.agent) for row in rows}) > 1 or rows[0].kind is not Kind.MEMORY
         if len(rows) < 2 or mixed:
-            raise Refused("Choose two or more memories of the same agent, all verified or all not.")
+            raise MemoryRefused("Choose two or more memories of the same agent, all verified or all not.")
         return await self._instead(replace(new, pinned=any(row.pinned for row in rows)), rows)
 
     async def _instead(self, new: NewMemory, rows: Sequence[Memory]) -> Memory:
@@ -140,7 +140,7 @@ class Remembering:
         made, is_new = await self.remember(new)
         for row in rows:
             if row.id != made.id and not await self._replaced(row, made, new.label):
-                raise Refused(f"Memory {row.id} cannot be replaced: it was replaced already.")
+                raise MemoryRefused(f"Memory {row.id} cannot be replaced: it was replaced already.")
         if is_new or made.label < new.label:  # what is trusted more takes nothing from a form about what is not
             return made
         return await self.edit(
@@ -151,7 +151,7 @@ class Remembering:
         """Told in every new session, or no more; raises `Refused`."""
         memory = await self.get(id)
         if memory.kind not in (Kind.MEMORY, Kind.SUMMARY):
-            raise Refused(
+            raise MemoryRefused(
                 f"{id} cannot be pinned: it is something that was said or read. /remember keeps what it says."
             )
         return await memories.edit(self.tx, self.principal, id, pinned=pinned) or memory
@@ -160,14 +160,14 @@ class Remembering:
         """By its number; raises `Refused` if there is none that is remembered."""
         memory = await memories.get(self.tx, self.principal, id) if id <= MOST_IDS else None
         if memory is None or memory.forgotten_at is not None or not self.reach.shows(memory):
-            raise Unknown(f"There is no memory {id}; search for it, and take the id that is found.")
+            raise UnknownMemory(f"There is no memory {id}; search for it, and take the id that is found.")
         return memory
 
     async def _own(self, id: MemoryId) -> Memory:
         """One that may be changed; raises `Refused`."""
         memory = await self.get(id)
         if not self.reach.changes(memory):
-            raise Refused(f"Memory {id} is the owner's; you can read it, not change it.")
+            raise MemoryRefused(f"Memory {id} is the owner's; you can read it, not change it.")
         return memory
 
     async def _replaced(self, old: Memory, new: Memory, label: Label) -> bool:
@@ -181,12 +181,14 @@ def checked(new: NewMemory) -> NewMemory:
     """As it is stored; raises `Refused` for what nobody could mean."""
     text = new.text.strip()
     if not text:
-        raise Refused("There is nothing to remember: say what, in a sentence that makes sense on its own.")
+        raise MemoryRefused("There is nothing to remember: say what, in a sentence that makes sense on its own.")
     if len(text) > LONGEST_TEXT:
-        raise Refused(f"A memory has at most {LONGEST_TEXT:,} characters; write the rest into a file and say where.")
+        raise MemoryRefused(
+            f"A memory has at most {LONGEST_TEXT:,} characters; write the rest into a file and say where."
+        )
     if not (math.isfinite(new.importance) and 0 <= new.importance <= 1):
-        raise Refused(f"The importance is a number from 0 to 1, not {new.importance:g}.")
+        raise MemoryRefused(f"The importance is a number from 0 to 1, not {new.importance:g}.")
     tags = dict.fromkeys(filter(None, (one_line(tag, LONGEST_TAG).casefold() for tag in new.tags)))
     if len(tags) > MOST_TAGS:
-        raise Refused(f"A memory has at most {MOST_TAGS} tags.")
+        raise MemoryRefused(f"A memory has at most {MOST_TAGS} tags.")
     return replace(new, text=text, tags=tuple(tags))

@@ -1,26 +1,29 @@
-"""Searches of a person's memory, by words and, where a model turns the question into a vector, by meaning."""
+"""Finds memories: for a search, for the start of a session, and a few for each turn."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence, Set
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 
 from gateway.domain.embedding import Embedders, EmbeddingUnavailable, Vector, no_embedder
-from gateway.domain.ids import PrincipalId, SessionId
-from gateway.domain.memory import EVERYTHING, Filter, Found, Kind, Mode, Reach, Scope
+from gateway.domain.ids import MemoryId, MessageId, PrincipalId, SessionId
+from gateway.domain.memory import DEFAULT_AGENT, EVERYTHING, Filter, Found, Kind, Memory, Mode, Reach, Scope
+from gateway.domain.principals import Label, Role
 from gateway.memory.lexemes import lexemes
-from gateway.store.connection.pool import Database
-from gateway.store.memory import search, turns, vectors
+from gateway.memory.wording import Bootstrap, bootstrap, recalled
+from gateway.store.connection.pool import Connection, Database
+from gateway.store.memory import recalling, search, standing, turns, vectors
 from gateway.store.memory.search import Ranked, WrongDimension
 
-SURE = 0.8
+SURE_SHARE = 0.8
 """The share of the question's words that `Scope.AUTO` asks of what is pinned before it looks no further."""
 NO_MODEL = "Only words were compared: no embedding model is there."
-KNOWN = Filter()
+KNOWN_ONLY = Filter()
 NEWEST = 100
 """Messages that a search makes findable before it looks."""
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class MemoryQuery:
     """What is looked for; `vector` is made by `model`, and None where only words are compared. `note` says why."""
 
     words: Sequence[str]
@@ -44,7 +47,7 @@ class MemorySearch:
         *,
         mode: Mode = Mode.AUTO,
         scope: Scope = Scope.AUTO,
-        filter: Filter = KNOWN,
+        filter: Filter = KNOWN_ONLY,
         k: int = 8,
         session: SessionId | None = None,
         reach: Reach = EVERYTHING,
@@ -56,7 +59,7 @@ class MemorySearch:
         """
         await self.database.run(lambda tx: turns.index_new(tx, principal, NEWEST))
 
-        async def ranked(query: Query) -> Ranked:
+        async def ranked(query: MemoryQuery) -> Ranked:
             async with self.database.connection() as conn:
 
                 def best(where: Filter) -> Awaitable[Ranked]:
@@ -76,12 +79,12 @@ class MemorySearch:
             found = await ranked(query)
         return Found(found.hits, query.mode, found.weak, found.left_out, query.note)
 
-    async def _query(self, text: str, mode: Mode) -> Query:
+    async def _query(self, text: str, mode: Mode) -> MemoryQuery:
         words = lexemes(text)
         if mode is Mode.KEYWORD:
-            return Query(words)
+            return MemoryQuery(words)
         if (embedder := self.embedder()) is None:
-            return Query(words, note=NO_MODEL)
+            return MemoryQuery(words, note=NO_MODEL)
         async with self.database.connection() as conn:
             current = await vectors.current(conn)
         if current and current.name != embedder.name:  # whose vectors are still being made
@@ -91,8 +94,8 @@ class MemorySearch:
         except EmbeddingUnavailable as reason:
             return _by_words(words, str(reason))
         if mode is Mode.SEMANTIC:
-            return Query((), mode, vector, embedder.name)
-        return Query(words, Mode.HYBRID, vector, embedder.name)
+            return MemoryQuery((), mode, vector, embedder.name)
+        return MemoryQuery(words, Mode.HYBRID, vector, embedder.name)
 
 
 async def _ranked(
@@ -102,13 +105,13 @@ async def _ranked(
         return await best(replace(filter, session=session))
     for narrow in _near(filter, session) if scope is Scope.AUTO else ():
         near = await best(narrow)
-        if any(hit.words >= SURE for hit in near.hits):
+        if any(hit.words >= SURE_SHARE for hit in near.hits):
             return near
     return await best(filter)
 
 
-def _by_words(words: Sequence[str], reason: str) -> Query:
-    return Query(words, note=f"Only words were compared: {reason.rstrip('.')}.")
+def _by_words(words: Sequence[str], reason: str) -> MemoryQuery:
+    return MemoryQuery(words, note=f"Only words were compared: {reason.rstrip('.')}.")
 
 
 def _near(filter: Filter, session: SessionId | None) -> list[Filter]:
@@ -116,3 +119,109 @@ def _near(filter: Filter, session: SessionId | None) -> list[Filter]:
     if session is not None and (not filter.kinds or Kind.SUMMARY in filter.kinds):
         narrow.append(replace(filter, session=session, kinds=(Kind.SUMMARY,)))
     return narrow
+
+
+HALF_LIFE = timedelta(days=30)
+CORE = "core"
+"""The tag of what never grows old."""
+ALWAYS = (CORE, "preference")
+
+
+async def bootstrap_context(
+    conn: Connection,
+    principal: PrincipalId,
+    as_of: datetime,
+    *,
+    session: SessionId | None = None,
+    max_tokens: int = 2_000,
+    include_last_session: bool = True,
+    top_memories: int = 10,
+    always_include_tags: Collection[str] = ALWAYS,
+    recency_bias: float = 0.3,
+    at_most: Label = Label.KNOWN,
+    reach: Reach = EVERYTHING,
+) -> Bootstrap:
+    """What was known at `as_of`, but for what was forgotten or replaced since; a token counts as four characters.
+
+    The same moment gives the same text, so the beginning of a session's prompts stays as it is, restarts included.
+    `always_include_tags` are tags or categories. Nothing trusted less than `at_most` is in it. `session` is the one
+    that it is for.
+    """
+    last, found = None, list[Memory]()
+    for part in reach.filters(Filter(agent=DEFAULT_AGENT, at_most=at_most)):
+        whose, trusted = part.agent or DEFAULT_AGENT, part.at_most
+        if include_last_session and last is None:
+            last = await standing.last_chat(conn, principal, session, as_of, trusted, whose)
+        found += await standing.candidates(conn, principal, as_of, always_include_tags, trusted, whose)
+    ranked = sorted(found, key=lambda memory: (-_weight(memory, as_of, recency_bias), -memory.id))
+    chosen = _chosen(ranked, top_memories, frozenset(always_include_tags))
+    return bootstrap(last, chosen, as_of, max_tokens)
+
+
+def _chosen(ranked: Sequence[Memory], top: int, always: frozenset[str]) -> list[Memory]:
+    return [memory for place, memory in enumerate(ranked) if place < top or memory.pinned or _marks(memory) & always]
+
+
+def _marks(memory: Memory) -> set[str]:
+    return {*memory.tags, *([memory.category.value] if memory.category else [])}
+
+
+def _weight(memory: Memory, now: datetime, bias: float) -> float:
+    """importance · (1 - bias) + recency · bias; what is pinned, core or still to come does not age."""
+    at = memory.event_at or memory.created_at
+    ageless = memory.pinned or CORE in memory.tags or at > now
+    recency = 1.0 if ageless else 0.5 ** ((now - at) / HALF_LIFE)
+    return memory.importance * (1 - bias) + recency * bias
+
+
+RECALLED_ROWS, RECALLED_TOKENS = 5, 600
+CANDIDATES = 15
+"""Rows that are looked at, for some of them are in the prompt already."""
+LEAST_WORDS = 0.4
+"""A row with a smaller share of the question's rare words says too little to be brought up unasked."""
+QUESTION_CHARACTERS = 1_000
+"""Characters at the end of the newest messages that count as the question."""
+
+
+def recall_limit(role: Role, label: Label) -> Label:
+    """Up to which label rows are shown unasked in a conversation of this one.
+
+    Nothing untrusted to the owner, whom one row would taint for good. A group has nothing else: all of its words are.
+    """
+    return Label.KNOWN if role is Role.OWNER else max(Label.KNOWN, label)
+
+
+@dataclass(frozen=True, slots=True)
+class Visible:
+    """What the prompt shows anyway, or is not to show."""
+
+    messages: Set[MessageId]
+    memories: Set[MemoryId]
+
+    def __contains__(self, memory: Memory) -> bool:
+        return memory.message_id in self.messages or memory.id in self.memories
+
+
+@dataclass(frozen=True, slots=True)
+class Recalled:
+    """A block for the prompt, and the memories in it."""
+
+    text: str = ""
+    memories: tuple[MemoryId, ...] = ()
+
+
+async def recall(
+    conn: Connection, principal: PrincipalId, question: str, visible: Visible, *, at_most: Label
+) -> Recalled:
+    """What fits the question; nothing if the search is too slow.
+
+    Only rows trusted as much as the conversation is: a recall never raises its label.
+    """
+    words = lexemes(question[-QUESTION_CHARACTERS:])
+    if not words:
+        return Recalled()
+    found = await recalling.recalled(conn, principal, words, at_most, CANDIDATES, LEAST_WORDS)
+    fitting = [memory for memory in found if memory not in visible][:RECALLED_ROWS]
+    text = recalled(fitting, RECALLED_TOKENS)
+    lines = text.count("\n")  # one for each memory, below the mark
+    return Recalled(text, tuple(memory.id for memory in fitting[:lines]))

@@ -1,25 +1,38 @@
-"""The owner's skills: a folder is on only while its bytes are those that the owner confirmed."""
+"""The owner's skills: a folder is on only while its bytes are those that the owner reviewed and confirmed."""
 
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
+from typing import Self
 
 from gateway.agent.skills.sources import Fetch, gather, is_text, no_fetch
 from gateway.domain.clock import Clock
+from gateway.domain.conversation.diff import difference
+from gateway.domain.conversation.tools import ToolFailed
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import one_line
 from gateway.store.connection.pool import Database
 from gateway.store.trust import pins
 from gateway.store.trust.pins import Pin
-from gateway.workspace.paths import WorkspaceError
+from gateway.workspace.files.paths import WorkspaceError
+from gateway.workspace.files.tree import Workspace
 from gateway.workspace.skills import folder
-from gateway.workspace.skills.folder import FOLDER, BadSkill, Files, Stamp, digest, pack, unpack
-from gateway.workspace.skills.parsing import Skill, is_name, skill_of
+from gateway.workspace.skills.folder import (
+    FOLDER,
+    BadSkill,
+    Files,
+    Skill,
+    Stamp,
+    digest,
+    is_name,
+    pack,
+    skill_of,
+    unpack,
+)
 from gateway.workspace.skills.scanning import Finding, scan, severe
-from gateway.workspace.tree import Workspace
 
 STAGED_FOR = timedelta(minutes=20)
 """How long a link is not fetched anew: longer than a question about it stays open."""
@@ -46,7 +59,7 @@ class NotConfirmed(OwnerMustAct):
     """The owner's word does not cover this; the text says why."""
 
 
-class State(StrEnum):
+class SkillState(StrEnum):
     """Whether the agent may use it, and why not."""
 
     ON = "on"
@@ -87,11 +100,11 @@ class Look:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedSkill:
     """A skill; `staged` is one that waits for the owner's word."""
 
     name: str
-    state: State
+    state: SkillState
     look: Look
     source: str = ""
     staged: Pin | None = None
@@ -108,7 +121,7 @@ class Skills:
     form: Form = SKILLS
     _seen: dict[tuple[str, bool], tuple[Stamp, Look]] = field(default_factory=dict, init=False)
 
-    async def list_all(self) -> list[Listed]:
+    async def list_all(self) -> list[ListedSkill]:
         """All that are on the disk, were confirmed or wait for it, by name."""
         async with self.database.connection() as conn:
             rows = await pins.list_all(conn, self.form.kind)
@@ -118,7 +131,7 @@ class Skills:
         every = sorted({*known, *staged, *looks})
         return [_listed(name, looks.get(name), known.get(name), staged.get(name)) for name in every]
 
-    async def get(self, name: str) -> Listed:
+    async def get(self, name: str) -> ListedSkill:
         """One of them."""
         found = next((each for each in await self.list_all() if each.name == name), None)
         if found is None:
@@ -243,16 +256,97 @@ class Skills:
             await self.workspace.write("/".join((*self.form.at, name, path)), data, Label.OWNER, unlocked=True)
 
 
-def _listed(name: str, look: Look | None, pin: Pin | None, staged: Pin | None) -> Listed:
+def _listed(name: str, look: Look | None, pin: Pin | None, staged: Pin | None) -> ListedSkill:
     known = pin or staged
-    return Listed(name, _state(look, pin), look or Look(), known.source if known else "", staged)
+    return ListedSkill(name, _state(look, pin), look or Look(), known.source if known else "", staged)
 
 
-def _state(look: Look | None, pin: Pin | None) -> State:
+def _state(look: Look | None, pin: Pin | None) -> SkillState:
     if look is None:
-        return State.MISSING if pin else State.STAGED
+        return SkillState.MISSING if pin else SkillState.STAGED
     if look.skill is None:
-        return State.BROKEN
+        return SkillState.BROKEN
     if pin is None:
-        return State.NEW
-    return State(pin.state) if look.sha256 == pin.sha256 else State.CHANGED
+        return SkillState.NEW
+    return SkillState(pin.state) if look.sha256 == pin.sha256 else SkillState.CHANGED
+
+
+FINDINGS = 20
+TOO_LONG = "too long to show; read the file itself"
+
+
+@dataclass(frozen=True, slots=True)
+class SkillRow:
+    """A skill or a tool file, in the terminal, on the page and for a program."""
+
+    name: str
+    version: str
+    state: str
+    description: str
+    source: str
+    sha256: str
+    about: dict[str, str]
+    files: list[str]
+    findings: list[str]
+    problem: str
+    waiting: str
+
+    @classmethod
+    def of(cls, found: ListedSkill) -> Self:
+        """From what is known of it."""
+        look, skill = found.look, found.look.skill
+        return cls(
+            found.name,
+            skill.version if skill else "",
+            found.state.value,
+            skill.description if skill else look.problem,
+            found.source,
+            look.sha256,
+            dict(skill.about) if skill else {},
+            [path for path, _ in look.sizes],
+            [str(finding) for finding in look.findings],
+            look.problem,
+            found.staged.sha256 if found.staged else "",
+        )
+
+
+def described_skill(files: Files, before: Files, source: str, form: Form = SKILLS) -> str:
+    """The skill in a few lines and the findings of its scan, then every changed file."""
+    look = Look.at(files, "", form)
+    name, version = (look.skill.name, look.skill.version) if look.skill else ("?", "?")
+    state = "unchanged" if files == before else "changed" if before else "new"
+    head = f"{form.kind} {name} {version}, {len(files)} file{'s' * (len(files) != 1)}, {state}, from {source}"
+    found = [*map(str, look.findings[:FINDINGS])] or ["the scan found nothing"]
+    more = [f"and {len(look.findings) - FINDINGS} more findings"] if len(look.findings) > FINDINGS else []
+    facts = look.skill.summary() if look.skill else ()
+    return "\n".join([head, f"sha256 {look.sha256}", *facts, *found, *more, "", *skill_changes(before, files)])
+
+
+async def undecided_skill(skills: Skills, name: str) -> tuple[Files, Files, str]:
+    """What a person would confirm, what it differs from, and its source: the version that waits, or what lies there."""
+    found = await skills.get(name)
+    files = await skills.on_disk(name)
+    if found.staged:
+        return await skills.kept(name, staged=True), files, found.staged.source
+    return files, await skills.kept(name, staged=False), "the workspace"
+
+
+def skill_changes(before: Files, after: Files) -> Sequence[str]:
+    """The difference of each file, SKILL.md first."""
+    paths = sorted({*before, *after}, key=lambda path: (path.lower() not in ("skill.md", "tool.md"), path))
+    return [
+        _change(path, before.get(path, b""), after.get(path, b"")) for path in paths if _differs(path, before, after)
+    ]
+
+
+def _differs(path: str, before: Files, after: Files) -> bool:
+    return before.get(path) != after.get(path)
+
+
+def _change(path: str, before: bytes, after: bytes) -> str:
+    try:
+        return difference(path, before.decode(), after.decode())
+    except UnicodeDecodeError:
+        return f"{path}: not text, {len(before):,} bytes before, {len(after):,} now"
+    except ToolFailed:
+        return f"{path}: {len(before):,} bytes before, {len(after):,} now, {TOO_LONG}"

@@ -1,19 +1,116 @@
-"""Skills from elsewhere: fetched, unpacked and checked; nothing of it is on the disk."""
+"""Skills from elsewhere: fetched, unpacked and checked; nothing is written to the disk.
+
+A model may make the link, so it leads to GitHub and nowhere else: nobody but GitHub reads what an address tells.
+"""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Protocol, assert_never
+from urllib.parse import quote, unquote, urlsplit
 
 from pydantic import BaseModel, ValidationError
 
-from gateway.agent.skills.links import Archive, Gist, Place, folder_of, places
 from gateway.domain.errors import SupaclawError
 from gateway.net.addresses import Rules
 from gateway.net.fetch import get_page
-from gateway.workspace.skills.folder import BadSkill, Files, checked, entries, unpack
+from gateway.workspace.skills.folder import MANIFESTS, BadSkill, Files, checked, entries, unpack
 
-MOST = 40 * 2**20
+_FORMS = "a repository, a folder (tree), a file (blob or raw), a gist or a zip archive"
+_REFS = 3
+"""Parts that the name of a branch may have: the link does not say where it ends."""
+_SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """A zip archive at an address, and the folder in it."""
+
+    url: str
+    folder: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Gist:
+    """What GitHub tells of a gist, as JSON."""
+
+    url: str
+
+
+Place = Archive | Gist
+
+
+def places(link: str) -> Sequence[Place]:
+    """Where the skill may be, the likeliest first; raises `BadSkill`."""
+    try:
+        url = urlsplit(link.strip())
+        port, host = url.port, url.hostname
+    except ValueError as error:
+        raise _refused(link) from error
+    parts = [unquote(part) for part in url.path.split("/") if part]
+    if url.scheme != "https" or url.username or port or any(part in (".", "..") or "/" in part for part in parts):
+        raise _refused(link)
+    match host, parts:
+        case "github.com" | "www.github.com", [owner, name]:
+            return [Archive(_zip(owner, name.removesuffix(".git"), ["HEAD"]))]
+        case "github.com" | "www.github.com", [owner, name, "tree", *rest] if rest:
+            return _by_ref(owner, name, rest)
+        case "github.com" | "www.github.com", [owner, name, "blob" | "raw", *rest] if len(rest) > 1:
+            return _by_ref(owner, name, rest[:-1])
+        case "raw.githubusercontent.com", [owner, name, *rest] if len(rest) > 1:
+            plain = rest[2:] if rest[:1] == ["refs"] and len(rest) > 3 else rest
+            return _by_ref(owner, name, plain[:-1])
+        case "github.com" | "www.github.com", [_, _, "archive" | "releases", *_, last] if last.endswith(".zip"):
+            return [Archive(_https("github.com", parts))]
+        case "codeload.github.com", [_, _, "zip", _, *_]:
+            return [Archive(_https("codeload.github.com", parts))]
+        case "gist.github.com", [_] | [_, _]:
+            return [Gist(_https("api.github.com", ["gists", parts[-1]]))]
+        case "gist.github.com", [_, id, "archive" | "download" | "raw", *_] | [_, id, _]:
+            return [Gist(_https("api.github.com", ["gists", id]))]
+        case "gist.githubusercontent.com", [_, id, "raw", *_]:
+            return [Gist(_https("api.github.com", ["gists", id]))]
+        case _:
+            raise _refused(link)
+
+
+def folder_of(names: Sequence[str], wanted: str) -> str:
+    """The folder of the skill in an archive with these files, `""` or with a slash at its end; raises `BadSkill`."""
+    tops = {name.partition("/")[0] for name in names}
+    top = f"{tops.pop()}/" if len(tops) == 1 and all("/" in name for name in names) else ""
+    below = f"{top}{wanted}/" if wanted else top
+    found = sorted({name[: -len(last)] for name in names for last in MANIFESTS if _is(name, below, last)})
+    if below in found or len(found) == 1:
+        return below if below in found else found[0]
+    if not found:
+        raise BadSkill("There is no SKILL.md at that link.")
+    listed = ", ".join(each.removeprefix(top).rstrip("/")[:80] for each in found[:_SHOWN])
+    raise BadSkill(f"There are {len(found)} skills at that link; give the link of one of these folders: {listed}.")
+
+
+def _is(name: str, below: str, last: str) -> bool:
+    return name.startswith(below) and (name == below + last or name.endswith(f"/{last}"))
+
+
+def _by_ref(owner: str, name: str, rest: Sequence[str]) -> list[Place]:
+    splits = range(1, min(len(rest), _REFS) + 1)
+    return [Archive(_zip(owner, name, rest[:end]), "/".join(rest[end:])) for end in splits]
+
+
+def _zip(owner: str, name: str, ref: Sequence[str]) -> str:
+    return _https("codeload.github.com", [owner, name, "zip", *ref])
+
+
+def _https(host: str, parts: Sequence[str]) -> str:
+    return f"https://{host}/{'/'.join(quote(part, safe='') for part in parts)}"
+
+
+def _refused(link: str) -> BadSkill:
+    return BadSkill(f"{link[:100]!r} isn't an https GitHub link to {_FORMS}.")
+
+
+MAX_ARCHIVE_BYTES = 40 * 2**20
 """Bytes of an archive: GitHub packs whole repositories."""
 
 
@@ -47,7 +144,7 @@ async def gather(source: str, fetch: Fetch) -> Files:
     failure: SupaclawError = BadSkill("There is nothing at that link.")
     for place in places(source):
         try:
-            data = await fetch(place.url, MOST)
+            data = await fetch(place.url, MAX_ARCHIVE_BYTES)
         except SupaclawError as error:
             failure = error
             continue

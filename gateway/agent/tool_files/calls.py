@@ -1,17 +1,20 @@
-"""Calls of declared operations, on behalf of one person."""
+"""Calls of declared operations on behalf of one person, and the OAuth access tokens that they take, in memory only."""
 
+import asyncio
 import json
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from urllib.parse import urlsplit
 
-from gateway.agent.commands import WorkspaceCommands
-from gateway.agent.sources import AnyArguments, Offer
+from gateway.agent.exec.commands import WorkspaceCommands
+from gateway.agent.mcp.servers import Credentials
 from gateway.agent.tool_files.confirmed import Confirmed, ToolFiles
 from gateway.agent.tool_files.databases import DatabaseCall, function_of, origin
 from gateway.agent.tool_files.scripts import ScriptCall
-from gateway.agent.tool_files.tokens import AccessTokens
+from gateway.agent.tool_sources import AnyArguments, Offer
+from gateway.domain.clock import Clock
 from gateway.domain.conversation.diff import written_out
 from gateway.domain.conversation.operations import Operation
 from gateway.domain.conversation.tools import (
@@ -30,15 +33,70 @@ from gateway.domain.json import Json, JsonObject
 from gateway.domain.principals import Label
 from gateway.domain.text.marks import data_from
 from gateway.net import api
-from gateway.net.addresses import parse_url
-from gateway.net.api import ApiResponse
+from gateway.net.addresses import Rules, parse_url
+from gateway.net.api import AccessToken, ApiResponse
 from gateway.net.errors import NetError
 from gateway.net.mcp.server import visible_json
 from gateway.secrets.facts import origin_of
 from gateway.secrets.injection import Outgoing, SecretRefused, Usable, inject
 from gateway.store.functions import FunctionFailed
-from gateway.workspace.tool_files.declaration import FILE, Credential, Requests, Rpc, Script
+from gateway.workspace.tool_files.declaration import FILE, Credential, OAuth, Requests, Rpc, Script
 from gateway.workspace.tool_files.tool_file import FOLDER, ToolFile
+
+EARLY_SECONDS = 60.0
+"""Before its end, or at half of its time if that is later, an access token isn't sent any more."""
+
+
+@dataclass
+class AccessTokens:
+    """One for each person and tool."""
+
+    credentials: Credentials
+    rules: Callable[[], Rules]
+    clock: Clock
+    _held: dict[tuple[PrincipalId, str], AccessToken] = field(default_factory=dict, init=False)
+    _unsaved: dict[tuple[PrincipalId, str], str] = field(default_factory=dict, init=False, repr=False)
+    """Refresh tokens that replace stored ones, until the database has taken them."""
+    _locks: defaultdict[tuple[PrincipalId, str], asyncio.Lock] = field(
+        default_factory=lambda: defaultdict(asyncio.Lock), init=False
+    )
+
+    async def get(self, tool: ToolFile, principal: PrincipalId, refused: str = "") -> str:
+        """One that the API hasn't `refused`; raises `NetError` and `SecretRefused`."""
+        credential = tool.credential
+        assert credential is not None, "asked for where there is one"
+        assert credential.oauth is not None, "asked for where there is one"
+        key = principal, f"{tool.name} {tool.base} {credential}"
+        async with self._locks[key]:
+            held = self._held.get(key)
+            if held is None or held.token == refused or held.until <= self.clock.monotonic():
+                held = self._held[key] = await self._renewed(tool.name, credential, credential.oauth, principal)
+            return held.token
+
+    async def _renewed(self, tool: str, credential: Credential, grant: OAuth, principal: PrincipalId) -> AccessToken:
+        await self._save(credential.secret, principal)
+        injected = inject(_request(credential.secret, grant), tool, self.credentials.finder(principal))
+        await self.credentials.used(injected.used, principal, f"{tool} {grant.token_url}")
+        tokens = await api.exchange_refresh_token(injected.request, self.rules)
+        self.credentials.hide(credential.secret, principal, tokens.access_token)
+        if tokens.refresh_token and tokens.refresh_token != injected.request.fields["refresh_token"]:
+            self._unsaved[principal, credential.secret] = tokens.refresh_token
+            await self._save(credential.secret, principal)
+        lasts = max(tokens.expires_in - EARLY_SECONDS, tokens.expires_in / 2)
+        return AccessToken(tokens.access_token, self.clock.monotonic() + lasts)
+
+    async def _save(self, name: str, principal: PrincipalId) -> None:
+        """The endpoint takes no other one now: it is kept until it is stored."""
+        if value := self._unsaved.get((principal, name)):
+            await self.credentials.renewed(name, value, principal)
+            del self._unsaved[principal, name]
+
+
+def _request(secret: str, grant: OAuth) -> Outgoing:
+    others = {"client_secret": f"${{secret:{grant.client_secret_name}}}"} if grant.client_secret_name else {}
+    scope = {"scope": grant.scope} if grant.scope else {}
+    fields = {"grant_type": "refresh_token", "refresh_token": f"${{secret:{secret}}}", "client_id": grant.client_id}
+    return Outgoing("POST", grant.token_url, {"Accept": "application/json"}, {**fields, **others, **scope})
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,12 +184,12 @@ class _Call:
         except NetError as error:
             raise ToolFailed(error.code, str(error)) from error
         except SecretRefused as error:
-            raise ToolFailed("no_credential", f"{error} {advice(self.tool)}") from error
+            raise ToolFailed("no_credential", f"{error} {credential_advice(self.tool)}") from error
         except FunctionFailed as error:
             raise ToolFailed(error.error, str(error), Label.UNTRUSTED if error.foreign else Label.OWNER) from error
 
 
-def advice(tool: ToolFile) -> str:
+def credential_advice(tool: ToolFile) -> str:
     """What the owner does so that a tool has its credential, to be told to them."""
     credential = tool.credential
     if credential is None:
@@ -147,7 +205,7 @@ def _command(tool: ToolFile, credential: Credential) -> str:
     return f"supaclaw secrets set {credential.secret} --host {host} --tool {tool.name} {place}"
 
 
-def missing(tool: ToolFile, find: Callable[[str], Usable | None]) -> str:
+def missing_credential(tool: ToolFile, find: Callable[[str], Usable | None]) -> str:
     """The command that stores the credential that isn't there; "" if it is, or none is needed."""
     credential = tool.credential
     return _command(tool, credential) if credential and find(credential.secret) is None else ""

@@ -4,9 +4,9 @@ import asyncio
 import json
 from dataclasses import dataclass
 
-from gateway.agent.commands import Permit, WorkspaceCommands
-from gateway.agent.sources import AnyArguments
+from gateway.agent.exec.commands import Permit, WorkspaceCommands
 from gateway.agent.tool_files.confirmed import Confirmed, ToolFiles
+from gateway.agent.tool_sources import AnyArguments
 from gateway.domain.conversation.diff import written_out
 from gateway.domain.conversation.tools import (
     AnyTool,

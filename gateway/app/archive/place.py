@@ -10,7 +10,7 @@ from pathlib import Path
 from gateway.app.archive.manifest import CHANNELS, CONFIG, KEYS, NOT_KEYS, PRINCIPALS, WORKSPACE
 from gateway.config.environment import Environment
 from gateway.domain.errors import OwnerMustAct
-from gateway.workspace.paths import READ_ONLY
+from gateway.workspace.files.paths import READ_ONLY
 from gateway.workspace.template import is_reserved
 
 _STAGING = "restore.unfinished"

@@ -25,7 +25,7 @@ from gateway.store.loading import addresses_in_doubt, lacks_rows, load
 from gateway.store.migrate import migrate
 from gateway.store.transcript import messages
 from gateway.store.trust import contents
-from gateway.workspace.descent import open_folder
+from gateway.workspace.files.access import open_folder
 
 RESTORED = "I was restored from a backup and cannot tell whether my last answer arrived; /last shows it again."
 

@@ -14,9 +14,9 @@ from uuid import uuid4
 
 from gateway.app.archive.manifest import Member, Tar, stays_inside
 from gateway.config.data.files import error_type, sync_to_disk
-from gateway.workspace.atomic import TEMPORARY
-from gateway.workspace.measure import mostly_holes
-from gateway.workspace.paths import MAX_LEVELS
+from gateway.workspace.files.access import TEMPORARY_PREFIX
+from gateway.workspace.files.paths import MAX_LEVELS
+from gateway.workspace.files.states import mostly_holes
 
 _LEVEL = 4
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
@@ -47,7 +47,7 @@ class ArchiveWriter:
         info.mode, info.mtime = 0o600, int(time.time())
         self._put(info, content)
 
-    def add_tree(self, root: Path, name: str, without: tuple[str, ...] = (TEMPORARY,)) -> None:
+    def add_tree(self, root: Path, name: str, without: tuple[str, ...] = (TEMPORARY_PREFIX,)) -> None:
         """All below `root` as `name/…`, links as links, but for names that begin like one of `without`.
 
         Somebody may write below it meanwhile: a file is taken as it is when its turn comes, and one that is gone is

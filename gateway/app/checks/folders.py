@@ -9,8 +9,8 @@ from pathlib import Path
 from gateway.app.checks.context import CheckContext
 from gateway.config.data.erasures import reminder
 from gateway.domain.findings import Finding, Level
-from gateway.workspace.renewal import renewals
-from gateway.workspace.tree import Workspace
+from gateway.workspace.files.tree import Workspace
+from gateway.workspace.template import renewals
 
 _GIB = 1024**3
 

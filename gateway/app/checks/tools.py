@@ -3,11 +3,11 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 
-from gateway.agent.mcp import pinning
-from gateway.agent.mcp.pinning import State
+from gateway.agent.mcp import pinned_tools
+from gateway.agent.mcp.pinned_tools import ToolState
 from gateway.agent.mcp.servers import McpServers
-from gateway.agent.skills.library import State as FileState
-from gateway.agent.tool_files.calls import missing
+from gateway.agent.skills.library import SkillState as FileState
+from gateway.agent.tool_files.calls import missing_credential
 from gateway.agent.tool_files.confirmed import ToolFiles
 from gateway.app.checks.context import CheckContext
 from gateway.app.checks.secrets import database_state
@@ -23,7 +23,10 @@ from gateway.store.people import principals
 from gateway.workspace.tool_files.tool_file import ToolFile
 
 _REVIEW = "look at them under Tools & skills on the page, or with `supaclaw tools list`"
-_WAITING = {State.NEW: "new: each call of it asks you", State.CHANGED: "changed, and off until you confirm them again"}
+_WAITING = {
+    ToolState.NEW: "new: each call of it asks you",
+    ToolState.CHANGED: "changed, and off until you confirm them again",
+}
 _OFF = {
     FileState.BROKEN: "is not valid",
     FileState.CHANGED: "has changed, and is off",
@@ -73,14 +76,14 @@ async def _server(servers: McpServers, name: str, listed: list[ToolDefinition] |
 
 async def _waiting(database: Database, servers: McpServers, listed: Sequence[ToolDefinition]) -> list[Finding]:
     async with database.connection() as conn:
-        known = {tool.name: tool for tool in await pinning.read(conn) if tool.definition.server in servers.servers}
+        known = {tool.name: tool for tool in await pinned_tools.read(conn) if tool.definition.server in servers.servers}
     states = {name: tool.state for name, tool in known.items()}
     for each in listed:
         tool = known.get(each.tool_name)
         if tool is None:
-            states[each.tool_name] = State.NEW
-        elif tool.state is State.ON and tool.definition.sha256 != each.sha256:
-            states[tool.name] = State.CHANGED
+            states[each.tool_name] = ToolState.NEW
+        elif tool.state is ToolState.ON and tool.definition.sha256 != each.sha256:
+            states[tool.name] = ToolState.CHANGED
     found = list[Finding]()
     for state, why in _WAITING.items():
         if names := sorted(name for name, its in states.items() if its is state):
@@ -94,7 +97,7 @@ async def _files(files: ToolFiles, servers: McpServers) -> AsyncIterator[Finding
         tool, review = each.look.skill, f"`supaclaw tool-files show {each.name}`"
         if each.state in _OFF:
             yield Finding(Level.WARN, f"the tool file {each.name} {_OFF[each.state]}", each.look.problem or review)
-        elif isinstance(tool, ToolFile) and each.state is FileState.ON and (command := missing(tool, find)):
+        elif isinstance(tool, ToolFile) and each.state is FileState.ON and (command := missing_credential(tool, find)):
             yield Finding(Level.WARN, f"the tool file {each.name} lacks its credential", f"`{command}`")
         elif each.state is FileState.ON:
             yield Finding(Level.OK, f"the tool file {each.name}")

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from itertools import takewhile
 
-from gateway.agent.trees.starting import TASK
+from gateway.agent.work.task_trees import TASK
 from gateway.background.jobs import Services
 from gateway.config.failpoints import Step
 from gateway.domain.conversation.transcript import Notice

@@ -2,7 +2,7 @@
 
 import json
 
-from gateway.agent.calls import MAY_HAVE_RUN
+from gateway.agent.loop import MAY_HAVE_RUN
 from gateway.agent.toolbox import ToolOutcome, Yes
 from gateway.background.jobs import Services
 from gateway.config.failpoints import Step

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from gateway.agent.memory.recall import shown_to
+from gateway.agent.memory.search import recall_limit
 from gateway.background.asking import ask
 from gateway.background.jobs import Services
 from gateway.config.failpoints import Step
@@ -15,7 +15,13 @@ from gateway.domain.memory import Kind
 from gateway.domain.principals import Label
 from gateway.domain.work.tasks import Claim, Status
 from gateway.flow.turn.budgets import Budgets
-from gateway.memory.consolidation import Material, Verdict, fitting, prompt_for, read
+from gateway.memory.consolidation import (
+    ConsolidationVerdict,
+    Material,
+    consolidation_prompt,
+    fitting_material,
+    read_verdict,
+)
 from gateway.store.connection.pool import Connection
 from gateway.store.engine import steps, tasks
 from gateway.store.memory import consolidation, memories
@@ -29,7 +35,7 @@ log = structlog.get_logger(__name__)
 class _Judged:
     material: Material
     reply: Reply
-    verdict: Verdict
+    verdict: ConsolidationVerdict
 
 
 class Consolidate:
@@ -44,7 +50,7 @@ class Consolidate:
         """Merge, replace, propose, and note how far it got, all or nothing; raises `RunLost`."""
         async with self._database.connection() as conn:
             role = (await principals.get(conn, run.principal_id)).role
-            at_most = shown_to(role, Label.UNTRUSTED)
+            at_most = recall_limit(role, Label.UNTRUSTED)
             changed = await consolidation.changed(conn, run.principal_id, at_most)
             materials = [await _material(conn, run.principal_id, changed, label) for label in Label if label <= at_most]
         asked = [material for material in materials if material.rows]
@@ -73,9 +79,9 @@ class Consolidate:
     async def _judged(self, run: Claim, material: Material) -> _Judged | None:
         if (model := self._services.cheap_model()) is None:
             return None
-        shown = fitting(material, model.prompt_budget())
-        reply = await ask(model, prompt_for(shown), self._budgets, run)
-        return _Judged(shown, reply, read(reply.text, shown)) if reply else None
+        shown = fitting_material(material, model.prompt_budget())
+        reply = await ask(model, consolidation_prompt(shown), self._budgets, run)
+        return _Judged(shown, reply, read_verdict(reply.text, shown)) if reply else None
 
 
 async def _material(conn: Connection, principal: PrincipalId, changed: Changed, label: Label) -> Material:

@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from gateway.agent.files import one_line
+from gateway.agent.conversation.context import safe_line
 from gateway.background.asking import ask
 from gateway.background.jobs import Services
 from gateway.domain.conversation.model import Prompt, Reply, SystemMessage, UserMessage
@@ -14,7 +14,7 @@ from gateway.store.connection.pool import Connection
 from gateway.store.engine import steps, tasks
 from gateway.store.transcript import files
 from gateway.store.transcript.files import FileRow
-from gateway.workspace.tree import Workspace
+from gateway.workspace.files.tree import Workspace
 
 INSTRUCTIONS = """\
 Say in one line of at most 100 characters what the file below is, so that somebody finds it again in a list: what \
@@ -45,7 +45,7 @@ class Describe:
             await tasks.hold(tx, run)
             if file is not None and reply is not None:
                 await steps.model_called(tx, run.id, run.principal_id, reply)
-                if line := one_line(reply.text.strip().partition("\n")[0], LONGEST):
+                if line := safe_line(reply.text.strip().partition("\n")[0], LONGEST):
                     await files.describe(tx, file.id, line)
             await tasks.finish(tx, run, Status.COMPLETED)
 
@@ -71,8 +71,8 @@ class Describe:
 
 async def _prompt(workspace: Workspace, file: FileRow) -> Prompt:
     text = (await content(workspace, file.text_path, 4 * HEAD)).decode("utf-8", "ignore")[:HEAD]
-    name = one_line(file.name, LONGEST)
-    said = f"{name} ({one_line(file.mime, LONGEST)})\n{_MARKER}\n{text.replace(_MARKER, '')}\n{_MARKER}"
+    name = safe_line(file.name, LONGEST)
+    said = f"{name} ({safe_line(file.mime, LONGEST)})\n{_MARKER}\n{text.replace(_MARKER, '')}\n{_MARKER}"
     return Prompt((SystemMessage(INSTRUCTIONS), UserMessage(said, await picture(workspace, file.view_path))))
 
 

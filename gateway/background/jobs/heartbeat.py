@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from gateway.agent.scheduling.heartbeat import NO_MODEL, Occasion, outcome, prompt
+from gateway.agent.work.heartbeat import NO_MODEL, Occasion, heartbeat_prompt, outcome_of
 from gateway.background.jobs import Services
 from gateway.domain.conversation.model import ModelsExhausted
 from gateway.domain.conversation.transcript import AssistantText, Notice
@@ -83,7 +83,7 @@ class HeartbeatRun:
         async def work(tx: Connection) -> tuple[Occasion, OpenedTurn | None]:
             occasion = Occasion.model_validate(await tasks.payload(tx, run.id))
             name = (await principals.get(tx, run.principal_id)).name
-            asked = prompt(occasion.concerns, now, zone, name)
+            asked = heartbeat_prompt(occasion.concerns, now, zone, name)
             opened = await open_unattended(
                 tx, run, asked, label=occasion.label, origin=ORIGIN, heartbeat=True, private=True
             )
@@ -147,7 +147,7 @@ def judge(result: TurnResult) -> Verdict:
         return _failed(result.problem)
     if isinstance(result.entry, Notice):
         return Verdict(Outcome.SKIPPED, result.error or result.entry.text)
-    went = outcome(result.entry.text)
+    went = outcome_of(result.entry.text)
     return Verdict(
         went, {Outcome.TOLD: result.entry.text, Outcome.FAILED: "the model gave an empty answer"}.get(went, "")
     )

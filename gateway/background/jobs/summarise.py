@@ -6,9 +6,16 @@ from uuid import UUID
 
 import structlog
 
-from gateway.agent.compaction import LONGEST_SUMMARY, Cut
-from gateway.agent.summary import Sections, lasting, read, recap, without_model
-from gateway.agent.summary_prompt import prompt_for
+from gateway.agent.conversation.compaction import (
+    LONGEST_SUMMARY,
+    Cut,
+    Sections,
+    lasting_facts,
+    read_summary,
+    recap_of,
+    summary_prompt,
+    without_model,
+)
 from gateway.background.asking import ask
 from gateway.background.jobs import Services
 from gateway.domain.conversation.model import Reply
@@ -55,7 +62,7 @@ class Summarise:
         reply = None
         if ended and (model := self._services.cheap_model()) is not None:
             limits = max(model.prompt_budget(), LEAST), LONGEST_SUMMARY
-            prompt = await asyncio.to_thread(prompt_for, ended.what, *limits)
+            prompt = await asyncio.to_thread(summary_prompt, ended.what, *limits)
             reply = await ask(model, prompt, self._budgets, run)
         made = await asyncio.to_thread(_made, ended.what, reply) if ended else {}
 
@@ -98,13 +105,13 @@ def _within(row: MessageRow, until: Json) -> bool:
 
 
 def _made(what: Cut, reply: Reply | None) -> Sections:
-    sections = None if reply is None else read(reply.text)
+    sections = None if reply is None else read_summary(reply.text)
     return without_model(what, LONGEST_SUMMARY) if sections is None else sections
 
 
 async def _store(tx: Connection, run: Claim, ended: _Ended, sections: Sections) -> None:
     """Nothing of it is trusted more than the conversation."""
-    for fact in lasting(sections):
+    for fact in lasting_facts(sections):
         new = NewMemory(
             fact,
             Category.FACT,
@@ -116,7 +123,7 @@ async def _store(tx: Connection, run: Claim, ended: _Ended, sections: Sections) 
         )
         await memories.add(tx, run.principal_id, new)
     summary = NewMemory(
-        recap(sections),
+        recap_of(sections),
         label=ended.label,
         origin=ORIGIN,
         agent=ended.agent,

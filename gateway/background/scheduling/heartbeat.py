@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 import structlog
 
 from gateway.agent.limits import dollars, used_up
-from gateway.agent.scheduling.heartbeat import NO_MODEL, Occasion, instructs, standing, unreadable
+from gateway.agent.work.heartbeat import NO_MODEL, Occasion, heartbeat_status, instructs, unreadable
 from gateway.background.scheduling.halt import Halt
 from gateway.config.model import Config
 from gateway.config.value_types import ActiveHours
@@ -140,7 +140,7 @@ class Heartbeat:
         return zone(name) if name else None
 
     def _told(self, pulse: Pulse, due: datetime | None, now: datetime) -> str:
-        return standing(pulse, self.config().heartbeat.every, due, self.halt.why, now, self._zone())
+        return heartbeat_status(pulse, self.config().heartbeat.every, due, self.halt.why, now, self._zone())
 
 
 def next_beat(

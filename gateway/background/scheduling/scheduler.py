@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 import structlog
 
-from gateway.agent.scheduling.prompt import assignment
+from gateway.agent.work.schedules import slot_assignment
 from gateway.config.failpoints import Failpoints, Step
 from gateway.domain.clock import Clock
 from gateway.domain.ids import PrincipalId
@@ -85,7 +85,7 @@ def _planned(row: ScheduleRow, now: datetime) -> Firing | str:
         todo = plan(row.definition, row.next_run_at, now)
         if todo.slot is None:
             return Firing(row, todo, None)
-        return Firing(row, todo, assignment(row, todo.slot, now=now, missed=todo.missed))
+        return Firing(row, todo, slot_assignment(row, todo.slot, now=now, missed=todo.missed))
     except ValueError as exc:
         return str(exc)
     except Exception as exc:

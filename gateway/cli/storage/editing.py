@@ -21,8 +21,8 @@ from gateway.domain.errors import OwnerMustAct
 from gateway.domain.principals import Label
 from gateway.domain.text.locks import locked_parts
 from gateway.store.connection.pool import Database
-from gateway.workspace.names import mime_of
-from gateway.workspace.tree import MAX_WRITE_BYTES, Listed
+from gateway.workspace.files.tree import MAX_WRITE_BYTES, Listed
+from gateway.workspace.files.uploads import mime_of
 
 Where = Annotated[str, typer.Argument(metavar="PATH", help="From the workspace root, like notes/ideas.md.")]
 

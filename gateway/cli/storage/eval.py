@@ -22,10 +22,9 @@ from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import PrincipalId
 from gateway.domain.memory import DEFAULT_AGENT, Filter, Mode
 from gateway.domain.principals import Label, Role
-from gateway.memory import datasets
-from gateway.memory.datasets import Conversation
+from gateway.memory import evaluation
+from gateway.memory.evaluation import Conversation, Figures, mean_figures, measure_ranking
 from gateway.memory.lexemes import lexemes
-from gateway.memory.metrics import Figures, mean, measure
 from gateway.store.connection.pool import Database
 from gateway.store.memory import frequencies, search, turns, vectors
 from gateway.store.people import principals
@@ -77,12 +76,12 @@ class _Asked:
 
 def locomo(file: File, mode: By = Mode.HYBRID, questions: AtMost = None, as_json: AsJson = False) -> None:
     """Measure recall on a LoCoMo file."""
-    _evaluate(datasets.locomo, file, mode, questions, as_json=as_json)
+    _evaluate(evaluation.locomo, file, mode, questions, as_json=as_json)
 
 
 def longmemeval(file: File, mode: By = Mode.HYBRID, questions: AtMost = None, as_json: AsJson = False) -> None:
     """Measure recall on a LongMemEval file."""
-    _evaluate(datasets.longmemeval, file, mode, questions, as_json=as_json)
+    _evaluate(evaluation.longmemeval, file, mode, questions, as_json=as_json)
 
 
 def _evaluate(
@@ -185,7 +184,7 @@ async def _ask(
             )
             ended = perf_counter()
             ranked = [id_of[hit.memory.created_at, hit.memory.text] for hit in found.hits]
-            figures = measure(ranked, question.evidence, session_of) if question.evidence else None
+            figures = measure_ranking(ranked, question.evidence, session_of) if question.evidence else None
             milliseconds = (1000 * (embedded - began), 1000 * (ended - embedded))
             asked.append(_Asked(question.category, figures, found.weak, *milliseconds))
     return asked
@@ -208,8 +207,8 @@ def _result(
         conversations=len(conversations),
         turns=sum(len(each.turns) for each in conversations),
         questions=len(answered),
-        all=mean([each for figures in by_category.values() for each in figures]),
-        by_category={name: mean(figures) for name, figures in by_category.items()},
+        all=mean_figures([each for figures in by_category.values() for each in figures]),
+        by_category={name: mean_figures(figures) for name, figures in by_category.items()},
         counts={name: len(figures) for name, figures in by_category.items()},
         weak=sum(answered) / len(answered),
         abstentions=len(abstentions),

@@ -23,10 +23,10 @@ from gateway.store.connection.pool import Database
 from gateway.store.transcript import attachments, conversations, messages
 from gateway.store.transcript.conversations import Conversation
 from gateway.store.transcript.messages import MessageRow
-from gateway.workspace import zipping
-from gateway.workspace.paths import WorkspaceError
+from gateway.workspace.files import copies
+from gateway.workspace.files.paths import WorkspaceError
+from gateway.workspace.files.tree import Workspace
 from gateway.workspace.skills.folder import FOLDER
-from gateway.workspace.tree import Workspace
 
 PERSONA = ("AGENTS", "SOUL", "TOOLS", "USER", "HEARTBEAT")
 PAGE = 100
@@ -101,7 +101,7 @@ async def _write_files(into: Export, workspace: Workspace) -> tuple[int, int]:
     """Write the persona and the skills; the numbers of their files. Links are not followed."""
     persona = [await _copy(into, workspace, (f"{name}.md", f".agents/{name}.md"), f"{name}.md") for name in PERSONA]
     try:
-        found = await asyncio.to_thread(zipping.members, workspace.root, "/".join(FOLDER))
+        found = await asyncio.to_thread(copies.zip_members, workspace.root, "/".join(FOLDER))
     except WorkspaceError as error:
         if error.code == "too_large":
             raise OwnerMustAct(str(error)) from error
@@ -114,7 +114,7 @@ async def _copy(into: Export, workspace: Workspace, places: tuple[str, ...], nam
     """Write the first of `places` that is a file as `name`; whether there is one."""
     for path in places:
         try:
-            content = await workspace.content(path, zipping.MAX_BYTES)
+            content = await workspace.content(path, copies.MAX_ZIP_BYTES)
         except WorkspaceError as error:
             raise OwnerMustAct(f"{path} can't be exported: {error}") from error
         if content is not None:

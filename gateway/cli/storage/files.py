@@ -22,9 +22,9 @@ from gateway.store.connection.pool import Connection
 from gateway.store.people import principals
 from gateway.store.transcript import files
 from gateway.store.transcript.files import FileRow
-from gateway.workspace.descent import explained, open_file
-from gateway.workspace.paths import WorkspacePath
-from gateway.workspace.tree import Workspace
+from gateway.workspace.files.access import explained_errors, open_file
+from gateway.workspace.files.paths import WorkspacePath
+from gateway.workspace.files.tree import Workspace
 
 TRUST = {Label.OWNER: "yours", Label.KNOWN: "known", Label.UNTRUSTED: "not vouched for"}
 HEAD = 3
@@ -97,7 +97,7 @@ def get(
         raise OwnerMustAct(f"there is no file {id}; `supaclaw files list` shows them")
     path = WorkspacePath.parse(row.path)
     with (
-        explained(path),
+        explained_errors(path),
         open_file(Environment.read(os.environ).workspace, path) as found,
         open(found, "rb", closefd=False) as file,
     ):

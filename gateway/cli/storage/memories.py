@@ -8,7 +8,7 @@ from typing import Annotated, TypeVar
 import typer
 from pydantic import TypeAdapter
 
-from gateway.agent.memory.remember import Refused, Remembering
+from gateway.agent.memory.remember import MemoryRefused, Remembering
 from gateway.cli.console import echo
 from gateway.cli.database import leak_guard, require_owner, with_database
 from gateway.cli.output import AsJson, Limit, print_json, print_rows
@@ -84,7 +84,7 @@ def show(id: Id, as_json: AsJson = False) -> None:
     async def read(own: Remembering) -> tuple[Memory, list[Source], Whence | None]:
         memory = await memories.get(own.tx, own.principal, MemoryId(id))
         if memory is None:
-            raise Refused(f"There is no memory {id}; `supaclaw memories list` and `supaclaw search` show them.")
+            raise MemoryRefused(f"There is no memory {id}; `supaclaw memories list` and `supaclaw search` show them.")
         learned = await memories.sources(own.tx, own.principal, memory.id)
         return memory, learned, await imports.whence(own.tx, own.principal, memory.id)
 
@@ -175,7 +175,7 @@ def _with_own(work: Callable[[Remembering], Awaitable[Result]]) -> Result:
 
     try:
         return with_database(run_work)
-    except Refused as refusal:
+    except MemoryRefused as refusal:
         raise OwnerMustAct(str(refusal)) from refusal
 
 

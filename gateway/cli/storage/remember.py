@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from gateway.agent.memory.remember import Refused, Remembering
+from gateway.agent.memory.remember import MemoryRefused, Remembering
 from gateway.cli.console import echo
 from gateway.cli.database import leak_guard, require_owner, with_database
 from gateway.cli.output import AsJson, print_json
@@ -41,7 +41,7 @@ def remember(
 
     try:
         memory, is_new = with_database(store)
-    except Refused as refusal:
+    except MemoryRefused as refusal:
         raise OwnerMustAct(str(refusal)) from refusal
     if as_json:
         print_json({"id": memory.id, "new": is_new, "seen_count": memory.seen_count})

@@ -18,8 +18,7 @@ from gateway.domain.ids import SessionId
 from gateway.domain.memory import KIND_NAMES, Category, Filter, Found, Hit, Kind, Memory, Mode, Scope
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import one_line
-from gateway.memory.rows import Row, row_of
-from gateway.memory.wording import kind, who
+from gateway.memory.wording import MemoryRow, kind, memory_row, who
 from gateway.store.connection.pool import Database
 
 LONGEST_HIT = 1_000
@@ -79,7 +78,7 @@ def search(
 
 def facts(memory: Memory) -> dict[str, object]:
     """A row as JSON shows it."""
-    shown: dict[str, object] = TypeAdapter(Row).dump_python(row_of(memory), mode="json")
+    shown: dict[str, object] = TypeAdapter(MemoryRow).dump_python(memory_row(memory), mode="json")
     return shown
 
 

@@ -27,11 +27,11 @@ from gateway.flow.sync.replica import Missing, Replica
 from gateway.net.addresses import Rules
 from gateway.net.object_store import Address, ObjectStore
 from gateway.store.connection.pool import Database
-from gateway.workspace.locks.keeper import OwnerEdits
+from gateway.workspace.files.tree import Workspace
+from gateway.workspace.locks import OwnerEdits
 from gateway.workspace.sync.plan import Action, Drop, Pull, Push, Retract
 from gateway.workspace.sync.state import StateFile
 from gateway.workspace.template import template_hashes
-from gateway.workspace.tree import Workspace
 
 OFF = "workspace.url is not set, so there is nothing to synchronise with; docs/scale.md says how"
 RUNS = "the gateway that runs here synchronises its workspace itself; `supaclaw down` stops it"

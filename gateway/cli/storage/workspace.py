@@ -13,11 +13,10 @@ from gateway.domain.principals import Label
 from gateway.flow.labels import ContentLabels
 from gateway.store.connection.pool import Database
 from gateway.store.people import principals
-from gateway.workspace.locks.keeper import OwnerEdits
-from gateway.workspace.renewal import Renewal, renewals
-from gateway.workspace.renewal import merge as merge_file
-from gateway.workspace.template import template_hashes
-from gateway.workspace.tree import Labels, Workspace
+from gateway.workspace.files.tree import Labels, Workspace
+from gateway.workspace.locks import OwnerEdits
+from gateway.workspace.template import Renewal, renewals, template_hashes
+from gateway.workspace.template import merge_renewal as merge_file
 
 
 def diff() -> None:

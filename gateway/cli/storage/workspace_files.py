@@ -21,10 +21,10 @@ from gateway.config.environment import Environment
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.principals import Label
 from gateway.store.connection.pool import Database
-from gateway.workspace.names import mime_of
-from gateway.workspace.paths import WorkspacePath
-from gateway.workspace.search import Found, search
-from gateway.workspace.zipping import members, zipped
+from gateway.workspace.files.copies import zip_members, zipped
+from gateway.workspace.files.paths import WorkspacePath
+from gateway.workspace.files.search import FoundLines, search_files
+from gateway.workspace.files.uploads import mime_of
 
 SEARCH_SECONDS = 60.0
 MAX_FOUND = 500
@@ -39,8 +39,8 @@ def find(
 ) -> None:
     """Find lines in text files."""
     root = str(Environment.read(os.environ).workspace)
-    answer = asyncio.run(run_alone(search, root, path, pattern, glob, MAX_FOUND, regex, seconds=SEARCH_SECONDS))
-    found = TypeAdapter(Found).validate_python(answer)
+    answer = asyncio.run(run_alone(search_files, root, path, pattern, glob, MAX_FOUND, regex, seconds=SEARCH_SECONDS))
+    found = TypeAdapter(FoundLines).validate_python(answer)
     print_rows(found.matches, ("path", "line", "text"), as_json=as_json, none="No matches.")
     if found.more:
         echo(f"supaclaw: only the first {MAX_FOUND} lines are shown; name a folder or use --glob", error=True)
@@ -87,7 +87,7 @@ def pack(
 ) -> None:
     """Save a folder as a zip. Never overwrites a file."""
     root, name = Environment.read(os.environ).workspace, WorkspacePath.parse(path).name or "workspace"
-    files = members(root, path)
+    files = zip_members(root, path)
     with tempfile.TemporaryFile() as archive:
         archive.writelines(zipped(root, path, files))
         archive.seek(0)

@@ -8,12 +8,12 @@ from typing import Annotated, Self
 
 import typer
 
-from gateway.agent.trees.agents import Agents, ListedAgent
+from gateway.agent.work.agents import Agents, ListedAgent
 from gateway.cli.console import echo
 from gateway.cli.output import AsJson, print_rows
 from gateway.config.environment import Environment
 from gateway.domain.errors import OwnerMustAct
-from gateway.workspace.tree import Workspace
+from gateway.workspace.files.tree import Workspace
 
 COLUMNS = ("slug", "description", "model", "state", "problem")
 Slug = Annotated[str, typer.Argument(metavar="SLUG", help="The file's name without .md.")]

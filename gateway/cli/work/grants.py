@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from gateway.agent import grants as rules
+from gateway.agent.work import approvals as rules
 from gateway.cli.console import echo
 from gateway.cli.database import require_owner, with_connection
 from gateway.cli.output import AsJson, print_rows
@@ -36,10 +36,10 @@ def show_all(as_json: AsJson = False) -> None:
         return await grants.live(conn, (await require_owner(conn)).id, datetime.now(UTC))
 
     rows = [
-        Row(row.name, row.tool, row.times_left, row.expires_at, rules.line(row), row.arguments)
+        Row(row.name, row.tool, row.times_left, row.expires_at, rules.grant_line(row), row.arguments)
         for row in with_connection(read)
     ]
-    print_rows(rows, COLUMNS, as_json=as_json, none=rules.NONE)
+    print_rows(rows, COLUMNS, as_json=as_json, none=rules.NO_GRANTS)
 
 
 def give(
@@ -50,9 +50,9 @@ def give(
 
     async def store(conn: Connection) -> GrantRow:
         owner, now = await require_owner(conn), datetime.now(UTC)
-        return await rules.give(conn, owner.id, number, rules.parse(" ".join(terms), now), by="terminal")
+        return await rules.give_grant(conn, owner.id, number, rules.parse_terms(" ".join(terms), now), by="terminal")
 
-    echo(f"Allowed. {rules.line(with_connection(store))}")
+    echo(f"Allowed. {rules.grant_line(with_connection(store))}")
 
 
 def revoke(number: Annotated[str, typer.Argument(metavar="NUMBER", help="Such as G3.")]) -> None:
@@ -60,6 +60,6 @@ def revoke(number: Annotated[str, typer.Argument(metavar="NUMBER", help="Such as
 
     async def end(conn: Connection) -> GrantRow:
         owner = await require_owner(conn)
-        return await rules.revoke(conn, owner.id, number, datetime.now(UTC), by="terminal")
+        return await rules.revoke_grant(conn, owner.id, number, datetime.now(UTC), by="terminal")
 
     echo(f"{with_connection(end).name} is revoked.")

@@ -6,7 +6,7 @@ from typing import Annotated, Self
 
 import typer
 
-from gateway.agent.approvals import NotDecided, settle
+from gateway.agent.work.approvals import NotDecided, settle_review
 from gateway.cli.console import echo
 from gateway.cli.database import require_owner, with_connection
 from gateway.cli.output import AsJson, print_rows
@@ -79,7 +79,7 @@ def deny(number: Number, comment: Comment = "", as_json: AsJson = False) -> None
 def _answer(number: str, comment: str, as_json: bool, *, yes: bool) -> None:
     async def store(conn: Connection) -> ReviewRow:
         owner = await require_owner(conn)
-        return await settle(conn, owner.id, number, datetime.now(UTC), yes=yes, by="terminal", comment=comment)
+        return await settle_review(conn, owner.id, number, datetime.now(UTC), yes=yes, by="terminal", comment=comment)
 
     _print(with_connection(store), as_json, "{0.name} is {0.state}")
 

@@ -8,7 +8,7 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from gateway.agent.scheduling.schedules import Asking, Schedules, line
+from gateway.agent.work.schedules import ScheduleRequest, Schedules, schedule_line
 from gateway.cli.console import echo
 from gateway.cli.database import require_owner, with_connection
 from gateway.cli.output import AsJson, print_json, print_rows
@@ -114,7 +114,7 @@ def add(
     """Add a schedule. Without a time it only runs when you `run` it."""
 
     async def write(schedules: Schedules) -> ScheduleRow:
-        asking = Asking("cli", await _address(schedules.tx, schedules.principal, to) if to else None)
+        asking = ScheduleRequest("cli", await _address(schedules.tx, schedules.principal, to) if to else None)
         return await schedules.add(
             asking,
             {
@@ -173,7 +173,7 @@ def _change(
     if as_json:
         print_json(asdict(shown))
     else:
-        echo(f"{done}: {line(row)}{more()}")
+        echo(f"{done}: {schedule_line(row)}{more()}")
 
 
 def _done(work: Callable[[Schedules], Awaitable[Result]]) -> Result:

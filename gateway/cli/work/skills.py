@@ -8,8 +8,7 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from gateway.agent.skills.library import SKILLS, Form, Listed, Skills
-from gateway.agent.skills.showing import Row, described, undecided
+from gateway.agent.skills.library import SKILLS, Form, ListedSkill, SkillRow, Skills, described_skill, undecided_skill
 from gateway.agent.skills.sources import guarded
 from gateway.cli.console import echo
 from gateway.cli.database import with_database
@@ -23,8 +22,8 @@ from gateway.domain.errors import OwnerMustAct
 from gateway.net.addresses import Rules
 from gateway.store.connection.pool import Database
 from gateway.store.trust.pins import Pin
+from gateway.workspace.files.tree import Workspace
 from gateway.workspace.skills.folder import Files, digest, read
-from gateway.workspace.tree import Workspace
 
 Result = TypeVar("Result")
 
@@ -54,7 +53,7 @@ def install(
     async def stage(skills: Skills) -> tuple[Pin, str]:
         files, origin = _local(source)
         pin, found = await (skills.stage_files(files, origin) if files else skills.stage(origin))
-        return pin, described(found, await skills.on_disk(pin.name), pin.source)
+        return pin, described_skill(found, await skills.on_disk(pin.name), pin.source)
 
     pin, text = with_library(stage)
     confirm_shown(pin.name, pin.sha256, text, yes, despite_findings, as_json)
@@ -62,8 +61,8 @@ def install(
 
 def enable(name: Name, yes: Yes = False, despite_findings: Despite = False, as_json: AsJson = False) -> None:
     """Confirm a skill, or its new version, and switch it on."""
-    shown = with_library(lambda skills: undecided(skills, name))
-    confirm_shown(name, digest(shown[0]), described(*shown), yes, despite_findings, as_json)
+    shown = with_library(lambda skills: undecided_skill(skills, name))
+    confirm_shown(name, digest(shown[0]), described_skill(*shown), yes, despite_findings, as_json)
 
 
 def disable(name: Name, as_json: AsJson = False) -> None:
@@ -92,18 +91,18 @@ def confirm_shown(
 
 def list_those(form: Form, as_json: bool, none: str) -> None:
     """All of a form."""
-    rows = [Row.of(each) for each in with_library(lambda library: library.list_all(), form)]
+    rows = [SkillRow.of(each) for each in with_library(lambda library: library.list_all(), form)]
     print_rows(rows, COLUMNS, as_json=as_json, none=none)
 
 
 def show_one(name: str, as_json: bool, form: Form) -> None:
     """All that a yes would cover."""
 
-    async def read_one(library: Skills) -> tuple[Listed, str]:
-        return await library.get(name), described(*await undecided(library, name), form)
+    async def read_one(library: Skills) -> tuple[ListedSkill, str]:
+        return await library.get(name), described_skill(*await undecided_skill(library, name), form)
 
     found, text = with_library(read_one, form)
-    row = Row.of(found)
+    row = SkillRow.of(found)
     waits = f"\na new version is waiting: `supaclaw {form.commands} enable` confirms it\n" if row.waiting else ""
     print_rows([row], COLUMNS, as_json=True) if as_json else echo(f"{name} is {row.state}\n{waits}{legible(text)}")
 
@@ -116,7 +115,7 @@ def disable_one(name: str, as_json: bool, form: Form) -> None:
 
 def print_one(name: str, as_json: bool, form: Form = SKILLS) -> None:
     """What state it is in."""
-    row = Row.of(with_library(lambda skills: skills.get(name), form))
+    row = SkillRow.of(with_library(lambda skills: skills.get(name), form))
     print_rows([row], COLUMNS, as_json=True) if as_json else echo(f"{name} {row.version} is {row.state}")
 
 

@@ -9,10 +9,9 @@ from typing import Annotated
 import typer
 
 from gateway.agent.limits import dollars
-from gateway.agent.trees import comparing, forking, starting
-from gateway.agent.trees.agents import Agents
-from gateway.agent.trees.comparing import MOST, Comparison
-from gateway.agent.trees.starting import TreeRequest, Trees, line, summary
+from gateway.agent.work import task_trees
+from gateway.agent.work.agents import Agents
+from gateway.agent.work.task_trees import MOST_STEPS, Comparison, TreeRequest, Trees, task_line, tree_summary
 from gateway.cli.console import echo
 from gateway.cli.database import require_owner, with_connection, with_database
 from gateway.cli.output import AsJson, print_json, print_rows
@@ -26,7 +25,7 @@ from gateway.store.connection.pool import Connection, Database
 from gateway.store.engine import steps, trees
 from gateway.store.engine.steps import Settled, StepRow
 from gateway.store.engine.trees import NodeRow
-from gateway.workspace.tree import Workspace
+from gateway.workspace.files.tree import Workspace
 
 POLL_SECONDS = 0.5
 LISTED = 200
@@ -52,7 +51,7 @@ def create(
         owner = await require_owner(conn)
         await known.check(agent)
         request = TreeRequest(agent, text, Label.OWNER, known.within(budget), private=True, key=key and f"cli {key}")
-        return await starting.start(conn, owner.id, request)
+        return await task_trees.start(conn, owner.id, request)
 
     echo(str(with_connection(work)))
 
@@ -82,13 +81,13 @@ def follow(which: Which, as_json: AsJson = False) -> None:
         shown, since, settled = "", 0, Settled()
         while True:
             async with database.connection() as conn:
-                rows = await starting.show(conn, (await require_owner(conn)).id, which)
+                rows = await task_trees.show(conn, (await require_owner(conn)).id, which)
                 whole = await settled.look(conn)
                 new = await steps.trace(conn, rows[0].id, tree=True, since=since, until=settled.upto)
             if not as_json:
                 for step in new:
                     echo(step_line(step))
-                if (now := summary(rows)) != shown:
+                if (now := tree_summary(rows)) != shown:
                     echo(shown := now)
             since = new[-1].id if new else since
             if rows[0].status.final and whole and not new:
@@ -108,7 +107,9 @@ def trace(which: Which, as_json: AsJson = False) -> None:
     """List the steps of a task: model calls, tools, hand-offs, questions."""
 
     async def read(conn: Connection) -> list[StepRow]:
-        return await steps.trace(conn, await starting.find(conn, (await require_owner(conn)).id, which), most=MOST)
+        return await steps.trace(
+            conn, await task_trees.find_task(conn, (await require_owner(conn)).id, which), most=MOST_STEPS
+        )
 
     print_rows(with_connection(read), STEP_COLUMNS, as_json=as_json)
 
@@ -124,7 +125,7 @@ def fork(
     """
 
     async def work(conn: Connection) -> TaskId:
-        return await forking.fork(conn, (await require_owner(conn)).id, which, at, model)
+        return await task_trees.fork(conn, (await require_owner(conn)).id, which, at, model)
 
     echo(str(with_connection(work)))
 
@@ -133,7 +134,7 @@ def compare(which: Which, other: Which, as_json: AsJson = False) -> None:
     """Show two runs side by side: steps, costs, results."""
 
     async def read(conn: Connection) -> Comparison:
-        return await comparing.compare(conn, (await require_owner(conn)).id, which, other)
+        return await task_trees.compare(conn, (await require_owner(conn)).id, which, other)
 
     found = with_connection(read)
     if as_json:
@@ -150,7 +151,7 @@ def cancel(which: Which) -> None:
     """Cancel a task and all below it, at once."""
 
     async def work(conn: Connection) -> TaskId:
-        return (await starting.cancel(conn, (await require_owner(conn)).id, which))[0]
+        return (await task_trees.cancel(conn, (await require_owner(conn)).id, which))[0]
 
     echo(f"Cancelled: {with_connection(work)}")
 
@@ -160,20 +161,20 @@ def step_line(step: StepRow) -> str:
     ended = "" if step.ok is None else " ok" if step.ok else " failed"
     took = f" {step.latency_ms} ms" if step.latency_ms else ""
     spent = f", {step.tokens_in} in, {step.tokens_out} out, {dollars(step.cost_usd)}" if step.kind == "model" else ""
-    return f"{step.id} {str(step.task_id)[: starting.SHORT]} {step.kind} {step.name}{ended}{took}{spent}"
+    return f"{step.id} {str(step.task_id)[: task_trees.SHORT]} {step.kind} {step.name}{ended}{took}{spent}"
 
 
 def _tree(which: str) -> Sequence[NodeRow]:
     async def read(conn: Connection) -> Sequence[NodeRow]:
-        return await starting.show(conn, (await require_owner(conn)).id, which)
+        return await task_trees.show(conn, (await require_owner(conn)).id, which)
 
     return with_connection(read)
 
 
 def _print(rows: Sequence[NodeRow]) -> None:
-    echo(summary(rows))
+    echo(tree_summary(rows))
     for row in rows:
-        echo(line(row))
+        echo(task_line(row))
         for path in row.storage_paths:
             echo(f"{'  ' * row.depth}  {path}")
     if rows[0].result or rows[0].error:

@@ -1,7 +1,6 @@
 """`supaclaw tool-files`: tools that files of the workspace declare, and the owner's word on them."""
 
-from gateway.agent.skills.library import Skills
-from gateway.agent.skills.showing import described, undecided
+from gateway.agent.skills.library import Skills, described_skill, undecided_skill
 from gateway.agent.tool_files.confirmed import FORM, ToolFiles
 from gateway.cli.output import AsJson
 from gateway.cli.questions import Yes
@@ -24,8 +23,8 @@ def enable(name: Name, yes: Yes = False, despite_findings: Despite = False, as_j
 
     async def read(library: Skills) -> tuple[str, str]:
         await ToolFiles(library).complete(name)
-        shown = await undecided(library, name)
-        return digest(shown[0]), described(*shown, FORM)
+        shown = await undecided_skill(library, name)
+        return digest(shown[0]), described_skill(*shown, FORM)
 
     sha256, text = with_library(read, FORM)
     confirm_shown(name, sha256, text, yes, despite_findings, as_json, FORM)

@@ -8,10 +8,9 @@ from typing import Annotated
 
 import typer
 
-from gateway.agent.mcp import pinning
-from gateway.agent.mcp.pinning import PinnedTool, Use
+from gateway.agent.mcp import pinned_tools
+from gateway.agent.mcp.pinned_tools import PinnedTool, PinnedToolRow, Use, described_tool
 from gateway.agent.mcp.servers import McpServers
-from gateway.agent.mcp.showing import Row, described
 from gateway.cli.console import echo
 from gateway.cli.database import require_owner, with_connection, with_database
 from gateway.cli.output import AsJson, print_rows
@@ -39,7 +38,7 @@ class Tested:
 
 def show_all(as_json: AsJson = False) -> None:
     """List the tools that servers offer."""
-    rows = list(map(Row.of, with_connection(pinning.read)))
+    rows = list(map(PinnedToolRow.of, with_connection(pinned_tools.read)))
     print_rows(
         rows, COLUMNS, as_json=as_json, none="No tools yet. `supaclaw tools test` asks the servers of tools.mcp."
     )
@@ -47,8 +46,8 @@ def show_all(as_json: AsJson = False) -> None:
 
 def show(name: Name, as_json: AsJson = False) -> None:
     """Show a tool, and what changed in it."""
-    tool = with_database(lambda database: pinning.get(database, name))
-    print_rows([Row.of(tool)], COLUMNS, as_json=True) if as_json else echo(legible(described(tool)))
+    tool = with_database(lambda database: pinned_tools.get(database, name))
+    print_rows([PinnedToolRow.of(tool)], COLUMNS, as_json=True) if as_json else echo(legible(described_tool(tool)))
 
 
 def check(as_json: AsJson = False) -> None:
@@ -63,22 +62,22 @@ def confirm(names: Names, does: Does = Use.WRITE, yes: Yes = False) -> None:
     """Switch on tools as they are described now."""
     for tool in _named(names):
         if not yes:
-            echo(legible(described(tool)))
+            echo(legible(described_tool(tool)))
             ask_shown(f"May the agent read this as your own words? A call is classed {does.value}.", "tools")
         sha256 = tool.undecided.sha256
-        with_database(partial(pinning.confirm, name=tool.name, sha256=sha256, use=does))
+        with_database(partial(pinned_tools.confirm, name=tool.name, sha256=sha256, use=does))
         echo(f"{tool.name} is on: {does.value}")
 
 
 def disable(names: Names) -> None:
     """Switch tools off."""
     for tool in _named(names):
-        with_database(partial(pinning.disable, name=tool.name))
+        with_database(partial(pinned_tools.disable, name=tool.name))
         echo(f"{tool.name} is off")
 
 
 def _named(names: Sequence[str]) -> list[PinnedTool]:
-    known = with_connection(pinning.read)
+    known = with_connection(pinned_tools.read)
     for name in names:
         if not any(name in (tool.name, tool.definition.server) for tool in known):
             raise OwnerMustAct(f"there is no tool {name[:80]!r}; `supaclaw tools list` shows them")

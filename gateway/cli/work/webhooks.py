@@ -17,14 +17,14 @@ from gateway.domain.errors import OwnerMustAct
 from gateway.domain.people.scopes import Scope
 from gateway.store.people import tokens
 from gateway.store.scheduling import triggers
-from gateway.workspace.workflows import SOURCE
+from gateway.workspace.instructions import SOURCE_PATTERN
 
 Source = Annotated[str, typer.Argument(help="The sender, such as ci or home-assistant: a-z, 0-9, '.', '_' and '-'.")]
 
 
 def register(source: Source) -> None:
     """Create a token that may only trigger for SOURCE. It isn't stored and can't be shown again."""
-    if not re.fullmatch(SOURCE, source):
+    if not re.fullmatch(SOURCE_PATTERN, source):
         raise OwnerMustAct(f"{source!r} cannot be a source; use up to 64 of a-z, 0-9, '.', '_' and '-', like ci-main")
     token = with_database(lambda database: create_token(database, _token_of(source), [Scope.TRIGGER], source))
     web = load_early(Environment.read(os.environ), os.environ).web

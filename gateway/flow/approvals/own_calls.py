@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from pydantic import TypeAdapter
 
-from gateway.agent.scheduling.schedules import Schedules, line
+from gateway.agent.work.schedules import Schedules, schedule_line
 from gateway.domain.principals import Label
 from gateway.flow.vouching import VOUCH, vouch
 from gateway.store.connection.pool import Connection
@@ -26,7 +26,7 @@ async def resume_schedule(tx: Connection, review: ReviewRow, own: Label, now: da
     except InvalidSchedule as refusal:
         return str(refusal)
     await schedules.trust(tx, row.id, own)
-    return f"Resumed: {line(row)}"
+    return f"Resumed: {schedule_line(row)}"
 
 
 async def vouch_files(tx: Connection, review: ReviewRow, own: Label, _now: datetime) -> str:

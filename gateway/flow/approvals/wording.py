@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from itertools import groupby
 
-from gateway.agent.approvals import where_whole, why
+from gateway.agent.work.approvals import where_shown_whole, why_asked
 from gateway.domain.channels.channel import Button
 from gateway.domain.conversation.diff import CHAT_CHARS, CHAT_LINES, for_chat
 from gateway.domain.work.trees import Verdict
@@ -65,11 +65,11 @@ def _of_doubt(name: str) -> tuple[str, tuple[Button, ...]]:
 
 def _one(review: ReviewRow) -> tuple[str, str]:
     shown, left = for_chat(review.preview)
-    whole = where_whole(review)
+    whole = where_shown_whole(review)
     asks = "may I make this change?" if review.kind == "approval" else "what do you say?"
     if review.tool == DOUBT:
         asks = "did this run?"
     what = review.title if review.tool == DOUBT else review.tool
-    head = f"**{review.name}: {asks}** ({what})\n{why(review)}\n"
+    head = f"**{review.name}: {asks}** ({what})\n{why_asked(review)}\n"
     more = f"\n{left} more lines not shown. {whole}" if left else ""
     return f"{head}{whole}", f"{head}```\n{shown}\n```{more}"

@@ -7,8 +7,8 @@ from typing import TypeAlias
 
 import structlog
 
+from gateway.agent.exec.processes import Processes
 from gateway.agent.limits import Limits
-from gateway.agent.processes import Processes
 from gateway.commands import Command, CommandContext, CommandReply
 from gateway.config.failpoints import Failpoints, Step
 from gateway.domain.channels.routing import parse_command

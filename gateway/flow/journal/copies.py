@@ -16,12 +16,23 @@ from gateway.store.connection.pool import Database
 from gateway.store.transcript import entries, journals
 from gateway.store.transcript.entries import Line, Mark
 from gateway.store.transcript.journals import JournalRow, Listed
+from gateway.workspace.files.paths import WorkspaceError
 from gateway.workspace.journal import files
-from gateway.workspace.journal.files import INDEX, SECOND, Place, Version, began, filed_path, run_path, stays
-from gateway.workspace.journal.format import Content
-from gateway.workspace.journal.summary import IndexLine, render_index, render_line
+from gateway.workspace.journal.entries import Content
+from gateway.workspace.journal.files import (
+    INDEX,
+    SECOND,
+    IndexLine,
+    Place,
+    Version,
+    began,
+    filed_path,
+    render_index,
+    render_line,
+    run_path,
+    stays,
+)
 from gateway.workspace.journal.writer import JournalWriter
-from gateway.workspace.paths import WorkspaceError
 
 FILES = 512
 

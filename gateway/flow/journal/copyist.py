@@ -16,10 +16,9 @@ from gateway.store import sessions
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.transcript import journals
 from gateway.store.transcript.journals import JournalRow, Unopened
-from gateway.workspace.journal.files import Place
-from gateway.workspace.journal.summary import summarise
+from gateway.workspace.files.paths import WorkspaceError
+from gateway.workspace.journal.files import Place, summarise
 from gateway.workspace.journal.writer import JournalWriter
-from gateway.workspace.paths import WorkspaceError
 
 AT_ONCE = 25
 GATHER = 0.25

@@ -25,10 +25,10 @@ from gateway.store.connection.pool import Connection, Database
 from gateway.store.delivery.addresses import AddressRow
 from gateway.store.transcript import journals
 from gateway.store.transcript.entries import Mark
-from gateway.workspace.journal.entry import entry_of
+from gateway.workspace.files.paths import WorkspaceError
+from gateway.workspace.journal.entries import entry_of
 from gateway.workspace.journal.files import Place
 from gateway.workspace.journal.writer import JournalWriter
-from gateway.workspace.paths import WorkspaceError
 
 MARK_EVERY = 600.0
 RETRY = 5.0

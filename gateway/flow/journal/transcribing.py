@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 from gateway.store.transcript.entries import Line
-from gateway.workspace.journal.entry import Entry
+from gateway.workspace.journal.entries import JournalEntry
 
 _SHOWN = {
     "assistant": "SupaClaw",
@@ -15,9 +15,11 @@ _SHOWN = {
 }
 
 
-def transcribed(lines: Sequence[Line]) -> list[Entry]:
+def transcribed(lines: Sequence[Line]) -> list[JournalEntry]:
     """The rows as entries, in the same order."""
-    return [Entry(line.entry_id, line.kind, line.at, _who(line), _text(line), files=line.files) for line in lines]
+    return [
+        JournalEntry(line.entry_id, line.kind, line.at, _who(line), _text(line), files=line.files) for line in lines
+    ]
 
 
 def _who(line: Line) -> str:

@@ -13,9 +13,9 @@ from gateway.domain.principals import Label
 from gateway.store.connection.pool import Connection
 from gateway.store.transcript import files
 from gateway.store.transcript.files import FileRow
-from gateway.workspace.measure import measure
-from gateway.workspace.paths import WorkspaceError
-from gateway.workspace.tree import Written
+from gateway.workspace.files.paths import WorkspaceError
+from gateway.workspace.files.states import measure
+from gateway.workspace.files.tree import Written
 
 Roots: TypeAlias = Callable[[PrincipalId], Path]
 """Where the files of a principal lie."""

@@ -13,8 +13,8 @@ from gateway.domain.text.splitting import split, utf16_len
 from gateway.domain.text.texts import storable
 from gateway.flow.outbound.files import recorded
 from gateway.store.connection.pool import Connection
-from gateway.workspace.paths import WorkspaceError
-from gateway.workspace.tree import Workspace, Written
+from gateway.workspace.files.paths import WorkspaceError
+from gateway.workspace.files.tree import Workspace, Written
 
 MESSAGES = 5
 """The most that one answer is sent as."""

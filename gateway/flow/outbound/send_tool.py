@@ -19,9 +19,9 @@ from gateway.store.transcript import attachments, files
 from gateway.store.transcript.files import FileRow
 from gateway.store.transcript.messages import MessageRow
 from gateway.tools import Post, Posted
-from gateway.workspace.measure import measure
-from gateway.workspace.paths import WorkspaceError
-from gateway.workspace.tree import Workspace, Written
+from gateway.workspace.files.paths import WorkspaceError
+from gateway.workspace.files.states import measure
+from gateway.workspace.files.tree import Workspace, Written
 
 MAX_FILE = 100_000_000
 """Bytes, where a channel has no limit of its own, or is shut."""

@@ -25,7 +25,7 @@ from gateway.net.addresses import Rules
 from gateway.net.object_store import Address, ObjectStore
 from gateway.store import synced
 from gateway.store.connection.pool import Database
-from gateway.workspace.paths import WorkspaceError
+from gateway.workspace.files.paths import WorkspaceError
 from gateway.workspace.sync.state import StateFile
 
 FOLDER = "sync"

@@ -26,15 +26,13 @@ from gateway.net.object_store import BadObject, ObjectStore
 from gateway.store import synced
 from gateway.store.connection.pool import Database
 from gateway.store.trust import contents
-from gateway.workspace.locks.keeper import MAX_BYTES as MAX_LOCKED_BYTES
-from gateway.workspace.locks.watch import LockWatch
-from gateway.workspace.paths import WorkspaceError, WorkspacePath
-from gateway.workspace.sync.landing import Changed, copy_out, drop, place
+from gateway.workspace.files.paths import WorkspaceError, WorkspacePath
+from gateway.workspace.files.tree import Workspace, Written
+from gateway.workspace.locks import MAX_LOCKED_BYTES, LockWatch
+from gateway.workspace.sync.folder import FileChanged, Scan, copy_out, drop_file, place_file, scan
 from gateway.workspace.sync.plan import Action, Drop, Plan, Pull, Push, Retract, plan
-from gateway.workspace.sync.scan import Scan, scan
 from gateway.workspace.sync.state import Known, StateFile
 from gateway.workspace.template import template_hashes
-from gateway.workspace.tree import Workspace, Written
 
 ROUNDS = 3
 """Others change files, too; what is left waits for the next time."""
@@ -151,7 +149,7 @@ class Replica:
                         await self._do(action)
                         done.actions.append(action)
                         again = True
-                except Changed:
+                except FileChanged:
                     again = True
                 except (BadObject, WorkspaceError) as error:
                     done.problems[action.path] = str(error)
@@ -183,7 +181,7 @@ class Replica:
                 async with self._no_tools(locked=path in self._locked_paths):  # what one deletes comes back
                     await self._set(path, version, None)
             case Drop(path):
-                await self._land(path, lambda: drop(self.workspace.root, action))
+                await self._land(path, lambda: drop_file(self.workspace.root, action))
             case _:
                 assert_never(action)
         self._base.pop(path, None)
@@ -233,7 +231,7 @@ class Replica:
             stored_after=self._began,
         )
         if not await self.database.run(compare):
-            raise Changed(WorkspacePath.parse(path))
+            raise FileChanged(WorkspacePath.parse(path))
 
     async def _fetch(self, pull: Pull) -> None:
         with self._staged() as staged:
@@ -266,7 +264,7 @@ class Replica:
     def _place(self, pull: Pull, staged: Path) -> None:
         if pull.content.size <= MAX_LOCKED_BYTES:
             self.workspace.before_edit(staged.read_bytes())
-        place(self.workspace.root, pull, staged)
+        place_file(self.workspace.root, pull, staged)
 
 
 def _written(path: str, content: Content) -> Written:

@@ -10,8 +10,7 @@ from datetime import datetime, timedelta
 from enum import Enum, auto
 from typing import assert_never
 
-from gateway.agent.trees.starting import node
-from gateway.agent.trees.system_tools import BadCall, SystemCall, parse
+from gateway.agent.work.task_trees import BadSystemCall, SystemCall, node_assignment, parse_system_call
 from gateway.domain.conversation.tools import ToolClass
 from gateway.domain.conversation.transcript import ToolIntent, ToolResult
 from gateway.domain.json import JsonObject
@@ -101,9 +100,9 @@ class Acts:
             return Next.WAIT
         return Next.GO_ON
 
-    async def _one(self, call: MessageRow, wanted: SystemCall | BadCall) -> None:
+    async def _one(self, call: MessageRow, wanted: SystemCall | BadSystemCall) -> None:
         match wanted:
-            case BadCall():
+            case BadSystemCall():
                 await self._conclude(call, {"error": "invalid_arguments", "message": str(wanted)})
             case CreateSubtask():
                 await self._subtasks(call, wanted)
@@ -155,7 +154,7 @@ class Acts:
         return None
 
     async def _create(self, call: int, agent: str, text: str) -> None:
-        work = node(text, self.label, private=self.assignment.private, call=call, fork=self.assignment.fork)
+        work = node_assignment(text, self.label, private=self.assignment.private, call=call, fork=self.assignment.fork)
         session = await sessions.start(self.tx, self.run.principal_id, self.label, unattended=True)
         await tasks.create(
             self.tx,
@@ -218,10 +217,10 @@ class Acts:
         await steps.tool_ran(self.tx, run.id, run.principal_id, name, 0, ok=ok, message=id)
 
 
-def _parsed(call: MessageRow) -> SystemCall | BadCall:
+def _parsed(call: MessageRow) -> SystemCall | BadSystemCall:
     try:
-        return parse(call.tool or "", call.text)
-    except BadCall as error:
+        return parse_system_call(call.tool or "", call.text)
+    except BadSystemCall as error:
         return error
 
 

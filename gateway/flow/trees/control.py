@@ -5,8 +5,8 @@ import json
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from gateway.agent.trees import forking, starting
-from gateway.agent.trees.starting import TreeRequest, Trees
+from gateway.agent.work import task_trees
+from gateway.agent.work.task_trees import TreeRequest, Trees
 from gateway.domain.ids import PrincipalId, TaskId
 from gateway.domain.principals import Label
 from gateway.domain.work.tasks import Status
@@ -54,13 +54,13 @@ class TreeControl:
 
     async def cancel(self, which: str) -> TaskId:
         """End a task with all below it; raises `NoSuchTask`."""
-        task, running = await self.database.run(lambda tx: starting.cancel(tx, self.owner, which))
+        task, running = await self.database.run(lambda tx: task_trees.cancel(tx, self.owner, which))
         self.stop(running)
         return task
 
     async def fork(self, which: str, at: int, model: str | None = None) -> TaskId:
         """As `forking.fork`."""
-        made = await self.database.run(lambda tx: forking.fork(tx, self.owner, which, at, model))
+        made = await self.database.run(lambda tx: task_trees.fork(tx, self.owner, which, at, model))
         self.woken()
         return made
 
@@ -74,7 +74,7 @@ class TreeControl:
                 return AcceptedTrigger(before.task_id, before.status)
         budget, own = self.trees.within(request.budget_usd), request.label is Label.OWNER
         wanted = TreeRequest(request.agent, request.input, request.label, budget, private=own, deliver=False)
-        task = await starting.start(tx, self.owner, wanted)
+        task = await task_trees.start(tx, self.owner, wanted)
         account, digest = request.account, request.digest
         await triggers.add(tx, self.owner, SOURCE, task, account=account, key=key, digest=digest)
         return AcceptedTrigger(task, Status.PENDING)

@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gateway.agent.calls import Allowed
+from gateway.agent.loop import Allowed
 from gateway.agent.policy import Act
 from gateway.agent.toolbox import Yes
 from gateway.domain.clock import Clock

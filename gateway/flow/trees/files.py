@@ -10,8 +10,8 @@ from gateway.domain.work.tasks import Claim
 from gateway.domain.work.trees import FILES, MOST_FILES
 from gateway.store.connection.pool import Database
 from gateway.store.engine import trees
-from gateway.workspace.paths import WorkspaceError
-from gateway.workspace.zipping import members
+from gateway.workspace.files.copies import zip_members
+from gateway.workspace.files.paths import WorkspaceError
 
 WRITERS = frozenset({"write_file", "bash", "exec", "spawn"})
 """Without one of these tools an agent has no use for a folder."""
@@ -36,7 +36,7 @@ class TaskFolder:
     async def note(self, database: Database, run: Claim) -> None:
         """Store on the run's task which files there are now, the first `MOST_FILES` by name."""
         try:
-            found = await asyncio.to_thread(members, self.workspace, self.path)
+            found = await asyncio.to_thread(zip_members, self.workspace, self.path)
         except WorkspaceError:  # there is no such folder, or more in it than anybody could list
             return
         files = [str(file.path) for file in found[:MOST_FILES]]

@@ -4,11 +4,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from gateway.agent.calls import Allowed
 from gateway.agent.limits import TREE_USD, dollars, used_up
+from gateway.agent.loop import Allowed
 from gateway.agent.skills.library import Skills
-from gateway.agent.trees.agents import Agents
-from gateway.agent.trees.system_tools import SPECS, BadCall, parse
+from gateway.agent.work.agents import Agents
+from gateway.agent.work.task_trees import SYSTEM_TOOL_SPECS, BadSystemCall, parse_system_call
 from gateway.config.failpoints import Failpoints, Step
 from gateway.domain.clock import Clock
 from gateway.domain.conversation.client import ClientOptions
@@ -36,8 +36,7 @@ from gateway.store.transcript.messages import MessageRow
 from gateway.store.trust import reviews
 from gateway.store.trust.reviews import BUDGET, Question
 from gateway.workspace.agents import AgentFile
-from gateway.workspace.skills.folder import manifest
-from gateway.workspace.skills.parsing import skill_of
+from gateway.workspace.skills.folder import manifest, skill_of
 
 NO_AGENT = "there is no agent {}, or its file is wrong or switched off"
 
@@ -127,7 +126,7 @@ class NodeRuns:
         async def again(tx: Connection) -> OpenedTurn | None:
             return await self.open(tx, run, assignment, part, label)
 
-        return replace(opened, client=ClientOptions(tools=SPECS), agent=part, again=again)
+        return replace(opened, client=ClientOptions(tools=SYSTEM_TOOL_SPECS), agent=part, again=again)
 
     def _agents(self, run: Claim) -> Agents:
         return self.turn_runner.environments.of(run.principal_id).agents
@@ -189,12 +188,12 @@ class NodeRuns:
         """The text of a skill that the node asks for."""
         agent = (await self._usable(run)).get(run.agent)
         try:
-            wanted = parse("load_skill", call.text)
+            wanted = parse_system_call("load_skill", call.text)
             assert isinstance(wanted, LoadSkill), "parsed as that"
             if agent is None or (agent.skills is not None and wanted.name not in agent.skills):
                 return {"error": "not_found", "message": "That is none of this agent's skills."}
             files = await self.skills.confirmed(wanted.name)
-        except (BadCall, SupaclawError) as error:
+        except (BadSystemCall, SupaclawError) as error:
             return {"error": "refused", "message": str(error)}
         others = [path for path in sorted(files) if path != manifest(files)]
         return {"name": wanted.name, "instructions": skill_of(files).body, "files": others}

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from gateway.agent.trees.starting import SHORT
+from gateway.agent.work.task_trees import SHORT
 from gateway.domain.channels.channel import Button
 from gateway.domain.conversation.transcript import Notice
 from gateway.domain.principals import Label

@@ -6,9 +6,20 @@ from dataclasses import dataclass
 
 import structlog
 
-from gateway.agent.compaction import Cut, cut_of, longest_summary, tokens_of
-from gateway.agent.summary import Sections, goal, lasting, read, recap, without_model, written
-from gateway.agent.summary_prompt import prompt_for
+from gateway.agent.conversation.compaction import (
+    Cut,
+    Sections,
+    cut_of,
+    goal_of,
+    lasting_facts,
+    longest_summary,
+    read_summary,
+    recap_of,
+    summary_prompt,
+    tokens_of,
+    without_model,
+    written_summary,
+)
 from gateway.config.failpoints import Failpoints, Step
 from gateway.domain.conversation.model import ModelsExhausted, Reply
 from gateway.domain.conversation.transcript import Summary
@@ -89,14 +100,14 @@ class Compactor:
 
     async def _written(self, model: SizedModel | None, what: Cut, limit: int) -> NewSummary:
         reply = None if model is None else await self._asked(model, what, limit)
-        sections = None if reply is None else read(reply.text)
+        sections = None if reply is None else read_summary(reply.text)
         if sections is None:
             return NewSummary(what, await asyncio.to_thread(without_model, what, limit), (), limit, reply)
-        return NewSummary(what, sections, lasting(sections), limit, reply)
+        return NewSummary(what, sections, lasting_facts(sections), limit, reply)
 
     async def _asked(self, model: SizedModel, what: Cut, limit: int) -> Reply | None:
         """What the model says, whatever that is; None if it says nothing."""
-        prompt = await asyncio.to_thread(prompt_for, what, max(model.prompt_budget(), LEAST), limit)
+        prompt = await asyncio.to_thread(summary_prompt, what, max(model.prompt_budget(), LEAST), limit)
         try:
             return await reply_of(model, prompt)
         except (OutOfBudget, RunLost):
@@ -120,11 +131,13 @@ class Compactor:
         for fact in summary.facts if own else ():
             new = NewMemory(fact, Category.FACT, label=label, origin="compaction", session=session, sources=what.spoken)
             await memories.add(tx, run.principal_id, new)
-        short = NewMemory(recap(summary.sections), label=label, origin="compaction", session=session, kind=Kind.SUMMARY)
+        short = NewMemory(
+            recap_of(summary.sections), label=label, origin="compaction", session=session, kind=Kind.SUMMARY
+        )
         await memories.add(tx, run.principal_id, short)
-        text = Summary(written(summary.sections, summary.limit))
+        text = Summary(written_summary(summary.sections, summary.limit))
         row = await messages.say(tx, session, run.principal_id, text, label=label, task=run.id, covers=what.last)
-        await journals.close(tx, session, goal(summary.sections))
+        await journals.close(tx, session, goal_of(summary.sections))
         return row.id
 
     async def _reopened(self, run: Claim, opened: OpenedTurn) -> OpenedTurn:

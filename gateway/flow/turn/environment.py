@@ -9,18 +9,18 @@ from pathlib import Path
 from typing import TypeAlias
 from uuid import uuid4
 
-from gateway.agent.commands import WorkspaceCommands
+from gateway.agent.exec.commands import WorkspaceCommands
+from gateway.agent.exec.processes import Processes
 from gateway.agent.memory.search import MemorySearch
 from gateway.agent.policy import Policy
-from gateway.agent.processes import Processes
-from gateway.agent.scheduling.plans import Plans
 from gateway.agent.skills.library import Skills
 from gateway.agent.skills.sources import Fetch, no_fetch
-from gateway.agent.sources import ToolSource
 from gateway.agent.tool_files.confirmed import ToolFiles
+from gateway.agent.tool_sources import ToolSource
 from gateway.agent.toolbox import Spill, Toolbox
-from gateway.agent.trees.agents import Agents, untold
-from gateway.agent.trees.starting import Trees
+from gateway.agent.work.agents import Agents, tell_nobody
+from gateway.agent.work.plans import Plans
+from gateway.agent.work.task_trees import Trees
 from gateway.config.machine import SystemClock
 from gateway.domain.clock import Clock
 from gateway.domain.embedding import Embedders, no_embedder
@@ -41,16 +41,14 @@ from gateway.store.connection.pool import Database
 from gateway.store.scheduling import plans
 from gateway.store.transcript import files
 from gateway.tools import Bash, Family, Find, FindRead, Keep, PrincipalContext, ReadFile, Services, Web, no_chats
-from gateway.workspace.copies import copied
+from gateway.workspace.files.access import Quota
+from gateway.workspace.files.copies import copy_workspace
+from gateway.workspace.files.tree import Workspace
+from gateway.workspace.instructions import Persona, PersonaFile, PersonaText, zone_in
 from gateway.workspace.journal.files import Place
-from gateway.workspace.locks.keeper import REPLACED, Keeper, OwnerEdits
-from gateway.workspace.locks.watch import LockWatch
-from gateway.workspace.prompts import Persona, PersonaFile, PersonaText
-from gateway.workspace.quota import Quota
+from gateway.workspace.locks import REPLACED, LockKeeper, LockWatch, OwnerEdits
 from gateway.workspace.template import template_hashes
 from gateway.workspace.tool_files.declaration import Internal
-from gateway.workspace.tree import Workspace
-from gateway.workspace.zone import zone_in
 
 KEPT = 256
 MakeSource: TypeAlias = Callable[[PrincipalId, bool, Workspace], ToolSource]
@@ -151,7 +149,7 @@ class AgentEnvironments:
     tampered: Callable[[PrincipalId, Sequence[str]], Awaitable[None]] = _untold
     """Tells that locked text was changed by a tool, and put back. Never raises."""
 
-    tell_owner: Callable[[str], Awaitable[None]] = untold
+    tell_owner: Callable[[str], Awaitable[None]] = tell_nobody
     """Of a wrong agent file."""
     task_usd: Callable[[], float | None] = lambda: None
     """What a tree of tasks may cost if nothing is said of it."""
@@ -206,7 +204,7 @@ class AgentEnvironments:
 
     async def copy_for(self, principal: PrincipalId, fork: TaskId) -> None:
         """Give a fork its files, as the principal's are now; once. Copies of a week ago are deleted."""
-        await asyncio.to_thread(copied, self.of(principal).workspace.root, self._forks, str(fork))
+        await asyncio.to_thread(copy_workspace, self.of(principal).workspace.root, self._forks, str(fork))
 
     def _known(self, key: PrincipalId | TaskId, build: Callable[[], AgentEnvironment]) -> AgentEnvironment:
         if key not in self._built:
@@ -309,7 +307,7 @@ class AgentEnvironments:
     def _locks(self, principal: PrincipalId, workspace: Workspace) -> LockWatch:
         data = self.others.parent
         compared = self.workshop is not None and not self.workshop.guards_instructions
-        keeper = Keeper(workspace.root, data / REPLACED / str(principal), OwnerEdits(data), whole=compared)
+        keeper = LockKeeper(workspace.root, data / REPLACED / str(principal), OwnerEdits(data), whole=compared)
         return LockWatch(workspace, keeper, partial(self.tampered, principal))
 
     def _commands(self, own: Label) -> WorkspaceCommands | None:

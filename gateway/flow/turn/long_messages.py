@@ -6,8 +6,8 @@ from dataclasses import replace
 from gateway.domain.conversation.transcript import Entry, UserText
 from gateway.domain.text.tokens import estimate
 from gateway.store.transcript.messages import MessageRow
-from gateway.workspace.paths import WorkspaceError
-from gateway.workspace.tree import Workspace
+from gateway.workspace.files.paths import WorkspaceError
+from gateway.workspace.files.tree import Workspace
 
 MAX_TOKENS = 20_000
 HEAD = 2_000

@@ -6,8 +6,7 @@ from datetime import datetime
 
 import structlog
 
-from gateway.agent.memory.bootstrap import ALWAYS, bootstrap_context
-from gateway.agent.memory.recall import Visible, recall, shown_to
+from gateway.agent.memory.search import ALWAYS, Visible, bootstrap_context, recall, recall_limit
 from gateway.domain.ids import SessionId
 from gateway.domain.principals import Label
 from gateway.domain.work.tasks import Claim
@@ -53,7 +52,7 @@ class TurnMemory:
             rows = (*opened.history, *opened.transcript)
             taken_back = await branches.others(conn, opened.session)
             visible = Visible({row.id for row in rows} | taken_back, {memory.id for memory in told.shown})
-            at_most = min(label, shown_to(opened.principal.role, label))
+            at_most = min(label, recall_limit(opened.principal.role, label))
             recalled = await recall(conn, run.principal_id, question, visible, at_most=at_most)
         if label > opened.label:
             await self.database.run(lambda tx: _taint(tx, run, opened, label))
@@ -67,7 +66,7 @@ class TurnMemory:
         """
         first = next(row for row in opened.transcript if row.kind in ("user", "summary"))
         whose, session, as_of = opened.principal.id, opened.session, first.created_at
-        at_most = shown_to(opened.principal.role, first.label)
+        at_most = recall_limit(opened.principal.role, first.label)
         version = await standing.version(conn, whose, session, as_of, ALWAYS, at_most)
         told = self._told.pop((session, as_of, at_most), None)
         if told is None or told.version != version:

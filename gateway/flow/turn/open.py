@@ -4,10 +4,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from gateway.agent.compaction import own_turn, turn_after
-from gateway.agent.files import LISTED
+from gateway.agent.conversation.compaction import own_turn, turn_after
+from gateway.agent.conversation.context import LISTED_FILES
 from gateway.agent.limits import Spent
-from gateway.agent.memory.recall import Recalled
+from gateway.agent.memory.search import Recalled
 from gateway.domain.conversation.attachments import Attached
 from gateway.domain.conversation.client import NOTHING, ClientOptions
 from gateway.domain.conversation.inbound import PROGRAMS
@@ -120,7 +120,7 @@ async def open_turn(tx: Connection, run: Claim) -> OpenedChat | None:
         # Its files are being fetched: the job that does it hastens this task, which keeps no slot meanwhile.
         await tasks.renew(tx, run, delay=await unread.patience(tx, run.session_id))
         return None
-    transcript, files, all_files = await attachments.of_turn(tx, run.session_id, rows, LISTED)
+    transcript, files, all_files = await attachments.of_turn(tx, run.session_id, rows, LISTED_FILES)
     asked = [row for row in transcript if row.open]
     if not asked:
         await tasks.finish(tx, run, Status.COMPLETED)
@@ -175,7 +175,7 @@ async def open_unattended(
         said = UserText(prompt, datetime.now(UTC))
         await messages.say(tx, run.session_id, run.principal_id, said, label=label, origin=origin, task=run.id)
     rows = [_reopened(row, asked) for row in await messages.transcript(tx, run.session_id)]
-    transcript, files, all_files = await attachments.of_turn(tx, run.session_id, rows, LISTED)
+    transcript, files, all_files = await attachments.of_turn(tx, run.session_id, rows, LISTED_FILES)
     waiting = [row for row in transcript if row.open]
     if not waiting:
         await tasks.finish(tx, run, Status.COMPLETED)

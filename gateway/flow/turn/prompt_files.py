@@ -7,8 +7,8 @@ from gateway.domain.conversation.attachments import Attached
 from gateway.domain.conversation.model import Image
 from gateway.domain.conversation.transcript import Entry, UserText
 from gateway.domain.ids import MessageId
-from gateway.workspace.paths import WorkspaceError
-from gateway.workspace.tree import Workspace
+from gateway.workspace.files.paths import WorkspaceError
+from gateway.workspace.files.tree import Workspace
 
 SHORT = 3_000
 """Characters of a file that are shown at once; of what is longer only the path is given."""

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from gateway.agent.calls import NOTHING_ALLOWED, Allowed
 from gateway.agent.limits import TREE_USD, Limits
+from gateway.agent.loop import NOTHING_ALLOWED, Allowed
 from gateway.config.failpoints import Failpoints
 from gateway.domain.clock import Clock
 from gateway.domain.conversation.events import Answered, ModelReplied
@@ -32,7 +32,7 @@ from gateway.store.connection.pool import Connection, Database
 from gateway.store.engine import steps
 from gateway.store.transcript import messages
 from gateway.store.transcript.messages import MessageRow
-from gateway.workspace.prompts import PersonaText
+from gateway.workspace.instructions import PersonaText
 
 AFTER_OVERFLOW = 0.6
 """What of a prompt that was too long for its model the next one may have."""

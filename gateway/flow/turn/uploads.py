@@ -14,9 +14,8 @@ from gateway.store.connection.pool import Database
 from gateway.store.transcript import files
 from gateway.store.transcript.files import FileRow
 from gateway.store.trust import contents
-from gateway.workspace.incoming import UPLOADS, Incoming, received, unchanged
-from gateway.workspace.names import safe_name
-from gateway.workspace.paths import WorkspaceError
+from gateway.workspace.files.paths import WorkspaceError
+from gateway.workspace.files.uploads import UPLOADS, Incoming, received, safe_name, unchanged
 
 
 class UploadRefused(SupaclawError):

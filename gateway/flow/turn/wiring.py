@@ -5,12 +5,10 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from gateway.agent.calls import Allowed
-from gateway.agent.context import system_prompt, to_messages
-from gateway.agent.files import index
-from gateway.agent.fit import fit, message_tokens
+from gateway.agent.conversation.context import file_index, system_prompt, to_messages
+from gateway.agent.conversation.fit import fit, message_tokens
 from gateway.agent.limits import Limits
-from gateway.agent.loop import run_turn
+from gateway.agent.loop import Allowed, run_turn
 from gateway.domain.conversation.events import Steered, TurnEvent
 from gateway.domain.conversation.model import Highest, Model, Prompt, Reply, SystemMessage, ToolSpec
 from gateway.domain.conversation.transcript import Entry, Summary, UserText
@@ -30,7 +28,7 @@ from gateway.store import sessions
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.transcript import attachments, unread
 from gateway.store.transcript.messages import MessageRow
-from gateway.workspace.prompts import PersonaText
+from gateway.workspace.instructions import PersonaText
 
 LEAST = 200
 """Tokens of the shortest prompt that can hold a question."""
@@ -75,7 +73,7 @@ class LoopWiring:
     allowed: Allowed = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        listed = index(self.opened.files, self.opened.all_files)
+        listed = file_index(self.opened.files, self.opened.all_files)
         role = "" if self.opened.agent is None else self.opened.agent.prompt
         standing = system_prompt(
             self.persona,

@@ -2,7 +2,7 @@
 
 import structlog
 
-from gateway.agent.scheduling.alerts import schedule_works
+from gateway.agent.work.schedules import schedule_works
 from gateway.domain.conversation.transcript import Notice
 from gateway.domain.work.schedules import Recurring
 from gateway.flow.outbound.proactive import ProactiveMessages

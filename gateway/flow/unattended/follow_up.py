@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import structlog
 
-from gateway.agent.scheduling.alerts import schedule_undelivered
+from gateway.agent.work.schedules import schedule_undelivered
 from gateway.domain.conversation.transcript import AssistantText
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.ids import MessageId

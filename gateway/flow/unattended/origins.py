@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from gateway.agent.scheduling.alerts import trigger_failed
+from gateway.agent.work.schedules import trigger_failed
 from gateway.domain.principals import Label
 from gateway.domain.work.assignment import QUIET, Assignment, is_quiet
 from gateway.domain.work.tasks import Claim, Status

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gateway.agent.scheduling.alerts import schedule_failed
+from gateway.agent.work.schedules import schedule_failed
 from gateway.domain.ids import MessageId
 from gateway.domain.work.tasks import Claim, Status
 from gateway.flow.outbound.proactive import ProactiveMessages

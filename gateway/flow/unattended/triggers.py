@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import structlog
 
-from gateway.agent.fit import cut
+from gateway.agent.conversation.fit import cut
 from gateway.domain.errors import SupaclawError, TryAgainLater
 from gateway.domain.ids import PrincipalId, TaskId
 from gateway.domain.principals import Label
@@ -23,8 +23,8 @@ from gateway.store import sessions
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.engine import tasks
 from gateway.store.scheduling import triggers
-from gateway.workspace.tree import Workspace
-from gateway.workspace.workflows import workflow
+from gateway.workspace.files.tree import Workspace
+from gateway.workspace.instructions import workflow
 
 MOST_LIVE = 1_000
 """Triggers whose tasks are not over; more are refused."""

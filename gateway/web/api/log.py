@@ -7,7 +7,7 @@ from uuid import UUID
 
 from fastapi import APIRouter, Depends, Request
 
-from gateway.agent.schema import parameters_of
+from gateway.agent.tool_sources import parameters_of
 from gateway.domain.imports import ImportedMemory, ImportedMessage, Record
 from gateway.domain.memory import DEFAULT_AGENT
 from gateway.domain.people.scopes import Scope

@@ -7,17 +7,21 @@ from uuid import UUID
 from fastapi import APIRouter, Depends, Path, Query
 from pydantic import BaseModel, ConfigDict, Field
 
-from gateway.agent.memory.bootstrap import ALWAYS, bootstrap_context
-from gateway.agent.memory.recall import LEAST_WORDS, ROWS, TOKENS
 from gateway.agent.memory.remember import Remembering
-from gateway.agent.memory.search import MemorySearch
+from gateway.agent.memory.search import (
+    ALWAYS,
+    LEAST_WORDS,
+    RECALLED_ROWS,
+    RECALLED_TOKENS,
+    MemorySearch,
+    bootstrap_context,
+)
 from gateway.domain.ids import MemoryId, SessionId
 from gateway.domain.memory import Category, Filter, Hit, Kind, Mode, NewMemory
 from gateway.domain.memory import Scope as Where
 from gateway.domain.people.scopes import Scope
 from gateway.domain.principals import Label
-from gateway.memory.rows import Row, row_of
-from gateway.memory.wording import Bootstrap, recalled
+from gateway.memory.wording import Bootstrap, MemoryRow, memory_row, recalled
 from gateway.store.memory import memories
 from gateway.store.memory.memories import Source
 from gateway.web.auth.access import Caller, needs
@@ -89,7 +93,7 @@ class Said(_Body):
 class FoundRow:
     """A row that was found: `words` is its share of the query's rare words."""
 
-    memory: Row
+    memory: MemoryRow
     score: float
     words: float
     cosine: float | None
@@ -110,7 +114,7 @@ class Answer:
 class Learned:
     """A memory with the messages it was learned from."""
 
-    memory: Row
+    memory: MemoryRow
     sources: list[Source]
 
 
@@ -118,7 +122,7 @@ class Learned:
 class Stored:
     """A memory; `new` is false if it was there already."""
 
-    memory: Row
+    memory: MemoryRow
     new: bool
 
 
@@ -167,7 +171,7 @@ async def listed(
     pinned: bool | None = None,
     limit: Most = 50,
     offset: Annotated[int, Query(ge=0, le=1_000_000)] = 0,
-) -> list[Row]:
+) -> list[MemoryRow]:
     """What is remembered, the newest first."""
     which = Filter(
         kinds=(kind,),
@@ -183,7 +187,7 @@ async def listed(
             for memory in await memories.listed(conn, site.backend.owner.id, part, offset + limit)
         ]
     found.sort(key=lambda memory: -memory.id)
-    return [row_of(memory) for memory in found[offset : offset + limit]]
+    return [memory_row(memory) for memory in found[offset : offset + limit]]
 
 
 @router.post("/api/memory", status_code=201)
@@ -202,7 +206,7 @@ async def remember(site: AtSite, caller: Client, new: New) -> Stored:
         supersedes=None if new.supersedes is None else MemoryId(new.supersedes),
     )
     stored, is_new = await in_memory(site, lambda own: own.remember(memory), caller.reach)
-    return Stored(row_of(stored), is_new)
+    return Stored(memory_row(stored), is_new)
 
 
 @router.get("/api/memory/{id}")
@@ -213,13 +217,13 @@ async def get(site: AtSite, caller: Client, id: Id) -> Learned:
         memory = await own.get(MemoryId(id))
         own_row = caller.reach.changes(memory)
         sources = await memories.sources(own.tx, own.principal, memory.id) if own_row else []
-        return Learned(row_of(memory), sources)
+        return Learned(memory_row(memory), sources)
 
     return await in_memory(site, read, caller.reach)
 
 
 @router.patch("/api/memory/{id}")
-async def edit(site: AtSite, caller: Client, id: Id, change: Edit) -> Row:
+async def edit(site: AtSite, caller: Client, id: Id, change: Edit) -> MemoryRow:
     """Change a memory or a summary. A correction is better remembered with `supersedes`."""
     changed = await in_memory(
         site,
@@ -233,19 +237,19 @@ async def edit(site: AtSite, caller: Client, id: Id, change: Edit) -> Row:
         ),
         caller.reach,
     )
-    return row_of(changed)
+    return memory_row(changed)
 
 
 @router.delete("/api/memory/{id}")
-async def forget(site: AtSite, caller: Client, id: Id) -> Row:
+async def forget(site: AtSite, caller: Client, id: Id) -> MemoryRow:
     """Leave a row out from now on."""
-    return row_of(await in_memory(site, lambda own: own.forget(MemoryId(id)), caller.reach))
+    return memory_row(await in_memory(site, lambda own: own.forget(MemoryId(id)), caller.reach))
 
 
 @router.post("/api/memory/{id}/restore")
-async def restore(site: AtSite, caller: Client, id: Id) -> Row:
+async def restore(site: AtSite, caller: Client, id: Id) -> MemoryRow:
     """Undo a forget."""
-    return row_of(await in_memory(site, lambda own: own.restore(MemoryId(id)), caller.reach))
+    return memory_row(await in_memory(site, lambda own: own.restore(MemoryId(id)), caller.reach))
 
 
 @router.get("/api/bootstrap")
@@ -287,10 +291,10 @@ async def context(site: AtSite, caller: Client, said: Said) -> Context:
             )
     shown = {memory.id for memory in told.shown}
     searching = MemorySearch(site.backend.database, site.backend.embedder)
-    found = await searching.find(owner, said.message, scope=Where.ALL, k=ROWS + len(shown), reach=caller.reach)
+    found = await searching.find(owner, said.message, scope=Where.ALL, k=RECALLED_ROWS + len(shown), reach=caller.reach)
     fitting = [hit for hit in found.hits if hit.memory.id not in shown and (hit.cosine or hit.words >= LEAST_WORDS)]
-    near = [hit.memory for hit in fitting[:ROWS]]
-    return Context(told.text, "" if found.weak else recalled(near, TOKENS))
+    near = [hit.memory for hit in fitting[:RECALLED_ROWS]]
+    return Context(told.text, "" if found.weak else recalled(near, RECALLED_TOKENS))
 
 
 def _filter(caller: Caller, asked: Search) -> Filter:
@@ -311,4 +315,4 @@ def _filter(caller: Caller, asked: Search) -> Filter:
 
 
 def _found(hit: Hit) -> FoundRow:
-    return FoundRow(row_of(hit.memory), hit.score, hit.words, hit.cosine)
+    return FoundRow(memory_row(hit.memory), hit.score, hit.words, hit.cosine)

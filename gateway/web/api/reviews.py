@@ -8,7 +8,7 @@ from uuid import UUID
 from fastapi import APIRouter, Depends, Query
 from pydantic import JsonValue, TypeAdapter
 
-from gateway.agent.approvals import why
+from gateway.agent.work.approvals import why_asked
 from gateway.domain.people.scopes import Scope
 from gateway.store.trust import reviews
 from gateway.store.trust.reviews import ReviewRow, State
@@ -45,7 +45,7 @@ class Review:
             row.task_id,
             row.tool,
             row.state,
-            why(row),
+            why_asked(row),
             row.preview,
             row.created_at,
             row.expires_at,

@@ -9,7 +9,7 @@ from uuid import UUID
 from fastapi import APIRouter, Depends, Header, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 
-from gateway.agent.trees.starting import NoSuchAgent, NoSuchTask
+from gateway.agent.work.task_trees import NoSuchAgent, NoSuchTask
 from gateway.domain.ids import TaskId
 from gateway.domain.people.scopes import Scope, permits
 from gateway.domain.principals import Label

@@ -13,7 +13,7 @@ from gateway.web.auth.access import Caller, needs
 from gateway.web.http.errors import Refused
 from gateway.web.site import AtSite, Site
 from gateway.web.triggers import Name, Trigger, parse, text_of
-from gateway.workspace.workflows import SOURCE
+from gateway.workspace.instructions import SOURCE_PATTERN
 
 BUSY_SECONDS = 60
 MAX_TRIGGER = 256 * 1024
@@ -66,7 +66,7 @@ async def hook(
     request: Request,
     site: AtSite,
     caller: Sender,
-    source: Annotated[str, Path(pattern=SOURCE)],
+    source: Annotated[str, Path(pattern=SOURCE_PATTERN)],
     key: Key = None,
     session: Name | None = None,
     deliver_to: Name | None = None,

@@ -9,9 +9,9 @@ from gateway.domain.principals import Label
 from gateway.domain.text.locks import locked_parts
 from gateway.domain.work.plans import FILE
 from gateway.web.render import Markdown
-from gateway.workspace.pages import Piece
-from gateway.workspace.paths import WorkspaceError, WorkspacePath, folded
-from gateway.workspace.tree import Workspace
+from gateway.workspace.files.pages import Piece
+from gateway.workspace.files.paths import WorkspaceError, WorkspacePath, folded
+from gateway.workspace.files.tree import Workspace
 
 MAX_SHOWN = 256 * 1024
 """Bytes of a text that are shown; what is longer can't be edited here."""

@@ -5,9 +5,9 @@ from typing import Literal
 
 from gateway.domain.principals import Label
 from gateway.domain.text.locks import locked_parts
-from gateway.workspace.incoming import UPLOADS
-from gateway.workspace.paths import READ_ONLY, WorkspacePath, folded
-from gateway.workspace.tree import Listed, Workspace
+from gateway.workspace.files.paths import READ_ONLY, WorkspacePath, folded
+from gateway.workspace.files.tree import Listed, Workspace
+from gateway.workspace.files.uploads import UPLOADS
 
 MAX_MARKED = 256 * 1024
 """Bytes of a Markdown file that is searched for locked text, to mark it in the tree."""

@@ -3,8 +3,8 @@
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from gateway.agent.memory.remember import Refused as NotDone
-from gateway.agent.memory.remember import Remembering, Unknown
+from gateway.agent.memory.remember import MemoryRefused as NotDone
+from gateway.agent.memory.remember import Remembering, UnknownMemory
 from gateway.domain.memory import EVERYTHING, Reach
 from gateway.web.http.errors import Refused
 from gateway.web.site import Site
@@ -18,7 +18,7 @@ async def in_memory(site: Site, work: Callable[[Remembering], Awaitable[Result]]
         return await site.backend.database.run(
             lambda tx: work(Remembering(tx, site.backend.owner.id, reach, site.clean))
         )
-    except Unknown as reason:
+    except UnknownMemory as reason:
         raise Refused(404, "not_found", str(reason)) from None
     except NotDone as reason:
         raise Refused(400, "not_done", str(reason)) from None

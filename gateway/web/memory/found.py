@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
-from gateway.agent.memory.remember import Remembering, Unknown
+from gateway.agent.memory.remember import Remembering, UnknownMemory
 from gateway.agent.memory.search import MemorySearch
 from gateway.domain.ids import MemoryId
 from gateway.domain.memory import Found, Hit, Memory, Mode, Scope
@@ -71,7 +71,7 @@ async def named(site: Site, ids: Sequence[int]) -> list[Memory]:
         for id in dict.fromkeys(ids):
             try:
                 found.append(await own.get(MemoryId(id)))
-            except Unknown:
+            except UnknownMemory:
                 continue
     return found
 

@@ -8,8 +8,8 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Form
 from fastapi.responses import HTMLResponse
 
-from gateway.agent.trees import starting
-from gateway.agent.trees.agents import ListedAgent
+from gateway.agent.work import task_trees
+from gateway.agent.work.agents import ListedAgent
 from gateway.domain.ids import TaskId
 from gateway.domain.principals import Label
 from gateway.domain.work.tasks import Status
@@ -26,7 +26,7 @@ from gateway.web.screens import files
 from gateway.web.screens.tasks import spent, text_of
 from gateway.web.site import AtSite, Site
 from gateway.workspace.agents import FOLDER, MAX_BYTES, BadAgent, parse
-from gateway.workspace.paths import WorkspacePath
+from gateway.workspace.files.paths import WorkspacePath
 
 HERE = "/agents"
 TEST_SECONDS = 300
@@ -98,7 +98,7 @@ async def _outcome(site: Site, task: TaskId) -> NodeRow:
                 if Status.NEEDS_HUMAN_REVIEW in progress.counts:
                     break
     async with site.backend.database.connection() as conn:
-        return (await starting.show(conn, site.backend.owner.id, str(task)))[0]
+        return (await task_trees.show(conn, site.backend.owner.id, str(task)))[0]
 
 
 async def _save(site: Site, name: str, content: str, sha256: str) -> None:

@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Form
 
-from gateway.agent import grants as rules
-from gateway.agent.approvals import settle, why
+from gateway.agent.work import approvals as rules
+from gateway.agent.work.approvals import settle_review, why_asked
 from gateway.domain.conversation.diff import legible
 from gateway.domain.ids import ReviewId
 from gateway.store.trust import grants, reviews
@@ -32,15 +32,15 @@ async def waiting(site: AtSite) -> dict[str, int]:
 @router.post("/approvals/{number}/grant", status_code=204, dependencies=[Depends(signed_in)])
 async def allow_ahead(site: AtSite, number: str, terms: Annotated[str, Form(max_length=200)]) -> None:
     """Allow, in advance, more calls like this one."""
-    owner, parsed = site.backend.owner.id, rules.parse(terms, site.backend.clock.now())
-    await site.backend.database.run(lambda tx: rules.give(tx, owner, number, parsed, by="web"))
+    owner, parsed = site.backend.owner.id, rules.parse_terms(terms, site.backend.clock.now())
+    await site.backend.database.run(lambda tx: rules.give_grant(tx, owner, number, parsed, by="web"))
 
 
 @router.post("/approvals/grants/{number}/revoke", status_code=204, dependencies=[Depends(signed_in)])
 async def revoke(site: AtSite, number: str) -> None:
     """Take back what was allowed in advance."""
     owner, now = site.backend.owner.id, site.backend.clock.now()
-    await site.backend.database.run(lambda tx: rules.revoke(tx, owner, number, now, by="web"))
+    await site.backend.database.run(lambda tx: rules.revoke_grant(tx, owner, number, now, by="web"))
 
 
 @router.post("/approvals/{number}/{answer}", status_code=204, dependencies=[Depends(signed_in)])
@@ -52,7 +52,9 @@ async def settle_question(
 ) -> None:
     """Allow or refuse a call; the page learns of it by its events."""
     owner, now, yes = site.backend.owner.id, site.backend.clock.now(), answer == "approve"
-    await site.backend.database.run(lambda tx: settle(tx, owner, number, now, yes=yes, by="web", comment=comment))
+    await site.backend.database.run(
+        lambda tx: settle_review(tx, owner, number, now, yes=yes, by="web", comment=comment)
+    )
 
 
 async def _pieces(site: Site) -> Mapping[str, str]:
@@ -63,11 +65,11 @@ async def _pieces(site: Site) -> Mapping[str, str]:
     made: dict[str, str] = {"empty": part("no_questions"), **questions(site, rows, asked_in)}
     if ahead:
         made["ahead"] = part("heading", "ahead", "Allowed in advance")
-    made |= {row.name: part("grant", row.name, row, rules.line(row)) for row in ahead}
+    made |= {row.name: part("grant", row.name, row, rules.grant_line(row)) for row in ahead}
     if over:
         made["history"] = part("heading", "history", "Answered")
     for row in over:
-        made[row.name] = part("answered", row.name, row, legible(row.preview), why(row), _asked_in(row, asked_in))
+        made[row.name] = part("answered", row.name, row, legible(row.preview), why_asked(row), _asked_in(row, asked_in))
     return made
 
 
@@ -75,7 +77,7 @@ def questions(site: Site, rows: Sequence[ReviewRow], asked_in: Mapping[ReviewId,
     """Open questions with the forms that answer them, by element id."""
     part = site.pages.part
     return {
-        row.name: part("question", row.name, row, legible(row.preview), why(row), _asked_in(row, asked_in))
+        row.name: part("question", row.name, row, legible(row.preview), why_asked(row), _asked_in(row, asked_in))
         for row in rows
     }
 

@@ -21,7 +21,7 @@ from gateway.web.live.sse import EventStream
 from gateway.web.pages import Nav, Screen
 from gateway.web.screens import setup
 from gateway.web.site import AtSite, Site
-from gateway.workspace.paths import WorkspaceError
+from gateway.workspace.files.paths import WorkspaceError
 
 ADDRESS = PAGE
 

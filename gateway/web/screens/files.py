@@ -31,9 +31,9 @@ from gateway.web.http.errors import Refused
 from gateway.web.http.multipart import uploaded_file
 from gateway.web.pages import Nav, Screen
 from gateway.web.site import AtSite, Site
-from gateway.workspace.names import mime_of
-from gateway.workspace.paths import MAX_PATH_BYTES, WorkspaceError, WorkspacePath
-from gateway.workspace.zipping import members, zipped
+from gateway.workspace.files.copies import zip_members, zipped
+from gateway.workspace.files.paths import MAX_PATH_BYTES, WorkspaceError, WorkspacePath
+from gateway.workspace.files.uploads import mime_of
 
 HERE = "/files"
 CHANGED = "{path} has changed since you opened it; nothing was saved. Copy your text, reload the page, and merge them."
@@ -97,7 +97,7 @@ async def download_folder(site: AtSite, path: Asked = "") -> Response:
     """A folder and all below it, zipped while it is sent."""
     root = site.backend.files
     with _told():
-        files = await asyncio.to_thread(members, root, path)
+        files = await asyncio.to_thread(zip_members, root, path)
     name = f"{WorkspacePath.parse(path).name or 'workspace'}.zip"
     return StreamingResponse(zipped(root, path, files), media_type=OCTETS, headers={**SANDBOX, **saved_as(name)})
 

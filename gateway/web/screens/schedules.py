@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Depends, Form, Query
 from fastapi.responses import HTMLResponse
 
-from gateway.agent.scheduling.schedules import Asking, Schedules
+from gateway.agent.work.schedules import ScheduleRequest, Schedules
 from gateway.domain.work.schedules import Definition, Once, Recurring
 from gateway.store.people import principals
 from gateway.store.scheduling import schedules as store
@@ -66,7 +66,7 @@ async def preview(site: AtSite, cron_expr: Time = "", run_at: Time = "", timezon
 @router.post(HERE, status_code=204, dependencies=OWNER)
 async def add(site: AtSite, form: Annotated[ScheduleForm, Depends()]) -> None:
     """Add one; its results go to the chat where the owner wrote last."""
-    await _change(site, lambda schedules: schedules.add(Asking("web"), form.changes))
+    await _change(site, lambda schedules: schedules.add(ScheduleRequest("web"), form.changes))
 
 
 @router.get(f"{HERE}/{{id}}/details", dependencies=OWNER)

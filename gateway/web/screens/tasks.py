@@ -9,9 +9,8 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from pydantic import BaseModel, Field
 
 from gateway.agent.limits import dollars
-from gateway.agent.trees import starting
-from gateway.agent.trees.comparing import compare
-from gateway.agent.trees.starting import NoSuchTask
+from gateway.agent.work import task_trees
+from gateway.agent.work.task_trees import NoSuchTask, compare
 from gateway.domain.conversation.diff import legible
 from gateway.domain.ids import TaskId
 from gateway.domain.work.tasks import Status
@@ -170,7 +169,7 @@ async def _nodes(site: Site, id: UUID) -> Sequence[NodeRow]:
     """The tree of a task of the owner's."""
     async with site.backend.database.connection() as conn:
         try:
-            return await starting.show(conn, site.backend.owner.id, str(id))
+            return await task_trees.show(conn, site.backend.owner.id, str(id))
         except NoSuchTask:
             raise _missing(id) from None
 

@@ -8,13 +8,12 @@ from typing import Annotated, Literal, TypeAlias
 from fastapi import APIRouter, Depends, Form
 from fastapi.responses import HTMLResponse
 
-from gateway.agent.mcp import pinning
-from gateway.agent.mcp.pinning import PinnedTool, Use
+from gateway.agent.mcp import pinned_tools
+from gateway.agent.mcp.pinned_tools import PinnedTool, Use
+from gateway.agent.mcp.pinned_tools import tool_changes as changes_of_tool
 from gateway.agent.mcp.servers import McpServers
-from gateway.agent.mcp.showing import changes as changes_of_tool
-from gateway.agent.skills.library import Listed, Look, Skills
-from gateway.agent.skills.showing import Row, changes, undecided
-from gateway.agent.tool_files.calls import missing
+from gateway.agent.skills.library import ListedSkill, Look, SkillRow, Skills, skill_changes, undecided_skill
+from gateway.agent.tool_files.calls import missing_credential
 from gateway.agent.toolbox import Toolbox
 from gateway.domain.conversation.diff import legible
 from gateway.domain.errors import OwnerMustAct, SupaclawError, TryAgainLater
@@ -71,14 +70,14 @@ async def tool_details(site: AtSite, name: str) -> HTMLResponse:
 async def confirm_tool(site: AtSite, name: str, sha256: Shown, use: Annotated[Use, Form()]) -> None:
     """Switch on exactly the definition that was shown, as one whose calls do this."""
     await _tool(site, name)
-    await pinning.confirm(site.backend.database, name, sha256, use)
+    await pinned_tools.confirm(site.backend.database, name, sha256, use)
 
 
 @router.post("/tools/mcp/{name}/off", status_code=204, dependencies=OWNER)
 async def disable_tool(site: AtSite, name: str) -> None:
     """Switch it off."""
     await _tool(site, name)
-    await pinning.disable(site.backend.database, name)
+    await pinned_tools.disable(site.backend.database, name)
 
 
 @router.post("/tools/files/{name}/fetch", status_code=204, dependencies=OWNER)
@@ -95,9 +94,9 @@ async def fetch(site: AtSite, name: str) -> None:
 async def details(site: AtSite, kind: Kind, name: str) -> HTMLResponse:
     """Everything that a yes would cover, and the form for it."""
     library, found = _library(site, kind), await _known(site, kind, name)
-    files, before, _ = await undecided(library, name)
+    files, before, _ = await undecided_skill(library, name)
     look = await asyncio.to_thread(Look.at, files, name, library.form)
-    text = legible("\n".join(await asyncio.to_thread(changes, before, files)))
+    text = legible("\n".join(await asyncio.to_thread(skill_changes, before, files)))
     shown = {"kind": kind, "skill": found, "look": look, "text": text, "fetch": _document(kind, files)}
     return HTMLResponse(site.pages.piece("skill_details.html", **shown))
 
@@ -129,7 +128,7 @@ def _library(site: Site, kind: Kind) -> Skills:
     return site.backend.skills if kind == "skills" else site.backend.tool_files.library
 
 
-async def _known(site: Site, kind: Kind, name: str) -> Listed:
+async def _known(site: Site, kind: Kind, name: str) -> ListedSkill:
     try:
         return await _library(site, kind).get(name)
     except BadSkill as error:
@@ -138,7 +137,7 @@ async def _known(site: Site, kind: Kind, name: str) -> Listed:
 
 async def _tool(site: Site, name: str) -> PinnedTool:
     try:
-        return await pinning.get(site.backend.database, name)
+        return await pinned_tools.get(site.backend.database, name)
     except OwnerMustAct as error:
         raise Refused(404, "not_found", str(error)) from error
 
@@ -166,17 +165,17 @@ async def _pieces(site: Site) -> Mapping[str, str]:
     return dict(parts)
 
 
-def _kept(site: Site, kind: Kind, every: list[Listed]) -> Iterator[tuple[str, str]]:
+def _kept(site: Site, kind: Kind, every: list[ListedSkill]) -> Iterator[tuple[str, str]]:
     piece = site.pages.piece
     yield f"{kind}-heading", piece("tools_heading.html", kind=kind, empty=not every)
     for each in every:
         need = _missing(site, each)
-        yield f"{kind}-{each.name}", piece("skill.html", kind=kind, skill=Row.of(each), missing=need)
+        yield f"{kind}-{each.name}", piece("skill.html", kind=kind, skill=SkillRow.of(each), missing=need)
 
 
-def _missing(site: Site, each: Listed) -> str:
+def _missing(site: Site, each: ListedSkill) -> str:
     tool, secrets = each.look.skill, site.backend.secrets
-    return missing(tool, secrets.finder(secrets.owner)) if isinstance(tool, ToolFile) and secrets else ""
+    return missing_credential(tool, secrets.finder(secrets.owner)) if isinstance(tool, ToolFile) and secrets else ""
 
 
 async def _served(site: Site, servers: McpServers | None) -> list[tuple[str, str]]:
@@ -188,7 +187,7 @@ async def _served(site: Site, servers: McpServers | None) -> list[tuple[str, str
     if servers is None or not every:
         return parts
     async with site.backend.database.connection() as conn:
-        known = await pinning.read(conn)
+        known = await pinned_tools.read(conn)
     for name, server in sorted(every.items()):
         tools = [tool for tool in known if tool.definition.server == name]
         state, problem = servers.state(name)

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from gateway.agent.schema import parameters_of
+from gateway.agent.tool_sources import parameters_of
 from gateway.domain.embedding import EmbeddingUnavailable, Vector
 from gateway.domain.json import Json
 from gateway.domain.people.scopes import Scope

@@ -1,9 +1,15 @@
-"""Creates, compares and reads checkpoints."""
+"""Creates, compares and reads checkpoints, and restores files from one.
+
+Restoring only overwrites or removes content that a checkpoint holds.
+"""
 
 import os
+import stat
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,8 +19,19 @@ from dulwich.object_store import MemoryObjectStore, OverlayObjectStore, iter_tre
 from dulwich.objects import Blob, Commit, ObjectID
 
 from gateway.domain.errors import OwnerMustAct
-from gateway.workspace.checkpoints.snapshot import NEVER, Entry, Files, excluded, load_known, save_known, take_snapshot
+from gateway.workspace.checkpoints.snapshot import (
+    NEVER,
+    CheckpointEntry,
+    Files,
+    Stamp,
+    excluded,
+    load_known,
+    save_known,
+    stamp_of,
+    take_snapshot,
+)
 from gateway.workspace.checkpoints.store import Additions, Store
+from gateway.workspace.files.access import new_file, open_folder, replacing
 
 _AUTHOR = b"SupaClaw <gateway@supaclaw.local>"
 _WORDS = {"add": "added", "modify": "changed", "delete": "removed"}
@@ -87,13 +104,82 @@ def _commit(tree: ObjectID, parent: Commit | None, line: str, last_message: int 
     return made
 
 
-def contents(store: Store, commit: Commit) -> dict[str, Entry]:
+def contents(store: Store, commit: Commit) -> dict[str, CheckpointEntry]:
     """Every file and link of a checkpoint; raises `OwnerMustAct` for a path that we would never have stored."""
-    found: dict[str, Entry] = {}
+    found: dict[str, CheckpointEntry] = {}
     for item in iter_tree_contents(store.objects, commit.tree):
         path = os.fsdecode(item.path or b"")
         parts = tuple(path.split("/"))
         if excluded(parts) or not {"", ".", ".."}.isdisjoint(parts) or not item.mode or not item.sha:
             raise OwnerMustAct(f"{store.folder} holds a checkpoint that is not ours: it has {path!r} in it")
-        found[path] = Entry(item.mode, item.sha)
+        found[path] = CheckpointEntry(item.mode, item.sha)
     return found
+
+
+@dataclass(slots=True)
+class Restored:
+    """The number of files written and removed, and the paths that were left unchanged."""
+
+    written: int = 0
+    removed: int = 0
+    left: list[str] = field(default_factory=list)
+
+
+def make_equal(
+    root: Path, now: Files, target: Mapping[str, CheckpointEntry], content: Callable[[ObjectID], bytes]
+) -> Restored:
+    """Turn `now`, a fresh snapshot of `root`, into `target`.
+
+    Leaves files that changed after the snapshot, and those that no snapshot can hold.
+    """
+    done = Restored()
+    gone = sorted(now.keys() - target.keys(), reverse=True)
+    changed = sorted(path for path, entry in target.items() if path not in now or now[path][0] != entry)
+    for path in (*gone, *changed):
+        seen = now[path][1] if path in now else None
+        try:
+            if path in target:
+                _write(root, path, seen, target[path].mode, content(target[path].id))
+                done.written += 1
+            else:
+                _remove(root, path, seen)
+                done.removed += 1
+        except OSError:
+            done.left.append(path)
+    return done
+
+
+def _remove(root: Path, path: str, seen: Stamp | None) -> None:
+    *parents, name = path.split("/")
+    with open_folder(root, tuple(parents)) as folder:
+        _require_unchanged(folder, name, seen)
+        os.unlink(name, dir_fd=folder)
+        os.fsync(folder)
+    # Checkpoints hold files only: remove folders that became empty.
+    with suppress(OSError):
+        while parts := tuple(parents):
+            with open_folder(root, parts[:-1]) as folder:
+                os.rmdir(parents.pop(), dir_fd=folder)
+
+
+def _write(root: Path, path: str, seen: Stamp | None, mode: int, data: bytes) -> None:
+    *parents, name = path.split("/")
+    with open_folder(root, tuple(parents), create=0o777) as folder:
+        shared = _require_unchanged(folder, name, seen)
+        with replacing(folder, name) as draft:
+            if stat.S_ISLNK(mode):
+                os.symlink(data, os.fsencode(draft), dir_fd=folder)
+            else:
+                with new_file(folder, draft, mode & 0o777) as file:
+                    os.fchmod(file.fileno(), os.fstat(file.fileno()).st_mode & 0o777 | shared)
+                    file.write(data)
+
+
+def _require_unchanged(folder: int, name: str, seen: Stamp | None) -> int:
+    """Who else may read and write the file, 0 without one; raises `OSError` if it changed after the snapshot."""
+    with suppress(FileNotFoundError):
+        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        if stamp_of(status) != seen:  # its content is in no checkpoint
+            raise FileExistsError(name)
+        return status.st_mode & 0o066 if stat.S_ISREG(status.st_mode) else 0
+    return 0

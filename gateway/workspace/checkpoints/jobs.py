@@ -16,9 +16,9 @@ from gateway.domain.conversation.tools import ToolFailed
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.json import JsonObject
 from gateway.domain.text.texts import printable
-from gateway.workspace.descent import open_file
-from gateway.workspace.pages import read_bytes
-from gateway.workspace.paths import WorkspacePath
+from gateway.workspace.files.access import open_file
+from gateway.workspace.files.pages import read_bytes
+from gateway.workspace.files.paths import WorkspacePath
 
 if TYPE_CHECKING:
     from dulwich.objects import Commit, ObjectID
@@ -82,7 +82,7 @@ def lines(workspace: str, store: str, id: str, path: str) -> str:
 def restore(workspace: str, store: str, id: str, path: str | None, last_message: int | None) -> JsonObject:
     """Restore the workspace, or only `path`, from a checkpoint; first saves the current state as a checkpoint."""
     from gateway.workspace.checkpoints import history
-    from gateway.workspace.checkpoints.restore import make_equal
+    from gateway.workspace.checkpoints.history import make_equal
 
     wanted = WorkspacePath.parse(path or ".")
     with _open(workspace, store) as opened:

@@ -13,10 +13,9 @@ from typing import NamedTuple, TypeAlias
 from dulwich.objects import Blob, ObjectID
 
 from gateway.config.data.files import read_regular, replace_regular
-from gateway.workspace.atomic import TEMPORARY
-from gateway.workspace.descent import READ
-from gateway.workspace.measure import mostly_holes
-from gateway.workspace.paths import READ_ONLY
+from gateway.workspace.files.access import READ_FLAGS, TEMPORARY_PREFIX
+from gateway.workspace.files.paths import READ_ONLY
+from gateway.workspace.files.states import mostly_holes
 
 MAX_FILE_BYTES = 100 * 1024**2
 MAX_NEW_BYTES = 1024**3
@@ -37,14 +36,14 @@ Stamp: TypeAlias = tuple[int, ...]
 """Changes whenever a file changes: ctime, mtime, size, inode."""
 
 
-class Entry(NamedTuple):
+class CheckpointEntry(NamedTuple):
     """A file or link of a checkpoint: its Git mode, and the id of its content."""
 
     mode: int
     id: ObjectID
 
 
-Files: TypeAlias = dict[str, tuple[Entry, Stamp]]
+Files: TypeAlias = dict[str, tuple[CheckpointEntry, Stamp]]
 
 
 class _Skipped(Exception):
@@ -87,7 +86,7 @@ def take_snapshot(root: Path, known: Files, put: Callable[[Blob], None]) -> tupl
 
 def excluded(parts: tuple[str, ...]) -> bool:
     """Whether checkpoints exclude this path: the gateway's own folders, and half-written files."""
-    return parts[0].casefold() in READ_ONLY or parts[-1].startswith(TEMPORARY)
+    return parts[0].casefold() in READ_ONLY or parts[-1].startswith(TEMPORARY_PREFIX)
 
 
 def stamp_of(status: os.stat_result) -> Stamp:
@@ -99,7 +98,10 @@ def load_known(folder: Path, head: ObjectID) -> Files | None:
     """The files as read for `head`, if recorded: it is only a cache."""
     with suppress(OSError, ValueError, TypeError, KeyError):
         files = json.loads(read_regular(folder / _KNOWN, MAX_FILE_BYTES))[head.decode()]
-        return {path: (Entry(mode, ObjectID(id.encode())), tuple(stamp)) for path, (mode, id, stamp) in files.items()}
+        return {
+            path: (CheckpointEntry(mode, ObjectID(id.encode())), tuple(stamp))
+            for path, (mode, id, stamp) in files.items()
+        }
     return None
 
 
@@ -119,10 +121,10 @@ class _Reader:
     def __init__(self, known: Files, put: Callable[[Blob], None]) -> None:
         self._known = known
         self._put = put
-        self._linked: dict[Stamp, Entry] = {}
+        self._linked: dict[Stamp, CheckpointEntry] = {}
         self._left, self._until = MAX_NEW_BYTES, time.monotonic() + MAX_SECONDS
 
-    def seen(self, folder: int, name: str, status: os.stat_result, place: str) -> tuple[Entry, Stamp]:
+    def seen(self, folder: int, name: str, status: os.stat_result, place: str) -> tuple[CheckpointEntry, Stamp]:
         """The file's entry; raises `_Skipped`, `_Later` and `OSError`."""
         # The stamp is older than the content: a change while reading is noticed next time.
         stamp = stamp_of(status)
@@ -135,7 +137,7 @@ class _Reader:
             self._linked[stamp] = entry
         return self._linked[stamp], stamp
 
-    def _read(self, folder: int, name: str, status: os.stat_result) -> Entry:
+    def _read(self, folder: int, name: str, status: os.stat_result) -> CheckpointEntry:
         if stat.S_ISLNK(status.st_mode):
             mode, data = stat.S_IFLNK, os.fsencode(os.readlink(name, dir_fd=folder))
         elif stat.S_ISREG(status.st_mode):
@@ -147,11 +149,11 @@ class _Reader:
             raise _Skipped("not a file")
         blob = Blob.from_string(data)
         self._put(blob)
-        return Entry(mode, blob.id)
+        return CheckpointEntry(mode, blob.id)
 
 
 def _content(folder: int, name: str) -> bytes:
-    with open(os.open(name, READ, dir_fd=folder), "rb") as file:
+    with open(os.open(name, READ_FLAGS, dir_fd=folder), "rb") as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise _Skipped("not a file")

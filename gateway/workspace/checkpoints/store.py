@@ -19,7 +19,7 @@ from dulwich.refs import HEADREF, DiskRefsContainer, Ref
 
 from gateway.config.data.files import clear_way, open_regular
 from gateway.domain.errors import OwnerMustAct
-from gateway.workspace.descent import open_folder
+from gateway.workspace.files.access import open_folder
 
 REPACK_COUNT = 100
 REPACK_BYTES = 64 * 1024**2

@@ -1,19 +1,21 @@
-"""The journal on disk, one root a principal. Everything here blocks, and no link below a root is followed."""
+"""The journal on disk, one root a principal, and its index of closed conversations.
+
+What touches files blocks, and follows no link below a root.
+"""
 
 import errno
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from gateway.workspace.atomic import replace_file
-from gateway.workspace.descent import READ, open_file, open_folder
-from gateway.workspace.pages import read_bytes
-from gateway.workspace.paths import WorkspaceError, WorkspacePath
+from gateway.workspace.files.access import READ_FLAGS, open_file, open_folder, replace_file
+from gateway.workspace.files.pages import read_bytes
+from gateway.workspace.files.paths import WorkspaceError, WorkspacePath
 
 SESSIONS = "sessions"
 INDEX = "memory/INDEX.md"
@@ -177,7 +179,7 @@ def _version(status: os.stat_result) -> Version:
 
 
 @contextmanager
-def _opened(place: Place, flags: int = READ) -> Iterator[int]:
+def _opened(place: Place, flags: int = READ_FLAGS) -> Iterator[int]:
     """The file. What is in its place and is none counts as gone: it is renamed to `<name>.aside`."""
     try:
         with open_file(place.root, place.parts, flags) as file:
@@ -203,3 +205,48 @@ def _sync_folders(place: Place) -> None:
     for depth in range(len(folders) + 1):
         with open_folder(place.root, folders[:depth]) as folder:
             os.fsync(folder)
+
+
+MAX_SUMMARY_LINE = 160
+
+
+@dataclass(frozen=True, slots=True)
+class IndexLine:
+    """One filed conversation; `at` is the second that names its file."""
+
+    at: datetime
+    channel: str
+    summary: str
+
+
+def summarise(asked: str, answered: str, messages: int) -> str:
+    """One line for the first question, one for the last answer; the same for the same conversation."""
+    if not messages:
+        return "Nothing was said."
+    question = f"{_clipped(asked) or 'No question'} ({messages} message{'s' * (messages != 1)})"
+    return f"{question}\n→ {_clipped(answered)}" if answered.strip() else question
+
+
+def render_index(lines: Sequence[IndexLine]) -> str:
+    """`memory/INDEX.md`, the newest last; the links lead to files in the same folder."""
+    listed = "".join(map(render_line, sorted(lines, key=lambda line: line.at)))
+    return f"# Conversations\n\nWhat was talked about, the newest last.\n\n{listed}"
+
+
+def render_line(line: IndexLine) -> str:
+    """One conversation, to be added at the end."""
+    first, *rest = [_inert(text) for text in line.summary.splitlines() if text.strip()] or ["No summary."]
+    channel = f" · {_inert(line.channel)}" if line.channel else ""
+    more = "".join(f"  {text}\n" for text in rest[:1])
+    return f"- [{line.at:%Y-%m-%d %H:%M}]({line.at:%Y%m%d%H%M%S}.md){channel} · {first}\n{more}"
+
+
+def _clipped(text: str) -> str:
+    words = " ".join(text.split())
+    return words if len(words) <= MAX_SUMMARY_LINE else f"{words[: MAX_SUMMARY_LINE - 1].rstrip()}…"
+
+
+def _inert(text: str) -> str:
+    """Words of a conversation as words: no markup of theirs works in the list."""
+    words = re.sub(r"([\\`*_\[\]<>#])", r"\\\1", " ".join(text.split()))
+    return re.sub(r"^(\d*)([-+.)])", r"\1\\\2", words)

@@ -1,7 +1,8 @@
-"""The journal's one writer: what is appended, put right and removed happens in the order it was asked for."""
+"""The journal's only writer: appends, repairs and removes in the order of the calls; and its signing key."""
 
 import asyncio
 import hashlib
+import secrets
 from collections.abc import Callable, Iterable, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
@@ -9,12 +10,25 @@ from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
+from gateway.config.data.files import create_private, read_regular
+from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import EntryId
 from gateway.workspace.journal import files
-from gateway.workspace.journal.entry import Entry
+from gateway.workspace.journal.entries import Content, JournalEntry, parse_entries, render_entries
 from gateway.workspace.journal.files import Place, Version
-from gateway.workspace.journal.format import Content, parse, render
-from gateway.workspace.journal.key import journal_key
+
+KEY_BYTES = 32
+
+
+def journal_key(path: Path) -> bytes:
+    """The key, made at first use; raises `OwnerMustAct` when the file holds something else."""
+    if not path.is_file():
+        create_private(path, secrets.token_bytes(KEY_BYTES))
+    key = read_regular(path)
+    if len(key) != KEY_BYTES:
+        raise OwnerMustAct(f"{path} is damaged; restore it from a backup, or remove it to distrust the old journals")
+    return key
+
 
 BURST = timedelta(hours=1)
 KEPT = 100
@@ -44,7 +58,9 @@ class JournalWriter:
         """A new, empty file named after this second or the next free one."""
         return await self._in_order(lambda: self._create(root, at))
 
-    async def append(self, place: Place, entries: Iterable[Entry], *, create: bool = False) -> tuple[Version, Version]:
+    async def append(
+        self, place: Place, entries: Iterable[JournalEntry], *, create: bool = False
+    ) -> tuple[Version, Version]:
         """Add entries, not yet on disk; raises `FileNotFoundError` for a file that is gone, unless `create` is set.
 
         Returns what the file was before and what it is after.
@@ -53,20 +69,20 @@ class JournalWriter:
         def work() -> tuple[Version, Version]:
             if create:
                 files.make(place)
-            return files.append(place, render(entries, self._key))
+            return files.append(place, render_entries(entries, self._key))
 
         return await self._in_order(work)
 
     async def read(self, place: Place) -> Content:
         """What the file holds now; nothing where there is none."""
-        return await asyncio.to_thread(lambda: parse(files.read(place)[0] or b"", self._key))
+        return await asyncio.to_thread(lambda: parse_entries(files.read(place)[0] or b"", self._key))
 
     async def sync(self, place: Place) -> None:
         """Bring the file to disk, with everything that was appended before."""
         await self._in_order(lambda: files.sync(place))
 
     async def put_right(
-        self, place: Place, rows: Sequence[Entry], stored: Set[EntryId]
+        self, place: Place, rows: Sequence[JournalEntry], stored: Set[EntryId]
     ) -> tuple[set[EntryId], Version | None]:
         """Make the file hold these rows, then the arrivals it held besides that are not `stored`.
 
@@ -94,14 +110,14 @@ class JournalWriter:
         return place
 
     def _put_right(
-        self, place: Place, rows: Sequence[Entry], stored: Set[EntryId]
+        self, place: Place, rows: Sequence[JournalEntry], stored: Set[EntryId]
     ) -> tuple[set[EntryId], Version | None]:
         data, read = files.read(place)
-        held = parse(data or b"", self._key)
+        held = parse_entries(data or b"", self._key)
         arrived = {entry.id: entry for entry in held.entries if entry.inbound is not None}
         whole = [first if _says_the_same(first := arrived.pop(row.id, row), row) else row for row in rows]
         left = [entry for entry in arrived.values() if entry.id not in stored]
-        right = render([*whole, *left], self._key)
+        right = render_entries([*whole, *left], self._key)
         version: Version | None = read
         if data is None or not right.startswith(data):
             self._set_aside(place, data, held)
@@ -113,7 +129,7 @@ class JournalWriter:
 
     def _remove(self, place: Place, stored: Set[EntryId]) -> bool:
         data, _ = files.read(place)
-        held = parse(data or b"", self._key)
+        held = parse_entries(data or b"", self._key)
         if any(arrival.id not in stored for arrival in held.arrivals):
             return False
         self._set_aside(place, data, held)
@@ -132,5 +148,5 @@ class JournalWriter:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
 
-def _says_the_same(arrived: Entry, row: Entry) -> bool:
+def _says_the_same(arrived: JournalEntry, row: JournalEntry) -> bool:
     return (arrived.text, arrived.files) == (row.text, row.files)

@@ -1,20 +1,24 @@
-"""A skill as bytes: all of its files, from the disk or from an archive, within bounds."""
+"""A skill: its files as bytes, from the disk or an archive, within bounds, and what its SKILL.md says."""
 
 import io
 import os
+import re
 import shutil
 import stat
+import unicodedata
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import TypeAlias
 
 from gateway.domain.errors import SupaclawError
-from gateway.workspace.descent import READ, open_folder
-from gateway.workspace.pages import read_bytes
-from gateway.workspace.paths import WorkspaceError, WorkspacePath, folded
+from gateway.domain.text.texts import one_line
+from gateway.workspace.files.access import READ_FLAGS, open_folder
+from gateway.workspace.files.pages import read_bytes
+from gateway.workspace.files.paths import WorkspaceError, WorkspacePath, folded
 
 FOLDER = (".agents", "skills")
 MAX_FILES, MAX_FILE, MAX_BYTES, MAX_DEPTH = 300, 1024 * 1024, 4 * 1024 * 1024, 8
@@ -107,7 +111,7 @@ def read(root: Path, name: str, at: tuple[str, ...] = FOLDER) -> Files:
     for folder, path, status in _walk(root, (*at, name)):
         if status.st_size > MAX_FILE:
             raise _too_large(path)
-        file = os.open(path.rpartition("/")[2], READ, dir_fd=folder)
+        file = os.open(path.rpartition("/")[2], READ_FLAGS, dir_fd=folder)
         try:
             found.append((path, read_bytes(file, MAX_FILE + 1)))
         finally:
@@ -185,3 +189,106 @@ def _count(files: int, size: int) -> None:
 
 def _too_large(path: str) -> BadSkill:
     return BadSkill(f"{path[:80]!r} is larger than {MAX_FILE >> 20} MB.")
+
+
+MAX_HEAD, MAX_YAML_DEPTH = 16 * 1024, 50
+MAX_NAME, MAX_DESCRIPTION, MAX_COMPATIBILITY = 64, 1024, 500
+NO_VERSION = "1.0.0"
+
+_HEAD = re.compile(r"\A\ufeff?---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
+_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+_OWN = frozenset({"name", "description", "version"})
+
+
+@dataclass(frozen=True, slots=True)
+class Skill:
+    """What a SKILL.md says; `about` are the other fields of its head, as text."""
+
+    name: str
+    description: str
+    version: str
+    about: tuple[tuple[str, str], ...]
+    body: str
+
+    def summary(self) -> Sequence[str]:
+        """What its files come to, for the person who confirms them."""
+        return ()
+
+
+def skill_of(files: Files) -> Skill:
+    """Parse the SKILL.md among its files; raises `BadSkill`."""
+    try:
+        return parse_skill(files[manifest(files)].decode())
+    except UnicodeDecodeError as error:
+        raise BadSkill("Its SKILL.md is not UTF-8 text.") from error
+
+
+def parse_skill(text: str) -> Skill:
+    """Check it by the rules of agentskills.io, but that further fields are let be; raises `BadSkill`."""
+    fields, body = front_matter(text, "SKILL.md")
+    name, description = fields.get("name"), fields.get("description")
+    if not isinstance(name, str) or not is_name(name):
+        raise BadSkill(f"Its name must be a-z, 0-9 and single hyphens, at most {MAX_NAME} characters.")
+    if not isinstance(description, str) or not 0 < len(description.strip()) <= MAX_DESCRIPTION:
+        raise BadSkill(f"Its description must be a text of at most {MAX_DESCRIPTION} characters.")
+    compatibility = fields.get("compatibility", "")
+    if not isinstance(compatibility, str) or len(compatibility) > MAX_COMPATIBILITY:
+        raise BadSkill(f"Its compatibility must be a text of at most {MAX_COMPATIBILITY} characters.")
+    nested = fields.get("metadata")
+    version = fields.get("version") or (nested.get("version") if isinstance(nested, dict) else None) or NO_VERSION
+    about = tuple((_line(key), _line(value)) for key, value in _flat(fields) if key not in _OWN)
+    return Skill(name, one_line(description, MAX_DESCRIPTION), _line(version), about, body)
+
+
+def is_name(text: str) -> bool:
+    """Whether a skill may be called so."""
+    return len(text) <= MAX_NAME and bool(_NAME.fullmatch(text))
+
+
+def front_matter(text: str, file: str) -> tuple[dict[object, object], str]:
+    """The fields of its head, all of them as text, and what is below it; raises `BadSkill`."""
+    found = _HEAD.match(text)
+    if found is None:
+        raise BadSkill(f"A {file} must begin with front matter between two --- lines.")
+    if len(found[1]) > MAX_HEAD:
+        raise BadSkill(f"The front matter of its {file} is longer than {MAX_HEAD >> 10} kB.")
+    fields = plain_yaml(found[1], f"The front matter of its {file}")
+    if not isinstance(fields, dict):
+        raise BadSkill(f"The front matter of its {file} isn't a list of fields.")
+    return fields, text[found.end() :].strip()
+
+
+def plain_yaml(text: str, what: str) -> object:
+    """Lists, fields and texts, without what makes a small text a huge value; raises `BadSkill`."""
+    import yaml  # 15 ms
+
+    opens = (
+        yaml.FlowSequenceStartToken,
+        yaml.FlowMappingStartToken,
+        yaml.BlockSequenceStartToken,
+        yaml.BlockMappingStartToken,
+    )
+    closes = yaml.FlowSequenceEndToken, yaml.FlowMappingEndToken, yaml.BlockEndToken
+    depth = 0
+    try:
+        for token in yaml.scan(text, yaml.BaseLoader):
+            depth += isinstance(token, opens) - isinstance(token, closes)
+            if depth > MAX_YAML_DEPTH:  # the library takes minutes for what is nested a thousand times
+                raise BadSkill(f"{what} is not valid YAML: it is nested more than {MAX_YAML_DEPTH} times.")
+            if isinstance(token, yaml.AliasToken | yaml.TagToken):
+                raise BadSkill(f"{what} uses YAML aliases or tags; write plain fields.")
+        return yaml.load(text, yaml.BaseLoader)
+    except (yaml.YAMLError, RecursionError, ValueError, TypeError) as error:
+        raise BadSkill(f"{what} is not valid YAML.") from error
+
+
+def _flat(fields: dict[object, object]) -> Iterator[tuple[str, object]]:
+    for key, value in sorted(fields.items(), key=lambda item: str(item[0])):
+        if isinstance(value, dict):
+            yield from ((f"{key}.{inner}", each) for inner, each in value.items())
+        else:
+            yield str(key), value
+
+
+def _line(value: object) -> str:
+    return one_line(unicodedata.normalize("NFC", str(value)), 200)

@@ -10,9 +10,9 @@ from functools import cached_property, lru_cache
 from typing import TypeAlias
 
 from gateway.domain.synced import Content, Row
-from gateway.workspace.atomic import TEMPORARY
-from gateway.workspace.paths import READ_ONLY, WorkspaceError, WorkspacePath, folded
-from gateway.workspace.snapshot import State
+from gateway.workspace.files.access import TEMPORARY_PREFIX
+from gateway.workspace.files.paths import READ_ONLY, WorkspaceError, WorkspacePath, folded
+from gateway.workspace.files.states import State
 
 MAX_FILE_BYTES = 100 * 1024**2
 NEVER_AT_TOP = READ_ONLY | {"todo"}
@@ -83,7 +83,11 @@ class Plan:
 
 def excluded(parts: tuple[str, ...]) -> bool:
     """Whether no machine ever gets this: the gateway's own folders, half-written files, what programs make again."""
-    return _folded(parts[0]) in NEVER_AT_TOP or parts[-1].startswith(TEMPORARY) or any(part in NEVER for part in parts)
+    return (
+        _folded(parts[0]) in NEVER_AT_TOP
+        or parts[-1].startswith(TEMPORARY_PREFIX)
+        or any(part in NEVER for part in parts)
+    )
 
 
 def plan(

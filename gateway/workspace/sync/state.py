@@ -12,7 +12,7 @@ from pathlib import Path
 
 from gateway.config.data.files import read_regular, replace_regular
 from gateway.domain.synced import Content
-from gateway.workspace.snapshot import State
+from gateway.workspace.files.states import State
 from gateway.workspace.sync.plan import Seen
 
 MAX_BYTES = 100 * 1024**2

@@ -11,8 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from gateway.domain.text.texts import one_line
 from gateway.domain.urls import HttpUrl
 from gateway.secrets.facts import NAME
-from gateway.workspace.skills.folder import BadSkill
-from gateway.workspace.skills.parsing import MAX_DESCRIPTION, MAX_NAME, NO_VERSION, front_matter
+from gateway.workspace.skills.folder import MAX_DESCRIPTION, MAX_NAME, NO_VERSION, BadSkill, front_matter
 
 FILE = "TOOL.md"
 RESERVED = frozenset({
@@ -73,7 +72,7 @@ class Parameter(Section):
     enum: tuple[str, ...] = ()
 
 
-class Endpoint(Section):
+class ApiEndpoint(Section):
     """An operation of a small description."""
 
     name: str = Field(min_length=1, max_length=100)
@@ -116,7 +115,7 @@ class Api(Requests):
     openapi: HttpUrl | Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]+$")] | None = None
     operations: tuple[str, ...] = ()
     """The ones of the document that are offered; empty: all."""
-    endpoints: tuple[Endpoint, ...] = ()
+    endpoints: tuple[ApiEndpoint, ...] = ()
 
     @model_validator(mode="after")
     def _described(self) -> "Api":

@@ -11,8 +11,7 @@ from gateway.domain.conversation.operations import Operation, Part, Slot
 from gateway.domain.conversation.tools import ToolClass
 from gateway.domain.json import Json, JsonObject
 from gateway.domain.text.texts import one_line
-from gateway.workspace.skills.folder import BadSkill
-from gateway.workspace.skills.parsing import plain_yaml
+from gateway.workspace.skills.folder import BadSkill, plain_yaml
 from gateway.workspace.tool_files.declaration import TOKEN
 
 MAX_OPERATIONS, MAX_YAML = 64, 256 * 1024
@@ -36,7 +35,7 @@ class Raw(NamedTuple):
     shared: Sequence[object] = ()
 
 
-class Limits(NamedTuple):
+class OperationLimits(NamedTuple):
     """Which operations are wanted, of what class, with names of at most `room` characters; `taken` are headers."""
 
     room: int
@@ -84,7 +83,7 @@ class Offered:
     left_out: tuple[str, ...] = ()
 
 
-def offered(found: Iterable[Raw], document: Mapping[str, object], config: Limits) -> Offered:
+def offered(found: Iterable[Raw], document: Mapping[str, object], config: OperationLimits) -> Offered:
     """Those that are chosen, or all of them. Raises `BadSkill`."""
     operations, left_out, unseen = dict[str, Operation](), list[str](), {*config.chosen, *config.classes}
     for raw in found:
@@ -216,7 +215,7 @@ class _Reader:
         return node
 
 
-def each(document: Mapping[str, object]) -> Iterator[Raw]:
+def raw_operations(document: Mapping[str, object]) -> Iterator[Raw]:
     """Yield its operations as they are written."""
     for path, item in _map(document.get("paths")).items():
         for method in METHODS:

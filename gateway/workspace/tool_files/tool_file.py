@@ -10,16 +10,15 @@ from gateway.domain.conversation.operations import Operation
 from gateway.domain.conversation.tools import ToolClass
 from gateway.domain.json import JsonObject
 from gateway.domain.text.texts import one_line
-from gateway.workspace.skills.folder import BadSkill, Files
-from gateway.workspace.skills.parsing import MAX_DESCRIPTION, Skill, is_name
+from gateway.workspace.skills.folder import MAX_DESCRIPTION, BadSkill, Files, Skill, is_name
 from gateway.workspace.tool_files import openapi
 from gateway.workspace.tool_files.declaration import (
     FILE,
     RESERVED,
     Address,
     Api,
+    ApiEndpoint,
     Credential,
-    Endpoint,
     Function,
     Head,
     Parameter,
@@ -30,7 +29,7 @@ from gateway.workspace.tool_files.declaration import (
     credential_of,
     parse,
 )
-from gateway.workspace.tool_files.openapi import Limits, Offered, Raw
+from gateway.workspace.tool_files.openapi import Offered, OperationLimits, Raw
 
 FOLDER = (".agents", "tools")
 DOCUMENT = "openapi.json"
@@ -101,7 +100,7 @@ def _found(config: Section, files: Files, room: int, credential: Credential | No
         return "", Offered(())
     taken = {*RESERVED, *map(str.lower, config.headers), *([credential.header.lower()] if credential else ())}
     chosen = config.operations if isinstance(config, Api) else ()
-    limits = Limits(room, taken, chosen, {name: _CLASSES[kind] for name, kind in config.classes.items()})
+    limits = OperationLimits(room, taken, chosen, {name: _CLASSES[kind] for name, kind in config.classes.items()})
     if isinstance(config, Rpc):
         # A function of a database has its arguments side by side.
         endpoints = [_endpoint(each, "query" if config.database else "body") for each in config.functions]
@@ -116,12 +115,12 @@ def _found(config: Section, files: Files, room: int, credential: Credential | No
         raise BadSkill(f"Its OpenAPI document {name} isn't there; {fetch}.")
     document = openapi.read(files[name], name)
     base = config.base_url or _address(openapi.server_of(document, config.openapi if remote else ""))
-    return base, openapi.offered(openapi.each(document), document, limits)
+    return base, openapi.offered(openapi.raw_operations(document), document, limits)
 
 
-def _endpoint(function: Function, part: Literal["query", "body"]) -> Endpoint:
+def _endpoint(function: Function, part: Literal["query", "body"]) -> ApiEndpoint:
     parameters = tuple(one.model_copy(update={"part": part}) for one in function.parameters)
-    return Endpoint(**{**dict(function), "parameters": parameters}, method="POST", path=f"/rpc/{function.name}")
+    return ApiEndpoint(**{**dict(function), "parameters": parameters}, method="POST", path=f"/rpc/{function.name}")
 
 
 def _address(url: str) -> str:
@@ -131,7 +130,7 @@ def _address(url: str) -> str:
         raise BadSkill("Its OpenAPI document names no usable server; set config.base_url.") from error
 
 
-def _written(endpoints: Sequence[Endpoint]) -> Iterator[Raw]:
+def _written(endpoints: Sequence[ApiEndpoint]) -> Iterator[Raw]:
     """Yield a small description as an OpenAPI document would have it."""
     for each in endpoints:
         parts = [(one, one.part or _part(each, one.name)) for one in each.parameters]
@@ -149,7 +148,7 @@ def _written(endpoints: Sequence[Endpoint]) -> Iterator[Raw]:
         yield Raw(each.method, each.path, fields)
 
 
-def _part(endpoint: Endpoint, name: str) -> str:
+def _part(endpoint: ApiEndpoint, name: str) -> str:
     return "path" if f"{{{name}}}" in endpoint.path else "body" if endpoint.method in _IN_BODY else "query"
 
 

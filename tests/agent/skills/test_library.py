@@ -5,12 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from gateway.agent.skills.library import INDEX, NotConfirmed, Skills
-from gateway.agent.skills.showing import described, undecided
+from gateway.agent.skills.library import INDEX, NotConfirmed, Skills, described_skill, undecided_skill
 from gateway.domain.errors import SupaclawError
 from gateway.store.connection.pool import Database
+from gateway.workspace.files.tree import Workspace
 from gateway.workspace.skills.folder import BadSkill, digest
-from gateway.workspace.tree import Workspace
 from tests.fakes.github import GitHub
 from tests.tools.test_cron import Clock
 from tests.workspace.skills.writing import put, skill_md
@@ -101,9 +100,9 @@ async def test_an_update_shows_what_differs_and_replaces_the_whole_folder(
     skills.clock.at += timedelta(hours=1)
     pin, _ = await skills.stage(LINK)
     assert await states(skills) == {"pdf": "on"}
-    found = await undecided(skills, "pdf")
+    found = await undecided_skill(skills, "pdf")
     assert digest(found[0]) == pin.sha256
-    text = described(*found)
+    text = described_skill(*found)
     assert "skill pdf 2.0.0, 2 files, changed, from https://github.com/ada/one" in text
     assert "+version: 2.0.0" in text
     assert "-old" in text
@@ -116,7 +115,7 @@ async def test_what_was_changed_on_the_disk_is_shown_against_what_was_confirmed(
     home = put(tmp_path, "pdf")
     await confirmed(skills)
     (home / "SKILL.md").write_text(skill_md(body="Do more."))
-    assert "-Do it.\n+Do more." in described(*await undecided(skills, "pdf"))
+    assert "-Do it.\n+Do more." in described_skill(*await undecided_skill(skills, "pdf"))
 
 
 async def test_severe_findings_take_the_extra_word(skills: Skills, tmp_path: Path) -> None:

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.agent.skills.links import places
-from gateway.agent.skills.sources import gather, guarded, no_fetch
+from gateway.agent.skills.sources import gather, guarded, no_fetch, places
 from gateway.domain.errors import SupaclawError
 from gateway.net.addresses import Rules
 from gateway.workspace.skills.folder import BadSkill, pack

@@ -13,10 +13,9 @@ import pytest
 from gateway.agent.policy import Act, Policy
 from gateway.agent.skills.library import Skills
 from gateway.agent.skills.sources import guarded
-from gateway.agent.sources import spec_of
-from gateway.agent.tool_files.calls import DeclaredTools
+from gateway.agent.tool_files.calls import AccessTokens, DeclaredTools
 from gateway.agent.tool_files.confirmed import FORM, ToolFiles
-from gateway.agent.tool_files.tokens import AccessTokens
+from gateway.agent.tool_sources import spec_of
 from gateway.agent.toolbox import Toolbox, ToolOutcome, Yes
 from gateway.domain.conversation.model import ToolCall
 from gateway.domain.conversation.tools import Caller, Effect, ToolClass
@@ -31,8 +30,8 @@ from gateway.secrets.facts import Binding
 from gateway.store.connection.pool import Database
 from gateway.store.people import principals
 from gateway.store.trust import audit
+from gateway.workspace.files.tree import Workspace
 from gateway.workspace.skills.folder import BadSkill
-from gateway.workspace.tree import Workspace
 from tests.fakes.api import FakeApi, api
 from tests.fakes.caller import CALLER
 from tests.net.servers import page, serving

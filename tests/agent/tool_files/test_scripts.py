@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from gateway.agent.commands import WorkspaceCommands
-from gateway.agent.sources import AnyArguments
+from gateway.agent.exec.commands import WorkspaceCommands
 from gateway.agent.tool_files import scripts
+from gateway.agent.tool_sources import AnyArguments
 from gateway.domain.principals import Label
 from gateway.net.addresses import Rules
 from gateway.sandbox.command import Tier
 from gateway.sandbox.workshop import Workshop
-from gateway.workspace.tree import Workspace
+from gateway.workspace.files.tree import Workspace
 from tests.agent.tool_files.test_calls import Desk
 from tests.agent.tool_files.test_calls import desk as desk
 from tests.fakes.caller import CALLER

@@ -15,8 +15,8 @@ from gateway.domain.vitals import Outcome
 from gateway.domain.work.tasks import Lane
 from gateway.store.engine import tasks
 from gateway.store.scheduling import heartbeats
-from gateway.workspace.paths import WorkspaceError
-from gateway.workspace.tree import Workspace
+from gateway.workspace.files.paths import WorkspaceError
+from gateway.workspace.files.tree import Workspace
 from tests.background.heart import MINUTE, NOON, Heart, heart
 from tests.flow.path import FakeModel, MessagePath, call, in_turn, said
 

@@ -24,10 +24,9 @@ from gateway.store.delivery import addresses, inbox
 from gateway.store.delivery.addresses import AddressRow
 from gateway.store.engine import tasks
 from gateway.store.transcript import journals, messages, unread
-from gateway.workspace.journal.entry import Entry
+from gateway.workspace.journal.entries import Content, JournalEntry, parse_entries, render_entries
 from gateway.workspace.journal.files import Place
-from gateway.workspace.journal.format import Content, parse, render
-from gateway.workspace.journal.key import journal_key
+from gateway.workspace.journal.writer import journal_key
 
 OWNER, MEMBER = "1", "2"
 _ids = itertools.count(1)
@@ -162,15 +161,15 @@ class Desk:
         return sorted(path for path in (self.workspace / folder).rglob("*.md") if path.name != "INDEX.md")
 
     def content(self, file: Path) -> Content:
-        return parse(file.read_bytes(), self.key)
+        return parse_entries(file.read_bytes(), self.key)
 
     @property
     def key(self) -> bytes:
         return journal_key(self.data / "keys" / "journal")
 
-    def entries(self, file: Path) -> list[Entry]:
+    def entries(self, file: Path) -> list[JournalEntry]:
         entries = self.content(file).entries
-        assert render(entries, self.key) == file.read_bytes(), "each is there once, and nothing else"
+        assert render_entries(entries, self.key) == file.read_bytes(), "each is there once, and nothing else"
         return list(entries)
 
     def said(self, file: Path) -> list[tuple[str, str]]:

@@ -8,8 +8,8 @@ import pytest
 
 from gateway.flow.journal import copies as copies_module
 from gateway.workspace.journal import files
+from gateway.workspace.journal.entries import Content
 from gateway.workspace.journal.files import Place
-from gateway.workspace.journal.format import Content
 from gateway.workspace.journal.writer import JournalWriter
 from tests.flow.journal.desk import MEMBER, Desk, arrival, desk
 from tests.flow.outage import AwayAtTimes

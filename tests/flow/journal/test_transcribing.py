@@ -6,10 +6,10 @@ import pytest
 from gateway.domain.ids import EntryId
 from gateway.flow.journal.transcribing import transcribed
 from gateway.store.transcript.entries import Kind, Line
-from gateway.workspace.journal.entry import Entry
+from gateway.workspace.journal.entries import JournalEntry
 
 
-def entry(kind: Kind, text: str, who: str = "", length: int | None = None) -> Entry:
+def entry(kind: Kind, text: str, who: str = "", length: int | None = None) -> JournalEntry:
     at = datetime.now(UTC)
     line = Line(1, False, EntryId(uuid4()), kind, at, who, text, len(text) if length is None else length)
     [only] = transcribed([line])

@@ -20,7 +20,7 @@ from gateway.store import sessions
 from gateway.store.connection.pool import Database
 from gateway.store.delivery import addresses
 from gateway.store.transcript import messages
-from gateway.workspace.measure import measure
+from gateway.workspace.files.states import measure
 from tests.fakes.channel import FakeChannel
 from tests.flow.outbound.test_sender import STATES, sending, sent, stop
 from tests.flow.path import FakeModel, MessagePath, build

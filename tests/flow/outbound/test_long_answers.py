@@ -9,7 +9,7 @@ from gateway.domain.channels.channel import Capabilities
 from gateway.domain.principals import Label
 from gateway.flow.outbound.long_answers import TO_BE_CONTINUED, Abridged, abridged
 from gateway.store.connection.pool import Database
-from gateway.workspace.tree import Workspace
+from gateway.workspace.files.tree import Workspace
 from tests.fakes.channel import FakeChannel
 from tests.flow.path import FakeModel, MessagePath, build, said
 

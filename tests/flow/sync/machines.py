@@ -12,12 +12,11 @@ from gateway.flow.sync.replica import Missing, Replica, Synced
 from gateway.net.addresses import Rules
 from gateway.net.object_store import Address, ObjectStore
 from gateway.store.trust import contents
-from gateway.workspace.locks.keeper import Keeper, OwnerEdits
-from gateway.workspace.locks.watch import LockWatch
+from gateway.workspace.files.tree import Workspace
+from gateway.workspace.locks import LockKeeper, LockWatch, OwnerEdits
 from gateway.workspace.sync.plan import Drop, Pull, Push, Retract
 from gateway.workspace.sync.state import StateFile
 from gateway.workspace.template import template_hashes
-from gateway.workspace.tree import Workspace
 from tests.fakes.s3 import settings
 from tests.store.world import World
 
@@ -77,7 +76,7 @@ class Machines:
         async def tell(paths: object) -> None:
             tampered.extend(paths)  # type: ignore[call-overload]
 
-        locks = LockWatch(workspace, Keeper(root, data / "replaced", OwnerEdits(data)), tell)
+        locks = LockWatch(workspace, LockKeeper(root, data / "replaced", OwnerEdits(data)), tell)
         address = Address.of(settings(self.endpoint, self.bucket))
         store = ObjectStore(address, lambda: Rules.of(["127.0.0.1"]))
         state = StateFile.of(data / "sync", root, str(owner), address.place)

@@ -18,7 +18,7 @@ from gateway.flow.sync.sweeping import sweep
 from gateway.net.object_store import StoreDown
 from gateway.store import synced
 from gateway.store.trust import contents
-from gateway.workspace.paths import WorkspaceError
+from gateway.workspace.files.paths import WorkspaceError
 from tests.fakes.s3 import Careless, new_bucket
 from tests.flow.sync.machines import Machine, Machines, deleted, pulled, pushed, retracted, settle
 from tests.store.world import World
@@ -368,7 +368,7 @@ class TestBadInput:
     ) -> None:
         ada.write("grows", "small")
         await settle(ada, bob)
-        monkeypatch.setattr("gateway.workspace.sync.scan.MAX_FILE_BYTES", 10)
+        monkeypatch.setattr("gateway.workspace.sync.folder.MAX_FILE_BYTES", 10)
         monkeypatch.setattr("gateway.workspace.sync.plan.MAX_FILE_BYTES", 10)
         ada.write("grows", "larger than that")
         assert "larger than" in (await ada.sync()).problems["grows"]

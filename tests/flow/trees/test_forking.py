@@ -4,8 +4,8 @@ from uuid import UUID
 
 import pytest
 
-from gateway.agent.trees import comparing, forking
-from gateway.agent.trees.starting import NoSuchTask
+from gateway.agent.work import task_trees
+from gateway.agent.work.task_trees import NoSuchTask
 from gateway.domain.conversation.model import Prompt, Reply
 from gateway.domain.ids import TaskId
 from gateway.domain.work.tasks import Status
@@ -33,7 +33,7 @@ async def trace(path: MessagePath, task: str) -> list[StepRow]:
 
 async def fork(path: MessagePath, task: str, at: int, model: str | None = None) -> str:
     owner = path.people.owner.id
-    return str(await path.database.run(lambda tx: forking.fork(tx, owner, task, at, model)))
+    return str(await path.database.run(lambda tx: task_trees.fork(tx, owner, task, at, model)))
 
 
 async def test_a_fork_goes_on_from_a_model_call_and_asks_before_every_act(path: MessagePath) -> None:
@@ -62,7 +62,7 @@ async def test_a_fork_goes_on_from_a_model_call_and_asks_before_every_act(path: 
     )
 
     async with path.database.connection() as conn:
-        found = await comparing.compare(conn, path.people.owner.id, source, made)
+        found = await task_trees.compare(conn, path.people.owner.id, source, made)
         [listed, _] = await trees.listing(conn, path.people.owner.id, trees.TreeFilter(), 10)
     assert (found.a.node.result, found.b.node.result) == ("written", "written")
     assert (len(found.a.steps), len(found.b.steps), found.same) == (7, 4, 4)

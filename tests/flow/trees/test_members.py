@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from gateway import tools
-from gateway.agent.trees import starting
-from gateway.agent.trees.starting import NoSuchTask
+from gateway.agent.work import task_trees
+from gateway.agent.work.task_trees import NoSuchTask
 from gateway.domain.conversation.model import Prompt, Reply, ToolCall, ToolMessage
 from gateway.domain.ids import PrincipalId
 from gateway.domain.work.tasks import Lane
@@ -146,7 +146,7 @@ async def test_neither_sees_nor_ends_the_others_trees(path: MessagePath) -> None
     async with path.database.transaction() as tx:
         assert {str(row.id) for row in await trees.newest(tx, owner, 9)} == {owners}
         with pytest.raises(NoSuchTask):
-            await starting.find(tx, owner, theirs)
+            await task_trees.find_task(tx, owner, theirs)
 
 
 async def test_the_owners_agents_are_not_theirs_and_their_own_choose_neither_model_nor_money(path: MessagePath) -> None:

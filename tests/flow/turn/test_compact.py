@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.agent.fit import message_tokens
+from gateway.agent.conversation.fit import message_tokens
 from gateway.agent.limits import Limits
 from gateway.domain.conversation.model import Attempt, ModelsExhausted, Prompt, Reply, SystemMessage
 from gateway.domain.errors import RunLost

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from mcp import types
 
-from gateway.agent.mcp import pinning
-from gateway.agent.mcp.pinning import Use
-from gateway.agent.sources import FIND
+from gateway.agent.mcp import pinned_tools
+from gateway.agent.mcp.pinned_tools import Use
+from gateway.agent.tool_sources import FIND_TOOLS
 from gateway.config.model import Config
 from gateway.domain.ids import PrincipalId
 from gateway.secrets.facts import Binding
@@ -51,12 +51,12 @@ async def working(path: MessagePath) -> AsyncIterator[None]:
 
 
 def offered(path: MessagePath, turn: int = -1) -> list[str]:
-    return [tool.name for tool in path.model.prompts[turn].tools if tool.name.startswith(("mcp_", FIND))]
+    return [tool.name for tool in path.model.prompts[turn].tools if tool.name.startswith(("mcp_", FIND_TOOLS))]
 
 
 async def confirm(path: MessagePath, use: Use = Use.READ, name: str = NAME) -> None:
-    tool = await pinning.get(path.database, name)
-    await pinning.confirm(path.database, name, tool.undecided.sha256, use)
+    tool = await pinned_tools.get(path.database, name)
+    await pinned_tools.confirm(path.database, name, tool.undecided.sha256, use)
 
 
 async def discover(path: MessagePath) -> list[str]:
@@ -73,16 +73,16 @@ async def test_without_servers_no_prompt_changes(path: MessagePath) -> None:
 async def test_a_new_tool_is_found_on_demand_and_each_call_asks(path: MessagePath, fake: FakeMcp) -> None:
     configure(path, fake)
     path.model.answer = in_turn(
-        said("hello"), said("", call(FIND, query="weather")), said("", call(NAME, city="Rome")), said("asked")
+        said("hello"), said("", call(FIND_TOOLS, query="weather")), said("", call(NAME, city="Rome")), said("asked")
     )
     async with working(path):
         await path.ask("hello")
-        assert (offered(path), fake.headers) == ([FIND], [])
+        assert (offered(path), fake.headers) == ([FIND_TOOLS], [])
         await path.ask("what is the weather?")
 
         found, asked = results(path.model.prompts[-1])
         assert [(tool["name"], tool["new"]) for tool in found["tools"]] == [(NAME, True)]
-        assert offered(path, 2) == [FIND, NAME]
+        assert offered(path, 2) == [FIND_TOOLS, NAME]
         assert asked["waiting_for_approval"] == "A1"
         assert fake.called == []
         [(preview, _)] = await path.rows("select preview, label from reviews")
@@ -156,7 +156,7 @@ async def test_a_tool_that_changes_is_off_until_it_is_confirmed_again(path: Mess
         await path.ask("what is the weather?")
         [refusal] = results(path.model.prompts[1])
         await path.ask("hello")
-        changed = await pinning.get(path.database, NAME)
+        changed = await pinned_tools.get(path.database, NAME)
         await confirm(path)
         await path.ask("and now?")
 
@@ -170,7 +170,7 @@ async def test_a_tool_that_changes_is_off_until_it_is_confirmed_again(path: Mess
 
 async def test_an_approval_covers_the_tool_as_it_was_described(path: MessagePath, fake: FakeMcp) -> None:
     configure(path, fake)
-    path.model.answer = in_turn(said("", call(FIND)), said("", call(NAME, city="Rome")), said("asked"))
+    path.model.answer = in_turn(said("", call(FIND_TOOLS)), said("", call(NAME, city="Rome")), said("asked"))
     async with working(path):
         await path.ask("what is the weather?")
         await path.mcp_connections.close()
@@ -192,7 +192,7 @@ async def test_many_tools_stay_out_of_the_prompt_until_they_are_found(path: Mess
             await confirm(path, name=f"mcp_w_stock_{number}")
         await confirm(path)
         path.model.answer = in_turn(
-            said("", call(FIND, query="weather")), said("", call(NAME, city="Rome")), said("21"), said("hello")
+            said("", call(FIND_TOOLS, query="weather")), said("", call(NAME, city="Rome")), said("21"), said("hello")
         )
         await path.ask("what is the weather?")
         again = await restarted(path)
@@ -200,9 +200,9 @@ async def test_many_tools_stay_out_of_the_prompt_until_they_are_found(path: Mess
         async with working(again):
             await again.ask("hello")
 
-    assert (offered(path, 0), offered(path, 1)) == ([FIND], [FIND, NAME])
+    assert (offered(path, 0), offered(path, 1)) == ([FIND_TOOLS], [FIND_TOOLS, NAME])
     assert results(path.model.prompts[2])[1]["text"] == "echo {'city': 'Rome'}"
-    assert offered(again) == [FIND, NAME]
+    assert offered(again) == [FIND_TOOLS, NAME]
 
 
 async def test_a_dead_server_costs_one_line_and_nothing_else(path: MessagePath, fake: FakeMcp) -> None:
@@ -215,7 +215,7 @@ async def test_a_dead_server_costs_one_line_and_nothing_else(path: MessagePath, 
     path.current.config = Config.model_validate(
         {"tools": {"mcp": servers}, "net": {"private_allow": ["127.0.0.1"]}, "models": {"embedding": "none"}}
     )
-    path.model.answer = in_turn(said("", call(FIND)), said("done"))
+    path.model.answer = in_turn(said("", call(FIND_TOOLS)), said("done"))
     async with working(path):
         assert await path.ask("find all") == "done"
 
@@ -314,10 +314,12 @@ async def test_a_picture_becomes_a_file_and_one_that_is_too_large_is_told(path: 
 
 async def test_a_tool_that_is_switched_off_is_gone_and_stays_off(path: MessagePath, fake: FakeMcp) -> None:
     configure(path, fake)
-    path.model.answer = in_turn(said("", call(FIND)), said("", call(NAME, city="Rome")), said("asked"), said("hi"))
+    path.model.answer = in_turn(
+        said("", call(FIND_TOOLS)), said("", call(NAME, city="Rome")), said("asked"), said("hi")
+    )
     async with working(path):
         await path.ask("what is the weather?")
-        await pinning.disable(path.database, NAME)
+        await pinned_tools.disable(path.database, NAME)
         await path.ask("/approve A1")
         await path.settled()
         fake.add("weather", "Tells the weather, better.")
@@ -326,7 +328,7 @@ async def test_a_tool_that_is_switched_off_is_gone_and_stays_off(path: MessagePa
         await path.ask("hello")
 
     assert (fake.called, offered(path)) == ([], [])
-    assert (await pinning.get(path.database, NAME)).state == "off"
+    assert (await pinned_tools.get(path.database, NAME)).state == "off"
 
 
 async def test_a_program_with_a_token_or_a_trigger_has_none_of_them(path: MessagePath, fake: FakeMcp) -> None:
@@ -354,7 +356,7 @@ async def test_a_server_that_is_a_program_is_found_confirmed_and_called_as_any_o
     tools = {"tools": {"mcp": {"w": {"type": "stdio", **command}}}}
     path.current.config = Config.model_validate({**path.current.config.model_dump(), **tools})
     path.model.answer = in_turn(
-        said("", call(FIND)),
+        said("", call(FIND_TOOLS)),
         said("found"),
         said("", call("mcp_w_do", what="x")),
         said("", call("mcp_w_do", what="y")),

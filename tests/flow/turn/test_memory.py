@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway.agent.memory.bootstrap import bootstrap_context
+from gateway.agent.memory.search import bootstrap_context
 from gateway.domain.conversation.inbound import Address
 from gateway.domain.conversation.model import Prompt, SystemMessage, UserMessage
 from gateway.domain.ids import MemoryId

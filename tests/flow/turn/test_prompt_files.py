@@ -9,7 +9,7 @@ from gateway.domain.conversation.attachments import Attached
 from gateway.domain.conversation.transcript import AssistantText, UserText
 from gateway.domain.ids import MessageId
 from gateway.flow.turn.prompt_files import OF_A_MESSAGE, PICTURE_BYTES, PICTURES, SHORT, with_files
-from gateway.workspace.tree import Workspace
+from gateway.workspace.files.tree import Workspace
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 

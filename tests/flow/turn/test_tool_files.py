@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gateway.agent.sources import FIND
+from gateway.agent.tool_sources import FIND_TOOLS
 from gateway.config.model import Config
 from gateway.secrets.facts import Binding
 from tests.fakes.api import FakeApi, api
@@ -42,7 +42,7 @@ async def confirm(path: MessagePath, slug: str = "weather") -> None:
 
 
 def offered(path: MessagePath, turn: int = -1) -> list[str]:
-    return [tool.name for tool in path.model.prompts[turn].tools if tool.name.startswith(("weather_", FIND))]
+    return [tool.name for tool in path.model.prompts[turn].tools if tool.name.startswith(("weather_", FIND_TOOLS))]
 
 
 async def test_a_confirmed_file_is_in_the_next_prompt_a_changed_one_in_none(path: MessagePath, fake: FakeApi) -> None:
@@ -117,7 +117,7 @@ async def test_a_server_that_a_file_names_is_connected_as_one_of_the_settings(pa
         configured(path, server.place)
         put(path.workspace, "docs", tool_md("docs", f"url: {server.url}\n", type="mcp_server"))
         await confirm(path, "docs")
-        path.model.answer = in_turn(said("", call(FIND)), said("found"))
+        path.model.answer = in_turn(said("", call(FIND_TOOLS)), said("found"))
         try:
             async with path.working():
                 await path.ask("hello")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.agent.scheduling.schedules import Schedules
+from gateway.agent.work.schedules import Schedules
 from gateway.config.machine import SystemClock
 from gateway.domain.conversation.model import ModelEvent, Prompt, Reply, Usage
 from gateway.domain.settings import Params

@@ -24,7 +24,7 @@ from gateway.flow.unattended.triggers import (
 )
 from gateway.store.connection.pool import Database
 from gateway.store.engine import tasks
-from gateway.workspace.tree import Workspace
+from gateway.workspace.files.tree import Workspace
 from tests.store.world import World, found, somebody
 
 SENT = TriggerRequest("ci", "build 7 failed", "one")

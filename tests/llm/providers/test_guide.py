@@ -4,8 +4,8 @@ from uuid import UUID
 
 import pytest
 
-from gateway.agent.context import system_prompt, to_messages
-from gateway.agent.scheduling.prompt import assignment
+from gateway.agent.conversation.context import system_prompt, to_messages
+from gateway.agent.work.schedules import slot_assignment
 from gateway.domain.conversation.model import (
     AssistantMessage,
     Prompt,
@@ -25,7 +25,7 @@ from gateway.llm.provider import ProviderReply
 from gateway.llm.providers.guide import answer, build
 from gateway.llm.vendors import VENDORS, Endpoint, vendor
 from gateway.store.scheduling.schedules import ScheduleRow
-from gateway.workspace.prompts import PersonaText
+from gateway.workspace.instructions import PersonaText
 
 
 @pytest.mark.parametrize("said", ["Hello!", "what is the weather?", "how do I connect a model?", ""])
@@ -156,7 +156,7 @@ class TestReminders:
         row = ScheduleRow(
             ScheduleId(7), ADA.id, definition, None, Label.OWNER, "cli", AT, None, None, None, None, created_at=AT
         )
-        given, late = (assignment(row, AT, now=AT + timedelta(days=days)).prompt for days in (0, 3))
+        given, late = (slot_assignment(row, AT, now=AT + timedelta(days=days)).prompt for days in (0, 3))
         assert (await replied(said(late))).text.startswith("Reminder of Sat 21 Nov 2026 23:02 Europe/Berlin: call Ada")
         before = (said("remind me tomorrow at 9 to x"), AssistantText("Noted."))
         for history in ((), before):

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from gateway.agent.mcp.calls import McpCalls
-from gateway.agent.mcp.local import LocalServers
-from gateway.agent.mcp.pinning import PinnedTool, State, Use
-from gateway.agent.sources import AnyArguments
+from gateway.agent.mcp.pinned_tools import PinnedTool, ToolState, Use
+from gateway.agent.mcp.servers import LocalServers
+from gateway.agent.tool_sources import AnyArguments
 from gateway.config.model import McpServer
 from gateway.domain.conversation.tools import ToolClass
 from gateway.net.addresses import Rules
@@ -124,7 +124,7 @@ async def test_it_reaches_the_hosts_of_its_entry_alone(local: Local) -> None:
     reaching, alone = await local.get(hosts=["b.example:1"]), await local.get()
     assert reaching.tools["do"].url.startswith("stdio-net://w/b.example:1/")
     assert reaching.tools["do"].sha256 != alone.tools["do"].sha256
-    pinned = PinnedTool(State.ON, reaching.tools["do"], Use.READ)
+    pinned = PinnedTool(ToolState.ON, reaching.tools["do"], Use.READ)
 
     async def not_called(*_: object) -> Any:
         raise AssertionError("nothing is asked of the server")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.agent.mcp.local import LocalServers
+from gateway.agent.mcp.servers import LocalServers
 from gateway.config.model import McpServer
 from gateway.domain.principals import Label
 from gateway.net.addresses import Rules

@@ -21,7 +21,7 @@ from gateway.sandbox.jail import landlock
 from gateway.sandbox.remote.client import RemoteWorkshop
 from gateway.sandbox.remote.protocol import Peer
 from gateway.sandbox.workshop import NoJail, Running, Workshop
-from gateway.workspace.locks.restoring import put_back
+from gateway.workspace.locks import put_back
 
 SECRET = "TOPSECRET"
 PYTHON = "/usr/bin/python3"

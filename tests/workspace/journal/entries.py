@@ -6,7 +6,7 @@ from uuid import uuid4
 
 from gateway.domain.conversation.inbound import Address, Arrival, Inbound, Sender
 from gateway.domain.ids import EntryId
-from gateway.workspace.journal.entry import Entry, entry_of
+from gateway.workspace.journal.entries import JournalEntry, entry_of
 
 KEY = b"k" * 32
 AT = datetime(2026, 3, 1, 12, 30, 15, 250_000, tzinfo=UTC)
@@ -17,9 +17,9 @@ def arrival(text: str = "hello", *, name: str = "Ada", id: str = "m1", **more: A
     return Arrival(EntryId(uuid4()), inbound, AT)
 
 
-def arrived(text: str = "hello", **more: Any) -> Entry:
+def arrived(text: str = "hello", **more: Any) -> JournalEntry:
     return entry_of(arrival(text, **more))
 
 
-def said(text: str = "re: hello") -> Entry:
-    return Entry(EntryId(uuid4()), "assistant", AT, "SupaClaw", text)
+def said(text: str = "re: hello") -> JournalEntry:
+    return JournalEntry(EntryId(uuid4()), "assistant", AT, "SupaClaw", text)

@@ -1,5 +1,6 @@
 import asyncio
 import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -9,8 +10,32 @@ import pytest
 from gateway.domain.errors import OwnerMustAct
 from gateway.workspace.journal import writer as writer_module
 from gateway.workspace.journal.files import Place
-from gateway.workspace.journal.writer import JournalWriter
+from gateway.workspace.journal.writer import JournalWriter, journal_key
 from tests.workspace.journal.entries import AT, arrived, said
+
+
+def test_it_is_made_once_for_the_gateway_alone(tmp_path: Path) -> None:
+    path = tmp_path / "keys" / "journal"
+    key = journal_key(path)
+    assert len(key) == 32
+    assert journal_key(path) == key
+    assert (os.stat(path).st_mode & 0o777, os.stat(path.parent).st_mode & 0o777) == (0o600, 0o700)
+    assert os.listdir(path.parent) == ["journal"]
+
+
+def test_whoever_asks_first_all_get_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "keys" / "journal"
+    with ThreadPoolExecutor(8) as threads:
+        assert len(set(threads.map(lambda _: journal_key(path), range(16)))) == 1
+
+
+@pytest.mark.parametrize("content", [b"", b"short", b"x" * 33])
+def test_a_damaged_one_is_the_owners_to_mend(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "journal"
+    path.write_bytes(content)
+    with pytest.raises(OwnerMustAct, match="restore it from a backup"):
+        journal_key(path)
+    assert path.read_bytes() == content
 
 
 @pytest.fixture

@@ -3,8 +3,8 @@
 import pytest
 
 from gateway.domain.synced import Content, Row
-from gateway.workspace.paths import WorkspaceError
-from gateway.workspace.snapshot import State
+from gateway.workspace.files.paths import WorkspaceError
+from gateway.workspace.files.states import State
 from gateway.workspace.sync.plan import Action, Drop, Pull, Push, Retract, Seen, excluded, plan
 
 A, B, C, D = (Content(name * 64, 1) for name in "abcd")

@@ -1,0 +1,79 @@
+"""Going on otherwise: a branch of a conversation, from before a message that its person wrote."""
+
+from uuid import uuid4
+
+from gateway.domain.conversation.inbound import Attachment, Inbound, Sender
+from gateway.domain.errors import OwnerMustAct
+from gateway.domain.ids import EntryId, MessageId, SessionId
+from gateway.domain.json import JsonObject
+from gateway.domain.principals import Label
+from gateway.domain.work.tasks import Lane
+from gateway.store import sessions
+from gateway.store.connection.pool import Connection
+from gateway.store.delivery import addresses, inbox
+from gateway.store.delivery.addresses import AddressRow
+from gateway.store.delivery.inbox import InboxRow
+from gateway.store.engine import tasks
+from gateway.store.transcript import attachments, branches, conversations, journals, unread
+from gateway.store.transcript.messages import MessageRow
+from gateway.store.trust import reviews
+from gateway.workspace.journal.files import summarise
+
+BUSY = "Your last message isn't answered yet; wait, or write /stop, then try again."
+READ_ONLY = "This works in your own private chats only."
+NOT_YOURS = "This conversation has no such message that you wrote yourself."
+TOO_DEEP = "This conversation has too many branches of branches; /new starts another one."
+
+
+class NotBranched(OwnerMustAct):
+    """The conversation stays as it is; the text says why."""
+
+
+async def own_message(tx: Connection, at: AddressRow, id: MessageId | None) -> MessageRow:
+    """The message, or the newest, if whoever writes here said it themselves; raises `NotBranched`."""
+    chat = (await conversations.these(tx, at.principal_id, [at.session_id])).get(at.session_id)
+    if not at.private or (chat and not chat.ours):
+        raise NotBranched(READ_ONLY)
+    if await tasks.live_chat(tx, at.session_id):
+        raise NotBranched(BUSY)
+    row = await branches.said(tx, at.session_id, id)
+    if row is None or row.principal_id != at.principal_id or not await inbox.own_words(tx, row.id):
+        raise NotBranched(NOT_YOURS)
+    return row
+
+
+async def branch(
+    tx: Connection, at: AddressRow, arrival: InboxRow, row: MessageRow, text: str, own: Label, model: str | None = None
+) -> tuple[SessionId, MessageId]:
+    """The branch, and what is to be answered in it: the text instead of the row's, with the row's files.
+
+    The text is trusted as its person's words (`own`), but never more than the row's: those may have quoted somebody.
+    Every chat in the session moves along, as with /new; the old version can be resumed. Raises `NotBranched`.
+    """
+    assert row.seq is not None, "a turn has taken it"
+    before, label = row.seq - 1, max(row.label, own)
+    made = await branches.start(tx, at.principal_id, row.session_id, before, label)
+    if made is None:
+        raise NotBranched(TOO_DEEP)
+    await _set_aside(tx, at, before)
+    await addresses.move(tx, at.session_id, made)
+    words = Inbound(at.address, Sender("", ""), text, arrival.platform_id, arrival.platform_time, solo=row.solo)
+    asked = await unread.receive(tx, made, at.principal_id, at.id, words, label, EntryId(uuid4()), arrival.id, model)
+    [row] = await attachments.joined(tx, [row])
+    files = [Attachment(str(file.id), file.name) for file in row.attached if file.id]
+    await attachments.add_kept(tx, at.principal_id, asked, at.channel, files)
+    return made, asked
+
+
+async def _set_aside(tx: Connection, at: AddressRow, until: int) -> None:
+    """End the session, in which nothing runs; no other one is told of it, since it goes on in the branch.
+
+    Only what the branch reads of it, `until` a place, is summarised: the rest was taken back.
+    """
+    asked, answered, said = await journals.outline(tx, at.session_id)
+    await journals.close(tx, at.session_id, summarise(asked, answered, said))
+    await reviews.close(tx, at.session_id)
+    await sessions.end(tx, at.session_id)
+    if said:
+        payload: JsonObject = {"session": str(at.session_id), "until": until}
+        await tasks.create(tx, at.principal_id, "summarise", Lane.AGENTS, payload=payload)

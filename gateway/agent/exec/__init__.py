@@ -1,0 +1,1 @@
+"""Commands of `exec`: one command at a time, and processes that outlive a turn."""

@@ -1,0 +1,320 @@
+"""Commands on the files of a workspace: what one may see, the label of its output, and what it changed."""
+
+import asyncio
+import hashlib
+import os
+import shlex
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gateway.domain.conversation.tools import Change, ToolFailed
+from gateway.domain.json import Json
+from gateway.domain.principals import Label
+from gateway.net import proxy
+from gateway.net.addresses import Rules
+from gateway.net.errors import NetError
+from gateway.sandbox.command import MAX_REQUEST_BYTES, Command, Ending, Limits, Report, Tier
+from gateway.sandbox.workshop import NoJail, Running, Workshop
+from gateway.workspace.files.paths import INSTRUCTIONS, READ_ONLY, WorkspaceError, WorkspacePath, folded
+from gateway.workspace.files.states import Changes, Hashes, State, changes, take_snapshot
+from gateway.workspace.files.tree import MAX_WRITE_BYTES, Workspace
+from gateway.workspace.files.uploads import UPLOADS
+from gateway.workspace.journal.files import INDEX
+from gateway.workspace.locks import LockWatch
+
+AT_ONCE = 4
+"""Commands of `exec`; more wait."""
+MAX_HIDDEN = 64
+"""Single files; with more of them, what a command answers counts as others' words."""
+MAX_LOCKED = 500
+"""Files that are read-only for their locked text; in more of them it is only put back."""
+_APART = frozenset({*READ_ONLY, UPLOADS})
+"""Folders whose files get their labels elsewhere."""
+_SHELLS = ("/bin/bash", "/bin/sh")
+
+
+@dataclass(slots=True)
+class Permit:
+    """What a command may see. When it is over: what it did, and whether its words and files may be others'."""
+
+    before: Mapping[str, State]
+    hidden: tuple[str, ...]
+    untrusted: bool
+    changes: Changes | None = None
+    """None: too much to tell."""
+    running: Running | None = None
+    """Ends at the latest with the permit."""
+
+    @property
+    def label(self) -> Label:
+        """Of its output."""
+        return Label.UNTRUSTED if self.untrusted else Label.OWNER
+
+
+@dataclass(slots=True)
+class WorkspaceCommands:
+    """Runs commands in the jail, with one workspace. `own` is the label of its person; `mode` as configured."""
+
+    workshop: Workshop
+    workspace: Workspace
+    own: Label = Label.OWNER
+    mode: Callable[[], str] = lambda: "auto"
+    rules: Callable[[], Rules] = Rules
+    """Of the net, for commands that reach it."""
+    locks: LockWatch | None = None
+    slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
+    hashes: Hashes = field(init=False)
+    _open: list[Permit] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.hashes = Hashes(self.workspace.root)
+        self.workspace.noted = self._noted
+
+    def offered(self) -> bool:
+        """Whether there is any point in telling the model of it."""
+        return self.mode() != "off" and not self.workshop.missing()
+
+    @asynccontextmanager
+    async def permit(self, label: Label, *, lasting: bool = False) -> AsyncIterator[Permit]:
+        """For one command of a run of this label; afterwards what it did. Files have the right label at all times.
+
+        A `lasting` one, which outlives the run, never sees journals unless it is untrusted: others may come.
+        """
+        with _explained():
+            permit = await self._permit(label, lasting=lasting)
+        try:
+            yield permit
+        finally:
+            # A turn that is stopped must not leave files without labels.
+            await asyncio.shield(asyncio.ensure_future(self._finish(permit)))
+
+    async def taint(self, permit: Permit) -> None:
+        """The command gets others' words now: so may its own, and those of all that runs beside it."""
+        async with self.workspace.writing:
+            if not permit.untrusted:
+                await self._taint_open()
+
+    async def start(
+        self,
+        line: str,
+        folder: str,
+        permit: Permit,
+        limits: Limits,
+        hosts: Sequence[str] = (),
+        *,
+        typed: bool = False,
+    ) -> Running:
+        """Start a line of shell in a folder; raises `ToolFailed`. `typed`: it has an input."""
+        return await self._started((_shell(), "-c", line), folder, permit, limits, hosts, typed=typed)
+
+    async def start_script(
+        self,
+        words: Sequence[str],
+        files: Mapping[str, bytes],
+        given: bytes,
+        permit: Permit,
+        limits: Limits,
+        hosts: Sequence[str] = (),
+    ) -> Running:
+        """Start a program with an input, errors apart; words that name one of the files become its path."""
+        with ExitStack() as temporary:
+            kept = await asyncio.to_thread(self._written, files, temporary)
+            paths = tuple(os.path.join(kept, word) if word.removeprefix("./") in files else word for word in words)
+            running = await self._started(paths, ".", permit, limits, hosts, reads=(kept,), typed=True, apart=True)
+            running.closing.append(temporary.pop_all().close)
+        assert running.input is not None, "it was asked for"
+        running.input.write(given)
+        running.input.write_eof()
+        return running
+
+    async def _started(
+        self,
+        words: tuple[str, ...],
+        folder: str,
+        permit: Permit,
+        limits: Limits,
+        hosts: Sequence[str],
+        *,
+        reads: tuple[str, ...] = (),
+        typed: bool = False,
+        apart: bool = False,
+    ) -> Running:
+        with _explained():
+            where = WorkspacePath.parse(folder)
+            tier = await self.workshop.tier()
+        closed = await asyncio.to_thread(_closed, str(self.workspace.root))
+        locked = (await self.locks.files())[:MAX_LOCKED] if self.locks else ()
+        locked = tuple(each for each in locked if each not in permit.hidden)
+        landlocked = tier is Tier.LANDLOCK
+        with ExitStack() as temporary, _explained():
+            command = Command(
+                words,
+                str(self.workspace.root),
+                tier,
+                self.workshop.landlock,
+                str(where),
+                read_only=locked if landlocked else (*closed, *locked),
+                hidden=(*permit.hidden, *(closed if landlocked else ())),
+                reads=reads,
+                scratch=await asyncio.to_thread(self.workshop.folder, temporary) if landlocked else "",
+                limits=limits,
+            )
+            if len(command.packed()) > MAX_REQUEST_BYTES:
+                raise ToolFailed("too_long", "The command is too long; write it to a file and run that.")
+            permit.running = running = await proxy.start(
+                self.workshop, command, hosts, self.rules, typed=typed, apart=apart
+            )
+            running.closing.append(temporary.pop_all().close)
+        return running
+
+    async def reached(self, hosts: Sequence[str]) -> str:
+        """Which network a command has, as a person is asked for it; raises `ToolFailed` where it can't have any."""
+        with _explained():
+            found = proxy.destinations(hosts)
+            if not found:
+                return "without network"
+            await proxy.network_address(self.workshop)
+        return f"which can send anything in the workspace to {', '.join(map(str, found))}, and to no other host"
+
+    async def change(self, line: str, folder: str, hosts: Sequence[str] = ()) -> Change:
+        """What a person is shown before it runs; a yes counts while the files that it names are the same."""
+        try:
+            words = {word for word in shlex.split(line) if 0 < len(word) < 1024}
+        except ValueError:
+            words = set()
+        found: list[str] = []
+        for word in sorted(words):
+            try:
+                content = await self.workspace.content(_joined(folder, word), MAX_WRITE_BYTES)
+            except WorkspaceError:
+                continue
+            if content is not None:
+                found.append(f"{word} {hashlib.sha256(content).hexdigest()}")
+        where = "" if folder == "." else f" in {folder}"
+        return Change(
+            f"Run this command{where}, {await self.reached(hosts)}:\n{line}",
+            hashlib.sha256("\n".join(found).encode()).hexdigest(),
+        )
+
+    async def _permit(self, label: Label, *, lasting: bool) -> Permit:
+        if self.mode() == "off":
+            raise ToolFailed("off", "Commands are switched off here (tools.exec.mode).")
+        tier = await self.workshop.tier()
+        async with self.workspace.writing:  # what is written meanwhile would be seen
+            before, hashes = await self._files()
+            hidden = await self._others(hashes, lasting=lasting)
+            clean = label <= self.own and tier is Tier.NAMESPACES and len(hidden) <= MAX_HIDDEN
+            permit = Permit(before, hidden, untrusted=False)
+            if not clean or any(each.untrusted for each in self._open):
+                await self.workspace.labels.begin_command(hashes.values())
+                permit = Permit(before, (), untrusted=True)
+                await self._taint_open(listed=True)  # what runs beside it may read from now on what it writes
+            self._open.append(permit)
+        return permit
+
+    async def _files(self) -> tuple[Mapping[str, State], Mapping[str, str]]:
+        before = await asyncio.to_thread(take_snapshot, self.workspace.root, _APART)
+        return before, await asyncio.to_thread(self.hashes.of, before)
+
+    async def _noted(self, label: Label) -> None:
+        """Others' words are about to be written into a file that was not there to be hidden."""
+        if label > self.own:
+            await self._taint_open()
+
+    async def _taint_open(self, *, listed: bool = False) -> None:
+        """`listed`: the labels know what was there before."""
+        listed = listed or any(each.untrusted for each in self._open)
+        for each in [each for each in self._open if not each.untrusted]:
+            await self.workspace.labels.begin_command(() if listed else (await self._files())[1].values())
+            each.untrusted = listed = True
+
+    async def _others(self, hashes: Mapping[str, str], *, lasting: bool) -> tuple[str, ...]:
+        """What is trusted less than the person: a run that has not read it does not see it."""
+        labels = self.workspace.labels
+        others = await labels.less_trusted(hashes.values())
+        journals = READ_ONLY if lasting or await labels.of(INDEX, "") > self.own else ()
+        return (UPLOADS, *journals, *(path for path, sha256 in hashes.items() if sha256 in others))
+
+    async def _finish(self, permit: Permit) -> None:
+        if permit.running:
+            await permit.running.gone()
+        self._open.remove(permit)
+        try:
+            after = await asyncio.to_thread(take_snapshot, self.workspace.root, _APART)
+            found = changes(permit.before, after)
+            touched = {path: after[path] for path in (*found.new, *found.changed)}
+            hashes = await asyncio.to_thread(Hashes(self.workspace.root).of, touched) if permit.untrusted else {}
+        except WorkspaceError:
+            return  # what has no label stays untrusted until the next start lists it
+        if permit.untrusted:
+            await self.workspace.labels.end_command(hashes.values())
+        permit.changes = found
+
+    def _written(self, files: Mapping[str, bytes], until: ExitStack) -> str:
+        """A folder of exactly these; theirs may change before they are read."""
+        kept = self.workshop.folder(until)
+        for name, data in files.items():
+            path = Path(kept, name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+            path.chmod(0o500)
+        return kept
+
+
+def _shell() -> str:
+    return next((each for each in _SHELLS if os.path.exists(each)), _SHELLS[-1])
+
+
+def _joined(folder: str, word: str) -> str:
+    return os.path.normpath(os.path.join(folder, word))
+
+
+def _closed(root: str) -> tuple[str, ...]:
+    """Names at the top that belong to the gateway, or that the agent follows as instructions."""
+    return tuple(name for name in os.listdir(root) if folded(name) in {*READ_ONLY, *INSTRUCTIONS})
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    try:
+        yield
+    except (WorkspaceError, NetError) as error:
+        raise ToolFailed(error.code, str(error)) from error
+    except NoJail as error:
+        raise ToolFailed("no_jail", f"Commands can't be confined on this machine, so none runs: {error}.") from error
+
+
+MAX_NAMED_FILES = 30
+"""Files of each kind that an answer names."""
+
+
+def command_ending(report: Report, seconds: int, flood_bytes: int) -> dict[str, Json]:
+    """Its exit code, or why it has none."""
+    words = {
+        Ending.TIMEOUT: f"It took longer than {seconds} s and was ended. Give it more seconds.",
+        Ending.MEMORY: "It took more memory than it may and was ended.",
+        Ending.PROCESSES: "It started more processes than it may and was ended.",
+        Ending.DISK: "It filled the disk and was ended; delete what it left.",
+        Ending.OUTPUT: f"It wrote more than {flood_bytes // 1024**2} MB and was ended; send its output to a file.",
+    }
+    if report.ending is Ending.EXITED:
+        return {"exit_code": report.code}
+    return {"exit_code": None, "ended": words.get(report.ending, report.problem or "It was ended.")}
+
+
+def changed_files(permit: Permit) -> dict[str, Json]:
+    """What it did in the workspace."""
+    if permit.changes is None:
+        return {"files": "too many to tell what changed"}
+    kinds = {"new": permit.changes.new, "changed": permit.changes.changed, "deleted": permit.changes.deleted}
+    found: dict[str, Json] = {
+        kind: [
+            *paths[:MAX_NAMED_FILES],
+            *([f"and {len(paths) - MAX_NAMED_FILES:,} more"] if len(paths) > MAX_NAMED_FILES else []),
+        ]
+        for kind, paths in kinds.items()
+        if paths
+    }
+    return {"files": found} if found else {}

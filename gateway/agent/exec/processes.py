@@ -1,0 +1,214 @@
+"""Commands that outlive the turn that started them: their output, their input, their end."""
+
+import asyncio
+import codecs
+from collections.abc import Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, field, replace
+
+import structlog
+
+from gateway.agent.exec.commands import Permit, WorkspaceCommands
+from gateway.domain.conversation.tools import Caller, ToolFailed
+from gateway.domain.ids import SessionId
+from gateway.domain.principals import Label
+from gateway.sandbox.command import Ending, Limits, Report
+from gateway.sandbox.workshop import Running
+from gateway.workspace.locks import LockWatch
+
+MAX_RUNNING = 4
+MAX_ENDED = 12
+"""Whose output can still be read; older ones are forgotten."""
+KEPT_BYTES = 256 * 1024
+"""Of the output of each."""
+MAX_UNREAD_BYTES = 64 * 1024
+"""Of input that a process has not taken yet."""
+CPU_SECONDS = 3600
+_PIECE_SECONDS = 0.01
+"""Between two pieces of output: an endless one must not keep the gateway busy."""
+_LOCKS_SECONDS = 5.0
+_END_SECONDS = 10.0
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class RecentOutput:
+    """The last `KEPT_BYTES` of what a process writes, by their place in all of it."""
+
+    size: int = 0
+    _kept: bytearray = field(default_factory=bytearray)
+
+    def add(self, piece: bytes) -> None:
+        """Take what comes next."""
+        self.size += len(piece)
+        self._kept += piece
+        del self._kept[:-KEPT_BYTES]
+
+    def page(self, since: int, limit: int, *, whole: bool) -> tuple[str, int, int]:
+        """Text from a place on, how many bytes were dropped before it, and the place after it.
+
+        A character that is cut waits for its rest, unless the output is `whole`.
+        """
+        first = self.size - len(self._kept)
+        at = min(max(since, first), self.size)
+        piece = bytes(self._kept[at - first : at - first + limit])
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        last = whole and at + len(piece) == self.size
+        text = decoder.decode(piece, final=last)
+        return text, max(0, at - since), at + len(piece) - len(decoder.getstate()[0])
+
+
+@dataclass(slots=True, eq=False)
+class Process:
+    """One of them. Its `report` says that it is over, and its permit what it changed."""
+
+    id: str
+    line: str
+    session: SessionId
+    seconds: int
+    output: RecentOutput = field(default_factory=RecentOutput)
+    read: int = 0
+    """How far its output was told."""
+    permit: Permit | None = None
+    """None until it has started."""
+    outcome: Report = field(default_factory=lambda: Report(Ending.CANCELLED))
+    """Unless it ends by itself."""
+    report: Report | None = None
+    _news: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def label(self) -> Label:
+        """Of its output, and of its command line."""
+        return self.permit.label if self.permit else Label.UNTRUSTED
+
+    async def until_news(self, since: int, seconds: float) -> None:
+        """Wait until there is output after `since`, or it is over, but no longer than this."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while self.output.size <= since and self.report is None:
+                    self._news.clear()
+                    await self._news.wait()
+
+    async def follow(self, running: Running) -> None:
+        """Keep what it writes, to its end."""
+        async for piece in running.pieces():
+            self.output.add(piece)
+            self._news.set()
+            await asyncio.sleep(_PIECE_SECONDS)
+        self.outcome = await running.report()
+
+    def end(self) -> None:
+        """It is over; what it did is known."""
+        self.report = self.outcome
+        if self.permit:
+            self.permit = replace(self.permit, before={}, running=None)
+        self._news.set()
+
+
+@dataclass
+class Processes:
+    """Of the owner. They end with the gateway; `locks` counts them as runs of a tool."""
+
+    commands: WorkspaceCommands
+    locks: LockWatch | None = None
+    _known: dict[str, Process] = field(default_factory=dict)
+    _tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+
+    @property
+    def all(self) -> Sequence[Process]:
+        """Those that run, and the last that have ended."""
+        return tuple(self._known.values())
+
+    def get(self, id: str) -> Process | None:
+        """None for one that is unknown: it ended long ago, or its gateway did."""
+        return self._known.get(id)
+
+    async def start(self, line: str, seconds: int, caller: Caller) -> Process:
+        """Start one that may run for so long; raises `ToolFailed`."""
+        process = Process(f"{str(caller.task)[:8]}-{caller.ordinal}", line, caller.session, seconds)
+        if process.id in self._known:
+            raise ToolFailed("started", f"This call has started {process.id} already; poll it.")
+        if len(self._tasks) >= MAX_RUNNING:
+            raise ToolFailed("too_many", f"{MAX_RUNNING} processes run already; kill one of them first.")
+        for old in [each.id for each in self.all if each.report][: -MAX_ENDED + 1]:
+            del self._known[old]
+        self._known[process.id] = process
+        started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        task = asyncio.create_task(self._live(process, caller.label, started), name=f"process {process.id}")
+        self._tasks[process.id] = task
+        task.add_done_callback(lambda _: self._tasks.pop(process.id, None))
+        await asyncio.shield(started)
+        return process
+
+    async def write(self, process: Process, text: str, label: Label, *, end: bool) -> None:
+        """Hand it input from a run of this label; raises `ToolFailed`."""
+        if process.permit and label > self.commands.own:
+            await self.commands.taint(process.permit)
+        running = process.permit.running if process.permit else None
+        to = running.input if running else None
+        if to is None or to.is_closing():
+            raise ToolFailed("no_input", f"{process.id} takes no more input; poll it.", process.label)
+        if to.get_write_buffer_size() > MAX_UNREAD_BYTES:
+            raise ToolFailed("busy", f"{process.id} does not read its input; nothing was written.", process.label)
+        to.write(text.encode("utf-8", "replace"))
+        if end:
+            to.write_eof()
+
+    async def kill(self, process: Process) -> None:
+        """End it and all that it started; returns once they are gone."""
+        if process.permit and process.permit.running:
+            process.permit.running.cancel()
+        if task := self._tasks.get(process.id):
+            await asyncio.wait([task], timeout=_END_SECONDS)
+
+    def kill_all(self, session: SessionId) -> None:
+        """Those that this session has started, without waiting."""
+        for process in self.all:
+            if process.session == session and process.id in self._tasks:
+                self._tasks[process.id].cancel()
+
+    def count(self, session: SessionId) -> int:
+        """How many of this session run."""
+        return sum(process.session == session and process.id in self._tasks for process in self.all)
+
+    async def close(self) -> None:
+        """All of them: the gateway stops."""
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=_END_SECONDS)
+
+    async def _live(self, process: Process, label: Label, started: asyncio.Future[None]) -> None:
+        try:
+            async with self.locks.running() if self.locks else nullcontext():
+                await self._permitted(process, label, started)
+        except Exception as error:
+            if started.done():
+                log.exception("process.failed", process=process.id)
+            else:
+                started.set_exception(error)
+        finally:
+            process.end()
+            if not started.done():
+                started.set_exception(ToolFailed("stopped", "The process was stopped before it had started."))
+            if process.permit is None:
+                del self._known[process.id]
+
+    async def _permitted(self, process: Process, label: Label, started: asyncio.Future[None]) -> None:
+        async with self.commands.permit(label, lasting=True) as permit:
+            limits = Limits(seconds=process.seconds, cpu_seconds=CPU_SECONDS)
+            running = await self.commands.start(process.line, ".", permit, limits, typed=True)
+            process.permit = permit
+            checking = asyncio.create_task(self._check_locks())
+            try:
+                started.set_result(None)
+                await process.follow(running)
+            finally:
+                checking.cancel()
+
+    async def _check_locks(self) -> None:
+        while self.locks:
+            await asyncio.sleep(_LOCKS_SECONDS)
+            await self.locks.check()

@@ -1,1 +1,0 @@
-"""What the agent is asked when nobody wrote, and what people are told of it."""

@@ -1,1 +1,0 @@
-"""Trees of tasks: their agents, and how people and the chat's agent start and follow them."""

@@ -1,0 +1,133 @@
+"""A heartbeat: whether there is anything to ask, what the agent is asked, and what its answer means."""
+
+import re
+from collections.abc import Sequence
+from datetime import datetime, timedelta, tzinfo
+from typing import assert_never
+
+from pydantic import BaseModel, ConfigDict
+
+from gateway.agent.loop import NO_ANSWER
+from gateway.config.value_types import format_duration
+from gateway.domain.principals import Label
+from gateway.domain.text.texts import one_line
+from gateway.domain.vitals import Outcome
+from gateway.domain.work.assignment import is_quiet
+from gateway.store.scheduling.attention import MOST, Concern
+from gateway.store.scheduling.heartbeats import Pulse
+from gateway.timetable.wording import moment
+
+NOTHING_TO_REPORT = "heartbeat ok"
+NO_MODEL = "no model is connected"
+LONGEST_NAME = 80
+
+_COMMENT = re.compile(r"<!--.*?(-->|\Z)", re.DOTALL)
+_HEADING = re.compile(r"^ {0,3}#{1,6}([ \t].*)?$", re.MULTILINE)
+_UNREADABLE = re.compile(r"\[(\S*HEARTBEAT\.md could not be read: .*)\]", re.DOTALL)
+
+
+class Occasion(BaseModel):
+    """What a heartbeat that asks a model is about: the `input` of its task."""
+
+    model_config = ConfigDict(frozen=True)
+
+    at: datetime
+    concerns: tuple[Concern, ...] = ()
+
+    @property
+    def label(self) -> Label:
+        """The trust of what the gateway noticed."""
+        return max((concern.label for concern in self.concerns), default=Label.OWNER)
+
+
+def instructs(text: str) -> bool:
+    """Whether HEARTBEAT.md says anything beside comments and headings; one that could not be read says nothing."""
+    rest = _HEADING.sub("", _COMMENT.sub("", text))
+    return re.search(r"\w", rest) is not None and unreadable(text) is None
+
+
+def unreadable(text: str) -> str | None:
+    """Why HEARTBEAT.md could not be read, for people; None if it could."""
+    match = _UNREADABLE.fullmatch(text)
+    return match[1] if match else None
+
+
+def heartbeat_prompt(concerns: Sequence[Concern], now: datetime, zone: str, name: str) -> str:
+    """What the agent is asked; `zone` is an IANA name, that of the user called `name`."""
+    lines = [f"This is a heartbeat: nobody wrote to you. It is {_minute(now, zone)}."]
+    if concerns:
+        lines += ["Since the last one the gateway noticed:", *(f"- {_line(concern, zone)}" for concern in concerns)]
+    if len(concerns) >= MOST:
+        lines += ["- There may be more; only the oldest are listed."]
+    lines += [
+        f"Do what HEARTBEAT.md asks for and look after what was noticed. Your answer is sent to {name} as it is, so "
+        f"write only what is worth their attention now. If nothing is, answer exactly: {NOTHING_TO_REPORT}"
+    ]
+    return "\n".join(lines)
+
+
+def outcome_of(answer: str) -> Outcome:
+    """What the agent's answer means."""
+    if answer == NO_ANSWER:
+        return Outcome.FAILED
+    return Outcome.OK if is_quiet(answer, NOTHING_TO_REPORT) else Outcome.TOLD
+
+
+def _line(concern: Concern, zone: str) -> str:
+    what, at = one_line(concern.what, LONGEST_NAME), _minute(concern.at, zone)
+    match concern.kind:
+        case "overdue":
+            return f'The schedule "{what}" was due on {at} and has not run.'
+        case "failed":
+            return f'"{what}" failed on {at}.'
+        case "undelivered":
+            return f"Something you said on {what} on {at} could not be delivered."
+        case "doubtful":
+            return f"Something you said on {what} on {at} may not have been delivered."
+        case "unanswered":
+            return f"A message on {what} of {at} has no answer yet."
+        case _:
+            assert_never(concern.kind)
+
+
+def _minute(at: datetime, zone: str) -> str:
+    return moment(at.replace(second=0, microsecond=0), zone)
+
+
+def heartbeat_status(
+    pulse: Pulse,
+    every: timedelta | None,
+    due: datetime | None,
+    stopped: str | None,
+    now: datetime,
+    zone: tzinfo | None,
+) -> str:
+    """How the heartbeat is, for people: in the time of `zone`, or of the machine."""
+
+    def clock(at: datetime) -> str:
+        local = at.astimezone(zone)
+        return f"{local:%H:%M}" if local.date() == now.astimezone(zone).date() else f"{local:%a %H:%M}"
+
+    if every is None:
+        return "off"
+    if stopped is not None:
+        return f"stopped: {stopped}"
+    words = [f"every {format_duration(every)}"]
+    if pulse.outcome is not Outcome.WAITING:
+        words.append(f"last {clock(pulse.at)} {_went(pulse.outcome, pulse.text)}")
+    if due is not None:
+        words.append(f"next {clock(due)}")
+    beats, asked = (pulse.beats, pulse.asked) if pulse.day == now.date() else (0, 0)
+    return f"{', '.join(words)}; {beats} beat{'s' * (beats != 1)} today, {asked} asked a model"
+
+
+def _went(outcome: Outcome, text: str) -> str:
+    match outcome:
+        case Outcome.RUNNING:
+            return "is running"
+        case Outcome.OK | Outcome.TOLD | Outcome.WAITING:
+            return outcome.value
+        case Outcome.IDLE | Outcome.SKIPPED | Outcome.FAILED:
+            return f"{outcome.value} ({text})"
+        case _:
+            assert_never(outcome)

@@ -1,0 +1,236 @@
+"""Schedules: the rules for changing them, the task of one slot, and the notices about failures."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from gateway.domain.conversation.transcript import Notice
+from gateway.domain.ids import AddressId, PrincipalId, TaskId
+from gateway.domain.principals import Label
+from gateway.domain.text.marks import without_marks
+from gateway.domain.text.texts import one_line
+from gateway.domain.work.assignment import QUIET, Assignment
+from gateway.domain.work.schedules import Definition, Once, Recurring
+from gateway.store.connection.pool import Connection
+from gateway.store.scheduling import schedules
+from gateway.store.scheduling.schedules import ScheduleRow
+from gateway.timetable.cron import WallClock
+from gateway.timetable.schedules import LONGEST_NAME, InvalidSchedule, ScheduleChanges, amend, define, next_slot
+from gateway.timetable.wording import in_words, moment
+
+ON_TIME = timedelta(minutes=1)
+LONGEST_PROMPT_NAME = 200
+
+ORDERS = f"""\
+Nobody is waiting for this and nobody can answer a question now. Your answer is sent to the user as it is, so write \
+what the user is to read and nothing else. If there is nothing to tell, answer exactly: {QUIET}"""
+
+
+def slot_assignment(row: ScheduleRow, slot: datetime, *, now: datetime, missed: int = 0) -> Assignment:
+    """The work of one slot; `missed` slots before it were not run."""
+    definition = row.definition
+    name = one_line(definition.name, LONGEST_PROMPT_NAME)
+    head = [
+        f"Scheduled task {row.id}: {name}",
+        f"Schedule: {in_words(definition)}",
+        f"Planned for: {moment(slot, definition.zone)}",
+    ]
+    if now - slot > ON_TIME:
+        head.append(f"Late: it is {moment(now, definition.zone)} now")
+    if missed:
+        head.append(f"Missed before it and not run: {missed}")
+    return Assignment(
+        prompt="\n".join([*head, "", ORDERS, "", without_marks(definition.prompt)]),
+        name=name,
+        origin="schedule",
+        label=row.label,
+        address=row.address_id,
+        history=definition.include_session_history,
+        schedule=row.id,
+        slot=slot,
+    )
+
+
+MOST_SCHEDULES = 20
+"""Schedules that are not over, of anybody but the owner."""
+LEAST_GAP = timedelta(minutes=5)
+"""Between two slots of a schedule, of anybody but the owner."""
+SHOWN = 50
+"""Schedules in one list."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleRequest:
+    """Where a schedule is asked for; `call` is the key of a tool call, which adds one however often it runs."""
+
+    origin: str
+    address: AddressId | None = None
+    label: Label = Label.OWNER
+    call: str | None = None
+
+
+def schedule_line(row: ScheduleRow) -> str:
+    """A schedule and how it stands: "3: tea; every day at 16:00 UTC (0 16 * * *); next Sun 22 Nov 2026 16:00 UTC"."""
+    definition = row.definition
+    facts = [one_line(definition.name, LONGEST_NAME), in_words(definition)]
+    if row.paused_at:
+        facts.append("paused")
+    elif row.completed_at:
+        facts.append("over")
+    elif row.next_run_at and not isinstance(definition.when, Once):
+        facts.append(f"next {moment(row.next_run_at, definition.zone)}")
+    if row.failing_since:
+        facts.append(f"failing since {moment(row.failing_since, definition.zone)}")
+    return f"{row.id}: {'; '.join(facts)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Schedules:
+    """Those of one principal, in the caller's transaction; what cannot be done raises `Refused`, in words for people.
+
+    `zone` is the principal's own. `most` is how many may be there that are not over, each with a `LEAST_GAP`; None for
+    the owner. With `of_all` a number may also be that of somebody else's. `asked_at` is when the person said it, None
+    for now.
+    """
+
+    tx: Connection
+    principal: PrincipalId
+    now: datetime
+    zone: str | None = None
+    most: int | None = None
+    of_all: bool = False
+    asked_at: datetime | None = None
+
+    async def shown(self, *, everything: bool = False) -> tuple[list[ScheduleRow], int]:
+        """The first `SHOWN`, and how many there are more; without `everything` neither paused ones nor those over."""
+        rows = await schedules.listed(self.tx, self.principal, everything=everything, limit=SHOWN)
+        there = await schedules.count(self.tx, self.principal, paused=everything, over=everything)
+        return rows, there - len(rows)
+
+    async def add(self, asking: ScheduleRequest, said: ScheduleChanges) -> ScheduleRow:
+        """A new one, or the one that this call has made before."""
+        if asking.call and (made := await schedules.made_by(self.tx, asking.call)):
+            return made
+        await self._room()
+        definition = self._allowed(define(now=self.now, zone=self.zone, asked_at=self.asked_at, **said))
+        row = await schedules.add(
+            self.tx,
+            self.principal,
+            definition,
+            next_run_at=self._next_slot(definition),
+            origin=asking.origin,
+            label=asking.label,
+            address=asking.address,
+            asked_by=asking.call,
+        )
+        return row or await self._taken(definition.name)
+
+    async def update(self, which: str, said: ScheduleChanges, label: Label = Label.OWNER) -> ScheduleRow:
+        """Changed in what is said; trusted no more than the conversation in which it is (`label`)."""
+        row = await self.get(which)
+        definition = self._allowed(amend(row.definition, now=self.now, zone=self.zone, asked_at=self.asked_at, **said))
+        if definition == row.definition:
+            return row
+        await schedules.hold(self.tx, self.principal)  # two that ask for one name take turns
+        if row.completed_at:
+            if definition.when == row.definition.when:
+                raise InvalidSchedule(f"Schedule {row.id} is over; give it a new time.")
+            await self._room()
+        same = definition.zone == row.definition.zone or not isinstance(definition.when, Recurring)
+        at = row.next_run_at if same and definition.when == row.definition.when else self._next_slot(definition)
+        updated = await schedules.update(self.tx, row.id, definition, at, label=label)
+        return updated or await self._taken(definition.name)
+
+    async def pause(self, which: str) -> ScheduleRow:
+        """Let it rest."""
+        return await self._paused(await self.get(which), None, paused=True)
+
+    async def resume(self, which: str) -> ScheduleRow:
+        """Let it go on with its next slot from now; what was due meanwhile is not made up for."""
+        row = await self.get(which)
+        if row.paused_at is None:
+            return row
+        at = self._next_slot(self._allowed(row.definition))
+        if at is None and row.definition.when is not None:
+            raise InvalidSchedule(f"The time of schedule {row.id} has passed; give it a new one.")
+        return await self._paused(row, at, paused=False)
+
+    async def remove(self, which: str) -> ScheduleRow:
+        """Forget it and its runs; answers what it was."""
+        row = await self.get(which)
+        await schedules.remove(self.tx, row.id)
+        return row
+
+    async def run(self, which: str) -> tuple[ScheduleRow, TaskId]:
+        """Run it once now, whatever it says; its next slot stays."""
+        row = await self.get(which)
+        task = await schedules.fire(self.tx, row, slot_assignment(row, self.now, now=self.now))
+        if task is None:
+            raise InvalidSchedule(f"Schedule {row.id} is running; wait until it ends.")
+        return row, task
+
+    async def get(self, which: str) -> ScheduleRow:
+        """By number or name, held until the transaction ends."""
+        row = await schedules.get(self.tx, self.principal, which)
+        if row is None and self.of_all and which.isdecimal():
+            row = await schedules.get(self.tx, None, which)
+        if row is None:
+            raise InvalidSchedule(f"There is no schedule {which[:64]!r}; list them to see their numbers and names.")
+        return row
+
+    async def _room(self) -> None:
+        await schedules.hold(self.tx, self.principal)
+        if self.most is not None and await schedules.count(self.tx, self.principal) >= self.most:
+            raise InvalidSchedule(f"You already have {self.most} schedules, the most allowed; remove one first.")
+
+    def _allowed(self, definition: Definition) -> Definition:
+        if self.most is not None and isinstance(definition.when, Recurring):
+            self._next_slot(definition)
+            if WallClock(definition.when.cron).shortest_gap < LEAST_GAP:
+                raise InvalidSchedule('Runs must be at least 5 minutes apart; use a cron_expr such as "*/5 * * * *".')
+        return definition
+
+    def _next_slot(self, definition: Definition) -> datetime | None:
+        try:
+            return next_slot(definition, self.now)
+        except ValueError as error:  # it was stored when this was right
+            raise InvalidSchedule(f"Its time is no longer valid: {error}. Give it a new one.") from error
+
+    async def _paused(self, row: ScheduleRow, at: datetime | None, *, paused: bool) -> ScheduleRow:
+        changed = await schedules.pause(self.tx, row.id, paused=paused, next_run_at=at)
+        assert changed is not None, "it is held"
+        return changed
+
+    async def _taken(self, name: str) -> ScheduleRow:
+        there = await schedules.get(self.tx, self.principal, name)
+        number = f": number {there.id}" if there else ""
+        raise InvalidSchedule(
+            f"A schedule named {name!r} already exists{number}. Update or remove it, or choose another name."
+        )
+
+
+def schedule_failed(definition: Definition, slot: datetime, reason: str) -> Notice:
+    """With what it was to do: a reminder reaches its person even if no model can put it into words."""
+    said = f"{_planned(definition, slot)} failed: {reason}\n\nIt was meant to do this:\n{definition.prompt}"
+    again = "\n\nI won't repeat this until it works again." if isinstance(definition.when, Recurring) else ""
+    return Notice(said + again)
+
+
+def schedule_undelivered(definition: Definition, slot: datetime, reason: str) -> Notice:
+    """For the owner, whoever it is of: without any content."""
+    return Notice(f"{_planned(definition, slot)} ran, but its message wasn't delivered: {reason}")
+
+
+def schedule_works(definition: Definition) -> Notice:
+    """After a failure that was told."""
+    return Notice(f'The schedule "{definition.name}" works again.')
+
+
+def trigger_failed(source: str, reason: str) -> Notice:
+    """Without what was sent: others wrote it."""
+    return Notice(
+        f"What {source} sent couldn't be processed: {reason}\n\nFurther failures in this hour aren't reported."
+    )
+
+
+def _planned(definition: Definition, slot: datetime) -> str:
+    return f'The schedule "{definition.name}", planned for {moment(slot, definition.zone)},'

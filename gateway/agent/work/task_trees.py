@@ -1,0 +1,319 @@
+"""Trees of tasks: start, show, cancel, retry, fork and compare them; the tools that every node has."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import takewhile, zip_longest
+from typing import TypeAlias
+from uuid import NAMESPACE_OID, uuid4, uuid5
+
+from pydantic import ValidationError
+
+from gateway.agent.limits import dollars
+from gateway.agent.tool_sources import explained_arguments, parameters_of
+from gateway.agent.work.agents import Agents
+from gateway.domain.conversation.model import ToolSpec
+from gateway.domain.conversation.tools import ToolArguments
+from gateway.domain.errors import OwnerMustAct
+from gateway.domain.ids import AddressId, PrincipalId, TaskId
+from gateway.domain.principals import Label
+from gateway.domain.text.texts import one_line
+from gateway.domain.work.assignment import Assignment
+from gateway.domain.work.tasks import Lane, Status
+from gateway.domain.work.trees import (
+    LONGEST_NAME,
+    CompleteTask,
+    CreateSubtask,
+    Handoff,
+    LoadSkill,
+    RequestHumanReview,
+    SaveIntermediateData,
+)
+from gateway.store import sessions
+from gateway.store.connection.pool import Connection
+from gateway.store.engine import steps, tasks, trees
+from gateway.store.engine.steps import StepRow
+from gateway.store.engine.trees import NodeRow
+from gateway.store.transcript import branches, messages
+from gateway.store.trust import reviews
+
+TASK = "task"
+"""The origin of a node."""
+SHORT = 8
+"""Characters of an id that people are shown."""
+ORDERS = """\
+This is a task that you work on in the background. Nobody reads along or can answer a question in between; \
+request_human_review asks a person. Your last answer, or complete_task, is the result. Write it in the task's language.
+
+The task:"""
+
+
+class NoSuchAgent(OwnerMustAct):
+    """No agent has this slug, or its file is wrong or switched off."""
+
+
+class NoSuchTask(OwnerMustAct):
+    """The id names none, or more than one."""
+
+
+class TooManyTasks(OwnerMustAct):
+    """A person has as many unfinished trees as they may have."""
+
+
+@dataclass(frozen=True, slots=True)
+class TreeRequest:
+    """What a tree is to do. `key` makes a repeated request the same one; `budget_usd` None: no limit.
+
+    `most_live` is how many unfinished trees its person may have, behind those who may have any number (None).
+    """
+
+    agent: str
+    input: str
+    label: Label
+    budget_usd: float | None
+    private: bool
+    key: str | None = None
+    address: AddressId | None = None
+    deliver: bool = True
+    most_live: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Trees:
+    """What starting a tree takes besides the database: the agents, and what a tree may cost if nothing is said."""
+
+    agents: Agents
+    budget_usd: Callable[[], float | None]
+
+    def within(self, wanted: float | None) -> float | None:
+        """The budget of a tree: what was asked for, but no more than the configured one."""
+        most = self.budget_usd()
+        return most if wanted is None else wanted if most is None else min(wanted, most)
+
+    async def check(self, agent: str) -> None:
+        """Raise `NoSuchAgent` if it can't work now."""
+        known = [each.slug for each in await self.agents.usable()]
+        if agent not in known:
+            raise NoSuchAgent(f"There is no agent {agent[:80]!r}; there are {', '.join(known)}.")
+
+
+def node_assignment(
+    text: str,
+    label: Label,
+    *,
+    private: bool,
+    address: AddressId | None = None,
+    call: int | None = None,
+    fork: TaskId | None = None,
+) -> Assignment:
+    """The work of one node; only the first one of a tree is told in a chat."""
+    return Assignment(
+        prompt=f"{ORDERS}\n{text}",
+        name=one_line(text, LONGEST_NAME),
+        origin=TASK,
+        label=label,
+        deliver=call is None,
+        address=address,
+        private=private,
+        call=call,
+        fork=fork,
+    )
+
+
+async def start(tx: Connection, principal: PrincipalId, request: TreeRequest) -> TaskId:
+    """Queue the first task of a tree, or answer the one of the same key; raises `TooManyTasks`."""
+    id = None if request.key is None else TaskId(uuid5(NAMESPACE_OID, f"supaclaw.tree {principal} {request.key}"))
+    work = node_assignment(request.input, request.label, private=request.private, address=request.address)
+    work = work.model_copy(update={"deliver": request.deliver})
+    if id is not None and await tasks.get(tx, id):
+        return id
+    if request.most_live is not None and await trees.live(tx, principal) >= request.most_live:
+        raise TooManyTasks(f"{request.most_live} tasks are under way already; wait for one, or cancel one.")
+    session = await sessions.start(tx, principal, request.label, unattended=True)
+    made = await tasks.create(
+        tx,
+        principal,
+        "agent",
+        Lane.AGENTS,
+        payload=work.model_dump(mode="json"),
+        session=session,
+        id=id,
+        agent=request.agent,
+        budget_usd=request.budget_usd,
+        priority=0 if request.most_live is None else -1,
+    )
+    known = made or id
+    assert known is not None, "only a repeated key is met again"
+    return known
+
+
+async def find_task(tx: Connection, principal: PrincipalId, which: str) -> TaskId:
+    """The person's task whose id begins so; raises `NoSuchTask`."""
+    found = await trees.matching(tx, principal, which.strip().lower())
+    if len(found) != 1:
+        raise NoSuchTask("There is no task with that id; /tasks lists them." if not found else "Give more of the id.")
+    return found[0]
+
+
+async def show(tx: Connection, principal: PrincipalId, which: str) -> Sequence[NodeRow]:
+    """The whole tree of a task; raises `NoSuchTask`."""
+    place = await trees.place(tx, await find_task(tx, principal, which))
+    return await trees.nodes(tx, place.master)
+
+
+async def cancel(tx: Connection, principal: PrincipalId, which: str) -> tuple[TaskId, Sequence[TaskId]]:
+    """End a task with all below it; the task, and what was running. Raises `NoSuchTask`."""
+    task = await find_task(tx, principal, which)
+    running = await tasks.cancel(tx, task)
+    await reviews.close_cancelled(tx, (await trees.place(tx, task)).master)
+    return task, running
+
+
+async def retry(tx: Connection, principal: PrincipalId, which: str, most_live: int | None = None) -> TaskId:
+    """A failed or cancelled tree from its beginning, once for each try; raises `NoSuchTask` and `TooManyTasks`."""
+    old = (await trees.place(tx, await find_task(tx, principal, which))).master
+    [top, *_] = await trees.nodes(tx, old)
+    if top.status not in (Status.FAILED, Status.CANCELLED):
+        raise NoSuchTask("That task hasn't failed, so there is nothing to try again.")
+    work = Assignment.model_validate(await tasks.payload(tx, old))
+    text = work.prompt.removeprefix(f"{ORDERS}\n")
+    key = f"retry {old}"
+    request = TreeRequest(
+        top.agent, text, work.label, top.budget_usd, work.private, key, work.address, most_live=most_live
+    )
+    return await start(tx, principal, request)
+
+
+def task_line(row: NodeRow) -> str:
+    """One task, as a chat shows it."""
+    waits = f", waits for {row.waits_for}" if row.waits_for else ""
+    return f"{'  ' * row.depth}{str(row.id)[:SHORT]} {row.name} ({row.agent}): {row.status.value}{waits}"
+
+
+def tree_summary(rows: Sequence[NodeRow]) -> str:
+    """How many tasks of a tree are over, and what it has cost."""
+    over = sum(row.status.final for row in rows)
+    limit = rows[0].budget_usd
+    of = "" if limit is None else f" of {dollars(limit)}"
+    return f"{over} of {len(rows)} tasks are over; {dollars(sum(row.cost_usd for row in rows))}{of} used."
+
+
+async def fork(tx: Connection, principal: PrincipalId, which: str, at: int, model: str | None = None) -> TaskId:
+    """Queue a tree that goes on from the model call that is step `at`, or the last one before it; raises `NoSuchTask`.
+
+    It reads what was said until then where it is, with the labels of that, and asks the model again. It has none of
+    the permissions given to the task, asks before every act, and writes files to a copy of the workspace. Its result
+    is not sent to a chat.
+    """
+    source = await find_task(tx, principal, which)
+    before = Assignment.model_validate(await tasks.payload(tx, source))
+    place = await steps.asked_at(tx, source, at)
+    asked = before.asked or await messages.prompt_of(tx, source)
+    if place is None or asked is None:
+        raise NoSuchTask(
+            f"The task has no model call at or before a step {at}; `supaclaw tasks trace` lists its steps."
+        )
+    label = await sessions.label(tx, place.session)
+    session = await branches.start(tx, principal, place.session, place.seq, before.label, unattended=True)
+    if session is None:
+        raise NoSuchTask("That is a fork of too many forks; fork an earlier one.")
+    made = TaskId(uuid4())
+    changes = {"fork": made, "forked_from": source, "asked": asked, "model": model, "deliver": False, "call": None}
+    work = before.model_copy(update={**changes, "label": max(before.label, label)})
+    await tasks.create(
+        tx,
+        principal,
+        "agent",
+        Lane.AGENTS,
+        payload=work.model_dump(mode="json"),
+        session=session,
+        id=made,
+        agent=place.agent,
+        budget_usd=(await trees.place(tx, source)).budget_usd,
+    )
+    return made
+
+
+MOST_STEPS = 5_000
+"""Steps of each run."""
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedRun:
+    """One of the two: its task with all below it."""
+
+    node: NodeRow
+    steps: Sequence[StepRow]
+    tasks: int
+    cost_usd: float
+    tokens: int
+    model_ms: int
+    """How long its models and tools took, one after another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The steps beside each other in `rows`, None where a run has no more; the first `same` are alike."""
+
+    a: ComparedRun
+    b: ComparedRun
+    rows: Sequence[tuple[StepRow | None, StepRow | None]]
+    same: int
+
+
+async def compare(conn: Connection, principal: PrincipalId, a: str, b: str) -> Comparison:
+    """The runs whose ids begin so; a fork has its own steps only. Raises `NoSuchTask`."""
+    one, other = await _run(conn, principal, a), await _run(conn, principal, b)
+    rows = list(zip_longest(one.steps, other.steps))
+    same = sum(1 for _ in takewhile(lambda pair: _alike(*pair), rows))
+    return Comparison(one, other, rows, same)
+
+
+async def _run(conn: Connection, principal: PrincipalId, which: str) -> ComparedRun:
+    task = await find_task(conn, principal, which)
+    whole = await trees.nodes(conn, (await trees.place(conn, task)).master)
+    below = {task}
+    for node in whole:  # parents come before their children
+        if node.parent_id in below:
+            below.add(node.id)
+    nodes = [node for node in whole if node.id in below]
+    master = whole[0].id
+    trace = [step for step in await steps.trace(conn, master, tree=True, most=MOST_STEPS) if step.task_id in below]
+    cost, tokens = sum(node.cost_usd for node in nodes), sum(node.tokens for node in nodes)
+    return ComparedRun(nodes[0], trace, len(nodes), cost, tokens, sum(step.latency_ms for step in trace))
+
+
+def _alike(a: StepRow | None, b: StepRow | None) -> bool:
+    return a is not None and b is not None and (a.kind, a.name, a.ok) == (b.kind, b.name, b.ok)
+
+
+SystemCall: TypeAlias = CreateSubtask | Handoff | RequestHumanReview | SaveIntermediateData | CompleteTask | LoadSkill
+
+_TOOLS: Mapping[str, tuple[type[SystemCall], str]] = {
+    "create_subtask": (
+        CreateSubtask,
+        "Give work to agents: several tasks run side by side. You go on when all have ended, with every result; a "
+        "failed one is a result, too.",
+    ),
+    "handoff": (Handoff, "Let another agent go on with this task instead of you; it sees all that was said here."),
+    "request_human_review": (RequestHumanReview, "Ask a person and wait for the answer: approved or not, a comment."),
+    "save_intermediate_data": (SaveIntermediateData, "Keep fields of data with the task; fields of before stay."),
+    "complete_task": (CompleteTask, "End the task with its result."),
+    "load_skill": (LoadSkill, "The instructions of a skill."),
+}
+
+SYSTEM_TOOL_SPECS = tuple(ToolSpec(name, text, parameters_of(arguments)) for name, (arguments, text) in _TOOLS.items())
+
+
+class BadSystemCall(Exception):
+    """The arguments can't be used; the text is for the model."""
+
+
+def parse_system_call(tool: str, arguments: str) -> SystemCall:
+    """Raises `BadCall`."""
+    model: type[ToolArguments] = _TOOLS[tool][0]
+    try:
+        found = model.model_validate_json(arguments.strip() or "{}")
+    except ValidationError as error:
+        raise BadSystemCall(explained_arguments(tool, model, error)) from error
+    assert isinstance(found, SystemCall), "the table says so"
+    return found

@@ -1,0 +1,151 @@
+"""Turns a file of any kind into a folder of text and pictures, in a jailed child of the CPU process."""
+
+import mimetypes
+import sys
+import sysconfig
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from importlib import import_module
+from pathlib import Path, PurePath
+
+import gateway
+from gateway.domain.json import Json
+from gateway.ingest import ocr
+from gateway.ingest.archive import read_zip
+from gateway.ingest.documents import read_docx, read_mail, read_odf, read_pptx, read_xlsx
+from gateway.ingest.output import (
+    MAX_MEMORY_BYTES,
+    MAX_OUTPUT_BYTES,
+    MAX_SECONDS,
+    Derived,
+    FileKind,
+    Output,
+    Unreadable,
+    clean,
+)
+from gateway.ingest.pdf import read_pdf
+from gateway.ingest.picture import read_image
+from gateway.ingest.sniff import ODF, OFFICE, FileType, sniff
+from gateway.ingest.text import read_epub, read_page, read_text
+from gateway.sandbox.child import Jail, run_in_jail
+
+DESCRIPTION = 160
+"""Characters a description may have."""
+
+Reader = Callable[[Path, Output], str]
+"""Adds pages to the output and returns the description; raises `Unreadable` when it can read no further."""
+
+_BY_MIME: Mapping[str, Reader] = {
+    "application/zip": read_zip,
+    "message/rfc822": read_mail,
+    f"{OFFICE}wordprocessingml.document": read_docx,
+    f"{OFFICE}spreadsheetml.sheet": read_xlsx,
+    f"{OFFICE}presentationml.presentation": read_pptx,
+    f"{ODF}text": read_odf,
+    f"{ODF}spreadsheet": read_odf,
+    f"{ODF}presentation": read_odf,
+}
+_BY_KIND: Mapping[FileKind, Reader] = {
+    "pdf": read_pdf,
+    "image": read_image,
+    "page": read_page,
+    "book": read_epub,
+    "text": read_text,
+    "code": read_text,
+    "table": read_text,
+}
+_REFUSED = {
+    "application/x-ole-storage": "it's password-protected or older than 2007; save it as .docx, .xlsx or PDF",
+    "application/rtf": "rich text isn't supported; save it as .docx or PDF",
+    "image/heic": "HEIC pictures aren't supported; send it as JPEG",
+    "archive": "this kind of archive isn't supported; send it as .zip",
+    "audio": "transcribing it needs a transcription model",
+    "video": "transcribing it needs a transcription model",
+}
+"""By MIME type, else by kind."""
+
+
+def read_file(source: str, target: str, name: str, mime: str) -> Json:
+    """What `source` holds goes to the empty folder `target`: `text.txt`, `001.txt`, `001.jpg`, …, `view.jpg`.
+
+    `name` and `mime` are what the sender claims; the bytes are believed before them. Returns a `Derived`; a bad file
+    is its `problem`. Raises `MemoryError`, and `OSError` for what is wrong with the two paths.
+    """
+    path, out = Path(source), Output(Path(target))
+    size = path.stat().st_size
+    description = ""
+    type = sniff(path, name, mime)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            description = _read(type, path, out) if size else ""
+        except Unreadable as exc:
+            out.problem = str(exc)
+    text = out.close()
+    problem = out.problem or ("" if text else "no text was found in it" if size else "the file is empty")
+    told = _line(description or f"{type.kind}, {size:,} bytes: {out.first_line()}")
+    return Derived(type.kind, type.mime, out.pages, out.characters, text, out.view, told, _line(problem)).to_json()
+
+
+def _read(type: FileType, path: Path, out: Output) -> str:
+    if refused := _REFUSED.get(type.mime):
+        raise Unreadable(refused)
+    reader = _BY_MIME.get(type.mime) or _BY_KIND.get(type.kind)
+    if reader is None:
+        raise Unreadable(_REFUSED.get(type.kind, "this kind of file isn't supported"))
+    try:
+        return reader(path, out)
+    except (Unreadable, MemoryError):
+        raise
+    except Exception as exc:
+        # Libraries fail on hostile bytes in every way there is.
+        raise Unreadable("the file is damaged, or not what it seems to be") from exc
+
+
+def _line(text: str) -> str:
+    """One line, short enough for a list of files."""
+    line = " ".join(clean(text).split()).rstrip(" :,")
+    return line if len(line) <= DESCRIPTION else line[: DESCRIPTION - 1] + "…"
+
+
+_SYSTEM = (
+    *("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/usr/share"),
+    *("/etc/ld.so.cache", "/etc/localtime", "/dev/urandom", "/proc/cpuinfo", "/sys/devices/system/cpu"),
+)
+_LIBRARIES: Mapping[str, Sequence[str]] = {
+    ".pdf": ("pypdfium2", "encodings.utf_16_le"),
+    ".docx": ("mammoth",),
+    ".pptx": ("pptx",),
+    ".xlsx": ("openpyxl",),
+}
+_PICTURES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".avif"})
+
+
+def read(source: str, target: str, name: str, mime: str) -> Json:
+    """As `reading.read`, in a jail; the job of the CPU process. Raises `Ended`."""
+    prepare(name)
+    return in_jail(partial(read_file, source, target, name, mime), source, target)
+
+
+def in_jail(work: Callable[[], Json], source: str, target: str, seconds: float = MAX_SECONDS) -> Json:
+    """What `work` answers where nothing but these two can be reached."""
+    packages = (path for path in sys.path if path.endswith("-packages"))
+    reads = (*_SYSTEM, sysconfig.get_path("stdlib"), *packages, *gateway.__path__, source)
+    return run_in_jail(Jail(reads, target, MAX_MEMORY_BYTES, seconds, MAX_OUTPUT_BYTES), work)
+
+
+def prepare(name: str) -> None:
+    """Load what a file of this name will need: its child, and those of later files, then start with it."""
+    mimetypes.init()
+    if sys.platform != "linux":
+        return  # elsewhere, what these libraries begin does not survive a fork
+    suffix = PurePath(name).suffix.lower()
+    for library in _LIBRARIES.get(suffix, ()):
+        import_module(library)
+    if suffix == ".pdf" or suffix in _PICTURES:
+        from PIL import Image
+
+        Image.preinit()
+    if suffix in _PICTURES:
+        ocr.engine()

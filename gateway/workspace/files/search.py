@@ -1,0 +1,100 @@
+"""Finds lines in files, as a job for a process of its own: a pattern may take for ever. JSON in, JSON out."""
+
+import hashlib
+import os
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from gateway.domain.errors import OwnerMustAct
+from gateway.domain.json import JsonObject
+from gateway.workspace.files.access import TEMPORARY_PREFIX, open_file
+from gateway.workspace.files.pages import read_bytes
+from gateway.workspace.files.paths import MAX_LEVELS, WorkspaceError, WorkspacePath
+
+MAX_BYTES = 5 * 1024 * 1024
+"""Of a file that is read."""
+MAX_FILES = 20_000
+MAX_LINE = 300
+"""Characters of a line that are shown."""
+
+_NOT_SEARCHED = frozenset({".git", "node_modules", ".venv"})
+
+
+@dataclass(frozen=True, slots=True)
+class FoundLine:
+    """A line of a file."""
+
+    path: str
+    line: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class FoundLines:
+    """What a search came to; `files` has the hash of each file that a line is from."""
+
+    matches: list[FoundLine]
+    files: dict[str, str]
+    more: bool
+
+
+def search_files(root: str, under: str, pattern: str, glob: str | None, limit: int, regex: bool) -> JsonObject:
+    """The first `limit` lines that have a text, in whatever case, or fit a `regex`; in order of their paths.
+
+    `files` has the hash of each file that a line is from. Binary files are skipped.
+    """
+    try:
+        finds = re.compile(pattern) if regex else re.compile(re.escape(pattern), re.IGNORECASE)
+    except re.error as error:
+        raise OwnerMustAct(f"the pattern is not a regular expression: {error}") from error
+    found: list[JsonObject] = []
+    hashes: dict[str, str] = {}
+    read = 0
+    for path in _files(Path(root), WorkspacePath.parse(under)):
+        if (glob and not fits_glob(path, glob)) or (data := _text(Path(root), path)) is None:
+            continue
+        read += 1
+        for number, line in enumerate(data.decode("utf-8", "replace").splitlines(), start=1):
+            if hit := finds.search(line):
+                hashes[path] = hashlib.sha256(data).hexdigest()
+                found.append({"path": path, "line": number, "text": _around(line, hit)})
+        if len(found) > limit or read >= MAX_FILES:
+            break
+    return {"matches": found[:limit], "files": hashes, "more": len(found) > limit or read >= MAX_FILES}
+
+
+def fits_glob(path: str, glob: str) -> bool:
+    """Whether the pattern, such as *.md or notes/*.md, fits the path or its last part."""
+    return fnmatchcase(path, glob) or fnmatchcase(path.rpartition("/")[2], glob)
+
+
+def _around(line: str, hit: re.Match[str]) -> str:
+    start = max(0, min(hit.start() - MAX_LINE // 3, len(line) - MAX_LINE))
+    return line[start : start + MAX_LINE]
+
+
+def _files(root: Path, under: WorkspacePath) -> Iterator[str]:
+    """Yield what is below a folder, or the file itself; no link is followed."""
+    top = root.joinpath(*under.parts)
+    if any(root.joinpath(*under.parts[:depth]).is_symlink() for depth in range(1, len(under.parts) + 1)):
+        return
+    if top.is_file():
+        yield str(under)
+    for folder, folders, names in os.walk(top):
+        parts = Path(folder).relative_to(root).parts
+        folders[:] = sorted(each for each in folders if each not in _NOT_SEARCHED and len(parts) < MAX_LEVELS)
+        for name in sorted(names):
+            if not name.startswith(TEMPORARY_PREFIX):
+                yield "/".join((*parts, name))
+
+
+def _text(root: Path, path: str) -> bytes | None:
+    with suppress(OSError, WorkspaceError), open_file(root, WorkspacePath.parse(path)) as file:
+        if os.fstat(file).st_size <= MAX_BYTES:
+            data = read_bytes(file, MAX_BYTES)
+            return None if b"\0" in data[:8192] else data
+    return None

@@ -1,0 +1,212 @@
+"""The journal's entries and their format: a signed header in an HTML comment, a heading, the exact text, a blank line.
+
+Nothing inside a text can become an entry: the header says how long the text is, so an intact text is never parsed, and
+a forged header has no valid signature. A genuine entry pasted into a message is found only where damage lets the parser
+look there; then it says what it always said, under an id that the database already has.
+"""
+
+import hashlib
+import hmac
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+
+from gateway.domain.channels.routing import command_in
+from gateway.domain.conversation.inbound import Address, Arrival, Inbound, Sender
+from gateway.domain.ids import EntryId
+from gateway.domain.text.texts import storable
+
+JournalKind = Literal[
+    "message", "command", "edit", "user", "assistant", "tool_intent", "tool_result", "summary", "notice"
+]
+
+
+@dataclass(frozen=True, slots=True)
+class JournalEntry:
+    """What was said once, and which files came with it. With `inbound` it can be stored again; else it copies a row."""
+
+    id: EntryId
+    kind: JournalKind
+    at: datetime
+    who: str
+    text: str
+    inbound: Inbound | None = None
+    files: tuple[str, ...] = ()
+
+    @property
+    def arrival(self) -> Arrival | None:
+        """What arrived, as the channel told it; None for a copy of a row."""
+        return None if self.inbound is None else Arrival(self.id, self.inbound, self.at)
+
+
+def entry_of(arrival: Arrival) -> JournalEntry:
+    """What arrived, before the database has it."""
+    inbound = _storable(arrival.inbound)
+    kind: JournalKind = "edit" if inbound.edits is not None else "command" if command_in(inbound)[0] else "message"
+    files = tuple(attachment.name or "file" for attachment in inbound.attachments)
+    who = f"{inbound.sender.name}, forwarded from {inbound.forwarded}" if inbound.forwarded else inbound.sender.name
+    return JournalEntry(arrival.id, kind, arrival.at, who, inbound.text, inbound, files)
+
+
+def _storable(inbound: Inbound) -> Inbound:
+    at, sender = inbound.address, inbound.sender
+    return replace(
+        inbound,
+        address=Address(storable(at.channel), storable(at.account), storable(at.chat), storable(at.thread)),
+        sender=Sender(storable(sender.id), storable(sender.name), sender.is_bot),
+        text=storable(inbound.text),
+        platform_id=storable(inbound.platform_id),
+        edits=None if inbound.edits is None else storable(inbound.edits),
+        earlier=tuple(replace(said, text=storable(said.text)) for said in inbound.earlier),
+        attachments=tuple(
+            replace(file, ref=storable(file.ref), name=storable(file.name), mime=storable(file.mime))
+            for file in inbound.attachments
+        ),
+        album=storable(inbound.album),
+        quoted=storable(inbound.quoted),
+        quoted_id=storable(inbound.quoted_id),
+        forwarded=storable(inbound.forwarded),
+    )
+
+
+NAME_LENGTH = 80
+FILE_LENGTH = 500
+
+_OPENING = b"<!-- claw "
+_CLOSING = b" -->\n"
+_MAC = b',"mac":"'
+_END = b'"}'
+_DIGITS = 64
+
+_ENTRY = TypeAdapter(JournalEntry)
+
+
+class _Header(BaseModel):
+    """`length` and `sha256` are of the body: heading and files, a blank line, the text; the rest is the entry."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    length: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What a file holds, each entry once; not `intact` means that something in it is no verified entry."""
+
+    entries: tuple[JournalEntry, ...]
+    intact: bool
+
+    @property
+    def arrivals(self) -> list[Arrival]:
+        """What arrived, in the order of the file."""
+        return [arrival for entry in self.entries if (arrival := entry.arrival) is not None]
+
+
+def render_entries(entries: Iterable[JournalEntry], key: bytes) -> bytes:
+    """A whole file or a part of one; the same entry is the same bytes each time."""
+    return b"".join(_rendered(entry, key) for entry in entries)
+
+
+def parse_entries(data: bytes, key: bytes) -> Content:
+    """Every entry that verifies, each once; after damage the search goes on at what looks like the next header."""
+    found: dict[EntryId, JournalEntry] = {}
+    intact, place = True, 0
+    while 0 <= place < len(data):
+        block = _block(data, place, key)
+        if block is None:
+            intact, place = False, data.find(_OPENING, place + 1)
+        else:
+            entry, place = block
+            found.setdefault(entry.id, entry)
+    return Content(tuple(found.values()), intact)
+
+
+def _rendered(entry: JournalEntry, key: bytes) -> bytes:
+    heading = f"### {_one_line(entry.who)} · {entry.at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+    lines = "\n".join([heading, *(f"📎 {_one_line(file, FILE_LENGTH)}" for file in entry.files)])
+    body = f"{lines}\n\n{entry.text}".encode()
+    signed = _signed(entry, body)
+    return b"".join((_OPENING, signed[:-1], _MAC, _mac(signed, key), _END, _CLOSING, body, b"\n\n"))
+
+
+def _block(data: bytes, start: int, key: bytes) -> tuple[JournalEntry, int] | None:
+    """The verified entry at this place and where it ends."""
+    header, begin = _header(data, start, key)
+    if header is None:
+        return None
+    end = begin + header.length
+    body = data[begin:end]
+    if data[end : end + 2] != b"\n\n" or hashlib.sha256(body).hexdigest() != header.sha256:
+        return None
+    entry = _entry(header, body.decode().partition("\n\n")[2])
+    return None if entry is None else (entry, end + 2)
+
+
+def _header(data: bytes, start: int, key: bytes) -> tuple[_Header | None, int]:
+    """The header, if it was signed by us, and where it ends.
+
+    No header of ours holds a double hyphen, so the next one ends it: a text full of look-alikes costs one reading.
+    """
+    if not data.startswith(_OPENING, start):
+        return None, start
+    end = data.find(b"--", start + len(_OPENING)) - 1
+    if end < 0 or not data.startswith(_CLOSING, end):
+        return None, start
+    head, _, rest = data[start + len(_OPENING) : end].rpartition(_MAC)
+    signed, mac = head + b"}", rest.removesuffix(_END) if len(rest) == _DIGITS + len(_END) else b""
+    if not hmac.compare_digest(mac, _mac(signed, key)):
+        return None, start
+    try:
+        return _Header.model_validate_json(signed), end + len(_CLOSING)
+    except ValidationError:  # signed by another version of the program
+        return None, start
+
+
+def _entry(header: _Header, text: str) -> JournalEntry | None:
+    said = header.model_extra or {}
+    inbound = said.get("inbound")
+    try:
+        if isinstance(inbound, dict):
+            said = {**said, "inbound": {"as_owner": not _by_token(inbound), **inbound, "text": text}}
+        return _ENTRY.validate_python({**said, "text": text})
+    except ValidationError:
+        return None
+
+
+def _by_token(inbound: dict[str, Any]) -> bool:
+    """Whether it came with a token, as far as a header tells that does not say what the token was worth."""
+    match inbound.get("address"):
+        case {"channel": str(channel), "account": str(account)}:
+            return channel == "api" or Address(channel, account, "").by_token
+        case _:
+            return True
+
+
+def _signed(entry: JournalEntry, body: bytes) -> bytes:
+    header = {
+        **_ENTRY.dump_python(entry, mode="json", exclude_none=True, exclude=_left_out(entry)),
+        "length": len(body),
+        "sha256": hashlib.sha256(body).hexdigest(),
+    }
+    # ASCII, and no value can end the comment.
+    text = json.dumps(header, separators=(",", ":"))
+    return text.replace("--", "-\\u002d").replace(">", "\\u003e").encode("ascii")
+
+
+def _left_out(entry: JournalEntry) -> dict[str, bool | set[str]]:
+    """The text stands in the body, and what was never there is not told."""
+    return {"text": True, "inbound": {"text"}, **({} if entry.files else {"files": True})}
+
+
+def _mac(signed: bytes, key: bytes) -> bytes:
+    return hmac.digest(key, signed, "sha256").hex().encode("ascii")
+
+
+def _one_line(name: str, most: int = NAME_LENGTH) -> str:
+    shown = " ".join("".join(char if char.isprintable() else " " for char in name).split())
+    return shown.replace("<", "&lt;")[:most] or "?"

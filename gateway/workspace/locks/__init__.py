@@ -1,1 +1,0 @@
-"""Locked text: what in the files of a workspace only their owner may change."""
