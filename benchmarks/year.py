@@ -11,9 +11,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from time import perf_counter
 
+from gateway.background.upkeep.housekeeping import Clearing
+
 from benchmarks.memory import LONGEST, World
-from gateway.app.temporary import temporary_database
-from gateway.background.clearing import Clearing
+from gateway.app.storage.database import temporary_database
 from gateway.config.machine import SystemClock
 from gateway.domain.principals import Role
 from gateway.store.connection.pool import Database

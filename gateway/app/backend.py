@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from gateway.agent.toolbox import Toolbox
 from gateway.app.local import page_name
 from gateway.app.wiring import Parts
-from gateway.background.cpu import run_alone
+from gateway.background.cpu.executor import run_alone
 from gateway.config.channels import enabled_channels
 from gateway.config.load import variable_of
 from gateway.config.watch import ConfigWatch
@@ -19,12 +19,11 @@ from gateway.domain.channels.channel_facts import NoFacts
 from gateway.domain.errors import ConfigError, DatabaseDown
 from gateway.domain.findings import Finding
 from gateway.domain.work.tasks import Status
-from gateway.flow.channels.manager import ChannelSpec, channel_specs
-from gateway.flow.channels.probing import ChannelProbes
-from gateway.flow.checkpoints import Checkpoints
+from gateway.flow.channels.supervisor import ChannelProbes, ChannelSpec, channel_specs
+from gateway.flow.files.checkpoints import Checkpoints
 from gateway.flow.inbound.answers import Answers
-from gateway.flow.inbound.pairing import Pairing
-from gateway.flow.setup.saving import Setup
+from gateway.flow.people import Pairing
+from gateway.flow.setup import Setup
 from gateway.flow.unattended.triggers import Triggers
 from gateway.store.delivery import outbox
 from gateway.store.engine import instances, steps, tasks

@@ -8,15 +8,11 @@ from functools import partial
 
 import structlog
 
-from gateway.background.checkpointing import Checkpointing
-from gateway.background.clearing import Clearing
-from gateway.background.scheduling.table import Interval, Look
-from gateway.background.upkeep import Periodic
-from gateway.background.watch.footprint import ceiling
-from gateway.background.watch.health import Health
-from gateway.background.watch.lag import LagMonitor
-from gateway.background.watch.ram import MemoryCeiling
-from gateway.background.watch.systemd import notify
+from gateway.background.upkeep.event_loop import LagMonitor
+from gateway.background.upkeep.health import Health, notify_systemd
+from gateway.background.upkeep.housekeeping import Checkpointing, Clearing
+from gateway.background.upkeep.ram import MemoryCeiling, ceiling
+from gateway.background.upkeep.timers import Interval, Look, Periodic
 from gateway.background.worker import Worker
 from gateway.config.data.instance import StartHistory, record_notice
 from gateway.config.environment import Environment
@@ -27,8 +23,8 @@ from gateway.domain.text import tokens
 from gateway.domain.vitals import Vitals
 from gateway.domain.work.tasks import BEAT_SECONDS
 from gateway.domain.work.trees import FILES
-from gateway.flow.channels.manager import ChannelManager
-from gateway.flow.outbound.notices import Notices
+from gateway.flow.channels.supervisor import ChannelSupervisor
+from gateway.flow.outbound.proactive import Notices
 from gateway.logs import prune
 from gateway.store.connection.pool import Database
 from gateway.store.engine.leases import RENEW_SECONDS
@@ -51,7 +47,7 @@ class Condition:
     _config: Callable[[], Config]
     _database: Database
     _instance: InstanceId
-    _channel_manager: ChannelManager
+    _channel_manager: ChannelSupervisor
     _worker: Worker
     _notices: Notices
     _starts: StartHistory
@@ -80,7 +76,7 @@ class Condition:
             Periodic("leases of runs", BEAT_SECONDS, self._worker.beat),
             Periodic("channels", 5.0, self._channel_manager.look),
             Periodic("memory", 10.0, self._memory.look),
-            Periodic("systemd", 10.0, partial(notify, self._environment.notify_socket, "WATCHDOG=1")),
+            Periodic("systemd", 10.0, partial(notify_systemd, self._environment.notify_socket, "WATCHDOG=1")),
         )
         return {
             "lag": self._lag.run,

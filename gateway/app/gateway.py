@@ -18,10 +18,10 @@ import structlog
 from gateway.app.backend import build_backend
 from gateway.app.local import announce, is_secret, url
 from gateway.app.wiring import SECRETS, Parts
-from gateway.background.upkeep import Periodic, kept_up
-from gateway.background.watch.footprint import trim
-from gateway.background.watch.systemd import notify
-from gateway.background.workplace import EVERY_SECONDS as LOOK_FOR_WORKSPACE
+from gateway.background.upkeep.health import notify_systemd
+from gateway.background.upkeep.ram import trim
+from gateway.background.upkeep.timers import Periodic, keep_running
+from gateway.background.worker import POLL_WORKPLACE_SECONDS as LOOK_FOR_WORKSPACE
 from gateway.config.channels import check_channels, check_owner
 from gateway.config.data.keys import read_keys
 from gateway.config.load import parse
@@ -29,8 +29,8 @@ from gateway.config.model import Config
 from gateway.config.watch import ConfigWatch
 from gateway.domain.errors import OwnerMustAct, TryAgainLater
 from gateway.domain.ids import TaskId
-from gateway.flow.channels.manager import ChannelSpec, channel_specs
-from gateway.flow.vouching import list_older
+from gateway.flow.channels.supervisor import ChannelSpec, channel_specs
+from gateway.flow.labels import list_older
 from gateway.llm.client import ModelClient, build_client
 from gateway.store.connection.listener import Listener
 from gateway.store.delivery.channel_facts import StoredFacts
@@ -45,7 +45,7 @@ TASK_CANCELLED = "supaclaw_cancel"
 PEOPLE_CHANGED = "supaclaw_people"
 SCHEDULES_CHANGED = "supaclaw_schedule"
 SECRETS_CHANGED = "supaclaw_secrets"
-TOLD = (TASK_READY, TASK_CANCELLED, PEOPLE_CHANGED, SCHEDULES_CHANGED, SECRETS_CHANGED)
+CHANNELS = (TASK_READY, TASK_CANCELLED, PEOPLE_CHANGED, SCHEDULES_CHANGED, SECRETS_CHANGED)
 """What processes on the same database tell each other of."""
 
 log = structlog.get_logger("gateway")
@@ -95,7 +95,7 @@ class Gateway:
             await self._parts.channel_manager.apply(opened, self._parts.gate.receive, group)
             running = self._start(group, listener)
             running += await self._after_ready(group, socket)
-            await notify(self._parts.environment.notify_socket, "READY=1")
+            await notify_systemd(self._parts.environment.notify_socket, "READY=1")
             await self._parts.stop.wait()
             lost = self._parts.condition.health.lost
             log.info("gateway.stopping")
@@ -116,7 +116,7 @@ class Gateway:
         async with asyncio.TaskGroup() as group:
             work = {"config": self._watch(group).run, "models": self._warm, "jobs": self._parts.job_table.run}
             running = self._spawn(group, {**self._tasks(listener), **work})
-            await notify(self._parts.environment.notify_socket, "READY=1")
+            await notify_systemd(self._parts.environment.notify_socket, "READY=1")
             sys.stdout.write("ready\n")
             sys.stdout.flush()
             await self._parts.stop.wait()
@@ -192,7 +192,7 @@ class Gateway:
     def _spawn(
         self, group: asyncio.TaskGroup, work: Mapping[str, Callable[[], Awaitable[None]]]
     ) -> list[asyncio.Task[None]]:
-        return [group.create_task(kept_up(name, each), name=name) for name, each in work.items()]
+        return [group.create_task(keep_running(name, each), name=name) for name, each in work.items()]
 
     async def _after_ready(self, group: asyncio.TaskGroup, socket: socket.socket) -> list[asyncio.Task[None]]:
         """What the first poll does not need: the web, the model's SDK, watching the configuration."""

@@ -3,6 +3,7 @@
 import asyncio
 import faulthandler
 import os
+import resource
 import signal
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
@@ -11,18 +12,17 @@ from pathlib import Path
 
 import structlog
 
-from gateway.app.archive.place import check_finished
-from gateway.app.current import Current
-from gateway.app.database import has_database, postgres
-from gateway.app.descriptors import allow_descriptors
-from gateway.app.gateway import TOLD, Gateway
+from gateway.app.gateway import CHANNELS, Gateway
+from gateway.app.live_config import LiveConfig
 from gateway.app.local import listening, local_token, reserved, url
-from gateway.app.restorer import EVERY_SECONDS, Restorer
-from gateway.app.upgrade import taken_over
+from gateway.app.storage.database import has_database, postgres
+from gateway.app.storage.staging import check_restore_finished
+from gateway.app.storage.upgrade import taken_over
 from gateway.app.waiting import Waiting
 from gateway.app.wiring import Parts
-from gateway.background.upkeep import Periodic, kept_up
-from gateway.background.workplace import Workplace
+from gateway.background.upkeep.housekeeping import POLL_DELETED_SECONDS, Restorer
+from gateway.background.upkeep.timers import Periodic, keep_running
+from gateway.background.worker import Workplace
 from gateway.config.channels import enabled_channels
 from gateway.config.data.erasures import reminder
 from gateway.config.data.instance import (
@@ -38,12 +38,12 @@ from gateway.config.failpoints import Failpoints
 from gateway.config.load import load, load_early
 from gateway.config.machine import SystemClock
 from gateway.config.model import Config
+from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import InstanceId
-from gateway.flow.channels.manager import preload
+from gateway.flow.channels.supervisor import preload
 from gateway.flow.people import People, meet
-from gateway.flow.secrets.key_files import import_key_files
-from gateway.flow.secrets.live import LiveSecrets
-from gateway.flow.secrets.vault import Vault
+from gateway.flow.secrets.live_secrets import LiveSecrets
+from gateway.flow.secrets.vault import Vault, import_key_files
 from gateway.logs import SecretMask, logging_to
 from gateway.store.connection.listener import Listener
 from gateway.store.connection.pool import Database
@@ -65,7 +65,7 @@ def run(environment: Environment) -> int:
     failpoints = Failpoints(environment.fail)
     mask = SecretMask()
     with hold_instance(environment.data) as hold, logging_to(environment.data / "logs", mask):
-        check_finished(environment.data)
+        check_restore_finished(environment.data)
         remember_place(os.environ, environment.place)
         with suppress(OSError):  # so that a file put there later is seen at once
             environment.config.parent.mkdir(parents=True, exist_ok=True)
@@ -114,7 +114,7 @@ async def _serve(
             vault = Vault(database, environment.data, os.environ, supabase=config.database.in_supabase_vault)
             secrets = LiveSecrets(vault, people.owner.id, os.environ, mask.stored)
             await waiting.retry(stack, lambda _: _open_secrets(secrets))
-            current = await Current.loaded(environment, secrets, clock)
+            current = await LiveConfig.loaded(environment, secrets, clock)
             await preloaded
             workplace = Workplace(database, "gateway", instance)
             parts = Parts(
@@ -131,13 +131,15 @@ async def _serve(
                 mask,
                 workplace,
             )
-            restorer = Periodic("restorer", EVERY_SECONDS, Restorer(environment, hold, parts.notices.tell_owner).look)
-            stack.callback(asyncio.create_task(kept_up(restorer.name, restorer.run), name=restorer.name).cancel)
+            restorer = Periodic(
+                "restorer", POLL_DELETED_SECONDS, Restorer(environment, hold, parts.notices.tell_owner).look
+            )
+            stack.callback(asyncio.create_task(keep_running(restorer.name, restorer.run), name=restorer.name).cancel)
             gateway = Gateway(parts, token)
             await waiting.retry(stack, lambda _: gateway.put_back())
             doors = await waiting.retry(stack, lambda _: gateway.prepare())
             followed = parts.traces.subscriptions
-            listener = Listener(dsn, TOLD, gateway.heard, gateway.listening, subscriptions=followed)
+            listener = Listener(dsn, CHANNELS, gateway.heard, gateway.listening, subscriptions=followed)
             return partial(gateway.run, doors, listener, socket)
 
         if run := await waiting.run_until(stop, start()):
@@ -161,3 +163,21 @@ def stop_signal() -> asyncio.Event:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     return stop
+
+
+MIN_DESCRIPTORS = 128
+DESCRIPTORS = 4096
+
+
+def allow_descriptors() -> None:
+    """Raise the soft limit as far as the system lets us; `OwnerMustAct`: that is not far enough."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < DESCRIPTORS:
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, DESCRIPTORS), hard))
+    allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if allowed < MIN_DESCRIPTORS:
+        raise OwnerMustAct(
+            f"at most {allowed} files may be open at once, and the gateway needs {MIN_DESCRIPTORS}: "
+            "run `ulimit -n 1024` first, or set LimitNOFILE=1024 for its service"
+        )

@@ -15,22 +15,17 @@ from gateway.agent.tool_files.confirmed import FORM as TOOL_FILES
 from gateway.agent.tool_files.confirmed import ToolFiles
 from gateway.agent.work.task_trees import Trees
 from gateway.app.condition import LOG_PRUNING, Condition
-from gateway.app.current import Current
-from gateway.app.embedders import Embedders
+from gateway.app.live_config import Embedders, LiveConfig
 from gateway.background import jobs
-from gateway.background.cpu import Cpu, run_alone
-from gateway.background.indexing import Indexing
-from gateway.background.paid_embedding import PaidEmbedding
-from gateway.background.passages import FilePassages
-from gateway.background.scheduling.consolidation import LOOK_EVERY, Consolidation
-from gateway.background.scheduling.halt import Halt
-from gateway.background.scheduling.heartbeat import Heartbeat
-from gateway.background.scheduling.scheduler import Scheduler
-from gateway.background.scheduling.table import Interval, JobTable
-from gateway.background.virtual_shells import VirtualShells
-from gateway.background.web_pages import WebPages
-from gateway.background.worker import Runner, Worker
-from gateway.background.workplace import Workplace
+from gateway.background.budgets import PaidEmbedding
+from gateway.background.cpu.executor import Cpu, run_alone
+from gateway.background.cpu.extraction import WebPages
+from gateway.background.cpu.virtual_shells import VirtualShells
+from gateway.background.upkeep.heartbeat import Halt, Heartbeat
+from gateway.background.upkeep.memory_index import FilePassages, Indexing
+from gateway.background.upkeep.schedules import CONSOLIDATION_INTERVAL, Consolidation, Scheduler
+from gateway.background.upkeep.timers import Interval, JobTable
+from gateway.background.worker import Runner, Worker, Workplace
 from gateway.commands import Command
 from gateway.config.channels import enabled_channels
 from gateway.config.data.instance import StartHistory
@@ -43,32 +38,29 @@ from gateway.domain.principals import Label
 from gateway.domain.vitals import Vitals
 from gateway.domain.work.tasks import Lane
 from gateway.flow.approvals.questions import Questions
-from gateway.flow.channels.leasing import ChannelLeases
-from gateway.flow.channels.manager import ChannelManager
-from gateway.flow.inbound.accept import InboundFlow
+from gateway.flow.channels.leases import ChannelLeases
+from gateway.flow.channels.supervisor import ChannelSupervisor
+from gateway.flow.files.sync import FileSync
+from gateway.flow.files.uploads import Uploads
+from gateway.flow.inbound.acceptance import InboundFlow
 from gateway.flow.inbound.commands import CommandRunner
 from gateway.flow.inbound.gate import Gate
-from gateway.flow.inbound.outages import Outages
+from gateway.flow.inbound.spool import Outages
+from gateway.flow.inbound.zone import ZoneOffers
 from gateway.flow.journal.journal import Journal
 from gateway.flow.live import Live
-from gateway.flow.outbound.notices import Notices
-from gateway.flow.outbound.proactive import ProactiveMessages
+from gateway.flow.outbound.proactive import Notices, ProactiveMessages
 from gateway.flow.outbound.send_tool import SendTool
 from gateway.flow.outbound.sender import Outbound
 from gateway.flow.people import People
 from gateway.flow.secrets.guard import LeakGuard
-from gateway.flow.secrets.live import LiveSecrets
-from gateway.flow.sync.keeping import FileSync
-from gateway.flow.trees.control import TreeControl
-from gateway.flow.trees.following import TraceFollowers
-from gateway.flow.turn.budgets import Budgets
-from gateway.flow.turn.compact import Compactor
+from gateway.flow.secrets.live_secrets import LiveSecrets
+from gateway.flow.trees.control import TraceFollowers, TreeControl
+from gateway.flow.turn.budgets import SharedBudgets
+from gateway.flow.turn.compaction import Compactor
 from gateway.flow.turn.environment import AgentEnvironments
-from gateway.flow.turn.finish import RunFinisher
-from gateway.flow.turn.runner import TurnRunner
-from gateway.flow.turn.uploads import Uploads
-from gateway.flow.unattended.follow_up import DeliveryFollowUp
-from gateway.flow.zone import ZoneOffers
+from gateway.flow.turn.runner import RunFinisher, TurnRunner
+from gateway.flow.unattended.schedule_results import DeliveryFollowUp
 from gateway.logs import SecretMask
 from gateway.net.addresses import Rules
 from gateway.net.mcp.connections import Connections
@@ -98,7 +90,7 @@ class Parts:
     """
 
     environment: Environment
-    current: Current
+    current: LiveConfig
     database: Database
     people: People
     instance: InstanceId
@@ -393,9 +385,9 @@ class Parts:
         return Notices(self.people, self.proactive)
 
     @cached_property
-    def channel_manager(self) -> ChannelManager:
+    def channel_manager(self) -> ChannelSupervisor:
         """The channels that are open."""
-        return ChannelManager(self.outbound, self.notices.tell_owner, self.channel_leases, self._channel_taken_over)
+        return ChannelSupervisor(self.outbound, self.notices.tell_owner, self.channel_leases, self._channel_taken_over)
 
     @cached_property
     def channel_leases(self) -> ChannelLeases:
@@ -532,7 +524,7 @@ class Parts:
             SECRETS: self._look_for_secrets,
             "embed": self.indexing.look,
             FILES: self._look_for_changed_files,
-            "consolidation": Interval(lambda: LOOK_EVERY, self.consolidation.look, self.clock).look,
+            "consolidation": Interval(lambda: CONSOLIDATION_INTERVAL, self.consolidation.look, self.clock).look,
             **self.condition.jobs,
         }
         kept = looks if self.workplace.kind == "gateway" else WORKERS_JOBS
@@ -592,7 +584,7 @@ class Parts:
             self.environments,
             lambda: self.current.config,
             self.current.heartbeat_model,
-            Budgets(self.database, self.current.limits, self.clock),
+            SharedBudgets(self.database, self.current.limits, self.clock),
             self.halt,
             self.notices.tell_owner,
             self.worker.wake,

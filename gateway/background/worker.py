@@ -1,4 +1,6 @@
-"""The worker: claims what the slots of its lanes allow, runs it under a lease, gives back what it cannot finish."""
+"""The worker: claims what the slots of its lanes allow, runs it under a lease, gives back what it cannot finish.
+
+`Workplace` says which kinds of tasks can run on this instance: agents' where the workspace is, files by a channel."""
 
 import asyncio
 from collections import Counter
@@ -15,7 +17,8 @@ from gateway.domain.work.tasks import SLOTS, Claim, Lane, Status, backoff
 from gateway.flow.wakeup import Wakeup
 from gateway.store import sessions
 from gateway.store.connection.pool import Connection, Database
-from gateway.store.engine import tasks
+from gateway.store.engine import instances, tasks
+from gateway.store.engine.instances import Kind
 from gateway.store.failures import reaching
 from gateway.store.transcript import messages
 
@@ -268,3 +271,58 @@ async def _patiently(work: Callable[[], Awaitable[None]]) -> None:
             raise
         except TryAgainLater:
             await asyncio.sleep(POLL_SECONDS)
+
+
+POLL_WORKPLACE_SECONDS = 20.0
+GONE_SECONDS = 600.0
+"""A gateway works in its own folder once the machine with the workspace has been away for so long."""
+WORKSPACE = "workspace"
+FILELESS_KINDS = frozenset({"consolidate", "summarise"})
+"""Kinds of tasks that need no file."""
+AGENT_KINDS = frozenset({"agent", "heartbeat"})
+"""Those that nobody waits for in a chat."""
+CHANNEL_KINDS = frozenset({"ingest"})
+
+
+@dataclass(slots=True)
+class Workplace:
+    """`home` is the instance whose data folder this is: a worker's own, or that of the gateway it runs beside.
+
+    While an object store keeps it the same everywhere (`synced`), agents' tasks run on every instance.
+    """
+
+    database: Database
+    kind: Kind
+    home: InstanceId
+    synced: Callable[[], bool] = lambda: False
+    elsewhere: str | None = field(default=None, init=False)
+    """The machine that has the workspace: "" for this one, None before there is one."""
+
+    async def look(self) -> None:
+        """Ask where the workspace is; a gateway takes it if it is nowhere. During an outage it stays where it was."""
+        try:
+            before, self.elsewhere = self.elsewhere, await self.database.run(self._where)
+        except TryAgainLater:
+            return
+        if self.elsewhere != before and not self.here:
+            effect = "tasks of agents wait for it; docs/deploy.md says how machines share one"
+            log.warning("workspace.elsewhere", machine=self.elsewhere or "none yet", effect=effect)
+
+    @property
+    def here(self) -> bool:
+        """Whether this instance has the workspace."""
+        return self.elsewhere == ""
+
+    def able(self, kind: str) -> bool:
+        """Whether a task of this kind can run here. A gateway answers its own chats in any case."""
+        if self.kind == "worker":
+            return kind in FILELESS_KINDS or self._has_files(kind) or (self.here and kind not in CHANNEL_KINDS)
+        return self.here or self._has_files(kind) or kind not in AGENT_KINDS
+
+    def _has_files(self, kind: str) -> bool:
+        return kind in AGENT_KINDS and self.synced()
+
+    async def _where(self, tx: Connection) -> str | None:
+        if self.kind == "gateway":
+            return await instances.settle(tx, WORKSPACE, self.home, gone=GONE_SECONDS)
+        return await instances.home(tx, WORKSPACE, self.home)

@@ -43,7 +43,7 @@ def with_connection(work: Callable[[Connection], Awaitable[Result]]) -> Result:
 
 async def leak_guard(database: Database) -> Callable[[str], str]:
     """Takes the secrets that are stored out of texts, as a running gateway does."""
-    from gateway.app.resolving import leak_guard
+    from gateway.app.storage.offline import leak_guard
 
     return await leak_guard(database, Environment.read(os.environ), os.environ) or str
 

@@ -5,7 +5,7 @@ from typing import assert_never
 from gateway.domain.channels.routing import Edit, Ignore, RunCommand, StartTurn
 from gateway.domain.conversation.inbound import Inbound
 from gateway.domain.json import Json
-from gateway.flow.inbound.persist import Accepted
+from gateway.flow.inbound.persistence import Accepted
 from gateway.web.site import Site
 
 MAX_TEXT = 2_000_000

@@ -18,19 +18,18 @@ from gateway.domain.findings import Finding
 from gateway.domain.ids import PrincipalId
 from gateway.domain.principals import Principal
 from gateway.domain.vitals import Beat, Vitals
-from gateway.flow.channels.probing import ChannelProbes
-from gateway.flow.checkpoints import Checkpoints
-from gateway.flow.inbound.accept import InboundFlow
+from gateway.flow.channels.supervisor import ChannelProbes
+from gateway.flow.files.checkpoints import Checkpoints
+from gateway.flow.files.uploads import Uploads
+from gateway.flow.inbound.acceptance import InboundFlow
 from gateway.flow.inbound.answers import Answers
-from gateway.flow.inbound.pairing import Pairing
+from gateway.flow.inbound.zone import ZoneOffers
 from gateway.flow.live import Live
-from gateway.flow.secrets.live import LiveSecrets
-from gateway.flow.setup.saving import Setup
-from gateway.flow.trees.control import TreeControl
-from gateway.flow.trees.following import TraceFollowers
-from gateway.flow.turn.uploads import Uploads
+from gateway.flow.people import Pairing
+from gateway.flow.secrets.live_secrets import LiveSecrets
+from gateway.flow.setup import Setup
+from gateway.flow.trees.control import TraceFollowers, TreeControl
 from gateway.flow.unattended.triggers import Triggers
-from gateway.flow.zone import ZoneOffers
 from gateway.llm.client import Description
 from gateway.logs import SecretMask
 from gateway.store.connection.pool import Connection, Database

@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 
 from gateway.domain.conversation.inbound import Attachment
 from gateway.domain.ids import FileId, PrincipalId
-from gateway.flow.turn.uploads import UploadRefused
+from gateway.flow.files.uploads import UploadRefused
 from gateway.store.transcript import files
 from gateway.store.transcript.files import FileRow
 from gateway.web.auth.access import Requirement

@@ -5,13 +5,13 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from gateway.background.upkeep.heartbeat import Halt, Heartbeat
+
 from gateway.agent.limits import Limits
 from gateway.background.jobs.heartbeat import HeartbeatRun
-from gateway.background.scheduling.halt import Halt
-from gateway.background.scheduling.heartbeat import Heartbeat
 from gateway.config.model import Config
 from gateway.domain.work.tasks import Lane
-from gateway.flow.turn.budgets import Budgets
+from gateway.flow.turn.budgets import SharedBudgets
 from gateway.flow.turn.environment import AgentEnvironments
 from gateway.store.engine import tasks
 from gateway.store.scheduling import heartbeats
@@ -139,7 +139,7 @@ def heart(path: MessagePath, clock: Clock | None = None, **more: Any) -> Heart:
         environments,
         lambda: made.config,
         lambda: made.model if made.connected else None,
-        Budgets(path.database, lambda: made.limits, clock),
+        SharedBudgets(path.database, lambda: made.limits, clock),
         halt,
         tell,
         path.worker.wake,

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from gateway.background.cpu import MEMORY, Cpu
+from gateway.background.cpu.executor import MAX_MEMORY_BYTES, Cpu
+
 from gateway.domain.json import Json
 from gateway.ingest.output import Derived, FileKind
 
@@ -17,7 +18,9 @@ class Reads(Cpu):
         self.files = files or {}
         self.asked: list[tuple[Json, ...]] = []
 
-    async def run(self, function: Callable[..., Json], *arguments: Json, seconds: float, memory: int = MEMORY) -> Json:
+    async def run(
+        self, function: Callable[..., Json], *arguments: Json, seconds: float, memory: int = MAX_MEMORY_BYTES
+    ) -> Json:
         self.asked.append(arguments)
         if isinstance(self.answer, Exception):
             raise self.answer

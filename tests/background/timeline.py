@@ -5,7 +5,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from gateway.background.scheduling.scheduler import Scheduler
+from gateway.background.upkeep.schedules import Scheduler
+
 from gateway.config.failpoints import Failpoints
 from gateway.config.machine import SystemClock
 from gateway.domain.ids import PrincipalId

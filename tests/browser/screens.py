@@ -32,7 +32,7 @@ from gateway.domain.findings import Finding, Level
 from gateway.domain.ids import SessionId
 from gateway.domain.memory import Category
 from gateway.domain.principals import Label
-from gateway.flow.setup.saving import Setup
+from gateway.flow.setup import Setup
 from gateway.llm.client import Description
 from gateway.net.mcp.server import ToolDefinition
 from gateway.secrets.facts import Binding

@@ -7,7 +7,7 @@ from playwright.async_api import Browser, Page, expect
 from gateway.config.environment import Environment
 from gateway.config.load import load
 from gateway.config.machine import SystemClock
-from gateway.flow.setup.saving import Setup
+from gateway.flow.setup import Setup
 from gateway.llm.client import Description
 from tests.browser.conftest import opened
 from tests.browser.looks import looks

@@ -50,7 +50,7 @@ class Fault(StrEnum):
         1,
         "SIGKILL while schedules are due",
         "each slot runs once, its answer is sent once",
-        ("tests/journeys/test_schedule_kills.py", "tests/background/scheduling/test_scheduler.py"),
+        ("tests/journeys/test_schedule_kills.py", "tests/background/upkeep/test_schedules.py"),
     )
     RANDOM = "random", 2, "SIGKILL at random times under load", "the same; being worked on again < 3 s (p95)"
     POSTMASTER = (
@@ -237,7 +237,7 @@ class Fault(StrEnum):
         46,
         "something blocks the event loop",
         "noticed",
-        ("tests/background/watch/test_lag.py",),
+        ("tests/background/upkeep/test_event_loop.py",),
     )
     LOGS = "logs", 47, "log output closed or full", "the gateway continues"
     INTRUDERS = (
@@ -308,7 +308,7 @@ class Fault(StrEnum):
         55,
         "a frozen gateway wakes beside its successor; the database reachable, silent or refusing for it",
         "it does nothing more and exits at once",
-        ("tests/background/watch/test_health.py",),
+        ("tests/background/upkeep/test_health.py",),
     )
     BYSTANDERS_API = "bystanders.api", 54, "the same, /v1", "each request gets its answer, none a failure"
     YEARS = (
@@ -324,7 +324,7 @@ class Fault(StrEnum):
         "files of a running instance deleted, or replaced by folders, pipes, links",
         "restored or reported; everything else continues",
         (
-            "tests/app/test_restorer.py",
+            "tests/background/upkeep/test_restorer.py",
             "tests/config/test_files.py",
             "tests/store/embedded/test_postgres.py::test_a_server_whose_socket_was_deleted_is_started_again",
             "tests/store/embedded/test_postgres.py::test_a_start_finds_a_server_whose_socket_was_deleted",
@@ -349,7 +349,7 @@ class Fault(StrEnum):
         59,
         "64 or 128 descriptors, and 300 connections that take them",
         "64: one line with the number needed; 128: works and recovers",
-        ("tests/app/test_descriptors.py",),
+        ("tests/app/test_start.py",),
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import asyncpg
 
 from channels.telegram.markdown import to_html, visible
-from gateway.flow.inbound.outages import KEPT
+from gateway.flow.inbound.spool import SAVED_NOTICE
 from tests.chaos.people import Completed, Message
 from tests.fakes.openai_server import MARKER
 from tests.fakes.telegram import FakeTelegram
@@ -121,7 +121,7 @@ class Ledger:
 
         A notice about a doubt may come twice: better than that the doubt is hidden.
         """
-        shown = [sent for sent in self.telegram.sent if sent.text not in (KEPT, *TOLD)] if self.telegram else []
+        shown = [sent for sent in self.telegram.sent if sent.text not in (SAVED_NOTICE, *TOLD)] if self.telegram else []
         seen = Counter((str(sent.chat), sent.text) for sent in shown)
         owed = Counter((part["chat"], part["text"]) for part in parts if part["state"] in ("sent", "uncertain"))
         twice = [f"{chat}: {text[-40:]!r} {n}×" for (chat, text), n in seen.items() if n > owed[chat, text]]

@@ -12,7 +12,7 @@ from gateway.domain.conversation.model import AssistantMessage, Prompt, UserMess
 from gateway.domain.conversation.transcript import Summary
 from gateway.domain.ids import MessageId, SessionId
 from gateway.domain.principals import Label
-from gateway.flow.inbound.persist import Accepted
+from gateway.flow.inbound.persistence import Accepted
 from gateway.store import sessions
 from gateway.store.connection.pool import Database
 from gateway.store.memory import turns

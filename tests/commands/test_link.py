@@ -13,7 +13,7 @@ from gateway.domain.people.access import Access
 from gateway.domain.principals import Label, Role
 from gateway.domain.text.codes import new_code
 from gateway.flow.inbound.gate import Gate
-from gateway.flow.inbound.pairing import Pairing
+from gateway.flow.people import Pairing
 from tests.fakes.channel import FakeChannel
 from tests.fakes.eventually import eventually
 from tests.flow.path import MEMBER, OWNER, STRANGER, MessagePath, message

@@ -12,16 +12,17 @@ from pathlib import Path
 from typing import Any, cast
 from uuid import uuid4
 
+from gateway.background.cpu.executor import MAX_MEMORY_BYTES, Cpu
+from gateway.background.cpu.extraction import Transcribe
+
 from gateway import tools
 from gateway.agent.limits import Limits
-from gateway.app.current import Current
+from gateway.app.live_config import LiveConfig
 from gateway.app.wiring import Parts
-from gateway.background.cpu import MEMORY, Cpu
-from gateway.background.extraction import Hear
 from gateway.background.jobs.agent import AgentRun
 from gateway.background.jobs.chat import ChatTurns
 from gateway.background.jobs.ingest import Ingest
-from gateway.background.workplace import Workplace
+from gateway.background.worker import Workplace
 from gateway.config.data.instance import StartHistory
 from gateway.config.environment import Environment
 from gateway.config.failpoints import Failpoints
@@ -44,10 +45,10 @@ from gateway.domain.json import Json
 from gateway.domain.people.access import Access
 from gateway.domain.work.tasks import Claim, Lane
 from gateway.flow.inbound.answers import Answer, Answers
-from gateway.flow.inbound.persist import Accepted
+from gateway.flow.inbound.persistence import Accepted
 from gateway.flow.outbound.proactive import ProactiveMessages
 from gateway.flow.people import meet
-from gateway.flow.secrets.live import LiveSecrets
+from gateway.flow.secrets.live_secrets import LiveSecrets
 from gateway.flow.secrets.vault import Vault
 from gateway.llm.client import Description
 from gateway.logs import SecretMask
@@ -140,19 +141,21 @@ def message(text: str, *, chat: str = OWNER, sender: str = OWNER, id: str | None
 class InProcess(Cpu):
     """Does the work of the CPU process right here: most tests need no process of its own."""
 
-    async def run(self, function: Callable[..., Json], *arguments: Json, seconds: float, memory: int = MEMORY) -> Json:
+    async def run(
+        self, function: Callable[..., Json], *arguments: Json, seconds: float, memory: int = MAX_MEMORY_BYTES
+    ) -> Json:
         return await asyncio.to_thread(function, *arguments)
 
 
 @dataclass
-class FakeCurrent(Current):
+class FakeCurrent(LiveConfig):
     """What a config.json would say, said by a test."""
 
     model: Any
     summaries: FakeModel | None
     bounds: Limits
     most: int
-    listener: Hear | None
+    listener: Transcribe | None
 
     def limits(self) -> Limits:
         return self.bounds
@@ -166,7 +169,7 @@ class FakeCurrent(Current):
     def agent_model(self, name: str | None, temperature: float, max_tokens: int | None) -> Any:
         return self.model
 
-    def hear(self) -> Hear | None:
+    def hear(self) -> Transcribe | None:
         return self.listener
 
     def longest_file(self) -> int:
@@ -270,7 +273,7 @@ async def build(
     summaries: FakeModel | None = None,
     most: int = 1024**2,
     cpu: Cpu | None = None,
-    hear: Hear | None = None,
+    hear: Transcribe | None = None,
     configured: Collection[str] = ("fake",),
 ) -> MessagePath:
     """As the composition root builds it, with what a test replaces put in its place."""

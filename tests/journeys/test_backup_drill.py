@@ -11,7 +11,7 @@ import asyncpg
 import httpx
 import pytest
 
-from gateway.app.archive.restore import RESTORED
+from gateway.app.storage.restore import RESTORED
 from tests.fakes.openai_server import FakeModels
 from tests.fakes.telegram import FakeTelegram
 from tests.journeys.process import FRIEND, OWNER, Ended, GatewayProcess, Json, configured, said, until

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.app.archive.restore import unpack
+from gateway.app.storage.restore import unpack
 from gateway.store.connection.pool import Database
 from gateway.store.migrate import migrate, read_migrations
 from tests.fakes.openai_server import FakeModels

@@ -10,7 +10,7 @@ from pydantic import JsonValue
 
 from gateway.domain.channels.channel import Channel, LoginChannel, ProbedChannel
 from gateway.domain.channels.channel_facts import NoFacts
-from gateway.flow.channels.manager import channel_specs
+from gateway.flow.channels.supervisor import channel_specs
 from tests.fakes.eventually import eventually
 
 pytestmark = pytest.mark.live

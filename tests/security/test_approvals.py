@@ -25,7 +25,7 @@ from gateway.domain.memory import NewMemory
 from gateway.domain.principals import Label, Role
 from gateway.domain.work.tasks import Lane
 from gateway.flow.approvals.own_calls import OWN_CALLS
-from gateway.flow.approvals.questions import MOST
+from gateway.flow.approvals.questions import MAX_WAITING
 from gateway.sandbox.workshop import Workshop
 from gateway.store.connection.pool import Database
 from gateway.store.memory import memories
@@ -274,11 +274,11 @@ async def test_the_same_call_keeps_its_number_and_there_is_no_flood(path: Messag
         await tainted(path)
         for _ in range(2):
             assert (await wants(path))["waiting_for_approval"] == "A1"
-        for number in range(2, MOST + 1):
+        for number in range(2, MAX_WAITING + 1):
             more = await wants(path, arguments={"path": "USER.md", "content": f"{number}"})
             assert more["waiting_for_approval"] == f"A{number}"
         assert (await wants(path, arguments={"path": "USER.md", "content": "more"}))["error"] == "too_many_questions"
-    assert sum("may I make" in text for text in path.channel.texts) == MOST
+    assert sum("may I make" in text for text in path.channel.texts) == MAX_WAITING
 
 
 async def test_questions_of_one_task_come_in_one_message(path: MessagePath) -> None:
@@ -575,17 +575,17 @@ async def test_many_questions_of_the_gateway_are_put_a_few_at_a_time_and_block_n
         await tainted(path)
         owner = path.people.owner.id
         async with path.database.transaction() as tx:
-            for number in range(MOST + 3):
+            for number in range(MAX_WAITING + 3):
                 each = Question(owner, owner, "resume_schedule", {"schedule": number}, "x", Label.UNTRUSTED, lasts=None)
                 await reviews.ask(tx, each, path.clock.now())
         await path.questions.look()
         await path.questions.look()
-        assert await path.rows("select count(*) from reviews where told_at is not null") == [(MOST,)]
-        assert (await wants(path))["waiting_for_approval"] == f"A{MOST + 4}"
+        assert await path.rows("select count(*) from reviews where told_at is not null") == [(MAX_WAITING,)]
+        assert (await wants(path))["waiting_for_approval"] == f"A{MAX_WAITING + 4}"
         await path.ask("/deny A1")
         await path.ask("/deny A2")
         await path.questions.look()
-        assert await path.rows("select count(*) from reviews where told_at is not null") == [(MOST + 2,)]
+        assert await path.rows("select count(*) from reviews where told_at is not null") == [(MAX_WAITING + 2,)]
 
 
 @pytest.mark.parametrize(("channel", "account"), [("api", "local"), ("terminal", "token")])

@@ -23,7 +23,7 @@ ALLOWED = {
     "gateway/app/local.py": "listens on loopback for the terminal",
     "gateway/web/server.py": "listens for the page",
     "gateway/sandbox": "pairs of sockets between the gateway and the jail of commands; no address",
-    "gateway/background/watch/systemd.py": "tells systemd over its socket",
+    "gateway/background/upkeep/health.py": "tells systemd over its socket",
     "gateway/cli": "asks the gateway of this machine",
     "channels/telegram": "Telegram, or the operator's Bot API server; a file's path is appended to that address",
     "channels/slack": "Slack's own hosts, or the configured one; no redirect is followed",

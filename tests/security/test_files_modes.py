@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.app.checks.folders import check_folders
+from gateway.app.checks.installation import check_folders
 from gateway.workspace.checkpoints import jobs
 from tests.app.checks.contexts import examine_with, put
 from tests.fakes.openai_server import Call, FakeModels, Rule

@@ -13,7 +13,7 @@ from gateway.domain.channels.channel import Capabilities
 from gateway.domain.conversation.inbound import Attachment
 from gateway.domain.conversation.model import ToolCall
 from gateway.domain.principals import Label
-from gateway.flow.vouching import VOUCH, ask, expect_older, list_older, vouch
+from gateway.flow.labels import VOUCH, ask_to_vouch, expect_older, list_older, vouch
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.trust import contents
 from gateway.workspace.files import tree
@@ -405,8 +405,8 @@ class TestOlderFiles:
         paths = {f"{number}.md": sha256(str(number)) for number in range(100)}
 
         async def twice(tx: Connection) -> None:
-            await ask(tx, path.people.owner.id, paths, path.clock)
-            await ask(tx, path.people.owner.id, dict(list(paths.items())[:3]), path.clock)
+            await ask_to_vouch(tx, path.people.owner.id, paths, path.clock)
+            await ask_to_vouch(tx, path.people.owner.id, dict(list(paths.items())[:3]), path.clock)
 
         await path.database.run(twice)
         [(preview,)] = await path.rows("select preview from reviews")

@@ -13,7 +13,7 @@ from gateway.agent.work.schedules import LEAST_GAP, MOST_SCHEDULES, ScheduleRequ
 from gateway.domain.conversation.model import ToolCall
 from gateway.domain.people.access import Access
 from gateway.domain.principals import Role
-from gateway.flow.turn.uploads import UploadRefused
+from gateway.flow.files.uploads import UploadRefused
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.people import principals
 from gateway.timetable.cron import WallClock

@@ -10,7 +10,7 @@ from uuid import uuid4
 import asyncpg
 import pytest
 
-from gateway.app.database import reach
+from gateway.app.storage.database import reach
 from gateway.config.environment import Environment
 from gateway.config.model import Config
 from gateway.domain.conversation.inbound import Address

@@ -15,7 +15,7 @@ from urllib.parse import parse_qs, quote, urlsplit
 import pytest
 
 from docker.pin import FILES, IMAGE, digest_of, pinned
-from gateway.app.checks.packages import startup_code
+from gateway.app.checks.installation import startup_code
 
 ROOT = Path(__file__).parents[2]
 LOCK = tomllib.loads((ROOT / "uv.lock").read_text())

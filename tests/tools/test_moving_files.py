@@ -150,7 +150,7 @@ async def test_a_bad_pattern_is_explained(office: Office) -> None:
 
 
 async def test_a_pattern_that_takes_for_ever_ends(tmp_path: Path) -> None:
-    from gateway.background.cpu import CpuJobFailed, run_alone
+    from gateway.background.cpu.executor import CpuJobFailed, run_alone
 
     (tmp_path / "a.md").write_text("a" * 60 + "!")
     with pytest.raises(CpuJobFailed):

@@ -9,7 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from gateway.app.archive.restore import unpack
+from gateway.app.storage.restore import unpack
 from tests.fakes.openai_server import FakeModels, Rule
 from tests.fakes.telegram import FakeTelegram
 from tests.journeys.process import OWNER, GatewayProcess, Json, until

@@ -7,10 +7,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from gateway.app.archive.manifest import table_member
-from gateway.app.archive.place import put_in_place
-from gateway.app.archive.restore import unpack
-from gateway.app.upgrade import BACKUPS
+from gateway.app.storage.manifest import table_member
+from gateway.app.storage.restore import unpack
+from gateway.app.storage.staging import put_in_place
+from gateway.app.storage.upgrade import BACKUPS
 from gateway.config.environment import Environment
 from gateway.store.connection.pool import Database
 from gateway.store.loading import load

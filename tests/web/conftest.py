@@ -10,9 +10,9 @@ from pathlib import Path
 
 import httpx
 import pytest
+from gateway.background.cpu.executor import run_alone
 
 from gateway.app.backend import _toolbox
-from gateway.background.cpu import run_alone
 from gateway.commands import discover
 from gateway.config.editing.editor import ConfigEditor
 from gateway.config.environment import Environment
@@ -24,11 +24,10 @@ from gateway.domain.errors import ConfigError
 from gateway.domain.ids import InstanceId
 from gateway.domain.principals import Principal
 from gateway.domain.vitals import Beat, Outcome
-from gateway.flow.channels.manager import ChannelSpec
-from gateway.flow.channels.probing import ChannelProbes
-from gateway.flow.checkpoints import Checkpoints
-from gateway.flow.inbound.pairing import Pairing
-from gateway.flow.secrets.live import LiveSecrets
+from gateway.flow.channels.supervisor import ChannelProbes, ChannelSpec
+from gateway.flow.files.checkpoints import Checkpoints
+from gateway.flow.people import Pairing
+from gateway.flow.secrets.live_secrets import LiveSecrets
 from gateway.flow.secrets.vault import Vault
 from gateway.flow.unattended.triggers import Triggers
 from gateway.store.connection.pool import Database

@@ -5,11 +5,10 @@ import httpx
 import pytest
 
 from gateway.domain.errors import OwnerMustAct
-from gateway.flow.channels.manager import ChannelSpec
-from gateway.flow.channels.probing import ChannelProbes
+from gateway.flow.channels.supervisor import ChannelProbes, ChannelSpec
 from tests.config.editing.conftest import KEY, WRITTEN, Desk, desk
 from tests.fakes.channel import FakeChannel
-from tests.flow.channels.test_manager import Settings
+from tests.flow.channels.test_supervisor import Settings
 from tests.web.conftest import BEARER, Running, Still, Web
 
 __all__ = ["desk"]

@@ -9,7 +9,7 @@ import pytest
 from gateway.config.environment import Environment
 from gateway.config.load import load
 from gateway.config.machine import SystemClock
-from gateway.flow.setup.saving import Setup
+from gateway.flow.setup import Setup
 from gateway.llm.client import Description
 from tests.fakes.openai_server import FakeModels, Rule
 from tests.web.conftest import BEARER, Running, Started

@@ -8,7 +8,7 @@ import httpx
 
 from gateway.domain.channels.routing import StartTurn
 from gateway.domain.conversation.inbound import Inbound
-from gateway.flow.inbound.persist import Accepted
+from gateway.flow.inbound.persistence import Accepted
 from tests.flow.path import MessagePath
 from tests.web.conftest import BEARER, Running
 

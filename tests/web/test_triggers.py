@@ -13,7 +13,7 @@ import pytest
 
 from gateway.domain.errors import DatabaseDown
 from gateway.domain.work.tasks import Lane
-from gateway.flow.unattended.triggers import MOST_LIVE
+from gateway.flow.unattended.triggers import MAX_LIVE
 from gateway.store.engine import tasks
 from gateway.store.people import tokens
 from gateway.web.api.triggers import MAX_TRIGGER
@@ -216,7 +216,7 @@ class TestRefusing:
                    select id, id, 'agent', 'agents', $1, 'trigger:' || id
                    from (select gen_random_uuid() as id from generate_series(1, $2)) each""",
                 web.backend.owner.id,
-                MOST_LIVE,
+                MAX_LIVE,
             )
         answer = await send(web, source="ci", text="x")
         assert error(answer)[:2] == (503, "queue_full")

@@ -9,7 +9,7 @@ from openai import AsyncOpenAI
 from openai.types.chat import ChatCompletionChunk
 
 from gateway.domain.conversation.model import ModelsExhausted, ToolCall
-from gateway.flow.inbound.persist import Accepted
+from gateway.flow.inbound.persistence import Accepted
 from gateway.web.backend import Backend
 from gateway.web.v1 import turn
 from tests.fakes.eventually import eventually

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.app.archive.writing import writing
-from gateway.flow.vouching import _hashes
+from gateway.app.storage.archive import archive_at
+from gateway.flow.labels import _hashes
 from gateway.workspace.files.access import ENTRY_BYTES, size_of
 from gateway.workspace.files.states import SPARSE_BYTES
 from gateway.workspace.journal.files import sessions
@@ -54,7 +54,7 @@ def test_vouching(deep: Path) -> None:
 
 
 def test_backup(deep: Path, tmp_path: Path) -> None:
-    with writing(tmp_path / "backup.tar.gz") as archive:
+    with archive_at(tmp_path / "backup.tar.gz") as archive:
         archive.add_tree(deep, "workspace")
     assert "workspace/notes/a.md" in {member.name for member in archive.members}
     assert archive.skipped == 2
@@ -66,7 +66,7 @@ def test_files_of_holes_count_as_what_they_take_and_are_not_backed_up(root: Path
         (root / f"{number}.img").touch()
         os.truncate(root / f"{number}.img", 2**30)
     assert size_of(root) == 100 * ENTRY_BYTES
-    with writing(tmp_path / "backup.tar.gz") as archive:
+    with archive_at(tmp_path / "backup.tar.gz") as archive:
         archive.add_tree(root, "workspace")
     assert (archive.members, archive.skipped) == ([], 100)
 
@@ -75,6 +75,6 @@ def test_a_small_file_of_holes_is_backed_up(root: Path, tmp_path: Path) -> None:
     root.mkdir()
     (root / "small.img").touch()
     os.truncate(root / "small.img", SPARSE_BYTES - 1)
-    with writing(tmp_path / "backup.tar.gz") as archive:
+    with archive_at(tmp_path / "backup.tar.gz") as archive:
         archive.add_tree(root, "workspace")
     assert [member.size for member in archive.members] == [SPARSE_BYTES - 1]

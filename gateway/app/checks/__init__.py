@@ -4,17 +4,20 @@ from collections.abc import Callable, Iterator, Mapping
 
 import structlog
 
-from gateway.app.checks.channels import check_channels
-from gateway.app.checks.config import check_config, check_failpoint
+from gateway.app.checks.connections import check_channels, check_model, check_workspace
 from gateway.app.checks.context import Check, CheckContext, load_context
 from gateway.app.checks.database import check_database
-from gateway.app.checks.folders import check_disk, check_folders, check_keys
+from gateway.app.checks.installation import (
+    check_config,
+    check_disk,
+    check_failpoint,
+    check_folders,
+    check_keys,
+    check_packages,
+)
 from gateway.app.checks.machine import check_clock, check_exec, check_jail, check_memory, check_port, check_python
-from gateway.app.checks.model import check_model
-from gateway.app.checks.packages import check_packages
 from gateway.app.checks.secrets import check_secrets
 from gateway.app.checks.tools import check_tools
-from gateway.app.checks.workspace import check_workspace
 from gateway.domain.findings import Finding, Level
 
 __all__ = ["CHECKS", "CheckContext", "load_context", "run_checks"]

@@ -5,14 +5,14 @@ from collections.abc import Iterator, Mapping
 from typing import Literal
 
 from gateway.app.checks.context import CheckContext
-from gateway.app.database import has_database, open_database
-from gateway.app.resolving import StoredSecrets, look
+from gateway.app.storage.database import has_database, open_database
+from gateway.app.storage.offline import StoredSecrets, stored_secrets
 from gateway.config.data.keys import has_master_key, read_keyring
 from gateway.config.environment import Environment
 from gateway.config.load import Lookup, keep_reference, load_early
 from gateway.domain.errors import SupaclawError
 from gateway.domain.findings import Finding, Level
-from gateway.flow.secrets.live import LiveSecrets
+from gateway.flow.secrets.live_secrets import LiveSecrets
 from gateway.store.embedded.postgres import EmbeddedPostgres
 
 _KEEP = "`supaclaw secrets confirm` shows the recovery key; without it, no backup can restore the secrets"
@@ -39,7 +39,7 @@ def check_secrets(context: CheckContext) -> Iterator[Finding]:
 
 async def _look(environment: Environment, environ: Mapping[str, str]) -> list[Finding]:
     async with open_database(environment, load_early(environment, environ)) as database:
-        secrets = await look(database, environment, environ)
+        secrets = await stored_secrets(database, environment, environ)
         if secrets is None:
             return []
         found = [*_judged(secrets)]

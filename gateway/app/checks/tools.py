@@ -11,8 +11,8 @@ from gateway.agent.tool_files.calls import missing_credential
 from gateway.agent.tool_files.confirmed import ToolFiles
 from gateway.app.checks.context import CheckContext
 from gateway.app.checks.secrets import database_state
-from gateway.app.database import open_database
-from gateway.app.servers import servers_apart, tool_files
+from gateway.app.storage.database import open_database
+from gateway.app.storage.offline import servers_apart, tool_files
 from gateway.config.load import load_early
 from gateway.domain.errors import SupaclawError
 from gateway.domain.findings import Finding, Level

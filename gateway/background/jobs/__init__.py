@@ -7,28 +7,27 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gateway.agent.limits import Limits
-from gateway.background.cpu import Cpu
-from gateway.background.extraction import Hear
-from gateway.background.scheduling.halt import Halt
+from gateway.background.cpu.executor import Cpu
+from gateway.background.cpu.extraction import Transcribe
+from gateway.background.upkeep.heartbeat import Halt
 from gateway.background.worker import Runner
 from gateway.config.failpoints import Failpoints
 from gateway.config.model import Config
 from gateway.domain.clock import Clock
 from gateway.domain.errors import OwnerMustAct
 from gateway.flow.approvals.questions import Questions
-from gateway.flow.inbound.outages import Outages
+from gateway.flow.files.sync import FileSync
+from gateway.flow.files.uploads import Uploads
+from gateway.flow.inbound.spool import Outages
 from gateway.flow.journal.journal import Journal
 from gateway.flow.live import Live
 from gateway.flow.outbound.proactive import ProactiveMessages
 from gateway.flow.outbound.sender import Outbound
 from gateway.flow.people import People
-from gateway.flow.sync.keeping import FileSync
 from gateway.flow.turn.environment import AgentEnvironments
-from gateway.flow.turn.finish import RunFinisher
-from gateway.flow.turn.runner import TurnRunner
-from gateway.flow.turn.uploads import Uploads
-from gateway.flow.turn.wiring import SizedModel
-from gateway.flow.unattended.follow_up import DeliveryFollowUp
+from gateway.flow.turn.loop import SizedModel
+from gateway.flow.turn.runner import RunFinisher, TurnRunner
+from gateway.flow.unattended.schedule_results import DeliveryFollowUp
 from gateway.store.connection.pool import Database
 
 
@@ -62,7 +61,7 @@ class Services:
     heartbeat_model: Callable[[], SizedModel | None]
     named_model: Callable[[str | None], SizedModel | None]
     agent_model: Callable[[str | None, float, int | None], SizedModel | None]
-    hear: Callable[[], Hear | None]
+    hear: Callable[[], Transcribe | None]
     wake_scheduler: Callable[[], None]
 
 

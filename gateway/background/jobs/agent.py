@@ -12,12 +12,9 @@ from gateway.domain.work.assignment import Assignment
 from gateway.domain.work.tasks import Claim, Status
 from gateway.flow.people import NOT_LET_IN
 from gateway.flow.trees.node import NodeRuns
-from gateway.flow.trees.origin import TaskOrigin
-from gateway.flow.turn.open import OpenedTurn, open_unattended
+from gateway.flow.turn.opening import OpenedTurn, open_unattended
 from gateway.flow.turn.runner import TurnResult
-from gateway.flow.unattended.finish import UnattendedFinisher
-from gateway.flow.unattended.origins import Origin, TriggerOrigin
-from gateway.flow.unattended.schedules import ScheduleOrigin
+from gateway.flow.unattended.completion import Origin, ScheduleOrigin, TaskOrigin, TriggerOrigin, UnattendedFinisher
 from gateway.store import sessions
 from gateway.store.connection.pool import Connection
 from gateway.store.delivery import addresses

@@ -15,7 +15,7 @@ from gateway.domain.principals import Label
 from gateway.domain.work.tasks import Claim, Status
 from gateway.flow.approvals.own_calls import OWN_CALLS
 from gateway.flow.turn.environment import AgentEnvironment
-from gateway.flow.turn.fence import Fence
+from gateway.flow.turn.steps import Fence
 from gateway.store import sessions
 from gateway.store.connection.pool import Connection
 from gateway.store.engine import tasks, trees

@@ -12,13 +12,12 @@ from gateway.domain.errors import DatabaseDown
 from gateway.domain.text import marks
 from gateway.domain.work.tasks import Claim, Status
 from gateway.flow.live import TurnEnded, TurnStarted
-from gateway.flow.outbound.long_answers import abridged
+from gateway.flow.outbound.parts import abridge
 from gateway.flow.trees.node import NO_AGENT, chat_part
-from gateway.flow.turn.finish import Finished
-from gateway.flow.turn.open import OpenedChat, OpenedTurn, open_turn
+from gateway.flow.turn.opening import OpenedChat, OpenedTurn, open_turn
 from gateway.flow.turn.presence import drafts, seen_reaction, typing
-from gateway.flow.turn.runner import TurnResult
-from gateway.flow.turn.sinks import Sink
+from gateway.flow.turn.runner import RunOutcome, TurnResult
+from gateway.flow.turn.steps import Sink
 from gateway.store import sessions
 from gateway.store.connection.pool import Connection
 from gateway.store.delivery.addresses import AddressRow
@@ -90,11 +89,11 @@ class ChatTurns:
 
     async def _commit(self, run: Claim, opened: OpenedChat, result: TurnResult) -> None:
         channel, environment = self._outbound.channel(opened.at), self._services.environments.of(run.principal_id)
-        sent = await abridged(
+        sent = await abridge(
             result.entry.text, result.label, channel, environment.workspace, self._services.clock.now()
         )
 
-        async def store(tx: Connection, answer: MessageRow, _to: AddressRow | None) -> Finished:
+        async def store(tx: Connection, answer: MessageRow, _to: AddressRow | None) -> RunOutcome:
             """Its outbox rows; the task goes back to the queue if messages came meanwhile."""
             if opened.solo:
                 await self._remember(tx, opened, result)
@@ -103,7 +102,7 @@ class ChatTurns:
             shown = marks.sourced(sent.text, answer.label, private=opened.at.private) if said else sent.text
             await self._outbound.put(tx, opened.at, answer.id, shown, files=files, reply_to=asked)
             more = await unread.left(tx, opened.session)
-            return Finished(None if more else result.status, result.error)
+            return RunOutcome(None if more else result.status, result.error)
 
         await self._services.finisher.finish(run, opened.session, result, store, at=opened.at)
         self._services.outages.over()

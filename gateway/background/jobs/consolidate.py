@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import structlog
 
 from gateway.agent.memory.search import recall_limit
-from gateway.background.asking import ask
+from gateway.background.budgets import ask_model
 from gateway.background.jobs import Services
 from gateway.config.failpoints import Step
 from gateway.domain.conversation.model import Reply
@@ -14,7 +14,7 @@ from gateway.domain.ids import MemoryId, PrincipalId
 from gateway.domain.memory import Kind
 from gateway.domain.principals import Label
 from gateway.domain.work.tasks import Claim, Status
-from gateway.flow.turn.budgets import Budgets
+from gateway.flow.turn.budgets import SharedBudgets
 from gateway.memory.consolidation import (
     ConsolidationVerdict,
     Material,
@@ -44,7 +44,7 @@ class Consolidate:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._database = services.database
-        self._budgets = Budgets(services.database, services.limits, services.clock)
+        self._budgets = SharedBudgets(services.database, services.limits, services.clock)
 
     async def run(self, run: Claim) -> None:
         """Merge, replace, propose, and note how far it got, all or nothing; raises `RunLost`."""
@@ -80,7 +80,7 @@ class Consolidate:
         if (model := self._services.cheap_model()) is None:
             return None
         shown = fitting_material(material, model.prompt_budget())
-        reply = await ask(model, consolidation_prompt(shown), self._budgets, run)
+        reply = await ask_model(model, consolidation_prompt(shown), self._budgets, run)
         return _Judged(shown, reply, read_verdict(reply.text, shown)) if reply else None
 
 

@@ -3,13 +3,13 @@
 from uuid import UUID
 
 from gateway.agent.conversation.context import safe_line
-from gateway.background.asking import ask
+from gateway.background.budgets import ask_model
 from gateway.background.jobs import Services
 from gateway.domain.conversation.model import Prompt, Reply, SystemMessage, UserMessage
 from gateway.domain.ids import FileId
 from gateway.domain.work.tasks import Claim, Status
-from gateway.flow.turn.budgets import Budgets
-from gateway.flow.turn.prompt_files import content, picture
+from gateway.flow.turn.budgets import SharedBudgets
+from gateway.flow.turn.loop import file_content, file_picture
 from gateway.store.connection.pool import Connection
 from gateway.store.engine import steps, tasks
 from gateway.store.transcript import files
@@ -34,7 +34,7 @@ class Describe:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._database = services.database
-        self._budgets = Budgets(services.database, services.limits, services.clock)
+        self._budgets = SharedBudgets(services.database, services.limits, services.clock)
 
     async def run(self, run: Claim) -> None:
         """Ask once; raises `RunLost`."""
@@ -66,14 +66,14 @@ class Describe:
         if (model := self._services.summary_model()) is None:
             return None
         prompt = await _prompt(self._services.environments.of(run.principal_id).workspace, file)
-        return await ask(model, prompt, self._budgets, run, SECONDS)
+        return await ask_model(model, prompt, self._budgets, run, SECONDS)
 
 
 async def _prompt(workspace: Workspace, file: FileRow) -> Prompt:
-    text = (await content(workspace, file.text_path, 4 * HEAD)).decode("utf-8", "ignore")[:HEAD]
+    text = (await file_content(workspace, file.text_path, 4 * HEAD)).decode("utf-8", "ignore")[:HEAD]
     name = safe_line(file.name, LONGEST)
     said = f"{name} ({safe_line(file.mime, LONGEST)})\n{_MARKER}\n{text.replace(_MARKER, '')}\n{_MARKER}"
-    return Prompt((SystemMessage(INSTRUCTIONS), UserMessage(said, await picture(workspace, file.view_path))))
+    return Prompt((SystemMessage(INSTRUCTIONS), UserMessage(said, await file_picture(workspace, file.view_path))))
 
 
 runner = Describe

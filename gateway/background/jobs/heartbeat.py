@@ -13,9 +13,8 @@ from gateway.domain.text.marks import heading
 from gateway.domain.vitals import Outcome
 from gateway.domain.work.schedules import UTC_ZONE
 from gateway.domain.work.tasks import Claim, Status
-from gateway.flow.turn.finish import Finished
-from gateway.flow.turn.open import OpenedTurn, open_unattended
-from gateway.flow.turn.runner import TurnResult
+from gateway.flow.turn.opening import OpenedTurn, open_unattended
+from gateway.flow.turn.runner import RunOutcome, TurnResult
 from gateway.llm.errors import ErrorKind
 from gateway.store import sessions
 from gateway.store.connection.pool import Connection
@@ -103,7 +102,7 @@ class HeartbeatRun:
                 return None
             return await self._proactive.destination(tx, run.principal_id, channel=self._services.config().heartbeat.to)
 
-        async def store(tx: Connection, answer: MessageRow, at: AddressRow | None) -> Finished:
+        async def store(tx: Connection, answer: MessageRow, at: AddressRow | None) -> RunOutcome:
             """What the owner is told, the end of the session, the pulse."""
             news = await self._news(tx, verdict)
             sent = await self._tell(tx, at, news, answer) if news else None
@@ -111,7 +110,7 @@ class HeartbeatRun:
             await journals.close(tx, answer.session_id, f"Heartbeat: {verdict.outcome.value}")
             await heartbeats.ended(tx, verdict.outcome, verdict.text, occasion.at)
             error = verdict.text if verdict.outcome in (Outcome.FAILED, Outcome.SKIPPED) else None
-            return Finished(Status.FAILED if error else Status.COMPLETED, error, sent)
+            return RunOutcome(Status.FAILED if error else Status.COMPLETED, error, sent)
 
         finished = await self._services.finisher.finish(run, opened.session, result, store, destination=destination)
         note = log.warning if verdict.outcome is Outcome.FAILED else log.info

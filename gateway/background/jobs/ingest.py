@@ -8,16 +8,16 @@ from uuid import UUID
 
 import structlog
 
-from gateway.background.extraction import TextExtraction
+from gateway.background.cpu.extraction import TextExtraction
 from gateway.background.jobs import Services
 from gateway.config.failpoints import Step
 from gateway.domain.channels.channel import FetchDelayed, FetchFailed
 from gateway.domain.conversation.inbound import Address
 from gateway.domain.ids import MessageId, SessionId
 from gateway.domain.work.tasks import Claim, Status
+from gateway.flow.files.uploads import UploadRefused
 from gateway.flow.live import MessageStored
 from gateway.flow.turn.presence import typing
-from gateway.flow.turn.uploads import UploadRefused
 from gateway.store import sessions
 from gateway.store.connection.pool import Connection
 from gateway.store.delivery import addresses

@@ -16,7 +16,7 @@ from gateway.agent.conversation.compaction import (
     summary_prompt,
     without_model,
 )
-from gateway.background.asking import ask
+from gateway.background.budgets import ask_model
 from gateway.background.jobs import Services
 from gateway.domain.conversation.model import Reply
 from gateway.domain.ids import SessionId
@@ -24,8 +24,8 @@ from gateway.domain.json import Json
 from gateway.domain.memory import Category, Kind, NewMemory
 from gateway.domain.principals import Label
 from gateway.domain.work.tasks import Claim, Status
-from gateway.flow.turn.budgets import Budgets
-from gateway.flow.turn.wiring import LEAST
+from gateway.flow.turn.budgets import SharedBudgets
+from gateway.flow.turn.loop import MIN_PROMPT_TOKENS
 from gateway.store import sessions
 from gateway.store.connection.pool import Connection
 from gateway.store.engine import steps, tasks
@@ -54,16 +54,16 @@ class Summarise:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._database = services.database
-        self._budgets = Budgets(services.database, services.limits, services.clock)
+        self._budgets = SharedBudgets(services.database, services.limits, services.clock)
 
     async def run(self, run: Claim) -> None:
         """Store the summary and the facts, all or nothing; raises `RunLost`."""
         ended = await self._ended(run)
         reply = None
         if ended and (model := self._services.cheap_model()) is not None:
-            limits = max(model.prompt_budget(), LEAST), LONGEST_SUMMARY
+            limits = max(model.prompt_budget(), MIN_PROMPT_TOKENS), LONGEST_SUMMARY
             prompt = await asyncio.to_thread(summary_prompt, ended.what, *limits)
-            reply = await ask(model, prompt, self._budgets, run)
+            reply = await ask_model(model, prompt, self._budgets, run)
         made = await asyncio.to_thread(_made, ended.what, reply) if ended else {}
 
         async def store(tx: Connection) -> None:

@@ -64,7 +64,7 @@ def _exported(id: str, form: Format) -> tuple[Conversation, str]:
         return of, await attachments.joined(conn, await messages.told_until(conn, of.id))
 
     async def cleaned(database: Database) -> tuple[Conversation, str]:
-        from gateway.app.resolving import leak_guard
+        from gateway.app.storage.offline import leak_guard
 
         of, rows = await database.run(read)
         clean = await leak_guard(database, Environment.read(os.environ), os.environ) or str

@@ -12,7 +12,7 @@ from gateway.config.channels import check_owner, enabled_channels
 from gateway.config.environment import Environment
 from gateway.config.load import load_early
 from gateway.domain.people.ownership import unsettled
-from gateway.flow.inbound.pairing import Pairing
+from gateway.flow.people import Pairing
 from gateway.store.people import ownership, principals
 from gateway.store.people.principals import PrincipalRow
 

@@ -7,7 +7,7 @@ import typer
 from gateway.cli.console import echo
 from gateway.cli.database import with_database
 from gateway.cli.output import AsJson, print_rows
-from gateway.flow.inbound.pairing import Pairing
+from gateway.flow.people import Pairing
 from gateway.store.connection.pool import Database
 from gateway.store.people.pairings import PairingRow
 

@@ -28,7 +28,7 @@ def schema() -> None:
 
 def validate() -> None:
     """Check config.json."""
-    from gateway.app.resolving import StoredSecrets
+    from gateway.app.storage.offline import StoredSecrets
 
     environment = Environment.read(os.environ)
     check_channels(load(environment.config, os.environ, StoredSecrets(environment, os.environ)))
@@ -50,7 +50,7 @@ def get(key: Key) -> None:
 
 def set(key: Key, value: Annotated[str, typer.Argument(help="JSON; anything else is taken as text.")]) -> None:
     """Change one setting. A running gateway applies it at once. An invalid value is refused and not written."""
-    from gateway.app.resolving import StoredSecrets
+    from gateway.app.storage.offline import StoredSecrets
 
     environment = Environment.read(os.environ)
     path = environment.config

@@ -20,10 +20,8 @@ from gateway.config.load import load
 from gateway.config.machine import SystemClock
 from gateway.domain.errors import SupaclawError
 from gateway.domain.text.codes import MINUTES
-from gateway.flow.inbound.pairing import Pairing
-from gateway.flow.setup.channels import Form, connect_channel, forms
-from gateway.flow.setup.models import connect_model
-from gateway.flow.setup.saving import Connected, Setup
+from gateway.flow.people import Pairing
+from gateway.flow.setup import ChannelForm, Connected, Setup, channel_forms, connect_channel, connect_model
 from gateway.llm.client import build_client
 from gateway.llm.vendors import UnknownVendor, Vendor, vendor_of
 from gateway.logs import SecretMask, logging_to
@@ -32,14 +30,14 @@ from gateway.store.connection.pool import Database
 
 def init() -> None:
     """Connect a model and your messengers, step by step. Enter skips a step; run it again at any time."""
-    from gateway.app.resolving import StoredSecrets
+    from gateway.app.storage.offline import StoredSecrets
 
     environment = Environment.read(os.environ)
     secrets = StoredSecrets(environment, os.environ)
     config = partial(load, environment.config, os.environ, secrets)
     setup = Setup(environment, os.environ, SystemClock(), config, secrets=secrets)
     _connect_model(setup)
-    for form in forms():
+    for form in channel_forms():
         _connect_channel(setup, form)
     if running_pid(environment.data) is None:
         echo("`supaclaw up` starts the gateway, `supaclaw web` prints a link to its page.")
@@ -74,7 +72,7 @@ def _whose(key: str) -> Vendor:
         return vendor_of(key, ask(f"Provider ({choices})"))
 
 
-def _connect_channel(setup: Setup, form: Form) -> None:
+def _connect_channel(setup: Setup, form: ChannelForm) -> None:
     connected = form.name in enabled_channels(setup.config().channels)
     question = f"{form.title} is connected. Connect it again?" if connected else f"Connect {form.title}?"
     if not agrees(question):
@@ -99,7 +97,7 @@ def _connect_channel(setup: Setup, form: Form) -> None:
         _link_own_account(form, done.link)
 
 
-def _link_own_account(form: Form, link: str) -> None:
+def _link_own_account(form: ChannelForm, link: str) -> None:
     """The owner's own account there proves itself by a code."""
     if not form.fields:
         echo(f"Now link the account: `supaclaw channel login {form.name}`, with the gateway running.")
@@ -108,7 +106,7 @@ def _link_own_account(form: Form, link: str) -> None:
             with_database(lambda database: _wait_for_owner(database, form, link))
 
 
-async def _wait_for_owner(database: Database, form: Form, link: str) -> None:
+async def _wait_for_owner(database: Database, form: ChannelForm, link: str) -> None:
     async with database.connection() as conn:
         owner = await require_owner(conn)
     if any(identity.startswith(f"{form.name}:") for identity in owner.identities):

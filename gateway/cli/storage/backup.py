@@ -35,8 +35,8 @@ def backup(
     ] = False,
 ) -> None:
     """Save everything to one file. The gateway may keep running."""
-    from gateway.app.archive.backup import back_up
-    from gateway.app.database import reach
+    from gateway.app.storage.backup import back_up
+    from gateway.app.storage.database import reach
 
     environment = Environment.read(os.environ)
     config = load_early(environment, os.environ)
@@ -69,10 +69,10 @@ def restore(
     ] = False,
 ) -> None:
     """Restore a backup into an empty data folder."""
-    from gateway.app.archive.record import record
-    from gateway.app.archive.restore import restore as put_back
-    from gateway.app.archive.restore import unpack
-    from gateway.app.database import reach
+    from gateway.app.storage.backup import record_backup
+    from gateway.app.storage.database import reach
+    from gateway.app.storage.restore import restore as put_back
+    from gateway.app.storage.restore import unpack
 
     environment = Environment.read(os.environ)
     if verify:
@@ -82,7 +82,7 @@ def restore(
     key = MasterKey.parse(ask_hidden("Recovery key", MAX_VALUE)) if recovery_key else None
     with logging_to(None, SecretMask(), level=logging.WARNING):
         saved, path = asyncio.run(put_back(environment, config, file, reach(environment, config, mine=True)))
-    record(environment.data, file.resolve(), saved.created)
+    record_backup(environment.data, file.resolve(), saved.created)
     echo(f"restored {saved}")
     if path not in {None, environment.config}:
         echo(f"{environment.config} already exists and was kept; the saved one is {path}")

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from gateway.background.cpu import run_alone
+from gateway.background.cpu.executor import run_alone
 from gateway.cli.console import echo
 from gateway.cli.database import with_connection, with_database
 from gateway.cli.output import AsJson, Limit, print_json, print_rows
@@ -18,7 +18,7 @@ from gateway.config.environment import Environment
 from gateway.config.machine import SystemClock
 from gateway.domain.errors import OwnerMustAct, SupaclawError
 from gateway.domain.ids import MessageId
-from gateway.flow.checkpoints import Checkpoints, Created
+from gateway.flow.files.checkpoints import Checkpoints, Created
 from gateway.store.transcript import messages
 
 SECONDS = 600.0

@@ -17,7 +17,7 @@ LOAD_SECONDS = 20.0
 @asynccontextmanager
 async def query_embedder(mode: Mode, clean: Callable[[str], str]) -> AsyncIterator[Embedder | None]:
     """None if only words are to be compared, or `models.embedding` is "none"."""
-    from gateway.app.resolving import StoredSecrets
+    from gateway.app.storage.offline import StoredSecrets
 
     environment = Environment.read(os.environ)
     models = load(environment.config, os.environ, StoredSecrets(environment, os.environ)).models
@@ -25,7 +25,7 @@ async def query_embedder(mode: Mode, clean: Callable[[str], str]) -> AsyncIterat
     if name == "none":
         yield None
     elif name == "local":
-        from gateway.background.embedding import LocalEmbedder
+        from gateway.background.cpu.embedding import LocalEmbedder
 
         local = LocalEmbedder(patience=LOAD_SECONDS)
         try:

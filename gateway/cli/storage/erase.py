@@ -17,14 +17,14 @@ from gateway.domain.text.texts import one_line
 from gateway.logs import SecretMask, logging_to
 
 if TYPE_CHECKING:
-    from gateway.app.erase import Found
+    from gateway.app.storage.erase import Found
 
 _SHOWN, _WIDTH = 20, 150
 
 
 def erase_for_good(memory: MemoryId, also: Sequence[str], *, yes: bool) -> None:
     """Erase a memory, if the owner agrees to what that comes to."""
-    from gateway.app.erase import erase
+    from gateway.app.storage.erase import erase
 
     if not (yes or sys.stdin.isatty()):
         raise OwnerMustAct("this permanently removes what was said; add --yes to confirm")

@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from gateway.app.temporary import temporary_database
+from gateway.app.storage.database import temporary_database
 from gateway.cli.console import echo
 from gateway.cli.output import AsJson, print_json
 from gateway.domain.embedding import Vector

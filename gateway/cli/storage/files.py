@@ -17,7 +17,7 @@ from gateway.config.environment import Environment
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import FileId
 from gateway.domain.principals import Label
-from gateway.flow.vouching import vouch as vouch_for
+from gateway.flow.labels import vouch as vouch_for
 from gateway.store.connection.pool import Connection
 from gateway.store.people import principals
 from gateway.store.transcript import files

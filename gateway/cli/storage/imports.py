@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from gateway.background.paid_embedding import FREE_ROWS, PAID, estimate
+from gateway.background.budgets import FREE_ROWS, PAID_PREFIX, estimate_embedding
 from gateway.cli.console import echo
 from gateway.cli.database import leak_guard, require_owner, with_database
 from gateway.cli.output import AsJson, print_json
@@ -77,7 +77,7 @@ def run(
 def _paid_model() -> str | None:
     """The embedding model, if a provider charges for it."""
     model = load_early(Environment.read(os.environ), os.environ).models.embedding
-    return model if model.startswith(PAID) else None
+    return model if model.startswith(PAID_PREFIX) else None
 
 
 def _confirm(model: str, found: Tally, path: Path) -> None:
@@ -85,9 +85,9 @@ def _confirm(model: str, found: Tally, path: Path) -> None:
     if (rows := found.messages + found.memories + found.learnings) > FREE_ROWS:
         if not sys.stdin.isatty():
             raise OwnerMustAct(
-                f"{estimate(model, rows, size(path))} would be embedded by {model}; add --yes to confirm"
+                f"{estimate_embedding(model, rows, size(path))} would be embedded by {model}; add --yes to confirm"
             )
-        confirm(f"{estimate(model, rows, size(path))} will be embedded by {model}. Import them?")
+        confirm(f"{estimate_embedding(model, rows, size(path))} will be embedded by {model}. Import them?")
 
 
 async def store_parts(

@@ -17,7 +17,7 @@ from gateway.config.environment import Environment
 from gateway.config.load import load_early
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import PrincipalId
-from gateway.flow.secrets.live import LiveSecrets
+from gateway.flow.secrets.live_secrets import LiveSecrets
 from gateway.flow.secrets.vault import Vault
 from gateway.secrets.encryption import MasterKey
 from gateway.secrets.facts import MAX_VALUE, Binding

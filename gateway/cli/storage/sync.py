@@ -10,7 +10,7 @@ from typing import Annotated, assert_never
 
 import typer
 
-from gateway.app.resolving import StoredSecrets
+from gateway.app.storage.offline import StoredSecrets
 from gateway.cli.console import echo
 from gateway.cli.database import require_owner, with_database
 from gateway.cli.output import AsJson, print_rows
@@ -21,9 +21,9 @@ from gateway.config.failpoints import Failpoints
 from gateway.config.load import load
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.principals import Label
+from gateway.flow.files.replica import Missing, Replica
+from gateway.flow.files.sync import SYNC_FOLDER
 from gateway.flow.labels import ContentLabels
-from gateway.flow.sync.keeping import FOLDER
-from gateway.flow.sync.replica import Missing, Replica
 from gateway.net.addresses import Rules
 from gateway.net.object_store import Address, ObjectStore
 from gateway.store.connection.pool import Database
@@ -95,7 +95,7 @@ async def _replica(database: Database, environment: Environment, root: Path, sto
         owner = await require_owner(conn)
     workspace = Workspace(root, ContentLabels(database, owner.id, Label.OWNER, template_hashes()))
     workspace.before_edit = OwnerEdits(environment.data).note
-    state = StateFile.of(environment.data / FOLDER, root, str(owner.id), store.address.place)
+    state = StateFile.of(environment.data / SYNC_FOLDER, root, str(owner.id), store.address.place)
     return Replica(database, owner.id, workspace, None, store, state, Failpoints(environment.fail))
 
 

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from pydantic import TypeAdapter
 
-from gateway.background.cpu import run_alone
+from gateway.background.cpu.executor import run_alone
 from gateway.cli.console import echo
 from gateway.cli.database import with_database
 from gateway.cli.output import AsJson, print_rows, save_copy

@@ -85,7 +85,7 @@ def _named(names: Sequence[str]) -> list[PinnedTool]:
 
 
 async def _tested(database: Database) -> list[Tested]:
-    from gateway.app.servers import servers_apart
+    from gateway.app.storage.offline import servers_apart
 
     environment, owner = Environment.read(os.environ), (await database.run(require_owner)).id
     async with servers_apart(database, environment, os.environ, owner) as servers:

@@ -8,7 +8,7 @@ from pydantic import TypeAdapter
 
 from gateway.agent.work.schedules import Schedules, schedule_line
 from gateway.domain.principals import Label
-from gateway.flow.vouching import VOUCH, vouch
+from gateway.flow.labels import VOUCH, vouch
 from gateway.store.connection.pool import Connection
 from gateway.store.scheduling import schedules
 from gateway.store.trust.reviews import ReviewRow

@@ -1,4 +1,4 @@
-"""Questions: a call that needs a yes is stored, put to the person, and closed when nobody answers."""
+"""Questions: a call that needs a yes is stored, shown to the person in a chat, and closed when nobody answers."""
 
 import asyncio
 import json
@@ -6,12 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
+from itertools import groupby
 
 import structlog
 
 from gateway.agent.policy import Act, Policy
+from gateway.agent.work.approvals import where_shown_whole, why_asked
+from gateway.domain.channels.channel import Button
 from gateway.domain.clock import Clock
-from gateway.domain.conversation.diff import for_chat
+from gateway.domain.conversation.diff import CHAT_CHARS, CHAT_LINES, for_chat
 from gateway.domain.conversation.tools import Caller, ToolFailed
 from gateway.domain.conversation.transcript import Notice
 from gateway.domain.errors import TryAgainLater
@@ -20,7 +23,7 @@ from gateway.domain.json import JsonObject
 from gateway.domain.people.access import GROUP
 from gateway.domain.text.own_words import wrote
 from gateway.domain.text.texts import storable
-from gateway.flow.approvals.wording import batches, rendered
+from gateway.domain.work.trees import Verdict
 from gateway.flow.outbound.proactive import ProactiveMessages
 from gateway.flow.people import People
 from gateway.store import sessions
@@ -32,9 +35,9 @@ from gateway.store.transcript import messages
 from gateway.store.transcript.messages import MessageRow
 from gateway.store.trust import grants, reviews
 from gateway.store.trust.grants import Call
-from gateway.store.trust.reviews import Question, ReviewRow
+from gateway.store.trust.reviews import DOUBT, Question, ReviewRow
 
-MOST = 5
+MAX_WAITING = 5
 """Questions that wait for one person at the same time."""
 WAITING = "Nothing is changed yet: the user was asked and sees the change. Tell them so, and do not call this again."
 
@@ -89,8 +92,8 @@ class Questions:
     async def look(self) -> datetime | None:
         """Put what nobody has been shown, close what is too old; when the next one is."""
         async with self.database.connection() as conn:
-            untold = await reviews.list_untold(conn, MOST)
-        for together in batches(untold):
+            untold = await reviews.list_untold(conn, MAX_WAITING)
+        for together in batch_questions(untold):
             if row := await self.database.run(partial(self._put, ids=[review.id for review in together])):
                 self.proactive.committed(row)
         while (after := self.remind()) and (row := await self.database.run(partial(self._again, after=after))):
@@ -144,7 +147,7 @@ class Questions:
                 raise ToolFailed("denied", f"The user said no to exactly this, as {before.name}; do not ask again.")
             return before
         waiting = [row.name for row in await reviews.list_open(tx, asked, now) if row.task_id is not None]
-        if len(waiting) >= MOST:
+        if len(waiting) >= MAX_WAITING:
             names = ", ".join(waiting)
             raise ToolFailed("too_many_questions", f"{names} are already waiting for an answer; nothing was changed.")
         if for_chat(act.change.preview)[1] and not self.people.is_owner(asked):
@@ -167,9 +170,73 @@ class Questions:
 
     async def _say(self, tx: Connection, at: AddressRow, together: Sequence[ReviewRow]) -> MessageRow:
         label = max(review.label for review in together)
-        kept, sent, buttons = rendered(together)
+        kept, sent, buttons = render_questions(together)
         if await sessions.label(tx, at.session_id) >= label:
             kept = sent  # else the transcript, and every copy of it, would hold words trusted less than it is
         return await self.proactive.say(
             tx, at, at.principal_id, Notice(kept), label=label, origin="gateway", sent=sent, buttons=buttons
         )
+
+
+def batch_questions(reviews: Sequence[ReviewRow]) -> list[list[ReviewRow]]:
+    """What goes into one message: questions of the same task, to the same person, while all of them are shown whole."""
+    found: list[list[ReviewRow]] = []
+    for _, each in groupby(reviews, lambda review: (review.task_id, review.asked_id)):
+        filled = 1.0
+        for review in each:
+            filled += (takes := _takes(review))
+            if filled > 1:
+                found.append([])
+                filled = takes
+            found[-1].append(review)
+    return found
+
+
+def _takes(review: ReviewRow) -> float:
+    """The part of a message it needs; all of it if it's cut, or the gateway's own."""
+    shown, left = for_chat(review.preview)
+    if left or review.task_id is None or review.tool == DOUBT:
+        return 1.0
+    return max(len(shown) / CHAT_CHARS, (shown.count("\n") + 1) / CHAT_LINES)
+
+
+def render_questions(reviews: Sequence[ReviewRow]) -> tuple[str, str, tuple[Button, ...]]:
+    """The question without what the agent wrote, and as a chat shows it: in blocks, between the gateway's words."""
+    kept, sent = zip(*map(_render_question, reviews), strict=True)
+    cut = any(for_chat(review.preview)[1] for review in reviews)
+    answer, buttons = _of_doubt(reviews[0].name) if reviews[0].tool == DOUBT else _of_requests(reviews)
+    expires = reviews[0].expires_at
+    soon = expires is None or expires - reviews[0].created_at < timedelta(hours=12)
+    until = "" if expires is None else f" It expires at {expires:{'%H:%M' if soon else '%H:%M on %d %B'}} UTC."
+    if cut:
+        answer, buttons = "", buttons[1:]
+    return "\n".join(kept) + until, "\n".join([*sent, answer]).rstrip() + until, buttons
+
+
+def _of_requests(reviews: Sequence[ReviewRow]) -> tuple[str, tuple[Button, ...]]:
+    """How they are answered; the yes comes first, which isn't taken where something is cut."""
+    names, first = " ".join(review.name for review in reviews), reviews[0].name
+    if len(reviews) > 1:
+        answer = f"Approve or deny them together, or one by one, as with /approve {first}."
+        return answer, (Button("Approve all", f"/approve {names}"), Button("Deny all", f"/deny {names}"))
+    answer = f"/approve {first} or /deny {first}."
+    return answer, (Button("Approve", f"/approve {first}"), Button("Deny", f"/deny {first}"))
+
+
+def _of_doubt(name: str) -> tuple[str, tuple[Button, ...]]:
+    """The same of a call that may have run."""
+    again, ran, give_up = f"/approve {name}", f"/deny {name} {Verdict.RAN}", f"/deny {name} {Verdict.GIVE_UP}"
+    answer = f"Look there first. {again} runs it again, {ran} goes on without it, {give_up} ends the task."
+    return answer, (Button("Run it again", again), Button("It ran", ran), Button("Give up", give_up))
+
+
+def _render_question(review: ReviewRow) -> tuple[str, str]:
+    shown, left = for_chat(review.preview)
+    whole = where_shown_whole(review)
+    asks = "may I make this change?" if review.kind == "approval" else "what do you say?"
+    if review.tool == DOUBT:
+        asks = "did this run?"
+    what = review.title if review.tool == DOUBT else review.tool
+    head = f"**{review.name}: {asks}** ({what})\n{why_asked(review)}\n"
+    more = f"\n{left} more lines not shown. {whole}" if left else ""
+    return f"{head}{whole}", f"{head}```\n{shown}\n```{more}"

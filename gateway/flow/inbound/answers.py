@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.ids import MessageId
-from gateway.flow.inbound.persist import Accepted
+from gateway.flow.inbound.persistence import Accepted
 from gateway.flow.live import Live, MessageStored, Overrun, Subscription, TurnEnded
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.delivery import inbox

@@ -14,7 +14,7 @@ from gateway.domain.people.access import identity_of
 from gateway.domain.principals import Role
 from gateway.domain.text.codes import MINUTES, Refusal, new_code, parse_code
 from gateway.flow.live import Live, MessageStored
-from gateway.flow.outbound.notices import Notices
+from gateway.flow.outbound.proactive import Notices
 from gateway.flow.outbound.sender import Outbound
 from gateway.flow.people import People
 from gateway.flow.wakeup import Wakeup

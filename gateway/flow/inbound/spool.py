@@ -1,28 +1,106 @@
-"""The spool: what arrived while the database was away. It is on disk in the journal, and waits here in order."""
+"""The spool: what arrives while the database is unavailable waits in order, its chats are told once, and a message that
+can't be stored is set aside after some tries."""
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 import structlog
 
-from gateway.domain.conversation.inbound import Arrival
-from gateway.domain.errors import TryAgainLater
-from gateway.flow.inbound.outages import Outages
-from gateway.flow.inbound.quarantine import Quarantine
+from gateway.domain.channels.channel import Outgoing
+from gateway.domain.clock import Clock
+from gateway.domain.conversation.inbound import Address, Arrival
+from gateway.domain.errors import SupaclawError, TryAgainLater
 from gateway.flow.journal.journal import Journal
+from gateway.flow.outbound.sender import Outbound
 from gateway.workspace.journal.files import Place
 
-LIMIT = 10_000
-AGAIN_AFTER = 1.0
+QUARANTINE_TRIES = 3
+MAX_FAILURES_REMEMBERED = 1_000
+
+
+class Quarantine:
+    """Counts the failures of each message; the platform sends it again until we take it."""
+
+    def __init__(self) -> None:
+        self._failures: Counter[tuple[str, ...]] = Counter()
+
+    def give_up(self, key: tuple[str, ...]) -> bool:
+        """Note a failure; whether it was one too many."""
+        if key not in self._failures and len(self._failures) >= MAX_FAILURES_REMEMBERED:
+            self._failures.clear()
+        self._failures[key] += 1
+        return self._failures[key] >= QUARANTINE_TRIES
+
+
+SAVED_NOTICE = "Your message is saved, but my database is unavailable. I'll reply as soon as it's back."
+NOTICE_AFTER_SECONDS = 5.0
+"""Seconds: a restart of the database is not worth a word."""
+NOTICE_SECONDS = 10.0
+MAX_CHATS_WAITING = 10_000
+
+log = structlog.get_logger(__name__)
+
+
+class Outages:
+    """Words that go straight to a channel: no row can be written for them, so they are said at most once.
+
+    `works` tells whether the database takes messages; perhaps nobody has had a reason to notice.
+    """
+
+    def __init__(self, works: Callable[[], Awaitable[bool]], outbound: Outbound, clock: Clock) -> None:
+        self._works = works
+        self._outbound = outbound
+        self._clock = clock
+        self._waiting: dict[Address, bool] = {}
+        self._told: set[Address] = set()
+        self._noted = asyncio.Event()
+
+    def note(self, at: Address, *, private: bool) -> None:
+        """Somebody waits there for the database; never blocks."""
+        if len(self._waiting) < MAX_CHATS_WAITING:
+            self._waiting[at] = private
+            self._noted.set()
+
+    def over(self) -> None:
+        """The database answers again; the next outage is told anew."""
+        self._waiting.clear()
+        self._told.clear()
+
+    async def run(self) -> None:
+        """Tell those who still wait after a while, until cancelled."""
+        while True:
+            await self._noted.wait()
+            await self._clock.sleep(NOTICE_AFTER_SECONDS)
+            self._noted.clear()
+            if await self._works():
+                self.over()
+            for at, private in list(self._waiting.items()):
+                if at in self._waiting and at not in self._told:
+                    await self._tell(at, private=private)
+
+    async def _tell(self, at: Address, *, private: bool) -> None:
+        """Best effort; what a platform does with it changes nothing."""
+        self._told.add(at)
+        if (channel := self._outbound.channel(at)) is None:
+            return
+        try:
+            async with asyncio.timeout(NOTICE_SECONDS):
+                await channel.send(Outgoing(at, SAVED_NOTICE, key=f"outage {at.chat}", private=private))
+        except (SupaclawError, TimeoutError) as exc:
+            log.info("outage.not_told", channel=at.channel, error=str(exc))
+        except Exception:  # one channel may not keep the others from being told
+            log.exception("outage.broken", channel=at.channel)
+
+
+MAX_SPOOLED = 10_000
+RETRY_SECONDS = 1.0
 OTHERS_FIRST_AFTER = 20
 """Tries in which the database refused one message and took another: then those behind it need not wait for it."""
 
 Stored = TypeVar("Stored")
-
-log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True)
@@ -55,7 +133,7 @@ class Spool(Generic[Stored]):
 
     async def add(self, arrival: Arrival, place: Place | None) -> "asyncio.Future[Stored]":
         """On disk when this returns; the future tells what became of it. Raises `TryAgainLater` when it is not."""
-        if place is None or len(self._waiting) >= LIMIT:
+        if place is None or len(self._waiting) >= MAX_SPOOLED:
             raise TryAgainLater("the database is unavailable, and this message can't be stored without it")
         await self.journal.sync(place)
         entry: _Waiting[Stored] = _Waiting(arrival, place)
@@ -91,7 +169,7 @@ class Spool(Generic[Stored]):
             entry.refused += await self.works()
             if entry.refused >= OTHERS_FIRST_AFTER:
                 self._waiting.rotate(-1)
-            await asyncio.sleep(AGAIN_AFTER)
+            await asyncio.sleep(RETRY_SECONDS)
             return
         self._waiting.popleft()
         if not entry.stored.cancelled():

@@ -14,8 +14,7 @@ from gateway.domain.clock import Clock
 from gateway.domain.conversation.inbound import Arrival
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.ids import SessionId
-from gateway.flow.journal.checked import Checked
-from gateway.flow.journal.copies import Copies
+from gateway.flow.journal.copies import Copies, VerifiedFiles
 from gateway.flow.journal.copyist import Copyist
 from gateway.flow.journal.places import Places
 from gateway.store.connection.pool import Database
@@ -44,7 +43,7 @@ class Check:
     places: Places
     copies: Copies
     copyist: Copyist
-    checked: Checked
+    checked: VerifiedFiles
     clock: Clock
     unstored: Callable[[Sequence[Place]], Awaitable[Found]]
 

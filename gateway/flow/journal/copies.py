@@ -1,24 +1,28 @@
-"""Copies: files kept up with their rows. Whatever is wrong with one is put right by writing it anew from the rows."""
+"""Copies: journal files kept up with their rows. A wrong file is written anew from the rows; which files were right at
+the last look is kept across starts."""
 
 import asyncio
+import json
+import re
+import time
 from collections.abc import Iterable, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from pathlib import Path
 
 import structlog
 
 from gateway.domain.conversation.inbound import Arrival
 from gateway.domain.ids import EntryId, JournalId
-from gateway.flow.journal.checked import Checked
 from gateway.flow.journal.places import Places
-from gateway.flow.journal.transcribing import transcribed
 from gateway.store.connection.pool import Database
 from gateway.store.transcript import entries, journals
 from gateway.store.transcript.entries import Line, Mark
 from gateway.store.transcript.journals import JournalRow, Listed
 from gateway.workspace.files.paths import WorkspaceError
 from gateway.workspace.journal import files
-from gateway.workspace.journal.entries import Content
+from gateway.workspace.journal.entries import Content, JournalEntry
 from gateway.workspace.journal.files import (
     INDEX,
     SECOND,
@@ -34,9 +38,111 @@ from gateway.workspace.journal.files import (
 )
 from gateway.workspace.journal.writer import JournalWriter
 
-FILES = 512
+_SHOWN = {
+    "assistant": "SupaClaw",
+    "tool_intent": "Tool call: {}",
+    "tool_result": "Tool result: {}",
+    "summary": "Summary",
+    "notice": "Gateway",
+}
+
+
+def transcribe(lines: Sequence[Line]) -> list[JournalEntry]:
+    """The rows as entries, in the same order."""
+    return [
+        JournalEntry(line.entry_id, line.kind, line.at, _author(line), _shown_text(line), files=line.files)
+        for line in lines
+    ]
+
+
+def _author(line: Line) -> str:
+    return _SHOWN.get(line.kind, "{}").format(line.who or "User")
+
+
+def _shown_text(line: Line) -> str:
+    if line.kind not in ("tool_intent", "tool_result"):
+        return line.text
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", line.text)), default=0))
+    left_out = line.length - len(line.text)
+    remark = f"\n\n[… {left_out:,} more characters; the database has the whole]" if left_out > 0 else ""
+    return f"{fence}json\n{line.text}\n{fence}{remark}"
+
+
+_NEVER = 2**63
 
 log = structlog.get_logger(__name__)
+
+
+class VerifiedFiles:
+    """Kept in one file across starts; whatever is wrong with that, nothing is known, and all is checked anew."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = Place(file.parent, file.name)
+        self._right: dict[str, Version] = {}
+        self._saved = b""
+        self.rows = Mark()
+        """Up to these, each file that is right has all its rows."""
+        self.at = _NEVER
+        """When that was found, in nanoseconds: what was written since belongs to whoever waits for an answer."""
+
+    def load(self, newest: Mark) -> None:
+        """What the process before has left, unless that was of a database with more rows than these; blocks."""
+        self.rows, self._right = newest, {}
+        with suppress(OSError):
+            digest, _, known = (files.read(self._file)[0] or b"").partition(b"\n")
+            if digest != _digest(known):
+                return
+            message, arrival, at, right = json.loads(known)
+            if message <= newest.message and arrival <= newest.arrival:
+                self.rows, self.at = Mark(message, arrival), at
+                self._right = {path: tuple(version) for path, version in right.items()}
+
+    def move(self, rows: Mark) -> None:
+        """Every file is right up to these rows."""
+        self.rows, self.at = rows, time.time_ns()
+
+    def state(self) -> bytes:
+        """What `save` writes."""
+        known = json.dumps([self.rows.message, self.rows.arrival, self.at, self._right]).encode()
+        return _digest(known) + b"\n" + known
+
+    def save(self, state: bytes) -> None:
+        """Keep it, if it is not what was kept last; blocks."""
+        try:
+            if state != self._saved:
+                files.replace(self._file, state)
+                self._saved = state
+        except OSError as exc:
+            log.warning("journal.not_marked", error=str(exc))
+
+    def unknown(self, there: Iterable[tuple[Place, Version]]) -> list[tuple[Place, Version]]:
+        """Those of all the files there are that were not right when last looked at, or have changed since."""
+        before, self._right = self._right, {}
+        unknown: list[tuple[Place, Version]] = []
+        for place, version in there:
+            if before.get(_full_path(place)) == version:
+                self._right[_full_path(place)] = version
+            else:
+                unknown.append((place, version))
+        return unknown
+
+    def learn(self, place: Place, version: Version | None) -> None:
+        """This version of the file is right, and holds nothing that the database lacks; None: nobody can say so."""
+        if version is None:
+            self._right.pop(_full_path(place), None)
+        else:
+            self._right[_full_path(place)] = version
+
+
+def _full_path(place: Place) -> str:
+    return f"{place.root}/{place.path}"
+
+
+def _digest(known: bytes) -> bytes:
+    return blake2b(known, digest_size=16).hexdigest().encode()
+
+
+MAX_FILES_REMEMBERED = 512
 
 
 @dataclass(slots=True)
@@ -68,7 +174,7 @@ class _File:
 class Copies:
     """Raises `OSError` and `WorkspaceError`."""
 
-    def __init__(self, database: Database, places: Places, writer: JournalWriter, checked: Checked) -> None:
+    def __init__(self, database: Database, places: Places, writer: JournalWriter, checked: VerifiedFiles) -> None:
         self._database = database
         self._places = places
         self._writer = writer
@@ -128,13 +234,13 @@ class Copies:
             # What the database had before the rows were read, and not as rows of this journal, is elsewhere.
             _, stored = await self.held(place)
             lines = await self._lines(journal.id)
-            left, file.version = await self._writer.put_right(place, transcribed(lines), stored | done_with)
+            left, file.version = await self._writer.put_right(place, transcribe(lines), stored | done_with)
             file.ahead |= left
         except BaseException:
             self._files.pop(place, None)
             raise
         file.brought(lines)
-        if len(self._files) > FILES:
+        if len(self._files) > MAX_FILES_REMEMBERED:
             self.release(next(iter(self._files)))
 
     async def clear(self, place: Place, done_with: Set[EntryId]) -> None:
@@ -161,7 +267,7 @@ class Copies:
             return
         target = await self._target(journal, place)
         index = await self._listed(journal, target)
-        await self._writer.put_right(target, transcribed(await self._lines(journal.id)), set())
+        await self._writer.put_right(target, transcribe(await self._lines(journal.id)), set())
         if target == place or await self._writer.remove(place, stored):
             async with self._database.connection() as conn:
                 await journals.file_away(conn, journal.id, target.path)
@@ -201,7 +307,7 @@ class Copies:
         lines = await self._lines(journal.id, file.mark)
         try:
             if missing := [line for line in lines if line.entry_id not in file.ahead]:
-                file.written(await self._writer.append(place, transcribed(missing)))
+                file.written(await self._writer.append(place, transcribe(missing)))
         except FileNotFoundError:
             return False
         file.brought(lines)

@@ -16,8 +16,7 @@ from gateway.domain.errors import TryAgainLater
 from gateway.domain.ids import EntryId, SessionId
 from gateway.domain.principals import Role
 from gateway.flow.journal.check import Check
-from gateway.flow.journal.checked import Checked
-from gateway.flow.journal.copies import Copies
+from gateway.flow.journal.copies import Copies, VerifiedFiles
 from gateway.flow.journal.copyist import Copyist
 from gateway.flow.journal.places import Places
 from gateway.flow.people import People
@@ -45,7 +44,7 @@ class Journal:
     def __init__(self, database: Database, people: People, workspace: Path, data: Path, clock: Clock) -> None:
         self._writer = JournalWriter(data / "keys" / "journal", data / "journal" / "damaged")
         self._places = Places(database, people, self._writer, workspace, data / "principals")
-        checked = Checked(data / "journal" / "checked")
+        checked = VerifiedFiles(data / "journal" / "checked")
         self._copies = Copies(database, self._places, self._writer, checked)
         self._copyist = Copyist(database, self._places, self._writer, self._copies, clock)
         self.check = Check(database, self._places, self._copies, self._copyist, checked, clock, self._unstored_in)

@@ -1,13 +1,29 @@
-"""Parts: what one message becomes on its way out, decided before it is committed."""
+"""The parts of an outgoing message: its texts and files; a long answer becomes its beginning and a file."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+import asyncio
+import hashlib
+import mimetypes
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import TypeAlias
 
-from gateway.domain.channels.channel import Button
-from gateway.domain.ids import FileId
+import structlog
+
+from gateway.domain.channels.channel import Button, Channel, OutgoingFile
+from gateway.domain.errors import SupaclawError
+from gateway.domain.ids import FileId, PrincipalId
+from gateway.domain.principals import Label
 from gateway.domain.text.splitting import split, utf16_len
 from gateway.domain.text.texts import storable
+from gateway.store.connection.pool import Connection
 from gateway.store.delivery.outbox import Part
+from gateway.store.transcript import files
+from gateway.store.transcript.files import FileRow
+from gateway.workspace.files.paths import WorkspaceError
+from gateway.workspace.files.states import measure
+from gateway.workspace.files.tree import Workspace, Written
 
 MAX_CAPTION = 1000
 """What every messenger takes below a file, in UTF-16 units."""
@@ -37,3 +53,80 @@ def parts(
     if made and reply_to is not None:
         made[0] = replace(made[0], reply_to=reply_to)
     return made
+
+
+Roots: TypeAlias = Callable[[PrincipalId], Path]
+"""Where the files of a principal lie."""
+
+
+class NotAttachable(SupaclawError):
+    """The file cannot be sent there; the text is for people and says where it is."""
+
+
+def no_root(_principal: PrincipalId) -> Path:
+    """Where nobody has files."""
+    raise NotAttachable("Files cannot be sent from here.")
+
+
+async def outgoing_file(root: Path, file: FileRow, most: int) -> OutgoingFile:
+    """The file as it was when it was queued, of at most `most` bytes; raises `NotAttachable`."""
+    if not most:
+        raise NotAttachable(f"Files cannot be sent here. {whereabouts(file)}")
+    try:
+        now = await asyncio.to_thread(measure, root, file.path, most)
+    except WorkspaceError as exc:
+        if exc.code == "too_large":
+            raise NotAttachable(f"{file.name} is too large to send here. {whereabouts(file)}") from exc
+        raise NotAttachable(f"{file.name} couldn't be sent: it's no longer at {file.path}.") from exc
+    if now.sha256 != file.sha256:
+        raise NotAttachable(f"{file.name} was not sent: it has changed since. {whereabouts(file)}")
+    return OutgoingFile(str(root / file.path), file.name, file.mime, now.size)
+
+
+async def record_file(tx: Connection, principal: PrincipalId, file: Written, label: Label) -> FileRow:
+    """The record of a file that the agent is about to send."""
+    mime = mimetypes.guess_type(file.path)[0] or "application/octet-stream"
+    size, sha256 = file.size, file.sha256
+    return await files.keep(tx, principal, file.path, size=size, mime=mime, sha256=sha256, label=label, origin="agent")
+
+
+def whereabouts(file: FileRow) -> str:
+    """Where people find it instead."""
+    return f"It's in my files: {file.path}"
+
+
+MAX_MESSAGES = 5
+"""The most that one answer is sent as."""
+TO_BE_CONTINUED = "[… the whole answer is in the file below]"
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Abridged:
+    """What is sent of an answer."""
+
+    text: str
+    whole: Written | None = None
+
+    async def keep(self, tx: Connection, principal: PrincipalId, label: Label) -> tuple[FileId, ...]:
+        """Note the file that goes with the text, if there is one."""
+        return () if self.whole is None else ((await record_file(tx, principal, self.whole, label)).id,)
+
+
+async def abridge(text: str, label: Label, channel: Channel | None, workspace: Workspace, now: datetime) -> Abridged:
+    """The answer as its channel can show it; a file that goes with it is on disk already, with the run's `label`."""
+    if channel is None or utf16_len(text) <= channel.capabilities.max_text:
+        return Abridged(text)
+    limit, data = channel.capabilities.max_text, storable(text).encode()
+    if len(data) > channel.capabilities.max_file or len(split(text, limit)) <= MAX_MESSAGES:
+        return Abridged(text)
+    # Two answers of one second may not overwrite each other.
+    name = f"answer-{now:%Y-%m-%d-%H%M%S}-{hashlib.sha256(data).hexdigest()[:6]}.md"
+    try:
+        whole = await workspace.write(f"answers/{name}", data, label, unlocked=True)
+    except WorkspaceError as exc:
+        log.warning("answer.not_filed", error=str(exc))
+        return Abridged(text)
+    beginning = split(text, limit - utf16_len(TO_BE_CONTINUED) - 2)[0]
+    return Abridged(f"{beginning}\n\n{TO_BE_CONTINUED}", whole)

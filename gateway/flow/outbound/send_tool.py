@@ -7,7 +7,7 @@ from gateway.domain.conversation.transcript import AssistantText
 from gateway.domain.ids import PrincipalId
 from gateway.domain.principals import Label
 from gateway.domain.text import marks
-from gateway.flow.outbound.files import recorded
+from gateway.flow.outbound.parts import record_file
 from gateway.flow.outbound.proactive import HandedOver, ProactiveMessages
 from gateway.flow.outbound.sender import Outbound
 from gateway.store import sessions
@@ -118,4 +118,4 @@ class SendTool:
 async def _known(tx: Connection, principal: PrincipalId, file: Written, label: Label) -> FileRow:
     """What is known of a file stays known, unless it is another one now."""
     known = await files.get(tx, principal, file.path)
-    return known if known is not None and known.sha256 == file.sha256 else await recorded(tx, principal, file, label)
+    return known if known is not None and known.sha256 == file.sha256 else await record_file(tx, principal, file, label)

@@ -11,9 +11,8 @@ from gateway.domain.channels.channel import Button, Capabilities, Channel
 from gateway.domain.conversation.inbound import OWN_CHANNELS, Address
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.ids import AddressId, FileId, MessageId, OutboxId
-from gateway.flow.outbound.attempt import Delivery
-from gateway.flow.outbound.files import Roots, no_root
-from gateway.flow.outbound.parts import parts
+from gateway.flow.outbound.delivery import Delivery
+from gateway.flow.outbound.parts import Roots, no_root, parts
 from gateway.flow.secrets.guard import Clean
 from gateway.flow.wakeup import Wakeup
 from gateway.store.connection.pool import Connection, Database

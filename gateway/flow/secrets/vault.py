@@ -1,10 +1,16 @@
-"""The vault: opens and stores secrets with the master key of this machine."""
+"""The vault: opens and stores secrets with the master key of this machine, and imports the key files of a first run."""
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
-from gateway.config.data.keys import make_keyring, master_key_variable, read_keyring, write_keyring
+import structlog
+
+from gateway.config.data.files import sync_to_disk
+from gateway.config.data.keys import make_keyring, master_key_variable, read_keyring, read_keys, write_keyring
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import PrincipalId
 from gateway.secrets.encryption import (
@@ -226,3 +232,43 @@ async def _rewrap_some(tx: Connection, keys: Keyring) -> int:
             raise MasterKeyMissing(row.facts.name)
         await secrets.rewrapped(tx, row, rewrap(keys, row.facts, row.envelope))
     return len(rows)
+
+
+log = structlog.get_logger(__name__)
+
+
+async def import_key_files(vault: Vault, owner: PrincipalId) -> None:
+    """Import `keys/*.env`; a value of a file is newer than the stored one only if the file is.
+
+    A kill in between leaves the file, whose values the next start finds stored. What cannot be imported stays.
+    """
+    for file in sorted((vault.data / "keys").glob("*.env")):
+        try:
+            await _import_file(vault, owner, file)
+        except OwnerMustAct as error:
+            log.warning("secrets.key_file_kept", file=str(file), problem=str(error))
+
+
+async def _import_file(vault: Vault, owner: PrincipalId, file: Path) -> None:
+    keys, written = await asyncio.to_thread(_read_key_file, vault.data, file)
+    stored = {each.row.facts.name: each for each in await vault.opened() if each.row.facts.shared}
+    for name, value in keys.items():
+        known = stored.get(check_name(name))
+        if known is None or (known.value not in (None, value) and known.row.changed_at < written):
+            await vault.put(owner, name, value, shared=True)
+        elif known.value is None:
+            raise OwnerMustAct(known.problem)
+    await asyncio.to_thread(_remove_key_file, vault.data, file, keys)
+    log.info("secrets.imported", file=file.name, names=sorted(keys))
+
+
+def _read_key_file(data: Path, file: Path) -> tuple[dict[str, str], datetime]:
+    return read_keys(data, file.name), datetime.fromtimestamp(file.stat().st_mtime, UTC)
+
+
+def _remove_key_file(data: Path, file: Path, keys: dict[str, str]) -> None:
+    """Unless somebody has saved another one meanwhile."""
+    if read_keys(data, file.name) == keys:
+        with suppress(FileNotFoundError):
+            file.unlink()
+        sync_to_disk(file.parent)

@@ -1,20 +1,27 @@
-"""What a program or a screen does with trees: it starts, cancels and forks them; this process hears of it at once."""
+"""What a program or a screen does with trees: it starts, cancels and forks them, and follows their traces."""
 
 import hashlib
 import json
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from time import monotonic
 
 from gateway.agent.work import task_trees
 from gateway.agent.work.task_trees import TreeRequest, Trees
-from gateway.domain.ids import PrincipalId, TaskId
+from gateway.domain.ids import InstanceId, PrincipalId, TaskId
 from gateway.domain.principals import Label
 from gateway.domain.work.tasks import Status
 from gateway.flow.unattended.triggers import AcceptedTrigger, KeyReused
+from gateway.flow.wakeup import Wakeup
+from gateway.store.connection.listener import Subscriptions
 from gateway.store.connection.pool import Connection, Database
+from gateway.store.engine import leases, steps, trees
+from gateway.store.engine.steps import MOST, Settled, StepRow
 from gateway.store.scheduling import triggers
 
-SOURCE = "/api/tasks"
+TASKS_SOURCE = "/api/tasks"
 """As what a program's trees are noted among the triggers; no trigger's source can have this name."""
 
 
@@ -67,8 +74,8 @@ class TreeControl:
     async def _started(self, tx: Connection, request: ProgramRequest) -> AcceptedTrigger:
         key = request.key and f"{request.account} {request.key}"
         if key is not None:
-            await triggers.reserve(tx, SOURCE, key)
-            if before := await triggers.by_key(tx, SOURCE, key):
+            await triggers.reserve(tx, TASKS_SOURCE, key)
+            if before := await triggers.by_key(tx, TASKS_SOURCE, key):
                 if before.digest != request.digest:
                     raise KeyReused("This idempotency key was already used with different content; choose another one.")
                 return AcceptedTrigger(before.task_id, before.status)
@@ -76,5 +83,74 @@ class TreeControl:
         wanted = TreeRequest(request.agent, request.input, request.label, budget, private=own, deliver=False)
         task = await task_trees.start(tx, self.owner, wanted)
         account, digest = request.account, request.digest
-        await triggers.add(tx, self.owner, SOURCE, task, account=account, key=key, digest=digest)
+        await triggers.add(tx, self.owner, TASKS_SOURCE, task, account=account, key=key, digest=digest)
         return AcceptedTrigger(task, Status.PENDING)
+
+
+POLL_SECONDS, UNSETTLED_SECONDS = 2.0, 0.05
+"""Between two looks, where nothing is told; where a step may still come that has an earlier number."""
+LEASE_SECONDS = 10.0
+"""How long steps are told of after a follower's last look."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """New steps; `counts` has how many tasks are in each status, and after one that is `over` nothing comes."""
+
+    steps: Sequence[StepRow]
+    counts: Mapping[Status, int]
+    over: bool
+
+
+@dataclass
+class TraceFollowers:
+    """Those of this process; `subscriptions` are what its listener hears of beside the fixed channels."""
+
+    database: Database
+    instance: InstanceId
+    subscriptions: Subscriptions = field(default_factory=Subscriptions)
+    _waiting: defaultdict[str, set[Wakeup]] = field(default_factory=lambda: defaultdict(set), init=False)
+
+    def heard(self, channel: str) -> bool:
+        """Whether it is a trace's channel; who follows it looks at once."""
+        for each in self._waiting.get(channel, ()):
+            each.set()
+        return channel.startswith(leases.FOLLOWED)
+
+    async def follow(self, task: TaskId, *, tree: bool, since: int = 0) -> AsyncGenerator[Progress, None]:
+        """Yield what a task, or the whole tree that it is the first of, does behind the step `since`, until its end."""
+        channel = f"{leases.FOLLOWED}{'master' if tree else 'task'}:{task}"
+        settled, renewed = Settled(), -LEASE_SECONDS
+        known: Mapping[Status, int] = {}
+        with self._called(channel) as called:
+            while True:
+                called.clear()
+                async with self.database.connection() as conn:
+                    if monotonic() > renewed + LEASE_SECONDS / 3:
+                        await leases.take(conn, channel, self.instance, LEASE_SECONDS)
+                        renewed = monotonic()
+                    counts = await trees.counts(conn, task, tree=tree)
+                    whole = await settled.look(conn)
+                    rows = await steps.trace(conn, task, tree=tree, since=since, until=settled.upto)
+                more = len(rows) == MOST
+                over = whole and not more and all(status.final for status in counts)
+                if rows or counts != known or over:
+                    yield Progress(rows, counts, over)
+                if over:
+                    return
+                known, since = counts, rows[-1].id if rows else since
+                if not more:
+                    await called.wait(POLL_SECONDS if whole else UNSETTLED_SECONDS)
+
+    @contextmanager
+    def _called(self, channel: str) -> Iterator[Wakeup]:
+        called = Wakeup()
+        self._waiting[channel].add(called)
+        self.subscriptions.add(channel)
+        try:
+            yield called
+        finally:
+            self._waiting[channel].discard(called)
+            if not self._waiting[channel]:
+                del self._waiting[channel]
+                self.subscriptions.discard(channel)

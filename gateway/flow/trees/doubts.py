@@ -19,10 +19,10 @@ from gateway.domain.work.assignment import Assignment
 from gateway.domain.work.tasks import Claim, Status
 from gateway.domain.work.trees import Verdict
 from gateway.flow.approvals.questions import Questions
-from gateway.flow.trees.acts import Next
-from gateway.flow.turn.fence import Fence
-from gateway.flow.turn.open import OpenedTurn
+from gateway.flow.trees.system_calls import NextStep
+from gateway.flow.turn.opening import OpenedTurn
 from gateway.flow.turn.runner import TurnResult, TurnRunner
+from gateway.flow.turn.steps import Fence
 from gateway.store import sessions
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.engine import steps, tasks
@@ -30,11 +30,11 @@ from gateway.store.transcript import messages
 from gateway.store.trust import reviews
 from gateway.store.trust.reviews import DOUBT, Question, ReviewRow
 
-RAN = {"ran": True, "message": "A person says that this call took effect. Its result is lost; don't repeat it."}
+RAN_RESULT = {"ran": True, "message": "A person says that this call took effect. Its result is lost; don't repeat it."}
 
 
 @dataclass(frozen=True, slots=True)
-class InDoubt:
+class CallInDoubt:
     """A call without a result, and what it would do."""
 
     intent: ToolIntent
@@ -50,7 +50,7 @@ class Doubts:
     questions: Questions
     clock: Clock
 
-    async def settle(self, run: Claim, assignment: Assignment, opened: OpenedTurn) -> Allowed | Next | TurnResult:
+    async def settle(self, run: Claim, assignment: Assignment, opened: OpenedTurn) -> Allowed | NextStep | TurnResult:
         """The calls that may run now; or why the node can't go on yet.
 
         A person is asked once the time that the call may take is over, for until then it may be under way.
@@ -63,24 +63,24 @@ class Doubts:
         await toolbox.refresh()
         once = [intent for intent in calls if toolbox.effect(intent.call.name) is Effect.ONCE]
         acts = {each: await toolbox.described(each.call, opened.caller(run)) for each in once}
-        found = [InDoubt(each, act) for each, act in acts.items() if act is not None]
+        found = [CallInDoubt(each, act) for each, act in acts.items() if act is not None]
         harmless: Allowed = {each.ordinal: None for each, act in acts.items() if act is None}
         if not found:
             return harmless
         await Fence(self.database, run).outlast(max((toolbox.once_for(each.act.tool) for each in found), default=0.0))
         settled = await self.database.run(lambda tx: self._settle(tx, run, assignment, opened, found))
-        return settled if isinstance(settled, Next | TurnResult) else {**harmless, **settled}
+        return settled if isinstance(settled, NextStep | TurnResult) else {**harmless, **settled}
 
     async def _settle(
-        self, tx: Connection, run: Claim, assignment: Assignment, opened: OpenedTurn, found: Sequence[InDoubt]
-    ) -> Allowed | Next | TurnResult:
+        self, tx: Connection, run: Claim, assignment: Assignment, opened: OpenedTurn, found: Sequence[CallInDoubt]
+    ) -> Allowed | NextStep | TurnResult:
         label = await sessions.lock_for(tx, opened.session, run)
         await tasks.progress(tx, run)
         asked = [(doubt, await self._asked(tx, run, assignment, doubt, label)) for doubt in found]
         answers = {row.name: _verdict(row) for _, row in asked if row.kind == "review"}
         if any(row.state == "open" for _, row in asked if row.kind == "review"):
             await tasks.suspend(tx, run, Status.NEEDS_HUMAN_REVIEW)
-            return Next.ASK
+            return NextStep.ASK
         for name, answer in answers.items():
             if answer is None:
                 return TurnResult.failed(f"nobody answered {name} in time")
@@ -89,11 +89,11 @@ class Doubts:
         if ran := [doubt for doubt, row in asked if answers.get(row.name) is Verdict.RAN]:
             for doubt in ran:
                 await self._conclude(tx, run, opened, doubt, label)
-            return Next.GO_ON
+            return NextStep.GO_ON
         return {doubt.intent.ordinal: await _allowed(tx, doubt, row) for doubt, row in asked}
 
     async def _asked(
-        self, tx: Connection, run: Claim, assignment: Assignment, doubt: InDoubt, label: Label
+        self, tx: Connection, run: Claim, assignment: Assignment, doubt: CallInDoubt, label: Label
     ) -> ReviewRow:
         """The question about this call; one whose yes was used up is put again. Or the one for permission."""
         lasts, now, act = self.questions.lasts(), self.clock.now(), doubt.act
@@ -117,13 +117,13 @@ class Doubts:
         used = row.kind == "review" and row.started_at is not None
         return await reviews.reopen(tx, row, now + lasts) if used else row
 
-    async def _conclude(self, tx: Connection, run: Claim, opened: OpenedTurn, doubt: InDoubt, label: Label) -> None:
-        text = ToolResult(doubt.intent.call.id, json.dumps(RAN))
+    async def _conclude(self, tx: Connection, run: Claim, opened: OpenedTurn, doubt: CallInDoubt, label: Label) -> None:
+        text = ToolResult(doubt.intent.call.id, json.dumps(RAN_RESULT))
         id = await messages.conclude(tx, opened.session, run.principal_id, run.id, doubt.intent, text, label)
         await steps.tool_ran(tx, run.id, run.principal_id, doubt.act.tool, 0, ok=True, message=id)
 
 
-async def _allowed(tx: Connection, doubt: InDoubt, row: ReviewRow) -> Yes | None:
+async def _allowed(tx: Connection, doubt: CallInDoubt, row: ReviewRow) -> Yes | None:
     """The yes, which is used up with this; a call that asked for permission didn't run, and asks that again."""
     if row.kind == "approval":
         return None

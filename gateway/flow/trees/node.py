@@ -1,8 +1,10 @@
-"""A run of a node: turns of its agent, and between them what the agent asks of the engine."""
+"""One run of a node: turns of its agent, the requests to the engine between them, and the folder with its files."""
 
-from collections.abc import Awaitable, Callable, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 
 from gateway.agent.limits import TREE_USD, dollars, used_up
 from gateway.agent.loop import Allowed
@@ -20,14 +22,13 @@ from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
 from gateway.domain.work.assignment import Assignment
 from gateway.domain.work.tasks import Claim, Status
-from gateway.domain.work.trees import MAIN, LoadSkill
+from gateway.domain.work.trees import FILES, MAIN, MOST_FILES, LoadSkill
 from gateway.flow.approvals.questions import Questions
-from gateway.flow.trees.acts import Acts, Completed, Next, Unanswered
 from gateway.flow.trees.doubts import Doubts
-from gateway.flow.trees.files import TaskFolder
-from gateway.flow.turn.open import AgentPart, OpenedTurn, open_unattended
+from gateway.flow.trees.system_calls import NextStep, NodeCompleted, ReviewUnanswered, SystemCalls
+from gateway.flow.turn.loop import SizedModel
+from gateway.flow.turn.opening import AgentPart, OpenedTurn, open_unattended
 from gateway.flow.turn.runner import TurnResult, TurnRunner
-from gateway.flow.turn.wiring import SizedModel
 from gateway.store import sessions
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.engine import tasks, trees
@@ -36,7 +37,39 @@ from gateway.store.transcript.messages import MessageRow
 from gateway.store.trust import reviews
 from gateway.store.trust.reviews import BUDGET, Question
 from gateway.workspace.agents import AgentFile
+from gateway.workspace.files.copies import zip_members
+from gateway.workspace.files.paths import WorkspaceError
 from gateway.workspace.skills.folder import manifest, skill_of
+
+WRITERS = frozenset({"write_file", "bash", "exec", "spawn"})
+"""Without one of these tools an agent has no use for a folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFolder:
+    """Of one node; it's made by the first file in it, and goes when its tree is cleared away."""
+
+    workspace: Path
+    path: str
+
+    @classmethod
+    def of(cls, workspace: Path, master: TaskId, task: TaskId) -> "TaskFolder":
+        """In this workspace, which holds the files of all trees in `FILES`."""
+        return cls(workspace, f"{FILES}/{master}/{task}")
+
+    def hint(self, tools: Set[str] | None) -> str:
+        """What an agent with these tools is told of it; None: it has all of them."""
+        return f"Files that belong to the result go in {self.path}/." if tools is None or tools & WRITERS else ""
+
+    async def note(self, database: Database, run: Claim) -> None:
+        """Store on the run's task which files there are now, the first `MOST_FILES` by name."""
+        try:
+            found = await asyncio.to_thread(zip_members, self.workspace, self.path)
+        except WorkspaceError:  # there is no such folder, or more in it than anybody could list
+            return
+        files = [str(file.path) for file in found[:MOST_FILES]]
+        await database.run(lambda tx: trees.keep_files(tx, run, files))
+
 
 NO_AGENT = "there is no agent {}, or its file is wrong or switched off"
 
@@ -72,15 +105,15 @@ class NodeRuns:
             if agent is None:
                 return opened, TurnResult.failed(NO_AGENT.format(run.agent))
             settled = await self._doubts.settle(run, assignment, opened)
-            if not isinstance(settled, Next | TurnResult):
+            if not isinstance(settled, NextStep | TurnResult):
                 settled = await self._turned(run, assignment, opened, agent, folder, settled)
             match settled:
-                case Next.GO_ON:
+                case NextStep.GO_ON:
                     continue
-                case Next.ASK:
+                case NextStep.ASK:
                     await self.questions.look()
                     return None
-                case Next.WAIT:
+                case NextStep.WAIT:
                     return None
                 case ended:
                     return opened, ended
@@ -93,7 +126,7 @@ class NodeRuns:
         agent: AgentFile,
         folder: TaskFolder,
         allowed: Allowed,
-    ) -> Next | TurnResult:
+    ) -> NextStep | TurnResult:
         result = await self._turn(run, opened, agent, assignment.model, allowed)
         if assignment.fork is None:
             await folder.note(self.database, run)
@@ -155,31 +188,31 @@ class NodeRuns:
 
     async def _follow_up(
         self, run: Claim, assignment: Assignment, opened: OpenedTurn, result: TurnResult | None
-    ) -> Next | TurnResult:
+    ) -> NextStep | TurnResult:
         """What the calls come to; without any the turn was the node's last."""
         async with self.database.connection() as conn:
             calls = await messages.handed_open(conn, opened.session, run.id)
         if result is not None and result.limit == TREE_USD:
             return await self.database.run(lambda tx: self._out_of_budget(tx, run, assignment, opened))
         if not calls:
-            return Next.GO_ON if result is None else _ended(result)
+            return NextStep.GO_ON if result is None else _ended(result)
         skills = {call.ordinal or 0: await self._skill(run, call) for call in calls if call.tool == "load_skill"}
         usable = {*await self._usable(run)}
         label = opened.label if result is None else result.label
 
-        async def act(tx: Connection) -> Next | Completed | Unanswered:
+        async def act(tx: Connection) -> NextStep | NodeCompleted | ReviewUnanswered:
             known = await sessions.lock_for(tx, opened.session, run)
             await tasks.progress(tx, run)
-            acts = Acts(tx, run, assignment, known, usable, skills, self.clock.now(), self.questions.lasts())
+            acts = SystemCalls(tx, run, assignment, known, usable, skills, self.clock.now(), self.questions.lasts())
             return await acts.carry_out(calls)
 
         done = await self.database.run(act)
         self.failpoints.reach(Step.NODE_ACTED)
         match done:
-            case Completed(output):
+            case NodeCompleted(output):
                 known = result or TurnResult(AssistantText(output), label=label)
                 return replace(known, entry=AssistantText(output))
-            case Unanswered(name):
+            case ReviewUnanswered(name):
                 return TurnResult.failed(f"nobody answered {name} in time")
             case after:
                 return after
@@ -200,14 +233,14 @@ class NodeRuns:
 
     async def _out_of_budget(
         self, tx: Connection, run: Claim, assignment: Assignment, opened: OpenedTurn
-    ) -> Next | TurnResult:
+    ) -> NextStep | TurnResult:
         """The tree's budget is used up: one question for the whole tree, which all of its runs wait for."""
         await sessions.lock_for(tx, opened.session, run)
         place = await trees.place(tx, run.id)
         await trees.size(tx, place.master)  # one run of the tree at a time
         asked, limit = await reviews.of_tree(tx, place.master, BUDGET), place.budget_usd or 0.0
         if not used_up(place.spent_usd, place.budget_usd):  # raised meanwhile
-            return Next.GO_ON
+            return NextStep.GO_ON
         if asked is not None and asked.state in ("denied", "expired", "closed"):
             return TurnResult.failed(f"the task's budget of {dollars(limit)} is used up, and no more was allowed")
         await tasks.suspend(tx, run, Status.NEEDS_HUMAN_REVIEW)
@@ -231,7 +264,7 @@ class NodeRuns:
                 kind="review",
             )
             await reviews.ask(tx, question, self.clock.now())
-        return Next.ASK
+        return NextStep.ASK
 
 
 def chat_part(agent: AgentFile) -> AgentPart:

@@ -1,20 +1,23 @@
-"""Budgets: when one is used up, no model is called, and the owner is asked for more."""
+"""Budgets: before each call of a model the most that it may cost is reserved; when a budget is used up, no model is
+called and the owner is asked for more."""
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 from datetime import datetime
 
 from gateway.agent.limits import TREE_USD, Limits, Stop, dollars, used_up
 from gateway.domain.clock import Clock
-from gateway.domain.conversation.model import Highest
+from gateway.domain.conversation.model import Highest, ModelEvent, Prompt
 from gateway.domain.errors import SupaclawError
 from gateway.domain.principals import Role
 from gateway.domain.work.tasks import Claim
+from gateway.flow.turn.loop import SizedModel
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.engine import spending
 from gateway.store.engine.spending import BUSY, DAY_TOKENS, Account, Accounts, Period, Shared, Unpriced
 
-WORDS = {Period.DAY: ("Today's", "today"), Period.MONTH: ("This month's", "this month")}
-LOOK_AGAIN = 0.5
+PERIOD_WORDS = {Period.DAY: ("Today's", "today"), Period.MONTH: ("This month's", "this month")}
+POLL_SECONDS = 0.5
 """Seconds between two looks whether others have settled what they reserved."""
 
 
@@ -27,7 +30,7 @@ class OutOfBudget(SupaclawError):
         self.first = first
 
 
-class Budgets:
+class SharedBudgets:
     """What all runs spend together; Postgres counts it, so that no two of them spend the same money."""
 
     def __init__(self, database: Database, limits: Callable[[], Limits], clock: Clock) -> None:
@@ -69,7 +72,7 @@ class Budgets:
                 raise OutOfBudget(
                     Stop(refused, await self._explain(refused, role, asked_before)), first=not asked_before
                 )
-            await self._clock.sleep(LOOK_AGAIN)
+            await self._clock.sleep(POLL_SECONDS)
 
     async def _reserved(self, run: Claim, highest: Highest) -> str | None:
         now = self._clock.now()
@@ -106,7 +109,7 @@ class Budgets:
         return f"{spent}. {meaning}. {more}; {permanently}. Then write again."
 
     def _money(self, period: Period, account: Account) -> tuple[str, str]:
-        whose, when = WORDS[period]
+        whose, when = PERIOD_WORDS[period]
         limit = self._shared.usd(period) or 0.0
         spent = f"{dollars(account.spent)} spent, {dollars(limit + account.extra)} allowed"
         more = f"/budget more allows another {dollars(limit)} {when}" if limit else "Nothing is allowed"
@@ -121,3 +124,34 @@ class Budgets:
 
 def _allowed(limit: float | None, account: Account) -> float | None:
     return None if limit is None else limit + account.extra
+
+
+@dataclass(slots=True)
+class BudgetedModel:
+    """For one run, of this person; `tree`: whether a tree's budget may bound it.
+
+    A reservation ends when the reply's costs are stored, when the run reserves again, or with the run.
+    """
+
+    model: SizedModel
+    budgets: SharedBudgets
+    run: Claim
+    role: Role
+    tree: bool = False
+    _asked: bool = False
+
+    async def stream(self, prompt: Prompt) -> AsyncIterator[ModelEvent]:
+        """As the model's; raises `OutOfBudget`, and `RunLost`."""
+        if self.tree or self.budgets.limited:
+            await self.budgets.reserve(self.run, self.model.highest(prompt), self.role, asked_before=self._asked)
+        self._asked = True
+        async for event in self.model.stream(prompt):
+            yield event
+
+    def prompt_budget(self) -> int:
+        """As the model's."""
+        return self.model.prompt_budget()
+
+    def highest(self, prompt: Prompt) -> Highest:
+        """As the model's."""
+        return self.model.highest(prompt)

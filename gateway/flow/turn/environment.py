@@ -32,7 +32,7 @@ from gateway.flow.labels import ContentLabels
 from gateway.flow.outbound.send_tool import SendTool
 from gateway.flow.people import People
 from gateway.flow.secrets.guard import Clean
-from gateway.flow.turn.open import AgentPart
+from gateway.flow.turn.opening import AgentPart
 from gateway.llm.prices import estimate_tool
 from gateway.net.addresses import Rules
 from gateway.sandbox.workshop import Workshop

@@ -10,14 +10,14 @@ from gateway.agent.memory.search import ALWAYS, Visible, bootstrap_context, reca
 from gateway.domain.ids import SessionId
 from gateway.domain.principals import Label
 from gateway.domain.work.tasks import Claim
-from gateway.flow.turn.open import OpenedTurn, Reminder
+from gateway.flow.turn.opening import OpenedTurn, Reminder
 from gateway.memory.wording import Bootstrap
 from gateway.store import sessions
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.memory import standing
 from gateway.store.transcript import branches
 
-KEPT = 256
+MAX_SESSIONS_REMEMBERED = 256
 """Sessions whose beginnings are kept."""
 
 log = structlog.get_logger(__name__)
@@ -73,7 +73,7 @@ class TurnMemory:
             made = await bootstrap_context(conn, whose, as_of, session=session, at_most=at_most)
             told = _Told(version, made)
         self._told[session, as_of, at_most] = told
-        if len(self._told) > KEPT:
+        if len(self._told) > MAX_SESSIONS_REMEMBERED:
             self._told.popitem(last=False)
         return told.bootstrap
 

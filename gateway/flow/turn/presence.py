@@ -12,7 +12,7 @@ from gateway.domain.clock import Clock
 from gateway.domain.conversation.events import Answered, ModelReplied, Steered, ToolFinished, TurnEvent
 from gateway.domain.conversation.model import Restarted, TextDelta, Waiting
 from gateway.domain.text.texts import GrowingText
-from gateway.flow.turn.sinks import Sink
+from gateway.flow.turn.steps import Sink
 from gateway.store.delivery.addresses import AddressRow
 from gateway.store.transcript.messages import MessageRow
 

@@ -1,14 +1,15 @@
-"""The turn runner: from an opened turn to its result, for chats and unattended runs alike."""
+"""The turn runner: from an opened turn to its result, and the transaction that ends the run of any kind."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import structlog
 
 from gateway.agent.limits import TREE_USD, Limits
 from gateway.agent.loop import NOTHING_ALLOWED, Allowed
-from gateway.config.failpoints import Failpoints
+from gateway.config.failpoints import Failpoints, Step
 from gateway.domain.clock import Clock
 from gateway.domain.conversation.events import Answered, ModelReplied
 from gateway.domain.conversation.model import ModelsExhausted, Reply
@@ -16,20 +17,21 @@ from gateway.domain.conversation.transcript import AssistantText, Notice
 from gateway.domain.ids import AddressId, MemoryId, SessionId
 from gateway.domain.principals import Label, Role
 from gateway.domain.work.tasks import Claim, Status
-from gateway.flow.live import Live
-from gateway.flow.turn.budgets import Budgets, OutOfBudget
-from gateway.flow.turn.compact import Compactor
+from gateway.flow.labels import ask_to_vouch
+from gateway.flow.live import Live, MessageStored, TurnEnded
+from gateway.flow.outbound.proactive import ProactiveMessages
+from gateway.flow.outbound.sender import Outbound
+from gateway.flow.turn.budgets import BudgetedModel, OutOfBudget, SharedBudgets
+from gateway.flow.turn.compaction import Compactor
 from gateway.flow.turn.environment import AgentEnvironment, AgentEnvironments
-from gateway.flow.turn.fence import Fence
+from gateway.flow.turn.loop import SizedModel, TurnLoop
 from gateway.flow.turn.memory import TurnMemory
-from gateway.flow.turn.open import OpenedChat, OpenedTurn
-from gateway.flow.turn.reserving import Reserving
-from gateway.flow.turn.sinks import LiveSink, Sink, StepSink
-from gateway.flow.turn.wiring import LoopWiring, SizedModel
-from gateway.flow.vouching import ask as ask_to_vouch
+from gateway.flow.turn.opening import OpenedChat, OpenedTurn
+from gateway.flow.turn.steps import Fence, LiveSink, Sink, StepSink
 from gateway.store import sessions
 from gateway.store.connection.pool import Connection, Database
-from gateway.store.engine import steps
+from gateway.store.delivery.addresses import AddressRow
+from gateway.store.engine import steps, tasks
 from gateway.store.transcript import messages
 from gateway.store.transcript.messages import MessageRow
 from gateway.workspace.instructions import PersonaText
@@ -100,7 +102,7 @@ class TurnRunner:
     compactor: Compactor
 
     def __post_init__(self) -> None:
-        self._budgets = Budgets(self.database, self.limits, self.clock)
+        self._budgets = SharedBudgets(self.database, self.limits, self.clock)
         self._memory = TurnMemory(self.database)
 
     async def answer(
@@ -121,7 +123,7 @@ class TurnRunner:
         if opened.agent is not None and opened.agent.usd is not None:
             limits = replace(limits, usd=opened.agent.usd)
         tree = opened.agent is not None
-        asked = Reserving(model or self.models(), self._budgets, run, opened.principal.role, tree=tree)
+        asked = BudgetedModel(model or self.models(), self._budgets, run, opened.principal.role, tree=tree)
         persona = environment.persona()
         opened = await self._memory.reminded(run, await self._following(run, opened, environment, persona))
         fence = Fence(self.database, run)
@@ -175,12 +177,12 @@ class TurnRunner:
         limits: Limits,
         budget: int | None,
         fence: Fence,
-    ) -> LoopWiring:
+    ) -> TurnLoop:
         """Compacted if it is too long, and always when a provider said so, in which case `budget` is set."""
         environment = self.environment(run, opened)
         skills = await environment.skill_index()
         await environment.toolbox.refresh()
-        conversation = LoopWiring(
+        conversation = TurnLoop(
             self.database, self.live, run, fence, opened, environment, persona, model, limits, budget, skills
         )
         if budget is None and limits.stop(opened.spent):
@@ -203,7 +205,7 @@ class TurnRunner:
             return environment
         return environment.for_tokens if isinstance(opened, OpenedChat) else environment.for_programs
 
-    async def _follow(self, conversation: LoopWiring, sinks: Sequence[Sink]) -> TurnResult:
+    async def _follow(self, conversation: TurnLoop, sinks: Sequence[Sink]) -> TurnResult:
         """The loop, each event in its sinks before the next one is made; raises `ModelsExhausted`."""
         reply: Reply | None = None
         async with aclosing(conversation.events()) as events:
@@ -225,3 +227,78 @@ def _out_of_budget(exc: OutOfBudget) -> TurnResult:
     if exc.first and exc.stop.limit != TREE_USD:
         return TurnResult(Notice(exc.stop.text), status=Status.FAILED, error="out of budget")
     return TurnResult(AssistantText(exc.stop.text), limit=exc.stop.limit)
+
+
+@dataclass(frozen=True, slots=True)
+class RunOutcome:
+    """How a run ended: the status of its task, None when that goes back to the queue, and why it failed.
+
+    `sent` is what it said in another chat than its own.
+    """
+
+    status: Status | None
+    error: str | None = None
+    sent: MessageRow | None = None
+    result: str | None = None
+    """For the task above it."""
+
+
+Destination: TypeAlias = Callable[[Connection], Awaitable[AddressRow | None]]
+"""Finds and locks the chat that hears of a run; None: there is none."""
+StoreOutcome: TypeAlias = Callable[[Connection, MessageRow, AddressRow | None], Awaitable[RunOutcome]]
+"""Stores what follows from the answer, in the same transaction; gets the answer and the destination."""
+
+
+async def nowhere(_tx: Connection) -> AddressRow | None:
+    """For a run whose own session is the chat."""
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class RunFinisher:
+    """Ends runs of every kind. Chats are locked first, then the run's own session, then its task."""
+
+    database: Database
+    outbound: Outbound
+    proactive: ProactiveMessages
+    live: Live
+    failpoints: Failpoints
+
+    async def finish(
+        self,
+        run: Claim,
+        session: SessionId,
+        result: TurnResult,
+        store: StoreOutcome,
+        *,
+        at: AddressRow | None = None,
+        destination: Destination = nowhere,
+    ) -> RunOutcome:
+        """`at` is the chat that the session belongs to. Raises `RunLost`; then nothing is stored."""
+
+        async def work(tx: Connection) -> tuple[MessageRow, RunOutcome]:
+            to = await destination(tx)
+            label = await sessions.lock_for(tx, session, run)
+            answer = await result.store(tx, run, session, label=label, address=at.id if at else None)
+            finished = await store(tx, answer, to)
+            await _end_task(tx, run, finished)
+            return answer, finished
+
+        answer, finished = await self.database.run(work)
+        self.failpoints.reach(Step.ANSWER_COMMITTED)
+        status = finished.status.value if finished.status else "goes on"
+        log.info("run.finished", kind=run.kind, task_id=str(run.id), message_id=answer.id, status=status)
+        self.live.publish(session, MessageStored(answer.id))
+        self.live.publish(session, TurnEnded(run))  # at once: nobody may see the answer beside what was written of it
+        if finished.sent is not None:
+            self.proactive.committed(finished.sent)
+        self.outbound.wake()
+        return finished
+
+
+async def _end_task(tx: Connection, run: Claim, finished: RunOutcome) -> None:
+    if finished.status is None:
+        await tasks.renew(tx, run)
+    else:
+        said = finished.sent.id if finished.sent else None
+        await tasks.finish(tx, run, finished.status, error=finished.error, said=said, result=finished.result)

@@ -16,7 +16,7 @@ from gateway.domain.ids import InboxId
 from gateway.domain.json import Json
 from gateway.domain.people.scopes import Scope
 from gateway.flow.inbound.answers import Answer
-from gateway.flow.inbound.persist import Accepted
+from gateway.flow.inbound.persistence import Accepted
 from gateway.store.delivery import addresses, requests
 from gateway.store.transcript import attachments, messages
 from gateway.web.accept import KEY, MAX_TEXT, accept, outcome

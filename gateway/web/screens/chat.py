@@ -9,7 +9,7 @@ from fastapi.responses import JSONResponse, PlainTextResponse, RedirectResponse,
 from gateway.domain.conversation.inbound import Inbound
 from gateway.domain.ids import MessageId
 from gateway.domain.principals import Label
-from gateway.flow.people import PAGE
+from gateway.flow.people import OWNER_PAGE
 from gateway.store.delivery import inbox
 from gateway.store.transcript import attachments, messages
 from gateway.store.transcript.messages import MessageRow
@@ -23,7 +23,7 @@ from gateway.web.screens import setup
 from gateway.web.site import AtSite, Site
 from gateway.workspace.files.paths import WorkspaceError
 
-ADDRESS = PAGE
+ADDRESS = OWNER_PAGE
 
 router = APIRouter()
 screen = Screen(Nav("/", "Chat", "message-square", 0), router)

@@ -12,8 +12,8 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response, Streamin
 
 from gateway.domain.conversation.diff import legible
 from gateway.domain.principals import Label
-from gateway.flow.turn.uploads import UploadRefused
-from gateway.flow.vouching import vouch as vouch_for
+from gateway.flow.files.uploads import UploadRefused
+from gateway.flow.labels import vouch as vouch_for
 from gateway.store.transcript import messages
 from gateway.web.attachments import readable
 from gateway.web.auth.access import by_cookie, public, signed_in

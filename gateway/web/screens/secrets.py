@@ -9,7 +9,7 @@ import structlog
 from fastapi import APIRouter, Depends, Form
 
 from gateway.domain.errors import OwnerMustAct
-from gateway.flow.secrets.live import LiveSecrets
+from gateway.flow.secrets.live_secrets import LiveSecrets
 from gateway.secrets.facts import MAX_VALUE, Binding
 from gateway.web import board
 from gateway.web.auth.access import signed_in

@@ -10,9 +10,8 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from markupsafe import Markup
 
 from gateway.domain.errors import OwnerMustAct
-from gateway.flow.setup import channels as messengers
-from gateway.flow.setup.models import ModelRefused, connect_model
-from gateway.flow.setup.saving import Connected, Setup
+from gateway.flow import setup as messengers
+from gateway.flow.setup import Connected, ModelRefused, Setup, connect_model
 from gateway.llm.auto import GUIDE
 from gateway.llm.vendors import VENDORS_WITH_KEYS, UnknownVendor, Vendor
 from gateway.web import board
@@ -29,7 +28,7 @@ A_YEAR = 365 * 86_400
 router = APIRouter()
 screen = Screen(Nav("/setup", "Setup", "plus", 25), router)
 OWNER = [Depends(signed_in)]
-_forms = cache(messengers.forms)
+_forms = cache(messengers.channel_forms)
 
 Pasted = Annotated[str, Form(max_length=1_000)]
 

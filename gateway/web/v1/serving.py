@@ -18,7 +18,7 @@ from gateway.domain.conversation.inbound import Address, Inbound
 from gateway.domain.ids import InboxId
 from gateway.domain.json import JsonObject
 from gateway.domain.people.scopes import Scope
-from gateway.flow.inbound.persist import Accepted
+from gateway.flow.inbound.persistence import Accepted
 from gateway.store import sessions
 from gateway.store.delivery import addresses, requests
 from gateway.store.transcript import messages

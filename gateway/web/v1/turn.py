@@ -11,7 +11,7 @@ from gateway.domain.conversation.model import ToolCall
 from gateway.domain.ids import MessageId, SessionId
 from gateway.flow import live
 from gateway.flow.inbound.answers import NOTHING, Answer
-from gateway.flow.inbound.persist import Accepted
+from gateway.flow.inbound.persistence import Accepted
 from gateway.store.connection.pool import Connection
 from gateway.store.engine.steps import Spent
 from gateway.store.transcript import messages

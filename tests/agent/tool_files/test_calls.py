@@ -22,7 +22,7 @@ from gateway.domain.conversation.tools import Caller, Effect, ToolClass
 from gateway.domain.ids import PrincipalId
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label, Role
-from gateway.flow.secrets.live import LiveSecrets
+from gateway.flow.secrets.live_secrets import LiveSecrets
 from gateway.flow.secrets.vault import Vault
 from gateway.logs import SecretMask
 from gateway.net.addresses import Rules

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.app.archive.backup import back_up
-from gateway.app.archive.manifest import Manifest
-from gateway.app.database import reach
+from gateway.app.storage.backup import back_up
+from gateway.app.storage.database import reach
+from gateway.app.storage.manifest import Manifest
 from gateway.config.environment import Environment
 from gateway.config.load import parse
 from gateway.config.model import Config
@@ -49,7 +49,7 @@ class House:
 @pytest.fixture(autouse=True)
 def _no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """All that others on this machine have written is on its way, too."""
-    monkeypatch.setattr("gateway.app.archive.place.os.sync", lambda: None)
+    monkeypatch.setattr("gateway.app.storage.staging.os.sync", lambda: None)
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from pydantic import JsonValue
 
-from gateway.app.archive.restore import unpack
+from gateway.app.storage.restore import unpack
 from gateway.domain.errors import OwnerMustAct
-from tests.app.archive.test_manifest import WHOLE
+from tests.app.storage.test_manifest import WHOLE
 
 Entry = tuple[tarfile.TarInfo, bytes]
 

@@ -10,7 +10,7 @@ from gateway.domain.conversation.model import AssistantMessage, Attempt, ModelsE
 from gateway.domain.conversation.transcript import AssistantText
 from gateway.domain.principals import Label
 from gateway.flow.inbound import answers as answers_module
-from gateway.flow.inbound.persist import Accepted
+from gateway.flow.inbound.persistence import Accepted
 from gateway.store.connection.pool import Database
 from gateway.store.engine import tasks
 from tests.flow.path import (

@@ -12,7 +12,7 @@ from channels.telegram.channel import Telegram
 from channels.telegram.polling import Patience
 from gateway.domain.channels.channel import Channel
 from gateway.domain.channels.channel_settings import ChannelSettings
-from gateway.flow.channels.manager import ChannelManager, ChannelSpec
+from gateway.flow.channels.supervisor import ChannelSpec, ChannelSupervisor
 from tests.contract.under_test import Gateway
 from tests.fakes.eventually import eventually
 from tests.fakes.log import Log
@@ -71,7 +71,7 @@ class Wire:
 @dataclass
 class Watched:
     gateway: Gateway
-    channel_manager: ChannelManager
+    channel_manager: ChannelSupervisor
     clock: Time
 
     def state(self) -> str:
@@ -84,7 +84,7 @@ class Watched:
 @asynccontextmanager
 async def watched(path: MessagePath, channel: Channel) -> AsyncIterator[Watched]:
     clock, gateway = Time(), Gateway()
-    channel_manager = ChannelManager(
+    channel_manager = ChannelSupervisor(
         path.outbound, path.notices.tell_owner, path.channel_leases, monotonic=clock.monotonic
     )
     async with asyncio.TaskGroup() as group:

@@ -7,7 +7,7 @@ import pytest
 from gateway.domain.channels.routing import StartTurn
 from gateway.flow.inbound import answers as answers_module
 from gateway.flow.inbound.answers import Answer
-from gateway.flow.inbound.persist import Accepted
+from gateway.flow.inbound.persistence import Accepted
 from gateway.flow.live import TextWritten
 from gateway.store.engine.steps import Spent
 from tests.flow.path import FakeModel, MessagePath, build, call, in_turn, restarted, said

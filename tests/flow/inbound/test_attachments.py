@@ -14,7 +14,7 @@ from gateway.domain.conversation.inbound import Attachment
 from gateway.domain.conversation.model import Prompt, SystemMessage, UserMessage
 from gateway.domain.principals import Label
 from gateway.domain.work.tasks import Lane
-from gateway.flow.inbound import persist as persist_module
+from gateway.flow.inbound import persistence as persist_module
 from gateway.flow.inbound.commands import NOT_TAKEN
 from gateway.store.connection.pool import Database
 from tests.fakes.eventually import eventually

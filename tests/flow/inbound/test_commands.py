@@ -13,7 +13,7 @@ from gateway.config.machine import SystemClock
 from gateway.domain.errors import DatabaseDown
 from gateway.domain.ids import InboxId, TaskId
 from gateway.flow.inbound import spool as spool_module
-from gateway.flow.inbound.accept import InboundFlow
+from gateway.flow.inbound.acceptance import InboundFlow
 from gateway.flow.inbound.commands import CommandRunner
 from gateway.flow.live import SessionReplaced
 from gateway.store.delivery import inbox
@@ -127,7 +127,7 @@ async def test_a_command_that_is_gone_after_an_update_is_answered_too(path: Mess
 async def test_what_follows_a_command_that_met_an_outage_waits_for_it(
     path: MessagePath, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spool_module, "AGAIN_AFTER", 0.01)
+    monkeypatch.setattr(spool_module, "RETRY_SECONDS", 0.01)
     outages = [DatabaseDown("away")]
     really = new.run
 

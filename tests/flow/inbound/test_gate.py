@@ -15,8 +15,7 @@ from gateway.domain.principals import Role
 from gateway.domain.text.codes import new_code
 from gateway.flow.inbound import gate as gate_module
 from gateway.flow.inbound.gate import Gate
-from gateway.flow.inbound.pairing import Pairing
-from gateway.flow.people import meet
+from gateway.flow.people import Pairing, meet
 from gateway.store.connection.pool import Database
 from gateway.store.people import links, pairings, principals
 from gateway.store.people.pairings import PairingRow

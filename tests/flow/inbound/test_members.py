@@ -14,7 +14,7 @@ from gateway.agent.toolbox import Toolbox
 from gateway.domain.conversation.model import Attempt, ModelsExhausted, ToolCall
 from gateway.domain.ids import PrincipalId
 from gateway.domain.principals import Label
-from gateway.flow.vouching import ask
+from gateway.flow.labels import ask_to_vouch
 from gateway.store.connection.pool import Database
 from gateway.store.transcript import files
 from tests.fakes.caller import CALLER
@@ -52,7 +52,7 @@ async def lived_in(path: MessagePath) -> MessagePath:
         await path.ask("hello", sender=MEMBER, chat=MEMBER)
         await path.journal.catch_up()
     path.model.answer = FakeModel().answer
-    await path.database.run(lambda tx: ask(tx, path.people.owner.id, {"USER.md": "its hash"}, path.clock))
+    await path.database.run(lambda tx: ask_to_vouch(tx, path.people.owner.id, {"USER.md": "its hash"}, path.clock))
     return path
 
 

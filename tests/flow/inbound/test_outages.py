@@ -9,7 +9,7 @@ from gateway.config.failpoints import Failpoints
 from gateway.config.machine import SystemClock
 from gateway.domain.channels.channel import SendFailed
 from gateway.domain.conversation.inbound import Address
-from gateway.flow.inbound.outages import KEPT, Outages
+from gateway.flow.inbound.spool import SAVED_NOTICE, Outages
 from gateway.flow.outbound.sender import Outbound
 from tests.fakes.channel import FakeChannel
 from tests.fakes.eventually import eventually
@@ -60,7 +60,7 @@ async def test_each_chat_is_told_once_until_it_is_over(outages: Outages, channel
     outages.note(THERE, private=False)
     await channel.until(lambda texts: len(texts) == 3)
     assert [message.address for message in channel.shown] == [HERE, THERE, THERE]
-    assert set(channel.texts) == {KEPT}
+    assert set(channel.texts) == {SAVED_NOTICE}
 
 
 async def test_what_is_over_in_a_moment_is_not_worth_a_word(outages: Outages, channel: FakeChannel) -> None:

@@ -8,9 +8,8 @@ from structlog.testing import capture_logs
 
 from gateway.domain.channels.routing import Ignore
 from gateway.domain.errors import DatabaseDown, TryAgainLater
-from gateway.flow.inbound import quarantine as quarantine_module
 from gateway.flow.inbound import spool as spool_module
-from gateway.flow.inbound.quarantine import TRIES, Quarantine
+from gateway.flow.inbound.spool import QUARANTINE_TRIES, Quarantine
 from gateway.store.transcript import unread
 from tests.flow.path import MEMBER, OWNER, MessagePath, message
 
@@ -35,7 +34,7 @@ async def test_it_is_put_aside_after_three_tries_and_the_owner_is_told(
     await path.tell("hello")
     poisoned(monkeypatch, ValueError("no such thing"))
     batch = [message("poison", id="m-poison"), message("after it", id="m-after")]
-    for _ in range(TRIES - 1):
+    for _ in range(QUARANTINE_TRIES - 1):
         with pytest.raises(ValueError, match="no such thing"):
             await path.inbound.accept(batch)
     aside, after = await path.inbound.accept(batch)
@@ -50,7 +49,7 @@ async def test_it_is_put_aside_after_three_tries_and_the_owner_is_told(
 async def test_what_the_database_refuses_for_this_one_only_waits_and_lets_the_others_pass(
     path: MessagePath, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spool_module, "AGAIN_AFTER", 0.01)
+    monkeypatch.setattr(spool_module, "RETRY_SECONDS", 0.01)
     await path.tell("hello")
     with monkeypatch.context() as broken:
         poisoned(broken, DatabaseDown("internal error"))
@@ -68,7 +67,7 @@ async def test_what_the_database_refuses_for_this_one_only_waits_and_lets_the_ot
 async def test_what_would_happen_to_any_message_is_no_fault_of_this_one(
     path: MessagePath, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spool_module, "AGAIN_AFTER", 0.01)
+    monkeypatch.setattr(spool_module, "RETRY_SECONDS", 0.01)
     await path.tell("hello")
     async with path.database.connection() as conn:
         await conn.execute("alter table messages add constraint none check (kind <> 'user') not valid")
@@ -97,7 +96,7 @@ async def test_what_was_put_aside_is_taken_up_again_when_asked(
     await path.tell("hello")
     with monkeypatch.context() as broken:
         poisoned(broken, ValueError("no such thing"))
-        for _ in range(TRIES - 1):
+        for _ in range(QUARANTINE_TRIES - 1):
             with pytest.raises(ValueError, match="no such thing"):
                 await path.tell("poison", id="m-poison")
         await path.tell("poison", id="m-poison")
@@ -111,13 +110,13 @@ async def test_what_was_put_aside_is_taken_up_again_when_asked(
 async def test_an_outage_puts_nothing_aside(path: MessagePath, monkeypatch: pytest.MonkeyPatch) -> None:
     (path.workspace / "sessions").write_text("so that nothing can be kept on disk either")
     poisoned(monkeypatch, TryAgainLater("busy"))
-    for _ in range(TRIES + 1):
+    for _ in range(QUARANTINE_TRIES + 1):
         with pytest.raises(TryAgainLater):
             await path.tell("poison", id="m-poison")
 
 
 def test_it_counts_each_message_by_itself_and_remembers_only_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quarantine_module, "REMEMBERED", 2)
+    monkeypatch.setattr(spool_module, "MAX_FAILURES_REMEMBERED", 2)
     quarantine = Quarantine()
     assert [quarantine.give_up((id,)) for id in ("a", "b", "a", "a")] == [False, False, False, True]
     assert not quarantine.give_up(("c",))

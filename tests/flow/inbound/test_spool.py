@@ -8,9 +8,8 @@ import pytest
 
 from gateway.domain.channels.routing import Ignore
 from gateway.domain.errors import TryAgainLater
-from gateway.flow.inbound import outages as outages_module
 from gateway.flow.inbound import spool as spool_module
-from gateway.flow.inbound.outages import KEPT
+from gateway.flow.inbound.spool import SAVED_NOTICE
 from tests.flow.inbound.test_quarantine import poisoned
 from tests.flow.outage import AwayAtTimes
 from tests.flow.path import MEMBER, OWNER, FakeModel, MessagePath, build, message, restarted
@@ -20,8 +19,8 @@ TEXTS = "select text from messages where kind = 'user' order by id"
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spool_module, "AGAIN_AFTER", 0.01)
-    monkeypatch.setattr(outages_module, "PATIENCE", 0.01)
+    monkeypatch.setattr(spool_module, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(spool_module, "NOTICE_AFTER_SECONDS", 0.01)
 
 
 @pytest.fixture
@@ -105,10 +104,10 @@ class TestAway:
             await path.ask("before")
             away.away = True
             kept = [await path.tell("one"), await path.tell("two")]
-            await path.channel.until(lambda texts: KEPT in texts)
+            await path.channel.until(lambda texts: SAVED_NOTICE in texts)
             away.away = False
             await asyncio.gather(*(accepted.stored() for accepted in kept))
-        assert path.channel.texts.count(KEPT) == 1
+        assert path.channel.texts.count(SAVED_NOTICE) == 1
 
     async def test_who_has_no_file_yet_is_not_acknowledged(self, path: MessagePath, away: AwayAtTimes) -> None:
         away.away = True
@@ -120,7 +119,7 @@ class TestAway:
     async def test_it_takes_no_more_than_it_can_hold(
         self, path: MessagePath, away: AwayAtTimes, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(spool_module, "LIMIT", 1)
+        monkeypatch.setattr(spool_module, "MAX_SPOOLED", 1)
         away.away = True
         await path.tell("one")
         with pytest.raises(TryAgainLater, match="is unavailable"):
@@ -141,10 +140,10 @@ class TestAway:
             await model.called.wait()
             away.away = True
             model.gate.set()
-            await path.channel.until(lambda texts: KEPT in texts)
+            await path.channel.until(lambda texts: SAVED_NOTICE in texts)
             away.away = False
             assert (await path.answer(accepted)).text == "re: hello"
-        assert path.channel.texts.count(KEPT) == 1
+        assert path.channel.texts.count(SAVED_NOTICE) == 1
 
     async def test_what_cannot_be_stored_is_put_aside_and_holds_up_nobody(
         self, path: MessagePath, away: AwayAtTimes, monkeypatch: pytest.MonkeyPatch
@@ -168,7 +167,7 @@ class TestAway:
             await path.channel.until(bool)
             await path.tell("/ping")
             await path.channel.until(lambda texts: len(texts) == 2)
-        assert KEPT not in path.channel.texts
+        assert SAVED_NOTICE not in path.channel.texts
 
 
 class TestCrash:

@@ -146,7 +146,7 @@ class TestLimits:
     async def test_files_it_has_to_forget_are_looked_at_again(
         self, here: Desk, monkeypatch: pytest.MonkeyPatch, rewrites: list[str]
     ) -> None:
-        monkeypatch.setattr(copies_module, "FILES", 1)
+        monkeypatch.setattr(copies_module, "MAX_FILES_REMEMBERED", 1)
         session = await here.hear("one")
         other = await here.hear("other", chat=MEMBER)
         for _ in range(2):

@@ -17,7 +17,7 @@ from gateway.domain.ids import SessionId
 from gateway.domain.principals import Label
 from gateway.flow.journal import check as check_module
 from gateway.flow.journal import journal as journal_module
-from gateway.flow.journal.checked import Checked
+from gateway.flow.journal.copies import VerifiedFiles
 from gateway.flow.journal.copyist import Copyist
 from gateway.flow.turn.environment import AgentEnvironments
 from gateway.store.transcript import unread
@@ -447,7 +447,7 @@ async def test_a_thousand_files_that_did_not_change_are_not_opened(here: Desk, m
 
 def rows_of(here: Desk) -> Mark:
     """Up to where the next start knows the files to be whole."""
-    checked = Checked(mark(here))
+    checked = VerifiedFiles(mark(here))
     checked.load(Mark(10**9, 10**9))
     return checked.rows
 

@@ -4,7 +4,7 @@ from uuid import uuid4
 import pytest
 
 from gateway.domain.ids import EntryId
-from gateway.flow.journal.transcribing import transcribed
+from gateway.flow.journal.copies import transcribe
 from gateway.store.transcript.entries import Kind, Line
 from gateway.workspace.journal.entries import JournalEntry
 
@@ -12,7 +12,7 @@ from gateway.workspace.journal.entries import JournalEntry
 def entry(kind: Kind, text: str, who: str = "", length: int | None = None) -> JournalEntry:
     at = datetime.now(UTC)
     line = Line(1, False, EntryId(uuid4()), kind, at, who, text, len(text) if length is None else length)
-    [only] = transcribed([line])
+    [only] = transcribe([line])
     assert (only.id, only.kind, only.at, only.inbound) == (line.entry_id, kind, at, None)
     return only
 

@@ -11,9 +11,9 @@ import pytest
 from gateway.app.checks.database import check_database
 from gateway.domain.channels.channel import SendDelayed, SendFailed, SendUncertain
 from gateway.domain.errors import DatabaseDown, OwnerMustAct, TryAgainLater
-from gateway.flow.outbound import attempt as attempt_module
+from gateway.flow.outbound import delivery as attempt_module
 from gateway.flow.outbound import sender as sender_module
-from gateway.flow.outbound.attempt import UNCONFIRMED
+from gateway.flow.outbound.delivery import UNCONFIRMED
 from gateway.store.connection.pool import Database
 from gateway.store.delivery import outbox
 from tests.app.checks.contexts import examine_with

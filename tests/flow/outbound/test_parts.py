@@ -1,9 +1,18 @@
+from datetime import UTC, datetime
+from pathlib import Path
 from uuid import uuid4
 
-from gateway.domain.channels.channel import Button
+import pytest
+
+from gateway.domain.channels.channel import Button, Capabilities
 from gateway.domain.ids import FileId
-from gateway.flow.outbound.parts import MAX_CAPTION, parts
+from gateway.domain.principals import Label
+from gateway.flow.outbound.parts import MAX_CAPTION, TO_BE_CONTINUED, Abridged, abridge, parts
+from gateway.store.connection.pool import Database
 from gateway.store.delivery.outbox import Part
+from gateway.workspace.files.tree import Workspace
+from tests.fakes.channel import FakeChannel
+from tests.flow.path import FakeModel, MessagePath, build, said
 
 ONE, TWO = FileId(uuid4()), FileId(uuid4())
 YES = Button("Yes", "/yes")
@@ -37,3 +46,78 @@ def test_a_file_needs_no_words() -> None:
 
 def test_what_no_database_takes_is_left_out() -> None:
     assert parts("a\x00b\ud800", 4096) == [Part("ab?")]
+
+
+NOW = datetime(2026, 11, 21, 19, 8, 3, tzinfo=UTC)
+LONG = "\n\n".join(f"Paragraph {number}." + " word" * 30 for number in range(60))
+FILES = Capabilities(max_text=1500, max_file=20_000)
+
+
+def files_in(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+@pytest.fixture
+async def path(database: Database, workspace: Path) -> MessagePath:
+    model = FakeModel(answer=lambda _: said(LONG))
+    return await build(database, workspace, model, channel=FakeChannel(capabilities=FILES))
+
+
+async def test_the_beginning_says_that_the_whole_is_in_the_file(path: MessagePath) -> None:
+    async with path.working():
+        assert await path.ask("tell me all") == LONG
+        await path.channel.until(lambda texts: len(texts) == 2)
+    beginning, file = path.channel.shown
+    assert beginning.text.startswith("Paragraph 0. word")
+    assert beginning.text.endswith(f"word\n\n{TO_BE_CONTINUED}")
+    assert len(beginning.text) <= 1500
+    assert file.file is not None
+    assert (file.text, file.file.mime) == ("", "text/markdown")
+    assert path.channel.taken == [LONG.encode()]
+    assert await path.rows("select path, origin from files") == [(f"answers/{file.file.name}", "agent")]
+
+
+async def test_the_transcript_and_last_have_all_of_it(path: MessagePath) -> None:
+    async with path.working():
+        await path.ask("tell me all")
+        assert await path.ask("/last") == LONG
+        texts = await path.channel.until(lambda texts: len(texts) > 8)
+    assert " ".join(texts[2:]).split() == LONG.split()
+
+
+async def test_why_tells_of_the_file(path: MessagePath) -> None:
+    async with path.working():
+        await path.ask("tell me all")
+        await path.channel.until(lambda texts: len(texts) == 2)
+        await path.outbound.drain(5)
+        assert (await path.ask("/why")).endswith("Part 1: sent as p1\nPart 2 (a file): sent as p2")
+
+
+class TestDeciding:
+    @pytest.mark.parametrize(
+        "channel",
+        [
+            None,
+            FakeChannel(capabilities=Capabilities(max_text=1500)),
+            FakeChannel(capabilities=Capabilities(max_text=1500, max_file=3000)),
+            FakeChannel(capabilities=Capabilities(max_text=2100, max_file=20_000)),
+        ],
+        ids=["the transcript is read itself", "no files", "too large a file", "five messages are enough"],
+    )
+    async def test_as_it_is(self, workspace: Path, channel: FakeChannel | None) -> None:
+        assert await abridge(LONG, Label.OWNER, channel, Workspace(workspace), NOW) == Abridged(LONG)
+        assert files_in(workspace) == []
+
+    async def test_when_the_file_cannot_be_written_it_goes_in_parts(self, workspace: Path) -> None:
+        (workspace / "answers").write_text("in the way")
+        assert await abridge(LONG, Label.OWNER, FakeChannel(capabilities=FILES), Workspace(workspace), NOW) == Abridged(
+            LONG
+        )
+
+    async def test_two_answers_of_one_second_keep_out_of_each_others_way(self, workspace: Path) -> None:
+        channel, files = FakeChannel(capabilities=FILES), Workspace(workspace)
+        for text in (LONG, LONG, LONG + "!"):
+            await abridge(text, Label.OWNER, channel, files, NOW)
+        first, second = files_in(workspace)
+        assert {first.read_text(), second.read_text()} == {LONG, LONG + "!"}
+        assert first.name.startswith("answer-2026-11-21-190803-")

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from gateway.domain.channels.channel import Capabilities, SendDelayed, SendFailed, SendUncertain
-from gateway.flow.outbound import attempt as attempt_module
-from gateway.flow.outbound.attempt import INTERRUPTED, TRIES, UNCONFIRMED
+from gateway.flow.outbound import delivery as attempt_module
+from gateway.flow.outbound.delivery import INTERRUPTED, TRIES, UNCONFIRMED
 from gateway.store.connection.pool import Database
 from gateway.store.delivery import outbox
 from tests.fakes.channel import FakeChannel

@@ -8,9 +8,8 @@ from gateway.config.data.keys import read_keyring, save_keys, write_keyring
 from gateway.domain.errors import ConfigError, OwnerMustAct
 from gateway.domain.ids import PrincipalId
 from gateway.domain.principals import Role
-from gateway.flow.secrets.key_files import import_key_files
-from gateway.flow.secrets.live import LiveSecrets
-from gateway.flow.secrets.vault import Vault
+from gateway.flow.secrets.live_secrets import LiveSecrets
+from gateway.flow.secrets.vault import Vault, import_key_files
 from gateway.secrets.encryption import Keyring, MasterKey
 from gateway.secrets.facts import Binding
 from gateway.store.connection.pool import Database

@@ -8,7 +8,7 @@ from gateway.config.data.keys import read_keys
 from gateway.config.environment import Environment
 from gateway.config.load import load
 from gateway.config.machine import SystemClock
-from gateway.flow.setup.saving import Setup
+from gateway.flow.setup import Setup
 from tests.fakes.openai_server import FakeModels
 
 

@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 
 from channels.slack.manifest import MANIFEST
 from gateway.domain.errors import OwnerMustAct
-from gateway.flow.setup.channels import connect_channel, forms
+from gateway.flow.setup import channel_forms, connect_channel
 from tests.fakes.slack import FakeSlack
 from tests.fakes.telegram import FakeTelegram
 from tests.flow.setup.conftest import Home
@@ -105,7 +105,7 @@ async def test_whatsapp_is_switched_on_and_linked_later(home: Callable[[str], Ho
 
 
 async def test_the_forms_say_what_to_do(home: Callable[[str], Home]) -> None:
-    shown = {form.name: form for form in await asyncio.to_thread(forms)}
+    shown = {form.name: form for form in await asyncio.to_thread(channel_forms)}
 
     assert list(shown) == ["slack", "telegram", "whatsapp"]
     assert all(form.title and form.steps for form in shown.values())

@@ -5,7 +5,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from gateway.domain.errors import OwnerMustAct
-from gateway.flow.setup.models import ModelRefused, connect_model
+from gateway.flow.setup import ModelRefused, connect_model
 from gateway.llm.client import build_client
 from tests.fakes.openai_server import FakeModels, Rule
 from tests.flow.setup.conftest import Home

@@ -12,7 +12,7 @@ from gateway.domain.conversation.model import Highest, Reply, Usage
 from gateway.domain.errors import RunLost
 from gateway.domain.principals import Role
 from gateway.domain.work.tasks import Claim
-from gateway.flow.turn.budgets import Budgets, OutOfBudget
+from gateway.flow.turn.budgets import OutOfBudget, SharedBudgets
 from gateway.store.connection.pool import Database
 from gateway.store.engine import spending, steps, tasks
 from gateway.store.engine.spending import Period
@@ -82,7 +82,7 @@ class Runs:
         self, run: Claim, highest: Highest = FREE, role: Role = Role.OWNER, *, again: bool = False
     ) -> None:
         """By a process of its own; raises `StillWaitingError` where it would look again."""
-        budgets = Budgets(self.world.database, lambda: self.limits, self.clock)
+        budgets = SharedBudgets(self.world.database, lambda: self.limits, self.clock)
         await budgets.reserve(run, highest, role, asked_before=again)
 
     async def settle(self, run: Claim, usd: float, tokens: int = 2) -> None:
@@ -162,7 +162,7 @@ class TestBooks:
             await runs.reserve(replace(run, token=run.token + 1))
 
     async def test_the_heartbeat_knows_when_nothing_is_left(self, world: World, runs: Runs) -> None:
-        budgets = Budgets(world.database, lambda: runs.limits, runs.clock)
+        budgets = SharedBudgets(world.database, lambda: runs.limits, runs.clock)
         assert not await budgets.used_up()
         await spent(world, 2)
         assert await budgets.used_up()

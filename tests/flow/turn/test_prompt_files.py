@@ -8,7 +8,7 @@ import pytest
 from gateway.domain.conversation.attachments import Attached
 from gateway.domain.conversation.transcript import AssistantText, UserText
 from gateway.domain.ids import MessageId
-from gateway.flow.turn.prompt_files import OF_A_MESSAGE, PICTURE_BYTES, PICTURES, SHORT, with_files
+from gateway.flow.turn.loop import MAX_EXCERPT, MAX_EXCERPTS_OF_MESSAGE, MAX_PICTURE_BYTES, MAX_PICTURES, with_files
 from gateway.workspace.files.tree import Workspace
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -48,15 +48,15 @@ async def test_a_short_text_is_shown(workspace: Workspace) -> None:
 
 
 async def test_a_long_one_is_not(workspace: Workspace) -> None:
-    just, over = ("ä" * SHORT).encode(), ("ä" * (SHORT + 1)).encode()
+    just, over = ("ä" * MAX_EXCERPT).encode(), ("ä" * (MAX_EXCERPT + 1)).encode()
     files = [with_text(workspace, "a", just), with_text(workspace, "b", over), with_text(workspace, "c", b"x" * 10**6)]
-    assert await excerpts(workspace, *files) == ["ä" * SHORT, "", ""]
+    assert await excerpts(workspace, *files) == ["ä" * MAX_EXCERPT, "", ""]
 
 
 async def test_many_short_ones_are_bounded_together(workspace: Workspace) -> None:
-    files = [with_text(workspace, str(n), b"x" * SHORT) for n in range(10)]
+    files = [with_text(workspace, str(n), b"x" * MAX_EXCERPT) for n in range(10)]
     told = await excerpts(workspace, *files)
-    assert sum(map(len, told)) == OF_A_MESSAGE
+    assert sum(map(len, told)) == MAX_EXCERPTS_OF_MESSAGE
     assert told[-1] == ""
 
 
@@ -76,16 +76,19 @@ async def test_pictures_go_with_what_is_to_be_answered_only(workspace: Workspace
 
 
 async def test_of_many_pictures_the_newest_are_shown(workspace: Workspace) -> None:
-    files = [with_picture(workspace, str(n), str(n).encode()) for n in range(PICTURES)]
+    files = [with_picture(workspace, str(n), str(n).encode()) for n in range(MAX_PICTURES)]
     first, second = await shown(workspace, asked(1, *files), asked(2, *files[:3]), answers={1, 2})
     assert [image.data for image in second.images] == [b"0", b"1", b"2"]
     assert [image.data for image in first.images] == [b"3", b"4", b"5", b"6", b"7"]
 
 
 async def test_a_picture_that_is_too_large_is_left_out(workspace: Workspace) -> None:
-    files = [with_picture(workspace, "a", bytes(PICTURE_BYTES + 1)), with_picture(workspace, "b", bytes(PICTURE_BYTES))]
+    files = [
+        with_picture(workspace, "a", bytes(MAX_PICTURE_BYTES + 1)),
+        with_picture(workspace, "b", bytes(MAX_PICTURE_BYTES)),
+    ]
     [entry] = await shown(workspace, asked(1, *files), answers={1})
-    assert [len(image.data) for image in entry.images] == [PICTURE_BYTES]
+    assert [len(image.data) for image in entry.images] == [MAX_PICTURE_BYTES]
 
 
 async def test_what_has_no_files_stays_as_it_is(workspace: Workspace) -> None:

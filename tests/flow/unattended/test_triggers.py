@@ -12,9 +12,9 @@ from gateway.domain.principals import Label
 from gateway.domain.text.tokens import estimate
 from gateway.domain.work.assignment import Assignment
 from gateway.domain.work.tasks import Status
-from gateway.flow.turn.long_messages import MAX_TOKENS
+from gateway.flow.turn.loop import MAX_MESSAGE_TOKENS
 from gateway.flow.unattended.triggers import (
-    MOST_LIVE,
+    MAX_LIVE,
     KeyReused,
     NoSuchChannel,
     QueueFull,
@@ -154,7 +154,7 @@ class TestKeys:
 class TestQueue:
     async def test_when_too_much_waits_no_more_is_taken_but_what_was_is_found(self, desk: Desk) -> None:
         first = await desk.triggers.accept(replace(SENT, key="k"))
-        await desk.waiting(MOST_LIVE - 1)
+        await desk.waiting(MAX_LIVE - 1)
         with pytest.raises(QueueFull):
             await desk.triggers.accept(SENT)
         assert (await desk.triggers.accept(replace(SENT, key="k"))).task == first.task
@@ -163,11 +163,11 @@ class TestQueue:
         await desk.triggers.accept(SENT)
 
     async def test_of_many_at_once_no_more_are_taken_than_may_wait(self, desk: Desk) -> None:
-        await desk.waiting(MOST_LIVE - 3)
+        await desk.waiting(MAX_LIVE - 3)
         sent = [desk.triggers.accept(replace(SENT, content=str(number))) for number in range(8)]
         taken = await asyncio.gather(*sent, return_exceptions=True)
         assert sum(isinstance(each, QueueFull) for each in taken) == 5
-        assert await desk.world.value("select count(*) from tasks") == MOST_LIVE
+        assert await desk.world.value("select count(*) from tasks") == MAX_LIVE
 
     async def test_what_is_planned_comes_before_all_that_was_sent(self, desk: Desk) -> None:
         await desk.triggers.accept(SENT)
@@ -194,7 +194,7 @@ class TestFraming:
     def test_what_is_long_loses_its_middle_and_fits_into_a_message(self, letter: str) -> None:
         text = framed("Be brief.", "ci", f"BEGIN{letter * 100_000}END")
         _, between = inside(text)
-        assert estimate(text) <= MAX_TOKENS
+        assert estimate(text) <= MAX_MESSAGE_TOKENS
         assert between.startswith("BEGIN")
         assert between.endswith("END")
         assert "characters are left out here" in between
@@ -203,7 +203,7 @@ class TestFraming:
     def test_long_instructions_leave_room_for_what_happened(self, instructions: str) -> None:
         text = framed(instructions, "ci", "x" * 100 + " END")
         assert inside(text)[1] == "x" * 100 + " END"
-        assert estimate(text) <= MAX_TOKENS
+        assert estimate(text) <= MAX_MESSAGE_TOKENS
 
     def test_what_cannot_be_stored_is_made_harmless(self) -> None:
         before, between = inside(framed("Be\x00 brief.", "ci", "a\x00b\ud800c\r\n\u202e"))

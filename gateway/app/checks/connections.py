@@ -1,0 +1,142 @@
+"""What config.json connects to: the model, the channels, the object store; with `--live` each is tried."""
+
+import asyncio
+import hashlib
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import aclosing
+from pathlib import Path
+
+from gateway.app.checks.context import CheckContext, refused
+from gateway.config.machine import SystemClock
+from gateway.domain.channels.channel_facts import NoFacts
+from gateway.domain.conversation.model import Attempt, ModelsExhausted, Prompt, Reply, UserMessage
+from gateway.domain.errors import ConfigError, OwnerMustAct, SupaclawError, TryAgainLater
+from gateway.domain.findings import Finding, Level
+from gateway.flow.channels.supervisor import ChannelSpec, channel_specs, probe
+from gateway.llm.auto import GUIDE
+from gateway.llm.call import RetryPolicy
+from gateway.llm.client import ModelClient, build_client
+from gateway.llm.vendors import endpoint_of, split_model
+from gateway.net.addresses import Rules
+from gateway.net.object_store import Address, ObjectStore
+
+_QUESTION = Prompt((UserMessage("Answer with one word: ready"),))
+_RETRY_POLICY = RetryPolicy(delays=(0.0,), max_silence=45.0)
+
+
+def check_model(context: CheckContext) -> Iterator[Finding]:
+    """A model is connected; without `--live` no key is tested."""
+    yield from asyncio.run(_check_chain(context))
+
+
+async def _check_chain(context: CheckContext) -> list[Finding]:
+    client = await build_client(context.config.models, context.environ, SystemClock(), _RETRY_POLICY)
+    about = client.describe()
+    try:
+        if about.active == GUIDE:
+            text = f"no model is connected: {about.why}"
+            return [Finding(Level.WARN, text, "paste a key into `supaclaw init` or Setup, or set OPENAI_API_KEY")]
+        lacking = list(_lacking_keys(context, about.chain))
+        if context.live:
+            return [*lacking, await _ask_model(client)]
+        return lacking or [Finding(Level.OK, f"{', then '.join(about.chain)} ({about.why}); `doctor --live` calls it")]
+    finally:
+        await client.close()
+
+
+def _lacking_keys(context: CheckContext, chain: Sequence[str]) -> Iterator[Finding]:
+    for model in chain:
+        endpoint = endpoint_of(split_model(model)[0], context.config.models.providers, context.environ)
+        if endpoint.lacks_key:
+            fix = f"set {endpoint.vendor.keys[0]}; create one at {endpoint.vendor.keys_page}"
+            yield Finding(Level.WARN, f"{model} needs a key", fix)
+
+
+async def _ask_model(client: ModelClient) -> Finding:
+    """Make one real call, through the whole chain."""
+    try:
+        await client.warm()
+        async with aclosing(client.stream(_QUESTION)) as events:
+            (reply,) = [event async for event in events if isinstance(event, Reply)]
+    except ModelsExhausted as error:
+        fix = "check the key, the credit and the model's name, and that this machine can reach the provider"
+        return Finding(Level.FAIL, _tries(error.attempts), fix)
+    text = f"{reply.model} answered in {reply.latency_ms / 1000:.1f} s"
+    if reply.failed:
+        return Finding(Level.WARN, f"{text}, after {_tries(reply.failed)}", "fix the one that failed, or remove it")
+    return Finding(Level.OK, text)
+
+
+def _tries(attempts: Sequence[Attempt]) -> str:
+    """The failed models and their errors, in one line without duplicates."""
+    return "; ".join(dict.fromkeys(f"{each.model}: {' '.join(each.message.split())}" for each in attempts))
+
+
+def check_channels(context: CheckContext) -> Iterator[Finding]:
+    """Yield one finding per messenger."""
+    if not context.config.channels:
+        fix = "connect one with `supaclaw init` or on the page, under Setup"
+        yield Finding(Level.WARN, "no messenger is configured, only the web page and the terminal", fix)
+    for name, section in context.config.channels.items():
+        try:
+            spec = channel_specs({name: section}, (), context.environment.data, lambda _: NoFacts()).get(name)
+            yield _check_channel(name, spec, live=context.live)
+        except ConfigError as error:
+            for line in str(error).splitlines():
+                yield Finding(Level.FAIL, line, "fix config.json")
+        except (SupaclawError, TimeoutError) as error:
+            fix = f"fix channels.{name} in config.json; check that this machine can reach the platform"
+            yield Finding(Level.FAIL, f"{name}: {str(error) or 'no answer'}", fix)
+
+
+def _check_channel(name: str, spec: ChannelSpec | None, *, live: bool) -> Finding:
+    if spec is None:
+        return Finding(Level.OK, f"{name}: switched off")
+    who = asyncio.run(_probe_channel(spec, live=live))
+    if spec.access.anyone:
+        fix = f"list who may talk to it in channels.{name}.allow, unless this is intended"
+        return Finding(Level.WARN, f"{name}: {who}; anyone may talk to it", fix)
+    return Finding(Level.OK, f"{name}: {who}")
+
+
+async def _probe_channel(spec: ChannelSpec, *, live: bool) -> str:
+    """Build the channel, which refuses invalid settings before it opens anything; with `live`, ask its platform."""
+    who = await probe(spec) if live else None
+    if who is None:
+        spec.make()
+        return "the settings are valid; `doctor --live` also asks the platform where possible"
+    return f"connected as {who}"
+
+
+_PROBE_BYTES = b"supaclaw doctor"
+
+
+def check_workspace(context: CheckContext) -> Iterator[Finding]:
+    """Stores, reads and deletes a few bytes with `--live` only. Yields nothing without a store."""
+    if context.config.workspace.url is None:
+        return
+    try:
+        address = Address.of(context.config.workspace)
+    except OwnerMustAct as error:
+        yield refused(error)
+        return
+    if not context.live:
+        yield Finding(Level.OK, f"synchronised with {address.place}; `doctor --live` tries it")
+        return
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            Path(folder, "probe").write_bytes(_PROBE_BYTES)
+            store = ObjectStore(address, lambda: Rules.of(context.config.net.private_allow))
+            asyncio.run(_try_store(store, Path(folder, "probe")))
+        yield Finding(Level.OK, f"synchronised with {address.place}, which works")
+    except TryAgainLater as error:
+        yield Finding(Level.FAIL, str(error), "`supaclaw config` changes the keys of workspace; docs/scale.md says how")
+
+
+async def _try_store(store: ObjectStore, probe: Path) -> None:
+    name = hashlib.sha256(_PROBE_BYTES).hexdigest()
+    async with store:
+        await store.put(name, probe)
+        await store.fetch(name, len(_PROBE_BYTES), probe)
+        await store.delete(name)

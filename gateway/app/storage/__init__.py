@@ -1,0 +1,1 @@
+"""What is kept, as a whole: the database and its upgrades, backups and restores, the erasing of a memory."""

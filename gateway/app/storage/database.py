@@ -1,0 +1,91 @@
+"""The gateway's database: the one that config.json names, the embedded server, or one for a single piece of work."""
+
+import asyncio
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+from gateway.background.upkeep.timers import keep_running
+from gateway.config.data.instance import running_pid
+from gateway.config.environment import Environment
+from gateway.config.model import Config
+from gateway.domain.errors import OwnerMustAct
+from gateway.store.connection.pool import Database
+from gateway.store.embedded.postgres import EmbeddedPostgres
+from gateway.store.failures import reaching
+from gateway.store.memory import extension
+from gateway.store.migrate import check_schema, migrate
+
+PAUSES = (0.2, 1.0)
+"""Seconds between the starts of an embedded server before it counts as one that cannot."""
+
+
+def has_database(environment: Environment, config: Config) -> bool:
+    """False before the first start."""
+    return config.database.url is not None or (environment.data / "postgres").is_dir()
+
+
+@asynccontextmanager
+async def open_database(environment: Environment, config: Config) -> AsyncIterator[Database]:
+    """The database for a command, started if need be; raises `OwnerMustAct` unless its schema is this program's."""
+    if not has_database(environment, config):
+        raise OwnerMustAct(f"there is no gateway in {environment.data} yet; `supaclaw up` sets one up")
+    async with reach(environment, config, mine=False) as database:
+        await check_schema(database)
+        yield database
+
+
+@asynccontextmanager
+async def reach(environment: Environment, config: Config, *, mine: bool) -> AsyncIterator[Database]:
+    """The database as it is, whatever its schema."""
+    async with postgres(environment, config, mine=mine) as dsn, await Database.connect(dsn) as database:
+        yield database
+
+
+@asynccontextmanager
+async def postgres(environment: Environment, config: Config, *, mine: bool) -> AsyncIterator[str]:
+    """The DSN. An embedded server is revived while needed, and stopped at the end if it is `mine` or was started here.
+
+    A gateway that dies leaves it running, and the next one finds it by a login.
+    """
+    if (url := config.database.url) is not None:
+        yield url.get_secret_value()
+        return
+    server = EmbeddedPostgres(environment.data)
+    found_running = server.is_running
+    try:
+        dsn = await _started(server)
+        watch = asyncio.create_task(keep_running("postgres", server.supervise), name="postgres")
+        try:
+            yield f"{dsn}&member_password={server.member_password}"
+        finally:
+            watch.cancel()
+            await asyncio.wait([watch])
+    finally:
+        if mine or not (found_running or running_pid(environment.data)):
+            await server.stop()
+
+
+async def _started(server: EmbeddedPostgres) -> str:
+    """A server that was killed while it started is not one that cannot start: only who fails again and again is."""
+    with reaching():
+        for pause in PAUSES:
+            with suppress(OwnerMustAct):
+                return await server.start()
+            await asyncio.sleep(pause)
+        return await server.start()
+
+
+@asynccontextmanager
+async def temporary_database(purpose: str) -> AsyncIterator[Database]:
+    """With the schema of this program and the tables of vectors, on a server of its own; `purpose` names its folder."""
+    with tempfile.TemporaryDirectory(prefix=f"supaclaw-{purpose}-") as folder:
+        server = EmbeddedPostgres(Path(folder))
+        try:
+            async with await Database.connect(await server.start()) as database:
+                await migrate(database)
+                await database.run(extension.ensure)
+                yield database
+        finally:
+            await server.stop()

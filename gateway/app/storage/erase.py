@@ -1,0 +1,141 @@
+"""Erasing a memory for good: from files, checkpoints and rows, in an order in which it can break off anywhere.
+
+What is to be erased is known from the rows of the memory alone, which therefore go last: until then the same command
+finds it again. After that only pages of tables are left, which need no words.
+"""
+
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from uuid import UUID
+
+from gateway.app.storage.backup import recorded_backups
+from gateway.app.storage.database import reach
+from gateway.app.storage.staging import check_restore_finished
+from gateway.background.upkeep.health import alone
+from gateway.config.data import erasures
+from gateway.config.data.files import read_regular
+from gateway.config.data.instance import hold_instance, instance_id
+from gateway.config.environment import Environment
+from gateway.config.failpoints import Failpoints, Step
+from gateway.config.model import Config
+from gateway.domain.erasing import SHORTEST, Erasure, letters
+from gateway.domain.errors import OwnerMustAct
+from gateway.domain.ids import MemoryId, PrincipalId
+from gateway.store.connection.pool import Database
+from gateway.store.memory import erasing
+from gateway.store.memory.erasing import Origins
+from gateway.store.migrate import check_schema
+from gateway.store.people import principals
+from gateway.workspace.erasing import Fate, Traces, rewrite_checkpoints
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What there is to erase and where; `backups` hold it still, whatever is done here."""
+
+    origins: Origins
+    rows: Counter[str]
+    files: Sequence[tuple[str, Fate]]
+    checkpoints: int
+    backups: Sequence[str]
+
+
+class _CountedOnly(Exception):
+    """Nothing is to be committed."""
+
+
+async def erase(
+    environment: Environment, config: Config, memory: MemoryId, also: Sequence[str], agree: Callable[[Found], None]
+) -> None:
+    """Erase a memory of the owner's and what it was learned from, quotes of these, and sentences with words of `also`.
+
+    `agree` is told what was found, and raises if that shall not be. Raises `OwnerMustAct` while a gateway runs, and
+    for a memory that is not there.
+    """
+    data, failpoints = environment.data, Failpoints(environment.fail)
+    if short := [words for words in also if letters(words) < SHORTEST]:
+        raise OwnerMustAct(f'--also "{short[0]}" would be in everything; give at least {SHORTEST} letters')
+    async with _alone(environment, config) as database:
+        async with database.connection() as conn:
+            if (owner := await principals.owner(conn)) is None:
+                raise OwnerMustAct("there is no owner yet, and nothing to erase")
+            origins = await erasing.origins(conn, owner.id, memory)
+        _check(erasures.unfinished(data), memory, len(also), origins)
+        erasure = Erasure([*also, *origins.memories.values()], [*origins.memories.values(), *origins.messages.values()])
+        key = read_regular(path) if (path := data / "keys" / "journal").exists() else b""
+        traces = Traces(erasure, origins.entries, key, data, environment.workspace)
+        files, history = traces.find(), data / "checkpoints"
+        named = [(str(path.relative_to(traces.root_of(path) or data)), fate) for path, fate in files]
+        versions = rewrite_checkpoints(history, traces.cleaned, erasure.in_text)
+        agree(Found(origins, await _rows(database, erasure, origins), named, versions, recorded_backups(data)))
+        erasures.note_begun(data, memory, len(also))
+        failpoints.reach(Step.ERASURE_BEGUN)
+        for path, fate in files:
+            await _clean(database, traces, owner.id, path, fate)
+            failpoints.reach(Step.ERASURE_FILE)
+        rewrite_checkpoints(
+            history, traces.cleaned, erasure.in_text, lambda: failpoints.reach(Step.ERASURE_CHECKPOINTS)
+        )
+        await database.run(lambda tx: erasing.erase(tx, erasure, origins))
+        failpoints.reach(Step.ERASURE_COMMITTED)
+        await erasing.vacuum(database)
+        failpoints.reach(Step.ERASURE_VACUUMED)
+        erasures.note_finished(data, memory)
+
+
+@asynccontextmanager
+async def _alone(environment: Environment, config: Config) -> AsyncIterator[Database]:
+    """The database, with no gateway on it or on the data folder, and no worker."""
+    data = environment.data
+    if not data.is_dir():
+        raise OwnerMustAct(f"there is no gateway in {data} yet; is SUPACLAW_DATA right?")
+    with hold_instance(data):
+        check_restore_finished(data)
+        async with reach(environment, config, mine=True) as database:
+            await check_schema(database)
+            async with alone(database, instance_id(data)):
+                yield database
+
+
+def _check(unfinished: dict[int, int], memory: MemoryId, words: int, origins: Origins) -> None:
+    if not origins.memories and memory not in unfinished:
+        raise OwnerMustAct(f"There is no memory {memory}; `supaclaw memories list` and `supaclaw search` show them")
+    if words < (before := unfinished.get(memory, 0)):
+        raise OwnerMustAct(f"this erasure broke off with {before} --also; give the same again, so that it can finish")
+
+
+async def _rows(database: Database, erasure: Erasure, origins: Origins) -> Counter[str]:
+    """How many rows of each table would change: they do, and it is taken back."""
+    rows = Counter[str]()
+    with suppress(_CountedOnly):
+        async with database.transaction() as tx:
+            rows = await erasing.erase(tx, erasure, origins)
+            raise _CountedOnly
+    return rows
+
+
+async def _clean(database: Database, traces: Traces, owner: PrincipalId, path: Path, fate: Fate) -> None:
+    """A file, after what the database knows of it: that it has the words tells that it is not done yet."""
+    root = traces.root_of(path)
+    if root is None or fate not in (Fate.REMOVED, Fate.CLEANED):
+        traces.carry_out(path, fate)
+        return
+    principal = owner if root == traces.workspace else PrincipalId(UUID(root.name))
+    inside, (before, after, size) = str(path.relative_to(root)), _change(traces, path)
+    if fate is Fate.REMOVED:
+        await database.run(lambda tx: erasing.forget_file(tx, principal, inside))
+    else:
+        await database.run(lambda tx: erasing.relabel(tx, principal, inside, before, after, size))
+    traces.carry_out(path, fate)
+    await database.run(lambda tx: erasing.forget_content(tx, principal, before))
+
+
+def _change(traces: Traces, path: Path) -> tuple[str, str, int]:
+    """The hash of what a file is and of what it will be, and its size then."""
+    before = bytes(path.readlink()) if path.is_symlink() else path.read_bytes()
+    after = traces.cleaned(before) or b""
+    return sha256(before).hexdigest(), sha256(after).hexdigest(), len(after)

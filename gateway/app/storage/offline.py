@@ -1,0 +1,112 @@
+"""What commands use apart from a running gateway: stored secrets, MCP servers and tool files.
+
+The database is asked only if a reference in config.json needs it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from gateway.agent.mcp.servers import LocalServers, McpServers
+from gateway.agent.skills.library import Skills
+from gateway.agent.tool_files.confirmed import FORM, ToolFiles
+from gateway.app.storage.database import has_database, open_database
+from gateway.config.environment import Environment
+from gateway.config.load import Lookup, load, load_early, secrets_unavailable
+from gateway.config.machine import SystemClock
+from gateway.config.model import Config
+from gateway.domain.errors import OwnerMustAct
+from gateway.domain.ids import PrincipalId
+from gateway.flow.secrets.live_secrets import LiveSecrets
+from gateway.flow.secrets.vault import Vault
+from gateway.net.addresses import Rules
+from gateway.net.mcp.connections import Connections
+from gateway.sandbox.remote.client import open_workshop
+from gateway.secrets.leaks import Leaks
+from gateway.store.connection.pool import Database
+from gateway.store.migrate import check_schema
+from gateway.store.people import principals
+from gateway.workspace.files.tree import Workspace
+
+
+@dataclass(frozen=True)
+class StoredSecrets:
+    """A lookup that opens the database for the first name, and reads all secrets then."""
+
+    environment: Environment
+    environ: Mapping[str, str] = field(repr=False)
+
+    def __call__(self, name: str) -> str:
+        """Raises `ConfigError` for an unknown name, and whatever keeps the database from being read."""
+        return self._lookup(name)
+
+    @cached_property
+    def _lookup(self) -> Lookup:
+        config = load_early(self.environment, self.environ)
+        if not has_database(self.environment, config):
+            return secrets_unavailable
+        with ThreadPoolExecutor(1) as apart:  # the caller may be a coroutine
+            return apart.submit(lambda: asyncio.run(self._read(config))).result()
+
+    async def _read(self, config: Config) -> Lookup:
+        async with open_database(self.environment, config) as database:
+            stored = await stored_secrets(database, self.environment, self.environ)
+            return stored.lookup if stored else secrets_unavailable
+
+
+async def stored_secrets(
+    database: Database, environment: Environment, environ: Mapping[str, str]
+) -> LiveSecrets | None:
+    """All secrets as they are now; None before the first start."""
+    async with database.connection() as conn:
+        owner = await principals.owner(conn)
+    if owner is None:
+        return None
+    stored = LiveSecrets(Vault(database, environment.data, environ), owner.id, environ)
+    await stored.look()
+    return stored
+
+
+async def leak_guard(
+    database: Database, environment: Environment, environ: Mapping[str, str]
+) -> Callable[[str], str] | None:
+    """Takes stored secrets out of a text; None if nothing that can be opened is stored."""
+    leaks = Leaks()
+    with suppress(OwnerMustAct):  # a schema of before, which the upgrade that follows ends
+        await check_schema(database)
+        stored = await Vault(database, environment.data, environ).opened()
+        leaks.learn({each.value: f"${{secret:{each.row.facts.name}}}" for each in stored if each.value})
+        return (lambda text: leaks.clean(text)[0]) if stored else None
+    return None
+
+
+def tool_files(database: Database, environment: Environment) -> ToolFiles:
+    """Those of the owner's workspace; none of them can fetch anything."""
+    return ToolFiles(Skills(database, Workspace(environment.workspace), SystemClock(), form=FORM))
+
+
+@asynccontextmanager
+async def servers_apart(
+    database: Database, environment: Environment, environ: Mapping[str, str], owner: PrincipalId
+) -> AsyncIterator[McpServers]:
+    """With connections of their own, which end with it."""
+    config = load(environment.config, environ, StoredSecrets(environment, environ))
+    files = tool_files(database, environment)
+    secrets = await stored_secrets(database, environment, environ)
+    assert secrets is not None, "there is an owner"
+    await files.look()
+    connections = Connections(lambda: Rules.of(config.net.private_allow))
+    jail = open_workshop(environment.data / "scratch", environment.workshop)
+    local = LocalServers(jail, environment.data, connections.rules)
+    configured = {**files.servers, **config.tools.mcp}
+    try:
+        yield McpServers(owner, True, lambda: configured, database, connections, secrets, _no_files, local)
+    finally:
+        await connections.close()
+        await jail.close()
+
+
+async def _no_files(_path: str, _data: bytes) -> str:
+    raise OwnerMustAct("nothing is called from here")

@@ -1,0 +1,83 @@
+"""What work in the background may cost: one model call within the budgets, and much embedding after the owner's yes."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import structlog
+
+from gateway.domain.clock import Clock
+from gateway.domain.conversation.model import ModelsExhausted, Prompt, Reply
+from gateway.domain.embedding import Embedder
+from gateway.domain.ids import PrincipalId
+from gateway.domain.json import Json
+from gateway.domain.principals import Label, Role
+from gateway.domain.work.tasks import Claim
+from gateway.flow.approvals.own_calls import EMBED
+from gateway.flow.turn.budgets import BudgetedModel, OutOfBudget, SharedBudgets
+from gateway.flow.turn.loop import SizedModel, reply_of
+from gateway.llm.prices import Prices
+from gateway.store.connection.pool import Connection, Database
+from gateway.store.memory import vectors
+from gateway.store.trust import reviews
+from gateway.store.trust.reviews import Question
+
+MODEL_SECONDS = 120.0
+
+log = structlog.get_logger(__name__)
+
+
+async def ask_model(
+    model: SizedModel, prompt: Prompt, budgets: SharedBudgets, run: Claim, seconds: float = MODEL_SECONDS
+) -> Reply | None:
+    """Ask once; None if no model answers, or the budget is used up."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await reply_of(BudgetedModel(model, budgets, run, Role.OWNER), prompt)
+    except (ModelsExhausted, OutOfBudget, TimeoutError) as exc:
+        log.info("background.no_model", error=type(exc).__name__)
+    return None
+
+
+PAID_PREFIX = "litellm:"
+"""How the names of embedders begin that run at a provider."""
+FREE_ROWS = 2_000
+CHARACTERS_PER_TOKEN = 4
+
+
+def estimate_embedding(model: str, rows: int, characters: int) -> str:
+    """What embedding them takes: rows, tokens and dollars by litellm's table."""
+    tokens, price = characters // CHARACTERS_PER_TOKEN, Prices().of(model.removeprefix(PAID_PREFIX)).per_input
+    dollars = f"${tokens * price:,.2f}" if price else "the price is unknown"
+    return f"{rows:,} pieces of memory, about {tokens:,} tokens ({dollars}),"
+
+
+@dataclass(frozen=True, slots=True)
+class PaidEmbedding:
+    """A yes holds for the model it was given for, and for as many rows."""
+
+    database: Database
+    owner: Callable[[], PrincipalId]
+    clock: Clock
+
+    async def allowed(self, embedder: Embedder, rows: int) -> bool:
+        """Whether so many rows may be embedded now; if not, the owner is asked, once for each such number of rows."""
+        if rows <= FREE_ROWS or not embedder.name.startswith(PAID_PREFIX):
+            return True
+        return await self.database.run(lambda tx: self._allowed(tx, embedder.name, rows))
+
+    async def _allowed(self, tx: Connection, model: str, rows: int) -> bool:
+        most = await reviews.most_rows(tx, EMBED, model)
+        if rows <= most.allowed:
+            return True
+        if rows > most.asked:
+            cost = estimate_embedding(model, rows, await vectors.characters_left(tx))
+            preview = (
+                f"{cost} are to be embedded by {model}; its provider charges for that. "
+                f"A yes holds for up to {2 * rows:,}; until then memory is searched by words."
+            )
+            owner = self.owner()
+            arguments: dict[str, Json] = {"model": model, "rows": 2 * rows}
+            question = Question(owner, owner, EMBED, arguments, preview, Label.OWNER, lasts=None)
+            await reviews.ask(tx, question, self.clock.now())
+        return False

@@ -1,0 +1,1 @@
+"""What runs in a CPU process of its own: text extraction, the local embedding model, shells on virtual files."""

@@ -1,0 +1,143 @@
+"""The embedding model that is shipped, in a process of its own; the gateway never loads it."""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from itertools import count
+from typing import cast
+
+from gateway.background.cpu.executor import Cpu
+from gateway.domain.embedding import EmbeddingUnavailable, Vector
+from gateway.domain.errors import SupaclawError
+from gateway.domain.json import Json
+from gateway.llm.embedding import e5
+from gateway.llm.embedding.remote import check_vectors
+
+PATIENCE_SECONDS = 0.3
+"""How long a question waits; then its search goes on by keyword."""
+IDLE_SECONDS = 300.0
+_PIECE_SECONDS = 300.0
+"""For a model that hangs; on a machine that is busy with other things, loading alone took more than a minute."""
+_PIECE_CHARACTERS = 1_200
+"""Of texts that are embedded in one go, a tenth of a second: a question waits no longer for what came before it."""
+
+Model = Callable[[str, list[str]], Json]
+"""`e5.vectors`: run in the process, never here."""
+
+
+@dataclass(order=True, slots=True)
+class _Piece:
+    """Questions are of rank 0."""
+
+    rank: int
+    number: int
+    prefix: str = field(compare=False)
+    texts: list[str] = field(compare=False)
+    vectors: asyncio.Future[tuple[Vector, ...]] = field(compare=False)
+
+
+class LocalEmbedder:
+    """Implements `Embedder`. The process is started by the first use, and ends after some idle minutes."""
+
+    def __init__(
+        self, model: Model = e5.vectors, *, patience: float = PATIENCE_SECONDS, seconds: float = _PIECE_SECONDS
+    ) -> None:
+        self._model = model
+        self._patience = patience
+        self._seconds = seconds
+        self._cpu = Cpu(idle_seconds=IDLE_SECONDS)
+        self._waiting: list[_Piece] = []
+        self._numbers = count()
+        self._work: asyncio.Task[None] | None = None
+
+    @property
+    def name(self) -> str:
+        """The model with how its weights are kept, which changes its vectors."""
+        return e5.NAME
+
+    @property
+    def dimensions(self) -> int:
+        """384."""
+        return e5.DIMENSIONS
+
+    async def query(self, text: str, /) -> Vector:
+        """Raises `EmbeddingUnavailable` after 300 ms; a model that is being loaded goes on for the next one."""
+        try:
+            async with asyncio.timeout(self._patience):
+                [vector] = await self._ask(0, e5.QUERY, [text])
+        except TimeoutError:
+            told = f"the embedding model is being loaded or busy (no answer within {self._patience:g} seconds)"
+            raise EmbeddingUnavailable(told) from None
+        return vector
+
+    async def passages(self, texts: Sequence[str], /) -> tuple[Vector, ...]:
+        """Piece by piece, so that questions come in between."""
+        found: list[Vector] = []
+        for piece in _pieces(texts):
+            found += await self._ask(1, e5.PASSAGE, piece)
+        return tuple(found)
+
+    async def close(self) -> None:
+        """End the process; what waits for it fails."""
+        if self._work is not None:
+            self._work.cancel()
+            await asyncio.wait([self._work])
+        await self._cpu.close()
+        while self._waiting:
+            _fail(self._waiting.pop(), EmbeddingUnavailable("the gateway stops"))
+
+    async def _ask(self, rank: int, prefix: str, texts: list[str]) -> tuple[Vector, ...]:
+        """Whoever stops waiting takes the piece out of the queue; one that is being worked on is finished."""
+        piece = _Piece(rank, next(self._numbers), prefix, texts, asyncio.get_running_loop().create_future())
+        heappush(self._waiting, piece)
+        if self._work is None or self._work.done():
+            self._work = asyncio.create_task(self._run(), name="embedding")
+        return await piece.vectors
+
+    async def _run(self) -> None:
+        while self._waiting:
+            piece = heappop(self._waiting)
+            if not piece.vectors.done():
+                await self._embed(piece)
+
+    async def _embed(self, piece: _Piece) -> None:
+        try:
+            found = await self._cpu.run(self._model, piece.prefix, cast("Json", piece.texts), seconds=self._seconds)
+            vectors = check_vectors("the embedding model", _numbers(found), len(piece.texts), e5.DIMENSIONS)
+        except asyncio.CancelledError:
+            _fail(piece, EmbeddingUnavailable("the gateway stops"))
+            raise
+        except EmbeddingUnavailable as exc:
+            _fail(piece, exc)
+        except (SupaclawError, OSError) as exc:
+            _fail(piece, EmbeddingUnavailable(f"the embedding model failed: {exc}"))
+        else:
+            if not piece.vectors.done():
+                piece.vectors.set_result(vectors)
+
+
+def _fail(piece: _Piece, error: EmbeddingUnavailable) -> None:
+    if not piece.vectors.done():
+        piece.vectors.set_exception(error)
+
+
+def _numbers(found: Json) -> Sequence[Sequence[float]]:
+    match found:
+        case [*vectors] if all(isinstance(vector, list) for vector in vectors):
+            return cast("Sequence[Sequence[float]]", vectors)
+        case _:
+            raise EmbeddingUnavailable("the embedding model returned something other than vectors")
+
+
+def _pieces(texts: Sequence[str]) -> Iterator[list[str]]:
+    piece: list[str] = []
+    size = 0
+    for text in texts:
+        if piece and size + len(text) > _PIECE_CHARACTERS:
+            yield piece
+            piece, size = [], 0
+        piece.append(text[: e5.MAX_CHARACTERS])
+        size += len(text)
+    if piece:
+        yield piece

@@ -1,0 +1,191 @@
+"""CPU-heavy work, and the reading of hostile files, in one niced process of its own; it ends when it is idle."""
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gateway.background.cpu.child import LENGTH, Request, packed
+from gateway.domain.errors import OwnerMustAct, SupaclawError, TryAgainLater
+from gateway.domain.json import Json, JsonObject
+from gateway.sandbox.child import describe_exit
+
+MAX_REPLY_BYTES = 64 * 1024**2
+"""The longest reply that is read."""
+
+_ALLOWED = frozenset({"PATH", "HOME", "LANG", "TZ", "TMPDIR", "VIRTUAL_ENV", "PYTHONPATH"})
+_ROOT = Path(__file__).parents[3]
+
+
+class ChildEnded(Exception):
+    """The process died over a job, or said what is not read; the text is how."""
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """One process."""
+
+    process: asyncio.subprocess.Process
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has died while nobody asked it anything; the event loop may not have been told yet."""
+        to = self.process.stdin
+        if self.process.returncode is not None or to is None or to.transport.is_closing():
+            return True
+        if not hasattr(os, "waitid"):  # macOS before Python 3.13
+            return False
+        try:
+            return os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        except ChildProcessError:
+            return True
+
+    async def ask(self, request: bytes) -> JsonObject:
+        """Its reply; raises `Ended`."""
+        to, back = self.process.stdin, self.process.stdout
+        if to is None or back is None:
+            raise ChildEnded("it has no pipes")
+        try:
+            to.write(request)
+            await to.drain()
+            (length,) = LENGTH.unpack(await back.readexactly(LENGTH.size))
+            if length > MAX_REPLY_BYTES:
+                raise ChildEnded(f"answered with {length:,} bytes, more than is taken")
+            reply: JsonObject = json.loads(await back.readexactly(length))
+        except (asyncio.IncompleteReadError, ConnectionError):
+            raise ChildEnded(describe_exit(await self.process.wait())) from None
+        return reply
+
+    async def end(self) -> None:
+        """Kill it, and wait until it is gone."""
+        self.kill()
+        await asyncio.shield(self.process.wait())
+
+    def kill(self) -> None:
+        """The event loop reaps it."""
+        with suppress(ProcessLookupError):
+            self.process.kill()
+
+
+async def start_child() -> Child:
+    """A new one, with nothing of ours but its pipes and the standard error."""
+    command = (sys.executable, "-P", "-m", "gateway.background.cpu.child")
+    pipe = asyncio.subprocess.PIPE
+    environ = child_environment(os.environ)
+    return Child(await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, cwd="/", env=environ))
+
+
+def child_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """What of ours the child may know: where things are and how to write, nothing that opens a door."""
+    allowed = {name: value for name, value in environ.items() if name in _ALLOWED or name.startswith("LC_")}
+    return allowed | {"PYTHONPATH": os.pathsep.join(filter(None, (str(_ROOT), allowed.get("PYTHONPATH"))))}
+
+
+IDLE_SECONDS = 60.0
+MAX_QUEUED = 32
+"""Jobs that may wait; more are refused."""
+MAX_MEMORY_BYTES = 2 * 1024**3
+
+
+class CpuJobFailed(SupaclawError):
+    """A job in the CPU process did not come to its end; trying it again will most likely fail again."""
+
+
+@dataclass(slots=True)
+class Cpu:
+    """Runs jobs one after another; the process is started by the first one and killed by one that misbehaves."""
+
+    idle_seconds: float = IDLE_SECONDS
+    waiting: int = MAX_QUEUED
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _jobs: int = 0
+    _child: Child | None = None
+    _timer: asyncio.TimerHandle | None = None
+
+    async def run(
+        self, function: Callable[..., Json], *arguments: Json, seconds: float, memory: int = MAX_MEMORY_BYTES
+    ) -> Json:
+        """What `function`, a function at the top of a module, makes of the arguments over there.
+
+        Raises `CpuJobFailed`, also after `seconds`, what the job raises of `OwnerMustAct` and `TryAgainLater`, and
+        `TryAgainLater` while too many jobs wait. Who is cancelled while the job runs takes the process down with it.
+        """
+        job = function.__name__
+        if function.__qualname__ != job or not job.isidentifier():
+            raise TypeError(f"{function.__qualname__} is not at the top of a module, so another process cannot find it")
+        request = packed(Request(function.__module__, job, arguments, memory))
+        if self._jobs > self.waiting:
+            raise TryAgainLater("too many jobs are queued; try again in a minute")
+        self._jobs += 1
+        try:
+            async with self._turn:
+                reply = await self._ask(job, request, seconds)
+        finally:
+            self._jobs -= 1
+        return _value(job, reply)
+
+    async def close(self) -> None:
+        """End the process, whatever it is doing; a job under way fails."""
+        self._rest()
+        child, self._child = self._child, None
+        if child is not None:
+            await child.end()
+
+    async def _ask(self, job: str, request: bytes, seconds: float) -> JsonObject:
+        self._rest()
+        if self._child is None or self._child.ended:
+            self._child = await start_child()
+        child = self._child
+        try:
+            async with asyncio.timeout(seconds):
+                reply = await child.ask(request)
+        except BaseException as exc:
+            closed = self._child is not child
+            self._child = None
+            await child.end()
+            match exc:
+                case TimeoutError():
+                    raise CpuJobFailed(f"{job} took longer than {seconds:g} seconds and was stopped") from None
+                case ChildEnded() if closed:
+                    raise TryAgainLater(f"{job} was stopped because the gateway is stopping") from None
+                case ChildEnded():
+                    raise CpuJobFailed(f"{job} failed: {exc}") from None
+            raise
+        self._timer = asyncio.get_running_loop().call_later(self.idle_seconds, self._retire)
+        return reply
+
+    def _rest(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _retire(self) -> None:
+        """Nobody has used it for a while; the next job starts another."""
+        child, self._child = self._child, None
+        if child is not None:
+            child.kill()
+
+
+async def run_alone(function: Callable[..., Json], *arguments: Json, seconds: float) -> Json:
+    """The same in a process of its own, which waits for no other job and ends with this one."""
+    cpu = Cpu()
+    try:
+        return await cpu.run(function, *arguments, seconds=seconds)
+    finally:
+        await cpu.close()
+
+
+def _value(job: str, reply: JsonObject) -> Json:
+    match reply:
+        case {"value": value}:
+            return value
+        case {"failed": "owner", "text": str(text)}:
+            raise OwnerMustAct(text)
+        case {"failed": "later", "text": str(text)}:
+            raise TryAgainLater(text)
+        case _:
+            raise CpuJobFailed(f"{job} failed: {reply.get('text')}")

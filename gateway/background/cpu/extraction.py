@@ -1,0 +1,223 @@
+"""Text extraction in the CPU process: from stored files, whose text is kept beside them, and from web pages."""
+
+import asyncio
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+import structlog
+from pydantic import TypeAdapter
+
+from gateway.background.cpu.executor import Cpu, CpuJobFailed
+from gateway.config.failpoints import Failpoints, Step
+from gateway.domain.errors import SupaclawError, TryAgainLater
+from gateway.domain.ids import FileId, PrincipalId
+from gateway.domain.principals import Label
+from gateway.domain.work.tasks import Claim, Lane
+from gateway.flow.turn.environment import AgentEnvironments
+from gateway.net.errors import NetError
+from gateway.net.fetch import WebPage
+from gateway.store.connection.pool import Connection, Database
+from gateway.store.engine import tasks
+from gateway.store.transcript import files
+from gateway.store.transcript.files import FileRow
+from gateway.tools import PageText
+from gateway.workspace.files.paths import WorkspaceError
+from gateway.workspace.files.tree import MAX_WRITE_BYTES, Workspace
+from gateway.workspace.files.uploads import PAGES_SUFFIX, TEXT_SUFFIX
+
+if TYPE_CHECKING:
+    from gateway.ingest.output import Derived
+
+
+TRANSCRIBE_SECONDS = 300.0
+MAX_AUDIO_BYTES = 25 * 1024**2
+"""Bytes of audio that transcription services take."""
+MAX_PAGES = 1_000
+SPARE_SECONDS = 30.0
+"""After the time that reading may take: the child is ended first, and the process stays for the next file."""
+NO_TRANSCRIPTION = (
+    "it isn't transcribed: no transcription model is configured; the owner can set one in "
+    "config.json (models.transcription), such as openai/whisper-1"
+)
+
+Transcribe: TypeAlias = Callable[[str, bytes], Awaitable[str]]
+"""What is said in audio, by its name and its bytes; raises `SupaclawError`."""
+
+_VIEW = "view.jpg"
+
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class TextExtraction:
+    """Reads one file after another. `scratch` is a folder of its own, emptied at the first use."""
+
+    database: Database
+    environments: AgentEnvironments
+    cpu: Cpu
+    scratch: Path
+    hear: Callable[[], Transcribe | None]
+    failpoints: Failpoints
+    _sweeping: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
+    _swept: bool = field(default=False, init=False)
+
+    async def read(self, run: Claim, principal: PrincipalId, id: FileId) -> None:
+        """Note what is in the file, or why nobody can say; raises `RunLost` and `TryAgainLater`."""
+        async with self.database.connection() as conn:
+            file = await files.by_id(conn, principal, id)
+        assert file is not None, "files are never forgotten"
+        workspace = self.environments.of(principal).workspace
+        try:
+            async with self._folder() as folder:
+                derived, read = await self._made(workspace, file, folder)
+                text, view = await _laid(workspace, file.path, derived, read)
+        except TryAgainLater:
+            raise
+        except (WorkspaceError, CpuJobFailed, ValueError) as exc:
+            log.warning("file.not_read", file=str(id), error=str(exc))
+            problem = _line(f"it could not be read: {exc}")
+            await tasks.step(self.database, run, lambda tx: files.derived(tx, file.id, problem=problem))
+            return
+        if derived.problem:
+            log.info("file.not_all_read", file=str(id), problem=derived.problem)
+        self.failpoints.reach(Step.INGEST_READ)
+        derived = replace(derived, text=text, view=view)
+        await tasks.step(self.database, run, lambda tx: _derived(tx, file, derived))
+
+    async def _made(self, workspace: Workspace, file: FileRow, folder: Path) -> tuple["Derived", Workspace]:
+        """What came of it, and the folder in which that lies."""
+        # Imported for the first file: the start of the gateway does not pay for it.
+        from gateway.ingest.extraction import read
+        from gateway.ingest.output import MAX_MEMORY_BYTES, MAX_SECONDS, Derived
+
+        # A copy: what lies in the workspace may become a link at any time, and the process would follow it.
+        source, target = folder / "source", folder / "read"
+        await workspace.copy(file.path, source)
+        await asyncio.to_thread(target.mkdir)
+        arguments = str(source), str(target), file.name, file.mime
+        answer = await self.cpu.run(read, *arguments, seconds=MAX_SECONDS + SPARE_SECONDS, memory=MAX_MEMORY_BYTES)
+        derived = Derived.from_json(answer)
+        if derived.kind == "audio":
+            derived = await self._heard(derived, file, source, target)
+        return derived, Workspace(target)
+
+    async def _heard(self, derived: "Derived", file: FileRow, source: Path, target: Path) -> "Derived":
+        hear = self.hear()
+        if hear is None:
+            return replace(derived, problem=NO_TRANSCRIPTION)
+        if file.size > MAX_AUDIO_BYTES:
+            return replace(derived, problem=f"it isn't transcribed: only files up to {MAX_AUDIO_BYTES >> 20} MB are")
+        try:
+            async with asyncio.timeout(TRANSCRIBE_SECONDS):
+                said = (await hear(file.name, await asyncio.to_thread(source.read_bytes))).strip()
+        except TimeoutError:
+            return replace(derived, problem="it isn't transcribed: that took too long")
+        except TryAgainLater:
+            raise
+        except SupaclawError as exc:
+            return replace(derived, problem=f"it couldn't be transcribed: {exc}")
+        if not said:
+            return replace(derived, problem="no speech was found in it")
+        await asyncio.to_thread((target / "text.txt").write_text, said, "utf-8")
+        return replace(derived, text="text.txt", characters=len(said), problem="")
+
+    @asynccontextmanager
+    async def _folder(self) -> AsyncIterator[Path]:
+        async with self._sweeping:
+            if not self._swept:
+                await asyncio.to_thread(shutil.rmtree, self.scratch, ignore_errors=True)
+                self._swept = True
+        await asyncio.to_thread(self.scratch.mkdir, mode=0o700, parents=True, exist_ok=True)
+        folder = Path(await asyncio.to_thread(tempfile.mkdtemp, dir=self.scratch))
+        try:
+            yield folder
+        finally:
+            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+
+
+async def _laid(workspace: Workspace, path: str, derived: "Derived", found: Workspace) -> tuple[str, str]:
+    """Put what was read beside the file; where its text and its picture are."""
+    read = range(1, min(derived.pages, MAX_PAGES) + 1)
+    pages = [f"{page:03}{kind}" for page in read for kind in (".txt", ".jpg")]
+    if len(read) == 1 and await found.content(pages[-1], 1) is None:
+        pages = []  # the one page is the whole text
+    for name in pages:
+        if (page := await found.content(name, MAX_WRITE_BYTES)) is not None:
+            await workspace.write(f"{path}{PAGES_SUFFIX}/{name}", page, Label.UNTRUSTED, unlocked=True)
+    text = view = ""
+    if derived.text and (words := await found.content(derived.text, MAX_WRITE_BYTES)):
+        whole = words.decode("utf-8", "ignore")
+        text = (await workspace.write(f"{path}{TEXT_SUFFIX}", whole, Label.UNTRUSTED, unlocked=True)).path
+    if derived.view and (picture := await found.content(derived.view, MAX_WRITE_BYTES)):
+        view = (await workspace.write(f"{path}{PAGES_SUFFIX}/{_VIEW}", picture, Label.UNTRUSTED, unlocked=True)).path
+    return text, view
+
+
+async def _derived(tx: Connection, file: FileRow, derived: "Derived") -> None:
+    await files.derived(
+        tx,
+        file.id,
+        mime=derived.mime,
+        text_path=derived.text,
+        view_path=derived.view,
+        pages=min(derived.pages, MAX_PAGES),
+        description=_line(derived.description),
+        problem=_line(derived.problem),
+    )
+    if derived.text or derived.view:
+        await tasks.create(
+            tx,
+            file.principal_id,
+            "describe",
+            Lane.AGENTS,
+            payload={"file": str(file.id)},
+            dedupe=f"describe:{file.id}",
+        )
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())[:300]
+
+
+@dataclass(frozen=True, slots=True)
+class WebPages:
+    """Reads one page after another; `scratch` is a folder of its own."""
+
+    cpu: Cpu
+    scratch: Path
+
+    async def read(self, page: WebPage) -> PageText:
+        """Raises `NetError`."""
+        folder = await asyncio.to_thread(self._folder)
+        try:
+            return await self._read(page, folder)
+        except (CpuJobFailed, TryAgainLater) as error:
+            raise NetError("unreadable", f"The page was fetched, but could not be read: {error}") from error
+        finally:
+            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+
+    async def _read(self, page: WebPage, folder: Path) -> PageText:
+        from gateway.ingest import web_page
+        from gateway.ingest.output import MAX_MEMORY_BYTES
+
+        source, target = folder / "source", folder / "read"
+        await asyncio.to_thread(source.write_bytes, page.body)
+        await asyncio.to_thread(target.mkdir)
+        arguments = str(source), str(target), page.url, page.mime, page.charset, page.name
+        answer = await self.cpu.run(
+            web_page.read, *arguments, seconds=web_page.SECONDS + SPARE_SECONDS, memory=MAX_MEMORY_BYTES
+        )
+        text = await asyncio.to_thread((target / "text.txt").read_text, "utf-8")
+        return TypeAdapter(PageText).validate_python(
+            {**answer, "url": page.url, "text": text} if isinstance(answer, dict) else {}
+        )
+
+    def _folder(self) -> Path:
+        self.scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return Path(tempfile.mkdtemp(dir=self.scratch))

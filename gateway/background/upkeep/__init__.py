@@ -1,0 +1,1 @@
+"""What goes on by the clock, beside the work: timers, schedules, the heartbeat, the memory index, health."""

@@ -1,0 +1,211 @@
+"""Signs of life: the health file, what systemd is told, and the leases that keep others from what an instance holds."""
+
+import asyncio
+import platform
+import socket
+import threading
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import structlog
+
+from gateway.config.data.files import write_regular
+from gateway.config.machine import boot_seconds
+from gateway.domain.clock import Clock
+from gateway.domain.errors import DatabaseDown, OwnerMustAct, TryAgainLater
+from gateway.domain.ids import InstanceId
+from gateway.store.connection.pool import Connection, Database
+from gateway.store.engine import instances, leases
+from gateway.store.engine.instances import Kind
+from gateway.store.migrate import check_not_outdated
+
+log = structlog.get_logger(__name__)
+
+
+async def notify_systemd(address: str | None, state: str) -> None:
+    """Send a state to `$NOTIFY_SOCKET`; an address that begins with @ is an abstract one. Never raises, never waits."""
+    if not address:
+        return
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+            sender.setblocking(False)
+            sender.sendto(state.encode(), address.replace("@", "\0", 1) if address.startswith("@") else address)
+    except OSError as exc:
+        log.warning("systemd.not_told", state=state, error=str(exc))
+
+
+FILE_SECONDS = 9.0
+ALONE_SECONDS = 30.0
+FROZEN_SECONDS = 5.0
+ANSWER_SECONDS = 5.0
+GATEWAY = "gateway"
+"""The lease of who works alone on a database. Gateways before 0.3 hold it all the time."""
+
+
+@asynccontextmanager
+async def joined(database: Database, instance: InstanceId, kind: Kind) -> AsyncIterator[None]:
+    """Be an instance on this database; raises `TryAgainLater` while somebody is to be alone on it.
+
+    Whoever wants to be alone takes that lease first and looks for instances then; here it is the other way round.
+    """
+    async with database.connection() as conn:
+        if not await leases.take(conn, leases.life(instance), instance, leases.LEASE_SECONDS):
+            raise OwnerMustAct(f"another gateway is running on this database as {instance}; stop it first")
+    try:
+        async with database.connection() as conn:
+            await _not_beside_one_alone(conn, instance)
+        await database.run(lambda tx: instances.enter(tx, instance, platform.node(), kind))
+        yield
+    finally:
+        with suppress(DatabaseDown, TimeoutError):
+            async with asyncio.timeout(ANSWER_SECONDS), database.transaction() as conn:
+                await leases.drop(conn, leases.life(instance), instance)
+                await instances.leave(conn, instance)
+
+
+@asynccontextmanager
+async def alone(database: Database, instance: InstanceId) -> AsyncIterator[None]:
+    """Nobody else works on this database meanwhile; raises `OwnerMustAct` if somebody does."""
+    async with database.connection() as conn:
+        if not await leases.take(conn, GATEWAY, instance, ALONE_SECONDS):
+            raise OwnerMustAct(
+                "another gateway is running on this database; stop it first, or wait 30 seconds if it has just died"
+            )
+    try:
+        async with database.connection() as conn:
+            if await leases.work_elsewhere(conn, instance):
+                raise OwnerMustAct(
+                    "another gateway or a worker runs on this database; stop it, or wait 30 seconds if it has just died"
+                )
+        yield
+    finally:
+        with suppress(DatabaseDown, TimeoutError):
+            async with asyncio.timeout(ANSWER_SECONDS), database.connection() as conn:
+                await leases.drop(conn, GATEWAY, instance)
+
+
+async def _not_beside_one_alone(conn: Connection, me: InstanceId) -> None:
+    if await leases.taken(conn, GATEWAY, me):
+        raise TryAgainLater("the database is being upgraded, or an older gateway runs on it; stop that one")
+
+
+@dataclass(slots=True)
+class Health:
+    """Keeps the leases and the health file fresh; what watches from outside reads the file's age.
+
+    `well` says whether the last look found everything working, `database_problem` why the database did not let it,
+    `lost` whether another instance has one of the leases that are `held`: then `stop` is set, and `leave` may end the
+    process at once. `stuck` says which channels cannot even try to work, and why.
+    """
+
+    database: Database
+    instance: InstanceId
+    file: Path
+    stuck: Callable[[], Mapping[str, str]]
+    stop: asyncio.Event
+    clock: Clock
+    leave: Callable[[], None] = lambda: None
+    held: Callable[[], Collection[str]] = tuple
+    well: bool = field(default=True, init=False)
+    lost: bool = field(default=False, init=False)
+    database_problem: str = field(default="", init=False)
+    _renewed_at: float = field(default_factory=boot_seconds, init=False)
+    _awake_at: float = field(default_factory=boot_seconds, init=False)
+    _written_at: float | None = field(default=None, init=False)
+
+    async def look(self) -> None:
+        """Renew both; the file only while everything works."""
+        while not (held := await self._holds_lease()) and self._over and not self.lost:
+            self.well = False
+            await asyncio.sleep(1.0)
+        self.well = held and self._channels_work() and await self._write()
+        if not self.well:
+            self._written_at = None
+
+    def awake(self) -> None:
+        """Said often, and before every statement. Who slept past the lease asks first whose it is by now.
+
+        Nothing else runs meanwhile. Without an answer in time it goes on, as in any outage of the database.
+        """
+        before, self._awake_at = self._awake_at, boot_seconds()
+        if self._awake_at - before < FROZEN_SECONDS or not self._over or self.lost:
+            return
+        answers: list[bool] = []
+
+        def ask() -> None:
+            with suppress(TryAgainLater, OwnerMustAct, TimeoutError):
+                answers.append(asyncio.run(self._taken()))
+
+        asking = threading.Thread(target=ask, name="lease", daemon=True)
+        asking.start()
+        asking.join(ANSWER_SECONDS)
+        self._awake_at = boot_seconds()
+        if answers == [False]:
+            self._lose()
+
+    @property
+    def _over(self) -> bool:
+        """Whether another gateway may have the lease, by a clock that counts sleep."""
+        return boot_seconds() - self._renewed_at >= leases.LEASE_SECONDS
+
+    async def _holds_lease(self) -> bool:
+        """False also while the database cannot be asked; a reason to stop is only a lease that another gateway has."""
+        try:
+            held = await self._taken()
+        except (TryAgainLater, TimeoutError) as exc:
+            self.database_problem = str(exc) or "it does not answer"
+            log.warning("health.database", error=str(exc))
+            return False
+        self.database_problem = ""
+        if not held:
+            self._lose()
+        return held
+
+    async def _taken(self) -> bool:
+        """Whether the lease is ours; connections from before a freeze may be dead without a word."""
+        if not self._over:
+            return await self._take(self.database)
+        async with asyncio.timeout(ANSWER_SECONDS), await self.database.apart() as apart:
+            return await self._take(apart)
+
+    async def _take(self, database: Database) -> bool:
+        asked = boot_seconds()
+        async with database.connection() as conn:
+            names = self._names()
+            lost = names - await leases.take_all(conn, names, self.instance, leases.LEASE_SECONDS)
+            for name in (given_up := names - self._names()):
+                await leases.drop(conn, name, self.instance)
+            if held := lost <= given_up:
+                self._renewed_at = asked
+                await check_not_outdated(conn)
+        return held
+
+    def _names(self) -> set[str]:
+        return {leases.life(self.instance), *self.held()}
+
+    def _lose(self) -> None:
+        log.error("health.lease_lost", problem="another gateway has taken over what this one held")
+        self.lost = True
+        self.stop.set()
+        self.leave()
+
+    def _channels_work(self) -> bool:
+        stuck = self.stuck()
+        for name, why in stuck.items():
+            log.error("health.channel", channel=name, problem=why)
+        return not stuck
+
+    async def _write(self) -> bool:
+        now = self.clock.monotonic()
+        if self._written_at is not None and now - self._written_at < FILE_SECONDS:
+            return True
+        stamp = f"{self.clock.now():%Y-%m-%dT%H:%M:%SZ}\n".encode()
+        try:
+            await asyncio.to_thread(write_regular, self.file, stamp)
+        except OSError as exc:
+            log.warning("health.file", error=str(exc))
+            return False
+        self._written_at = now
+        return True

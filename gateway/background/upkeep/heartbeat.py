@@ -1,0 +1,179 @@
+"""The timer of the heartbeat: checks now and then whether there is anything to do, mostly without a model."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, tzinfo
+
+import structlog
+
+from gateway.agent.limits import dollars, used_up
+from gateway.agent.work.heartbeat import NO_MODEL, Occasion, heartbeat_status, instructs, unreadable
+from gateway.config.model import Config
+from gateway.config.value_types import ActiveHours
+from gateway.domain.clock import Clock
+from gateway.domain.settings import ModelSettings
+from gateway.domain.vitals import Beat, Outcome
+from gateway.domain.zones import zone
+from gateway.flow.people import People
+from gateway.flow.turn.budgets import SharedBudgets
+from gateway.flow.turn.environment import AgentEnvironments
+from gateway.flow.turn.loop import SizedModel
+from gateway.store.connection.pool import Connection, Database
+from gateway.store.engine.spending import Period
+from gateway.store.scheduling import attention, heartbeats
+from gateway.store.scheduling.heartbeats import Pulse
+
+
+class Halt:
+    """Why heartbeats have stopped: over as soon as the models are configured anew, or the gateway starts again."""
+
+    def __init__(self, models: Callable[[], ModelSettings]) -> None:
+        self._models = models
+        self._stopped: tuple[str, ModelSettings] | None = None
+
+    @property
+    def why(self) -> str | None:
+        """None while they go on."""
+        if self._stopped is not None and self._stopped[1] != self._models():
+            self._stopped = None
+        return self._stopped[0] if self._stopped else None
+
+    def stop(self, why: str) -> None:
+        """There is none by itself with the models that are configured now."""
+        self._stopped = why, self._models()
+
+    def lift(self) -> None:
+        """One that somebody asked for has worked."""
+        self._stopped = None
+
+
+AHEAD = timedelta(minutes=1)
+"""Another gateway's clock may be by so much; by more, and it was this one's."""
+LONGEST_LOOK = timedelta(days=1)
+"""What is older is no news, although nobody has looked since."""
+
+NOTHING = "nothing to do"
+NO_MONEY = "the model budget is used up; /budget shows it, /budget more raises it"
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class Heartbeat:
+    """One per process; several on one database make each beat once. `state` is for people.
+
+    `model` is None where none is connected. `woken` is called when there is a task to claim.
+    """
+
+    database: Database
+    people: People
+    environments: AgentEnvironments
+    config: Callable[[], Config]
+    model: Callable[[], SizedModel | None]
+    budgets: SharedBudgets
+    halt: Halt
+    tell_owner: Callable[[str], Awaitable[None]]
+    woken: Callable[[], None]
+    clock: Clock
+    state: str | None = None
+
+    async def beat(self) -> Beat:
+        """One now, whatever is configured; one that is running is joined."""
+        async with self.database.connection() as conn:
+            pulse = await heartbeats.begin(conn, self.clock.now())
+        return await self._beat(pulse)
+
+    async def look(self) -> datetime | None:
+        """Beat if one is due; returns when to look again."""
+        now = self.clock.now()
+        async with self.database.connection() as conn:
+            pulse = await heartbeats.begin(conn, now)
+            if max(pulse.at, pulse.looked) > now + AHEAD:
+                pulse = await heartbeats.set_back(conn, now)
+        due = self._due(pulse, now)
+        if due is not None and due <= now and pulse.outcome is not Outcome.RUNNING:
+            await self._beat(pulse)
+            return now
+        self.state = self._told(pulse, due, now)
+        return due if due is not None and due > now else None
+
+    async def _beat(self, pulse: Pulse) -> Beat:
+        """The one after `pulse`, unless that is still under way or another process made it."""
+        if pulse.outcome is Outcome.RUNNING:
+            return pulse.beat
+        now, owner = self.clock.now(), self.people.owner.id
+        persona = await asyncio.to_thread(self.environments.of(owner).persona)
+        instructed, idle = instructs(persona.heartbeat), unreadable(persona.heartbeat) or NOTHING
+        async with self.database.connection() as conn:
+            found = await attention.look(conn, owner, max(pulse.looked, now - LONGEST_LOOK), now)
+        after = await self._after(pulse, now, None if instructed or found else idle)
+
+        async def note(tx: Connection) -> bool:
+            noted = await heartbeats.claim(tx, pulse.at, after)
+            if noted and after.outcome is Outcome.RUNNING:
+                await heartbeats.ask(tx, owner, Occasion(at=now, concerns=tuple(found)).model_dump(mode="json"))
+            return noted
+
+        if not await self.database.run(note):
+            async with self.database.connection() as conn:
+                return (await heartbeats.begin(conn, now)).beat
+        log.info("heartbeat.beat", outcome=after.outcome.value, found=len(found), instructed=instructed)
+        if after.outcome is Outcome.RUNNING:
+            self.woken()
+        self.state = self._told(after, self._due(after, now), now)
+        if after.broke != pulse.broke:
+            await self.tell_owner(f"The heartbeat is paused: {after.text}.")
+        return after.beat
+
+    async def _after(self, pulse: Pulse, now: datetime, idle: str | None) -> Pulse:
+        """What is noted down of a beat at its beginning; `idle` says why nobody needs to be asked."""
+        counted = (pulse.beats, pulse.asked) if pulse.day == now.date() else (0, 0)
+        known: dict[str, object] = {"at": now, "day": now.date(), "beats": counted[0] + 1, "asked": counted[1]}
+        if idle is not None:
+            known |= {"outcome": Outcome.IDLE, "text": idle, "looked": now}
+        elif self.model() is None:
+            known |= {"outcome": Outcome.SKIPPED, "text": NO_MODEL}
+        elif broke := await self._broke(now):
+            known |= {"outcome": Outcome.SKIPPED, "text": broke, "broke": now.date()}
+        else:
+            known |= {"outcome": Outcome.RUNNING, "text": "", "asked": counted[1] + 1}
+        return pulse.model_copy(update=known)
+
+    async def _broke(self, now: datetime) -> str | None:
+        """Why no model can be paid for today, or None."""
+        limit = self.config().heartbeat.day_usd
+        async with self.database.connection() as conn:
+            spent = await heartbeats.spent(conn, Period.DAY.start(now))
+        if used_up(spent, limit):
+            allowed = f"heartbeat.day_usd allows {dollars(limit or 0.0)}"
+            return f"heartbeats cost {dollars(spent)} today, and {allowed}; it resumes tomorrow (UTC)"
+        return NO_MONEY if await self.budgets.used_up() else None
+
+    def _due(self, pulse: Pulse, now: datetime) -> datetime | None:
+        """When the next one is; None while there is none."""
+        settings = self.config().heartbeat
+        if settings.every is None or self.halt.why is not None:
+            return None
+        return next_beat(pulse.at, settings.every, settings.active_hours, self._zone(), now)
+
+    def _zone(self) -> tzinfo | None:
+        """Of the hours, else the owner's; None for the machine's."""
+        hours = self.config().heartbeat.active_hours
+        name = (hours.zone if hours else None) or self.environments.of(self.people.owner.id).zone()
+        return zone(name) if name else None
+
+    def _told(self, pulse: Pulse, due: datetime | None, now: datetime) -> str:
+        return heartbeat_status(pulse, self.config().heartbeat.every, due, self.halt.why, now, self._zone())
+
+
+def next_beat(
+    last: datetime, every: timedelta, hours: ActiveHours | None, zone: tzinfo | None, now: datetime
+) -> datetime:
+    """When the one after `last` is due, within the hours as `zone` counts them; `now` if it is late."""
+    due = max(last + every, now)
+    local = due.astimezone(zone)
+    if hours is None or hours.active(due, zone):
+        return due
+    opening = local.replace(hour=hours.start.hour, minute=hours.start.minute, second=0, microsecond=0)
+    return (opening if opening > local else opening + timedelta(days=1)).astimezone(UTC)

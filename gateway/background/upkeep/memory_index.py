@@ -1,0 +1,274 @@
+"""The job `embed`: new messages and files become rows, counted words, passages and vectors, a batch at a time.
+
+Each batch is one transaction, and the rows say what is left to do: it continues wherever it was killed."""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+from pathlib import Path
+
+import structlog
+
+from gateway.config.failpoints import Failpoints, Step
+from gateway.domain.clock import Clock
+from gateway.domain.embedding import Embedder, EmbeddingUnavailable, Vector
+from gateway.domain.ids import MessageId, PrincipalId
+from gateway.domain.principals import Label
+from gateway.domain.text.texts import storable
+from gateway.flow.secrets.guard import Clean
+from gateway.memory.passages import passages
+from gateway.store.connection.pool import Connection, Database
+from gateway.store.memory import chunks, extension, frequencies, turns, vectors
+from gateway.store.memory.vectors import Lacking, Model
+from gateway.store.memory.waiting import Waiting, waiting
+from gateway.store.people import principals
+from gateway.workspace.files.paths import INSTRUCTIONS, READ_ONLY, WorkspaceError
+from gateway.workspace.files.tree import Workspace
+from gateway.workspace.files.uploads import PAGES_SUFFIX, TEXT_SUFFIX
+
+POLL_FILES_SECONDS = 600.0
+MAX_FILES = 2_000
+"""Of one person; further ones are not searched."""
+MAX_BYTES = 512 * 1024
+"""Of one file; the rest of it is not searched."""
+SUFFIXES = frozenset(
+    {".md", ".txt", ".rst", ".org", ".tex", ".csv", ".tsv", ".json", ".yaml", ".yml", ".toml", ".html"}
+)
+log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class FilePassages:
+    """Looks every ten minutes at sizes and dates, and reads what is new or changed."""
+
+    database: Database
+    workspace: Callable[[PrincipalId], Workspace]
+    clock: Clock
+    clean: Clean = str
+    _due: float = 0.0
+
+    async def look(self) -> None:
+        """If it is time."""
+        if self.clock.monotonic() < self._due:
+            return
+        async with self.database.connection() as conn:
+            everybody = await principals.everybody(conn)
+        for principal in everybody:
+            await self._look_at(principal, self.workspace(principal))
+        self._due = self.clock.monotonic() + POLL_FILES_SECONDS
+
+    async def _look_at(self, principal: PrincipalId, workspace: Workspace) -> None:
+        there = await asyncio.to_thread(lambda: dict(text_files(workspace.root)))
+        async with self.database.connection() as conn:
+            known = await chunks.known(conn, principal)
+        for path in known.keys() - there.keys():
+            await self.database.run(partial(chunks.remove, principal=principal, path=path))
+        for path, (text_path, version) in there.items():
+            if known.get(path) != version:
+                await self._read(principal, workspace, path, text_path, version)
+
+    async def _read(
+        self, principal: PrincipalId, workspace: Workspace, path: str, text_path: str, version: str
+    ) -> None:
+        """One that cannot be read has no passages until it changes."""
+        try:
+            page = await workspace.page(text_path, limit=MAX_BYTES)
+        except WorkspaceError as exc:
+            log.info("memory.file_not_read", path=path, error=str(exc))
+            page = None
+        found = await asyncio.to_thread(passages, self.clean(page.text)) if page else ()
+        label = page.label if page else Label.UNTRUSTED
+        await self.database.run(lambda tx: chunks.replace(tx, principal, path, version, label, found))
+
+
+def text_files(root: Path) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Yield the path of each file that has a text, where the text is, and its version."""
+    left = MAX_FILES
+    for folder, folders, names in os.walk(root):
+        inside = Path(folder).relative_to(root)
+        skipped = _APART if not inside.parts else frozenset[str]()
+        folders[:] = [name for name in sorted(folders) if _searched(name, skipped) and not name.endswith(PAGES_SUFFIX)]
+        for name in sorted(names):
+            path = Path(folder, name)
+            if path.suffix.casefold() in SUFFIXES and _searched(name, skipped) and not path.is_symlink() and left:
+                left -= 1
+                source = name.removesuffix(TEXT_SUFFIX)
+                with suppress(OSError):
+                    state = path.lstat()
+                    of = str(inside / (source if source in names else name))
+                    yield of, (str(inside / name), f"{state.st_size}:{state.st_mtime_ns}")
+
+
+_APART = INSTRUCTIONS | READ_ONLY
+"""At the top: what every prompt has, and copies of what was said, which is found as it was said."""
+
+
+def _searched(name: str, skipped: frozenset[str]) -> bool:
+    return not name.startswith(".") and name.casefold() not in skipped and storable(name) == name
+
+
+BATCH = 100
+"""Messages that become rows, and rows that are counted, in one transaction."""
+EMBED_BATCH = 32
+"""Rows whose vectors are made, and stored, at once."""
+GATHER_SECONDS = 120.0
+ENOUGH = 64
+"""Rows that do not wait for others: until then, or for so long, they gather, for a model takes memory to load."""
+RETRY_SECONDS = 300.0
+PAUSE_SECONDS, PAUSES = 0.05, 3
+"""Between batches, and how many times what a batch took: others have most of the machine, however much is left."""
+
+Allowed = Callable[[Embedder, int], Awaitable[bool]]
+"""Whether so many rows may be embedded now, which a provider may want money for."""
+
+
+@dataclass(slots=True)
+class Indexing:
+    """One per process; several on one database share the work. `files` brings passages of files in."""
+
+    database: Database
+    embedder: Callable[[], Embedder | None]
+    files: Callable[[], Awaitable[None]]
+    allowed: Allowed
+    clock: Clock
+    failpoints: Failpoints
+    _looked_at: MessageId | None = None
+    _gathering_since: float | None = None
+    _trouble: str = ""
+    _complete: str = ""
+
+    async def look(self) -> datetime | None:
+        """Do what is due; returns when more is, None while nothing waits."""
+        await self.files()
+        found = await self._waiting()
+        if found.newest != self._looked_at:
+            await self._index(found.newest)
+            found = await self._waiting()
+        if found.uncounted:
+            await self._paced(self._count_batch)
+        if not (embedder := self.embedder()) or not (found.unembedded or embedder.name != self._complete):
+            return None
+        due = await self._embed(embedder)
+        return None if due is None else self.clock.now() + timedelta(seconds=due)
+
+    async def _waiting(self) -> Waiting:
+        async with self.database.connection() as conn:
+            return await waiting(conn)
+
+    async def _index(self, newest: MessageId | None) -> None:
+        """Turns of conversations."""
+        await self._paced(self._index_batch)
+        async with self.database.connection() as conn:
+            if not await turns.behind(conn):  # else a search indexes them at this moment
+                self._looked_at = newest
+
+    async def _index_batch(self) -> bool:
+        if not await self.database.run(lambda tx: turns.index_new(tx, None, BATCH)):
+            return False
+        self.failpoints.reach(Step.MEMORY_INDEXED)
+        await self._count_batch()
+        return True
+
+    async def _count_batch(self) -> bool:
+        if not await self.database.run(lambda tx: frequencies.count(tx, BATCH)):
+            return False
+        self.failpoints.reach(Step.MEMORY_COUNTED)
+        return True
+
+    async def _paced(self, batch: Callable[[], Awaitable[bool]]) -> None:
+        """Until none is left."""
+        while True:
+            began = self.clock.monotonic()
+            if not await batch():
+                return
+            await self.clock.sleep(PAUSE_SECONDS + PAUSES * (self.clock.monotonic() - began))
+
+    async def _embed(self, embedder: Embedder) -> float | None:
+        """Make the vectors that are lacking; returns in how many seconds to look again."""
+        try:
+            if why := await self.database.run(extension.ensure):
+                self._warn(why)
+                return RETRY_SECONDS
+            model = await self._model(embedder)
+            if wait := await self._wait(embedder, model):
+                return wait
+            while await self._embed_batch(embedder, model):
+                self.failpoints.reach(Step.MEMORY_EMBEDDED)
+                await self.clock.sleep(PAUSE_SECONDS)
+            whole = await self._finish(model)
+        except (EmbeddingUnavailable, ValueError) as exc:
+            self._warn(str(exc))
+            return RETRY_SECONDS
+        self._trouble, self._complete = "", embedder.name if whole else ""
+        return None
+
+    async def _model(self, embedder: Embedder) -> Model:
+        """Whose vectors are made; from the first moment that a model is used, those of another are not."""
+        async with self.database.connection() as conn:
+            known = await vectors.wanted(conn, embedder.name, embedder.dimensions)
+        if known is not None:
+            return known
+        dimensions = embedder.dimensions or len((await embedder.passages(["."]))[0])
+        log.info("memory.model", name=embedder.name, dimensions=dimensions)
+        return await self.database.run(lambda tx: vectors.want(tx, embedder.name, dimensions))
+
+    async def _wait(self, embedder: Embedder, model: Model) -> float | None:
+        """For how long to gather more, or to wait for an answer; None: go on."""
+        async with self.database.connection() as conn:
+            left = await vectors.left(conn, ENOUGH)
+        if not left:
+            self._gathering_since = None
+            return None
+        if left < ENOUGH and model.current:
+            now = self.clock.monotonic()
+            self._gathering_since = since = now if self._gathering_since is None else self._gathering_since
+            if (wait := since + GATHER_SECONDS - now) > 0:
+                return wait
+        self._gathering_since = None
+        async with self.database.connection() as conn:
+            left = await vectors.left(conn, 2**31)
+        return None if await self.allowed(embedder, left) else RETRY_SECONDS
+
+    async def _embed_batch(self, embedder: Embedder, model: Model) -> bool:
+        async with self.database.connection() as conn:
+            rows = await vectors.lacking(conn, EMBED_BATCH)
+        if not rows:
+            return False
+        made = await embedder.passages([row.text for row in rows])
+        _check_vectors(model, rows, made)
+        return await self.database.run(lambda tx: vectors.put(tx, model, rows, made)) > 0
+
+    async def _finish(self, model: Model) -> bool:
+        """If nothing lacks a vector, searches use these, and what was before them goes."""
+
+        async def settled(tx: Connection) -> bool:
+            await vectors.index(tx, model)
+            return await vectors.settle(tx, model)
+
+        async def pruned(tx: Connection) -> bool:
+            return await vectors.prune(tx, 10 * BATCH) > 0
+
+        whole = await self.database.run(settled)
+        while whole and await self.database.run(pruned):
+            await self.clock.sleep(PAUSE_SECONDS)
+        return whole
+
+    def _warn(self, why: str) -> None:
+        """Once, until it works again or fails otherwise."""
+        if why != self._trouble:
+            log.warning("memory.not_embedded", why=why, effect="memory is searched by words")
+        self._trouble = why
+
+
+def _check_vectors(model: Model, rows: Sequence[Lacking], made: Sequence[Vector]) -> None:
+    """Raise `ValueError` for what the model should not have answered."""
+    lengths = {len(vector) for vector in made}
+    if len(made) != len(rows) or lengths != {model.dimensions}:
+        raise ValueError(
+            f"{model.name} answered {len(rows)} texts with {len(made)} vectors of {sorted(lengths)} dimensions, "
+            f"and {model.dimensions} were expected; check models.embedding"
+        )

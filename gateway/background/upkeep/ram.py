@@ -1,0 +1,114 @@
+"""What the process takes of the machine's memory; above a ceiling it drops caches and claims fewer runs at once."""
+
+import asyncio
+import ctypes
+import gc
+import resource
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import structlog
+
+from gateway.config.machine import available_memory
+from gateway.domain.errors import TryAgainLater
+from gateway.domain.vitals import Memory
+
+ENOUGH = 384 * 2**20
+"""Bytes that the gateway with every SDK loaded may need at once."""
+
+_STATM = Path("/proc/self/statm")
+
+
+def resident() -> int:
+    """Bytes of this process in memory; where there is no /proc, the most it ever had."""
+    with suppress(OSError):
+        return int(_STATM.read_text(encoding="ascii").split()[1]) * resource.getpagesize()
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def ceiling(memory_mb: int | None) -> int:
+    """The configured ceiling in bytes, else half of what the machine or its container has, and enough to work with."""
+    return max(available_memory() // 2, ENOUGH) if memory_mb is None else memory_mb * 2**20
+
+
+def trim() -> None:
+    """Give freed memory back to the system, where the C library can (glibc); may take a while."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+RELIEVED = 0.85
+"""The part of the ceiling below which an episode is over."""
+RUNS_WHILE_SHEDDING = 4
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class MemoryCeiling:
+    """Looked at now and then. Nothing is lost by shedding: messages are stored, and wait longer for their turn.
+
+    `shed` are callbacks that drop caches; `limit` caps the runs claimed at once; `tell` reaches the owner.
+    """
+
+    ceiling: Callable[[], int]
+    shed: Sequence[Callable[[], None]]
+    limit: Callable[[int | None], None]
+    tell: Callable[[str], Awaitable[None]]
+    used: Callable[[], int] = resident
+    _seen: Memory | None = field(default=None, init=False)
+    _told: bool = field(default=False, init=False)
+
+    @property
+    def memory(self) -> Memory | None:
+        """What the last look saw."""
+        return self._seen
+
+    async def look(self) -> None:
+        """Shed at every look above the ceiling; an episode ends well below it."""
+        before = self._seen is not None and self._seen.shedding
+        used, ceiling = self.used(), self.ceiling()
+        shedding = used >= ceiling or (before and used >= RELIEVED * ceiling)
+        self._seen = now = Memory(used, ceiling, shedding)
+        if shedding is not before:
+            self._turn(now)
+        if used >= ceiling:
+            await self._lighten(thoroughly=not before)
+        if shedding and not self._told:
+            await self._tell_owner(now)
+
+    def _turn(self, now: Memory) -> None:
+        """An episode begins or ends."""
+        event = "memory.shedding" if now.shedding else "memory.relieved"
+        log.warning(event, used_mb=_mb(now.used), ceiling_mb=_mb(now.ceiling))
+        self._told = False
+        self.limit(RUNS_WHILE_SHEDDING if now.shedding else None)
+
+    async def _lighten(self, *, thoroughly: bool) -> None:
+        for drop in self.shed:
+            try:
+                drop()
+            except Exception:  # the others may still make room
+                log.exception("memory.not_shed")
+        if thoroughly:  # in this thread, since finalizers of transports call their event loop; so once an episode
+            gc.collect()
+        await asyncio.to_thread(trim)
+
+    async def _tell_owner(self, now: Memory) -> None:
+        try:
+            await self.tell(
+                f"I use {_mb(now.used)} MB of memory; my ceiling is {_mb(now.ceiling)} MB (limits.memory_mb). Until I "
+                f"am well below it, {RUNS_WHILE_SHEDDING} chats at most are answered at once; the others wait, none is "
+                "lost."
+            )
+            self._told = True
+        except TryAgainLater as exc:
+            log.warning("memory.not_told", error=str(exc))
+
+
+def _mb(size: int) -> int:
+    return size // 2**20

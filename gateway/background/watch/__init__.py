@@ -1,1 +1,0 @@
-"""Whether the gateway is well: liveness, the event loop, memory, the channels, by the monotonic clock."""

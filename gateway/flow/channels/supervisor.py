@@ -1,0 +1,323 @@
+"""Supervises the configured channels: opens each, reopens what breaks, replaces one whose settings change, and probes
+credentials."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+
+import structlog
+from pydantic import JsonValue
+
+from gateway.config.channels import channel_names, enabled_channels, known_channel, parse_channel
+from gateway.domain.channels.channel import Accept, Channel, LoginChannel, ProbedChannel
+from gateway.domain.channels.channel_facts import ChannelFacts
+from gateway.domain.channels.channel_settings import ChannelSettings
+from gateway.domain.clock import Clock
+from gateway.domain.errors import OwnerMustAct, SupaclawError
+from gateway.domain.people.access import Access
+from gateway.domain.vitals import ChannelVitals
+from gateway.domain.work.tasks import backoff
+from gateway.flow.channels.leases import ChannelLeases
+from gateway.flow.channels.monitoring import OPEN, REFUSED, ChannelReports, Reception, ReceptionSilent, TellOwner
+from gateway.flow.outbound.sender import Outbound
+from gateway.store.engine.leases import LOOK_SECONDS
+
+CLOSE_SECONDS = 10.0
+OPEN_SECONDS = 120.0
+"""No platform is asked anything while a channel is opened; one that takes longer will never be open."""
+STEADY_SECONDS = 60.0
+"""What breaks after that long is not counted together with what broke before."""
+_MOST_PATIENT = 3
+"""How often the patience with a silent channel doubles, so that a long outage is no drumbeat."""
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelSpec:
+    """A configured channel: its settings, and how it is made from them."""
+
+    settings: ChannelSettings
+    make: Callable[[], Channel]
+
+    @property
+    def access(self) -> Access:
+        """Who may come in."""
+        return Access(self.settings.access, frozenset(self.settings.allow), self.settings.groups)
+
+    def same(self, other: "ChannelSpec") -> bool:
+        """Whether nothing changed that the channel itself sees: who may talk is decided behind the opened."""
+        return _without_access(self.settings) == _without_access(other.settings)
+
+
+def channel_specs(
+    sections: Mapping[str, Mapping[str, JsonValue]],
+    menu: Sequence[tuple[str, str]],
+    data: Path,
+    facts: Callable[[str], ChannelFacts],
+) -> dict[str, ChannelSpec]:
+    """The configured channels; `menu` is the slash commands they may show. Raises `ConfigError`.
+
+    What a channel has to remember goes into its `facts`, or into a folder of its own below `data`.
+    """
+    return {
+        name: _spec(name, sections[name], menu=menu, data=data / "channels" / name, facts=facts(name))
+        for name in enabled_channels(sections)
+    }
+
+
+def _spec(
+    name: str, raw: Mapping[str, JsonValue], *, menu: Sequence[tuple[str, str]], data: Path, facts: ChannelFacts
+) -> ChannelSpec:
+    module = import_module(f"channels.{known_channel(name, channel_names())}")
+    settings: ChannelSettings = parse_channel(name, raw, module.Settings)
+    log = structlog.get_logger(name)
+    return ChannelSpec(settings, partial(module.create, settings, commands=menu, log=log, data=data, facts=facts))
+
+
+def preload(names: Iterable[str]) -> None:
+    """Import what these channels need, in a thread, so that opening them takes no time."""
+    for name in set(names) & set(channel_names()):
+        getattr(import_module(f"channels.{name}"), "preload", lambda: None)()
+
+
+@dataclass(frozen=True, slots=True)
+class _OpenChannel:
+    spec: ChannelSpec
+    channel: Channel
+    task: asyncio.Task[None]
+
+
+class ChannelSupervisor:
+    """Opens, keeps and shuts channels, and tells the sender which there are; `taken_over` is called for each new one.
+
+    A channel that another gateway on this database has waits until that one stops or dies.
+    """
+
+    def __init__(
+        self,
+        outbound: Outbound,
+        tell_owner: TellOwner,
+        leases: ChannelLeases,
+        taken_over: Callable[[], None] = lambda: None,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._outbound = outbound
+        self._leases = leases
+        self._taken_over = taken_over
+        self._reports = ChannelReports(tell_owner, monotonic)
+        self._monotonic = monotonic
+        self._open: dict[str, _OpenChannel] = {}
+        self._states: dict[str, str] = {}
+        self._receptions: dict[str, Reception] = {}
+        self._opening: dict[str, float] = {}
+
+    @property
+    def channels(self) -> Mapping[str, Channel]:
+        """The configured channels by name."""
+        return {name: opened.channel for name, opened in self._open.items()}
+
+    @property
+    def states(self) -> Mapping[str, str]:
+        """How each channel is, in words."""
+        return {name: self._state(name) for name in self._open}
+
+    @property
+    def vitals(self) -> Mapping[str, ChannelVitals]:
+        """How each channel is, and when it was last heard."""
+        return {name: ChannelVitals(state, self._heard_ago(name)) for name, state in self.states.items()}
+
+    def stuck(self) -> Mapping[str, str]:
+        """The channels that cannot even try to work, and why; one whose messenger is away, or that is shut, can."""
+        tasks = {name: opened.task for name, opened in self._open.items()}
+        ended = [name for name, task in tasks.items() if task.cancelled() and not task.cancelling()]
+        slow = [name for name, since in self._opening.items() if self._monotonic() - since > OPEN_SECONDS]
+        return dict.fromkeys(ended, "its task has ended") | dict.fromkeys(slow, "it does not come back from opening")
+
+    def silent(self) -> Mapping[str, float]:
+        """The channels that heard nothing for longer than a healthy one can, with the seconds."""
+        return {name: reception.silence for name, reception in self._receptions.items() if reception.overdue}
+
+    async def look(self) -> None:
+        """Reopen silent channels, and tell the owner of those that stopped working or work again."""
+        await self.reopen_silent()
+        await self._reports.look(self.states)
+
+    async def reopen_silent(self) -> None:
+        """Break off their receptions, so that they are opened again; the state of a socket is not trusted."""
+        for name, seconds in self.silent().items():
+            log.warning("channel.silent", channel=name, seconds=round(seconds))
+            self._receptions[name].break_off()
+
+    async def apply(self, wanted: Mapping[str, ChannelSpec], accept: Accept, group: asyncio.TaskGroup) -> None:
+        """Shut what is no longer wanted or has changed, open what is missing; the tasks belong to `group`."""
+        for name, opened in list(self._open.items()):
+            if name not in wanted or not opened.spec.same(wanted[name]):
+                await self._shut(name, again=name in wanted)
+        for name, spec in wanted.items():
+            if name not in self._open:
+                channel = spec.make()
+                self._states[name] = "opening"
+                task = group.create_task(self._keep(name, channel, accept), name=f"channel {name}")
+                self._open[name] = _OpenChannel(spec, channel, task)
+
+    async def stop_receiving(self, *, sending: bool = True) -> None:
+        """Take nothing more in. What is known can still be sent; without `sending`, only what is on its way."""
+        for name in () if sending else self._open:
+            self._outbound.abandon(name)
+        tasks = [opened.task for opened in self._open.values()]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def shut(self) -> None:
+        """Shut every channel."""
+        for name in list(self._open):
+            await self._shut(name)
+
+    async def _shut(self, name: str, *, again: bool = False) -> None:
+        opened = self._open.pop(name)
+        self._outbound.abandon(name)
+        opened.task.cancel()
+        await asyncio.wait([opened.task])
+        self._receptions.pop(name, None)
+        await _close(opened.channel)
+        if not again:
+            await self._give_up(name)
+
+    async def _give_up(self, name: str) -> None:
+        """Another gateway may open it from now on."""
+        self._outbound.part(name)
+        await self._leases.drop(name)
+
+    async def _hold(self, name: str, channel: Channel) -> None:
+        """Wait until no other gateway has it."""
+        while why := await self._leases.take(name, stays=not channel.capabilities.portable):
+            if self._states[name] != why:
+                log.info("channel.waits", channel=name, why=why)
+            self._states[name] = why
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _keep(self, name: str, channel: Channel, accept: Accept) -> None:
+        """Receive for ever; a channel that breaks is opened again, one that only the owner can mend stays shut.
+
+        Nothing is sent through a channel that is not open. One that waits for a login is opened again and rests by
+        itself.
+        """
+        failures = silences = 0
+        await self._hold(name, channel)
+        while True:
+            began = self._opening[name] = self._monotonic()
+            try:
+                try:
+                    await channel.open()
+                finally:
+                    del self._opening[name]
+                await self._outbound.adopt(name, channel)
+                self._taken_over()
+                self._states[name] = _unheard(channel, silences)
+                patience = 2 ** min(silences, _MOST_PATIENT)
+                self._receptions[name] = Reception(channel, accept, patience, self._monotonic)
+                await self._receptions[name].run()
+            except ReceptionSilent as exc:
+                silences = 1 if self._receptions[name].heard_at is not None else silences + 1
+                self._outbound.abandon(name)
+                self._states[name] = f"deaf: {exc}; opening again"
+                log.warning("channel.reopened", channel=name, problem=str(exc))
+                await _close(channel)
+            except OwnerMustAct as exc:
+                self._outbound.abandon(name)
+                await self._report(name, exc)
+                if not isinstance(channel, LoginChannel):
+                    return await self._give_up(name)
+                failures = self._failures(failures, began)
+                await _close(channel)
+                await asyncio.sleep(backoff(failures))
+            except Exception as exc:
+                failures = self._failures(failures, began)
+                self._outbound.abandon(name)
+                self._states[name] = f"broken: {type(exc).__name__}: {exc}"
+                log.exception("channel.broken", channel=name, again_in=backoff(failures))
+                await _close(channel)
+                await asyncio.sleep(backoff(failures))
+
+    def _failures(self, before: int, began: float) -> int:
+        return 1 if self._monotonic() - began > STEADY_SECONDS else before + 1
+
+    async def _report(self, name: str, problem: OwnerMustAct) -> None:
+        """The owner has to mend it, and is told once, wherever he can be told."""
+        state = f"{REFUSED}{problem}"
+        if self._states[name] != state:
+            self._states[name] = state
+            log.warning("channel.shut", channel=name, problem=str(problem))
+            await self._reports.stopped(name, state)
+
+    def _state(self, name: str) -> str:
+        if self._leases.has(name) and (trouble := self._open[name].channel.trouble):
+            return trouble
+        reception = self._receptions.get(name)
+        return OPEN if reception is not None and reception.hears else self._states[name]
+
+    def _heard_ago(self, name: str) -> float | None:
+        heard_at = self._open[name].channel.heard_at
+        return None if heard_at is None else round(max(0.0, self._monotonic() - heard_at), 1)
+
+
+def _unheard(channel: Channel, silences: int) -> str:
+    """The state of a channel that was opened, until its platform answers; one that is pushed to may never hear."""
+    if silences:
+        return "deaf: nothing heard since it was opened again"
+    return OPEN if channel.capabilities.silence is None else "connecting"
+
+
+async def _close(channel: Channel) -> None:
+    """Whatever happens in it ends here: the other channels go on."""
+    try:
+        async with asyncio.timeout(CLOSE_SECONDS):
+            await channel.close()
+    except Exception:
+        log.exception("channel.not_closed", channel=channel.name)
+
+
+def _without_access(settings: ChannelSettings) -> ChannelSettings:
+    return settings.model_copy(update={"access": "allowlist", "allow": (), "groups": "mention"})
+
+
+PROBE_SECONDS = 20.0
+
+
+async def probe(spec: ChannelSpec) -> str | None:
+    """Our name on the platform; None for one that cannot be asked. Raises `SupaclawError` or `TimeoutError`."""
+    channel = spec.make()
+    if not isinstance(channel, ProbedChannel):
+        return None
+    try:
+        async with asyncio.timeout(PROBE_SECONDS):
+            return await channel.probe()
+    finally:
+        await channel.close()
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelProbes:
+    """Probes channels for the page; `results` has the last one of each, in words."""
+
+    spec: Callable[[str], ChannelSpec]
+    clock: Clock
+    results: dict[str, str] = field(default_factory=dict)
+
+    async def run(self, name: str) -> None:
+        """Probe it with the settings in use, and keep the result; raises `ConfigError` for an unknown channel."""
+        spec = self.spec(name)
+        try:
+            who = await probe(spec)
+            result = f"connected as {who}" if who else "the settings are valid; this platform can't be asked"
+        except (SupaclawError, TimeoutError) as error:
+            result = f"failed: {str(error) or 'no answer'}"
+        self.results[name] = f"{self.clock.now():%H:%M} UTC: {result}"

@@ -1,0 +1,1 @@
+"""Files of people: uploads, checkpoints, and the same workspace on several machines."""

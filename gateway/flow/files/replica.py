@@ -1,0 +1,276 @@
+"""One folder that is kept the same as on other machines: looks, decides, and carries out what was decided.
+
+The map in Postgres says which content a path has; the store only holds contents, by their hash. A content is labelled
+and stored, then its row is set, unless somebody else has set it meanwhile. Of two machines that changed a file the
+second loses: its content stays beside, under another name. A kill at any moment leaves at most an object too many.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence, Set
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Enum
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import assert_never
+
+from gateway.config.failpoints import Failpoints, Step
+from gateway.domain.errors import TryAgainLater
+from gateway.domain.ids import PrincipalId
+from gateway.domain.principals import Label
+from gateway.domain.synced import Content, Row
+from gateway.domain.text.locks import locked_parts
+from gateway.net.object_store import BadObject, ObjectStore
+from gateway.store import synced
+from gateway.store.connection.pool import Database
+from gateway.store.trust import contents
+from gateway.workspace.files.paths import WorkspaceError, WorkspacePath
+from gateway.workspace.files.tree import Workspace, Written
+from gateway.workspace.locks import MAX_LOCKED_BYTES, LockWatch
+from gateway.workspace.sync.folder import FileChanged, Scan, copy_out, drop_file, place_file, scan
+from gateway.workspace.sync.plan import Action, Drop, Plan, Pull, Push, Retract, plan
+from gateway.workspace.sync.state import Known, StateFile
+from gateway.workspace.template import template_hashes
+
+ROUNDS = 3
+"""Others change files, too; what is left waits for the next time."""
+AT_ONCE = 8
+WAITS_FOR_TOOLS = "it waits until the tools that run have ended"
+
+
+class Missing(Enum):
+    """What to do if most files are missing here: nothing, delete them everywhere, or fetch them again."""
+
+    ASK = "ask"
+    DELETE = "delete"
+    RESTORE = "restore"
+
+
+@dataclass(slots=True)
+class SyncResult:
+    """What was done; `problems` says why a file was left alone, by path."""
+
+    actions: list[Action] = field(default_factory=list)
+    problems: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def beside(self) -> list[str]:
+        """The names of contents that lost."""
+        return [each.beside for each in self.actions if isinstance(each, Pull) and each.beside]
+
+
+@dataclass(slots=True)
+class Replica:
+    """Of one person's files, which `state` remembers. `locks` watches the tools that run on them, if any may."""
+
+    database: Database
+    principal: PrincipalId
+    workspace: Workspace
+    locks: LockWatch | None
+    store: ObjectStore
+    state: StateFile
+    failpoints: Failpoints = field(default_factory=lambda: Failpoints(None))
+    nobodys: Set[str] = field(default_factory=template_hashes)
+    """Hashes of what a new workspace is filled with."""
+    _numbers: "count[int]" = field(default_factory=count)
+    _rows: tuple[synced.Version, Mapping[str, Row]] | None = None
+    _began: datetime = datetime.min
+    """By the database's clock."""
+    _unlabelled: set[str] = field(default_factory=set)
+    _doubt: bool = False
+    """Whether somebody's program may have written what has no label."""
+    _known: Known = field(default_factory=lambda: Known({}, {}))
+    _base: dict[str, Content] = field(default_factory=dict)
+    _scan: Scan = field(default_factory=Scan)
+
+    async def look(self, missing: Missing = Missing.ASK) -> Plan:
+        """What `sync` would do; nothing is changed."""
+        async with self.state.held():
+            return await self._planned(missing)
+
+    async def sync(
+        self, missing: Missing = Missing.ASK, begun: Callable[[int], Callable[[], None]] = lambda _many: lambda: None
+    ) -> SyncResult:
+        """Make both sides the same; raises `TryAgainLater` and `WorkspaceError`, what was done by then stays.
+
+        `begun` is told of a round how many steps it has, and answers what to call after each.
+        """
+        done = SyncResult()
+        async with self.state.held():
+            await asyncio.to_thread(self.state.clear)
+            for _ in range(ROUNDS):
+                planned = await self._planned(missing)
+                done.problems = {**self._scan.left_out, **planned.refused}
+                try:
+                    again = await self._carry_out(planned.actions, done, begun(len(planned.actions)))
+                finally:
+                    if (now := Known(self._base, self._scan.files)) != self._known:
+                        await asyncio.to_thread(self.state.save, now)
+                if not again:
+                    break
+        return done
+
+    async def _planned(self, missing: Missing) -> Plan:
+        self._known = await asyncio.to_thread(self.state.load)
+        self._scan = here = await asyncio.to_thread(scan, self.workspace.root, self._known.seen)
+        rows, base = await self._map(), self._known.base
+        if missing is Missing.RESTORE:
+            base = {path: content for path, content in base.items() if path in here.files}
+        decide = partial(plan, here.files, base, rows, here.left_out.keys(), self.nobodys)
+        planned = await asyncio.to_thread(decide, gone_on_purpose=missing is Missing.DELETE)
+        agreed = {**base, **planned.agreed}
+        self._base = {path: content for path, content in agreed.items() if content is not None}
+        return planned
+
+    async def _map(self) -> Mapping[str, Row]:
+        """Read again only if it has changed."""
+        place_ = self.store.address.place
+        async with self.database.connection() as conn:
+            version, self._began = await synced.version(conn, self.principal, place_)
+            if self._rows is None or self._rows[0] != version:
+                self._rows = version, await synced.rows(conn, self.principal, place_)
+        return self._rows[1]
+
+    async def _carry_out(self, actions: Sequence[Action], done: SyncResult, after: Callable[[], None]) -> bool:
+        """Whether to look again. The first error that concerns all ends it, once what is under way has ended."""
+        if not actions:
+            return False
+        free, failure = asyncio.Semaphore(AT_ONCE), list[TryAgainLater]()
+        await self._look_for_labels(actions)
+        again = False
+
+        async def one(action: Action) -> None:
+            nonlocal again
+            async with free:
+                try:
+                    if not failure:
+                        await self._do(action)
+                        done.actions.append(action)
+                        again = True
+                except FileChanged:
+                    again = True
+                except (BadObject, WorkspaceError) as error:
+                    done.problems[action.path] = str(error)
+                except TryAgainLater as error:
+                    failure.append(error)
+                after()
+
+        await asyncio.gather(*map(one, actions))
+        if failure:
+            raise failure[0]
+        return again
+
+    async def _look_for_labels(self, actions: Sequence[Action]) -> None:
+        hashes = [action.content.sha256 for action in actions if isinstance(action, Push)]
+        async with self.database.connection() as conn:
+            self._unlabelled, self._doubt = await contents.unlabelled(conn, self.principal, hashes)
+
+    async def _do(self, action: Action) -> None:
+        """Raises `Changed` if the file or its row isn't as planned, and `WorkspaceError` if it has to wait."""
+        content: Content | None = None
+        match action:
+            case Push(path, content, version):
+                await self._store(path, content)
+                await self._set(path, version, content)
+                self.failpoints.reach(Step.SYNC_SET)
+            case Pull(path, content):
+                await self._fetch(action)
+            case Retract(path, version):
+                async with self._no_tools(locked=path in self._locked_paths):  # what one deletes comes back
+                    await self._set(path, version, None)
+            case Drop(path):
+                await self._land(path, lambda: drop_file(self.workspace.root, action))
+            case _:
+                assert_never(action)
+        self._base.pop(path, None)
+        self._base |= {path: content} if content else {}
+
+    async def _store(self, path: str, content: Content) -> None:
+        """Label it, and put it into the store."""
+        written, labels = _as_written(path, content), self.workspace.labels
+        if content.sha256 in self._unlabelled and self._doubt:
+            raise WorkspaceError("later", WAITS_FOR_TOOLS)
+        with self._staged() as staged:
+            locked = await asyncio.to_thread(self._is_locked, path, content)
+            async with self._no_tools(locked=locked):
+                await asyncio.to_thread(_copy_to, self.workspace.root, path, content, staged)
+            await labels.note(written, await labels.of(path, content.sha256), "")
+            await self.store.put(content.sha256, staged)
+        self.failpoints.reach(Step.SYNC_STORED)
+
+    @property
+    def _locked_paths(self) -> Sequence[str]:
+        return self.locks.paths if self.locks else ()
+
+    def _is_locked(self, path: str, content: Content) -> bool:
+        """Whether it has text that only its owner may change, or had before."""
+        small = content.size <= MAX_LOCKED_BYTES and self.workspace.head(path, MAX_LOCKED_BYTES)
+        return path in self._locked_paths or bool(small and locked_parts(small.data))
+
+    @asynccontextmanager
+    async def _no_tools(self, *, locked: bool) -> AsyncGenerator[None, None]:
+        """While none runs, what is locked is its owner's; raises `WorkspaceError` if one does."""
+        if not self.locks or not locked:
+            yield
+            return
+        async with self.locks.between_runs() as quiet:
+            if not quiet:
+                raise WorkspaceError("later", WAITS_FOR_TOOLS)
+            yield
+
+    async def _set(self, path: str, version: int, content: Content | None) -> None:
+        compare = partial(
+            synced.compare_and_set,
+            principal=self.principal,
+            place=self.store.address.place,
+            path=path,
+            version=version,
+            content=content,
+            stored_after=self._began,
+        )
+        if not await self.database.run(compare):
+            raise FileChanged(WorkspacePath.parse(path))
+
+    async def _fetch(self, pull: Pull) -> None:
+        with self._staged() as staged:
+            await self.store.fetch(pull.content.sha256, pull.content.size, staged)
+            self.failpoints.reach(Step.SYNC_FETCHED)
+            await self._land(pull.path, lambda: self._place(pull, staged), pull.content)
+            self.failpoints.reach(Step.SYNC_PLACED)
+
+    @contextmanager
+    def _staged(self) -> Iterator[Path]:
+        staged = self.state.staging(next(self._numbers))
+        try:
+            yield staged
+        finally:
+            staged.unlink(missing_ok=True)
+
+    async def _land(self, path: str, work: Callable[[], None], content: Content | None = None) -> None:
+        """Change a file as its owner does elsewhere: locked text is taken as it comes, labels are known before."""
+        labels = self.workspace.labels
+        async with self.workspace.writing:
+            if content:
+                await labels.note(_as_written(path, content), Label.UNTRUSTED, "")
+                await self.workspace.noted(await labels.of(path, content.sha256))
+            await self.workspace.in_writer(lambda: self._taken(path, work))
+
+    def _taken(self, path: str, work: Callable[[], None]) -> None:
+        work()
+        self.workspace.accept(path)
+
+    def _place(self, pull: Pull, staged: Path) -> None:
+        if pull.content.size <= MAX_LOCKED_BYTES:
+            self.workspace.before_edit(staged.read_bytes())
+        place_file(self.workspace.root, pull, staged)
+
+
+def _as_written(path: str, content: Content) -> Written:
+    return Written(path, content.size, content.sha256)
+
+
+def _copy_to(root: Path, path: str, content: Content, to: Path) -> None:
+    with to.open("wb") as staged:
+        copy_out(root, path, content, staged)

@@ -1,0 +1,244 @@
+"""Synchronises workspaces with an object store: at the start, at intervals, after a run and around an agent's task.
+
+Once a day it deletes objects that no path has.
+"""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import partial
+from math import inf
+from pathlib import Path
+from uuid import UUID
+
+import structlog
+
+from gateway.config.failpoints import Failpoints
+from gateway.config.model import WorkspaceStore
+from gateway.domain.clock import Clock
+from gateway.domain.errors import OwnerMustAct, TryAgainLater
+from gateway.domain.ids import PrincipalId
+from gateway.domain.work.tasks import backoff
+from gateway.flow.files.replica import Replica, SyncResult
+from gateway.flow.people import People
+from gateway.flow.turn.environment import AgentEnvironments
+from gateway.net.addresses import Rules
+from gateway.net.object_store import Address, ObjectStore
+from gateway.store import synced
+from gateway.store.connection.pool import Database
+from gateway.workspace.files.paths import WorkspaceError
+from gateway.workspace.sync.state import StateFile
+
+MAX_SWEPT = 10_000
+"""In one sweep."""
+_NAME = re.compile(r"[0-9a-f]{64}")
+
+
+async def sweep(database: Database, store: ObjectStore, before: datetime) -> int:
+    """Delete those that were stored before then; returns how many. Raises `TryAgainLater`."""
+    total = await _delete(database, store, [])  # what a sweep before has left
+    async for names in store.names(before):
+        total += await _delete(database, store, [name for name in names if _NAME.fullmatch(name)])
+        if total >= MAX_SWEPT:
+            break
+    return total
+
+
+async def _delete(database: Database, store: ObjectStore, found: list[str]) -> int:
+    place = store.address.place
+    swept = await database.run(partial(synced.begin_sweep, place=place, found=found))
+    for name in swept:
+        await store.delete(name)
+    await database.run(partial(synced.end_sweep, place=place, gone=swept))
+    return len(swept)
+
+
+SYNC_FOLDER = "sync"
+"""Of the data folder: what each folder and the map last agreed on."""
+BATCH_SECONDS = 5.0
+"""Several runs that end at once are synchronised together."""
+SWEEP_SECONDS = 86_400.0
+KEPT = timedelta(days=7)
+"""How long an object that no path has any more stays in the store."""
+MAX_PROBLEMS_SHOWN = 3
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class FileSync:
+    """Of all people's files on this machine. `at_home` says whether this is the machine that others take them from.
+
+    Nothing here raises, but for `before_run`: a store that is down delays the files and nothing else.
+    """
+
+    database: Database
+    people: People
+    environments: AgentEnvironments
+    data: Path
+    settings: Callable[[], WorkspaceStore]
+    rules: Callable[[], Rules]
+    at_home: Callable[[], bool]
+    tell_owner: Callable[[str], Awaitable[None]]
+    clock: Clock
+    failpoints: Failpoints
+    works: bool = field(default=False, init=False)
+    """Whether the last try worked: a machine that has not seen the store has no business with shared files."""
+    state: str = field(default="none yet", init=False)
+    _store: ObjectStore | None = field(default=None, init=False)
+    _replicas: dict[PrincipalId, Replica] = field(default_factory=dict, init=False)
+    _one: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
+    _wanted: bool = field(default=True, init=False)
+    _due: float = field(default=0.0, init=False)
+    _last: float = field(default=0.0, init=False)
+    _swept: float = field(default=-inf, init=False)
+    _failures: int = field(default=0, init=False)
+    _told: dict[PrincipalId, Mapping[str, str]] = field(default_factory=dict, init=False)
+
+    @property
+    def on(self) -> bool:
+        """Whether there is a store."""
+        return self.settings().url is not None
+
+    @property
+    def shared(self) -> bool:
+        """Whether every machine has the files."""
+        return self.on and self.works
+
+    def want(self) -> None:
+        """Files may have changed: `look` has something to do."""
+        self._wanted = True
+
+    async def look(self) -> datetime | None:
+        """Synchronise if it is time; returns when it is next, None without a store."""
+        if not self.on:
+            self.works = False
+            return None
+        now = self.clock.monotonic()
+        due = min(self._due, self._last + BATCH_SECONDS if self._wanted and not self._failures else self._due)
+        if now >= due:
+            self._wanted = False
+            await self._all()
+            await self._sweep()
+            self._last = self.clock.monotonic()
+            pause = backoff(self._failures) if self._failures else self.settings().every.total_seconds()
+            due = self._due = self._last + pause
+        return self.clock.now() + timedelta(seconds=max(0.0, due - self.clock.monotonic()))
+
+    async def before_run(self, principal: PrincipalId) -> None:
+        """Fetch what others changed; raises `TryAgainLater` if that fails where the files aren't at home."""
+        if self.on and not await self._tried([principal]) and not self.at_home():
+            raise TryAgainLater(f"the files can't be fetched: {self.state}")
+
+    async def after_turn(self, principal: PrincipalId) -> None:
+        """Give others what the run has changed, before they learn that it has ended."""
+        if self.on:
+            await self._tried([principal])
+
+    def close(self) -> None:
+        """End all connections."""
+        if self._store:
+            self._store.close()
+
+    async def _sweep(self) -> None:
+        """Once a day, by the machine with the files."""
+        if not self.works or not self.at_home() or self.clock.monotonic() < self._swept + SWEEP_SECONDS:
+            return
+        try:
+            log.info("files.swept", objects=await sweep(self.database, self._stored(), self.clock.now() - KEPT))
+            self._swept = self.clock.monotonic()
+        except TryAgainLater as error:
+            self._failed(str(error))
+
+    async def _all(self) -> None:
+        try:
+            place = Address.of(self.settings()).place
+            async with self.database.connection() as conn:
+                everyone = await synced.people(conn, place, [self.people.owner.id, *await self._here()])
+        except (TryAgainLater, OwnerMustAct) as error:
+            self._failed(str(error))
+            return
+        await self._tried(everyone)
+
+    async def _here(self) -> list[PrincipalId]:
+        """Those who have files here, apart from the owner."""
+        found = list[PrincipalId]()
+        for folder in await asyncio.to_thread(lambda: list(self.environments.others.glob("*-*-*-*-*"))):
+            with suppress(ValueError):
+                found.append(PrincipalId(UUID(folder.name)))
+        return found
+
+    async def _tried(self, people: Collection[PrincipalId]) -> bool:
+        async with self._one:
+            try:
+                wrong = [why for each in people if (why := await self._synchronised(each))]
+            except (TryAgainLater, OwnerMustAct) as error:
+                self._failed(str(error))
+            except Exception as error:
+                log.exception("files.sync_broken")
+                self._failed(f"{type(error).__name__}; the log says more")
+            else:
+                if wrong:
+                    self._failed(wrong[0])
+                else:
+                    self._succeeded()
+        return self.works
+
+    async def _synchronised(self, principal: PrincipalId) -> str:
+        """What is wrong with this person's folder, which keeps nobody else's from being synchronised."""
+        try:
+            await self._told_of(principal, await self._replica(principal).sync())
+        except WorkspaceError as error:
+            return str(error)
+        return ""
+
+    def _failed(self, why: str) -> None:
+        self._failures += 1
+        if self.works or self._failures == 1:
+            log.warning("files.not_synchronised", error=why)
+        self.works, self.state = False, f"failed at {self.clock.now():%Y-%m-%d %H:%M:%S} UTC ({why})"
+
+    def _succeeded(self) -> None:
+        if self._failures:
+            log.info("files.synchronised_again")
+        problems = [
+            f"{path}: {why}" for each in self._told.values() for path, why in list(each.items())[:MAX_PROBLEMS_SHOWN]
+        ]
+        left = f"; left alone: {'; '.join(problems)}" if problems else ""
+        self._failures, self.works = 0, True
+        self.state = f"the same everywhere at {self.clock.now():%Y-%m-%d %H:%M:%S} UTC{left}"
+
+    async def _told_of(self, principal: PrincipalId, done: SyncResult) -> None:
+        if done.actions:
+            log.info("files.synchronised", principal=str(principal), files=len(done.actions))
+        if done.problems.keys() != self._told.get(principal, {}).keys() and done.problems:
+            log.warning("files.left_alone", principal=str(principal), files=dict(list(done.problems.items())[:20]))
+        self._told[principal] = done.problems
+        if done.beside and self.people.is_owner(principal):
+            kept = ", ".join(done.beside)
+            await self.tell_owner(
+                f"Two machines changed the same file at once. The version that lost is kept as {kept}."
+            )
+
+    def _replica(self, principal: PrincipalId) -> Replica:
+        store = self._stored()
+        environment = self.environments.of(principal)
+        workspace, known = environment.workspace, self._replicas.get(principal)
+        if known is None or known.workspace is not workspace:
+            workspace.root.mkdir(parents=True, exist_ok=True)  # a worker begins without one
+            state = StateFile.of(self.data / SYNC_FOLDER, workspace.root, str(principal), store.address.place)
+            self._replicas[principal] = Replica(
+                self.database, principal, workspace, environment.locks, store, state, self.failpoints
+            )
+        return self._replicas[principal]
+
+    def _stored(self) -> ObjectStore:
+        """By the configuration as it is now."""
+        address = Address.of(self.settings())
+        if self._store is None or self._store.address != address:
+            self.close()
+            self._store, self._replicas = ObjectStore(address, self.rules), {}
+        return self._store

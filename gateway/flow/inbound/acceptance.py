@@ -1,0 +1,268 @@
+"""Acceptance of what a channel hands over: decide, journal, store. Acknowledged means committed, or on disk."""
+
+import asyncio
+from collections import OrderedDict, defaultdict
+from collections.abc import Awaitable, Callable, Sequence, Set
+from dataclasses import dataclass, replace
+from uuid import UUID, uuid4, uuid5
+
+import structlog
+
+from gateway.config.failpoints import Failpoints, Step
+from gateway.domain.channels.routing import Decision, Edit, Ignore, RunCommand, StartTurn, decide
+from gateway.domain.clock import Clock
+from gateway.domain.conversation.inbound import LOCAL, Address, Arrival, Inbound, Sender
+from gateway.domain.conversation.transcript import Notice
+from gateway.domain.errors import SupaclawError, TryAgainLater
+from gateway.domain.ids import EntryId, InboxId, InstanceId
+from gateway.domain.principals import Label, Role
+from gateway.flow.inbound.persistence import ALBUM_SECONDS, Accepted, InboundWriter
+from gateway.flow.inbound.spool import Outages, Quarantine, Spool
+from gateway.flow.journal.journal import Journal
+from gateway.flow.live import Live, MessageStored
+from gateway.flow.outbound.parts import parts
+from gateway.flow.outbound.proactive import Notices
+from gateway.flow.people import People
+from gateway.flow.secrets.guard import Clean, clean_inbound
+from gateway.store.connection.pool import Connection, Database
+from gateway.store.delivery import addresses, outbox
+from gateway.store.engine import steps, tasks
+from gateway.store.failures import reaching
+from gateway.store.transcript import messages
+from gateway.workspace.journal.files import Place
+
+REHEARSAL_SECONDS = 5.0
+
+
+class _Rehearsed(SupaclawError):
+    """Ends the transaction, of which nothing stays."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rehearsal:
+    """Tells a message that cannot be stored from a database that stores none."""
+
+    database: Database
+    writer: InboundWriter
+    clock: Clock
+
+    async def succeeds(self) -> bool:
+        """Whether another message, the owner's in a chat of its own, could be stored and answered now."""
+        id = uuid4()
+        at = Address("terminal", LOCAL, f"rehearsal-{id}")
+        said = Inbound(at, Sender(LOCAL, "rehearsal"), "rehearsal", str(id), self.clock.now())
+        try:
+            with reaching():  # whatever it says to this message, it would say to any
+                async with asyncio.timeout(REHEARSAL_SECONDS):
+                    await self.database.run(lambda tx: self._write(tx, Arrival(EntryId(id), said, said.sent_at)))
+        except _Rehearsed:
+            return True
+        except TryAgainLater:
+            pass
+        return False
+
+    async def _write(self, tx: Connection, arrival: Arrival) -> None:
+        await self.writer.write(tx, arrival, None, Role.OWNER, StartTurn())
+        at = await addresses.lock(tx, arrival.inbound.address)
+        assert at is not None, "it was just added"
+        notice = Notice("rehearsal")
+        said = await messages.say(tx, at.session_id, at.principal_id, notice, label=Label.OWNER, address=at.id)
+        await outbox.put(tx, at.principal_id, at.id, said.id, parts(notice.text, 100), notice=True)
+        if task := await tasks.live_chat(tx, at.session_id):
+            await steps.tool_ran(tx, task, at.principal_id, notice.text, 0)
+        raise _Rehearsed
+
+
+MAX_SEEN_REMEMBERED = 1_000
+CHATS_AT_ONCE = 8
+"""Whose messages are stored side by side; the others have connections left to answer with."""
+_ENTRIES = UUID("6f1f7c50-6d6e-4b0f-9a3c-5d2f6a2f0c11")
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass
+class InboundFlow:
+    """The door every channel hands its messages to."""
+
+    database: Database
+    people: People
+    commands: Set[str]
+    run_command: Callable[[InboxId], Awaitable[bool]]
+    wake: Callable[[], None]
+    live: Live
+    instance: InstanceId
+    failpoints: Failpoints
+    journal: Journal
+    outages: Outages
+    notices: Notices
+    clock: Clock
+    clean: Clean = str
+
+    def __post_init__(self) -> None:
+        self._writer = InboundWriter(self.people, self.journal, self.instance)
+        self.rehearsal = rehearsal = Rehearsal(self.database, self._writer, self.clock)
+        store, put_aside = self._try_to_store, self._put_aside
+        self._spool = Spool[Accepted](self.journal, self.outages, store, put_aside, rehearsal.succeeds)
+        self._quarantine = Quarantine()
+        self._busy = asyncio.Semaphore(CHATS_AT_ONCE)
+        self._seen: OrderedDict[tuple[str, ...], Accepted] = OrderedDict()
+
+    async def accept(self, batch: Sequence[Inbound]) -> tuple[Accepted, ...]:
+        """Store a batch, each chat's messages in order; a command takes effect before what follows it is looked at.
+
+        Returning means committed, or on disk while the database is away. Raises `TryAgainLater` when the batch may not
+        be acknowledged; what was stored already is recognised when it comes again.
+        """
+        chats: defaultdict[tuple[str, str, str], list[int]] = defaultdict(list)
+        for place, inbound in enumerate(batch):
+            chats[_chat(inbound)].append(place)
+        accepted: dict[int, Accepted] = {}
+
+        async def one_chat(places: Sequence[int]) -> None:
+            async with self._busy:
+                for place in places:
+                    accepted[place] = await self._accept(clean_inbound(batch[place], self.clean))
+
+        for failure in await asyncio.gather(*map(one_chat, chats.values()), return_exceptions=True):
+            if failure is not None:
+                raise failure
+        return tuple(accepted[place] for place in range(len(batch)))
+
+    async def restore(self, found: Sequence[tuple[Arrival, Place]]) -> None:
+        """Store what only the journal has, in order; what meets an outage waits before anything new."""
+        for arrival, place in found:
+            try:
+                if self._spool.waiting or await self._try_to_store(arrival, place) is None:
+                    await self._spool.add(arrival, place)
+            except TryAgainLater:
+                raise
+            except Exception:  # it stays in the journal for the next start; nothing behind it may suffer
+                log.exception("inbound.not_restored", entry=str(arrival.id))
+
+    async def requeue(self) -> int:
+        """Take up again what was put aside; returns how many that is. Raises `TryAgainLater` while others wait."""
+        if self._spool.waiting:
+            raise TryAgainLater("messages are already waiting for the database and will be stored when it is back")
+        found = await self.journal.unstored()
+        await self.restore(found)
+        return len(found)
+
+    async def run(self) -> None:
+        """Store what waits for the database, until cancelled."""
+        await self._spool.run()
+
+    @property
+    def waiting(self) -> bool:
+        """Whether only this machine has something that was acknowledged."""
+        return self._spool.waiting
+
+    async def drain(self, seconds: float) -> None:
+        """Let what only this machine has be stored, so that another gateway can answer it."""
+        await self._spool.drain(seconds)
+
+    def forget(self) -> None:
+        """Give memory back: the database knows what it has seen."""
+        self._seen.clear()
+
+    async def _accept(self, inbound: Inbound) -> Accepted:
+        self.failpoints.reach(Step.INBOUND_RECEIVED)
+        key = (*_chat(inbound), inbound.platform_id)
+        if (seen := self._seen.get(key)) is not None:
+            known = seen.later.result() if seen.later is not None and seen.later.done() else seen
+            return replace(known, duplicate=True)
+        role, decision = self._decide(inbound)
+        if isinstance(decision, Ignore):
+            return Accepted(decision)
+        arrival = Arrival(_entry_id(key), inbound, self.clock.now())
+        try:
+            accepted = await self._keep(arrival, role, decision)
+        except TryAgainLater:
+            raise
+        except Exception as exc:
+            if not self._quarantine.give_up(key):
+                raise
+            accepted = await self._put_aside(arrival, exc)
+        self._remember(key, accepted)
+        return accepted
+
+    def _decide(self, inbound: Inbound) -> tuple[Role, Decision]:
+        role = self.people.role(inbound)
+        return role, decide(inbound, role, self.commands)
+
+    async def _keep(self, arrival: Arrival, role: Role, decision: Decision) -> Accepted:
+        """In the journal, then in the database; what meets an outage queues up behind what did before it."""
+        place = await self.journal.write(arrival, role)
+        self.failpoints.reach(Step.INBOUND_JOURNALED)
+        if not self._spool.waiting and (accepted := await self._try_to_store(arrival, place)) is not None:
+            return accepted
+        later = await self._spool.add(arrival, place)
+        self.failpoints.reach(Step.INBOUND_SPOOLED)
+        return Accepted(decision, later=later)
+
+    async def _put_aside(self, arrival: Arrival, exc: Exception) -> Accepted:
+        """Acknowledge what failed again and again, so that what comes after it gets its turn."""
+        channel = arrival.inbound.address.channel
+        log.error("inbound.quarantined", entry=str(arrival.id), channel=channel, error=f"{type(exc).__name__}: {exc}")
+        try:
+            await self.notices.tell_owner(
+                f"A message on {channel} couldn't be stored and was set aside: {type(exc).__name__}. "
+                "Its text is in sessions/; the log says why."
+            )
+        except Exception:  # what keeps a message from being stored may keep a notice from it as well
+            log.exception("inbound.owner_not_told")
+        return Accepted(Ignore("quarantined"))
+
+    async def _try_to_store(self, arrival: Arrival, place: Place | None) -> Accepted | None:
+        """None while the database takes nothing; raises what is this message's own fault."""
+        try:
+            return await self._store(arrival, place)
+        except TryAgainLater as exc:
+            log.warning("inbound.database", error=str(exc))
+        except Exception as exc:
+            if await self.rehearsal.succeeds():
+                raise
+            log.warning("inbound.database", error=f"{type(exc).__name__}: {exc}")
+        return None
+
+    async def _store(self, arrival: Arrival, place: Place | None) -> Accepted:
+        role, decision = self._decide(arrival.inbound)
+        if isinstance(decision, Ignore):
+            self.journal.stored(arrival, place, None)
+            return Accepted(decision)
+        accepted = await self.database.run(lambda tx: self._writer.write(tx, arrival, place, role, decision))
+        self.failpoints.reach(Step.INBOUND_COMMITTED)
+        self.journal.stored(arrival, place, accepted.session_id)
+        await self._follow(accepted, arrival)
+        return accepted
+
+    async def _follow(self, accepted: Accepted, arrival: Arrival) -> None:
+        match accepted.decision:
+            case RunCommand() if accepted.inbox_id is not None:
+                # Also one that was stored before: whether its effect was committed, only its row knows.
+                if not await self.run_command(accepted.inbox_id):
+                    raise TryAgainLater("a command waits for the database, and what follows it waits with it")
+                self.wake()  # it may have asked for an answer
+            case StartTurn() | Edit() if accepted.message_id is not None and not accepted.duplicate:
+                self.wake()
+                if arrival.inbound.album:
+                    asyncio.get_running_loop().call_later(ALBUM_SECONDS, self.wake)
+                if accepted.session_id is not None:
+                    self.live.publish(accepted.session_id, MessageStored(accepted.message_id))
+            case _:
+                pass
+
+    def _remember(self, key: tuple[str, ...], accepted: Accepted) -> None:
+        self._seen[key] = accepted
+        if len(self._seen) > MAX_SEEN_REMEMBERED:
+            self._seen.popitem(last=False)
+
+
+def _chat(inbound: Inbound) -> tuple[str, str, str]:
+    at = inbound.address
+    return at.channel, at.account, at.chat
+
+
+def _entry_id(key: tuple[str, ...]) -> EntryId:
+    """The same for the same message, however often it comes."""
+    return EntryId(uuid5(_ENTRIES, "\n".join(key)))

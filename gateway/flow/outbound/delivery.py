@@ -1,0 +1,209 @@
+"""One attempt to deliver a part: receipted, delayed, refused or in doubt; never blindly repeated."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from random import uniform
+
+import structlog
+
+from gateway.config.failpoints import Failpoints, Step
+from gateway.domain.channels.channel import Channel, Outgoing, SendDelayed, SendFailed, SendUncertain
+from gateway.domain.conversation.transcript import Notice
+from gateway.domain.errors import TryAgainLater
+from gateway.domain.ids import OutboxId
+from gateway.domain.principals import Label
+from gateway.domain.work.tasks import backoff
+from gateway.flow.outbound.parts import NotAttachable, Roots, outgoing_file, parts, whereabouts
+from gateway.store import sessions
+from gateway.store.connection.pool import Connection, Database
+from gateway.store.delivery import addresses, outbox
+from gateway.store.delivery.addresses import AddressRow
+from gateway.store.delivery.outbox import OutboxRow
+from gateway.store.transcript import files, messages
+from gateway.store.transcript.files import FileRow
+from gateway.store.transcript.messages import MessageRow
+
+POLL_SECONDS = 2.0
+TRIES = 8
+"""Of what a defect of ours keeps from being sent or recorded; what a platform says is never counted."""
+RECORD_TRIES = 3
+"""Of a write that fails although the database works otherwise."""
+SEND_WITHIN, SEND_FILE_WITHIN = 120.0, 1800.0
+"""Seconds: a send that hangs holds a lane that others need."""
+INTERRUPTED = "I was restarted while sending my last answer; /last shows it again."
+UNCONFIRMED = "I couldn't confirm that my last answer arrived; /last shows it again."
+POST_IN_DOUBT = "I couldn't confirm that my last message here arrived; ask me for it if you don't see it."
+
+log = structlog.get_logger(__name__)
+
+
+class Delivery:
+    """Sends single parts and keeps what came of them."""
+
+    def __init__(self, database: Database, failpoints: Failpoints, roots: Roots) -> None:
+        self._database = database
+        self._failpoints = failpoints
+        self._roots = roots
+        self._unseen: set[OutboxId] = set()
+        """What waits after nothing but clear refusals: nobody has seen it."""
+
+    async def send(self, channel: Channel, at: AddressRow, row: OutboxRow) -> bool:
+        """Send one part; whether the next may follow at once. One that is `sending` lost its receipt to a defect."""
+        if row.state == "sending":
+            settle = self.resume if row.attempts < TRIES else self._doubt
+            await settle(channel, row, "its delivery couldn't be recorded", UNCONFIRMED)
+            return False
+        file = await self._file_of(row)
+        try:
+            message = await self._outgoing(channel, at, row, file)
+        except NotAttachable as exc:
+            return await self._without_file(row, exc)
+        if not await self._announced(row):
+            return False
+        self._unseen.discard(row.id)
+        self._failpoints.reach(Step.OUTBOX_SENDING)
+        try:
+            async with asyncio.timeout(SEND_FILE_WITHIN if message.file else SEND_WITHIN):
+                platform_id = await channel.send(message)
+        except SendDelayed as exc:
+            if not message.again:
+                self._unseen.add(row.id)
+            return await self._delay(row, exc)
+        except SendFailed as exc:
+            return await self._refused(row, file, exc)
+        except SendUncertain as exc:
+            return await self._unsure(channel, row, exc)
+        except Exception as exc:
+            log.exception("outbound.broken", outbox_id=row.id, channel=at.channel)
+            doubt = SendUncertain(f"{type(exc).__name__}: {exc}", lasting=row.attempts + 1 >= TRIES)
+            return await self._unsure(channel, row, doubt)
+        self._failpoints.reach(Step.OUTBOX_REQUESTED)
+        await self._record(row, lambda conn: outbox.sent(conn, row.id, platform_id))
+        self._failpoints.reach(Step.OUTBOX_SENT)
+        return True
+
+    async def resume(
+        self, channel: Channel, row: OutboxRow, error: str = "interrupted by a restart", text: str = INTERRUPTED
+    ) -> None:
+        """What was left between request and receipt may have been shown: it is repeated only where that is safe."""
+        if _repeatable(channel, row):
+            await self._record(row, lambda conn: outbox.delayed(conn, row.id, 0, error))
+        else:
+            await self._doubt(channel, row, error, text)
+
+    async def _file_of(self, row: OutboxRow) -> FileRow | None:
+        if row.file_id is None:
+            return None
+        async with self._database.connection() as conn:
+            return await files.by_id(conn, row.principal_id, row.file_id)
+
+    async def _outgoing(self, channel: Channel, at: AddressRow, row: OutboxRow, file: FileRow | None) -> Outgoing:
+        most = channel.capabilities.max_file
+        return Outgoing(
+            at.address,
+            row.text,
+            f"supaclaw-{row.id}",
+            at.private,
+            again=row.attempts > 0 and row.id not in self._unseen,
+            file=await outgoing_file(self._roots(row.principal_id), file, most) if file else None,
+            buttons=row.buttons if channel.capabilities.buttons else (),
+            reply_to=row.reply_to,
+        )
+
+    async def _announced(self, row: OutboxRow) -> bool:
+        """Commit that it is being sent; if that is in doubt, nothing has left yet, and it simply waits."""
+        try:
+            async with self._database.connection() as conn:
+                return await outbox.sending(conn, row.id)
+        except Exception as exc:
+            if not isinstance(exc, TryAgainLater):
+                log.exception("outbound.broken", outbox_id=row.id)
+            return await self._delay(row, SendDelayed(f"{type(exc).__name__}: {exc}"))
+
+    async def _refused(self, row: OutboxRow, file: FileRow | None, exc: SendFailed) -> bool:
+        """For good; a refused file at least leaves a word, which tells whether the person can be reached at all."""
+        async with self._of_its_run(row):
+            log.warning("outbound.refused", outbox_id=row.id, error=str(exc))
+        if file is not None:
+            return await self._without_file(row, NotAttachable(f"{file.name} was refused: {exc} {whereabouts(file)}"))
+        await self._record(row, lambda conn: outbox.failed(conn, row.id, str(exc)))
+        return True
+
+    async def _without_file(self, row: OutboxRow, why: NotAttachable) -> bool:
+        """Nothing of it was shown: its caption and a word about the file go next."""
+        text = f"{row.text}\n\n{why}".strip()
+        await self._record(row, lambda conn: outbox.without_file(conn, row.id, text, str(why)))
+        return True
+
+    async def _delay(self, row: OutboxRow, exc: SendDelayed) -> bool:
+        """The platform asked to wait, or could not be reached: an outage of any length loses nothing."""
+        least = exc.retry_after if exc.retry_after > 1 else backoff(min(row.attempts + 1, 5))
+        delay = least + uniform(0, min(least / 4, 5))  # many chats may not come back all at once
+        async with self._of_its_run(row):
+            log.info("outbound.delayed", outbox_id=row.id, seconds=delay, error=str(exc))
+        await self._record(row, lambda conn: outbox.delayed(conn, row.id, delay, str(exc)))
+        return False
+
+    async def _unsure(self, channel: Channel, row: OutboxRow, exc: SendUncertain) -> bool:
+        if _repeatable(channel, row) and not exc.lasting:
+            return await self._delay(row, SendDelayed(str(exc), backoff(row.attempts + 1)))
+        await self._doubt(channel, row, str(exc), UNCONFIRMED)
+        return True
+
+    async def _doubt(self, channel: Channel, row: OutboxRow, error: str, text: str) -> None:
+        """Mark it uncertain and say so once, in the same transaction; a notice gets no notice."""
+        async with self._of_its_run(row):
+            log.warning("outbound.uncertain", outbox_id=row.id, error=error)
+        await self._record(row, lambda tx: self._admit(tx, channel, row, error, text))
+
+    async def _admit(self, tx: Connection, channel: Channel, row: OutboxRow, error: str, text: str) -> None:
+        at = await addresses.lock_by_id(tx, row.address_id)
+        await sessions.lock(tx, at.session_id)
+        if not await outbox.uncertain(tx, row.id, error):
+            return
+        if row.notice or await outbox.doubted_before(tx, row):
+            return
+        doubted = await messages.get(tx, row.message_id)
+        notice = Notice(POST_IN_DOUBT if doubted is not None and not doubted.final else text)
+        said = await messages.say(tx, at.session_id, at.principal_id, notice, label=Label.OWNER, address=at.id)
+        queued = parts(notice.text, channel.capabilities.max_text)
+        await outbox.put(tx, at.principal_id, at.id, said.id, queued, notice=True)
+
+    async def _record(self, row: OutboxRow, write: Callable[[Connection], Awaitable[None]]) -> None:
+        """Write what the platform said, however long the database is away or refuses: only this process knows it."""
+        failures = 0
+        while True:
+            try:
+                return await self._database.run(write)
+            except TryAgainLater as exc:
+                log.warning("outbound.waits", error=str(exc))
+            except Exception as exc:
+                failures = failures + 1 if await self._can_write(row) else 0
+                if failures == RECORD_TRIES:
+                    raise
+                log.warning("outbound.not_recorded", error=f"{type(exc).__name__}: {exc}")
+            await asyncio.sleep(POLL_SECONDS)
+
+    async def _can_write(self, row: OutboxRow) -> bool:
+        """Whether the database works, as far as this row goes."""
+        with suppress(Exception):
+            await self._database.run(lambda conn: outbox.touch(conn, row.id))
+            return True
+        return False
+
+    @asynccontextmanager
+    async def _of_its_run(self, row: OutboxRow) -> AsyncIterator[None]:
+        """What is logged of a trouble goes into the log of the session that the message was said in."""
+        said: MessageRow | None = None
+        with suppress(Exception):  # it keeps nothing from being recorded
+            async with self._database.connection() as conn:
+                said = await messages.get(conn, row.message_id)
+        ids = {"session_id": said and said.session_id, "task_id": said and said.task_id}
+        with structlog.contextvars.bound_contextvars(**{name: str(id) for name, id in ids.items() if id}):
+            yield
+
+
+def _repeatable(channel: Channel, row: OutboxRow) -> bool:
+    """Whether to send again what may have been shown: where that shows it once all the same, and notices."""
+    return channel.capabilities.idempotent_send or row.notice

@@ -1,0 +1,248 @@
+"""Connecting a model and channels: what was pasted is recognised, tested live and saved; config.json gets `$env:NAME`,
+never a key."""
+
+import asyncio
+import json
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field, replace
+
+from pydantic import JsonValue, SecretStr
+
+from gateway.config.channels import channel_names, check_channels, known_channel, settings_model
+from gateway.config.data.keys import save_keys
+from gateway.config.editing import config_file
+from gateway.config.environment import Environment
+from gateway.config.load import Lookup, parse, parse_json, read, secrets_unavailable, variable_of
+from gateway.config.model import Config
+from gateway.domain.channels.channel import Channel, DeepLinkChannel, ExclusiveChannel, ProbedChannel
+from gateway.domain.channels.channel_facts import NoFacts
+from gateway.domain.channels.platform import PlatformError
+from gateway.domain.clock import Clock
+from gateway.domain.conversation.model import Attempt, ModelsExhausted, Prompt, UserMessage
+from gateway.domain.errors import ConfigError, OwnerMustAct
+from gateway.domain.settings import ModelSettings, ProviderSettings
+from gateway.flow.channels.supervisor import channel_specs
+from gateway.llm.call import RetryPolicy
+from gateway.llm.client import build_client
+from gateway.llm.errors import ErrorKind, scrub
+from gateway.llm.vendors import Vendor, split_model, vendor, vendor_of
+
+Section = dict[str, JsonValue]
+
+
+@dataclass(frozen=True, slots=True)
+class Connected:
+    """What was connected; `paste` is what the file has to say, where it cannot be written to from here.
+
+    A code behind `link` makes it an address that hands over the code to our account there.
+    """
+
+    who: str
+    paste: str = ""
+    file: str = ""
+    link: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """Where things are saved, and what applies now. `hide` keeps a key out of the logs."""
+
+    environment: Environment
+    environ: Mapping[str, str] = field(repr=False)
+    clock: Clock
+    config: Callable[[], Config]
+    hide: Callable[[str], None] = lambda _key: None
+    secrets: Lookup = secrets_unavailable
+
+    def check_unset(self, keys: Mapping[str, str], paths: Iterable[str]) -> None:
+        """Raise `OwnerMustAct` if the environment has other values than those to be saved: they would beat them."""
+        taken = [name for name, value in keys.items() if self.environ.get(name) not in (None, "", value)]
+        taken += filter(None, (variable_of(path, self.environ) for path in paths))
+        if taken:
+            raise OwnerMustAct(f"{taken[0]} is set in the environment, which overrides saved values; change it there")
+
+    def save(
+        self, who: str, path: str, change: Section, name: str = "", keys: Mapping[str, str] | None = None
+    ) -> Connected:
+        """Save the keys in the file `name`, then merge `change` into the section at the dotted `path`."""
+        if keys:
+            save_keys(self.environment.data, name, keys)
+        file = self.environment.config
+        merged = _merge(self.written(path), change)
+        with suppress(OSError):
+            file.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            config_file.set_key(file, path, merged, self._check)
+        except ConfigError as error:
+            if not isinstance(error.__cause__, OSError):
+                raise
+            return Connected(who, _section_text(path, merged), str(file))
+        return Connected(who)
+
+    def written(self, path: str) -> Section:
+        """The section at the dotted path as config.json has it, with its references."""
+        found: JsonValue = parse_json(read(self.environment.config) or "{}", self.environment.config.name)
+        for part in path.split("."):
+            found = found.get(part) if isinstance(found, dict) else None
+        return found if isinstance(found, dict) else {}
+
+    def _check(self, text: str) -> None:
+        check_channels(parse(text, self.environ, self.secrets, source=self.environment.config.name))
+
+
+def _merge(written: JsonValue, change: Section) -> Section:
+    old: Section = written if isinstance(written, dict) else {}
+    return old | {key: _merge(old.get(key), item) if isinstance(item, dict) else item for key, item in change.items()}
+
+
+def _section_text(path: str, section: Section) -> str:
+    whole: JsonValue = section
+    for part in reversed(path.split(".")):
+        whole = {part: whole}
+    return json.dumps(whole, indent=2, ensure_ascii=False)
+
+
+_QUESTION = Prompt((UserMessage("Answer with one word: ready"),))
+_TEST_POLICY = RetryPolicy(delays=(0.0,), max_silence=30.0, max_wait=0.0)
+
+
+class ModelRefused(OwnerMustAct):
+    """The test of a model failed."""
+
+    def __init__(self, advice: str, model: str) -> None:
+        super().__init__(advice)
+        self.model = model
+
+
+async def connect_model(setup: Setup, key: str, prefix: str = "", model: str = "") -> Connected:
+    """Recognise whose key it is, ask the model one question, save both; without a key, change the model alone.
+
+    Raises `OwnerMustAct` with what to do, `UnknownVendor` where the provider has to be chosen.
+    """
+    key, model = key.strip(), model.strip()
+    if scrub(model, ()) != model:
+        raise OwnerMustAct("a key was pasted as the model's name; paste it as the key")
+    if not key:
+        return await _change_model(setup, model)
+    whose = vendor_of(key, prefix)
+    name, model = whose.keys[0], _with_prefix(model or whose.model or "", whose)
+    setup.check_unset({name: key}, ("models.primary", f"models.providers.{whose.prefix}.api_key"))
+    setup.hide(key)
+    now = setup.config().models
+    provider = now.providers.get(whose.prefix, ProviderSettings()).model_copy(update={"api_key": SecretStr(key)})
+    await _test_model(
+        setup, now.model_copy(update={"providers": {**now.providers, whose.prefix: provider}}), model, key
+    )
+    change: Section = {"primary": model, "providers": {whose.prefix: {"api_key": f"$env:{name}"}}}
+    return setup.save(f"{whose.title}, {model}", "models", change, whose.prefix, {name: key})
+
+
+async def _change_model(setup: Setup, model: str) -> Connected:
+    if "/" not in model:
+        raise OwnerMustAct("paste an API key, or name a model with its provider, such as openai/gpt-5.6-terra")
+    setup.check_unset({}, ("models.primary",))
+    await _test_model(setup, setup.config().models, model)
+    return setup.save(model, "models", {"primary": model})
+
+
+async def _test_model(setup: Setup, settings: ModelSettings, model: str, key: str = "") -> None:
+    """Ask the model alone, once."""
+    alone = settings.model_copy(update={"primary": model, "fallbacks": ()})
+    client = await build_client(alone, setup.environ, setup.clock, _TEST_POLICY)
+    try:
+        async with aclosing(client.stream(_QUESTION)) as events:
+            async for _ in events:
+                pass
+    except ModelsExhausted as error:
+        advice = _advice(vendor(split_model(model)[0]), model, error.attempts[-1])
+        raise ModelRefused(scrub(advice, (key,) if key else ()), model) from None
+    finally:
+        await client.close()
+
+
+def _with_prefix(model: str, whose: Vendor) -> str:
+    if "/" in model and not model.startswith(f"{whose.prefix}/"):
+        raise OwnerMustAct(f"this {whose.title} key is for models that begin with {whose.prefix}/, not {model}")
+    return model if "/" in model else f"{whose.prefix}/{model}"
+
+
+def _advice(whose: Vendor, model: str, failed: Attempt) -> str:
+    match failed.error:
+        case ErrorKind.AUTH:
+            page = f"; create one at {whose.keys_page}" if whose.keys_page else ""
+            return f"{whose.title} refuses this key: it's incomplete, revoked, or another provider's{page}"
+        case ErrorKind.NO_CREDIT:
+            return f"{whose.title} accepts this key, but its account has no credit; add some, then try again"
+        case ErrorKind.UNKNOWN_MODEL:
+            return f"{whose.title} has no model {model} for this key; choose another"
+        case ErrorKind.RATE_LIMIT | ErrorKind.OVERLOADED:
+            return f"{whose.title} is busy; try again in a minute"
+        case ErrorKind.NETWORK | ErrorKind.SILENCE:
+            return f"{whose.title} can't be reached ({failed.message}); check the network, then try again"
+        case _:
+            return f"{whose.title} answered: {failed.message}"
+
+
+_TEST_SECONDS = 25.0
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelForm:
+    """What a person needs to connect a messenger: the steps, a text to copy, and what to paste, by field."""
+
+    name: str
+    title: str
+    steps: str
+    copy: str
+    fields: Mapping[str, str]
+
+
+def channel_forms() -> list[ChannelForm]:
+    """Every messenger, by name."""
+    return [_channel_form(name) for name in channel_names()]
+
+
+def _channel_form(name: str) -> ChannelForm:
+    model = settings_model(name)
+    about = {field: model.model_fields[field].description or field for field in model.VARIABLES.values()}
+    return ChannelForm(name, model.TITLE, model.STEPS, model.COPY, about)
+
+
+async def connect_channel(setup: Setup, name: str, pasted: Mapping[str, str]) -> Connected:
+    """Ask the platform who the tokens belong to, then save them; raises `OwnerMustAct` with what to do."""
+    model = settings_model(known_channel(name, channel_names()))
+    tokens = {field: pasted.get(field, "").strip() for field in model.VARIABLES.values()}
+    if missing := [model.model_fields[field].description for field, token in tokens.items() if not token]:
+        raise OwnerMustAct(f"paste {missing[0]}")
+    keys = {variable: tokens[field] for variable, field in model.VARIABLES.items()}
+    setup.check_unset(keys, (f"channels.{name}.{field}" for field in tokens))
+    for token in tokens.values():
+        setup.hide(token)
+    running = setup.config().channels.get(name, {})
+    section: Section = {**running, **tokens, "enabled": True}
+    [spec] = channel_specs({name: section}, (), setup.environment.data, lambda _: NoFacts()).values()
+    known = running.get("enabled") is not False and all(running.get(field) == token for field, token in tokens.items())
+    who, link = await _test_channel(spec.make(), in_use=known) if tokens else (model.TITLE, "")
+    change: Section = {field: f"$env:{variable}" for variable, field in model.VARIABLES.items()}
+    if not change or setup.written(f"channels.{name}").get("enabled") is False:
+        change["enabled"] = True
+    return replace(setup.save(who, f"channels.{name}", change, name, keys), link=link)
+
+
+async def _test_channel(channel: Channel, *, in_use: bool) -> tuple[str, str]:
+    """Our name there, and where codes are handed over; what receives already, because it is us, is not disturbed."""
+    if not isinstance(channel, ProbedChannel):
+        return channel.name, ""
+    try:
+        async with asyncio.timeout(_TEST_SECONDS):
+            who = await channel.probe()
+            if isinstance(channel, ExclusiveChannel) and not in_use:
+                await channel.check_unused()
+            return who, channel.deep_link("") if isinstance(channel, DeepLinkChannel) else ""
+    except TimeoutError:
+        raise OwnerMustAct(f"{channel.name} doesn't answer; check the network, then try again") from None
+    except PlatformError as error:
+        raise OwnerMustAct(f"{error}; try again") from error
+    finally:
+        await channel.close()

@@ -1,1 +1,0 @@
-"""Connecting a model and messengers: what was pasted is recognised, tested live and saved."""

@@ -1,1 +1,0 @@
-"""Keeps workspaces the same on several machines, by way of an object store."""

@@ -1,0 +1,238 @@
+"""What a node asks of the engine, carried out in one transaction under its fence.
+
+A call stays without a result while the node waits for it, so a run that was killed finds it again and goes on there.
+"""
+
+import json
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import Enum, auto
+from typing import assert_never
+
+from gateway.agent.work.task_trees import BadSystemCall, SystemCall, node_assignment, parse_system_call
+from gateway.domain.conversation.tools import ToolClass
+from gateway.domain.conversation.transcript import ToolIntent, ToolResult
+from gateway.domain.json import JsonObject
+from gateway.domain.principals import Label
+from gateway.domain.work.assignment import Assignment
+from gateway.domain.work.tasks import Claim, Lane, Status
+from gateway.domain.work.trees import (
+    LONGEST_RESULT,
+    MOST_DEEP,
+    MOST_HAND_OFFS,
+    MOST_NODES,
+    CompleteTask,
+    CreateSubtask,
+    Handoff,
+    LoadSkill,
+    RequestHumanReview,
+    SaveIntermediateData,
+)
+from gateway.store import sessions
+from gateway.store.connection.pool import Connection
+from gateway.store.engine import steps, tasks, trees
+from gateway.store.engine.trees import ChildRow
+from gateway.store.transcript import messages
+from gateway.store.transcript.messages import MessageRow
+from gateway.store.trust import reviews
+from gateway.store.trust.reviews import Question, ReviewRow
+
+
+class NextStep(Enum):
+    """What becomes of the run."""
+
+    GO_ON = auto()
+    WAIT = auto()
+    ASK = auto()
+    """As `WAIT`, for a person who is to be shown a question."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeCompleted:
+    """The node has ended its task, with this result."""
+
+    output: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewUnanswered:
+    """Nobody answered the node's question in time."""
+
+    name: str
+
+
+@dataclass(slots=True)
+class SystemCalls:
+    """The calls of one transaction; the caller holds the session and the task. `skills` are texts that were read, and
+    `lasts` is how long a question waits."""
+
+    tx: Connection
+    run: Claim
+    assignment: Assignment
+    label: Label
+    agents: Set[str]
+    skills: Mapping[int, JsonObject]
+    now: datetime
+    lasts: timedelta
+    _waits: Set[str] = field(default_factory=set, init=False)
+    _unanswered: str | None = field(default=None, init=False)
+    _output: str | None = field(default=None, init=False)
+    _handed_off: bool = field(default=False, init=False)
+
+    async def carry_out(self, calls: Sequence[MessageRow]) -> NextStep | NodeCompleted | ReviewUnanswered:
+        """Each call as far as it goes now; then the node goes on, waits or has ended."""
+        parsed = [(call, _parsed(call)) for call in calls]
+        for call, wanted in sorted(parsed, key=lambda each: isinstance(each[1], CompleteTask)):
+            await self._one(call, wanted)
+        if self._unanswered is not None:
+            return ReviewUnanswered(self._unanswered)
+        if self._output is not None:
+            return NodeCompleted(self._output)
+        if "children" in self._waits:
+            await tasks.suspend(self.tx, self.run, Status.PENDING_SUBTASK)
+            return NextStep.WAIT
+        if "person" in self._waits:
+            await tasks.suspend(self.tx, self.run, Status.NEEDS_HUMAN_REVIEW)
+            return NextStep.ASK
+        if self._handed_off:
+            await tasks.renew(self.tx, self.run)
+            return NextStep.WAIT
+        return NextStep.GO_ON
+
+    async def _one(self, call: MessageRow, wanted: SystemCall | BadSystemCall) -> None:
+        match wanted:
+            case BadSystemCall():
+                await self._conclude(call, {"error": "invalid_arguments", "message": str(wanted)})
+            case CreateSubtask():
+                await self._subtasks(call, wanted)
+            case RequestHumanReview(question=question):
+                await self._review(call, question)
+            case Handoff(agent=agent):
+                await self._hand_off(call, agent)
+            case SaveIntermediateData(data=data):
+                await trees.save(self.tx, self.run, data)
+                await self._conclude(call, {"saved": sorted(data)})
+            case LoadSkill():
+                await self._conclude(call, self.skills.get(call.ordinal or 0, {"error": "not_found"}))
+            case CompleteTask(output=output):
+                await self._complete(call, output)
+            case _:
+                assert_never(wanted)
+
+    async def _complete(self, call: MessageRow, output: str) -> None:
+        if self._waits or self._handed_off:
+            message = "Nothing was ended: you created subtasks, asked a person or handed off at the same time."
+            await self._conclude(call, {"error": "not_yet", "message": message})
+            return
+        await self._conclude(call, {"completed": True})
+        self._output = output
+
+    async def _subtasks(self, call: MessageRow, wanted: CreateSubtask) -> None:
+        assert call.ordinal is not None, "a call has a number"
+        made = await trees.children(self.tx, self.run.id, call.ordinal)
+        if not made:
+            if (why := await self._refusal(wanted)) is not None:
+                await self._conclude(call, {"error": "not_created", "message": why})
+                return
+            for each in wanted.tasks:
+                await self._create(call.ordinal, each.agent, each.input)
+        elif all(child.status.final for child in made):
+            label = max(child.label for child in made)
+            await self._conclude(call, {"results": [_child_result(child) for child in made]}, label)
+            return
+        self._waits = {*self._waits, "children"}
+
+    async def _refusal(self, wanted: CreateSubtask) -> str | None:
+        if unknown := sorted({each.agent for each in wanted.tasks} - self.agents):
+            return f"There is no agent {', '.join(unknown)[:200]}; there are {', '.join(sorted(self.agents))}."
+        place = await trees.place(self.tx, self.run.id)
+        if place.depth + 1 >= MOST_DEEP:
+            return f"A tree has {MOST_DEEP} levels at most; do the work yourself."
+        if await trees.size(self.tx, place.master) + len(wanted.tasks) > MOST_NODES:
+            return f"A tree has {MOST_NODES:,} tasks at most; do the rest yourself."
+        return None
+
+    async def _create(self, call: int, agent: str, text: str) -> None:
+        work = node_assignment(text, self.label, private=self.assignment.private, call=call, fork=self.assignment.fork)
+        session = await sessions.start(self.tx, self.run.principal_id, self.label, unattended=True)
+        await tasks.create(
+            self.tx,
+            self.run.principal_id,
+            "agent",
+            Lane.AGENTS,
+            payload=work.model_dump(mode="json"),
+            parent=self.run.id,
+            session=session,
+            agent=agent,
+        )
+
+    async def _review(self, call: MessageRow, question: str) -> None:
+        asked = Question(
+            self.run.principal_id,
+            self.run.principal_id,
+            "request_human_review",
+            {"question": question},
+            question,
+            self.label,
+            session=self.run.session_id,
+            address=self.assignment.address,
+            task=self.run.id,
+            ordinal=call.ordinal,
+            lasts=self.lasts,
+            act=ToolClass.READ,
+            kind="review",
+        )
+        stored = await reviews.ask(self.tx, asked, self.now)
+        row = await reviews.lock(self.tx, stored.id)
+        if row.state == "open":
+            self._waits = {*self._waits, "person"}
+        elif row.response is None:
+            await self._conclude(call, {"error": "expired", "message": f"Nobody answered {row.name}."})
+            self._unanswered = row.name
+        else:
+            await self._conclude(call, _answer(row))
+
+    async def _hand_off(self, call: MessageRow, agent: str) -> None:
+        if agent not in self.agents:
+            message = f"There is no such agent; there are {', '.join(sorted(self.agents))}."
+        elif await trees.hand_offs(self.tx, self.run.id) >= MOST_HAND_OFFS:
+            message = f"This task has changed hands {MOST_HAND_OFFS} times; end it yourself."
+        else:
+            await trees.hand_off(self.tx, self.run, agent)
+            self._handed_off = True
+            await self._conclude(call, {"handed_to": agent, "message": f"You are {agent} now. Go on with the task."})
+            return
+        await self._conclude(call, {"error": "not_handed_off", "message": message})
+
+    async def _conclude(self, call: MessageRow, result: JsonObject, label: Label = Label.OWNER) -> None:
+        """The session rises to what the result carries."""
+        intent, run = call.entry, self.run
+        assert isinstance(intent, ToolIntent), "calls are asked for"
+        self.label = max(self.label, label)
+        await sessions.taint(self.tx, call.session_id, self.label)
+        text = ToolResult(intent.call.id, json.dumps(result, ensure_ascii=False))
+        id = await messages.conclude(self.tx, call.session_id, run.principal_id, run.id, intent, text, self.label)
+        name, ok = intent.call.name, "error" not in result
+        await steps.tool_ran(self.tx, run.id, run.principal_id, name, 0, ok=ok, message=id)
+
+
+def _parsed(call: MessageRow) -> SystemCall | BadSystemCall:
+    try:
+        return parse_system_call(call.tool or "", call.text)
+    except BadSystemCall as error:
+        return error
+
+
+def _child_result(child: ChildRow) -> JsonObject:
+    """As its parent is told."""
+    told: JsonObject = {"task": child.name, "agent": child.agent, "status": child.status.value}
+    if child.storage_paths:
+        told = {**told, "files": [*child.storage_paths]}
+    if child.status is Status.COMPLETED:
+        return {**told, "result": (child.result or "")[:LONGEST_RESULT]}
+    return {**told, "error": (child.error or child.status.value)[:LONGEST_RESULT]}
+
+
+def _answer(row: ReviewRow) -> JsonObject:
+    return {**(row.response or {}), "by": row.decided_by}

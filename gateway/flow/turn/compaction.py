@@ -1,0 +1,150 @@
+"""Compaction: a summary replaces the older part of a conversation that has grown too long."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import structlog
+
+from gateway.agent.conversation.compaction import (
+    Cut,
+    Sections,
+    cut_of,
+    goal_of,
+    lasting_facts,
+    longest_summary,
+    read_summary,
+    recap_of,
+    summary_prompt,
+    tokens_of,
+    without_model,
+    written_summary,
+)
+from gateway.config.failpoints import Failpoints, Step
+from gateway.domain.conversation.model import ModelsExhausted, Reply
+from gateway.domain.conversation.transcript import Summary
+from gateway.domain.errors import RunLost
+from gateway.domain.ids import MessageId, SessionId
+from gateway.domain.memory import Category, Kind, NewMemory
+from gateway.domain.work.tasks import Claim
+from gateway.flow.live import Live, MessageStored, TurnStarted
+from gateway.flow.turn.budgets import BudgetedModel, OutOfBudget, SharedBudgets
+from gateway.flow.turn.loop import MIN_PROMPT_TOKENS, SizedModel, reply_of
+from gateway.flow.turn.opening import OpenedTurn
+from gateway.store import sessions
+from gateway.store.connection.pool import Connection, Database
+from gateway.store.engine import steps
+from gateway.store.memory import memories
+from gateway.store.transcript import journals, messages
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class NewSummary:
+    """A summary that is not stored yet, the facts to remember for ever, and what was asked of a model for them."""
+
+    what: Cut
+    sections: Sections
+    facts: tuple[str, ...]
+    limit: int
+    reply: Reply | None
+
+
+@dataclass(frozen=True, slots=True)
+class Compactor:
+    """Summarises older messages, never one that still waits for an answer.
+
+    The model is asked outside of any transaction. Without one, or when it fails or answers something else, rules make
+    the summary.
+    """
+
+    database: Database
+    model: Callable[[], SizedModel | None]
+    at_tokens: Callable[[], int]
+    live: Live
+    failpoints: Failpoints
+
+    async def prepare(
+        self, run: Claim, opened: OpenedTurn, room: int, budgets: SharedBudgets, *, overflow: bool = False
+    ) -> OpenedTurn:
+        """Compact, once, a transcript that is too long for `room` or for the configuration.
+
+        On `overflow`, when a provider refused the prompt, everything that can be summarised is. Returns the turn to go
+        on with: read again if anything was written since it was opened.
+        """
+        at = min(self.at_tokens(), room)
+        if overflow:
+            opened = await self._reopened(run, opened)
+            return await self._compacted(run, opened, cut_of(opened.transcript, run.id, 0), at, budgets)
+        if tokens_of(opened.transcript) < at:
+            return opened
+        return await self._compacted(run, opened, cut_of(opened.transcript, run.id, at // 4), at, budgets)
+
+    async def _compacted(
+        self, run: Claim, opened: OpenedTurn, what: Cut | None, at: int, budgets: SharedBudgets
+    ) -> OpenedTurn:
+        if what is None:
+            return opened
+        model = self.model()
+        asked = model and BudgetedModel(model, budgets, run, opened.principal.role, tree=opened.agent is not None)
+        summary = await self._written(asked, what, longest_summary(at))
+        self.failpoints.reach(Step.SUMMARY_READY)
+        stored = await self.database.run(lambda tx: self._store(tx, run, opened.session, summary))
+        self.failpoints.reach(Step.SUMMARY_COMMITTED)
+        if stored is not None:
+            log.info("session.compacted", covers=what.last, rows=len(what.covered), facts=len(summary.facts))
+            self.live.publish(opened.session, MessageStored(stored))
+        return await self._reopened(run, opened)
+
+    async def _written(self, model: SizedModel | None, what: Cut, limit: int) -> NewSummary:
+        reply = None if model is None else await self._asked(model, what, limit)
+        sections = None if reply is None else read_summary(reply.text)
+        if sections is None:
+            return NewSummary(what, await asyncio.to_thread(without_model, what, limit), (), limit, reply)
+        return NewSummary(what, sections, lasting_facts(sections), limit, reply)
+
+    async def _asked(self, model: SizedModel, what: Cut, limit: int) -> Reply | None:
+        """What the model says, whatever that is; None if it says nothing."""
+        prompt = await asyncio.to_thread(summary_prompt, what, max(model.prompt_budget(), MIN_PROMPT_TOKENS), limit)
+        try:
+            return await reply_of(model, prompt)
+        except (OutOfBudget, RunLost):
+            raise
+        except ModelsExhausted as exc:
+            log.warning("summary.no_model", attempts=len(exc.attempts))
+        except Exception:
+            log.exception("summary.failed")
+        return None
+
+    async def _store(self, tx: Connection, run: Claim, session: SessionId, summary: NewSummary) -> MessageId | None:
+        """One transaction: the facts, the summary that hides what they came from, the end of the journal's file."""
+        what = summary.what
+        await sessions.lock_for(tx, session, run)
+        if summary.reply is not None:
+            await steps.model_called(tx, run.id, run.principal_id, summary.reply)
+        if await messages.newest_summary(tx, session) != (what.previous.id if what.previous else None):
+            return None
+        label = await sessions.label(tx, session)
+        own = any(row.session_id == session for row in what.covered)  # what a branch only reads was remembered there
+        for fact in summary.facts if own else ():
+            new = NewMemory(fact, Category.FACT, label=label, origin="compaction", session=session, sources=what.spoken)
+            await memories.add(tx, run.principal_id, new)
+        short = NewMemory(
+            recap_of(summary.sections), label=label, origin="compaction", session=session, kind=Kind.SUMMARY
+        )
+        await memories.add(tx, run.principal_id, short)
+        text = Summary(written_summary(summary.sections, summary.limit))
+        row = await messages.say(tx, session, run.principal_id, text, label=label, task=run.id, covers=what.last)
+        await journals.close(tx, session, goal_of(summary.sections))
+        return row.id
+
+    async def _reopened(self, run: Claim, opened: OpenedTurn) -> OpenedTurn:
+        """The turn as the rows have it now; what arrived meanwhile joins it."""
+        again = await self.database.run(opened.again)
+        if again is None:
+            raise RunLost("what this run was to answer needs no answer any more")
+        joined = tuple(id for id in again.asked_ids if id not in opened.asked_ids)
+        if joined:
+            self.live.publish(again.session, TurnStarted(joined, run))
+        return again

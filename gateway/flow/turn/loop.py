@@ -1,0 +1,287 @@
+"""The agent's loop over the transcript, the tools and the model of one turn, and the files and long messages of its
+prompt."""
+
+from collections.abc import AsyncGenerator, Sequence, Set
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from gateway.agent.conversation.context import file_index, system_prompt, to_messages
+from gateway.agent.conversation.fit import fit, message_tokens
+from gateway.agent.limits import Limits
+from gateway.agent.loop import Allowed, run_turn
+from gateway.domain.conversation.attachments import Attached
+from gateway.domain.conversation.events import Steered, TurnEvent
+from gateway.domain.conversation.model import Highest, Image, Model, Prompt, Reply, SystemMessage, ToolSpec
+from gateway.domain.conversation.transcript import Entry, Summary, UserText
+from gateway.domain.ids import MessageId, TaskId
+from gateway.domain.principals import Label
+from gateway.domain.text.tokens import estimate
+from gateway.domain.work.tasks import Claim
+from gateway.flow.live import Live, TurnStarted
+from gateway.flow.secrets.guard import CleanModel
+from gateway.flow.turn.environment import AgentEnvironment
+from gateway.flow.turn.opening import OpenedTurn
+from gateway.flow.turn.steps import Fence
+from gateway.llm.prices import estimate_tool
+from gateway.store import sessions
+from gateway.store.connection.pool import Connection, Database
+from gateway.store.transcript import attachments, unread
+from gateway.store.transcript.messages import MessageRow
+from gateway.workspace.files.paths import WorkspaceError
+from gateway.workspace.files.tree import Workspace
+from gateway.workspace.instructions import PersonaText
+
+MAX_EXCERPT = 3_000
+"""Characters of a file that are shown at once; of what is longer only the path is given."""
+MAX_EXCERPTS_OF_MESSAGE = 12_000
+MAX_PICTURES = 8
+MAX_PICTURE_BYTES = 400_000
+
+
+async def with_files(entries: Sequence[Entry], workspace: Workspace, asked: Set[MessageId]) -> list[Entry]:
+    """The entries with what can be shown of their files; pictures only with what is `asked`, the newest."""
+    shown: list[Entry] = []
+    room = MAX_PICTURES
+    for entry in reversed(entries):
+        if isinstance(entry, UserText) and entry.attachments:
+            images = await _pictures(entry.attachments, workspace, room) if entry.id in asked else ()
+            room -= len(images)
+            listed = await _with_text(entry.attachments, workspace)
+            shown.append(replace(entry, attachments=listed, images=images))
+        else:
+            shown.append(entry)
+    return shown[::-1]
+
+
+async def _with_text(files: Sequence[Attached], workspace: Workspace) -> tuple[Attached, ...]:
+    listed: list[Attached] = []
+    room = MAX_EXCERPTS_OF_MESSAGE
+    for file in files:
+        text = await _short_text(file, workspace)
+        room -= len(text)
+        listed.append(replace(file, excerpt=text) if text and room >= 0 else file)
+    return tuple(listed)
+
+
+async def _short_text(file: Attached, workspace: Workspace) -> str:
+    data = await file_content(workspace, file.text_path, 4 * MAX_EXCERPT + 1)
+    text = data.decode("utf-8", "replace").strip("\n")
+    return text if len(text) <= MAX_EXCERPT else ""
+
+
+async def _pictures(files: Sequence[Attached], workspace: Workspace, most: int) -> tuple[Image, ...]:
+    found: list[Image] = []
+    for file in reversed(files):
+        if len(found) < most:
+            found += await file_picture(workspace, file.view_path)
+    return tuple(reversed(found))
+
+
+async def file_picture(workspace: Workspace, path: str) -> tuple[Image, ...]:
+    """The picture that was made of a file; none where there is none, or one too large."""
+    data = await file_content(workspace, path, MAX_PICTURE_BYTES + 1)
+    return (Image("image/jpeg", data),) if 0 < len(data) <= MAX_PICTURE_BYTES else ()
+
+
+async def file_content(workspace: Workspace, path: str, limit: int) -> bytes:
+    """What is there; nothing where the file is gone, or is no file any more."""
+    if not path:
+        return b""
+    try:
+        return await workspace.content(path, limit) or b""
+    except WorkspaceError:
+        return b""
+
+
+MAX_MESSAGE_TOKENS = 20_000
+SHORTENED_CHARS = 2_000
+
+
+async def shorten(rows: Sequence[MessageRow], workspace: Workspace) -> list[Entry]:
+    """The rows as entries, long texts of people replaced by their beginning and where the rest is.
+
+    The place depends on the message alone, so a later turn finds the same file and says the same words.
+    """
+    return [await _shorten_row(row, workspace) for row in rows]
+
+
+async def _shorten_row(row: MessageRow, workspace: Workspace) -> Entry:
+    entry = row.entry
+    # A token is at least one character, so most texts need no estimate.
+    if (
+        not isinstance(entry, UserText)
+        or len(entry.text) <= MAX_MESSAGE_TOKENS
+        or estimate(entry.text) <= MAX_MESSAGE_TOKENS
+    ):
+        return entry
+    path = f"uploads/message-{row.id}.txt"
+    try:
+        if await workspace.page(path, limit=1) is None:
+            await workspace.write(path, entry.text, row.label, unlocked=True)
+        where = f"the whole message, {len(entry.text):,} characters, is in {path}"
+    except WorkspaceError as exc:
+        where = f"the rest of {len(entry.text):,} characters could not be stored: {exc}"
+    return replace(entry, text=f"{entry.text[:SHORTENED_CHARS]}\n[… {where}]")
+
+
+MIN_PROMPT_TOKENS = 200
+"""Tokens of the shortest prompt that can hold a question."""
+JSON_ONLY = "A program reads your answer: it is JSON and nothing else, without a fence around it."
+
+
+class SizedModel(Model, Protocol):
+    """A model that says how much it can read."""
+
+    def prompt_budget(self) -> int:
+        """Tokens a prompt may have, tools included, so that it still can be answered."""
+        ...
+
+    def highest(self, prompt: Prompt) -> Highest:
+        """The most that its answer to this prompt may cost."""
+        ...
+
+
+async def reply_of(model: Model, prompt: Prompt) -> Reply:
+    """What a model says in the end, for whoever does not follow it."""
+    replies = [event async for event in model.stream(prompt) if isinstance(event, Reply)]
+    if not replies:
+        raise RuntimeError("the model's stream ended without a reply")
+    return replies[-1]
+
+
+@dataclass
+class TurnLoop:
+    """One run of the loop; `budget` limits a prompt to fewer tokens than the model takes."""
+
+    database: Database
+    live: Live
+    run: Claim
+    fence: Fence
+    opened: OpenedTurn
+    environment: AgentEnvironment
+    persona: PersonaText
+    model: SizedModel
+    limits: Limits
+    budget: int | None = None
+    skills: str = ""
+    allowed: Allowed = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        listed = file_index(self.opened.files, self.opened.all_files)
+        role = "" if self.opened.agent is None else self.opened.agent.prompt
+        standing = system_prompt(
+            self.persona,
+            self.opened.principal,
+            zone=self.environment.zone(),
+            remembered=self.opened.reminder.standing,
+            sections=(self.skills, listed, JSON_ONLY if self.opened.client.answer_format else "", role),
+            heartbeat=self.opened.heartbeat,
+        )
+        self._system = SystemMessage(standing)
+        own, brought = self.environment.toolbox.specs, self.opened.client.tools
+        theirs = [tool for tool in brought if tool.name not in {spec.name for spec in own}]
+        self._tools, self._handed = (*own, *theirs), frozenset(tool.name for tool in theirs)
+        self._own_tokens = self.environment.schema_tokens + sum(map(estimate_tool, theirs))
+        self._further = self._found([row.entry for row in self.opened.transcript])
+        self._pending = self.opened.pending(self.run)
+        self._fresh = not self._pending
+        self._asked: Prompt | None = None
+
+    @property
+    def _tool_tokens(self) -> int:
+        return self._own_tokens + sum(map(estimate_tool, self._further))
+
+    @property
+    def room(self) -> int:
+        """Tokens of a prompt for the transcript: what the system prompt leaves, but at least half."""
+        budget = self._budget()
+        return max(budget - estimate(self._system.text), budget // 2)
+
+    @property
+    def prompted(self) -> int:
+        """Tokens of the last prompt."""
+        said = self._asked.messages if self._asked else ()
+        return self._tool_tokens + sum(message_tokens(message, estimate) for message in said)
+
+    async def events(self) -> AsyncGenerator[TurnEvent, None]:
+        """As `run_turn`; raises `ModelsExhausted` and `RunLost`."""
+        once = (self.environment.toolbox.once_for(each.call.name) for each in self._pending if not each.handed)
+        await self.fence.outlast(max(once, default=0.0))
+        rows = (*self.opened.history, *_in_order(self.opened.transcript, self.run.id))
+        entries = self._reminded(await self._shown(rows, set(self.opened.asked_ids)))
+        turn = run_turn(
+            entries,
+            model=CleanModel(self.model, self.environment.toolbox.clean, self.environment.leaks),
+            toolbox=self.environment.toolbox,
+            render=self._render,
+            steer=self._steer,
+            caller=replace(self.opened.caller(self.run), fence=self.fence.cross),
+            limits=self.limits,
+            pending=self._pending,
+            allowed=self.allowed,
+            spent=self.opened.spent,
+            handed=self._handed,
+        )
+        async with aclosing(turn) as events:
+            async for event in events:
+                yield event
+
+    def _render(self, entries: Sequence[Entry]) -> Prompt:
+        self._further = self._found(entries)
+        whole = (self._system, *to_messages(entries))
+        summaries = sum(isinstance(entry, Summary) for entry in entries[:1])
+        messages, client = fit(whole, self._budget(), estimate, pinned=summaries), self.opened.client
+        self._asked = Prompt(messages, (*self._tools, *self._further), client.must_call, client.answer_format)
+        return self._asked
+
+    def _found(self, entries: Sequence[Entry]) -> tuple[ToolSpec, ...]:
+        """The tools of sources that the next prompt shows."""
+        return tuple(spec for spec in self.environment.toolbox.further(entries) if spec.name not in self._handed)
+
+    def _budget(self) -> int:
+        """Tokens of a prompt without the tools."""
+        accepted = self.model.prompt_budget()
+        most = accepted if self.budget is None else min(accepted, self.budget)
+        return max(most - self._tool_tokens, MIN_PROMPT_TOKENS)
+
+    async def _steer(self) -> Steered:
+        """What arrived since the last model call; nothing at the first one, for the turn has just read its messages."""
+        if self._fresh:
+            self._fresh = False
+            return Steered(())
+        async with self.database.connection() as conn:
+            if not await unread.left(conn, self.opened.session):
+                return Steered(())
+        rows = await self.database.run(self._take)
+        if rows:
+            self.live.publish(self.opened.session, TurnStarted(tuple(row.id for row in rows), self.run))
+        entries = await self._shown(rows, {row.id for row in rows})
+        label = max((row.label for row in rows), default=Label.OWNER)
+        return Steered(tuple(entry for entry in entries if isinstance(entry, UserText)), label)
+
+    def _reminded(self, entries: Sequence[Entry]) -> list[Entry]:
+        """With what memory recalls before the first message of the turn."""
+        first, recalled = self.opened.asked[0].id, self.opened.reminder.recalled.text
+        if not recalled:
+            return list(entries)
+        return [
+            replace(entry, recalled=recalled) if isinstance(entry, UserText) and entry.id == first else entry
+            for entry in entries
+        ]
+
+    async def _shown(self, rows: Sequence[MessageRow], asked: Set[MessageId]) -> list[Entry]:
+        reads = bool(self.environment.toolbox.specs)  # whoever has no tools cannot look into a file
+        entries = await shorten(rows, self.environment.workspace) if reads else [row.entry for row in rows]
+        return await with_files(entries, self.environment.workspace, asked)
+
+    async def _take(self, tx: Connection) -> list[MessageRow]:
+        await sessions.lock_for(tx, self.opened.session, self.run)
+        return await attachments.joined(tx, await unread.take(tx, self.opened.session, joining=True))
+
+
+def _in_order(rows: Sequence[MessageRow], run: TaskId) -> Sequence[MessageRow]:
+    """Proactive messages stored while the turn ran go before its question: a model answers what comes last."""
+    asked = next((place for place, row in enumerate(rows) if row.open), len(rows))
+    aside = [row for row in rows[asked:] if row.kind == "assistant" and not row.final and row.task_id != run]
+    return (*rows[:asked], *aside, *(row for row in rows[asked:] if row not in aside)) if aside else rows

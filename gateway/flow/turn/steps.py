@@ -1,0 +1,165 @@
+"""The steps of a run: each is committed under the run's fence, and published to the live view.
+
+A write is stopped by the database, an act outside is not. So a run acts only within `ACT_WITHIN` seconds of having
+renewed its lease, and a later run says what an act came to only when that has reached its time limit. A process that
+is stopped in that second, between the look at the clock and the act itself, remains."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Protocol, assert_never
+
+from gateway.config.failpoints import Failpoints, Step
+from gateway.config.machine import boot_seconds
+from gateway.domain.conversation.events import Answered, ModelReplied, Steered, ToolFinished, TurnEvent
+from gateway.domain.conversation.model import Restarted, TextDelta, Waiting
+from gateway.domain.conversation.tools import ToolFailed
+from gateway.domain.conversation.transcript import AssistantText
+from gateway.domain.ids import SessionId
+from gateway.domain.principals import Label
+from gateway.domain.work.tasks import Claim
+from gateway.flow.live import Live, ModelAwaited, TextDropped, TextWritten, ToolEnded, ToolStarted
+from gateway.store import sessions
+from gateway.store.connection.pool import Connection, Database
+from gateway.store.engine import steps, tasks
+from gateway.store.transcript import messages
+
+ACT_WITHIN = 1.0
+MAX_RENEWALS = 3
+"""How often the lease is renewed for one act, where each time more than that second went by."""
+
+
+@dataclass(slots=True)
+class Fence:
+    """Of one run. Its clock counts the time that the process is stopped or the machine asleep."""
+
+    database: Database
+    run: Claim
+    clock: Callable[[], float] = boot_seconds
+    _renewed: float | None = None
+
+    async def commit(self, write: Callable[[Connection], Awaitable[None]]) -> None:
+        """Run `write`, which calls `tasks.progress`, in one transaction; raises `RunLost`."""
+        began = self.clock()
+        await self.database.run(write)
+        self._renewed = began
+
+    async def cross(self) -> None:
+        """Return when an act may start at once; raises `RunLost`, or `ToolFailed` if the database is too slow."""
+        renewals = 0
+        while self._renewed is None or self.clock() - self._renewed > ACT_WITHIN:
+            if renewals == MAX_RENEWALS:
+                message = (
+                    "The database didn't confirm within a second that this may run, so nothing was done; try again."
+                )
+                raise ToolFailed("not_started", message)
+            await self.commit(self._extend)
+            renewals += 1
+
+    async def outlast(self, limit: float) -> None:
+        """Wait until what a process began that lost this task has come to an end, if it takes `limit` seconds."""
+        if limit and self.run.silent_for is not None:
+            await asyncio.sleep(ACT_WITHIN + limit - self.run.silent_for.total_seconds())
+
+    async def _extend(self, tx: Connection) -> None:
+        await tasks.extend(tx, self.run)
+
+
+class Sink(Protocol):
+    """Takes every event of a turn, in order, before the next one is made."""
+
+    async def take(self, event: TurnEvent) -> None:
+        """Do with it what this sink is for."""
+        ...
+
+
+@dataclass(slots=True)
+class StepSink:
+    """Commits each step of a run under its fence, before the loop goes on.
+
+    `label` is the session's: it rises with what the run reads, in the transaction that stores it.
+    """
+
+    fence: Fence
+    run: Claim
+    session: SessionId
+    label: Label
+    failpoints: Failpoints
+
+    async def take(self, event: TurnEvent) -> None:
+        """Raises `RunLost` when the run no longer owns its task."""
+        match event:
+            case ModelReplied():
+                self.failpoints.reach(Step.MODEL_REPLIED)
+                if event.intents:
+                    await self._commit(lambda tx: self._store_step(tx, event))
+                    self.failpoints.reach(Step.STEP_COMMITTED)
+            case ToolFinished():
+                self.failpoints.reach(Step.TOOL_RAN)
+                await self._commit(lambda tx: self._store_result(tx, event))
+                self.label = max(self.label, event.label)
+                self.failpoints.reach(Step.RESULT_COMMITTED)
+            case Steered():
+                self.label = max(self.label, event.label)
+            case TextDelta() | Restarted() | Waiting() | Answered():
+                pass
+            case _:
+                assert_never(event)
+
+    async def _commit(self, write: Callable[[Connection], Awaitable[None]]) -> None:
+        async def work(tx: Connection) -> None:
+            await sessions.lock(tx, self.session)
+            await tasks.progress(tx, self.run)
+            await write(tx)
+
+        await self.fence.commit(work)
+
+    async def _store_step(self, tx: Connection, event: ModelReplied) -> None:
+        run, first = self.run, None
+        if event.reply.text:
+            interim = AssistantText(event.reply.text, final=False)
+            said = await messages.say(
+                tx, self.session, run.principal_id, interim, label=self.label, origin="agent", task=run.id
+            )
+            first = said.id
+        calls = await messages.intend(tx, self.session, run.principal_id, run.id, event.intents, self.label)
+        await steps.model_called(tx, run.id, run.principal_id, event.reply, first or calls[0])
+        if run.kind == "agent":
+            await steps.intended(tx, run.id, run.principal_id, [each.call.name for each in event.intents], calls)
+
+    async def _store_result(self, tx: Connection, event: ToolFinished) -> None:
+        run = self.run
+        label = max(self.label, event.label)
+        if label > self.label:
+            await sessions.taint(tx, self.session, label)
+        id = await messages.conclude(tx, self.session, run.principal_id, run.id, event.intent, event.result, label)
+        tool, ms = event.intent.call.name, event.duration_ms
+        await steps.tool_ran(tx, run.id, run.principal_id, tool, ms, ok=not event.failed, message=id)
+
+
+class LiveSink:
+    """Publishes a turn to whoever watches the session."""
+
+    def __init__(self, live: Live, session: SessionId) -> None:
+        self._live = live
+        self._session = session
+
+    async def take(self, event: TurnEvent) -> None:
+        """Never blocks."""
+        match event:
+            case TextDelta(text):
+                self._live.publish(self._session, TextWritten(text))
+            case Restarted():
+                self._live.publish(self._session, TextDropped())
+            case Waiting(attempt, seconds):
+                self._live.publish(self._session, ModelAwaited(attempt.model, attempt.error, seconds))
+            case ModelReplied(_, intents):
+                for intent in intents:
+                    call = intent.call
+                    self._live.publish(self._session, ToolStarted(call.id, call.name, call.arguments))
+            case ToolFinished(intent, result, failed, duration_ms):
+                self._live.publish(self._session, ToolEnded(intent.call.id, result.text, failed, duration_ms))
+            case Steered() | Answered():
+                pass
+            case _:
+                assert_never(event)

@@ -1,0 +1,296 @@
+"""The end of a run that nobody waits for: what its person is told, and what that means for the schedule, trigger or
+task that it came from."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+import structlog
+
+from gateway.agent.loop import NO_ANSWER
+from gateway.agent.work.schedules import schedule_failed, trigger_failed
+from gateway.agent.work.task_trees import SHORT
+from gateway.domain.channels.channel import Button
+from gateway.domain.clock import Clock
+from gateway.domain.conversation.transcript import AssistantText, Notice
+from gateway.domain.ids import MessageId
+from gateway.domain.principals import Label, Role, label_of
+from gateway.domain.text.marks import heading
+from gateway.domain.text.texts import one_line
+from gateway.domain.work.assignment import QUIET, Assignment, is_quiet
+from gateway.domain.work.tasks import Claim, Status
+from gateway.flow.outbound.parts import Abridged, abridge
+from gateway.flow.outbound.proactive import ProactiveMessages
+from gateway.flow.outbound.sender import Outbound
+from gateway.flow.turn.environment import AgentEnvironments
+from gateway.flow.turn.opening import OpenedTurn
+from gateway.flow.turn.runner import RunFinisher, RunOutcome, TurnResult
+from gateway.flow.unattended.schedule_results import alert_failure, alert_recovery
+from gateway.store import sessions
+from gateway.store.connection.pool import Connection, Database
+from gateway.store.delivery.addresses import AddressRow
+from gateway.store.scheduling import schedule_runs, triggers
+from gateway.store.scheduling.schedules import ScheduleRow
+from gateway.store.transcript import journals
+from gateway.store.transcript.messages import MessageRow
+
+
+@dataclass(frozen=True, slots=True)
+class UnattendedResult:
+    """What a run came to; or, in one line for its person, the `reason` why it failed. `own` is that person's label."""
+
+    run: Claim
+    assignment: Assignment
+    result: TurnResult
+    reason: str | None
+    own: Label
+
+    @property
+    def tells(self) -> bool:
+        """Whether the agent has something to say."""
+        return self.assignment.deliver and self.reason is None and not is_quiet(self.result.entry.text, QUIET)
+
+
+Deliver: TypeAlias = Callable[[], Awaitable[MessageRow | None]]
+"""Says the result in its chat; None if there is no chat."""
+
+
+class Origin(Protocol):
+    """What queues unattended runs, as their end concerns it; each method is part of the caller's transaction."""
+
+    async def unwanted(self, tx: Connection, run: Claim) -> str | None:
+        """Why nobody wants the run any more; None if somebody does."""
+        ...
+
+    async def dropped(self, tx: Connection, run: Claim, why: str) -> None:
+        """The run ends without having been opened."""
+        ...
+
+    async def ended(
+        self, tx: Connection, ended: UnattendedResult, at: AddressRow | None, deliver: Deliver
+    ) -> RunOutcome:
+        """Record the end; `deliver` is called if there is something to say. The caller holds the chat `at`."""
+        ...
+
+    def after(self, sent: MessageRow | None) -> None:
+        """The end is committed, with what was said; never blocks."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TriggerOrigin:
+    """Requests of other programs: a failure is told once an hour for each source."""
+
+    proactive: ProactiveMessages
+
+    async def unwanted(self, _tx: Connection, _run: Claim) -> str | None:
+        """A trigger can't be withdrawn."""
+        return None
+
+    async def dropped(self, _tx: Connection, _run: Claim, _why: str) -> None:
+        """Its task says so."""
+
+    async def ended(
+        self, tx: Connection, ended: UnattendedResult, at: AddressRow | None, deliver: Deliver
+    ) -> RunOutcome:
+        """The result, or the notice of a failure."""
+        if ended.reason is not None:
+            return RunOutcome(Status.FAILED, ended.reason, await self._fail(tx, ended, ended.reason, at))
+        return RunOutcome(Status.COMPLETED, sent=await deliver() if ended.tells else None)
+
+    async def _fail(
+        self, tx: Connection, ended: UnattendedResult, reason: str, at: AddressRow | None
+    ) -> MessageRow | None:
+        run, source = ended.run, ended.assignment.name
+        if at is None or await triggers.failed_this_hour(tx, run.principal_id, source, run.id):
+            return None
+        notice = trigger_failed(source, reason)
+        return await self.proactive.say(tx, at, run.principal_id, notice, label=Label.OWNER, origin="gateway")
+
+    def after(self, sent: MessageRow | None) -> None:
+        """Nothing follows."""
+
+
+NO_CHAT = "no chat to deliver to"
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleOrigin:
+    """Schedules; `follow` watches what was said until it is delivered, `wake` looks for the next slot."""
+
+    proactive: ProactiveMessages
+    follow: Callable[[MessageId], None]
+    wake: Callable[[], None]
+
+    async def unwanted(self, tx: Connection, run: Claim) -> str | None:
+        """The run of a schedule that was removed."""
+        return None if await schedule_runs.known(tx, run.id) else "its schedule was removed"
+
+    async def dropped(self, tx: Connection, run: Claim, why: str) -> None:
+        """The slot's history says why."""
+        await schedule_runs.failed(tx, run.id, why)
+
+    async def ended(
+        self, tx: Connection, ended: UnattendedResult, at: AddressRow | None, deliver: Deliver
+    ) -> RunOutcome:
+        """How far the slot came, which the schedule's row guards."""
+        planned = ended.assignment.schedule
+        schedule = await schedule_runs.hold(tx, planned) if planned is not None else None
+        if schedule is None:  # removed meanwhile
+            return RunOutcome(Status.CANCELLED)
+        if ended.reason is not None:
+            return RunOutcome(Status.FAILED, ended.reason, await self._fail(tx, ended, ended.reason, schedule, at))
+        await schedule_runs.executed(tx, ended.run.id)
+        if ended.tells:
+            return RunOutcome(Status.COMPLETED, sent=await _deliver_result(tx, ended, deliver))
+        # That a schedule works again is said here only if no result is on its way.
+        return RunOutcome(Status.COMPLETED, sent=await alert_recovery(tx, self.proactive, schedule, at))
+
+    async def _fail(
+        self, tx: Connection, ended: UnattendedResult, reason: str, schedule: ScheduleRow, at: AddressRow | None
+    ) -> MessageRow | None:
+        await schedule_runs.failed(tx, ended.run.id, reason)
+        slot = ended.assignment.slot
+        assert slot is not None, "a schedule's run has one"
+        notice = schedule_failed(schedule.definition, slot, reason)
+        return await alert_failure(tx, self.proactive, schedule, at, notice)
+
+    def after(self, sent: MessageRow | None) -> None:
+        """The next slot may be due now, and what was said is followed until it is delivered."""
+        if sent is not None:
+            self.follow(sent.id)
+        self.wake()
+
+
+async def _deliver_result(tx: Connection, ended: UnattendedResult, deliver: Deliver) -> MessageRow | None:
+    said = await deliver()
+    await schedule_runs.produced(tx, ended.run.id, said.id if said else None)
+    if said is None:
+        await schedule_runs.failed(tx, ended.run.id, NO_CHAT)
+    return said
+
+
+@dataclass(frozen=True, slots=True)
+class TaskOrigin:
+    """Task trees; a failed node is a result for its parent, a failed tree a notice."""
+
+    proactive: ProactiveMessages
+
+    async def unwanted(self, _tx: Connection, _run: Claim) -> str | None:
+        """What nobody wants any more was cancelled."""
+        return None
+
+    async def dropped(self, _tx: Connection, _run: Claim, _why: str) -> None:
+        """Its task says so."""
+
+    async def ended(
+        self, tx: Connection, ended: UnattendedResult, at: AddressRow | None, deliver: Deliver
+    ) -> RunOutcome:
+        """The result for the parent; or for the chat that asked."""
+        if ended.reason is not None:
+            said = await self._failed(tx, ended, ended.reason, at) if at is not None else None
+            return RunOutcome(Status.FAILED, ended.reason, said)
+        said = await deliver() if ended.assignment.deliver else None
+        return RunOutcome(Status.COMPLETED, sent=said, result=ended.result.entry.text)
+
+    async def _failed(self, tx: Connection, ended: UnattendedResult, reason: str, at: AddressRow) -> MessageRow:
+        """Without what models and others wrote."""
+        id = str(ended.run.id)[:SHORT]
+        notice = Notice(f"The task {id} failed: {reason}")
+        again = Button("Try again", f"/tasks retry {id}")
+        return await self.proactive.say(
+            tx, at, ended.run.principal_id, notice, label=Label.OWNER, origin="gateway", buttons=(again,)
+        )
+
+    def after(self, sent: MessageRow | None) -> None:
+        """The parent was woken by the database."""
+
+
+MAX_REASON = 500
+EMPTY_ANSWER = "the model gave an empty answer"
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class UnattendedFinisher:
+    """Ends runs that nobody waits for: in their own session, in their person's chat, for their origin."""
+
+    database: Database
+    environments: AgentEnvironments
+    outbound: Outbound
+    proactive: ProactiveMessages
+    finisher: RunFinisher
+    clock: Clock
+
+    async def finish(
+        self, run: Claim, assignment: Assignment, opened: OpenedTurn, result: TurnResult, origin: Origin
+    ) -> MessageRow | None:
+        """What its person was told; raises `RunLost`, then nothing is stored."""
+        role = opened.principal.role
+        ended = UnattendedResult(run, assignment, result, _reason(result, role), label_of(role, private=True))
+        sent = await self._abridged(ended) if ended.tells else Abridged(result.entry.text)
+
+        async def store(tx: Connection, answer: MessageRow, at: AddressRow | None) -> RunOutcome:
+            return await self._store(tx, ended, sent, answer, at, origin)
+
+        finished = await self.finisher.finish(
+            run, opened.session, result, store, destination=lambda tx: self._destination(tx, ended)
+        )
+        return finished.sent
+
+    async def _abridged(self, ended: UnattendedResult) -> Abridged:
+        """For the chat that is going to get it, as far as that can be known before."""
+        at = await self.database.run(lambda tx: self._destination(tx, ended))
+        channel = self.outbound.channel(at) if at else None
+        workspace = self.environments.of(ended.run.principal_id).workspace
+        return await abridge(ended.result.entry.text, ended.result.label, channel, workspace, self.clock.now())
+
+    async def _destination(self, tx: Connection, ended: UnattendedResult) -> AddressRow | None:
+        asked = ended.assignment
+        if not asked.deliver:
+            return None
+        principal = ended.run.principal_id
+        return await self.proactive.destination(tx, principal, address=asked.address, channel=asked.channel)
+
+    async def _store(
+        self,
+        tx: Connection,
+        ended: UnattendedResult,
+        sent: Abridged,
+        answer: MessageRow,
+        at: AddressRow | None,
+        origin: Origin,
+    ) -> RunOutcome:
+        """The end of its session, and what that means to its origin."""
+        if await sessions.end_unnamed(tx, answer.session_id):
+            await journals.close(tx, answer.session_id, ended.assignment.name)
+        return await origin.ended(tx, ended, at, lambda: self._deliver(tx, ended, sent, answer, at))
+
+    async def _deliver(
+        self, tx: Connection, ended: UnattendedResult, sent: Abridged, answer: MessageRow, at: AddressRow | None
+    ) -> MessageRow | None:
+        run = ended.run
+        if at is None:
+            log.warning("run.undeliverable")
+            return None
+        return await self.proactive.say(
+            tx,
+            at,
+            run.principal_id,
+            AssistantText(answer.text),
+            label=answer.label,
+            origin=ended.assignment.origin,
+            task=run.id,
+            sent=sent.text,
+            files=await sent.keep(tx, run.principal_id, answer.label),
+            heading=heading(ended.assignment.heading, answer.label, ended.own),
+        )
+
+
+def _reason(result: TurnResult, role: Role) -> str | None:
+    """No answer is a failure, never silence; what providers say is for the owner alone."""
+    if result.status is Status.FAILED:
+        known = result.entry.text if role is Role.OWNER or result.problem is None else result.error or ""
+        return one_line(known, MAX_REASON)
+    return EMPTY_ANSWER if result.entry.text in {"", NO_ANSWER} else None

@@ -1,0 +1,261 @@
+"""What is read out of a file, and what becomes of one that nobody can read."""
+
+import asyncio
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gateway.background.cpu.executor import MAX_MEMORY_BYTES, Cpu, CpuJobFailed
+from structlog.testing import capture_logs
+
+from gateway.background.cpu.executor import extraction as reading_module
+from gateway.domain.conversation.inbound import Attachment
+from gateway.domain.conversation.model import Prompt, UserMessage
+from gateway.domain.errors import SupaclawError
+from gateway.domain.json import Json
+from gateway.store.connection.pool import Database
+from tests.background.reads import Reads, derived
+from tests.flow.path import MEMBER, OWNER, FakeModel, MessagePath, build
+from tests.ingest.samples import pdf
+
+FOUND = "select text_path, view_path, pages, mime, description, problem from files"
+Ask = Callable[..., Awaitable[MessagePath]]
+
+
+@pytest.fixture
+def ask(database: Database, workspace: Path, model: FakeModel) -> Ask:
+    """Sends a file with a question, and comes back when that is answered."""
+
+    async def ask(cpu: Cpu, data: bytes = b"x", name: str = "a.pdf", patience: float = 15, **more: Any) -> MessagePath:
+        path = await build(database, workspace, model, cpu=cpu, **more)
+        path.channel.files["f1"] = data
+        async with path.working(), asyncio.timeout(patience):
+            await path.answers.wait(await path.tell("read it", attachments=(Attachment("f1", name),)))
+        return path
+
+    return ask
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    (tmp_path / "workspace").mkdir()
+    return tmp_path / "workspace"
+
+
+@pytest.fixture
+def model() -> FakeModel:
+    return FakeModel()
+
+
+def shown(prompt: Prompt) -> UserMessage:
+    return next(m for m in prompt.messages if isinstance(m, UserMessage))
+
+
+async def test_a_pdf_is_read_page_by_page_in_a_process_of_its_own(ask: Ask, model: FakeModel) -> None:
+    cpu = Cpu()
+    try:
+        path = await ask(cpu, pdf("The rent is 700 euros.", "It is due in May."), patience=120)
+    finally:
+        await cpu.close()
+    [(text, view, pages, mime, _, problem)] = await path.rows(FOUND)
+    assert (pages, mime, problem) == (2, "application/pdf", "")
+    [(where,)] = await path.rows("select path from files")
+    assert (text, view) == (f"{where}.txt", "")
+    assert "700 euros" in (path.workspace / text).read_text()
+    assert "due in May" in (path.workspace / f"{where}.pages/002.txt").read_text()
+    assert (path.workspace / f"{where}.pages/001.jpg").read_bytes().startswith(b"\xff\xd8")
+    assert "700 euros" in shown(model.prompts[0]).text
+    assert list((path.workspace.parent / "ingest").iterdir()) == []
+
+
+async def test_a_picture_is_shown_once_to_the_turn_that_answers_it(ask: Ask, model: FakeModel) -> None:
+    path = await ask(
+        Reads(derived("image", "image/png", pages=1, view="view.jpg"), {"view.jpg": b"seen"}), b"", "a.png"
+    )
+    async with path.working():
+        await path.ask("and now?")
+    [image] = shown(model.prompts[0]).images
+    assert (image.mime, image.data) == ("image/jpeg", b"seen")
+    assert [m.images for m in model.prompts[1].messages if isinstance(m, UserMessage)] == [(), ()]
+
+
+async def test_what_was_read_lies_where_the_path_of_the_file_says(ask: Ask) -> None:
+    files = {
+        "text.txt": b"whole",
+        "view.jpg": b"seen",
+        "001.txt": b"one",
+        "001.jpg": b"1",
+        "002.txt": b"two",
+        "evil.sh": b"rm",
+        "003.txt": b"beyond",
+    }
+    path = await ask(Reads(derived(pages=2, text="text.txt", view="view.jpg"), files))
+    [day] = (path.workspace / "uploads").iterdir()
+    there = sorted(str(file.relative_to(day)) for file in day.rglob("*") if file.is_file())
+    assert there == [
+        "a.pdf",
+        *(f"a.pdf.pages/{name}" for name in ("001.jpg", "001.txt", "002.txt", "view.jpg")),
+        "a.pdf.txt",
+    ]
+
+
+async def test_the_process_is_given_a_copy_and_a_folder_outside_of_the_workspace(ask: Ask) -> None:
+    cpu = Reads(derived(problem="empty"))
+    path = await ask(cpu, name="../a b.pdf")
+    [(source, target, name, _)] = cpu.asked
+    for given in (source, target):
+        assert Path(str(given)).is_relative_to(path.workspace.parent / "ingest")
+    assert name == "a b.pdf"
+
+
+async def test_what_could_not_be_read_is_logged_with_the_reason(ask: Ask) -> None:
+    with capture_logs() as logs:
+        await ask(Reads(derived(pages=1, problem="text recognition failed: RuntimeError: the model is damaged")))
+    [log] = [log for log in logs if log["event"] == "file.not_all_read"]
+    assert log["problem"] == "text recognition failed: RuntimeError: the model is damaged"
+
+
+async def test_what_the_process_leaves_as_a_link_is_not_followed(ask: Ask, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("the secret")
+
+    class Links(Reads):
+        async def run(self, function: Callable[..., Json], *arguments: Json, seconds: float, memory: int = 0) -> Json:
+            os.symlink(tmp_path / "secret", Path(str(arguments[1])) / "text.txt")
+            return await super().run(function, *arguments, seconds=seconds, memory=MAX_MEMORY_BYTES)
+
+    path = await ask(Links(derived(text="text.txt")))
+    [(text, *_, problem)] = await path.rows(FOUND)
+    assert text == ""
+    assert problem.startswith("it could not be read")
+    assert not list((path.workspace / "uploads").rglob("*.txt"))
+
+
+async def test_a_file_that_breaks_the_process_fails_alone_and_the_turn_says_so(ask: Ask, model: FakeModel) -> None:
+    path = await ask(Reads(CpuJobFailed("read failed: the process was ended by signal 9")))
+    [(*_, problem)] = await path.rows(FOUND)
+    assert problem == "it could not be read: read failed: the process was ended by signal 9"
+    assert f"; {problem}]" in shown(model.prompts[0]).text
+
+
+async def test_a_process_that_dies_over_a_file_takes_nothing_with_it(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.ingest.extraction.read", die)
+    cpu = Cpu()
+    try:
+        path = await ask(cpu, patience=120)
+        [(*_, problem)] = await path.rows(FOUND)
+        assert "signal 9" in problem
+        async with path.working():
+            assert await path.ask("still there?") == "re: still there?"
+    finally:
+        await cpu.close()
+
+
+def die(*_: object) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+async def test_a_file_that_is_gone_is_told_as_gone(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def nothing(*_: object) -> None:
+        raise reading_module.WorkspaceError("not_found", "uploads/a.pdf does not exist")
+
+    monkeypatch.setattr(reading_module.Workspace, "copy", nothing)
+    path = await ask(Reads(derived()))
+    [(*_, problem)] = await path.rows(FOUND)
+    assert problem == "it could not be read: uploads/a.pdf does not exist"
+
+
+async def test_what_a_crash_left_of_earlier_readings_is_cleared_away(ask: Ask, tmp_path: Path) -> None:
+    (tmp_path / "ingest" / "old").mkdir(parents=True)
+    await ask(Reads(derived()))
+    assert list((tmp_path / "ingest").iterdir()) == []
+
+
+class TestSounds:
+    VOICE = derived("audio", "audio/ogg", description="a voice message", problem="not written down")
+
+    async def test_what_is_said_is_its_text(self, ask: Ask, model: FakeModel) -> None:
+        heard: list[tuple[str, bytes]] = []
+
+        async def hear(name: str, audio: bytes) -> str:
+            heard.append((name, audio))
+            return " Buy green tea. "
+
+        path = await ask(Reads(self.VOICE), b"sound", "voice.ogg", hear=hear)
+        assert heard == [("voice.ogg", b"sound")]
+        [(text, *_, problem)] = await path.rows(FOUND)
+        assert ((path.workspace / text).read_text(), problem) == ("Buy green tea.", "")
+        assert "Buy green tea." in shown(model.prompts[0]).text
+
+    async def test_without_a_model_for_it_the_owner_is_told_how_to_name_one(self, ask: Ask) -> None:
+        path = await ask(Reads(self.VOICE), name="voice.ogg")
+        [(text, *_, problem)] = await path.rows(FOUND)
+        assert text == ""
+        assert "models.transcription" in problem
+
+    async def test_a_model_that_fails_is_told(self, ask: Ask) -> None:
+        async def hear(name: str, audio: bytes) -> str:
+            raise SupaclawError("no credit")
+
+        path = await ask(Reads(self.VOICE), name="voice.ogg", hear=hear)
+        [(*_, problem)] = await path.rows(FOUND)
+        assert problem == "it couldn't be transcribed: no credit"
+
+    async def test_silence_is_told(self, ask: Ask) -> None:
+        async def hear(name: str, audio: bytes) -> str:
+            return "  "
+
+        path = await ask(Reads(self.VOICE), name="voice.ogg", hear=hear)
+        [(*_, problem)] = await path.rows(FOUND)
+        assert problem == "no speech was found in it"
+
+    async def test_what_is_too_long_for_it_is_told(self, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+        async def hear(name: str, audio: bytes) -> str:
+            raise AssertionError("it was sent")
+
+        monkeypatch.setattr(reading_module, "MAX_AUDIO_BYTES", 3)
+        path = await ask(Reads(self.VOICE), b"sound", "voice.ogg", hear=hear)
+        [(*_, problem)] = await path.rows(FOUND)
+        assert "only files up to" in problem
+
+
+async def test_files_that_are_read_at_the_same_time_do_not_clear_each_other_away(
+    database: Database, workspace: Path, model: FakeModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = await build(database, workspace, model, cpu=Reads(derived(description="fine")))
+    remove, swept = shutil.rmtree, list[Path]()
+
+    def noted(folder: Path, **more: Any) -> None:
+        if folder.name == "ingest":
+            swept.append(folder)
+        remove(folder, **more)
+
+    monkeypatch.setattr(shutil, "rmtree", noted)
+    for number in range(2):
+        path.channel.files[f"f{number}"] = str(number).encode()
+    async with path.working():
+        asked = [
+            await path.tell("read", chat=chat, sender=chat, attachments=(Attachment(f"f{n}", f"{n}.pdf"),))
+            for n, chat in enumerate((OWNER, MEMBER))
+        ]
+        for each in asked:
+            await path.answer(each)
+    assert len(swept) == 1
+    assert await path.rows("select distinct problem from files") == [("",)]
+
+
+async def test_what_the_process_claims_in_pages_is_not_believed(ask: Ask) -> None:
+    path = await ask(Reads(derived(pages=2**31 - 1, text="text.txt"), {"text.txt": b"whole", "001.txt": b"one"}))
+    [day] = (path.workspace / "uploads").iterdir()
+    assert [file.name for file in (day / "a.pdf.pages").iterdir()] == ["001.txt"]
+
+
+def test_a_start_imports_nothing_that_reads_files() -> None:
+    loaded = "import sys, gateway.app.gateway; print([m for m in sys.modules if m.startswith('gateway.ingest')])"
+    found = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True)
+    assert found.stdout == "[]\n"

@@ -1,0 +1,255 @@
+"""What becomes of what arrives."""
+
+import asyncio
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from gateway.config.failpoints import Failpoints
+from gateway.config.machine import SystemClock
+from gateway.domain.channels.routing import Edit, Ignore, RunCommand, StartTurn
+from gateway.domain.conversation.inbound import Address, Earlier
+from gateway.domain.principals import Label
+from gateway.flow.inbound import acceptance as accept_module
+from gateway.flow.inbound.acceptance import InboundFlow
+from tests.flow.path import MEMBER, STRANGER, FakeModel, MessagePath, build, message, restarted
+
+COUNTS = """select (select count(*) from inbox), (select count(*) from messages), (select count(*) from tasks),
+                   (select count(*) from sessions), (select count(*) from addresses)"""
+NOTHING = [(0, 0, 0, 0, 0)]
+ONE = [(1, 1, 1, 1, 1)]
+
+
+async def test_a_message_is_stored_with_a_task_that_answers_it(path: MessagePath) -> None:
+    accepted = await path.tell("hello")
+    assert accepted.decision == StartTurn()
+    assert await path.rows(COUNTS) == ONE
+    [(seq, text, session, kind, handled)] = await path.rows(
+        """select m.seq, m.text, m.session_id, i.kind, i.handled_at is not null
+           from messages m join inbox i on i.message_id = m.id"""
+    )
+    assert (seq, text, session, kind, handled) == (None, "hello", accepted.session_id, "message", True)
+
+
+class TestDuplicates:
+    async def test_fifty_at_once_are_one(self, path: MessagePath) -> None:
+        twins = [message("hello", id="m-twin")] * 50
+        accepted = await asyncio.gather(*(path.inbound.accept([twin]) for twin in twins))
+        assert await path.rows(COUNTS) == ONE
+        assert sum(not a.duplicate for [a] in accepted) == 1
+        assert len({(a.inbox_id, a.message_id, a.session_id) for [a] in accepted}) == 1
+
+    async def test_one_that_comes_again_after_a_restart_is_known(self, path: MessagePath) -> None:
+        first = await path.tell("hello", id="m-again")
+        again = await (await restarted(path)).tell("hello", id="m-again")
+        assert await path.rows(COUNTS) == ONE
+        assert again == replace(first, duplicate=True)
+
+    async def test_a_command_takes_effect_once(self, path: MessagePath) -> None:
+        await path.tell("hello")
+        first = await path.tell("/new", id="m-new")
+        for each in (path, await restarted(path)):
+            again = await each.tell("/new", id="m-new")
+            assert (again.duplicate, again.inbox_id) == (True, first.inbox_id)
+        assert await path.rows("select count(*) from sessions") == [(2,)]
+
+    async def test_memory_is_bounded_and_only_a_shortcut(
+        self, path: MessagePath, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(accept_module, "MAX_SEEN_REMEMBERED", 2)
+        for _ in range(2):
+            await path.inbound.accept([message("hello", id=f"n{n}") for n in range(5)])
+        assert await path.rows("select count(*) from messages") == [(5,)]
+
+    async def test_the_same_number_in_another_chat_is_another_message(self, path: MessagePath) -> None:
+        await path.say("hello", id="m-same")
+        await path.say("hello", id="m-same", chat=MEMBER, sender=MEMBER)
+        assert await path.rows("select count(*) from messages") == [(2,)]
+
+
+class TestIgnored:
+    @pytest.mark.parametrize(
+        ("text", "more"),
+        [
+            ("hello", {"sender": STRANGER}),
+            ("/new", {"sender": STRANGER}),
+            ("/nonsense", {}),
+            ("   ", {}),
+            ("hello all", {"private": False, "addressed": False}),
+        ],
+    )
+    async def test_nothing_of_it_is_stored(self, path: MessagePath, text: str, more: dict[str, object]) -> None:
+        accepted = await path.tell(text, **more)
+        assert isinstance(accepted.decision, Ignore)
+        assert accepted.inbox_id is None
+        assert await path.rows(COUNTS) == NOTHING
+        assert await path.ask(text, **more) == ""
+
+    async def test_bots_start_no_turns_whoever_they_are(self, path: MessagePath) -> None:
+        spoken = message("hello")
+        await path.inbound.accept([replace(spoken, sender=replace(spoken.sender, is_bot=True))])
+        assert await path.rows(COUNTS) == NOTHING
+
+    async def test_what_is_ignored_does_not_hold_up_the_batch(self, path: MessagePath) -> None:
+        accepted = await path.inbound.accept([message("/nonsense"), message("x", sender=STRANGER), message("hello")])
+        assert [type(a.decision) for a in accepted] == [Ignore, Ignore, StartTurn]
+        assert await path.rows("select text from messages") == [("hello",)]
+
+
+class TestOrder:
+    async def test_a_batch_is_taken_in_the_order_it_came(self, path: MessagePath) -> None:
+        accepted = await path.say(*"abcdef")
+        async with path.working():
+            assert {(await path.answer(a)).text for a in accepted} == {"re: a + b + c + d + e + f"}
+
+    async def test_a_place_in_the_transcript_is_given_when_a_turn_takes_it(self, path: MessagePath) -> None:
+        await path.say("a", "b")
+        assert await path.rows("select seq from messages order by id") == [(None,), (None,)]
+        async with path.working():
+            await path.channel.until(bool)
+        assert await path.rows("select text, seq from messages order by id") == [("a", 1), ("b", 2), ("re: a + b", 3)]
+
+    async def test_a_message_right_behind_new_goes_to_the_new_session(self, path: MessagePath) -> None:
+        before, new, after = await path.say("before", "/new", "after")
+        assert isinstance(new.decision, RunCommand)
+        assert before.session_id != after.session_id
+        async with path.working():
+            assert (await path.answer(after)).text == "re: after"
+        assert path.model.answered == ["after"]
+
+
+class TestEdits:
+    async def test_an_edit_replaces_what_no_turn_has_taken(self, path: MessagePath) -> None:
+        first = await path.tell("helo", id="m-edited")
+        edit = await path.tell("hello", edits="m-edited")
+        assert (edit.decision, edit.message_id) == (Edit("m-edited"), first.message_id)
+        async with path.working():
+            assert (await path.answer(first)).text == "re: hello"
+
+    async def test_a_later_edit_is_recorded_only(self, path: MessagePath) -> None:
+        async with path.working():
+            await path.ask("helo", id="m-edited")
+            edit = await path.tell("hello", edits="m-edited")
+            assert (await path.answer(edit)).text == ""
+        assert edit.message_id is None
+        assert path.model.answered == ["helo"]
+        assert await path.rows("select text from inbox where kind = 'edit'") == [("hello",)]
+
+    async def test_the_last_of_several_edits_counts_even_if_it_comes_twice(self, path: MessagePath) -> None:
+        await path.tell("a", id="m-edited")
+        for text, id in (("b", "e1"), ("c", "e2"), ("b", "e1")):
+            await (await restarted(path)).tell(text, edits="m-edited", id=id)
+        assert await path.rows("select text from messages") == [("c",)]
+
+    async def test_an_edit_reaches_only_its_own_chat(self, path: MessagePath) -> None:
+        await path.tell("mine", id="m-edited")
+        await path.tell("changed", edits="m-edited", chat=MEMBER, sender=MEMBER)
+        assert await path.rows("select text from messages") == [("mine",)]
+
+
+class TestTrust:
+    async def labels(self, path: MessagePath) -> list[tuple[int, int]]:
+        return await path.rows("select m.label, s.label from messages m join sessions s on s.id = m.session_id")
+
+    async def test_what_the_owner_says_in_private_is_trusted(self, path: MessagePath) -> None:
+        await path.tell("hello")
+        assert await self.labels(path) == [(Label.OWNER, Label.OWNER)]
+
+    async def test_a_group_is_never_trusted_and_has_data_of_its_own(self, path: MessagePath) -> None:
+        await path.tell("hello", private=False, chat="g")
+        assert await self.labels(path) == [(Label.UNTRUSTED, Label.UNTRUSTED)]
+        assert await path.rows(
+            "select p.name, p.identities from messages m join principals p on p.id = m.principal_id"
+        ) == [("group g", ["fake:group:g"])]
+        assert await path.rows("select sender from messages") == [("Ada",)]
+
+    async def test_a_member_is_known_and_somebody_else(self, path: MessagePath) -> None:
+        await path.tell("hello", sender=MEMBER, chat=MEMBER)
+        assert await self.labels(path) == [(Label.KNOWN, Label.KNOWN)]
+        assert await path.rows("select p.identities from messages m join principals p on p.id = m.principal_id") == [
+            (["fake:2"],)
+        ]
+
+    async def test_everybody_in_a_group_shares_its_session(self, path: MessagePath) -> None:
+        first = await path.tell("hello", private=False, chat="g")
+        second = await path.tell("hello", private=False, chat="g", sender=MEMBER)
+        assert first.session_id == second.session_id
+
+    async def test_a_session_after_new_starts_with_the_trust_of_who_writes_there(self, path: MessagePath) -> None:
+        await path.say("hello", "/new", sender=MEMBER, chat=MEMBER)
+        await path.say("hello", "/new")
+        await path.say("hello", "/new", private=False, chat="g")
+        ended = await path.rows("select label from sessions where ended_at is null order by started_at")
+        assert ended == [(Label.KNOWN,), (Label.OWNER,), (Label.UNTRUSTED,)]
+
+
+async def test_what_was_said_before_us_is_taken_over_only_into_a_new_session(path: MessagePath) -> None:
+    earlier = (Earlier("system", "Be brief."), Earlier("user", "2 + 2?"), Earlier("assistant", "4"))
+    spoken = replace(message("and 3 + 3?", earlier=earlier), address=Address("api", "key", "1"))
+    async with path.working():
+        for inbound in (spoken, replace(spoken, platform_id="m-next", text="and 4 + 4?", sent_at=datetime.now(UTC))):
+            [accepted] = await path.inbound.accept([inbound])
+            await path.answer(accepted)
+    told = [text for kind, text in await path.transcript() if kind in ("user", "assistant")]
+    assert told[:3] == ["(Instructions from the client)\nBe brief.", "2 + 2?", "4"]
+    assert sum("Be brief." in text for text in told) == 1
+    assert path.model.answered[0].startswith("and 3 + 3?")
+
+
+async def test_text_no_database_takes_is_answered_all_the_same(path: MessagePath) -> None:
+    async with path.working():
+        assert await path.ask("a\x00b \ud800") == "re: ab ?"
+
+
+async def test_a_first_message_that_meets_its_like_leaves_no_empty_session(path: MessagePath) -> None:
+    await asyncio.gather(*(path.say(f"hello {n}") for n in range(20)))
+    assert await path.rows("select count(*) from sessions") == [(1,)]
+
+
+class Dead:
+    """A dispatcher in a process that dies before it gets to work."""
+
+    async def run(self, arrival: int) -> bool:
+        return True
+
+
+async def test_a_command_survives_a_crash_between_its_arrival_and_its_effect(path: MessagePath) -> None:
+    await path.tell("hello")
+    dying = InboundFlow(
+        path.database,
+        path.people,
+        {"new"},
+        Dead().run,
+        path.worker.wake,
+        path.live,
+        path.instance,
+        Failpoints(None),
+        path.journal,
+        path.outages,
+        path.notices,
+        SystemClock(),
+    )
+    [accepted] = await dying.accept([message("/new")])
+    again = await restarted(path, FakeModel())
+    assert await path.rows("select count(*) from sessions") == [(1,)]
+    await again.command_runner.resume()
+    await again.command_runner.resume()
+    assert (await again.answer(accepted)).text.startswith("New session started")
+    assert await path.rows("select count(*), count(ended_at) from sessions") == [(2, 1)]
+    assert await path.rows("select count(*) from outbox") == [(1,)]
+
+
+async def test_other_gateways_on_the_same_database_see_the_same_message_once(path: MessagePath) -> None:
+    other = await build(path.database, path.workspace, FakeModel())
+    spoken = message("hello")
+    await asyncio.gather(path.inbound.accept([spoken]), other.inbound.accept([spoken]))
+    assert await path.rows(COUNTS) == ONE
+
+
+async def test_what_memory_let_go_of_the_inbox_still_knows(path: MessagePath) -> None:
+    first = await path.tell("hello", id="m-once")
+    path.inbound.forget()
+    again = await path.tell("hello", id="m-once")
+    assert (again.duplicate, again.message_id) == (True, first.message_id)
+    assert await path.rows("select count(*) from messages") == [(1,)]
