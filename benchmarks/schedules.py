@@ -13,9 +13,8 @@ from statistics import median
 from time import perf_counter, process_time
 from typing import TypeVar
 
-from gateway.background.upkeep.schedules import BATCH, Scheduler
-
 from benchmarks.statistics import p95
+from gateway.background.upkeep.schedules import BATCH, Scheduler
 from gateway.config.failpoints import Failpoints
 from gateway.config.machine import SystemClock
 from gateway.domain.ids import PrincipalId

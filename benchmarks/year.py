@@ -11,10 +11,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from time import perf_counter
 
-from gateway.background.upkeep.housekeeping import Clearing
-
 from benchmarks.memory import LONGEST, World
 from gateway.app.storage.database import temporary_database
+from gateway.background.upkeep.housekeeping import Clearing
 from gateway.config.machine import SystemClock
 from gateway.domain.principals import Role
 from gateway.store.connection.pool import Database

@@ -5,10 +5,9 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from gateway.background.upkeep.heartbeat import Halt, Heartbeat
-
 from gateway.agent.limits import Limits
 from gateway.background.jobs.heartbeat import HeartbeatRun
+from gateway.background.upkeep.heartbeat import Halt, Heartbeat
 from gateway.config.model import Config
 from gateway.domain.work.tasks import Lane
 from gateway.flow.turn.budgets import SharedBudgets

@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from gateway.background.cpu.executor import MAX_MEMORY_BYTES, Cpu
-
 from gateway.domain.json import Json
 from gateway.ingest.output import Derived, FileKind
 

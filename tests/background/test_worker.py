@@ -10,10 +10,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from gateway.background.upkeep.timers import Periodic
 from structlog.testing import capture_logs
 
 from gateway.background import worker as worker_module
+from gateway.background.upkeep.timers import Periodic
 from gateway.background.worker import Worker
 from gateway.domain.errors import DatabaseDown, RunLost, TryAgainLater
 from gateway.domain.ids import TaskId

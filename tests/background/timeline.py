@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from gateway.background.upkeep.schedules import Scheduler
-
 from gateway.config.failpoints import Failpoints
 from gateway.config.machine import SystemClock
 from gateway.domain.ids import PrincipalId

@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import Any, cast
 from uuid import uuid4
 
-from gateway.background.cpu.executor import MAX_MEMORY_BYTES, Cpu
-from gateway.background.cpu.extraction import Transcribe
-
 from gateway import tools
 from gateway.agent.limits import Limits
 from gateway.app.live_config import LiveConfig
 from gateway.app.wiring import Parts
+from gateway.background.cpu.executor import MAX_MEMORY_BYTES, Cpu
+from gateway.background.cpu.extraction import Transcribe
 from gateway.background.jobs.agent import AgentRun
 from gateway.background.jobs.chat import ChatTurns
 from gateway.background.jobs.ingest import Ingest

@@ -8,11 +8,11 @@ from pathlib import Path
 from unittest.mock import ANY
 
 import pytest
-from gateway.background.cpu.executor import Cpu, CpuJobFailed
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from gateway.background.cpu.executor import Cpu, CpuJobFailed
 from gateway.ingest import ocr, output
 from gateway.ingest.extraction import DESCRIPTION, read_file
 from gateway.ingest.output import Derived

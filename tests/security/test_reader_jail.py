@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import psutil
 import pytest
-from gateway.background.cpu.executor import Cpu, CpuJobFailed
 
+from gateway.background.cpu.executor import Cpu, CpuJobFailed
 from gateway.domain.json import Json
 from gateway.ingest import extraction
 from gateway.ingest.output import MAX_MEMORY_BYTES

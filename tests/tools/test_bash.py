@@ -9,9 +9,9 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+
 from gateway.background.cpu.executor import Cpu, CpuJobFailed
 from gateway.background.cpu.virtual_shells import TURNS, VirtualShells
-
 from gateway.domain.conversation.tools import Caller, Labelled, ToolClass, ToolFailed
 from gateway.domain.ids import TaskId
 from gateway.domain.json import Json

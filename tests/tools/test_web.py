@@ -9,12 +9,12 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from gateway.background.cpu.executor import Cpu
-from gateway.background.cpu.extraction import WebPages
 from pydantic import SecretStr
 
 from gateway.agent.policy import Act, Policy
 from gateway.agent.toolbox import Toolbox
+from gateway.background.cpu.executor import Cpu
+from gateway.background.cpu.extraction import WebPages
 from gateway.config.model import WebSearch
 from gateway.domain.conversation.model import ToolCall
 from gateway.domain.conversation.tools import Caller

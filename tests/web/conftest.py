@@ -10,9 +10,9 @@ from pathlib import Path
 
 import httpx
 import pytest
-from gateway.background.cpu.executor import run_alone
 
 from gateway.app.backend import _toolbox
+from gateway.background.cpu.executor import run_alone
 from gateway.commands import discover
 from gateway.config.editing.editor import ConfigEditor
 from gateway.config.environment import Environment

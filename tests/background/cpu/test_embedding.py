@@ -10,8 +10,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from gateway.background.cpu.embedding import LocalEmbedder, Model
 
+from gateway.background.cpu.embedding import LocalEmbedder, Model
 from gateway.domain.embedding import Embedder, EmbeddingUnavailable, Vector
 from gateway.domain.errors import OwnerMustAct
 from gateway.llm.embedding import e5

@@ -9,9 +9,8 @@ from pathlib import Path
 import psutil
 import pytest
 import uvloop
-from gateway.background.cpu.executor import Cpu, CpuJobFailed, child_environment
 
-from gateway.background.cpu.executor import child
+from gateway.background.cpu.executor import Cpu, CpuJobFailed, child, child_environment
 from gateway.domain.errors import OwnerMustAct, TryAgainLater
 from tests.background import cpu_jobs
 

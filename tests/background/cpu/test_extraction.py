@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gateway.background.cpu.executor import MAX_MEMORY_BYTES, Cpu, CpuJobFailed
 from structlog.testing import capture_logs
 
+from gateway.background.cpu.executor import MAX_MEMORY_BYTES, Cpu, CpuJobFailed
 from gateway.background.cpu.executor import extraction as reading_module
 from gateway.domain.conversation.inbound import Attachment
 from gateway.domain.conversation.model import Prompt, UserMessage

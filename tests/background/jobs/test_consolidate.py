@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gateway.background.upkeep.schedules import Consolidation
 
 from gateway.agent.limits import Limits
+from gateway.background.upkeep.schedules import Consolidation
 from gateway.config.failpoints import Failpoints, Step
 from gateway.domain.conversation.model import ModelsExhausted, Prompt, Reply, UserMessage
 from gateway.domain.errors import RunLost

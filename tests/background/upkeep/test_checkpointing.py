@@ -4,9 +4,9 @@ from pathlib import Path
 
 import psutil
 import pytest
+
 from gateway.background.cpu.executor import Cpu
 from gateway.background.upkeep.housekeeping import Checkpointing
-
 from gateway.config.machine import SystemClock
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.json import JsonObject

@@ -3,7 +3,6 @@ from datetime import timedelta
 from pathlib import Path
 
 from gateway.background.upkeep.housekeeping import Clearing
-
 from gateway.config.machine import SystemClock
 from tests.store.test_retention import OLD, over
 from tests.store.world import World

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from gateway.background.upkeep.event_loop import LagMonitor, Moment, Witness
 from structlog.testing import capture_logs
 
+from gateway.background.upkeep.event_loop import LagMonitor, Moment, Witness
 from gateway.background.upkeep.timers import event_loop as lag_module
 from tests.fakes.eventually import eventually
 

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gateway.background.upkeep.health import Health, alone, joined
 from structlog.testing import capture_logs
 
+from gateway.background.upkeep.health import Health, alone, joined
 from gateway.background.upkeep.timers import health as health_module
 from gateway.config.machine import SystemClock
 from gateway.domain.errors import DatabaseDown, OwnerMustAct, TryAgainLater

@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
-from gateway.background.upkeep.heartbeat import Halt, next_beat
 
 from gateway.agent.limits import Limits
+from gateway.background.upkeep.heartbeat import Halt, next_beat
 from gateway.config.value_types import parse_hours
 from gateway.domain.settings import ModelSettings
 from gateway.domain.vitals import Outcome

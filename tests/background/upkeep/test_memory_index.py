@@ -9,6 +9,9 @@ from typing import Any
 
 import asyncpg
 import pytest
+from structlog.testing import capture_logs
+
+from gateway.background.budgets import FREE_ROWS, PaidEmbedding, estimate_embedding
 from gateway.background.upkeep.memory_index import (
     ENOUGH,
     GATHER_SECONDS,
@@ -16,9 +19,6 @@ from gateway.background.upkeep.memory_index import (
     FilePassages,
     Indexing,
 )
-from structlog.testing import capture_logs
-
-from gateway.background.budgets import FREE_ROWS, PaidEmbedding, estimate_embedding
 from gateway.config.failpoints import Failpoints
 from gateway.config.machine import SystemClock
 from gateway.domain.embedding import EmbeddingUnavailable, Vector

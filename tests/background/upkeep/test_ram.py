@@ -3,8 +3,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from gateway.background.upkeep.ram import ENOUGH, MemoryCeiling, ceiling, resident, trim
 
+from gateway.background.upkeep.ram import ENOUGH, MemoryCeiling, ceiling, resident, trim
 from gateway.background.upkeep.timers import ram
 from gateway.config.machine import available_memory
 from gateway.domain.errors import DatabaseDown

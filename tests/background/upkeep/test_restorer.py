@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from gateway.background.upkeep.housekeeping import Restorer
 
+from gateway.background.upkeep.housekeeping import Restorer
 from gateway.config.data.instance import InstanceLock, hold_instance, running_address, running_pid
 from gateway.config.environment import Environment
 from gateway.workspace.template import fill_new_workspace

@@ -3,8 +3,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from gateway.background.upkeep.health import notify_systemd
 from structlog.testing import capture_logs
+
+from gateway.background.upkeep.health import notify_systemd
 
 
 @pytest.fixture(params=["path", "abstract"])

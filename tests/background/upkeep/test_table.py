@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from gateway.background.upkeep.timers import Interval, JobTable, Look
 from structlog.testing import capture_logs
 
+from gateway.background.upkeep.timers import Interval, JobTable, Look
 from gateway.background.upkeep.timers import timers as table_module
 from gateway.config.machine import SystemClock
 from gateway.domain.errors import DatabaseDown

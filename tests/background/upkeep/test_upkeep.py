@@ -1,10 +1,9 @@
 import asyncio
 
 import pytest
-from gateway.background.upkeep.timers import keep_running
 from structlog.testing import capture_logs
 
-from gateway.background.upkeep.timers import timers
+from gateway.background.upkeep.timers import keep_running, timers
 from gateway.domain.errors import DatabaseDown
 
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gateway.background.cpu.virtual_shells import VirtualShells
-
 from gateway.domain.conversation.tools import ToolFailed
 from gateway.sandbox.command import Tier
 from gateway.sandbox.jail import landlock
