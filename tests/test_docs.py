@@ -23,7 +23,7 @@ from gateway.workspace.files.tree import Workspace
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 TEXT = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
-NOT_AN_API = ("gateway.web.screens", "gateway.web.auth.login", "gateway.web.auth.secret_form")
+NOT_AN_API = ("gateway.web.screens", "gateway.web.auth.sign_in")
 
 
 def undescribed(names: Iterable[str], mark: str = "`{}`") -> list[str]:

@@ -99,7 +99,7 @@ def build_backend(parts: Parts, local_token: str, watch: ConfigWatch) -> "Backen
 
 
 def _public_url(parts: Parts, page: str) -> str | None:
-    from gateway.web.http.origin import page_url
+    from gateway.web.http.headers import page_url
 
     public = parts.current.config.web.public_url
     return public and page_url(public, page)

@@ -34,7 +34,7 @@ from gateway.llm.client import Description
 from gateway.logs import SecretMask
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.engine.steps import Spent
-from gateway.web.http.origin import page_url
+from gateway.web.http.headers import page_url
 from gateway.web.links import LoginLinks, SecretLinks
 from gateway.workspace.files.tree import Workspace
 

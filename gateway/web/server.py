@@ -1,15 +1,36 @@
-"""Runs the app on the gateway's event loop, and closes open streams when it stops."""
+"""Builds the web app with its routes, middleware and OpenAPI document, and runs it on the gateway's event loop.
+
+Open streams are closed when it stops."""
 
 import asyncio
 import contextlib
 import socket
-from collections.abc import Generator
+from collections.abc import AsyncIterator, Generator
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from typing import Any, assert_never
 
 import uvicorn
+from fastapi import FastAPI
+from starlette.middleware.gzip import DEFAULT_EXCLUDED_CONTENT_TYPES, GZipMiddleware
+from starlette.responses import Response
+from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
 
-from gateway.web.app import build_app
+from gateway.web import api, screens
+from gateway.web.auth import sign_in
+from gateway.web.auth.request_guard import Entry, RequestGuard, entries
 from gateway.web.backend import Backend
-from gateway.web.http.connections import Connection
+from gateway.web.http.errors import handle_errors
+from gateway.web.http.headers import ProxyHeaders, SecurityHeaders, hosts_of
+from gateway.web.http.limits import Connection, Connections, RateLimiter, Throttle
+from gateway.web.live.conversations import Conversations
+from gateway.web.live.topics import Thread, Topics
+from gateway.web.markup.markdown import Markdown
+from gateway.web.pages import STATIC, Nav, Pages
+from gateway.web.rights import Rights
+from gateway.web.site import Site
+from gateway.web.v1 import routes
 
 GRACE_SECONDS = 5
 
@@ -59,3 +80,140 @@ class _Server(uvicorn.Server):
     def capture_signals(self) -> Generator[None, None, None]:
         """Do nothing: the gateway handles signals."""
         yield
+
+
+TRIGGERS_PER_MINUTE = 60
+"""Requests per minute and credential, also as a burst."""
+
+_SENT_AS_IT_IS = (*DEFAULT_EXCLUDED_CONTENT_TYPES, "application/octet-stream")
+
+
+def build_app(backend: Backend) -> FastAPI:
+    """Build the web app of one gateway."""
+    shown = screens.discover()
+    site = _site(backend, tuple(screen.nav for screen in shown))
+    app = DocumentedApp(
+        title="SupaClaw", openapi_url="/api/openapi.json", docs_url=None, redoc_url=None, lifespan=_lifespan
+    )
+    app.state.site = site
+    handle_errors(app)
+    pages = (*(screen.router for screen in shown), sign_in.router)
+    programs = (*api.discover(), routes.router)
+    for router in pages:
+        app.include_router(router, include_in_schema=False)
+    for router in programs:
+        app.include_router(router)
+    app.entries = entries(*pages, *programs)
+    app.mount("/static", _Files(directory=STATIC), name="static")
+    app.add_middleware(GZipMiddleware, minimum_size=1000, exclude_content_types=_SENT_AS_IT_IS)
+    app.add_middleware(
+        RequestGuard,
+        allowed_hosts=hosts_of(backend.public_url),
+        named_hosts=backend.allowed_hosts,
+        page_name=backend.page_name,
+        routes=app.entries,
+    )
+    app.add_middleware(SecurityHeaders)
+    if backend.public_url:
+        app.add_middleware(ProxyHeaders, public_url=backend.public_url)
+    return app
+
+
+def _site(backend: Backend, nav: tuple[Nav, ...]) -> Site:
+    conversations = Conversations(backend.database, backend.live)
+    pages, markdown = Pages(), Markdown()
+    backend.on_shed(markdown.forget)
+    greeting = pages.piece("empty.html", owner=backend.owner.name)
+    topics = Topics(conversations, lambda: Thread(pages, markdown, greeting, backend.wordings, acts=True))
+    throttle, rate_limiter = (
+        Throttle(backend.clock),
+        RateLimiter(backend.clock, TRIGGERS_PER_MINUTE, TRIGGERS_PER_MINUTE / 60),
+    )
+    rights = Rights(backend.database, backend.clock)
+    backend.on_people_changed(rights.look_again)
+    return Site(backend, conversations, topics, pages, throttle, rate_limiter, nav, rights)
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[dict[str, Connections]]:
+    site: Site = app.state.site
+    async with asyncio.TaskGroup() as group:
+        group.create_task(site.topics.serve(site.stopping), name="topics")
+        group.create_task(site.rights.serve(site.stopping), name="rights")
+        yield {"connections": Connections(proxied=site.backend.public_url is not None)}
+        site.stopping.set()
+
+
+class _Files(StaticFiles):
+    """Static files whose URL changes with their content, so that browsers may cache them for ever."""
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        response = await super().get_response(path, scope)
+        if response.status_code == 200:
+            response.headers["Cache-Control"] = "public, max-age=31536000, immutable"
+        return response
+
+
+_TEXT = {"type": ["string", "null"]}
+_ERROR = {
+    "type": "object",
+    "required": ["error"],
+    "properties": {
+        "error": {
+            "type": "object",
+            "required": ["message", "type", "param", "code"],
+            "properties": {"message": {"type": "string"}, "type": {"type": "string"}, "param": _TEXT, "code": _TEXT},
+        }
+    },
+}
+_SCHEMES = {
+    "bearer": {"type": "http", "scheme": "bearer", "bearerFormat": "claw_…"},
+    "cookie": {"type": "apiKey", "in": "cookie", "name": "claw", "description": "`__Host-claw` behind https"},
+}
+
+
+class DocumentedApp(FastAPI):
+    """An app whose document is completed by the `entries`, when it is first asked for."""
+
+    entries: tuple[Entry, ...] = ()
+
+    def openapi(self) -> dict[str, Any]:
+        """The document."""
+        if self.openapi_schema is None:
+            schema = super().openapi()
+            components = schema.setdefault("components", {})
+            used = {name: each for name, each in components.get("schemas", {}).items() if "ValidationError" not in name}
+            components |= {"securitySchemes": _SCHEMES, "schemas": {**used, "Error": _ERROR}}
+            for entry in self.entries:
+                operations = schema["paths"].get(entry.route.path, {})
+                for method in operations.keys() & {name.lower() for name in entry.route.methods or ()}:
+                    _complete(operations[method], entry)
+        return self.openapi_schema or {}
+
+
+def _complete(operation: dict[str, Any], entry: Entry) -> None:
+    scheme = entry.requirement.scheme
+    operation["security"] = [{scheme: []}] if scheme in _SCHEMES else []
+    responses = operation["responses"]
+    responses.pop("422", None)
+    content = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
+    for status in _errors(entry):
+        responses.setdefault(str(status), {"description": HTTPStatus(status).phrase})
+    for status, response in responses.items():
+        if status >= "400":
+            response.setdefault("content", content)
+
+
+def _errors(entry: Entry) -> set[int]:
+    """What the guard and the handlers of errors send; a route declares its own `responses`."""
+    found = {400, 408, 413, 421, 500, 503}
+    match entry.requirement.scheme:
+        case "public":
+            found |= {403}
+        case "webhook":
+            found |= {401, 429}
+        case "bearer" | "cookie":
+            found |= {401, 403, 409, 429}
+        case unreachable:
+            assert_never(unreachable)
+    return found | ({404} if "{" in entry.route.path else set())

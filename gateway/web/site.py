@@ -1,21 +1,25 @@
-"""What the routes share: the gateway, and the state of the web app."""
+"""What the routes share: the gateway, the state of the web app, and how a message from a client is accepted."""
 
 import asyncio
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, assert_never
 
 from fastapi import Depends, Request
 from fastapi.responses import Response
 
+from gateway.domain.channels.routing import Edit, Ignore, RunCommand, StartTurn
+from gateway.domain.conversation.inbound import Inbound
+from gateway.domain.json import Json
+from gateway.flow.inbound.persistence import Accepted
 from gateway.flow.secrets.guard import LeakGuard
 from gateway.store.people.tokens import LiveToken
 from gateway.store.trust import audit
 from gateway.store.trust.audit import Event
 from gateway.web.backend import Backend
 from gateway.web.http.errors import Refused
-from gateway.web.http.throttle import Lookups, RateLimiter, Throttle
-from gateway.web.live.follow import Conversations
+from gateway.web.http.limits import CredentialLookups, RateLimiter, Throttle
+from gateway.web.live.conversations import Conversations
 from gateway.web.live.topics import Topics
 from gateway.web.pages import Nav, Pages
 from gateway.web.rights import Rights
@@ -35,7 +39,7 @@ class Site:
     rate_limiter: RateLimiter
     nav: tuple[Nav, ...]
     rights: Rights
-    lookups: Lookups = field(default_factory=Lookups)
+    lookups: CredentialLookups = field(default_factory=CredentialLookups)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
     def clean(self, text: str) -> str:
@@ -83,3 +87,47 @@ def site_of(request: Request) -> Site:
 
 
 AtSite = Annotated[Site, Depends(site_of)]
+
+
+MAX_MESSAGE_CHARS = 2_000_000
+"""The most characters of one message; text too long for a model is stored as a file."""
+
+PRINTABLE = r"^[^\x00-\x1f\x7f]+$"
+"""Names chosen by clients: any printable text."""
+
+
+async def accept(site: Site, inbound: Inbound) -> Accepted:
+    """Wait until it is committed, even through a database outage; raises `TryAgainLater`, `Refused` on a stop."""
+    [accepted] = await site.backend.inbox.accept([inbound])
+    if accepted.later is not None:
+        accepted = await site.while_entitled(accepted.stored(), None)
+    site.conversations.notify_accepted()
+    return accepted
+
+
+def accepted_json(accepted: Accepted) -> dict[str, Json]:
+    """The outcome as JSON; `reason` is included if the message was ignored."""
+    body: dict[str, Json] = {
+        "kind": _kind(accepted),
+        "session_id": str(accepted.session_id) if accepted.session_id else None,
+        "message_id": accepted.message_id,
+        "inbox_id": accepted.inbox_id,
+        "duplicate": accepted.duplicate,
+    }
+    if isinstance(accepted.decision, Ignore):
+        body["reason"] = accepted.decision.reason
+    return body
+
+
+def _kind(accepted: Accepted) -> str:
+    match accepted.decision:
+        case StartTurn():
+            return "message"
+        case RunCommand():
+            return "command"
+        case Edit():
+            return "edit"
+        case Ignore():
+            return "ignored"
+        case _:
+            assert_never(accepted.decision)

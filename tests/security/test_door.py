@@ -12,11 +12,11 @@ from starlette.types import Message, Scope
 from gateway.domain.channels.channel import WebhookReply
 from gateway.domain.people.scopes import Scope as Right
 from gateway.store.people import tokens
-from gateway.web.app import build_app
-from gateway.web.auth import security
+from gateway.web.auth import request_guard
 from gateway.web.auth.access import PUBLIC_BODY, needs, signed_in
-from gateway.web.auth.security import entries
-from gateway.web.http import connections
+from gateway.web.auth.request_guard import entries
+from gateway.web.http import limits
+from gateway.web.server import build_app
 from tests.web.conftest import BEARER, Running, Web
 from tests.web.conftest import running as running
 from tests.web.conftest import web as web
@@ -165,7 +165,7 @@ async def rest(reader: asyncio.StreamReader) -> bytes:
 def few_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A gateway that allows an eighth of the connections has as much to choose from, sooner."""
     for name in ("ALL", "WAITING"):
-        monkeypatch.setattr(connections, name, getattr(connections, name) // 8)
+        monkeypatch.setattr(limits, name, getattr(limits, name) // 8)
 
 
 async def is_served(web: Web) -> bool:
@@ -178,7 +178,7 @@ async def is_served(web: Web) -> bool:
 @pytest.mark.parametrize("sent", [b"", b"GET /health HT", b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-Slow: "])
 async def test_connections_that_never_finish_their_headers_lock_nobody_out(web: Web, sent: bytes) -> None:
     async with AsyncExitStack() as stack:
-        held = [await stack.enter_async_context(connected(web)) for _ in range(connections.ALL + 11)]
+        held = [await stack.enter_async_context(connected(web)) for _ in range(limits.ALL + 11)]
         for _, writer in held:
             writer.write(sent)
         assert await is_served(web)
@@ -188,7 +188,7 @@ async def test_connections_that_never_finish_their_headers_lock_nobody_out(web: 
 @pytest.mark.usefixtures("few_allowed")
 async def test_those_of_other_addresses_lock_nobody_out_either(web: Web) -> None:
     async with AsyncExitStack() as stack:
-        for number in range(connections.ALL + 11):
+        for number in range(limits.ALL + 11):
             _, writer = await stack.enter_async_context(connected(web, f"127.0.{number % 7}.2"))
             writer.write(b"GET / HTTP/1.1\r\n")
         assert await is_served(web)
@@ -198,7 +198,7 @@ async def test_those_of_other_addresses_lock_nobody_out_either(web: Web) -> None
 async def test_a_client_closes_its_own_connections_not_those_of_others(web: Web) -> None:
     async with connected(web, "127.0.0.2") as (reader, writer), AsyncExitStack() as stack:
         writer.write(b"GET /health HTTP/1.1\r\nHost: localhost\r\n")
-        for _ in range(connections.ALL + 11):
+        for _ in range(limits.ALL + 11):
             await stack.enter_async_context(connected(web, "127.0.0.3"))
         writer.write(b"Connection: close\r\n\r\n")
         assert (await rest(reader)).startswith(b"HTTP/1.1 200")
@@ -206,7 +206,7 @@ async def test_a_client_closes_its_own_connections_not_those_of_others(web: Web)
 
 @pytest.mark.parametrize("first", [b"", b"G", head("GET", "/health") + b"GET /hea"])
 async def test_headers_have_to_come_in_time(web: Web, monkeypatch: pytest.MonkeyPatch, first: bytes) -> None:
-    monkeypatch.setattr(connections, "HEADER_SECONDS", 1.5)
+    monkeypatch.setattr(limits, "HEADER_SECONDS", 1.5)
     async with connected(web) as (reader, writer):
         writer.write(first)
         ended = asyncio.create_task(rest(reader))
@@ -229,7 +229,7 @@ async def test_half_a_body_of_a_stranger_is_neither_read_nor_kept(web: Web) -> N
 
 
 async def test_a_public_body_has_one_deadline_for_all_of_it(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(security, "BODY_SECONDS", 0.3)
+    monkeypatch.setattr(request_guard, "BODY_SECONDS", 0.3)
     async with connected(web) as (reader, writer):
         line = f"Origin: http://localhost\r\nContent-Type: application/json\r\nContent-Length: {PUBLIC_BODY}\r\n"
         writer.write(head("POST", "/login", line))
@@ -243,7 +243,7 @@ async def test_a_public_body_has_one_deadline_for_all_of_it(web: Web, monkeypatc
 
 
 async def test_a_body_may_take_long_as_long_as_it_comes(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(security, "BODY_SECONDS", 5.0)
+    monkeypatch.setattr(request_guard, "BODY_SECONDS", 5.0)
     body = b'{"text": "hello", "client_id": "slow"}'
     async with connected(web) as (reader, writer):
         token = f"Authorization: {BEARER['Authorization']}\r\n"
@@ -282,7 +282,7 @@ async def test_requests_on_one_connection_are_answered_one_after_another(web: We
 
 
 async def test_one_credential_leaves_room_for_the_others(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "ADMITTED", 2)
+    monkeypatch.setattr(limits, "ADMITTED", 2)
     _, plain = await tokens.create(web.backend.database, web.backend.owner.id, "greedy", ["chat", "read"])
     headers = {"Authorization": f"Bearer {plain}"}
     async with AsyncExitStack() as stack:
@@ -302,7 +302,7 @@ async def test_one_credential_leaves_room_for_the_others(web: Web, monkeypatch: 
 async def test_who_leaves_at_once_is_forgotten(web: Web) -> None:
     async with connected(web, "127.0.0.2") as (reader, writer):
         writer.write(b"GET /health HTTP/1.1\r\nHost: localhost\r\n")
-        for _ in range(connections.ALL + 11):
+        for _ in range(limits.ALL + 11):
             async with connected(web, "127.0.0.3") as (_, leaving):
                 leaving.write(head("GET", "/health", "Connection: close\r\n"))
                 leaving.transport.abort()
@@ -319,11 +319,11 @@ def test_an_address_of_any_kind_is_counted(peer: str) -> None:
             self.was_cut = True
             everyone.closed(self)
 
-    everyone = connections.Connections(proxied=True)
-    opened = [Fake() for _ in range(connections.ALL + 1)]
+    everyone = limits.Connections(proxied=True)
+    opened = [Fake() for _ in range(limits.ALL + 1)]
     for each in opened:
         everyone.idle(each, peer)
-    kept = connections.ALL if "127.0.0.1" in peer or peer == "::1" else connections.WAITING
+    kept = limits.ALL if "127.0.0.1" in peer or peer == "::1" else limits.WAITING
     assert [each.was_cut for each in opened] == [True] * (len(opened) - kept) + [False] * kept
 
 

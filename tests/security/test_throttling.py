@@ -8,7 +8,7 @@ import asyncpg
 
 from gateway.store.connection.pool import Database
 from gateway.store.people import tokens
-from gateway.web.http.throttle import Lookups
+from gateway.web.http.limits import CredentialLookups
 from tests.web.conftest import BEARER, Web
 from tests.web.conftest import running as running
 from tests.web.conftest import web as web
@@ -74,7 +74,7 @@ class Counting(Database):
 
 
 async def test_a_flood_of_wrong_credentials_keeps_one_connection_busy_and_good_ones_pass_it(web: Web) -> None:
-    counting, lookups = Counting(web.backend.database), Lookups()
+    counting, lookups = Counting(web.backend.database), CredentialLookups()
     _, plain = await tokens.create(web.backend.database, web.backend.owner.id, "good", ["read"])
     counting.go_on.set()
     assert await lookups.find(counting, plain) is not None

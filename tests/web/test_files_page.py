@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gateway.domain.principals import Label
-from gateway.web.file_browser.preview import as_before, even_breaks, locked_lines
+from gateway.web.components.files import as_before, even_breaks, locked_lines
 from gateway.workspace.files import copies
 from tests.web.conftest import Web
 from tests.web.uploading import png

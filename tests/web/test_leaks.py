@@ -3,9 +3,9 @@
 import json
 from typing import Any
 
+from tests.web.api.test_mcp import call, over_http
 from tests.web.conftest import BEARER, Web
 from tests.web.test_log import SESSION
-from tests.web.test_mcp import call, over_http
 from tests.web.test_memory_api import agent, remember
 
 VALUE, SHOWN = "hush-hush-hush", "${secret:KEY}"

@@ -4,8 +4,7 @@ import httpx
 import pytest
 
 from gateway.config.machine import SystemClock
-from gateway.web.http.origin import page_url
-from gateway.web.http.proxy import hosts_of
+from gateway.web.http.headers import hosts_of, page_url
 from tests.web.conftest import BEARER, PAGE_NAME, Running, Web
 
 PUBLIC = "https://claw.example.org"

@@ -2,9 +2,9 @@ import pytest
 from fastapi.routing import APIRoute
 
 from gateway.store.people import tokens
-from gateway.web.app import build_app
 from gateway.web.auth.access import MESSAGE_BODY
-from gateway.web.auth.security import split_host
+from gateway.web.auth.request_guard import split_host
+from gateway.web.server import build_app
 from gateway.web.v1.serving import MAX_INLINE
 from tests.web.conftest import BEARER, Running, Web
 

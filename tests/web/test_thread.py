@@ -23,11 +23,11 @@ from gateway.flow.live import (
     TurnStarted,
 )
 from gateway.store.transcript.messages import MessageRow
-from gateway.web.entries import quiet, worded
-from gateway.web.live.patches import Patch
-from gateway.web.live.thread import Thread
+from gateway.web.live.entries import quiet, worded
+from gateway.web.live.sse import Patch
+from gateway.web.live.topics import Thread
+from gateway.web.markup.markdown import CAP, Markdown
 from gateway.web.pages import Pages
-from gateway.web.render import CAP, Markdown
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SESSION, OWNER, TASK = SessionId(uuid4()), PrincipalId(uuid4()), TaskId(uuid4())

@@ -3,7 +3,7 @@ from dataclasses import dataclass
 import pytest
 
 from gateway.web.http.errors import Refused
-from gateway.web.http.throttle import BURST, RateLimiter, Throttle, canonical
+from gateway.web.http.limits import BURST, RateLimiter, Throttle, canonical
 
 
 @dataclass

@@ -9,12 +9,11 @@ from markupsafe import Markup
 from gateway.domain.conversation.inbound import Address
 from gateway.domain.errors import DatabaseDown
 from gateway.web.live import topics
-from gateway.web.live.follow import Conversations, Snapshot, Update
+from gateway.web.live.conversations import Conversations, Snapshot, Update
 from gateway.web.live.sse import Frame
-from gateway.web.live.thread import Thread
-from gateway.web.live.topics import Topics
+from gateway.web.live.topics import Thread, Topics
+from gateway.web.markup.markdown import Markdown
 from gateway.web.pages import Pages
-from gateway.web.render import Markdown
 
 HERE = Address("web", "owner", "main")
 

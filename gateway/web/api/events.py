@@ -1,4 +1,4 @@
-"""A conversation as JSON events: a snapshot, then live events."""
+"""Events as JSON: a conversation's snapshot and live events, and the steps of tasks."""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -8,19 +8,22 @@ from uuid import UUID
 from fastapi import APIRouter, Depends, Header
 from fastapi.responses import Response
 
+from gateway.agent.work import task_trees
+from gateway.agent.work.task_trees import NoSuchTask
 from gateway.domain.conversation.inbound import Address
-from gateway.domain.ids import MessageId
+from gateway.domain.ids import MessageId, TaskId
 from gateway.domain.json import Json
 from gateway.domain.people.scopes import Scope, permits
 from gateway.flow import live
+from gateway.store.engine import steps, trees
+from gateway.store.engine.steps import StepRow
 from gateway.store.transcript import attachments, messages
 from gateway.store.transcript.messages import MessageRow
-from gateway.web import traces
 from gateway.web.api.messages import Chat, address_of
-from gateway.web.attachments import as_json
 from gateway.web.auth.access import Caller, needs
 from gateway.web.http.errors import Refused
-from gateway.web.live.follow import Snapshot
+from gateway.web.live.conversations import Snapshot
+from gateway.web.live.entries import attachment_json
 from gateway.web.live.sse import EventStream, Frame, to_json
 from gateway.web.site import AtSite, Site
 
@@ -51,14 +54,14 @@ async def events(
         message = f"This token lacks the scope {'chat' if followed is None else 'read'}."
         raise Refused(403, "missing_scope", message, type="permission_error")
     if followed is None:
-        return EventStream(_frames(site, address_of(caller, chat)), site.rights.hold(caller.session))
-    found = await traces.find(site, followed)
-    if last and await traces.nothing_new(site, found, last, tree=task is None):
+        return EventStream(_chat_frames(site, address_of(caller, chat)), site.rights.hold(caller.session))
+    found = await find_task(site, followed)
+    if last and await is_finished(site, found, last, tree=task is None):
         return Response(status_code=204)
-    return EventStream(traces.frames(site, found, last, tree=task is None), site.rights.hold(caller.session))
+    return EventStream(trace_frames(site, found, last, tree=task is None), site.rights.hold(caller.session))
 
 
-async def _frames(site: Site, address: Address) -> AsyncGenerator[Frame, None]:
+async def _chat_frames(site: Site, address: Address) -> AsyncGenerator[Frame, None]:
     async with aclosing(site.conversations.follow(address, pace=PACE_SECONDS)) as following:
         async for update in following:
             if isinstance(update, Snapshot):
@@ -92,7 +95,7 @@ def _message(row: MessageRow) -> dict[str, Json]:
         "answered_by": row.answered_by,
         "read": row.seq is not None,
         "closed": row.closed_at is not None,
-        "files": [as_json(file) for file in row.attached],
+        "files": [attachment_json(file) for file in row.attached],
     }
 
 
@@ -125,3 +128,50 @@ async def _stored(site: Site, id: MessageId) -> dict[str, Json] | None:
         row = await messages.get(conn, id)
         [row] = await attachments.joined(conn, [row]) if row else [None]
     return {"type": "message", "message": _message(row)} if row else None
+
+
+async def find_task(site: Site, task: UUID) -> TaskId:
+    """The owner's task of a tree; raises `Refused`."""
+    async with site.backend.database.connection() as conn:
+        try:
+            return await task_trees.find_task(conn, site.backend.owner.id, str(task))
+        except NoSuchTask:
+            raise Refused(404, "not_found", "There is no such task.") from None
+
+
+async def is_finished(site: Site, task: TaskId, since: int, *, tree: bool) -> bool:
+    """Whether all is over that could do a step behind this one."""
+    async with site.backend.database.connection() as conn:
+        counts = await trees.counts(conn, task, tree=tree)
+        over = all(status.final for status in counts)
+        return over and not await steps.trace(conn, task, tree=tree, since=since, most=1)
+
+
+async def trace_frames(site: Site, task: TaskId, since: int, *, tree: bool) -> AsyncGenerator[Frame, None]:
+    """Yield each step behind `since`, the states whenever they change, and an end."""
+    async with aclosing(site.backend.traces.follow(task, tree=tree, since=since)) as following:
+        async for progress in following:
+            for step in progress.steps:
+                yield Frame(to_json(step_json(step)), id=str(step.id))
+            counts: dict[str, Json] = {status.value: number for status, number in progress.counts.items()}
+            yield Frame(to_json({"type": "end" if progress.over else "state", "counts": counts}))
+
+
+def step_json(step: StepRow) -> dict[str, Json]:
+    """Numbers and references: of models that failed before only their names and the kind of error."""
+    return {
+        "type": "step",
+        "id": step.id,
+        "task_id": str(step.task_id),
+        "kind": step.kind,
+        "name": step.name,
+        "ok": step.ok,
+        "message_id": step.message_id,
+        "tokens_in": step.tokens_in,
+        "tokens_out": step.tokens_out,
+        "tokens_cached": step.tokens_cached,
+        "cost_usd": step.cost_usd,
+        "latency_ms": step.latency_ms,
+        "failed": [{"model": each.model, "error": each.error} for each in step.failed],
+        "at": step.created_at.isoformat(),
+    }

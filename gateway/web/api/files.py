@@ -3,9 +3,9 @@
 from fastapi import APIRouter
 
 from gateway.domain.people.scopes import Scope
-from gateway.web import files
 from gateway.web.api.messages import CHANNEL
 from gateway.web.auth.access import needs
+from gateway.web.components import files
 
 router = APIRouter()
 

@@ -25,9 +25,9 @@ from gateway.memory.wording import Bootstrap, MemoryRow, memory_row, recalled
 from gateway.store.memory import memories
 from gateway.store.memory.memories import Source
 from gateway.web.auth.access import Caller, needs
+from gateway.web.components.memory_rows import in_memory
+from gateway.web.http.bodies import Moment, Name, Text
 from gateway.web.http.errors import Refused
-from gateway.web.http.fields import Moment, Name, Text
-from gateway.web.memory.changes import in_memory
 from gateway.web.site import AtSite
 
 router = APIRouter()
@@ -40,7 +40,7 @@ class _Body(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Search(_Body):
+class SearchRequest(_Body):
     """What to look for, and where; rows of `since` ≤ time < `until`."""
 
     query: Text
@@ -59,7 +59,7 @@ class Search(_Body):
     superseded: bool = False
 
 
-class New(_Body):
+class NewMemoryRequest(_Body):
     """What to remember."""
 
     text: Text
@@ -71,7 +71,7 @@ class New(_Body):
     supersedes: int | None = Field(None, ge=1, lt=2**63)
 
 
-class Edit(_Body):
+class MemoryEdit(_Body):
     """What to change; the rest stays."""
 
     text: Text | None = None
@@ -81,7 +81,7 @@ class Edit(_Body):
     pinned: bool | None = None
 
 
-class Said(_Body):
+class ContextRequest(_Body):
     """What is being talked about."""
 
     message: Text
@@ -100,7 +100,7 @@ class FoundRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class SearchResult:
     """What a search came to; `left_out` counts untrusted rows, `note` says why only words were compared."""
 
     hits: list[FoundRow]
@@ -127,7 +127,7 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class BootstrapText:
     """A text for a prompt; "" if there is nothing to tell."""
 
     text: str
@@ -142,7 +142,7 @@ class Context:
 
 
 @router.post("/api/memory/search")
-async def search(site: AtSite, caller: Client, asked: Search) -> Answer:
+async def search(site: AtSite, caller: Client, asked: SearchRequest) -> SearchResult:
     """Search memory; by words and meaning where there is an embedding model, else by words."""
     if not asked.query.strip():
         raise Refused(400, "empty_query", "query: say what to look for.", param="query")
@@ -158,7 +158,7 @@ async def search(site: AtSite, caller: Client, asked: Search) -> Answer:
         session=SessionId(asked.session) if asked.session else None,
         reach=caller.reach,
     )
-    return Answer([_found(hit) for hit in found.hits], found.mode, found.weak, found.left_out, found.note)
+    return SearchResult([_found(hit) for hit in found.hits], found.mode, found.weak, found.left_out, found.note)
 
 
 @router.get("/api/memory")
@@ -191,7 +191,7 @@ async def listed(
 
 
 @router.post("/api/memory", status_code=201)
-async def remember(site: AtSite, caller: Client, new: New) -> Stored:
+async def remember(site: AtSite, caller: Client, new: NewMemoryRequest) -> Stored:
     """Remember something. What is known already is not stored twice."""
     own = caller.reach.everything
     memory = NewMemory(
@@ -223,7 +223,7 @@ async def get(site: AtSite, caller: Client, id: Id) -> Learned:
 
 
 @router.patch("/api/memory/{id}")
-async def edit(site: AtSite, caller: Client, id: Id, change: Edit) -> MemoryRow:
+async def edit(site: AtSite, caller: Client, id: Id, change: MemoryEdit) -> MemoryRow:
     """Change a memory or a summary. A correction is better remembered with `supersedes`."""
     changed = await in_memory(
         site,
@@ -261,7 +261,7 @@ async def bootstrap(
     top_memories: Annotated[int, Query(ge=0, le=100)] = 10,
     recency_bias: Annotated[float, Query(ge=0, le=1)] = 0.3,
     always_include_tags: Annotated[tuple[Name, ...], Query()] = ALWAYS,
-) -> Told:
+) -> BootstrapText:
     """What to tell an agent at the beginning of a session: the last one, and the memories that matter most."""
     async with site.backend.database.connection() as conn:
         told = await bootstrap_context(
@@ -275,11 +275,11 @@ async def bootstrap(
             always_include_tags=always_include_tags,
             reach=caller.reach,
         )
-    return Told(told.text)
+    return BootstrapText(told.text)
 
 
 @router.post("/api/context")
-async def context(site: AtSite, caller: Client, said: Said) -> Context:
+async def context(site: AtSite, caller: Client, said: ContextRequest) -> Context:
     """What an agent should know before it answers a message."""
     if not said.message.strip():
         raise Refused(400, "empty_message", "message: say what is being talked about.", param="message")
@@ -297,7 +297,7 @@ async def context(site: AtSite, caller: Client, said: Said) -> Context:
     return Context(told.text, "" if found.weak else recalled(near, RECALLED_TOKENS))
 
 
-def _filter(caller: Caller, asked: Search) -> Filter:
+def _filter(caller: Caller, asked: SearchRequest) -> Filter:
     if asked.agent and not caller.reach.everything and asked.agent != caller.reach.agent:
         message = f"This token finds what {caller.reach.agent} remembers."
         raise Refused(403, "wrong_agent", message, param="agent", type="permission_error")

@@ -19,16 +19,15 @@ from gateway.flow.inbound.answers import Answer
 from gateway.flow.inbound.persistence import Accepted
 from gateway.store.delivery import addresses, requests
 from gateway.store.transcript import attachments, messages
-from gateway.web.accept import KEY, MAX_TEXT, accept, outcome
-from gateway.web.attachments import as_json
 from gateway.web.auth.access import MESSAGE_BODY, Caller, needs, owner_as_sender
-from gateway.web.files import MAX_FILES, attachments_for
+from gateway.web.components.files import MAX_FILES, attachments_for
 from gateway.web.http.bodies import parsed
 from gateway.web.http.errors import Refused
-from gateway.web.site import AtSite, Site
+from gateway.web.live.entries import attachment_json
+from gateway.web.site import MAX_MESSAGE_CHARS, PRINTABLE, AtSite, Site, accept, accepted_json
 
 CHANNEL = "terminal"
-Chat = Annotated[str, Query(min_length=1, max_length=200, pattern=KEY)]
+Chat = Annotated[str, Query(min_length=1, max_length=200, pattern=PRINTABLE)]
 
 router = APIRouter()
 Sender = Annotated[Caller, Depends(needs(Scope.CHAT, body=MESSAGE_BODY))]
@@ -37,10 +36,10 @@ Sender = Annotated[Caller, Depends(needs(Scope.CHAT, body=MESSAGE_BODY))]
 class NewMessage(BaseModel):
     """A message for the agent; a repeated `client_id` is a duplicate, `files` are ids from `POST /api/files`."""
 
-    text: str = Field("", max_length=MAX_TEXT)
+    text: str = Field("", max_length=MAX_MESSAGE_CHARS)
     files: list[UUID] = Field([], max_length=MAX_FILES)
-    chat: str = Field("main", min_length=1, max_length=200, pattern=KEY)
-    client_id: str = Field(min_length=1, max_length=100, pattern=KEY)
+    chat: str = Field("main", min_length=1, max_length=200, pattern=PRINTABLE)
+    client_id: str = Field(min_length=1, max_length=100, pattern=PRINTABLE)
 
 
 _SHAPE = {
@@ -71,7 +70,7 @@ async def send(request: Request, site: AtSite, caller: Sender) -> Response:
     now, sender = site.backend.clock.now(), owner_as_sender(site.backend)
     files = await attachments_for(site, message.files)
     said = Inbound(at, sender, message.text, message.client_id, now, attachments=files, as_owner=caller.as_owner)
-    return JSONResponse(outcome(await accept(site, said)), 202)
+    return JSONResponse(accepted_json(await accept(site, said)), 202)
 
 
 @router.get("/api/answers/{inbox_id}", responses={204: {"description": "None yet"}})
@@ -111,7 +110,7 @@ async def _sent_files(site: Site, accepted: Accepted, answer: Answer) -> list[Js
         rows = await attachments.joined(conn, await messages.shown(conn, question.session_id))
     last = max((row.seq or 0 for row in rows if row.id == answer.message_id), default=question.seq)
     between = [row for row in rows if row.kind == "assistant" and question.seq < (row.seq or 0) <= last]
-    return [as_json(file) for row in between for file in row.attached]
+    return [attachment_json(file) for row in between for file in row.attached]
 
 
 def _answer_json(answer: Answer, files: list[Json]) -> dict[str, Json]:

@@ -21,17 +21,16 @@ from gateway.store.engine import tasks, trees
 from gateway.store.engine.tasks import TaskReport
 from gateway.store.engine.trees import NodeRow, TreeFilter, TreeRow
 from gateway.store.scheduling import triggers
-from gateway.web.accept import KEY
 from gateway.web.auth.access import Caller, needs
 from gateway.web.http.bodies import validated
 from gateway.web.http.errors import Refused
-from gateway.web.site import AtSite
+from gateway.web.site import PRINTABLE, AtSite
 
 MAX_BODY = 256 * 1024
 
 router = APIRouter()
 Reader = Annotated[Caller, Depends(needs(Scope.READ))]
-Key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200, pattern=KEY)]
+Key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200, pattern=PRINTABLE)]
 
 
 class NewTask(BaseModel):
@@ -42,11 +41,11 @@ class NewTask(BaseModel):
     agent: str = Field(MAIN, description="Slug of an agent.")
     input: str = Field(min_length=1, max_length=LONGEST_INPUT)
     budget: float | None = Field(None, gt=0, description="US dollars; no more than budgets.task_usd.")
-    idempotency_key: str | None = Field(None, min_length=1, max_length=200, pattern=KEY)
+    idempotency_key: str | None = Field(None, min_length=1, max_length=200, pattern=PRINTABLE)
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class CreatedTask:
     """The created task, and the paths of its status and its trace."""
 
     id: UUID
@@ -100,7 +99,7 @@ async def create(
     site: AtSite,
     caller: Annotated[Caller, Depends(needs(Scope.TRIGGER, body=MAX_BODY))],
     key: Key = None,
-) -> Made:
+) -> CreatedTask:
     """Start a tree of agents; its result is read here and sent to no chat."""
     site.rate_limiter.spend(caller.account)
     if caller.source is not None:
@@ -115,7 +114,7 @@ async def create(
         raise Refused(400, "unknown_agent", str(error), param="agent") from None
     except KeyReused as error:
         raise Refused(409, "key_reused", str(error), param="idempotency_key") from None
-    return Made(made.task, made.status, f"/api/tasks/{made.task}", f"/api/events?master={made.task}")
+    return CreatedTask(made.task, made.status, f"/api/tasks/{made.task}", f"/api/events?master={made.task}")
 
 
 def _label(caller: Caller) -> Label:

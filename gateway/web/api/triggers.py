@@ -1,19 +1,72 @@
 """Triggers: requests by other programs for the agent to act."""
 
+import json
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated
 from uuid import UUID
 
 from fastapi import APIRouter, Depends, Header, Path, Request
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from gateway.domain.people.scopes import Scope
 from gateway.domain.work.tasks import Status
 from gateway.flow.unattended.triggers import KeyReused, NoSuchChannel, QueueFull, TriggerRequest
 from gateway.web.auth.access import Caller, needs
+from gateway.web.http.bodies import validated
 from gateway.web.http.errors import Refused
-from gateway.web.site import AtSite, Site
-from gateway.web.triggers import Name, Trigger, parse, text_of
+from gateway.web.site import PRINTABLE, AtSite, Site
 from gateway.workspace.instructions import SOURCE_PATTERN
+
+Name = Annotated[str, Field(min_length=1, max_length=200, pattern=PRINTABLE)]
+
+
+class Trigger(BaseModel):
+    """A trigger: what happened, as `text` or as a `payload`, and where the answer goes."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    source: str | None = Field(
+        None, pattern=SOURCE_PATTERN, description="Where it happened; optional with a source's token."
+    )
+    text: str | None = Field(None, description="What happened, in words.")
+    payload: object = Field(None, description="What happened, as any JSON; either this or `text`.")
+    agent: str = "default"
+    session: Name | None = Field(None, description="The source's conversation to continue; default: a new one.")
+    deliver_to: Name | None = Field(None, description="A channel, or `none`; default: where the owner wrote last.")
+    idempotency_key: Name | None = Field(None, description="A repeated request with the same key is ignored.")
+
+    @model_validator(mode="after")
+    def _one_content(self) -> "Trigger":
+        if (self.text is None) == (self.payload is None):
+            raise PydanticCustomError("one_content", "give either text or payload")
+        return self
+
+    @cached_property
+    def content(self) -> str:
+        """What happened, as text."""
+        return json.dumps(self.payload, ensure_ascii=False) if self.text is None else self.text
+
+
+def parse_trigger(body: bytes) -> Trigger:
+    """Parse a request body; raises `Refused`, naming the invalid field."""
+    trigger = validated(Trigger, body)
+    try:
+        # JSON of a depth that can just be read may be too deep to be written again.
+        _ = trigger.content
+    except (ValueError, RecursionError):
+        raise Refused(400, "invalid_request", "The body is not valid JSON.") from None
+    return trigger
+
+
+def body_text(body: bytes) -> str:
+    """The body as text; raises `Refused` if it is not UTF-8."""
+    try:
+        return body.decode()
+    except UnicodeDecodeError:
+        raise Refused(400, "invalid_request", "The body is not text in UTF-8.") from None
+
 
 BUSY_SECONDS = 60
 MAX_TRIGGER = 256 * 1024
@@ -39,7 +92,7 @@ Sender = Annotated[Caller, Depends(_within_rate)]
 
 
 @dataclass(frozen=True, slots=True)
-class Queued:
+class QueuedTask:
     """The created task, and the path of its status."""
 
     task_id: UUID
@@ -48,9 +101,9 @@ class Queued:
 
 
 @router.post("/trigger", status_code=202, openapi_extra=_SHAPE)
-async def trigger(request: Request, site: AtSite, caller: Sender, key: Key = None) -> Queued:
+async def trigger(request: Request, site: AtSite, caller: Sender, key: Key = None) -> QueuedTask:
     """Tell the agent that something happened. The agent treats the content as data, not as instructions."""
-    body = parse(await request.body())
+    body = parse_trigger(await request.body())
     if body.agent not in site.backend.models():
         raise Refused(400, "unknown_agent", f"There is only {', '.join(site.backend.models())}.", param="agent")
     if key and body.idempotency_key not in {None, key}:
@@ -70,9 +123,9 @@ async def hook(
     key: Key = None,
     session: Name | None = None,
     deliver_to: Name | None = None,
-) -> Queued:
+) -> QueuedTask:
     """The same for programs with a fixed request format: the raw body is the content."""
-    content = text_of(await request.body())
+    content = body_text(await request.body())
     return await _queued(
         site, TriggerRequest(_source(caller, source), content, caller.account, session, deliver_to, key)
     )
@@ -88,7 +141,7 @@ def _source(caller: Caller, named: str | None) -> str:
     return source
 
 
-async def _queued(site: Site, sent: TriggerRequest) -> Queued:
+async def _queued(site: Site, sent: TriggerRequest) -> QueuedTask:
     if not sent.content.strip():
         raise Refused(400, "invalid_request", "The content is empty; say what happened.")
     try:
@@ -100,4 +153,4 @@ async def _queued(site: Site, sent: TriggerRequest) -> Queued:
     except QueueFull as error:
         headers = {"Retry-After": str(BUSY_SECONDS)}
         raise Refused(503, "queue_full", f"{error}.", type="server_error", headers=headers) from None
-    return Queued(taken.task, taken.status, f"/api/tasks/{taken.task}")
+    return QueuedTask(taken.task, taken.status, f"/api/tasks/{taken.task}")

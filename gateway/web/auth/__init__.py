@@ -1,1 +1,1 @@
-"""Who is at the page, and what they may."""
+"""Access: the requirements of routes, the guard that checks them, and signing in."""

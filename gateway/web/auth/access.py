@@ -16,8 +16,7 @@ from gateway.store.people import principals, tokens
 from gateway.store.people.tokens import LiveToken
 from gateway.web.backend import Backend
 from gateway.web.http.errors import Refused
-from gateway.web.http.origin import cookie_name, split_host
-from gateway.web.http.proxy import hosts_of
+from gateway.web.http.headers import cookie_name, hosts_of, split_host
 from gateway.web.site import Site, site_of
 
 ADMITTED = "supaclaw.admitted"

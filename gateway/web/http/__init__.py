@@ -1,1 +1,1 @@
-"""Requests and answers, before anything of ours is in them."""
+"""HTTP below the routes: headers, bodies, errors, limits."""

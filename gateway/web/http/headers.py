@@ -1,9 +1,12 @@
-"""The security headers of every response."""
+"""Headers: the security headers of every response, the page's own host and cookie, other origins, a reverse proxy."""
 
 from dataclasses import dataclass
+from ipaddress import ip_address
+from urllib.parse import urlsplit
 from uuid import uuid4
 
-from starlette.datastructures import MutableHeaders
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 CSP = (
@@ -50,3 +53,100 @@ class SecurityHeaders:
             await send(message)
 
         await self.app(scope, receive, secured)
+
+
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+_OWN_SITE = frozenset({None, "same-origin", "none"})
+_COOKIES = ("claw", "__Host-claw")
+
+
+def page_url(base: str, name: str) -> str:
+    """`base` with the page's own host name in the place of a loopback one.
+
+    A browser sends the cookies of a host to all of its ports, those of other programs included; nobody can guess this
+    host.
+    """
+    scheme, _, rest = base.rstrip("/").partition("://")
+    host, _ = split_host(rest)
+    return f"{scheme}://{name + rest[len(host) :] if scheme == 'http' and host in LOOPBACK else rest}"
+
+
+def split_host(host: str) -> tuple[str, str]:
+    """Split a Host header into name and port; an IPv6 name keeps its brackets, a missing port is empty."""
+    name, colon, port = host.rpartition(":")
+    return (name, port) if colon and not port.endswith("]") else (host, "")
+
+
+def cookie_name(request: Request) -> str:
+    """The session cookie's name; the strict `__Host-` prefix needs https, which loopback does not use."""
+    return _COOKIES[request.url.scheme == "https"]
+
+
+def has_cookie(request: Request) -> bool:
+    """Whether it carries a session cookie, valid or not, which a browser adds to what any page sends."""
+    return any(name in request.cookies for name in _COOKIES)
+
+
+def is_foreign(request: Request) -> bool:
+    """Whether another page may have sent this; a program that is no browser tells nothing of pages and has a token."""
+    headers = request.headers
+    site, origin = headers.get("sec-fetch-site"), headers.get("origin")
+    own = f"{request.url.scheme}://{headers.get('host', '').lower()}"
+    if request.method in SAFE_METHODS:
+        followed_a_link = headers.get("sec-fetch-mode") == "navigate"
+        return not (followed_a_link or (site in _OWN_SITE and origin in {None, own}))
+    if (site, origin) == (None, None) and "authorization" in headers:
+        return has_cookie(request)
+    # a form on a page without referrer has the origin "null"; then Sec-Fetch-Site decides
+    return not ((origin == own and site in _OWN_SITE) or (origin in {None, "null"} and site == "same-origin"))
+
+
+_DEFAULT_PORTS = {"https": 443, "http": 80}
+
+
+def hosts_of(public_url: str | None) -> frozenset[str]:
+    """The allowed Host headers of requests to this address."""
+    if public_url is None:
+        return frozenset()
+    url = urlsplit(public_url)
+    return frozenset({url.netloc} if url.port else {url.netloc, f"{url.netloc}:{_DEFAULT_PORTS[url.scheme]}"})
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyHeaders:
+    """Sets the scheme of requests to the public address, and the real client of all that a proxy passed on.
+
+    The proxy runs on this machine, so X-Forwarded-For is trusted from a loopback peer only, whatever Host it sends.
+    Each proxy appends whom it heard: the client is the last entry that is not on this machine.
+    """
+
+    app: ASGIApp
+    public_url: str
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on."""
+        if scope["type"] == "http":
+            headers = Headers(scope=scope)
+            scope = {**scope, "client": _client(scope, headers)}
+            if headers.get("host", "").lower() in hosts_of(self.public_url):
+                scope["scheme"] = urlsplit(self.public_url).scheme
+        await self.app(scope, receive, send)
+
+
+def is_loopback(client: str) -> bool:
+    """Whether the address is this machine's own; raises `ValueError` if it is none."""
+    address = ip_address(client)
+    return (getattr(address, "ipv4_mapped", None) or address).is_loopback
+
+
+def _client(scope: Scope, headers: Headers) -> tuple[str, int] | None:
+    """The peer itself where a proxy named nobody, or nonsense."""
+    peer: tuple[str, int] | None = scope.get("client")
+    hops = ",".join(headers.getlist("x-forwarded-for")).split(",")
+    try:
+        if peer is None or not is_loopback(peer[0]):
+            return peer
+        return next(((hop.strip(), 0) for hop in reversed(hops) if not is_loopback(hop.strip())), peer)
+    except ValueError:
+        return peer

@@ -1,1 +1,1 @@
-"""What the page shows while it happens."""
+"""Conversations and events while they happen."""

@@ -1,1 +1,1 @@
-"""What goes beyond plain Markdown in an answer: code in colours, formulas, lists of tasks."""
+"""Markdown on the page, with code in colours, formulas and lists of tasks."""

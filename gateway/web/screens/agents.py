@@ -16,11 +16,11 @@ from gateway.domain.work.tasks import Status
 from gateway.domain.work.trees import LONGEST_INPUT
 from gateway.flow.trees.control import ProgramRequest
 from gateway.store.engine.trees import NodeRow
-from gateway.web import board
 from gateway.web.auth.access import Caller, signed_in
-from gateway.web.file_browser.preview import preview
+from gateway.web.components import board
+from gateway.web.components.files import preview
+from gateway.web.http.bodies import Text
 from gateway.web.http.errors import Refused
-from gateway.web.http.fields import Text
 from gateway.web.pages import Nav, Screen
 from gateway.web.screens import files
 from gateway.web.screens.tasks import spent, text_of

@@ -11,8 +11,8 @@ from gateway.domain.conversation.diff import legible
 from gateway.domain.ids import ReviewId
 from gateway.store.trust import grants, reviews
 from gateway.store.trust.reviews import ReviewRow
-from gateway.web import board
 from gateway.web.auth.access import signed_in
+from gateway.web.components import board
 from gateway.web.pages import Nav, Screen
 from gateway.web.site import AtSite, Site
 

@@ -13,14 +13,13 @@ from gateway.flow.people import OWNER_PAGE
 from gateway.store.delivery import inbox
 from gateway.store.transcript import attachments, messages
 from gateway.store.transcript.messages import MessageRow
-from gateway.web import files as kept
-from gateway.web.accept import KEY, MAX_TEXT, accept, outcome
 from gateway.web.auth.access import Caller, by_cookie, owner_as_sender, public, signed_in
+from gateway.web.components import files as kept
 from gateway.web.http.errors import Refused
 from gateway.web.live.sse import EventStream
 from gateway.web.pages import Nav, Screen
 from gateway.web.screens import setup
-from gateway.web.site import AtSite, Site
+from gateway.web.site import MAX_MESSAGE_CHARS, PRINTABLE, AtSite, Site, accept, accepted_json
 from gateway.workspace.files.paths import WorkspaceError
 
 ADDRESS = OWNER_PAGE
@@ -66,8 +65,8 @@ async def events(
 async def send(
     site: AtSite,
     _caller: Annotated[Caller, Depends(signed_in)],
-    client_id: Annotated[str, Form(min_length=1, max_length=100, pattern=KEY)],
-    text: Annotated[str, Form(max_length=MAX_TEXT)] = "",
+    client_id: Annotated[str, Form(min_length=1, max_length=100, pattern=PRINTABLE)],
+    text: Annotated[str, Form(max_length=MAX_MESSAGE_CHARS)] = "",
     files: Annotated[list[UUID] | None, Form(max_length=kept.MAX_FILES)] = None,
     again: Annotated[int | None, Form()] = None,
 ) -> Response:
@@ -82,7 +81,7 @@ async def send(
                 raise Refused(403, "not_yours", "Only your own words can be sent again.", type="permission_error")
     attached = await kept.attachments_for(site, files or ())
     accepted = await accept(site, Inbound(ADDRESS, sender, text, client_id, now, attachments=attached))
-    return JSONResponse(outcome(accepted), 202)
+    return JSONResponse(accepted_json(accepted), 202)
 
 
 @router.post("/chat/zone", status_code=204, dependencies=[Depends(signed_in)])

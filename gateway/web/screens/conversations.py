@@ -1,6 +1,8 @@
-"""Conversations: what was talked about, found again, read, named, taken along and gone on with."""
+"""Conversations: listed, searched, read, named, exported and continued."""
 
 import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated
 from urllib.parse import quote
 from uuid import UUID, uuid4
@@ -8,21 +10,134 @@ from uuid import UUID, uuid4
 from fastapi import APIRouter, Depends, Form, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from markupsafe import Markup
+from pydantic import BaseModel, ConfigDict, Field
 
+from gateway.agent.memory.search import MemorySearch
 from gateway.domain.conversation.inbound import Inbound
-from gateway.domain.ids import SessionId
+from gateway.domain.ids import MessageId, SessionId
+from gateway.domain.memory import Filter, Hit, Kind, Mode, Scope
+from gateway.domain.principals import Label
 from gateway.flow.journal.export import Format, export, file_name
-from gateway.store.transcript import attachments, conversations, messages
+from gateway.memory.lexemes import lexemes
+from gateway.memory.wording import ago
+from gateway.store.memory import used
+from gateway.store.transcript import attachments, branches, conversations, messages
 from gateway.store.transcript.conversations import Conversation
-from gateway.web.accept import accept
 from gateway.web.auth.access import by_cookie, owner_as_sender, public, signed_in
-from gateway.web.conversations.listing import Asked, Listing, look
-from gateway.web.conversations.reading import read
+from gateway.web.components import memory_rows
+from gateway.web.http.bodies import Text
 from gateway.web.http.errors import Refused
-from gateway.web.http.fields import Text
+from gateway.web.live.conversations import SHOWN
+from gateway.web.live.topics import Thread
+from gateway.web.markup.markdown import Markdown
 from gateway.web.pages import Nav, Screen
 from gateway.web.screens.chat import ADDRESS
-from gateway.web.site import AtSite, Site
+from gateway.web.site import AtSite, Site, accept
+
+PAGE, BEST, EXCERPTS = 50, 30, 3
+MOST_HITS = 150
+NEAR_BEST = 0.6
+"""The share of the best hit's words that another one needs."""
+SAID = Filter(kinds=(Kind.TURN,), at_most=Label.UNTRUSTED)
+
+
+class ConversationQuery(BaseModel):
+    """What the list shows: chats, or with `automation` what ran by itself; with words, where they were said."""
+
+    model_config = ConfigDict(frozen=True)
+
+    q: Text = Field("", max_length=1_000)
+    automation: bool = False
+    skip: int = Field(0, ge=0, le=1_000_000)
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationRow:
+    """A conversation in the list, with messages of it that were found."""
+
+    of: Conversation
+    title: Markup
+    age: str
+    messages: Sequence[memory_rows.MemoryRow]
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What there is to show; `more` is where the next page begins."""
+
+    rows: Sequence[ConversationRow]
+    more: int | None = None
+
+
+async def list_conversations(site: Site, asked: ConversationQuery) -> Listing:
+    """The conversations last spoken in, or those that have what is looked for, the best first."""
+    owner, hits = site.backend.owner.id, dict[SessionId, list[Hit]]()
+    if words := asked.q.strip():
+        searching = MemorySearch(site.backend.database)
+        said = await searching.find(owner, words, mode=Mode.KEYWORD, scope=Scope.ALL, filter=SAID, k=MOST_HITS)
+        hits = _by_session(said.hits)
+    async with site.backend.database.connection() as conn:
+        if words:
+            named = await conversations.called(conn, owner, words, BEST)
+            having = await conversations.these(conn, owner, list(hits))
+            rows = list(({of.id: of for of in named} | {id: having[id] for id in hits if id in having}).values())[:BEST]
+        else:
+            rows = await conversations.listed(conn, owner, PAGE + 1, asked.skip, unattended=asked.automation)
+    return await asyncio.to_thread(_listing, site, rows, hits, asked)
+
+
+def _by_session(hits: Sequence[Hit]) -> dict[SessionId, list[Hit]]:
+    """Those of each conversation, the best first."""
+    grouped: dict[SessionId, list[Hit]] = {}
+    least = max((hit.words for hit in hits), default=0.0) * NEAR_BEST
+    for hit in hits:
+        if hit.words >= least and hit.memory.session_id is not None:
+            grouped.setdefault(hit.memory.session_id, []).append(hit)
+    return grouped
+
+
+def _listing(
+    site: Site, rows: Sequence[Conversation], hits: Mapping[SessionId, Sequence[Hit]], asked: ConversationQuery
+) -> Listing:
+    now, words = site.backend.clock.now(), frozenset(lexemes(asked.q))
+
+    def row(of: Conversation) -> ConversationRow:
+        messages = [memory_rows.row_of(hit.memory, words=words) for hit in hits.get(of.id, ())[:EXCERPTS]]
+        return ConversationRow(of, memory_rows.marked(of.title, words), ago(now - of.last_at), messages)
+
+    return Listing([row(of) for of in rows[:PAGE]], asked.skip + PAGE if len(rows) > PAGE else None)
+
+
+ENTRIES_BEFORE = 20
+"""Entries shown before the one that is looked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The entries, drawn, and the places where the stretches before and after them begin."""
+
+    thread: Markup
+    earlier: int | None
+    later: int | None
+
+
+async def read_stretch(site: Site, session: SessionId, first: int | None, around: int | None) -> Reading:
+    """The entries from a place on, or around a message; else the newest."""
+    async with site.backend.database.connection() as conn:
+        row = None if around is None else await messages.get(conn, MessageId(around))
+        if row is not None and row.session_id == session and row.seq is not None:
+            first = max(1, row.seq - ENTRIES_BEFORE)
+        rows = await (conversations.stretch(conn, session, first, SHOWN) if first else messages.shown(conn, session))
+        rows = await branches.joined(conn, used.joined(await attachments.joined(conn, rows)))
+    places = [row.seq for row in rows if row.seq is not None] or [1]
+    thread = Thread(site.pages, Markdown(), Markup(), site.backend.wordings)
+    await thread.draw(rows)
+    return Reading(
+        Markup(thread.whole()[0].html),
+        earlier=max(1, places[0] - SHOWN) if places[0] > 1 else None,
+        later=places[-1] + 1 if first and len(rows) == SHOWN else None,
+    )
+
 
 HERE = "/conversations"
 LONGEST_TITLE = 200
@@ -36,20 +151,20 @@ Message = Annotated[int | None, Query(ge=1, lt=2**63)]
 
 
 @router.get(HERE, dependencies=[Depends(public)])
-async def page(request: Request, site: AtSite, asked: Annotated[Asked, Query()]) -> Response:
+async def page(request: Request, site: AtSite, asked: Annotated[ConversationQuery, Query()]) -> Response:
     """The list, with what its address asks for."""
     if await by_cookie(request) is None:
         return RedirectResponse("/login", 303)
-    found = _rows(site, await look(site, asked), asked)
+    found = _rows(site, await list_conversations(site, asked), asked)
     return site.pages.page(
         request, "conversations.html", title="Conversations", nav=site.nav, here=HERE, asked=asked, found=found
     )
 
 
 @router.get(f"{HERE}/rows", dependencies=OWNER)
-async def rows(site: AtSite, asked: Annotated[Asked, Query()]) -> HTMLResponse:
+async def rows(site: AtSite, asked: Annotated[ConversationQuery, Query()]) -> HTMLResponse:
     """What is found, while it is being typed."""
-    return HTMLResponse(_rows(site, await look(site, asked), asked))
+    return HTMLResponse(_rows(site, await list_conversations(site, asked), asked))
 
 
 @router.get(f"{HERE}/{{id}}", dependencies=[Depends(public)])
@@ -60,7 +175,7 @@ async def conversation(
     if await by_cookie(request) is None:
         return RedirectResponse("/login", 303)
     of = await _of(site, id)
-    reading = await read(site, of.id, first, at)
+    reading = await read_stretch(site, of.id, first, at)
     return site.pages.page(
         request, "conversation.html", title=of.title, nav=site.nav, here=HERE, of=of, reading=reading
     )
@@ -94,7 +209,7 @@ async def resume(site: AtSite, id: UUID) -> Response:
     return RedirectResponse("/", 303)
 
 
-def _rows(site: Site, listing: Listing, asked: Asked) -> Markup:
+def _rows(site: Site, listing: Listing, asked: ConversationQuery) -> Markup:
     return site.pages.piece("conversation_rows.html", listing=listing, asked=asked)
 
 

@@ -3,37 +3,94 @@
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from hashlib import sha256 as hash_of
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Form, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 
 from gateway.domain.conversation.diff import legible
 from gateway.domain.principals import Label
+from gateway.domain.text.locks import locked_parts
 from gateway.flow.files.uploads import UploadRefused
 from gateway.flow.labels import vouch as vouch_for
 from gateway.store.transcript import messages
-from gateway.web.attachments import readable
 from gateway.web.auth.access import by_cookie, public, signed_in
-from gateway.web.file_browser.preview import (
+from gateway.web.components.files import (
     MAX_SHOWN,
+    MAX_UPLOAD,
+    OCTETS,
+    SANDBOX,
     Preview,
     as_before,
     changeable,
     picture_type,
     preview,
+    saved_as,
+    serve,
+    too_large,
 )
-from gateway.web.file_browser.tree import branch
-from gateway.web.files import MAX_UPLOAD, OCTETS, SANDBOX, saved_as, serve, too_large
+from gateway.web.http.bodies import uploaded_file
 from gateway.web.http.errors import Refused
-from gateway.web.http.multipart import uploaded_file
+from gateway.web.live.entries import readable_size
 from gateway.web.pages import Nav, Screen
 from gateway.web.site import AtSite, Site
 from gateway.workspace.files.copies import zip_members, zipped
-from gateway.workspace.files.paths import MAX_PATH_BYTES, WorkspaceError, WorkspacePath
-from gateway.workspace.files.uploads import mime_of
+from gateway.workspace.files.paths import MAX_PATH_BYTES, READ_ONLY, WorkspaceError, WorkspacePath, folded
+from gateway.workspace.files.tree import Listed, Workspace
+from gateway.workspace.files.uploads import UPLOADS, mime_of
+
+MAX_MARKED = 256 * 1024
+"""Bytes of a Markdown file that is searched for locked text, to mark it in the tree."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A file or folder; a folder that is closed has no `branch`, `path` is empty if nothing can open it."""
+
+    path: str
+    name: str
+    kind: Literal["file", "folder", "other"]
+    size: int
+    locked: bool = False
+    branch: "Branch | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """What is in one folder; `left_out` counts entries beyond the first, and `label` is of the names."""
+
+    nodes: tuple[Node, ...]
+    left_out: int
+    label: Label
+
+
+async def branch(workspace: Workspace, folder: WorkspacePath, opened: tuple[str, ...] = ()) -> Branch:
+    """The entries of a folder, folders first; those on the way to what is `opened` have their own."""
+    listing = await workspace.listing(str(folder))
+    ordered = sorted(listing.entries, key=lambda entry: entry.kind != "folder")
+    nodes = [await _node(workspace, folder, entry, opened) for entry in ordered]
+    return Branch(tuple(nodes), listing.left_out, listing.label)
+
+
+async def _node(workspace: Workspace, folder: WorkspacePath, entry: Listed, opened: tuple[str, ...]) -> Node:
+    if entry.kind == "other":
+        return Node("", entry.name, entry.kind, entry.size)
+    path = WorkspacePath((*folder.parts, entry.name))
+    below = (
+        await branch(workspace, path, opened[1:]) if entry.kind == "folder" and opened[:1] == (entry.name,) else None
+    )
+    return Node(str(path), entry.name, entry.kind, entry.size, await _locked(workspace, path, entry), below)
+
+
+async def _locked(workspace: Workspace, path: WorkspacePath, entry: Listed) -> bool:
+    if entry.kind != "file" or entry.size > MAX_MARKED or not folded(entry.name).endswith(".md"):
+        return False
+    if folded(path.parts[0]) in READ_ONLY | {UPLOADS}:
+        return False
+    return bool(locked_parts(await workspace.content(str(path), MAX_MARKED) or b""))
+
 
 HERE = "/files"
 CHANGED = "{path} has changed since you opened it; nothing was saved. Copy your text, reload the page, and merge them."
@@ -62,7 +119,7 @@ async def page(request: Request, site: AtSite, path: Asked = "") -> Response:
         tree = await branch(workspace, WorkspacePath(()), where.parts)
     file, known = shown if isinstance(shown, Preview) else None, changeable(WorkspacePath((*folder.parts, "x")))
     return site.screen(
-        request, screen.nav, "files.html", tree=tree, file=file, folder=folder, readable=readable, changeable=known
+        request, screen.nav, "files.html", tree=tree, file=file, folder=folder, readable=readable_size, changeable=known
     )
 
 

@@ -8,8 +8,7 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import RedirectResponse, Response
 
 from gateway.web.auth.access import Caller, by_cookie, public, signed_in
-from gateway.web.live.patches import Patch, encoded
-from gateway.web.live.sse import EventStream, Frame
+from gateway.web.live.sse import EventStream, Frame, Patch, encoded_patches
 from gateway.web.pages import Nav, Screen
 from gateway.web.site import AtSite, Site
 
@@ -37,5 +36,5 @@ async def _rounds(site: Site) -> AsyncGenerator[Frame, None]:
     while True:
         found = await asyncio.to_thread(site.backend.findings)
         piece = site.pages.piece("health.html", findings=found, mask=site.backend.mask.text)
-        yield Frame(encoded([Patch("fill", "board", piece)]))
+        yield Frame(encoded_patches([Patch("fill", "board", piece)]))
         await asyncio.sleep(AGAIN_SECONDS)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from fastapi import APIRouter
 
-from gateway.web import board
+from gateway.web.components import board
 from gateway.web.pages import Nav, Screen
 from gateway.web.site import Site
 

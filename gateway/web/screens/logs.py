@@ -14,8 +14,7 @@ from pydantic import BaseModel, Field
 from gateway.domain.errors import OwnerMustAct
 from gateway.logs.files import Level, Trail, at_least, event_of, find_session_trail, follow_lines, gateway_trail
 from gateway.web.auth.access import Caller, by_cookie, public, signed_in
-from gateway.web.live.patches import Patch, encoded
-from gateway.web.live.sse import EventStream, Frame
+from gateway.web.live.sse import EventStream, Frame, Patch, encoded_patches
 from gateway.web.pages import Nav, Screen
 from gateway.web.site import AtSite, Site
 
@@ -27,7 +26,7 @@ router = APIRouter()
 screen = Screen(Nav("/logs", "Logs", "scroll-text", 50), router)
 
 
-class Asked(BaseModel):
+class LogQuery(BaseModel):
     """Which lines to show; of no session, the whole gateway's."""
 
     session: Annotated[str, Field(max_length=36)] = ""
@@ -35,7 +34,7 @@ class Asked(BaseModel):
 
 
 @router.get("/logs", dependencies=[Depends(public)])
-async def page(request: Request, site: AtSite, asked: Annotated[Asked, Query()]) -> Response:
+async def page(request: Request, site: AtSite, asked: Annotated[LogQuery, Query()]) -> Response:
     """The screen; the lines come with the events."""
     if await by_cookie(request) is None:
         return RedirectResponse("/login", 303)
@@ -49,14 +48,14 @@ async def page(request: Request, site: AtSite, asked: Annotated[Asked, Query()])
 
 @router.get("/logs/events")
 async def events(
-    site: AtSite, caller: Annotated[Caller, Depends(signed_in)], asked: Annotated[Asked, Query()]
+    site: AtSite, caller: Annotated[Caller, Depends(signed_in)], asked: Annotated[LogQuery, Query()]
 ) -> Response:
     """The last lines, then every new one."""
     trail = await asyncio.to_thread(_trail, site, asked)
     return EventStream(_tail(site, asked, trail), site.rights.hold(caller.session))
 
 
-async def _tail(site: Site, asked: Asked, trail: Trail) -> AsyncGenerator[Frame, None]:
+async def _tail(site: Site, asked: LogQuery, trail: Trail) -> AsyncGenerator[Frame, None]:
     look = follow_lines(trail, max([*trail.days(), date.min]), lambda: site.backend.clock.now().date(), TAIL_BYTES)
     numbers, shown, piece = count(), deque[str](), site.pages.piece
     patches = [Patch("fill", "board", piece("logs_empty.html"))]
@@ -67,17 +66,17 @@ async def _tail(site: Site, asked: Asked, trail: Trail) -> AsyncGenerator[Frame,
             if len(shown) > MAX_LINES:
                 patches.append(Patch("remove", shown.popleft()))
         if patches:
-            yield Frame(encoded(patches))
+            yield Frame(encoded_patches(patches))
             patches = []
         await asyncio.sleep(POLL_SECONDS)
 
 
-def _events(lines: list[str], asked: Asked, site: Site) -> list[Mapping[str, object]]:
+def _events(lines: list[str], asked: LogQuery, site: Site) -> list[Mapping[str, object]]:
     """Those to show, without secrets: also without those that were learned only after a line was written."""
     found = deque((event for line in lines if at_least(event := event_of(line), asked.level)), MAX_LINES)
     return [{key: site.backend.mask.value(value) for key, value in event.items()} for event in found]
 
 
-def _trail(site: Site, asked: Asked) -> Trail:
+def _trail(site: Site, asked: LogQuery) -> Trail:
     folder, session = site.backend.logs, asked.session.strip()
     return find_session_trail(folder, session) if session else gateway_trail(folder)

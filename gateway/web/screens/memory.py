@@ -14,11 +14,10 @@ from gateway.store.memory import memories
 from gateway.store.people import tokens
 from gateway.store.transcript import messages
 from gateway.web.auth.access import by_cookie, public, signed_in
+from gateway.web.components import memory_rows
+from gateway.web.components.memory_rows import MemoryQuery, in_memory
+from gateway.web.http.bodies import Text
 from gateway.web.http.errors import Refused
-from gateway.web.http.fields import Text
-from gateway.web.memory import asked, found
-from gateway.web.memory.asked import Asked
-from gateway.web.memory.changes import in_memory
 from gateway.web.pages import Nav, Screen
 from gateway.web.site import AtSite, Site
 
@@ -29,7 +28,7 @@ router = APIRouter()
 screen = Screen(Nav("/memory", "Memory", "brain", 2), router)
 
 Id = Annotated[int, Path(ge=1, lt=2**63)]
-Chosen = Annotated[list[asked.Id], Query(alias="id", min_length=1, max_length=asked.MOST_CHOSEN)]
+Chosen = Annotated[list[memory_rows.Id], Query(alias="id", min_length=1, max_length=memory_rows.MOST_CHOSEN)]
 OWNER = [Depends(signed_in)]
 
 
@@ -47,7 +46,7 @@ Written = Annotated[NewMemory, Depends(written)]
 
 
 @router.get("/memory", dependencies=[Depends(public)])
-async def page(request: Request, site: AtSite, looked_for: Annotated[Asked, Query()]) -> Response:
+async def page(request: Request, site: AtSite, looked_for: Annotated[MemoryQuery, Query()]) -> Response:
     """The screen, with what its address asks for."""
     if await by_cookie(request) is None:
         return RedirectResponse("/login", 303)
@@ -67,7 +66,7 @@ async def page(request: Request, site: AtSite, looked_for: Annotated[Asked, Quer
 
 
 @router.get("/memory/rows", dependencies=OWNER)
-async def rows(site: AtSite, looked_for: Annotated[Asked, Query()]) -> HTMLResponse:
+async def rows(site: AtSite, looked_for: Annotated[MemoryQuery, Query()]) -> HTMLResponse:
     """What is found, while it is being typed."""
     return HTMLResponse(await _found(site, looked_for))
 
@@ -75,8 +74,10 @@ async def rows(site: AtSite, looked_for: Annotated[Asked, Query()]) -> HTMLRespo
 @router.get("/memory/used", dependencies=OWNER)
 async def used_in_answer(site: AtSite, ids: Chosen) -> HTMLResponse:
     """The memories that an answer used, as they are now."""
-    kept = await found.named(site, ids)
-    return HTMLResponse(site.pages.part("used", [found.row_of(memory) for memory in kept], len(set(ids)) - len(kept)))
+    kept = await memory_rows.get_rows(site, ids)
+    return HTMLResponse(
+        site.pages.part("used", [memory_rows.row_of(memory) for memory in kept], len(set(ids)) - len(kept))
+    )
 
 
 @router.get("/memory/said/{message}", dependencies=OWNER)
@@ -92,7 +93,7 @@ async def said(site: AtSite, message: Id) -> Response:
 @router.get("/memory/merge", dependencies=OWNER)
 async def merging(site: AtSite, ids: Chosen) -> HTMLResponse:
     """The form that makes one memory of several."""
-    chosen = await found.named(site, ids)
+    chosen = await memory_rows.get_rows(site, ids)
     tags = dict.fromkeys(tag for memory in chosen for tag in memory.tags)
     return HTMLResponse(site.pages.part("merging", chosen, tags, list(Category)))
 
@@ -131,7 +132,7 @@ async def pin(site: AtSite, id: Id, pinned: bool) -> HTMLResponse:
 async def forget(site: AtSite, id: Id) -> HTMLResponse:
     """Leave it out from now on."""
     memory = await in_memory(site, lambda own: own.forget(MemoryId(id)))
-    return HTMLResponse(site.pages.part("forgotten", found.row_of(memory)))
+    return HTMLResponse(site.pages.part("forgotten", memory_rows.row_of(memory)))
 
 
 @router.post("/memory/{id}/restore", dependencies=OWNER)
@@ -141,8 +142,8 @@ async def restore(site: AtSite, id: Id) -> HTMLResponse:
 
 
 def _row(site: Site, memory: Memory) -> HTMLResponse:
-    return HTMLResponse(site.pages.part("memory", found.row_of(memory)))
+    return HTMLResponse(site.pages.part("memory", memory_rows.row_of(memory)))
 
 
-async def _found(site: Site, looked_for: Asked) -> Markup:
-    return site.pages.part("memories", await found.look(site, looked_for), looked_for)
+async def _found(site: Site, looked_for: MemoryQuery) -> Markup:
+    return site.pages.part("memories", await memory_rows.find_rows(site, looked_for), looked_for)

@@ -6,8 +6,8 @@ from hashlib import sha256
 from fastapi import APIRouter, Depends
 
 from gateway.store.people import tokens
-from gateway.web import board
 from gateway.web.auth.access import signed_in
+from gateway.web.components import board
 from gateway.web.pages import Nav, Screen
 from gateway.web.site import AtSite, Site
 

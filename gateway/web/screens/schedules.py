@@ -15,10 +15,10 @@ from gateway.store.scheduling.schedules import ScheduleRow
 from gateway.timetable import schedules as definitions
 from gateway.timetable.schedules import LONGEST_NAME, MAX_PROMPT, ScheduleChanges, define, next_slots
 from gateway.timetable.wording import in_words, local, moment
-from gateway.web import board
 from gateway.web.auth.access import signed_in
+from gateway.web.components import board
+from gateway.web.http.bodies import Text
 from gateway.web.http.errors import Refused
-from gateway.web.http.fields import Text
 from gateway.web.pages import Nav, Screen
 from gateway.web.site import AtSite, Site
 

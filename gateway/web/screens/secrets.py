@@ -11,10 +11,10 @@ from fastapi import APIRouter, Depends, Form
 from gateway.domain.errors import OwnerMustAct
 from gateway.flow.secrets.live_secrets import LiveSecrets
 from gateway.secrets.facts import MAX_VALUE, Binding
-from gateway.web import board
 from gateway.web.auth.access import signed_in
+from gateway.web.components import board
+from gateway.web.http.bodies import Name, Text
 from gateway.web.http.errors import Refused
-from gateway.web.http.fields import Name, Text
 from gateway.web.pages import Nav, Screen
 from gateway.web.site import AtSite, Site
 
@@ -25,7 +25,7 @@ OWNER = [Depends(signed_in)]
 
 
 @dataclass(frozen=True, slots=True)
-class Which:
+class SecretChoice:
     """One of the owner's secrets, or a shared one."""
 
     name: Annotated[Name, Form()]
@@ -33,7 +33,7 @@ class Which:
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class BindingForm:
     """Where a secret may be sent, as it is typed: lists are separated by commas or white space."""
 
     hosts: Annotated[Text, Form(max_length=4_000)] = ""
@@ -48,8 +48,8 @@ class Bound:
         return Binding.of(hosts, tools, f"{self.kind}:{self.place.strip()}" if self.place.strip() else "")
 
 
-ASecret = Annotated[Which, Depends()]
-ItsBinding = Annotated[Bound, Depends()]
+ASecret = Annotated[SecretChoice, Depends()]
+ItsBinding = Annotated[BindingForm, Depends()]
 ItsValue = Annotated[Text, Form(min_length=1, max_length=MAX_VALUE)]
 
 
@@ -107,12 +107,12 @@ def _live(site: Site) -> LiveSecrets:
     return site.backend.secrets
 
 
-async def _changed(secrets: LiveSecrets, what: str, of: Which) -> None:
+async def _changed(secrets: LiveSecrets, what: str, of: SecretChoice) -> None:
     await secrets.look()
     log.info(f"web.secret_{what}", name=of.name, own=of.own)
 
 
-def _unknown(of: Which) -> Refused:
+def _unknown(of: SecretChoice) -> Refused:
     return Refused(404, "not_found", f"There is no secret {of.name}.")
 
 

@@ -14,9 +14,9 @@ from gateway.flow import setup as messengers
 from gateway.flow.setup import Connected, ModelRefused, Setup, connect_model
 from gateway.llm.auto import GUIDE
 from gateway.llm.vendors import VENDORS_WITH_KEYS, UnknownVendor, Vendor
-from gateway.web import board
-from gateway.web.auth import logins
+from gateway.web.api import channel_logins
 from gateway.web.auth.access import signed_in
+from gateway.web.components import board
 from gateway.web.http.errors import Refused
 from gateway.web.pages import Nav, Screen
 from gateway.web.site import AtSite, Site
@@ -125,7 +125,7 @@ async def _pieces(site: Site) -> Mapping[str, str]:
             mine=[each.partition(":")[2] for each in identities if each.startswith(f"{form.name}:")],
             code=code,
             link=link,
-            picture=await asyncio.to_thread(logins.qr_picture, link) if link else "",
+            picture=await asyncio.to_thread(channel_logins.qr_picture, link) if link else "",
             login=form.name in site.backend.logins(),
         )
     return made

@@ -1,6 +1,9 @@
-"""Tasks: trees of agents that work in the background; what each of their tasks does, costs, asks and comes to."""
+"""Tasks: trees of agents that work in the background; what each of their tasks does, takes, costs, asks and returns."""
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Annotated, Literal
 from uuid import UUID
 
@@ -21,14 +24,55 @@ from gateway.store.engine.trees import NodeRow, TreeFilter, TreeRow
 from gateway.store.trust import reviews
 from gateway.store.trust.reviews import ReviewRow
 from gateway.web.auth.access import Caller, by_cookie, public, signed_in
-from gateway.web.board import Draw, follow
+from gateway.web.components.board import Draw, follow
 from gateway.web.http.errors import Refused
 from gateway.web.live.sse import EventStream
 from gateway.web.pages import Nav, Screen
 from gateway.web.screens.approvals import questions
 from gateway.web.screens.usage import compact
 from gateway.web.site import AtSite, Site
-from gateway.web.timeline import bars, duration
+
+SPAN_GROWTH = 1.1
+"""By how much the span grows at once while a tree goes on, so that its bars aren't drawn again every second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """`start` and `width` are percents of the tree's span; that of a live task reaches to its end."""
+
+    name: str
+    status: Status
+    start: float
+    width: float
+    lasted: str
+
+
+def bars(nodes: Sequence[NodeRow], now: datetime) -> list[Bar]:
+    """One for each task, from when it was made to its end."""
+    begin = min(node.created_at for node in nodes)
+    ended = all(node.status.final for node in nodes)
+    last = max(node.updated_at for node in nodes) if ended else now
+    span = max((last - begin).total_seconds(), 0.001)
+    if not ended:
+        span = SPAN_GROWTH ** math.ceil(math.log(span, SPAN_GROWTH))
+    return [_bar(node, begin, span) for node in nodes]
+
+
+def duration(start: datetime, end: datetime) -> str:
+    """In seconds, minutes or hours."""
+    seconds = round((end - start).total_seconds())
+    minutes, hours = seconds // 60, seconds // 3600
+    return f"{seconds} s" if not minutes else f"{hours} h {minutes % 60} min" if hours else f"{minutes} min"
+
+
+def _bar(node: NodeRow, begin: datetime, span: float) -> Bar:
+    final = node.status.final
+    start = 100 * (node.created_at - begin).total_seconds() / span
+    end = 100 * (node.updated_at - begin).total_seconds() / span if final else 100
+    lasted = duration(node.created_at, node.updated_at) if final else ""
+    start = min(start, 99)
+    return Bar(node.name, node.status, round(start, 1), round(max(end - start, 1), 1), lasted)
+
 
 HERE = "/tasks"
 TREES = 50
@@ -49,7 +93,7 @@ screen = Screen(Nav(HERE, "Tasks", "list-tree", 6), router)
 SignedIn = Annotated[Caller, Depends(signed_in)]
 
 
-class Asked(BaseModel):
+class TreeQuery(BaseModel):
     """Which trees to show; of every status and agent unless it says."""
 
     status: Status | Literal[""] = ""
@@ -59,7 +103,7 @@ class Asked(BaseModel):
 
 
 @router.get(HERE, dependencies=[Depends(public)])
-async def page(request: Request, site: AtSite, asked: Annotated[Asked, Query()]) -> Response:
+async def page(request: Request, site: AtSite, asked: Annotated[TreeQuery, Query()]) -> Response:
     """The latest trees."""
     if await by_cookie(request) is None:
         return RedirectResponse("/login", 303)
@@ -68,7 +112,7 @@ async def page(request: Request, site: AtSite, asked: Annotated[Asked, Query()])
 
 
 @router.get(f"{HERE}/events")
-async def events(site: AtSite, caller: SignedIn, asked: Annotated[Asked, Query()]) -> Response:
+async def events(site: AtSite, caller: SignedIn, asked: Annotated[TreeQuery, Query()]) -> Response:
     """The list, and every change of it."""
     return EventStream(follow(lambda: _list(site, asked)), site.rights.hold(caller.session))
 
@@ -138,7 +182,7 @@ async def comparison(request: Request, site: AtSite, id: UUID, to: UUID) -> Resp
     return site.screen(request, screen.nav, "task_compare.html", runs=runs, rows=rows, same=found.same, more=more)
 
 
-async def _list(site: Site, asked: Asked) -> Mapping[str, str]:
+async def _list(site: Site, asked: TreeQuery) -> Mapping[str, str]:
     before = TaskId(asked.before) if asked.before else None
     wanted = TreeFilter(asked.status or None, asked.agent.strip() or None, asked.text.strip() or None, before)
     async with site.backend.database.connection() as conn:

@@ -10,10 +10,10 @@ from fastapi.responses import HTMLResponse
 
 from gateway.domain.people.scopes import Scope, permits
 from gateway.store.people import tokens
-from gateway.web import board
 from gateway.web.auth.access import signed_in
+from gateway.web.components import board
+from gateway.web.http.bodies import Name, Text
 from gateway.web.http.errors import Refused
-from gateway.web.http.fields import Name, Text
 from gateway.web.pages import Nav, Screen
 from gateway.web.site import AtSite, Site
 
@@ -31,7 +31,7 @@ screen = Screen(Nav("/tokens", "Tokens", "key-round", 70), router)
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class TokenForm:
     """The token that the form asks for."""
 
     name: Annotated[Name, Form()]
@@ -55,7 +55,7 @@ class Wanted:
 
 
 @router.post("/tokens", dependencies=[Depends(signed_in)])
-async def create(site: AtSite, wanted: Annotated[Wanted, Depends()]) -> HTMLResponse:
+async def create(site: AtSite, wanted: Annotated[TokenForm, Depends()]) -> HTMLResponse:
     """Make a token and show it, once; one that speaks as the owner is asked about first."""
     wanted.check()
     if wanted.as_owner and not wanted.confirmed:

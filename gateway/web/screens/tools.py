@@ -19,10 +19,10 @@ from gateway.domain.conversation.diff import legible
 from gateway.domain.errors import OwnerMustAct, SupaclawError, TryAgainLater
 from gateway.net.errors import NetError
 from gateway.net.mcp.server import public_url
-from gateway.web import board
 from gateway.web.auth.access import signed_in
+from gateway.web.components import board
+from gateway.web.http.bodies import Text
 from gateway.web.http.errors import Refused
-from gateway.web.http.fields import Text
 from gateway.web.pages import Nav, Screen
 from gateway.web.site import AtSite, Site
 from gateway.workspace.skills.folder import MAX_FILE, BadSkill

@@ -13,9 +13,16 @@ from gateway.domain.conversation.transcript import ToolResult
 from gateway.domain.json import JsonObject
 from gateway.domain.text.texts import storable
 from gateway.web.http.errors import Refused
-from gateway.web.v1.answer_format import format_of
-from gateway.web.v1.parts import InlineFile, files_of, result_of, text_of
-from gateway.web.v1.tools import call_of, choice_of, tools_of
+from gateway.web.v1.request_fields import (
+    InlineFile,
+    call_of,
+    choice_of,
+    files_of,
+    format_of,
+    result_of,
+    text_of,
+    tools_of,
+)
 
 ONLY: Mapping[str, Sequence[JsonValue]] = {
     "n": [1],
@@ -36,7 +43,7 @@ ONLY: Mapping[str, Sequence[JsonValue]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ChatRequest:
     """A request that can be served: what is said now, and what was said before; only what is new brings files.
 
     `results` are those of the client's own tools.
@@ -52,7 +59,7 @@ class Asked:
     include_usage: bool = False
 
 
-def parse(body: bytes, models: Sequence[str]) -> Asked:
+def parse(body: bytes, models: Sequence[str]) -> ChatRequest:
     """Raises `Refused`, naming the field."""
     fields = fields_of(body, models)
     messages = instructions_first(fields.get("messages"))
@@ -60,7 +67,7 @@ def parse(body: bytes, models: Sequence[str]) -> Asked:
     earlier, results, text = split(said, "messages")
     stream_options = fields.get("stream_options") or {}
     usage = stream_options.get("include_usage") if isinstance(stream_options, dict) else None
-    return Asked(
+    return ChatRequest(
         model=str(fields["model"]),
         text=text,
         files=_files(messages) if said[-1].role == "user" else (),
@@ -72,12 +79,12 @@ def parse(body: bytes, models: Sequence[str]) -> Asked:
     )
 
 
-def parse_prompt(body: bytes, models: Sequence[str]) -> Asked:
+def parse_prompt(body: bytes, models: Sequence[str]) -> ChatRequest:
     """A completion in the old form: a prompt that is one message. Raises `Refused`, naming the field."""
     fields = fields_of(body, models, but="prompt")
     match fields.get("prompt"):
         case str(prompt) | [str(prompt)] if prompt.strip():
-            return Asked(str(fields["model"]), prompt, stream=flag(fields.get("stream"), "stream"))
+            return ChatRequest(str(fields["model"]), prompt, stream=flag(fields.get("stream"), "stream"))
         case _:
             raise invalid("prompt", "'prompt' must be one text.")
 

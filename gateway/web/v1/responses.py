@@ -1,23 +1,33 @@
-"""A request of the Responses API, as the same kind of request that a chat completion is."""
+"""A request of the Responses API, turned into a chat request, and the earlier responses that it refers to by id."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pydantic import JsonValue
 
+from gateway.domain.conversation.digest import spoken
 from gateway.domain.conversation.inbound import Earlier
+from gateway.domain.conversation.model import ToolCall
+from gateway.domain.conversation.transcript import ToolIntent
+from gateway.domain.ids import InboxId, MessageId
 from gateway.domain.text.texts import storable
+from gateway.store.connection.pool import Connection
+from gateway.store.delivery import requests
+from gateway.store.transcript import messages
+from gateway.store.transcript.messages import CLIENT, MessageRow
+from gateway.web.auth.access import Caller
 from gateway.web.http.errors import Refused
-from gateway.web.v1.answer_format import format_of
-from gateway.web.v1.parts import InlineFile, files_of, result_of, text_of
-from gateway.web.v1.request import Asked, fields_of, flag, instructions_first, invalid, options_of, split
-from gateway.web.v1.tools import call_of
+from gateway.web.site import Site
+from gateway.web.v1.request import ChatRequest, fields_of, flag, instructions_first, invalid, options_of, split
+from gateway.web.v1.request_fields import InlineFile, call_of, files_of, format_of, result_of, text_of
+from gateway.web.v1.serving import CHANNEL
 
 _TEXTS = frozenset({"input_text", "output_text"})
 
 
 @dataclass(frozen=True, slots=True)
-class Unresolved:
+class UnresolvedRequest:
     """A request whose references to earlier responses are not looked up yet."""
 
     fields: Mapping[str, JsonValue]
@@ -30,7 +40,7 @@ class Unresolved:
         found = (item.get("id") for item in self.items if _kind(item) == "item_reference" and isinstance(item, dict))
         return tuple(id for id in found if isinstance(id, str))
 
-    def resolved(self, before: Sequence[Earlier], known: Mapping[str, Earlier]) -> Asked:
+    def resolved(self, before: Sequence[Earlier], known: Mapping[str, Earlier]) -> ChatRequest:
         """With what was said before the previous response's end, and what is behind `references`; raises `Refused`."""
         told = [*before, *_messages(self.items, known)]
         instructions = self.fields.get("instructions")
@@ -41,7 +51,7 @@ class Unresolved:
         earlier, results, text = split(told, "input")
         form = self.fields.get("text")
         wanted = _nested(form.get("format")) if isinstance(form, dict) else None
-        return Asked(
+        return ChatRequest(
             model=str(self.fields["model"]),
             text=text,
             files=_files(self.items),
@@ -52,7 +62,7 @@ class Unresolved:
         )
 
 
-def parse(body: bytes, models: Sequence[str]) -> Unresolved:
+def parse(body: bytes, models: Sequence[str]) -> UnresolvedRequest:
     """Raises `Refused`, naming the field."""
     fields = fields_of(body, models)
     previous, said = fields.get("previous_response_id"), fields.get("input")
@@ -60,7 +70,7 @@ def parse(body: bytes, models: Sequence[str]) -> Unresolved:
         raise invalid("previous_response_id", "'previous_response_id' must be the id of a response.")
     said = instructions_first([{"role": "user", "content": said}] if isinstance(said, str) else said)
     items = said if isinstance(said, list) else []
-    return Unresolved(fields, previous, tuple(items))
+    return UnresolvedRequest(fields, previous, tuple(items))
 
 
 def _messages(items: Sequence[JsonValue], known: Mapping[str, Earlier]) -> list[Earlier]:
@@ -130,3 +140,80 @@ def _nested(form: JsonValue) -> JsonValue:
 
 def _kind(item: JsonValue) -> JsonValue:
     return item.get("type") if isinstance(item, dict) else None
+
+
+_ID = re.compile(r"(?:resp|msg|fc)_(?P<arrival>\d{1,18})(?:_(?P<place>\d{1,4}))?", re.ASCII)
+
+
+async def earlier_until(site: Site, caller: Caller, response: str) -> tuple[Earlier, ...]:
+    """The conversation up to this response; raises `Refused` if the token has none."""
+    async with site.backend.database.connection() as conn:
+        answer = await _answer(conn, caller, response)
+        if answer is None or answer.seq is None:
+            message = f"There is no response {response!r}."
+            raise Refused(400, "previous_response_not_found", message, param="previous_response_id")
+        return tuple(_told(await messages.told_until(conn, answer.session_id, answer.seq)))
+
+
+async def items_by_id(site: Site, caller: Caller, ids: Sequence[str]) -> dict[str, Earlier]:
+    """The items with these ids, as far as the token has them."""
+    found: dict[str, Earlier] = {}
+    told: dict[MessageId, Earlier] = {}
+    async with site.backend.database.connection() as conn:
+        for id in ids:
+            if (answer := await _answer(conn, caller, id)) is None:
+                continue
+            if answer.id not in told:
+                *_, told[answer.id] = _told(await messages.told_until(conn, answer.session_id, answer.seq or 0))
+            if (item := _item(told[answer.id], id)) is not None:
+                found[id] = item
+    return found
+
+
+async def _answer(conn: Connection, caller: Caller, id: str) -> MessageRow | None:
+    match = _ID.fullmatch(id)
+    arrival = await requests.arrival(conn, CHANNEL, caller.account, InboxId(int(match["arrival"]))) if match else None
+    asked = await messages.get(conn, arrival.message_id) if arrival and arrival.message_id else None
+    answer = await messages.get(conn, asked.answered_by) if asked and asked.answered_by else None
+    return answer if answer is not None and answer.kind == "assistant" else None
+
+
+def _item(told: Earlier, id: str) -> Earlier | None:
+    if id.startswith("msg_"):
+        return Earlier("assistant", told.text)
+    match = _ID.fullmatch(id)
+    place = int(match["place"] or 0) if match else 0
+    return Earlier("assistant", "", told.calls[place : place + 1]) if place < len(told.calls) else None
+
+
+def _told(rows: Sequence[MessageRow]) -> Iterator[Earlier]:
+    """The rows as the client knows them: without instructions, tools of ours, and what got no answer."""
+    answers = {row.id for row in rows if row.kind == "assistant"}
+    texts: list[str] = []
+    calls: list[ToolCall] = []
+    for row in rows:
+        match row.entry:
+            case ToolIntent(call, handed=True):
+                calls.append(call)
+            case _ if row.kind == "assistant":
+                texts.append(row.text)
+            case _ if (
+                row.kind == "user"
+                and (row.text or row.answered_by is None)
+                and (row.answered_by in answers or row.said_earlier)
+            ):
+                yield from _assistant(texts, calls)
+                yield Earlier("user", row.text)
+            case _ if row.kind == "tool_result" and row.origin == CLIENT:
+                yield from _assistant(texts, calls)
+                yield Earlier("tool", row.text, call_id=row.call_id or "")
+            case _:
+                pass
+    yield from _assistant(texts, calls)
+
+
+def _assistant(texts: list[str], calls: list[ToolCall]) -> Iterator[Earlier]:
+    if texts or calls:
+        yield Earlier("assistant", spoken(texts), tuple(calls))
+        texts.clear()
+        calls.clear()

@@ -1,23 +1,30 @@
-"""The OpenAI-compatible routes: the last user message is a turn of the agent."""
+"""The OpenAI-compatible routes: models, chat completions, completions, responses and embeddings."""
 
+import base64
+import struct
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse, Response
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from gateway.web.auth.access import Caller
-from gateway.web.http.bodies import parsed
+from gateway.agent.tool_sources import parameters_of
+from gateway.domain.embedding import EmbeddingUnavailable, Vector
+from gateway.domain.json import Json
+from gateway.domain.people.scopes import Scope
+from gateway.domain.text.tokens import estimate
+from gateway.web.auth.access import MESSAGE_BODY, Caller, needs
+from gateway.web.http.bodies import Text, parsed, validated
 from gateway.web.http.errors import Refused
 from gateway.web.site import AtSite, Site
-from gateway.web.v1 import history, responses, wire
+from gateway.web.v1 import responses, wire
 from gateway.web.v1.request import parse, parse_prompt
-from gateway.web.v1.response_wire import ResponseObject
-from gateway.web.v1.serving import Chatter, Named, serve
-from gateway.web.v1.wire import Completion, TextCompletion
+from gateway.web.v1.serving import Chatter, SessionHeaders, serve
+from gateway.web.v1.wire import Completion, ResponseObject, TextCompletion
 
 router = APIRouter()
-Headers = Annotated[Named, Depends()]
+Headers = Annotated[SessionHeaders, Depends()]
 
 
 async def _names(site: Site, caller: Caller) -> Sequence[str]:
@@ -32,7 +39,9 @@ async def _names(site: Site, caller: Caller) -> Sequence[str]:
 async def models(site: AtSite, caller: Chatter) -> Response:
     """The agents that can be asked."""
     created = int(site.backend.clock.now().timestamp())
-    return JSONResponse({"object": "list", "data": [wire.model(name, created) for name in await _names(site, caller)]})
+    return JSONResponse(
+        {"object": "list", "data": [wire.model_entry(name, created) for name in await _names(site, caller)]}
+    )
 
 
 @router.get("/v1/models/{name}")
@@ -40,7 +49,7 @@ async def model(site: AtSite, caller: Chatter, name: str) -> Response:
     """One of them."""
     if name not in await _names(site, caller):
         raise Refused(404, "model_not_found", f"The model '{name}' does not exist.", param="model")
-    return JSONResponse(wire.model(name, int(site.backend.clock.now().timestamp())))
+    return JSONResponse(wire.model_entry(name, int(site.backend.clock.now().timestamp())))
 
 
 @router.post("/v1/chat/completions", responses={404: {}, 424: {}})
@@ -73,8 +82,8 @@ async def respond(request: Request, site: AtSite, caller: Chatter, named: Header
     """The same in the form of the Responses API; it goes on from any response of the same token."""
     names, body = await _names(site, caller), await request.body()
     sent = await parsed(body, lambda body: responses.parse(body, names))
-    before = await history.until(site, caller, sent.previous) if sent.previous else ()
-    asked = sent.resolved(before, await history.items(site, caller, sent.references))
+    before = await responses.earlier_until(site, caller, sent.previous) if sent.previous else ()
+    asked = sent.resolved(before, await responses.items_by_id(site, caller, sent.references))
     return await serve(
         site,
         caller,
@@ -83,3 +92,62 @@ async def respond(request: Request, site: AtSite, caller: Chatter, named: Header
         asked,
         lambda id, at: ResponseObject(f"resp_{id or 0}", asked.model, at, sent.previous),
     )
+
+
+MOST_TEXTS = 256
+
+
+def _several(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+class Embed(BaseModel):
+    """An embedding request of one text or several; `model` is `default` or the embedder's name."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    input: Annotated[tuple[Text, ...], BeforeValidator(_several), Field(min_length=1, max_length=MOST_TEXTS)]
+    model: str = "default"
+    encoding_format: Literal["float", "base64"] = "float"
+    dimensions: int | None = None
+
+
+_SHAPE = {"requestBody": {"required": True, "content": {"application/json": {"schema": parameters_of(Embed)}}}}
+
+
+@router.post(
+    "/v1/embeddings",
+    dependencies=[Depends(needs(Scope.MEMORY, body=MESSAGE_BODY))],
+    responses={404: {}, 424: {}, 503: {}},
+    openapi_extra=_SHAPE,
+)
+async def embed(request: Request, site: AtSite) -> Response:
+    """Vectors of texts to be found, of unit length."""
+    asked = await parsed(await request.body(), lambda body: validated(Embed, body))
+    if not all(text.strip() for text in asked.input):
+        raise Refused(400, "invalid_value", "input: an empty text has no embedding.", param="input")
+    embedder = site.backend.embedder()
+    if embedder is None:
+        message = "No embedding model is configured; see `embeddings` in config.json."
+        raise Refused(424, "no_embedder", message, type="server_error")
+    if asked.model not in {"default", embedder.name}:
+        message = f"The model '{asked.model}' does not exist; use default or {embedder.name}."
+        raise Refused(404, "model_not_found", message, param="model")
+    try:
+        vectors = await embedder.passages(asked.input)
+    except EmbeddingUnavailable as error:
+        raise Refused(503, "no_embedding", str(error), type="server_error", headers={"Retry-After": "1"}) from error
+    if vectors and asked.dimensions not in {None, len(vectors[0])}:
+        message = f"dimensions: {embedder.name} makes vectors of {len(vectors[0])}, no others."
+        raise Refused(400, "invalid_value", message, param="dimensions")
+    encode = _base64 if asked.encoding_format == "base64" else list[Json]
+    data: list[Json] = [
+        {"object": "embedding", "index": index, "embedding": encode(vector)} for index, vector in enumerate(vectors)
+    ]
+    tokens = sum(map(estimate, asked.input))
+    usage: Json = {"prompt_tokens": tokens, "total_tokens": tokens}
+    return JSONResponse({"object": "list", "data": data, "model": embedder.name, "usage": usage})
+
+
+def _base64(vector: Vector) -> str:
+    return base64.b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode()

@@ -1,43 +1,47 @@
-"""Serves one request of any of the APIs: its session is found or started, its turn made once, its answer told."""
+"""Serves one request of any of the APIs: finds or starts its session, runs its turn once, sends its answer.
 
+Titles and tags that chat programs ask for are answered by rule; a slow JSON response is kept alive."""
+
+import asyncio
 import hashlib
-from collections.abc import AsyncGenerator, Callable
+import json
+import re
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any, TypeAlias
 from uuid import NAMESPACE_URL, uuid4, uuid5
 
+import structlog
 from fastapi import Depends, Header
-from fastapi.responses import Response
+from fastapi.responses import JSONResponse, Response, StreamingResponse
 from starlette.concurrency import run_in_threadpool
+from starlette.types import Send
 
 from gateway.domain.channels.routing import Ignore
 from gateway.domain.conversation import digest
 from gateway.domain.conversation.client import NOTHING, Brought
 from gateway.domain.conversation.inbound import Address, Inbound
+from gateway.domain.conversation.model import ToolCall
 from gateway.domain.ids import InboxId
-from gateway.domain.json import JsonObject
+from gateway.domain.json import Json, JsonObject
 from gateway.domain.people.scopes import Scope
+from gateway.domain.text.titles import clipped
 from gateway.flow.inbound.persistence import Accepted
 from gateway.store import sessions
 from gateway.store.delivery import addresses, requests
 from gateway.store.transcript import messages
-from gateway.web.accept import accept
 from gateway.web.auth.access import Caller, needs, principal_of, sender_of
-from gateway.web.files import keep
+from gateway.web.components.files import keep
+from gateway.web.http.bodies import UploadedFile
 from gateway.web.http.errors import Refused
-from gateway.web.http.multipart import UploadedFile
 from gateway.web.live.sse import EventStream, Frame
-from gateway.web.site import Site
+from gateway.web.site import Site, accept
 from gateway.web.v1 import turn
-from gateway.web.v1.answer_format import check
-from gateway.web.v1.chores import chore
-from gateway.web.v1.keep_alive import json_response
-from gateway.web.v1.request import Asked
-from gateway.web.v1.response_wire import ResponseObject
-from gateway.web.v1.tools import refuse_clash
-from gateway.web.v1.turn import Spoken
-from gateway.web.v1.wire import Completion
+from gateway.web.v1.request import ChatRequest
+from gateway.web.v1.request_fields import check_answer, refuse_clash
+from gateway.web.v1.turn import TurnAnswer
+from gateway.web.v1.wire import Completion, ResponseObject
 
 CHANNEL = "api"
 MAX_INLINE = 24 * 1024 * 1024
@@ -55,7 +59,7 @@ Name = Annotated[str | None, Header(min_length=1, max_length=200, pattern=r"^[\x
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class SessionHeaders:
     """What the headers say: which session, and which request this is a repeat of.
 
     Open WebUI names its chat; OpenAI's clients count their own retries. What a body says of its `user` names nothing.
@@ -72,7 +76,9 @@ class Named:
         return self.x_session or self.x_openwebui_chat_id
 
 
-async def serve(site: Site, caller: Caller, named: Named, body: bytes, asked: Asked, shaped: Shaped) -> Response:
+async def serve(
+    site: Site, caller: Caller, named: SessionHeaders, body: bytes, asked: ChatRequest, shaped: Shaped
+) -> Response:
     """The answer, in one piece or as it is written. The turn goes on when the client leaves."""
     now = site.backend.clock.now()
     created = int(now.timestamp())
@@ -114,9 +120,9 @@ async def serve(site: Site, caller: Caller, named: Named, body: bytes, asked: As
 async def _respond(
     site: Site,
     caller: Caller,
-    asked: Asked,
+    asked: ChatRequest,
     shape: Shape,
-    pieces: AsyncGenerator[str | Spoken, None],
+    pieces: AsyncGenerator[str | TurnAnswer, None],
     headers: dict[str, str],
 ) -> Response:
     if asked.stream:
@@ -136,14 +142,14 @@ async def _respond(
 
 
 async def _frames(
-    pieces: AsyncGenerator[str | Spoken, None], asked: Asked, shape: Shape
+    pieces: AsyncGenerator[str | TurnAnswer, None], asked: ChatRequest, shape: Shape
 ) -> AsyncGenerator[Frame, None]:
     for frame in shape.opening():
         yield frame
     try:
         async with aclosing(pieces):
             async for piece in pieces:
-                if isinstance(piece, Spoken):
+                if isinstance(piece, TurnAnswer):
                     await _check(asked, piece)
                 for frame in shape.piece(piece) if isinstance(piece, str) else shape.closing(piece):
                     yield frame
@@ -152,30 +158,30 @@ async def _frames(
             yield frame
 
 
-async def _check(asked: Asked, spoken: Spoken) -> None:
+async def _check(asked: ChatRequest, spoken: TurnAnswer) -> None:
     """Raises `Refused` for an answer in another form than asked for; calls are not the answer yet."""
     if asked.options.answer_format is not None and not spoken.calls:
-        await run_in_threadpool(check, asked.options.answer_format, spoken.text)
+        await run_in_threadpool(check_answer, asked.options.answer_format, spoken.text)
 
 
-async def _waited(site: Site, accepted: Accepted) -> AsyncGenerator[str | Spoken, None]:
+async def _waited(site: Site, accepted: Accepted) -> AsyncGenerator[str | TurnAnswer, None]:
     yield await turn.wait(site.backend, accepted)
 
 
-async def _at_once(spoken: Spoken) -> AsyncGenerator[str | Spoken, None]:
+async def _at_once(spoken: TurnAnswer) -> AsyncGenerator[str | TurnAnswer, None]:
     if spoken.text:
         yield spoken.text
     yield spoken
 
 
-async def _last(pieces: AsyncGenerator[str | Spoken, None]) -> Spoken:
+async def _last(pieces: AsyncGenerator[str | TurnAnswer, None]) -> TurnAnswer:
     async for piece in pieces:
-        if isinstance(piece, Spoken):
+        if isinstance(piece, TurnAnswer):
             return piece
     raise RuntimeError("a turn ended without an answer")
 
 
-def _brought(asked: Asked) -> Brought | None:
+def _brought(asked: ChatRequest) -> Brought | None:
     wanted = asked.options if asked.model in OWN else replace(asked.options, agent=asked.model)
     options = None if wanted == NOTHING else wanted.to_json()
     return Brought(options, asked.results) if options or asked.results else None
@@ -191,7 +197,9 @@ async def _key(site: Site, caller: Caller, body: bytes, *, again: bool) -> str:
     return before or f"{same}{uuid4().hex}"
 
 
-async def _address(site: Site, caller: Caller, named: Named, asked: Asked, key: str) -> tuple[Address, str | None]:
+async def _address(
+    site: Site, caller: Caller, named: SessionHeaders, asked: ChatRequest, key: str
+) -> tuple[Address, str | None]:
     """The session named; else that of the same request before; else the one with what was said; else a new one.
 
     Beside the one with what was said stands the new one, for the case that somebody else is quicker to go on with it.
@@ -213,7 +221,7 @@ async def _address(site: Site, caller: Caller, named: Named, asked: Asked, key: 
     return Address(CHANNEL, caller.account, fresh), None
 
 
-async def _refuse_unknown_results(site: Site, address: Address, asked: Asked) -> None:
+async def _refuse_unknown_results(site: Site, address: Address, asked: ChatRequest) -> None:
     """A session that goes on knows its calls; one that begins is told of them before their results."""
     unknown = {result.call_id for result in asked.results}
     if not unknown:
@@ -227,3 +235,96 @@ async def _refuse_unknown_results(site: Site, address: Address, asked: Asked) ->
     if unknown:
         message = f"No call in this session has the id {min(unknown)!r}."
         raise Refused(400, "unknown_call", message, param="messages")
+
+
+TITLE_LENGTH = 40
+_OPEN_WEBUI = re.compile(r"### Task:\s*(?P<task>[^\n]+).*<chat_history>", re.DOTALL)
+_LIBRECHAT = re.compile(
+    r"Provide a concise, 5-word-or-less title for the conversation"
+    r"|Please generate a concise title \(max 40 characters\) for a conversation"
+    r"|Analyze this conversation and provide:.{0,200}concise title",
+    re.DOTALL,
+)
+_SAID = re.compile(r'^\W*(?:user|human)\W*:\s*"*(.+)', re.IGNORECASE | re.MULTILINE)
+
+
+def chore(asked: ChatRequest) -> TurnAnswer | None:
+    """The answer to a request of Open WebUI or LibreChat that nobody said; None for all others."""
+    if any(said.role != "system" for said in asked.earlier):
+        return None
+    if match := _OPEN_WEBUI.match(asked.text):
+        task = match["task"].lower()
+        if "tags" in task:
+            return TurnAnswer(json.dumps({"tags": ["General"]}))
+        if "follow-up" in task:
+            return TurnAnswer(json.dumps({"follow_ups": []}))
+        if "title" in task:
+            return _titled(asked, {"title": _title(asked.text)}, plain='"title"' not in asked.text)
+    if _LIBRECHAT.match(asked.text):
+        return _titled(asked, {"language": "English", "title": _title(asked.text)}, plain=True)
+    return None
+
+
+def _titled(asked: ChatRequest, fields: dict[str, Json], *, plain: bool) -> TurnAnswer:
+    told = json.dumps(fields, ensure_ascii=False)
+    if asked.options.tools:
+        return TurnAnswer("", calls=(ToolCall("call_title", asked.options.tools[0].name, told),))
+    return TurnAnswer(str(fields["title"]) if plain and not asked.options.answer_format else told)
+
+
+def _title(text: str) -> str:
+    """The beginning of what the person said first."""
+    found = _SAID.search(text)
+    return (clipped(found[1].strip('" '), TITLE_LENGTH) if found else "") or "Chat"
+
+
+PATIENCE_SECONDS = 20.0
+"""Without an answer for so long the status is sent, a 200: what fails later can only stand in the body."""
+
+log = structlog.get_logger(__name__)
+
+
+async def json_response(work: Coroutine[Any, Any, JsonObject], headers: Mapping[str, str]) -> Response:
+    """What `work` returns, or raises as a `Refused`."""
+    running = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait({running}, timeout=PATIENCE_SECONDS)
+        if running.done():
+            return JSONResponse(running.result(), headers=dict(headers))
+    except BaseException:
+        running.cancel()
+        raise
+    return _SlowJsonResponse(running, headers)
+
+
+class _SlowJsonResponse(StreamingResponse):
+    def __init__(self, running: "asyncio.Future[JsonObject]", headers: Mapping[str, str]) -> None:
+        self._pieces = _pieces(running)
+        # a compressor would keep the whitespace to itself
+        unbuffered = {"Content-Encoding": "identity", "X-Accel-Buffering": "no"}
+        super().__init__(self._pieces, media_type="application/json", headers={**headers, **unbuffered})
+
+    async def stream_response(self, send: Send) -> None:
+        async with aclosing(self._pieces):
+            await super().stream_response(send)
+
+
+async def _pieces(running: "asyncio.Future[JsonObject]") -> AsyncGenerator[bytes, None]:
+    try:
+        while not running.done():
+            yield b" "
+            await asyncio.wait({running}, timeout=PATIENCE_SECONDS)
+        yield json.dumps(_outcome(running), ensure_ascii=False).encode()
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+def _outcome(running: "asyncio.Future[JsonObject]") -> Json:
+    try:
+        return running.result()
+    except Refused as refused:
+        return refused.body()
+    except Exception:
+        log.exception("web.broken")
+        return Refused(500, "internal_error", "Internal error; see the gateway's log.", type="server_error").body()

@@ -22,7 +22,7 @@ _DIVERGED = "The answer was started again by another model; ask for it again wit
 
 
 @dataclass(frozen=True, slots=True)
-class Spoken:
+class TurnAnswer:
     """All the agent said to one message, and the calls of the client's tools that it ends with."""
 
     text: str
@@ -30,23 +30,23 @@ class Spoken:
     calls: tuple[ToolCall, ...] = ()
 
 
-async def wait(backend: Backend, accepted: Accepted) -> Spoken:
+async def wait(backend: Backend, accepted: Accepted) -> TurnAnswer:
     """The answer, however long it takes; raises `Refused` when the turn failed or was stopped."""
     answer = await backend.answers.wait(accepted)
     if isinstance(accepted.decision, RunCommand):
-        return Spoken(answer.text, answer.spent)
+        return TurnAnswer(answer.text, answer.spent)
     if answer.notice:
         # a repeat would say the same message twice
         raise Refused(424, "turn_failed", answer.text, type="server_error", headers={"x-should-retry": "false"})
     async with backend.database.connection() as conn:
         place = await _place(conn, accepted.message_id, answer)
         if place is None:
-            return Spoken(answer.text, answer.spent)
+            return TurnAnswer(answer.text, answer.spent)
         texts, calls = await messages.said_since(conn, *place), await messages.handed_since(conn, *place)
-    return Spoken(spoken(texts), answer.spent, tuple(calls))
+    return TurnAnswer(spoken(texts), answer.spent, tuple(calls))
 
 
-async def stream(backend: Backend, accepted: Accepted) -> AsyncGenerator[str | Spoken, None]:
+async def stream(backend: Backend, accepted: Accepted) -> AsyncGenerator[str | TurnAnswer, None]:
     """Pieces of the answer while it is written, then the whole; raises `Refused` like `wait`.
 
     The pieces make up the whole exactly; if a retry made that impossible it raises `Refused` instead of pretending.

@@ -7,7 +7,7 @@ import openai
 import pytest
 
 from gateway.domain.conversation.model import ModelsExhausted
-from gateway.web.v1 import keep_alive
+from gateway.web.v1 import serving
 from tests.fakes.eventually import eventually
 from tests.web.conftest import BEARER, Running, Web
 from tests.web.scripted import Wait
@@ -98,7 +98,7 @@ async def test_the_retry_of_a_client_is_the_same_turn_and_another_request_is_not
 
 
 async def test_whitespace_keeps_a_slow_answer_alive(web: Web, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(keep_alive, "PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(serving, "PATIENCE_SECONDS", 0.05)
     middle = Wait()
     web.model.says("at ", middle, "last")
     streamed = web.client.stream("POST", CHAT, json=body("go"), headers=BEARER)
@@ -111,7 +111,7 @@ async def test_whitespace_keeps_a_slow_answer_alive(web: Web, monkeypatch: pytes
 
 
 async def test_what_fails_after_the_whitespace_stands_in_the_body(web: Web, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(keep_alive, "PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(serving, "PATIENCE_SECONDS", 0.05)
     middle = Wait()
     web.model.says("half", middle, ModelsExhausted("a: no key.", ()))
     asked = asyncio.create_task(web.client.post(CHAT, json=body("go"), headers=BEARER))
@@ -123,7 +123,7 @@ async def test_what_fails_after_the_whitespace_stands_in_the_body(web: Web, monk
 
 
 async def test_a_client_that_leaves_a_slow_answer_leaves_nothing_behind(web: Web, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(keep_alive, "PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(serving, "PATIENCE_SECONDS", 0.05)
     middle = Wait()
     web.model.says("half", middle, " and half")
     key = {**BEARER, "Idempotency-Key": "left"}

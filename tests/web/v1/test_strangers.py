@@ -8,7 +8,7 @@ import pytest
 from gateway.domain.conversation.model import SystemMessage, ToolMessage, UserMessage
 from tests.web.conftest import BEARER, Web
 from tests.web.scripted import Wait
-from tests.web.v1.test_tools import CALL, SHELL, called, result
+from tests.web.v1.test_request_fields import CALL, SHELL, called, result
 
 CHAT, RESPONSES = "/v1/chat/completions", "/v1/responses"
 PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}

@@ -1,0 +1,209 @@
+"""Logs of outside agents: their conversations, filtered and stored like imported ones."""
+
+import asyncio
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from fnmatch import translate
+from functools import cached_property
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import APIRouter, Depends, Request
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+
+from gateway.agent.tool_sources import parameters_of
+from gateway.domain.imports import ImportedMemory, ImportedMessage, ImportedSession, Passed, Record
+from gateway.domain.memory import DEFAULT_AGENT
+from gateway.domain.people.scopes import Scope
+from gateway.domain.principals import Label
+from gateway.domain.text.texts import one_line
+from gateway.domain.work.tasks import Lane
+from gateway.memory.consolidation import asked_to_remember
+from gateway.store.connection.pool import Connection
+from gateway.store.engine import tasks
+from gateway.store.memory import turns
+from gateway.store.transcript import imports
+from gateway.web.auth.access import MESSAGE_BODY, Caller, needs
+from gateway.web.http.bodies import Moment, Name, Text, parsed, validated
+from gateway.web.http.errors import Refused
+from gateway.web.site import AtSite, Site
+
+MOST_SESSIONS = 500
+Pattern = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class LoggedMessage(_Body):
+    """What was said; without an `external_id` it is told from others by its words and its time."""
+
+    external_id: Name | None = None
+    role: Name
+    text: Text
+    at: Moment | None = None
+
+
+class LoggedSession(_Body):
+    """A conversation of an agent's, or more of it; with `end` it is over and gets a summary."""
+
+    external_key: Name
+    started_at: Moment | None = None
+    messages: tuple[LoggedMessage, ...] = ()
+    end: bool = False
+
+
+class Log(_Body):
+    """Conversations, and which of their messages are kept. One conversation may stand for the whole body."""
+
+    sessions: tuple[LoggedSession, ...] = Field(min_length=1, max_length=MOST_SESSIONS)
+    agent: Name | None = Field(None, description="Whose they are; a token's agent is its own.")
+    roles: frozenset[str] = Field(frozenset({"user", "assistant"}), description="No others are ever kept.")
+    min_length: int = Field(1, ge=1)
+    max_length: int | None = Field(None, ge=1)
+    only: tuple[Pattern, ...] = Field((), max_length=20, description="Keep what one of these matches; * is any text.")
+    skip: tuple[Pattern, ...] = Field((), max_length=20, description="Leave out what one of these matches.")
+    remember: bool = Field(False, description='Keep what the user asked to remember ("remember that …").')
+
+    @model_validator(mode="before")
+    @classmethod
+    def _alone(cls, value: object) -> object:
+        return {"sessions": [value]} if isinstance(value, dict) and "external_key" in value else value
+
+
+@dataclass(frozen=True)
+class LogReader:
+    """Reads a log into records."""
+
+    log: Log
+
+    def records(self) -> Iterator[Record]:
+        """What is to be stored, and what is left out."""
+        for session in self.log.sessions:
+            place = one_line(session.external_key, 80)
+            yield ImportedSession(session.external_key, session.started_at, place)
+            for number, message in enumerate(session.messages, start=1):
+                yield from self._read(message, f"{place}:{number}")
+
+    def _read(self, message: LoggedMessage, place: str) -> Iterator[Record]:
+        match self._unwanted(message), message.role:
+            case "", ("user" | "assistant") as role:
+                yield ImportedMessage(role, message.text, message.at, place, key=message.external_id or "")
+                if self.log.remember and role == "user" and (told := asked_to_remember(message.text)):
+                    yield ImportedMemory(told, place, at=message.at)
+            case why, _:
+                yield Passed(why)
+
+    def _unwanted(self, message: LoggedMessage) -> str:
+        text = message.text.strip()
+        if message.role not in self.log.roles & {"user", "assistant"}:
+            return "role"
+        if len(text) < self.log.min_length or (self.log.max_length and len(text) > self.log.max_length):
+            return "length"
+        wanted = not self._only or any(pattern.match(text) for pattern in self._only)
+        return "" if wanted and not any(pattern.match(text) for pattern in self._skip) else "pattern"
+
+    @cached_property
+    def _only(self) -> tuple[re.Pattern[str], ...]:
+        return tuple(map(_compiled, self.log.only))
+
+    @cached_property
+    def _skip(self) -> tuple[re.Pattern[str], ...]:
+        return tuple(map(_compiled, self.log.skip))
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """Wildcards instead of a regular expression, which could take for ever."""
+    return re.compile(translate(pattern), re.IGNORECASE)
+
+
+SOURCE = "log"
+INDEXED = 500
+"""Messages that can be found at once; what is more, soon after."""
+_SHAPE = {"requestBody": {"required": True, "content": {"application/json": {"schema": parameters_of(Log)}}}}
+
+router = APIRouter()
+Logger = Annotated[Caller, Depends(needs(Scope.MEMORY, body=MESSAGE_BODY))]
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedSessionState:
+    """A logged conversation; `session_id` is null while nothing of it is stored."""
+
+    external_key: str
+    session_id: UUID | None
+    ended: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LogResult:
+    """What a log came to: `known` was stored before, `passed` left out by filter, `problems` cut or damaged."""
+
+    sessions: list[LoggedSessionState]
+    messages: int
+    memories: int
+    known: int
+    passed: dict[str, int]
+    problems: list[str]
+
+
+@router.post("/api/log", openapi_extra=_SHAPE)
+async def log(request: Request, site: AtSite, caller: Logger) -> LogResult:
+    """Store conversations of an outside agent. The same again changes nothing."""
+    from gateway.importers.storing.writer import ImportWriter  # few gateways ever need it
+
+    asked = await parsed(await request.body(), lambda body: validated(Log, body))
+    agent, backend = _agent(caller, asked), site.backend
+    trust = Label.KNOWN if caller.reach.everything else Label.UNTRUSTED
+    writer = ImportWriter(
+        backend.database, backend.owner.id, agent, backend.clock.now(), own=False, dry_run=False, at_best=trust
+    )
+    await writer.store(SOURCE, await asyncio.to_thread(lambda: _cleaned(site, asked)))
+    await backend.database.run(lambda tx: turns.index_new(tx, None, INDEXED))
+    tally = writer.tally
+    return LogResult(
+        sessions=[await _ended(site, agent, session) for session in asked.sessions],
+        messages=tally.messages,
+        memories=tally.memories,
+        known=tally.known,
+        passed=dict(tally.passed),
+        problems=[f"{damaged.place}: {damaged.why}" for damaged in tally.damaged],
+    )
+
+
+def _cleaned(site: Site, asked: Log) -> list[Record]:
+    """What is stored, and what a model reads of it later, names secrets only."""
+    return [
+        replace(record, text=site.clean(record.text))
+        if isinstance(record, ImportedMessage | ImportedMemory)
+        else record
+        for record in LogReader(asked).records()
+    ]
+
+
+def _agent(caller: Caller, asked: Log) -> str:
+    own = caller.reach.agent
+    if own is not None and asked.agent not in {None, own}:
+        message = f"This token logs for {own} only."
+        raise Refused(403, "wrong_agent", message, param="agent", type="permission_error")
+    return own or asked.agent or DEFAULT_AGENT
+
+
+async def _ended(site: Site, agent: str, session: LoggedSession) -> LoggedSessionState:
+    """Have it summarised if it is over; another task is made only when the one before is done."""
+    from gateway.importers.storing.writer import session_key
+
+    owner, key = site.backend.owner.id, session_key(SOURCE, session.external_key)
+
+    async def end(tx: Connection) -> LoggedSessionState:
+        id = await imports.session_of(tx, owner, agent, key)
+        if id is None or not session.end:
+            return LoggedSessionState(session.external_key, id, ended=False)
+        payload = {"session": str(id)}
+        await tasks.create(tx, owner, "summarise", Lane.AGENTS, payload=payload, dedupe=f"summarise:{id}")
+        await imports.end(tx, id)
+        return LoggedSessionState(session.external_key, id, ended=True)
+
+    return await site.backend.database.run(end)

@@ -1,0 +1,114 @@
+"""The pages behind one-time links: signing in and out, and the form for a person's own secret."""
+
+from typing import Annotated
+
+import structlog
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import JSONResponse, RedirectResponse, Response
+from pydantic import BaseModel, Field
+
+from gateway.domain.errors import OwnerMustAct
+from gateway.secrets.facts import check_value
+from gateway.store.people import tokens
+from gateway.store.people.tokens import COOKIE_LIFE
+from gateway.web.auth.access import Caller, at_page, by_cookie, client_of, public, signed_in
+from gateway.web.http.bodies import Text
+from gateway.web.http.errors import Refused
+from gateway.web.http.headers import cookie_name
+from gateway.web.site import AtSite
+
+router = APIRouter()
+
+
+class SignInLink(BaseModel):
+    """The fragment of a sign-in link."""
+
+    secret: str = Field(max_length=200)
+
+
+@router.get("/login", dependencies=[Depends(public)])
+async def page(request: Request, site: AtSite) -> Response:
+    """The sign-in page; given a link, its script signs in."""
+    return site.pages.page(request, "login.html", title="Sign in")
+
+
+@router.get("/login/state", dependencies=[Depends(public)])
+async def state(request: Request) -> dict[str, bool]:
+    """Whether this browser is signed in; never an error, which would show up in the browser's console."""
+    return {"signed_in": await by_cookie(request) is not None}
+
+
+@router.post("/login", dependencies=[Depends(public)])
+async def redeem(request: Request, site: AtSite, link: SignInLink) -> Response:
+    """Exchange a link for a browser session."""
+    if not at_page(request):
+        raise Refused(403, "wrong_address", "Open the link exactly as printed: the page has its own address.")
+    now = site.backend.clock.now()
+    if not site.backend.links.redeem(link.secret, now):
+        message = "This link was already used, or is older than ten minutes. Print a new one."
+        raise site.throttle.failed(client_of(request), Refused(401, "invalid_link", message))
+    name = request.headers.get("user-agent", "")[:200]
+    _, plain = await tokens.sign_in(site.backend.database, site.backend.owner.id, name, now)
+    response = JSONResponse({"signed_in": True})
+    response.set_cookie(
+        cookie_name(request),
+        plain,
+        max_age=int(COOKIE_LIFE.total_seconds()),
+        secure=request.url.scheme == "https",
+        httponly=True,
+        samesite="strict",
+        path="/",
+    )
+    return response
+
+
+@router.post("/logout")
+async def logout(
+    request: Request, site: AtSite, caller: Annotated[Caller, Depends(signed_in)], everywhere: bool = False
+) -> Response:
+    """End this browser session, or all of them."""
+    assert caller.session is not None, "signed_in sets it"
+    if everywhere:
+        await tokens.sign_out_everywhere(site.backend.database, site.backend.owner.id)
+    else:
+        await tokens.sign_out(site.backend.database, caller.session.id)
+    response = RedirectResponse("/login", 303)
+    response.delete_cookie(cookie_name(request), path="/", secure=request.url.scheme == "https", httponly=True)
+    return response
+
+
+log = structlog.get_logger(__name__)
+
+
+class SecretForm(BaseModel):
+    """The fragment of the link, and what was typed."""
+
+    secret: str = Field(max_length=200)
+    value: Annotated[Text, Field(max_length=3_000)]
+
+
+@router.get("/secret", dependencies=[Depends(public)])
+async def secret_page(request: Request, site: AtSite) -> Response:
+    """The form; it tells nothing by itself."""
+    return site.pages.page(request, "secret_form.html", title="Enter a secret")
+
+
+@router.post("/secret", status_code=204, dependencies=[Depends(public)])
+async def store_secret(request: Request, site: AtSite, given: SecretForm) -> None:
+    """Store it for the person that the link was sent to, bound like the shared one of its name, if there is one."""
+    secrets = site.backend.secrets
+    if not at_page(request) or secrets is None:
+        raise Refused(403, "wrong_address", "Open the link exactly as it was sent.")
+    try:
+        value = check_value(given.value)
+        asked = site.backend.secret_links.redeem(given.secret, site.backend.clock.now())
+        if asked is None:
+            message = "This link was already used, or is older than ten minutes. Ask for a new one: /secret NAME"
+            raise site.throttle.failed(client_of(request), Refused(401, "invalid_link", message))
+        principal, name = asked
+        await secrets.vault.put(principal, name, value, shared=False, binding=secrets.binding_for(name, principal))
+    except OwnerMustAct as error:
+        log.warning("secrets.form_refused", problem=str(error))
+        raise Refused(409, "not_stored", "It wasn't stored; the gateway's log says why. Ask its owner.") from error
+    await secrets.look()
+    log.info("secrets.given", name=name, principal_id=str(principal))

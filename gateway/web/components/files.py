@@ -1,0 +1,252 @@
+"""Files: uploads, downloads that no browser executes, and previews for the page."""
+
+import asyncio
+import mimetypes
+import os
+import re
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import BinaryIO, Literal
+from urllib.parse import quote
+from uuid import UUID
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import JSONResponse, Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from gateway.domain.conversation.inbound import Attachment
+from gateway.domain.ids import FileId, PrincipalId
+from gateway.domain.principals import Label
+from gateway.domain.text.locks import locked_parts
+from gateway.domain.work.plans import FILE
+from gateway.flow.files.uploads import UploadRefused
+from gateway.store.transcript import files
+from gateway.store.transcript.files import FileRow
+from gateway.web.auth.access import Requirement
+from gateway.web.http.bodies import UploadedFile, uploaded_file
+from gateway.web.http.errors import Refused
+from gateway.web.markup.markdown import Markdown
+from gateway.web.site import AtSite, Site
+from gateway.workspace.files.access import explained_errors, open_file
+from gateway.workspace.files.pages import Piece
+from gateway.workspace.files.paths import WorkspaceError, WorkspacePath, folded
+from gateway.workspace.files.tree import Workspace
+
+MAX_FILES = 20
+"""The most files of one message."""
+_CHUNK = 256 * 1024
+MAX_UPLOAD = 2**31
+"""For a streamed upload; the file limit is checked here, with a better error."""
+_ENVELOPE = 64 * 1024
+"""The most bytes of a request besides the file."""
+_MIME = re.compile(r"[a-z0-9.+-]{1,60}/[a-z0-9.+-]{1,90}", re.IGNORECASE)
+_FORM = {"type": "object", "required": ["file"], "properties": {"file": {"type": "string", "format": "binary"}}}
+_ONE_FILE = {"requestBody": {"required": True, "content": {"multipart/form-data": {"schema": _FORM}}}}
+OCTETS = "application/octet-stream"
+SANDBOX = {"Content-Security-Policy": "sandbox; default-src 'none'"}
+
+
+async def keep(site: Site, whose: PrincipalId, file: UploadedFile, origin: str) -> FileRow:
+    """Store somebody's file; raises `Refused`."""
+    try:
+        return await site.backend.uploads.keep(whose, file.name, _type(file.mime), file.pieces, origin=origin)
+    except UploadRefused as refused:
+        raise too_large(refused) from None
+
+
+async def attachments_for(site: Site, ids: Sequence[UUID]) -> tuple[Attachment, ...]:
+    """These stored files as attachments of a message; raises `Refused` for one that is not the owner's."""
+    return tuple([(await _row(site, id, status=400)).announced for id in dict.fromkeys(ids)])
+
+
+def add_routes(router: APIRouter, path: str, origin: str, *, sends: Requirement, reads: Requirement) -> None:
+    """Add the routes that take a file and give it back."""
+
+    @router.post(
+        path, status_code=201, dependencies=[Depends(replace(sends, body=MAX_UPLOAD))], openapi_extra=_ONE_FILE
+    )
+    async def upload(request: Request, site: AtSite) -> Response:
+        """Upload one file; put its `id` into the `files` of a message."""
+        length = request.headers.get("content-length", "")
+        try:
+            site.backend.uploads.check(int(length) - _ENVELOPE if length.isdecimal() else None)
+        except UploadRefused as refused:
+            raise too_large(refused) from None
+        row = await keep(site, site.backend.owner.id, await uploaded_file(request), origin)
+        body = {"id": str(row.id), "name": row.name, "mime": row.mime, "size": row.size, "path": row.path}
+        return JSONResponse(body, 201)
+
+    @router.get(f"{path}/{{file_id}}", dependencies=[Depends(reads)])
+    async def download(site: AtSite, file_id: UUID) -> Response:
+        """Download the file."""
+        row = await _row(site, file_id)
+        return await serve(site, row.path, OCTETS, saved_as(row.name))
+
+    @router.get(f"{path}/{{file_id}}/view", dependencies=[Depends(reads)])
+    async def view(site: AtSite, file_id: UUID) -> Response:
+        """The file's preview, a JPEG of screen size; 404 if there is none, or not yet."""
+        row = await _row(site, file_id)
+        return await serve(site, row.view_path, "image/jpeg", {"Cache-Control": "private, max-age=3600"})
+
+
+def _type(claimed: str) -> str:
+    """The claimed type if it is well-formed, else empty: it is shown to the model."""
+    return claimed if _MIME.fullmatch(claimed) else ""
+
+
+def too_large(refused: UploadRefused) -> Refused:
+    """The error of a file that isn't taken."""
+    return Refused(413, "file_refused", f"The file was refused: {str(refused).removesuffix('.')}.")
+
+
+async def _row(site: Site, id: UUID, *, status: int = 404) -> FileRow:
+    async with site.backend.database.connection() as conn:
+        row = await files.by_id(conn, site.backend.owner.id, FileId(id))
+    if row is None:
+        raise Refused(status, "unknown_file", f"There is no file {id}.", param="files" if status == 400 else None)
+    return row
+
+
+def saved_as(name: str) -> dict[str, str]:
+    """The header that makes a browser save the file instead of showing it."""
+    return {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}"}
+
+
+async def serve(site: Site, path: str, mime: str, headers: dict[str, str]) -> Response:
+    """A file of the owner's, in a sandbox whatever it is; raises `Refused`."""
+    try:
+        file, size = await asyncio.to_thread(_opened, site.backend.files, WorkspacePath.parse(path))
+    except WorkspaceError as exc:
+        raise Refused(404, exc.code, "The file no longer exists.") from None
+    return _FromDisk(file, size, mime, {**SANDBOX, **headers})
+
+
+def _opened(root: Path, path: WorkspacePath) -> tuple[BinaryIO, int]:
+    with explained_errors(path), open_file(root, path) as descriptor:
+        return os.fdopen(os.dup(descriptor), "rb"), os.fstat(descriptor).st_size
+
+
+class _FromDisk(StreamingResponse):
+    """Streams an open file, and closes it with the response."""
+
+    def __init__(self, file: BinaryIO, size: int, mime: str, headers: dict[str, str]) -> None:
+        self._file = file
+        super().__init__(_pieces(file, size), media_type=mime, headers={**headers, "Content-Length": str(size)})
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._file:
+            await super().__call__(scope, receive, send)
+
+
+async def _pieces(file: BinaryIO, left: int) -> AsyncIterator[bytes]:
+    while piece := await asyncio.to_thread(file.read, min(_CHUNK, left)):
+        left -= len(piece)
+        yield piece
+
+
+MAX_SHOWN = 256 * 1024
+"""Bytes of a text that are shown; what is longer can't be edited here."""
+MAX_PICTURE = 20 * 1024 * 1024
+
+_HEAD = 16
+_PICTURES = {b"\x89PNG\r\n\x1a\n": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif"}
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """`locked` are ranges of lines; a file without `sha256` is too large to be read.
+
+    `changeable` is false where only the gateway writes, `editable` also if the text isn't here as a whole.
+    """
+
+    path: str
+    name: str
+    size: int
+    mime: str
+    kind: Literal["markdown", "text", "picture", "other"]
+    sha256: str
+    label: Label
+    changeable: bool
+    text: str = ""
+    html: str = ""
+    whole: bool = True
+    locked: tuple[str, ...] = ()
+
+    @property
+    def editable(self) -> bool:
+        """Whether a form can hold its text, and give it back as it was."""
+        return self.changeable and self.whole and self.kind in {"markdown", "text"} and even_breaks(self.text)
+
+
+async def preview(workspace: Workspace, where: WorkspacePath) -> Preview:
+    """Raises `WorkspaceError`, with code `not_found` if there is no such file."""
+    path, name = str(where), where.name
+    mime = mimetypes.guess_type(name)[0] or "application/octet-stream"
+    try:
+        piece = await asyncio.to_thread(workspace.head, path, MAX_SHOWN)
+    except WorkspaceError as error:
+        if error.code != "too_large":
+            raise
+        size = await asyncio.to_thread(workspace.size, path)
+        return Preview(path, name, size, mime, "other", "", Label.UNTRUSTED, changeable(where))
+    if piece is None:
+        raise WorkspaceError("not_found", f"There is no file {path}.")
+    label = await workspace.labels.of(path, piece.sha256)
+    if (shown := picture_type(piece.data)) and piece.size <= MAX_PICTURE:
+        return Preview(path, name, piece.size, shown, "picture", piece.sha256, label, changeable(where))
+    if (text := _text(piece)) is None:
+        return Preview(path, name, piece.size, mime, "other", piece.sha256, label, changeable(where))
+    prose = folded(name).endswith((".md", ".markdown"))
+    return Preview(
+        *(path, name, piece.size, mime, "markdown" if prose else "text", piece.sha256, label, changeable(where)),
+        text=text,
+        html=await asyncio.to_thread(Markdown().html, text) if prose else "",
+        whole=piece.size <= MAX_SHOWN,
+        locked=tuple(locked_lines(piece.data)),
+    )
+
+
+def changeable(where: WorkspacePath) -> bool:
+    """Whether the owner may change it; the gateway rewrites the others."""
+    return bool(where.parts) and not where.read_only and folded(str(where)) != FILE
+
+
+def picture_type(head: bytes) -> str:
+    """The type of a picture that can't run anything, by its first bytes; empty for all else, SVG too."""
+    if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
+        return "image/webp"
+    return next((mime for magic, mime in _PICTURES.items() if head[:_HEAD].startswith(magic)), "")
+
+
+def even_breaks(text: str) -> bool:
+    """Whether its lines end in one way: a browser's form makes all of them the same."""
+    return text.count("\r") == text.count("\r\n") and text.count("\r\n") in {0, text.count("\n")}
+
+
+def as_before(text: str, before: str) -> str:
+    """What a form sent, with the line breaks that the text had."""
+    plain = text.replace("\r\n", "\n")
+    return plain.replace("\n", "\r\n") if "\r\n" in before else plain
+
+
+def locked_lines(data: bytes) -> list[str]:
+    """The ranges of lines that the agent can't change."""
+    ranges, start = list[str](), 0
+    for part in locked_parts(data):
+        start = data.index(part, start)
+        first, last = data.count(b"\n", 0, start) + 1, data.count(b"\n", 0, start + len(part.rstrip(b"\n"))) + 1
+        ranges.append(str(first) if first == last else f"{first}–{last}")
+        start += len(part)
+    return ranges
+
+
+def _text(piece: Piece) -> str | None:
+    """None if it isn't text; a character that is cut at the end is left out."""
+    try:
+        text = piece.data.decode()
+    except UnicodeDecodeError as error:
+        if piece.size <= len(piece.data) or error.start < len(piece.data) - 3:
+            return None
+        text = piece.data[: error.start].decode()
+    return None if "\0" in text else text

@@ -1,0 +1,188 @@
+"""Rows of memory for the page: the query, the rows that match with the reason, and changes in one transaction."""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Sequence, Set
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import Annotated, TypeVar
+
+from markupsafe import Markup, escape
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from gateway.agent.memory.remember import MemoryRefused as NotDone
+from gateway.agent.memory.remember import Remembering, UnknownMemory
+from gateway.agent.memory.search import MemorySearch
+from gateway.domain.ids import MemoryId
+from gateway.domain.memory import EVERYTHING, Category, Filter, Found, Hit, Kind, Memory, Mode, Reach, Scope
+from gateway.domain.principals import Label
+from gateway.domain.text.texts import one_line
+from gateway.memory.lexemes import lexemes
+from gateway.memory.wording import kind, who
+from gateway.store.memory import memories
+from gateway.web.http.bodies import Text
+from gateway.web.http.errors import Refused
+from gateway.web.site import Site
+
+MOST_CHOSEN = 50
+Id = Annotated[int, Field(ge=1, lt=2**63)]
+
+
+class MemoryQuery(BaseModel):
+    """An empty field is not there; days are UTC's, `until` included. `id` names rows instead of looking for them."""
+
+    model_config = ConfigDict(frozen=True)
+
+    q: Text = Field("", max_length=1_000)
+    kind: Kind | None = None
+    category: Category | None = None
+    tag: Text = Field("", max_length=200)
+    since: date | None = None
+    until: date | None = None
+    agent: Text = Field("", max_length=200)
+    pinned: bool | None = None
+    untrusted: bool = False
+    replaced: bool = False
+    skip: int = Field(0, ge=0, le=1_000_000)
+    id: tuple[Id, ...] = Field((), max_length=MOST_CHOSEN)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _filled(cls, fields: dict[str, object]) -> dict[str, object]:
+        return {name: value for name, value in fields.items() if value != ""}
+
+    @property
+    def narrow(self) -> bool:
+        """Whether it leaves anything out by a filter."""
+        shown = self.model_dump(exclude={"q", "skip", "id", "untrusted", "replaced"}, exclude_defaults=True)
+        return bool(shown)
+
+    @property
+    def filter(self) -> Filter:
+        """Which rows count; without words to look for, memories only."""
+        browsed = () if self.q.strip() else (Kind.MEMORY,)
+        return Filter(
+            kinds=(self.kind,) if self.kind else browsed,
+            categories=(self.category,) if self.category else (),
+            tags=tuple(filter(None, (tag.strip().casefold() for tag in self.tag.split(",")))),
+            agent=self.agent or None,
+            since=_midnight(self.since),
+            until=_midnight(self.until, days=1),
+            pinned=self.pinned,
+            at_most=Label.UNTRUSTED if self.untrusted else Label.KNOWN,
+            superseded=self.replaced,
+        )
+
+
+def _midnight(day: date | None, *, days: int = 0) -> datetime | None:
+    return None if day is None else datetime(day.year, day.month, day.day, tzinfo=UTC) + timedelta(days=days)
+
+
+PAGE, BEST = 50, 30
+LONGEST, BEFORE = 320, 120
+"""Characters of a row's text, and of them before the first word that matched."""
+NO_INDEX = "Only words were compared: search by meaning is not ready, and `supaclaw doctor` says why."
+
+_WORD = re.compile(r"[\u2e80-\u9fff\uf900-\ufaff]|[^\W_\u2e80-\u9fff\uf900-\ufaff]+")
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryRow:
+    """A row of memory; `why` says how well it matched."""
+
+    memory: Memory
+    kind: str
+    who: str
+    text: Markup
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryListing:
+    """What there is to show; `notes` say how it was found, `more` where the next page begins."""
+
+    rows: Sequence[MemoryRow]
+    notes: Sequence[str] = ()
+    more: int | None = None
+
+
+async def find_rows(site: Site, asked: MemoryQuery) -> MemoryListing:
+    """The best rows for what is looked for, else the newest, or those that are named."""
+    if asked.id:
+        return MemoryListing([row_of(memory) for memory in await get_rows(site, asked.id)])
+    if asked.q.strip():
+        searching = MemorySearch(site.backend.database, site.backend.embedder)
+        owner, where = site.backend.owner.id, asked.filter
+        found = await searching.find(owner, asked.q, scope=Scope.ALL, filter=where, k=BEST)
+        words = frozenset(lexemes(asked.q))
+        rows = await asyncio.to_thread(lambda: [row_of(hit.memory, hit, words) for hit in found.hits])
+        return MemoryListing(rows, _notes(found))
+    async with site.backend.database.connection() as conn:
+        newest = await memories.listed(conn, site.backend.owner.id, asked.filter, PAGE + 1, asked.skip)
+    more = asked.skip + PAGE if len(newest) > PAGE else None
+    return MemoryListing([row_of(memory) for memory in newest[:PAGE]], more=more)
+
+
+async def get_rows(site: Site, ids: Sequence[int]) -> list[Memory]:
+    """Those of these that are still remembered."""
+    found: list[Memory] = []
+    async with site.backend.database.connection() as conn:
+        own = Remembering(conn, site.backend.owner.id)
+        for id in dict.fromkeys(ids):
+            try:
+                found.append(await own.get(MemoryId(id)))
+            except UnknownMemory:
+                continue
+    return found
+
+
+def row_of(memory: Memory, hit: Hit | None = None, words: Set[str] = frozenset()) -> MemoryRow:
+    """For the page."""
+    return MemoryRow(memory, kind(memory), who(memory), marked(memory.text, words), _why(hit) if hit else "")
+
+
+def marked(text: str, words: Set[str]) -> Markup:
+    """An excerpt in one line, around the first of these lexemes, with those words marked that have one."""
+    line = one_line(text, 20_000)
+    spots = [match.span() for match in _WORD.finditer(line) if not words.isdisjoint(lexemes(match[0]))] if words else []
+    at = max(0, spots[0][0] - BEFORE) if spots and spots[0][1] > LONGEST else 0
+    end = at + LONGEST
+    made = Markup("…" if at else "")
+    for start, stop in spots:
+        if stop <= end:
+            made += escape(line[at:start]) + Markup("<mark>{}</mark>").format(line[start:stop])
+            at = stop
+    return made + escape(line[at:end]) + ("…" if len(line) > end else "")
+
+
+def _why(hit: Hit) -> str:
+    meaning = "" if hit.cosine is None else f"meaning {hit.cosine:.2f}"
+    words = f"{hit.words:.0%} of the words, by weight"
+    return " · ".join(filter(None, (f"score {hit.score:.2f}", words, meaning)))
+
+
+def _notes(found: Found) -> list[str]:
+    by_words = found.mode is Mode.HYBRID and bool(found.hits) and all(hit.cosine is None for hit in found.hits)
+    left_out = f"{found.left_out} unverified left out; tick “include unverified” to see them."
+    weak = "Only weak matches were found; they may have nothing to do with your search."
+    notes = (
+        found.note or NO_INDEX * by_words,
+        weak * (found.weak and bool(found.hits)),
+        left_out * (found.left_out > 0),
+    )
+    return list(filter(None, notes))
+
+
+Result = TypeVar("Result")
+
+
+async def in_memory(site: Site, work: Callable[[Remembering], Awaitable[Result]], reach: Reach = EVERYTHING) -> Result:
+    """Work on what `reach` shows of the owner's memory; raises `Refused`."""
+    try:
+        return await site.backend.database.run(
+            lambda tx: work(Remembering(tx, site.backend.owner.id, reach, site.clean))
+        )
+    except UnknownMemory as reason:
+        raise Refused(404, "not_found", str(reason)) from None
+    except NotDone as reason:
+        raise Refused(400, "not_done", str(reason)) from None

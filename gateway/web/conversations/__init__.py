@@ -1,1 +1,0 @@
-"""Conversations on the page: listing, searching and reading them."""

@@ -1,0 +1,215 @@
+"""The entries of a conversation as HTML, one row of the transcript each, and the attachments of a message."""
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import assert_never
+
+from markupsafe import Markup
+
+from gateway.agent.tool_sources import tool_title
+from gateway.domain.conversation.attachments import Attached
+from gateway.domain.conversation.tools import Wording
+from gateway.domain.ids import FileId
+from gateway.domain.json import Json
+from gateway.domain.principals import Label
+from gateway.domain.work.plans import TODO
+from gateway.flow.live import ModelAwaited
+from gateway.store.transcript.messages import MessageRow
+from gateway.web.markup.markdown import Markdown
+from gateway.web.pages import Pages, plain
+
+
+@dataclass(frozen=True, slots=True)
+class Chip:
+    """A file on the page; without `id` it cannot be downloaded. `remark` describes its state."""
+
+    id: FileId | None
+    name: str
+    icon: str
+    remark: str
+    failed: bool
+    picture: bool
+
+
+def chip(file: Attached) -> Chip:
+    """The chip for a file. An image is shown itself, so a remark about missing text is left out."""
+    picture = bool(file.id and file.view_path) and file.mime.startswith("image/")
+    remark = " · ".join(filter(None, (readable_size(file.size), "" if picture else file.problem)))
+    icon = {"image": "image", "audio": "audio-lines"}.get(file.mime.partition("/")[0], "file")
+    return Chip(file.id, file.name, icon, remark, file.state == "failed", picture)
+
+
+def readable_size(size: int) -> str:
+    """A size in bytes, for people; empty if it is unknown."""
+    if size < 1000:
+        return f"{size} B" if size else ""
+    number, unit = (size / 1e3, "kB") if size < 999_500 else (size / 1e6, "MB")
+    return f"{number:.1f} {unit}" if number < 9.95 else f"{number:.0f} {unit}"
+
+
+def attachment_json(file: Attached) -> dict[str, Json]:
+    """The file as an entry of `files` in JSON."""
+    return {
+        "id": str(file.id) if file.id else None,
+        "state": file.state,
+        "name": file.name,
+        "mime": file.mime,
+        "size": file.size,
+        "path": file.path,
+        "pages": file.pages,
+        "description": file.description,
+        "problem": file.problem,
+    }
+
+
+_SHOWN_ARGUMENT = 120
+_ARGUMENT = re.compile(r"\{(\w+)\}")
+_TROUBLES = {
+    "rate_limit": "is busy",
+    "overloaded": "is busy",
+    "network": "can’t be reached",
+    "silence": "doesn’t answer",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCard:
+    """A tool call as shown, in `words`; `remark` describes its state."""
+
+    id: str
+    name: str
+    words: str
+    arguments: str
+    result: str | None
+    state: str
+    remark: str
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """Draws entries; `wordings` says how a call of a tool is told. What they begin is offered where it `acts`."""
+
+    pages: Pages
+    markdown: Markdown
+    wordings: Callable[[], Mapping[str, Wording]] = dict
+    acts: bool = False
+
+    def draw(self, row: MessageRow, other: MessageRow | None, running: bool) -> Markup:
+        """`other` belongs to the row: the result of a call, the last message that is answered."""
+        part, id, chips = self.pages.message, id_of(row), [chip(file) for file in row.attached]
+        match row.kind:
+            case "user":
+                return part("user", id, row, _note(row), _reads(row), chips, self.acts and _own(row))
+            case "assistant":
+                asked = other.id if self.acts and other is not None and _own(other) else None
+                return part("assistant", id, row, self.markdown.html(_words(row)), chips, quiet(row), asked)
+            case "notice" if other is not None:
+                again = other.id if _own(other) and (other.attached or other.label is Label.OWNER) else None
+                return part("failure", id, row, self.markdown.html(row.text), again)
+            case "notice":
+                return part("notice", id, row, chips)
+            case "summary":
+                return part("summary", id, self.markdown.html(row.text))
+            case "tool_intent" | "tool_result":
+                return part("tool", _card(row, other, self.wordings().get(row.tool or ""), running=running))
+            case _:
+                assert_never(row.kind)
+
+    def awaited(self, event: ModelAwaited) -> Markup:
+        """What a turn waits for while no model can be asked."""
+        return self.pages.message("awaited", event.model, _TROUBLES.get(event.error, "failed"), round(event.seconds))
+
+
+def id_of(row: MessageRow) -> str:
+    """The id of its element."""
+    return f"m{row.id}"
+
+
+def quiet(row: MessageRow) -> str:
+    """Models, tokens and costs of an answer; empty if they are not known."""
+    if row.usage is None:
+        return ""
+    tokens = row.usage.input_tokens + row.usage.output_tokens
+    models = [model.rpartition("/")[2] for model in row.models]
+    cost = f"${row.usage.cost_usd:.4f}" if 0 < row.usage.cost_usd < 0.1 else f"${row.usage.cost_usd:.2f}"
+    return " · ".join([*models, f"{tokens:,} tokens", *([cost] if row.usage.cost_usd else [])])
+
+
+def worded(wording: Wording, arguments: str, *, done: bool) -> str:
+    """A call in words; cut off before an argument that it lacks."""
+    try:
+        given: Json = json.loads(arguments)
+    except (ValueError, RecursionError):
+        given = None
+    known = given if isinstance(given, dict) else {}
+    text = wording.done if done else wording.doing
+    for name in _ARGUMENT.findall(text):
+        value = known.get(name)
+        if not isinstance(value, str | int):
+            return text[: text.index(f"{{{name}}}")].rstrip(" :“")
+        shown = _host(str(value)) if name == "url" else str(value)
+        text = text.replace(f"{{{name}}}", plain(shown, _SHOWN_ARGUMENT))
+    return text
+
+
+def _host(url: str) -> str:
+    return url.partition("://")[2].partition("/")[0] or url
+
+
+def running_plan(shown: Sequence[tuple[MessageRow, MessageRow | None]]) -> list[tuple[bool, str]]:
+    """The plan of the turn that runs: whether each step is done, and its text. `shown` are rows with their results."""
+    for row, result in reversed(shown):
+        if row.kind == "assistant" and row.final:
+            break
+        if row.tool == TODO and result is not None:
+            with suppress(ValueError, KeyError, TypeError, AttributeError):
+                lines: list[str] = json.loads(result.text)["plan"]
+                return [("[x]" in line.split("] ", 1)[0] + "]", line.split("] ", 1)[-1]) for line in lines]
+    return []
+
+
+def _card(row: MessageRow, result: MessageRow | None, wording: Wording | None, *, running: bool) -> ToolCard:
+    words = worded(wording, row.text, done=result is not None) if wording else ""
+    card = partial(ToolCard, id_of(row), (row.tool if words else tool_title(row.tool or "")) or "", words, row.text)
+    if result is None:
+        return card(None, "running", "running") if running else card(None, "unknown", "interrupted")
+    took = f"{(result.created_at - row.created_at).total_seconds() * 1000:.0f} ms"
+    shown, refused = _read_result(result.text)
+    return card(shown, "failed", f"failed, {took}") if refused else card(shown, "done", took)
+
+
+def _reads(row: MessageRow) -> str:
+    """The file that the turn of this message waits for."""
+    if row.seq is not None or row.closed_at is not None:
+        return ""
+    return next((file.name for file in row.attached if file.state != "failed" and file.problem), "")
+
+
+def _words(row: MessageRow) -> str:
+    """The text of a message; empty if it only names an attached file, which is shown anyway."""
+    return "" if row.text in {f"[{file.path}]" for file in row.attached} else row.text
+
+
+def _own(row: MessageRow) -> bool:
+    """Whether its person wrote it, as far as the row tells; the inbox knows."""
+    return row.seq is not None and (row.label is Label.OWNER or bool(row.attached))
+
+
+def _note(row: MessageRow) -> str:
+    via = f"via {row.origin}" if row.origin not in {"web", "gateway"} else ""
+    stopped = "stopped" if row.closed_at is not None and row.platform_id is not None else ""
+    return " · ".join(filter(None, (via, stopped)))
+
+
+def _read_result(text: str) -> tuple[str, bool]:
+    """The tool result as it is shown, and whether it is an error with an explanation."""
+    try:
+        parsed = json.loads(text)
+        shown = json.dumps(parsed, ensure_ascii=False, indent=2)
+    except (ValueError, RecursionError):
+        return text, False
+    return shown, isinstance(parsed, dict) and {"error", "message"} <= parsed.keys()

@@ -1,0 +1,281 @@
+"""Markdown to safe HTML: no raw HTML, no remote images, no scripts, bounded work; code in colours."""
+
+import asyncio
+import re
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+import nh3
+from markdown_it import MarkdownIt
+from markdown_it.renderer import RendererHTML
+from markdown_it.rules_core import StateCore
+from markdown_it.token import Token
+from markdown_it.utils import EnvType, OptionsDict
+from markupsafe import Markup, escape
+
+from gateway.domain.text import markdown
+from gateway.web.markup import formulas
+
+LONGEST_CODE, LONGEST_LINE = 8_000, 250
+"""Characters of a block and of a line of it; what is longer is shown as it is."""
+
+_NAMES = """
+bash c c++ console cpp css diff docker dockerfile go golang graphql http ini javascript js json jsx julia kotlin lua
+make makefile nginx objective-c php py pycon python python3 rb ruby rs rust scala sh shell sql swift toml xml yaml yml
+zsh
+"""
+_LEXERS = {name: name for name in _NAMES.split()} | {
+    **dict.fromkeys(("c#", "cs", "csharp", "java", "ts", "tsx", "typescript"), "javascript"),
+    "html": "xml",
+    "kt": "kotlin",
+    "patch": "diff",
+}
+"""Those that stay fast whatever the code is, which was tried; for some that do not, a relative that does."""
+
+_BLANK = re.compile(r"((?:[ \t]*\n){4,})")
+"""Lexers of many languages take ever longer over blank lines, so these are left out."""
+
+_TOKEN_CLASSES = {
+    "Token.Comment": "c",
+    "Token.Generic.Deleted": "d",
+    "Token.Generic.Heading": "f",
+    "Token.Generic.Inserted": "i",
+    "Token.Generic.Subheading": "f",
+    "Token.Keyword": "k",
+    "Token.Literal.Number": "n",
+    "Token.Literal.String": "s",
+    "Token.Name.Attribute": "f",
+    "Token.Name.Builtin": "f",
+    "Token.Name.Class": "f",
+    "Token.Name.Decorator": "f",
+    "Token.Name.Function": "f",
+    "Token.Name.Tag": "k",
+}
+CODE_CLASSES = frozenset(_TOKEN_CLASSES.values())
+
+
+def highlighted(code: str, language: str) -> str:
+    """The code as HTML; without colours if the language is not supported or the code is too long."""
+    is_long = len(code) > LONGEST_CODE or max(map(len, code.split("\n"))) > LONGEST_LINE
+    if is_long or language.lower() not in _LEXERS:
+        return str(escape(code))
+    parts = _BLANK.split(code)
+    pieces = [piece for part in parts for piece in _coloured_pieces(part, _LEXERS[language.lower()])]
+    if "".join(text for _, text in pieces) != code:
+        return str(escape(code))
+    return "".join(
+        f'<span class="{name}">{escape(text)}</span>' if name else str(escape(text)) for name, text in pieces
+    )
+
+
+def _coloured_pieces(code: str, language: str) -> Iterator[tuple[str, str]]:
+    """Texts with their class; neighbours of one class are one piece."""
+    if not code.strip():
+        yield "", code
+        return
+    from pygments.lexers import get_lexer_by_name
+
+    tokens = get_lexer_by_name(language, stripnl=False, ensurenl=False).get_tokens(code)
+    for name, same in groupby(tokens, key=lambda token: _class(str(token[0]))):
+        yield name, "".join(text for _, text in same)
+
+
+def _class(kind: str) -> str:
+    while kind and kind not in _TOKEN_CLASSES:
+        kind = kind.rpartition(".")[0]
+    return _TOKEN_CLASSES.get(kind, "")
+
+
+CAP = 64 * 1024
+"""Characters that are rendered; what follows is shown as plain text."""
+LONG = 8 * 1024
+"""Characters from which on rendering leaves the event loop to others."""
+_REMEMBERED = 400
+_REMEMBERED_CHARS = 8 * 2**20
+
+_URL = re.compile(r"https?://[^\s<>\"']*[^\s<>\"'.,;:!?)\]]")
+_COSTLY = re.compile(r"```|~~~|\$|\\[(\[]")
+_FENCE = re.compile(r"\s*(`{3,}|~{3,})(.*)")
+_LIST_ITEM = re.compile(r"([-*+]|\d{1,9}[.)])(\s|$)|\d{1,9}$")
+"""Also a number alone: its dot may still be on its way."""
+
+_ALIGNMENTS = {"left", "center", "right"}
+_TAGS = {
+    *("p", "br", "hr", "em", "strong", "s", "code", "pre", "blockquote", "ul", "ol", "li", "a", "span"),
+    *("h1", "h2", "h3", "h4", "h5", "h6", "table", "thead", "tbody", "tr", "th", "td"),
+    *("figure", "figcaption", "button", "div"),
+    *formulas.TAGS,
+}
+_CLASSES = {
+    "th": _ALIGNMENTS,
+    "td": _ALIGNMENTS,
+    "figure": {"code"},
+    "div": {"table"},
+    "li": {"task"},
+    "p": {"math"},
+    "mtd": set(formulas.COLUMNS),
+    "span": set(CODE_CLASSES),
+}
+_ATTRIBUTES = {
+    "a": {"href", "title"},
+    "ol": {"start"},
+    "button": {"type", "data-copy"},
+    "div": {"tabindex", "role", "aria-label"},
+    "pre": {"tabindex"},
+    **{tag: set(formulas.ATTRIBUTES) for tag in formulas.TAGS},
+}
+
+
+class Markdown:
+    """A renderer that remembers what it rendered last: many viewers look at the same text."""
+
+    def __init__(self) -> None:
+        self._parser = _parser()
+        self._done: OrderedDict[str, Markup] = OrderedDict()
+        self._chars = 0
+
+    def html(self, text: str) -> Markup:
+        """Safe HTML, whatever the text."""
+        if text not in self._done:
+            self._remember(text, self._rendered(text))
+        return self._done[text]
+
+    async def prepare(self, texts: Sequence[str]) -> None:
+        """Render the long ones, and those with code or formulas, in a thread, so that `html` has them at hand."""
+        for text in texts:
+            if (len(text) > LONG or _COSTLY.search(text)) and text not in self._done:
+                self._remember(text, await asyncio.to_thread(self._rendered, text))
+
+    def forget(self) -> None:
+        """Let go of what can be rendered again."""
+        self._done.clear()
+        self._chars = 0
+
+    def _remember(self, text: str, html: Markup) -> None:
+        """Bounded by number and by size; the newest always stays."""
+        if text in self._done:
+            return
+        self._done[text] = html
+        self._chars += len(text) + len(html)
+        while len(self._done) > 1 and (len(self._done) > _REMEMBERED or self._chars > _REMEMBERED_CHARS):
+            old, was = self._done.popitem(last=False)
+            self._chars -= len(old) + len(was)
+
+    def _rendered(self, text: str) -> Markup:
+        head, rest = text[:CAP], text[CAP:]
+        safe = nh3.clean(
+            self._parser.render(head),
+            tags=_TAGS,
+            attributes=_ATTRIBUTES,
+            allowed_classes=_CLASSES,
+            url_schemes={"http", "https", "mailto"},
+            link_rel="noopener noreferrer nofollow",
+            set_tag_attribute_values={"a": {"target": "_blank"}},
+        )
+        return Markup(safe) + (Markup("<pre>{}</pre>").format(rest) if rest else Markup())
+
+
+def boundary(text: str, start: int) -> int:
+    """Where the last finished block after `start` ends: at a blank line outside a fence, with a new block behind it."""
+    cut = position = start
+    blank_at: int | None = None
+    fence = ""
+    for line in text[start:].splitlines(keepends=True):
+        if not fence and blank_at is not None and _starts_a_block(line):
+            cut = blank_at
+        position += len(line)
+        if line.strip():
+            fence = _fence_after(fence, line)
+            blank_at = None
+        elif not fence:
+            blank_at = position
+    return cut
+
+
+def _starts_a_block(line: str) -> bool:
+    """Indented lines and list items may belong to what was before the blank line."""
+    return bool(line.strip()) and not line[0].isspace() and not _LIST_ITEM.match(line)
+
+
+def _fence_after(fence: str, line: str) -> str:
+    match = _FENCE.match(line)
+    if match is None:
+        return fence
+    marks, info = match.groups()
+    if not fence:
+        return "" if marks[0] == "`" and "`" in info else marks
+    return "" if marks[0] == fence[0] and len(marks) >= len(fence) and not info.strip() else fence
+
+
+def _parser() -> MarkdownIt:
+    parser = markdown.parser()
+    formulas.add_rules(parser)
+    parser.core.ruler.after("inline", "bare_links", _link_bare_urls)
+    parser.add_render_rule("image", _image)
+    parser.add_render_rule("fence", _code)
+    parser.add_render_rule("code_block", _code)
+    parser.add_render_rule("table_open", lambda *_: f"{_TABLE}<table>\n")
+    parser.add_render_rule("table_close", lambda *_: "</table></div>\n")
+    for cell in ("th_open", "td_open"):
+        parser.add_render_rule(cell, _cell)
+    return parser
+
+
+def _image(_self: RendererHTML, tokens: Sequence[Token], index: int, _options: OptionsDict, _env: EnvType) -> str:
+    """A link: loading a picture would tell its server that, and when, the message was read."""
+    source = str(tokens[index].attrGet("src") or "")
+    return f'<a href="{escape(source)}">{escape(tokens[index].content or source)}</a>'
+
+
+def _code(_self: RendererHTML, tokens: Sequence[Token], index: int, _options: OptionsDict, _env: EnvType) -> str:
+    token = tokens[index]
+    language = token.info.split()[0] if token.info.strip() else "text"
+    caption = f'<figcaption><span>{escape(language)}</span><button type="button" data-copy>Copy</button></figcaption>'
+    code = highlighted(token.content, language) if _ended(token) else escape(token.content)
+    return f'<figure class="code">{caption}<pre tabindex="0"><code>{code}</code></pre></figure>\n'
+
+
+def _ended(token: Token) -> bool:
+    """Whether the block is complete; one that is still being written is drawn again and again."""
+    lines = token.map[1] - token.map[0] if token.map else 0
+    return token.content[-1:] in {"", "\n"} and lines == token.content.count("\n") + 2
+
+
+_TABLE = '<div class="table" role="group" aria-label="Table" tabindex="0">'
+
+
+def _cell(_self: RendererHTML, tokens: Sequence[Token], index: int, _options: OptionsDict, _env: EnvType) -> str:
+    style = str(tokens[index].attrGet("style") or "")
+    alignment = style.removeprefix("text-align:")
+    return f'<{tokens[index].tag} class="{alignment}">' if alignment else f"<{tokens[index].tag}>"
+
+
+def _link_bare_urls(state: StateCore) -> None:
+    for token in state.tokens:
+        if token.children and any("://" in child.content for child in token.children):
+            token.children = _linked(token.children)
+
+
+def _linked(tokens: list[Token]) -> list[Token]:
+    done: list[Token] = []
+    inside = 0
+    for token in tokens:
+        inside += {"link_open": 1, "link_close": -1}.get(token.type, 0)
+        done.extend([token] if inside or token.type != "text" else _pieces(token))
+    return done
+
+
+def _pieces(token: Token) -> list[Token]:
+    done: list[Token] = []
+    position = 0
+    for match in _URL.finditer(token.content):
+        done.append(_text(token.content[position : match.start()]))
+        opening = Token("link_open", "a", 1, attrs={"href": match.group()})
+        done += [opening, _text(match.group()), Token("link_close", "a", -1)]
+        position = match.end()
+    return [*done, _text(token.content[position:])]
+
+
+def _text(content: str) -> Token:
+    return Token("text", "", 0, content=content)

@@ -1,1 +1,0 @@
-"""The memory on the page: what is asked, what is found, what is changed."""
