@@ -25,9 +25,9 @@ from gateway.domain.principals import Role
 from gateway.domain.work.tasks import Claim, Lane, Status
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.embedded.postgres import EmbeddedPostgres
-from gateway.store.engine import tasks
 from gateway.store.migrate import migrate
 from gateway.store.people import principals
+from gateway.store.work import tasks
 
 KIND = "bench"
 STARTS, TASKS, WIDE, TREES = 200, 4_000, 50, 10

@@ -24,11 +24,11 @@ from numpy.typing import NDArray
 from benchmarks.processes import cpu_ns
 from benchmarks.statistics import p95
 from gateway.domain.ids import PrincipalId, SessionId
-from gateway.domain.memory import Filter, Kind
+from gateway.domain.memory.memories import Kind, MemoryFilter
 from gateway.domain.principals import Label, Role
 from gateway.store.connection.pool import Connection, Database, take_long
 from gateway.store.embedded.postgres import EmbeddedPostgres
-from gateway.store.memory import extension, frequencies, recalling, search, vectors
+from gateway.store.memory import indexing, search, vectors
 from gateway.store.migrate import migrate
 from gateway.store.people import principals
 
@@ -159,7 +159,7 @@ class Filled:
 
     owner: PrincipalId
     member: PrincipalId
-    model: vectors.Model
+    model: vectors.VectorModel
     copied_per_s: float
     indexes_s: float
     vector_index_s: float
@@ -182,7 +182,7 @@ async def measure(rows: int) -> Measured:
 
 async def _filled(database: Database, world: World, rows: int) -> Filled:
     await migrate(database)
-    await database.run(extension.ensure)
+    await database.run(vectors.ensure_table)
     async with database.transaction() as tx:
         owner = await principals.add(tx, Role.OWNER, "Ada", [])
         member = await principals.add(tx, Role.MEMBER, "Bo", [])
@@ -232,7 +232,7 @@ async def _make_indexes(database: Database, definitions: Sequence[str]) -> None:
         await tx.execute("alter table memories enable trigger user")
 
 
-async def _index_vectors(database: Database, model: vectors.Model) -> None:
+async def _index_vectors(database: Database, model: vectors.VectorModel) -> None:
     async with database.transaction() as tx:
         await vectors.index(tx, model)
 
@@ -247,7 +247,7 @@ async def _fill(
         await tx.execute(_ROWS, owner, numbers, words, BEGIN, counted, timeout=LONGEST)
 
 
-async def _copy_vectors(database: Database, world: World, owner: PrincipalId, model: vectors.Model) -> None:
+async def _copy_vectors(database: Database, world: World, owner: PrincipalId, model: vectors.VectorModel) -> None:
     async with database.transaction() as tx:
         await take_long(tx)
         ids = await tx.fetchval("select array_agg(id order by id) from memories where principal_id = $1", owner)
@@ -261,7 +261,7 @@ async def _copy_vectors(database: Database, world: World, owner: PrincipalId, mo
 
 
 async def _copy_of(
-    world: World, owner: PrincipalId, model: vectors.Model, ids: "NDArray[np.int64]"
+    world: World, owner: PrincipalId, model: vectors.VectorModel, ids: "NDArray[np.int64]"
 ) -> AsyncIterator[bytes]:
     yield b"PGCOPY\n\xff\r\n\0" + bytes(8)
     for some in np.array_split(ids, len(ids) // BATCH + 1):
@@ -275,11 +275,11 @@ async def _copy_of(
     yield b"\xff\xff"
 
 
-async def _store(database: Database, world: World, owner: PrincipalId, model: vectors.Model, first: int) -> float:
+async def _store(database: Database, world: World, owner: PrincipalId, model: vectors.VectorModel, first: int) -> float:
     """Rows a second, as the product stores, counts and embeds them but for the model's own work."""
     began = perf_counter()
     await _fill(database, world, owner, first, STORED, counted=False)
-    while await database.run(lambda tx: frequencies.count(tx, STORED)):
+    while await database.run(lambda tx: indexing.count_words(tx, STORED)):
         pass
     async with database.transaction() as tx:
         lacking = await vectors.lacking(tx, 2 * STORED)
@@ -288,7 +288,7 @@ async def _store(database: Database, world: World, owner: PrincipalId, model: ve
     return len(lacking) / (perf_counter() - began)
 
 
-async def _recall(conn: Connection, world: World, owner: PrincipalId, model: vectors.Model) -> float:
+async def _recall(conn: Connection, world: World, owner: PrincipalId, model: vectors.VectorModel) -> float:
     """Of the index as `memory_nearest` uses it."""
     nearest = """select memory_nearest($1, $2::smallint, $3,
                    row('{}', '{}', '{}', null, null, null, null, 2, null, false, null)::memory_filter, 100, $4)"""
@@ -308,7 +308,7 @@ async def _searches(
     pid = await conn.fetchval("select pg_backend_pid()")
     session = SessionId(await conn.fetchval("select session_id from memories where principal_id = $1 limit 1", owner))
     middle = BEGIN + timedelta(minutes=5 * rows)
-    anything = Filter()
+    anything = MemoryFilter()
     filters = {
         "": anything,
         ", memories only": replace(anything, kinds=(Kind.MEMORY,)),
@@ -332,7 +332,7 @@ async def _searches(
             computed.append((cpu_ns(pid) - cpu) / 1e6)
         return Timed(what, median(taken), p95(taken), median(computed), p95(computed), found / QUERIES)
 
-    def by(which: Filter, who: PrincipalId, *, use_words: bool, use_vector: bool) -> Search:
+    def by(which: MemoryFilter, who: PrincipalId, *, use_words: bool, use_vector: bool) -> Search:
         async def once(words: list[str], vector: list[float]) -> Sequence[object]:
             lexemes, near = words if use_words else [], vector if use_vector else None
             return (await search.hybrid(conn, who, lexemes, which, 10, vector=near, model=NAME)).hits
@@ -340,7 +340,7 @@ async def _searches(
         return once
 
     async def light(words: list[str], _: list[float]) -> Sequence[object]:
-        return await recalling.recalled(conn, owner, words, Label.KNOWN, 15)
+        return await search.recall(conn, owner, words, Label.KNOWN, 15)
 
     yield await timed("each turn's words", light)
     for name, which in filters.items():

@@ -17,10 +17,10 @@ from gateway.background.upkeep.housekeeping import Clearing
 from gateway.config.machine import SystemClock
 from gateway.domain.principals import Role
 from gateway.store.connection.pool import Database
-from gateway.store.engine import retention
-from gateway.store.engine.retention import TableSize
-from gateway.store.memory import frequencies, turns
+from gateway.store.memory import indexing
 from gateway.store.people import principals
+from gateway.store.work import retention
+from gateway.store.work.retention import TableSize
 
 DAYS, A_DAY, SHOWN = 365, 200, 12
 KEPT = timedelta(days=90)
@@ -79,9 +79,9 @@ def _long(world: World) -> list[str]:
 
 async def _index(database: Database) -> None:
     """As the job `embed` does, but for the vectors."""
-    while await database.run(lambda tx: turns.index_new(tx, None, 1_000)):
+    while await database.run(lambda tx: indexing.index_turns(tx, None, 1_000)):
         pass
-    while await database.run(lambda tx: frequencies.count(tx, 1_000)):
+    while await database.run(lambda tx: indexing.count_words(tx, 1_000)):
         pass
 
 

@@ -16,12 +16,10 @@ from channels.slack.markup import to_mrkdwn
 from channels.slack.reception import Reception
 from channels.slack.replies import Replies
 from channels.slack.streams import Streams
-from gateway.domain.channels.channel import Accept, Button, Capabilities, Drafts, Outgoing, SendDelayed
-from gateway.domain.channels.channel_facts import ChannelFacts
-from gateway.domain.channels.platform import PlatformError, Recovery, TokenRefused, send_error
+from gateway.domain.channels.channel import Accept, Button, Capabilities, ChannelFacts, Drafts, Outgoing, SendDelayed
+from gateway.domain.channels.platform import Logger, PlatformError, Recovery, TokenRefused, send_error
 from gateway.domain.conversation.inbound import Address, Attachment
 from gateway.domain.errors import OwnerMustAct, TryAgainLater
-from gateway.domain.logging import Logger
 from gateway.domain.text.splitting import split
 
 

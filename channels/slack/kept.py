@@ -8,10 +8,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
-from gateway.domain.channels.channel_facts import ChannelFacts
+from gateway.domain.channels.channel import ChannelFacts
+from gateway.domain.channels.platform import Logger
 from gateway.domain.conversation.inbound import Address
 from gateway.domain.errors import TryAgainLater
-from gateway.domain.logging import Logger
 from gateway.domain.text.texts import storable
 
 MOST = 2000

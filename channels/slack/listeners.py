@@ -9,9 +9,8 @@ from channels.slack.client import Client
 from channels.slack.intake import Intake
 from channels.slack.payloads import Envelope
 from channels.slack.replies import Replies
-from gateway.domain.channels.platform import Recovery
+from gateway.domain.channels.platform import Logger, Recovery
 from gateway.domain.errors import SupaclawError
-from gateway.domain.logging import Logger
 
 if TYPE_CHECKING:
     from slack_bolt.async_app import AsyncAck, AsyncApp, AsyncBoltContext, AsyncSetSuggestedPrompts

@@ -11,8 +11,7 @@ from pydantic import ValidationError
 
 from channels.slack.client import CONNECT_SECONDS, Client, translated
 from channels.slack.payloads import Envelope
-from gateway.domain.channels.platform import PlatformError, Recovery, TooFast, Unanswered, Unreachable
-from gateway.domain.logging import Logger
+from gateway.domain.channels.platform import Logger, PlatformError, Recovery, TooFast, Unanswered, Unreachable
 
 if TYPE_CHECKING:
     from aiohttp import ClientWebSocketResponse

@@ -11,12 +11,10 @@ from pydantic import Field, SecretStr, model_validator
 
 from channels.telegram.channel import Telegram
 from channels.telegram.sdk import preload
-from gateway.domain.channels.channel import Channel
-from gateway.domain.channels.channel_facts import ChannelFacts
-from gateway.domain.channels.channel_settings import ChannelSettings
+from gateway.domain.channels.channel import Channel, ChannelFacts
+from gateway.domain.channels.platform import Logger
 from gateway.domain.errors import ConfigError
-from gateway.domain.logging import Logger
-from gateway.domain.urls import HttpUrl
+from gateway.domain.settings import ChannelSettings, HttpUrl
 
 __all__ = ["Settings", "create", "preload"]
 

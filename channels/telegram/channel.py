@@ -10,10 +10,9 @@ from channels.telegram.polling import Patience, Polling
 from channels.telegram.sdk import preload
 from channels.telegram.webhook import Webhook
 from gateway.domain.channels.channel import Accept, Capabilities, Drafts, Outgoing, WebhookReply
-from gateway.domain.channels.platform import PlatformError, Recovery, TokenRefused, TooFast
+from gateway.domain.channels.platform import Logger, PlatformError, Recovery, TokenRefused, TooFast
 from gateway.domain.conversation.inbound import Address, Attachment
 from gateway.domain.errors import OwnerMustAct
-from gateway.domain.logging import Logger
 from gateway.domain.text.splitting import utf16_tail
 
 if TYPE_CHECKING:

@@ -10,10 +10,9 @@ from channels.telegram.client import MAX_TEXT, Client
 from channels.telegram.polling import update_id
 from channels.telegram.updates import Unreadable, Us, to_inbound
 from gateway.domain.channels.channel import Accept
-from gateway.domain.channels.platform import PlatformError
+from gateway.domain.channels.platform import Logger, PlatformError
 from gateway.domain.conversation.inbound import Address, Inbound, Sender
 from gateway.domain.json import JsonObject
-from gateway.domain.logging import Logger
 from gateway.domain.text.splitting import utf16_len
 
 

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from channels.telegram.errors import Conflict
-from gateway.domain.channels.platform import PlatformError, Recovery, Refused, TokenRefused, TooFast, TurnedAway
+from gateway.domain.channels.platform import Logger, PlatformError, Recovery, Refused, TokenRefused, TooFast, TurnedAway
 from gateway.domain.errors import SupaclawError
 from gateway.domain.json import JsonObject
-from gateway.domain.logging import Logger
 
 if TYPE_CHECKING:
     from channels.telegram.client import Client

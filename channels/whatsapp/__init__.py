@@ -6,10 +6,9 @@ from pathlib import Path
 from channels.whatsapp.channel import WhatsApp
 from channels.whatsapp.sdk import preload
 from channels.whatsapp.store import Store
-from gateway.domain.channels.channel import Channel
-from gateway.domain.channels.channel_facts import ChannelFacts
-from gateway.domain.channels.channel_settings import ChannelSettings
-from gateway.domain.logging import Logger
+from gateway.domain.channels.channel import Channel, ChannelFacts
+from gateway.domain.channels.platform import Logger
+from gateway.domain.settings import ChannelSettings
 
 __all__ = ["Settings", "backup_files", "create", "preload"]
 

@@ -10,9 +10,9 @@ from channels.whatsapp.pairing import Pairing, Patience
 from channels.whatsapp.sdk import MAX_FILE, preload
 from channels.whatsapp.store import Store
 from gateway.domain.channels.channel import Accept, Capabilities, FetchDelayed, Login, Outgoing, SendDelayed
+from gateway.domain.channels.platform import Logger
 from gateway.domain.conversation.inbound import Address, Attachment, Inbound
 from gateway.domain.errors import OwnerMustAct
-from gateway.domain.logging import Logger
 
 if TYPE_CHECKING:
     from neonize.aioze.client import NewAClient

@@ -12,9 +12,9 @@ from channels.whatsapp.link import Link
 from channels.whatsapp.messages import is_hidden, to_inbound
 from channels.whatsapp.store import Us
 from gateway.domain.channels.channel import Accept
+from gateway.domain.channels.platform import Logger
 from gateway.domain.conversation.inbound import Inbound
 from gateway.domain.errors import TryAgainLater
-from gateway.domain.logging import Logger
 
 BATCH = 20
 LONGEST_PAUSE = 2.0

@@ -14,8 +14,8 @@ from channels.whatsapp.client import Told, client
 from channels.whatsapp.pairing import CURE, Pairing, Patience
 from channels.whatsapp.sdk import one_line
 from channels.whatsapp.store import ROOM, Spool, Store, Us
+from gateway.domain.channels.platform import Logger
 from gateway.domain.errors import OwnerMustAct
-from gateway.domain.logging import Logger
 
 CODE_SECONDS = 30.0
 HOUR, SIX_HOURS, DAY = 3600.0, 21_600.0, 86_400.0

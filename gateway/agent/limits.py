@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from gateway.domain.conversation.events import ToolFinished
 from gateway.domain.conversation.model import Usage
+from gateway.domain.conversation.transcript import ToolFinished
 
 
 @dataclass(frozen=True, slots=True)

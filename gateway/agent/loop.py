@@ -15,10 +15,19 @@ from typing import TypeAlias
 
 from gateway.agent.limits import UNSPENT, Limits, Repeats, Spent, Stop
 from gateway.agent.toolbox import Toolbox, ToolOutcome, Yes
-from gateway.domain.conversation.events import Answered, ModelReplied, Steered, ToolFinished, TurnEvent
 from gateway.domain.conversation.model import Model, ModelEvent, Prompt, Reply, ToolCall
 from gateway.domain.conversation.tools import Caller
-from gateway.domain.conversation.transcript import AssistantText, Entry, ToolIntent, ToolResult
+from gateway.domain.conversation.transcript import (
+    Answered,
+    AssistantText,
+    Entry,
+    ModelReplied,
+    Steered,
+    ToolFinished,
+    ToolIntent,
+    ToolResult,
+    TurnEvent,
+)
 from gateway.domain.principals import Label
 
 Allowed: TypeAlias = Mapping[int, Yes | None]

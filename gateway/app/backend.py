@@ -14,10 +14,9 @@ from gateway.background.cpu.executor import run_alone
 from gateway.config.channels import enabled_channels
 from gateway.config.load import variable_of
 from gateway.config.watch import ConfigWatch
-from gateway.domain.channels.channel import DeepLinkChannel, LoginChannel, WebhookChannel
-from gateway.domain.channels.channel_facts import NoFacts
+from gateway.domain.channels.channel import DeepLinkChannel, LoginChannel, NoFacts, WebhookChannel
 from gateway.domain.errors import ConfigError, DatabaseDown
-from gateway.domain.findings import Finding
+from gateway.domain.health import Finding
 from gateway.domain.work.tasks import Status
 from gateway.flow.channels.supervisor import ChannelProbes, ChannelSpec, channel_specs
 from gateway.flow.files.checkpoints import Checkpoints
@@ -26,10 +25,10 @@ from gateway.flow.people import Pairing
 from gateway.flow.setup import Setup
 from gateway.flow.unattended.triggers import Triggers
 from gateway.store.delivery import outbox
-from gateway.store.engine import instances, steps, tasks
-from gateway.store.engine.steps import Spent
 from gateway.store.memory import vectors
 from gateway.store.migrate import outdated
+from gateway.store.work import instances, steps, tasks
+from gateway.store.work.steps import ModelUse
 from gateway.workspace.files.tree import Workspace
 
 if TYPE_CHECKING:
@@ -172,7 +171,7 @@ async def _status(parts: Parts, started_at: datetime, unsettled: Sequence[str]) 
     from gateway.web.backend import StatusReport
 
     now, problem = parts.clock.now(), parts.condition.health.database_problem
-    older, embedding, queue, today, undelivered = "", "", dict[Status, int](), Spent(), dict[str, str]()
+    older, embedding, queue, today, undelivered = "", "", dict[Status, int](), ModelUse(), dict[str, str]()
     machines = dict[str, str]()
     try:
         async with parts.database.connection() as conn:

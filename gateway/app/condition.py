@@ -17,17 +17,17 @@ from gateway.background.worker import Worker
 from gateway.config.data.instance import StartHistory, record_notice
 from gateway.config.environment import Environment
 from gateway.config.model import Config
-from gateway.domain.clock import Clock
+from gateway.domain.health import Vitals
 from gateway.domain.ids import InstanceId
 from gateway.domain.text import tokens
-from gateway.domain.vitals import Vitals
+from gateway.domain.time import Clock
 from gateway.domain.work.tasks import BEAT_SECONDS
 from gateway.domain.work.trees import FILES
 from gateway.flow.channels.supervisor import ChannelSupervisor
 from gateway.flow.outbound.proactive import Notices
 from gateway.logs import prune
 from gateway.store.connection.pool import Database
-from gateway.store.engine.leases import RENEW_SECONDS
+from gateway.store.work.instances import RENEW_SECONDS
 
 DAY = timedelta(days=1)
 LOG_PRUNING = "log pruning"

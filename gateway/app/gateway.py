@@ -33,9 +33,9 @@ from gateway.flow.channels.supervisor import ChannelSpec, channel_specs
 from gateway.flow.labels import list_older
 from gateway.llm.client import ModelClient, build_client
 from gateway.store.connection.listener import Listener
-from gateway.store.delivery.channel_facts import StoredFacts
-from gateway.store.engine import tasks
-from gateway.store.trust import contents
+from gateway.store.delivery.addresses import StoredFacts
+from gateway.store.files import contents
+from gateway.store.work import tasks
 
 DRAIN_SECONDS = 10.0
 CATCH_UP_SECONDS = 5.0

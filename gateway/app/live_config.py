@@ -12,8 +12,8 @@ from gateway.background.cpu.extraction import Transcribe
 from gateway.config.environment import Environment
 from gateway.config.load import load
 from gateway.config.model import Config
-from gateway.domain.clock import Clock
-from gateway.domain.embedding import Embedder
+from gateway.domain.memory.memories import Embedder
+from gateway.domain.time import Clock
 from gateway.flow.secrets.guard import Clean
 from gateway.flow.secrets.live_secrets import LiveSecrets
 from gateway.llm.client import Description, ModelClient, build_client

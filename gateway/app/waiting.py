@@ -14,8 +14,8 @@ from typing import TypeVar
 import structlog
 
 from gateway.config.data.files import disk_full
-from gateway.domain.clock import Clock
 from gateway.domain.errors import TryAgainLater, leaves
+from gateway.domain.time import Clock
 
 AGAIN_AFTER, LONGEST_PAUSE = 0.5, 5.0
 TELL_EVERY = 60.0

@@ -31,11 +31,11 @@ from gateway.config.channels import enabled_channels
 from gateway.config.data.instance import StartHistory
 from gateway.config.environment import Environment
 from gateway.config.failpoints import Failpoints
-from gateway.domain.clock import Clock
+from gateway.domain.health import Vitals
 from gateway.domain.ids import InstanceId, MessageId, PrincipalId
 from gateway.domain.json import Json
 from gateway.domain.principals import Label
-from gateway.domain.vitals import Vitals
+from gateway.domain.time import Clock
 from gateway.domain.work.tasks import Lane
 from gateway.flow.approvals.questions import Questions
 from gateway.flow.channels.leases import ChannelLeases
@@ -69,7 +69,7 @@ from gateway.sandbox.remote.client import open_workshop
 from gateway.sandbox.virtual import shell
 from gateway.sandbox.workshop import Workshop
 from gateway.store.connection.pool import Database
-from gateway.store.scheduling import schedule_runs
+from gateway.store.work import schedule_runs
 from gateway.tools import Family
 from gateway.web.links import LoginLinks, SecretLinks
 from gateway.workspace.files.search import search_files

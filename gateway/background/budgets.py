@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import structlog
 
-from gateway.domain.clock import Clock
 from gateway.domain.conversation.model import ModelsExhausted, Prompt, Reply
-from gateway.domain.embedding import Embedder
 from gateway.domain.ids import PrincipalId
 from gateway.domain.json import Json
+from gateway.domain.memory.memories import Embedder
 from gateway.domain.principals import Label, Role
+from gateway.domain.time import Clock
 from gateway.domain.work.tasks import Claim
 from gateway.flow.approvals.own_calls import EMBED
 from gateway.flow.turn.budgets import BudgetedModel, OutOfBudget, SharedBudgets
@@ -20,7 +20,7 @@ from gateway.llm.prices import Prices
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.memory import vectors
 from gateway.store.trust import reviews
-from gateway.store.trust.reviews import Question
+from gateway.store.trust.reviews import ReviewQuestion
 
 MODEL_SECONDS = 120.0
 
@@ -67,7 +67,7 @@ class PaidEmbedding:
         return await self.database.run(lambda tx: self._allowed(tx, embedder.name, rows))
 
     async def _allowed(self, tx: Connection, model: str, rows: int) -> bool:
-        most = await reviews.most_rows(tx, EMBED, model)
+        most = await vectors.most_rows(tx, EMBED, model)
         if rows <= most.allowed:
             return True
         if rows > most.asked:
@@ -78,6 +78,6 @@ class PaidEmbedding:
             )
             owner = self.owner()
             arguments: dict[str, Json] = {"model": model, "rows": 2 * rows}
-            question = Question(owner, owner, EMBED, arguments, preview, Label.OWNER, lasts=None)
+            question = ReviewQuestion(owner, owner, EMBED, arguments, preview, Label.OWNER, lasts=None)
             await reviews.ask(tx, question, self.clock.now())
         return False

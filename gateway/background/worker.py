@@ -15,12 +15,11 @@ from gateway.domain.errors import RunLost, TryAgainLater
 from gateway.domain.ids import InstanceId, TaskId
 from gateway.domain.work.tasks import SLOTS, Claim, Lane, Status, backoff
 from gateway.flow.wakeup import Wakeup
-from gateway.store import sessions
 from gateway.store.connection.pool import Connection, Database
-from gateway.store.engine import instances, tasks
-from gateway.store.engine.instances import Kind
-from gateway.store.failures import reaching
-from gateway.store.transcript import messages
+from gateway.store.errors import reaching
+from gateway.store.transcript import messages, sessions
+from gateway.store.work import instances, tasks
+from gateway.store.work.instances import Kind
 
 POLL_SECONDS = 2.0
 GIVE_UPS = 3

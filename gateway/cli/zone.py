@@ -6,7 +6,7 @@ from datetime import datetime
 from gateway.config.environment import Environment
 from gateway.config.load import load_early
 from gateway.domain.errors import OwnerMustAct
-from gateway.domain.zones import moment
+from gateway.domain.time import moment
 from gateway.workspace.files.tree import Workspace
 from gateway.workspace.instructions import Persona, zone_in
 

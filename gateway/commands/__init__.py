@@ -13,21 +13,20 @@ from datetime import datetime
 from typing import Literal, assert_never
 
 from gateway.agent.limits import Limits
-from gateway.domain.clock import Clock
 from gateway.domain.conversation.transcript import AssistantText
 from gateway.domain.errors import OwnerMustAct
+from gateway.domain.health import Vitals
 from gateway.domain.ids import MessageId, PrincipalId, SessionId, TaskId
 from gateway.domain.principals import Label, Role
-from gateway.domain.vitals import Vitals
+from gateway.domain.time import Clock
 from gateway.domain.work.tasks import Lane
 from gateway.llm.client import Description
-from gateway.store import sessions
 from gateway.store.connection.pool import Connection
 from gateway.store.delivery.addresses import AddressRow
 from gateway.store.delivery.inbox import InboxRow
-from gateway.store.engine.tasks import cancel, create, live_chat
-from gateway.store.transcript import journals, messages
+from gateway.store.transcript import journals, messages, sessions
 from gateway.store.trust.reviews import close as close_questions  # `reviews` is a command of this folder
+from gateway.store.work.tasks import cancel, create, live_chat
 from gateway.workspace.journal.files import summarise
 
 _NUMBERED = re.compile(r"#(\d{1,18})(?!\S)\s*", re.ASCII)

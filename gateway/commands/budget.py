@@ -2,9 +2,9 @@
 
 from gateway.agent.limits import dollars, used_up
 from gateway.commands import Command, CommandContext, CommandReply
-from gateway.store.engine import spending, steps
-from gateway.store.engine.spending import Account, Accounts, Period, Unpriced
 from gateway.store.transcript import messages
+from gateway.store.work import budgets, steps
+from gateway.store.work.budgets import Account, Accounts, Period, Unpriced
 
 WORDS = {Period.DAY: "Today", Period.MONTH: "This month"}
 
@@ -14,8 +14,8 @@ async def run(ctx: CommandContext) -> CommandReply:
     if ctx.argument not in ("", "more"):
         return CommandReply("Write /budget to see what is left, /budget more to raise a limit that is used up.")
     now = ctx.clock.now()
-    accounts = await spending.accounts(ctx.tx, now, await spending.settled(ctx.tx, now))
-    unpriced = await spending.unpriced(ctx.tx, now)
+    accounts = await budgets.accounts(ctx.tx, now, await budgets.settled(ctx.tx, now))
+    unpriced = await budgets.unpriced(ctx.tx, now)
     return CommandReply(await (_more(ctx, accounts, unpriced) if ctx.argument else _shown(ctx, accounts, unpriced)))
 
 
@@ -57,10 +57,10 @@ async def _more(ctx: CommandContext, accounts: Accounts, unpriced: Unpriced) -> 
     for period, account in accounts.items():
         limit = _limit(ctx, period)
         if limit and used_up(account.spent, limit + account.extra):
-            await spending.raise_limit(ctx.tx, period, ctx.clock.now(), account.spent)
+            await budgets.raise_limit(ctx.tx, period, ctx.clock.now(), account.spent)
             done.append(f"{WORDS[period]}: another {dollars(limit)}, {dollars(account.spent + limit)} in all.")
     if (tokens := ctx.limits.day_tokens) and used_up(unpriced.tokens, tokens + unpriced.extra):
-        await spending.raise_tokens(ctx.tx, ctx.clock.now(), unpriced.tokens)
+        await budgets.raise_tokens(ctx.tx, ctx.clock.now(), unpriced.tokens)
         done.append(f"Today: another {tokens:,} tokens of models without a price.")
     if not done:
         return f"No limit is used up, so there's nothing to raise.\n{await _shown(ctx, accounts, unpriced)}"

@@ -1,12 +1,12 @@
 """/link: share one conversation between several accounts of the same person."""
 
 from gateway.commands import Command, CommandContext, CommandReply, end_session
+from gateway.domain.people.credentials import CodeRefusal, new_code, parse_code
 from gateway.domain.principals import label_of
-from gateway.domain.text.codes import Refusal, new_code, parse_code
-from gateway.store import sessions
 from gateway.store.delivery import addresses
 from gateway.store.people import accounts, links
-from gateway.store.people.links import Claim
+from gateway.store.people.links import AccountClaim
+from gateway.store.transcript import sessions
 
 OFFER = (
     "Write /link {code} from your other account or page within ten minutes to continue this conversation there. "
@@ -37,18 +37,18 @@ async def run(ctx: CommandContext) -> CommandReply:
             return await _join(ctx, ctx.argument)
 
 
-def _settled(outcome: Claim | Refusal, words: str) -> CommandReply:
-    if isinstance(outcome, Refusal):
+def _settled(outcome: AccountClaim | CodeRefusal, words: str) -> CommandReply:
+    if isinstance(outcome, CodeRefusal):
         return CommandReply(outcome)
     return CommandReply(words.format(outcome), admission=True)
 
 
 async def _join(ctx: CommandContext, typed: str) -> CommandReply:
     link = await links.redeem(ctx.tx, f"principal {ctx.at.principal_id}", parse_code(typed) or "")
-    if isinstance(link, Refusal):
+    if isinstance(link, CodeRefusal):
         return CommandReply(link)
     if link.principal_id != ctx.at.principal_id:
-        return CommandReply(Refusal.ANOTHERS)
+        return CommandReply(CodeRefusal.ANOTHERS)
     other = await addresses.lock_joined(ctx.tx, link.address_id)
     if other.session_id == ctx.at.session_id:
         return CommandReply("These chats already share a conversation.")

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from gateway.agent.memory.remember import MemoryRefused, Remembering
 from gateway.commands import Command, CommandContext, CommandReply
 from gateway.domain.ids import MemoryId
-from gateway.domain.memory import Filter, Kind, Memory
+from gateway.domain.memory.memories import Kind, Memory, MemoryFilter
 from gateway.domain.principals import Label, label_of
 from gateway.memory.lexemes import lexemes
 from gateway.memory.wording import LONGEST, listed
-from gateway.store.memory import consolidation, memories, search, turns
+from gateway.store.memory import consolidation, indexing, memories, search
 
 SHOWN = 10
 NEWEST = 100
@@ -74,16 +74,16 @@ async def _proposed(own: Remembering) -> list[str]:
 
 
 async def _standing(own: Remembering) -> list[Memory]:
-    every = Filter(kinds=(Kind.MEMORY,), at_most=Label.UNTRUSTED)
-    pinned = Filter(kinds=(Kind.MEMORY,), at_most=Label.UNTRUSTED, pinned=True)
+    every = MemoryFilter(kinds=(Kind.MEMORY,), at_most=Label.UNTRUSTED)
+    pinned = MemoryFilter(kinds=(Kind.MEMORY,), at_most=Label.UNTRUSTED, pinned=True)
     rows = await memories.listed(own.tx, own.principal, pinned, SHOWN, weightiest=True)
     rows += await memories.listed(own.tx, own.principal, every, SHOWN)
     return list({memory.id: memory for memory in rows}.values())
 
 
 async def _found(own: Remembering, argument: str) -> list[Memory]:
-    await turns.index_new(own.tx, own.principal, NEWEST)
-    anything = Filter(at_most=Label.UNTRUSTED)
+    await indexing.index_turns(own.tx, own.principal, NEWEST)
+    anything = MemoryFilter(at_most=Label.UNTRUSTED)
     ranked = await search.hybrid(own.tx, own.principal, lexemes(argument), anything, SHOWN)
     return [hit.memory for hit in ranked.hits]
 

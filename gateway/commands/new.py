@@ -2,8 +2,8 @@
 
 from gateway.commands import Command, CommandContext, CommandReply, end_session
 from gateway.domain.principals import label_of
-from gateway.store import sessions
 from gateway.store.delivery import addresses
+from gateway.store.transcript import sessions
 
 
 async def run(ctx: CommandContext) -> CommandReply:

@@ -1,7 +1,7 @@
 """/pairing: access requests, and the owner's decisions."""
 
 from gateway.commands import Command, CommandContext, CommandReply
-from gateway.domain.text.codes import Refusal
+from gateway.domain.people.credentials import CodeRefusal
 from gateway.store.people import pairings
 from gateway.store.people.pairings import PairingRow
 
@@ -25,8 +25,8 @@ async def run(ctx: CommandContext) -> CommandReply:
             return CommandReply(USAGE)
 
 
-def _settled(outcome: PairingRow | Refusal, words: str) -> CommandReply:
-    if isinstance(outcome, Refusal):
+def _settled(outcome: PairingRow | CodeRefusal, words: str) -> CommandReply:
+    if isinstance(outcome, CodeRefusal):
         return CommandReply(outcome)
     return CommandReply(words.format(outcome), admission=True)
 

@@ -2,7 +2,7 @@
 
 from gateway.agent.memory.remember import MemoryRefused, Remembering
 from gateway.commands import Command, CommandContext, CommandReply
-from gateway.domain.memory import Category, NewMemory
+from gateway.domain.memory.memories import Category, NewMemory
 from gateway.domain.principals import label_of
 from gateway.memory.wording import kind
 

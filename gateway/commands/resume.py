@@ -1,10 +1,9 @@
 """/resume: continue an earlier conversation, here."""
 
 from gateway.commands import Command, CommandContext, CommandReply, end_session
-from gateway.store import sessions
 from gateway.store.delivery import addresses
-from gateway.store.engine import tasks
-from gateway.store.transcript import conversations
+from gateway.store.transcript import conversations, sessions
+from gateway.store.work import tasks
 
 SHORTEST = 6
 WHICH = "Write /resume and the beginning of an id; the Conversations page and `supaclaw sessions` list them."

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from gateway.commands import Command, CommandContext, CommandReply
+from gateway.domain.people.credentials import parse_code
 from gateway.domain.principals import Role
-from gateway.domain.text.codes import parse_code
 from gateway.store.people import pairings
 
 GREETING = (

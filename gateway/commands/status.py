@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from gateway.commands import Command, CommandContext, CommandReply
+from gateway.domain.health import Vitals
 from gateway.domain.principals import Role
-from gateway.domain.vitals import Vitals
 from gateway.domain.work.tasks import Status
 from gateway.store.delivery import outbox
-from gateway.store.engine import steps, tasks
 from gateway.store.memory import vectors
 from gateway.store.migrate import outdated
+from gateway.store.work import steps, tasks
 
 
 async def run(ctx: CommandContext) -> CommandReply:

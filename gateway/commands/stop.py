@@ -2,9 +2,9 @@
 
 from gateway.commands import Command, CommandContext, CommandReply, closed_approvals
 from gateway.domain.conversation.transcript import AssistantText
-from gateway.store.engine import tasks
 from gateway.store.transcript import messages
 from gateway.store.trust import reviews
+from gateway.store.work import tasks
 
 
 async def run(ctx: CommandContext) -> CommandReply:

@@ -6,7 +6,7 @@ from gateway.commands import Command, CommandContext, CommandReply
 from gateway.domain.ids import TaskId
 from gateway.domain.principals import Role
 from gateway.domain.work.trees import MOST_LIVE
-from gateway.store.engine import trees
+from gateway.store.work import trees
 
 SHOWN, LINES = 10, 50
 USAGE = "Write /tasks to see the latest, or /tasks show, cancel or retry with an id."

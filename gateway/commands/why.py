@@ -4,9 +4,9 @@ from gateway.commands import Command, CommandContext, CommandReply
 from gateway.domain.principals import Role
 from gateway.store.delivery import outbox
 from gateway.store.delivery.outbox import OutboxRow
-from gateway.store.engine import steps
-from gateway.store.engine.steps import StepRow
 from gateway.store.transcript import messages
+from gateway.store.work import steps
+from gateway.store.work.steps import StepRow
 
 
 async def run(ctx: CommandContext) -> CommandReply:

@@ -11,8 +11,8 @@ from pydantic import BaseModel, JsonValue, ValidationError
 
 from gateway.config.model import Config
 from gateway.config.problems import explain, nearest
-from gateway.domain.channels.channel_settings import ChannelSettings
 from gateway.domain.errors import ConfigError
+from gateway.domain.settings import ChannelSettings
 
 Settings = TypeVar("Settings", bound=BaseModel)
 

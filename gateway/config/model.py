@@ -8,10 +8,8 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, SecretStr, TypeAdapter
 
 from gateway.config.value_types import Duration, Hours, PublicUrl
-from gateway.domain.people.private_places import PrivateEntry
-from gateway.domain.settings import ModelSettings
-from gateway.domain.urls import HttpUrl
-from gateway.domain.zones import zone
+from gateway.domain.settings import HttpUrl, ModelSettings, PrivateEntry
+from gateway.domain.time import zone
 
 HostName = Annotated[str, Field(pattern=r"^[a-z0-9._-]+$")]
 WebHost = Annotated[str, Field(pattern=r"^(?i:(\*\.)?[a-z0-9._:-]+)$")]

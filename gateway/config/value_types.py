@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BeforeValidator, PlainSerializer, ValidationError, WithJsonSchema
 from pydantic_core import Url
 
-from gateway.domain.zones import zone
+from gateway.domain.time import zone
 
 _UNITS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
 _DURATION_PATTERN = r"^([1-9][0-9]{0,5}d)?([1-9][0-9]{0,5}h)?([1-9][0-9]{0,5}m)?([1-9][0-9]{0,5}s)?$"

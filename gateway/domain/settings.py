@@ -1,12 +1,79 @@
-"""The `models` section of config.json."""
+"""Sections of config.json that other floors read: models, what is common to all channels, and addresses."""
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
+from types import MappingProxyType
+from typing import Annotated, ClassVar, Literal
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, field_validator
 
-from gateway.domain.urls import HttpUrl
+from gateway.domain.people.access import AccessMode, GroupMode
+
+
+def _checked_url(text: str) -> str:
+    try:
+        address = urlsplit(text)
+        known = address.scheme in {"http", "https"} and bool(address.hostname) and address.port != 0
+    except ValueError:
+        known = False
+    if not known or text != "".join(text.split()):
+        raise ValueError('must be an address such as "https://api.example.com/v1" or "http://127.0.0.1:8080"')
+    return text
+
+
+HttpUrl = Annotated[str, AfterValidator(_checked_url)]
+"""An http or https URL with a host, kept as written."""
+
+
+_PRIVATE_ENTRY = re.compile(
+    r"(?:\[(?P<bracketed>[0-9a-f:./]+)\]|(?P<name>[a-z0-9_.-]+(?:/\d{1,2})?))(?::(?P<port>[1-9]\d{0,4}))?",
+    re.IGNORECASE,
+)
+_PRIVATE_ENTRY_HELP = (
+    'use a name, an address or a network, with a port if you can: "nas.lan:8080", "192.168.1.0/24", "[fd00::1]:80"'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PrivatePlace:
+    """A host name or a network, on one port or on any."""
+
+    name: str
+    network: IPv4Network | IPv6Network | None
+    port: int | None
+
+    def covers(self, host: str, address: IPv4Address | IPv6Address | None, port: int) -> bool:
+        """Whether it lets this name, or this address of it, be reached there."""
+        if self.port not in (None, port):
+            return False
+        return self.name == host if self.network is None else address is not None and address in self.network
+
+
+def private_place(text: str) -> PrivatePlace:
+    """Raises `ValueError` for what is neither a name nor a network."""
+    found = _PRIVATE_ENTRY.fullmatch(text)
+    if found is None or int(found["port"] or 1) > 65_535:
+        raise ValueError(_PRIVATE_ENTRY_HELP)
+    name = (found["bracketed"] or found["name"]).lower().rstrip(".")
+    port = int(found["port"]) if found["port"] else None
+    if found["bracketed"] or "/" in name or name.rpartition(".")[2].isdigit():
+        try:
+            return PrivatePlace("", ip_network(name), port)
+        except ValueError:
+            raise ValueError(_PRIVATE_ENTRY_HELP) from None
+    return PrivatePlace(name, None, port)
+
+
+def _checked_entry(text: str) -> str:
+    private_place(text)
+    return text
+
+
+PrivateEntry = Annotated[str, AfterValidator(_checked_entry)]
+"""An entry as written in the configuration."""
 
 
 class _Settings(BaseModel):
@@ -67,3 +134,48 @@ class ModelSettings(_Settings):
                 'use "local", "none" or a provider\'s model, such as "litellm:openai/text-embedding-3-small"'
             )
         return embedding
+
+
+def _id_as_text(value: object) -> object:
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+PlatformId = Annotated[str, BeforeValidator(_id_as_text, json_schema_input_type=str | int)]
+"""The platform's id of a person or chat; a number is converted to a string."""
+
+
+class ChannelSettings(BaseModel):
+    """Base of every channel's settings; patterns match the ids of a person and a group, `IDS` says how they look.
+
+    `VARIABLES` are the environment variables that people expect, and the field that each one sets. `STEPS` says how a
+    person gets what they hold, `COPY` is a text that the platform asks for meanwhile.
+    """
+
+    TITLE: ClassVar[str] = ""
+    STEPS: ClassVar[str] = ""
+    COPY: ClassVar[str] = ""
+
+    PERSON: ClassVar[str] = ".+"
+    GROUP: ClassVar[str] = ".+"
+    IDS: ClassVar[str] = ""
+    VARIABLES: ClassVar[Mapping[str, str]] = MappingProxyType({})
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    enabled: bool = Field(True, description="false turns the channel off.")
+    access: AccessMode = Field("allowlist", description="Who gets answers: owner, allowlist, pairing or open.")
+    allow: tuple[PlatformId, ...] = Field(
+        (), description='Allow list: platform ids of people and groups; "*" allows anyone.'
+    )
+    groups: GroupMode = Field(
+        "mention",
+        description='In groups: "mention" answers what names or replies to the agent, "all" everything, "off" nothing.',
+    )
+
+    @field_validator("allow")
+    @classmethod
+    def _are_ids(cls, allow: tuple[str, ...]) -> tuple[str, ...]:
+        for number, id in enumerate(allow, start=1):
+            if id != "*" and not re.fullmatch(f"{cls.PERSON}|{cls.GROUP}", id):
+                raise ValueError(f"entry {number} is not an id; {cls.IDS}")
+        return allow

@@ -9,16 +9,17 @@ from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
-from gateway.domain.clock import Clock
 from gateway.domain.ids import InstanceId, PrincipalId
 from gateway.domain.json import Json
 from gateway.domain.people.access import GROUP
 from gateway.domain.principals import Label
+from gateway.domain.time import Clock
 from gateway.store.connection.pool import Connection, Database
+from gateway.store.files import contents, files
 from gateway.store.people import principals
-from gateway.store.transcript import files, journals
-from gateway.store.trust import contents, reviews
-from gateway.store.trust.reviews import Question
+from gateway.store.transcript import journals
+from gateway.store.trust import reviews
+from gateway.store.trust.reviews import ReviewQuestion
 from gateway.workspace.files.access import TEMPORARY_PREFIX
 from gateway.workspace.files.pages import MOST
 from gateway.workspace.files.paths import MAX_LEVELS, READ_ONLY, WorkspaceError, WorkspacePath
@@ -148,7 +149,9 @@ async def vouch(tx: Connection, principal: PrincipalId, paths: Mapping[str, str]
 async def ask_to_vouch(tx: Connection, principal: PrincipalId, paths: Mapping[str, str], clock: Clock) -> None:
     """Ask the person whether these contents are their own words, unless they were asked before, or are about to be."""
     arguments: dict[str, Json] = {"paths": dict(paths)}
-    question = Question(principal, principal, VOUCH, arguments, _vouching_preview(paths), Label.UNTRUSTED, lasts=None)
+    question = ReviewQuestion(
+        principal, principal, VOUCH, arguments, _vouching_preview(paths), Label.UNTRUSTED, lasts=None
+    )
     if principal not in await contents.with_older(tx) and not await reviews.asked(tx, question):
         await reviews.ask(tx, question, clock.now())
 

@@ -9,17 +9,24 @@ from typing import TypeVar
 from gateway.domain.conversation.inbound import OWN_CHANNELS, Address, Inbound
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import PrincipalId
-from gateway.domain.people.access import Access, Known, admitted, group_identity_of, identity_of, role_of
-from gateway.domain.people.ownership import unsettled
+from gateway.domain.people.access import (
+    Access,
+    KnownIdentities,
+    admitted,
+    group_identity_of,
+    identity_of,
+    owner_problems,
+    role_of,
+)
+from gateway.domain.people.credentials import CodeRefusal, new_code
 from gateway.domain.principals import Label, Principal, Role
-from gateway.domain.text.codes import Refusal, new_code
-from gateway.store import sessions
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.delivery import addresses
 from gateway.store.people import accounts, links, pairings, principals
-from gateway.store.people.links import Claim
+from gateway.store.people.links import AccountClaim
 from gateway.store.people.pairings import PairingRow
 from gateway.store.people.principals import PrincipalRow
+from gateway.store.transcript import sessions
 
 OWNER_PAGE = Address("web", "owner", "main")
 """The owner's conversation on the page."""
@@ -32,7 +39,7 @@ class People:
 
     def __init__(self, owner: PrincipalRow) -> None:
         self._owner = owner
-        self._known = Known(owner.identities)
+        self._known = KnownIdentities(owner.identities)
         self._access: Mapping[str, Access] = {}
         self._looking = asyncio.Lock()
 
@@ -85,7 +92,7 @@ class People:
 
     def unsettled(self, named: Mapping[str, str], enabled: Collection[str]) -> list[str]:
         """What the owner has to settle about their own ids, a line each."""
-        return list(unsettled(named, enabled, self._owner.identities, self._owner.unconfirmed))
+        return list(owner_problems(named, enabled, self._owner.identities, self._owner.unconfirmed))
 
     def is_owner(self, principal: PrincipalId) -> bool:
         """Whether this is the owner's data."""
@@ -117,7 +124,7 @@ class People:
         async with self._looking, database.connection() as conn:  # who began to look earlier may not end later
             self._owner = await principals.owner(conn) or self._owner
             linked = {each: row.identities for row in await principals.linked(conn) for each in row.identities}
-            self._known = Known(frozenset(self._owner.identities), await pairings.paired(conn), linked)
+            self._known = KnownIdentities(frozenset(self._owner.identities), await pairings.paired(conn), linked)
 
 
 async def meet(database: Database, name: str, identities: Mapping[str, str]) -> People:
@@ -130,7 +137,7 @@ async def meet(database: Database, name: str, identities: Mapping[str, str]) -> 
     return people
 
 
-Outcome = TypeVar("Outcome", PairingRow, Claim)
+Outcome = TypeVar("Outcome", PairingRow, AccountClaim)
 
 
 async def _announced_by_database() -> None:
@@ -154,7 +161,7 @@ class Pairing:
         async with self._database.connection() as conn:
             return await pairings.admitted(conn)
 
-    async def claims(self) -> list[Claim]:
+    async def claims(self) -> list[AccountClaim]:
         """The accounts that ask to be the owner's."""
         async with self._database.connection() as conn:
             owner = await principals.owner(conn)
@@ -191,10 +198,10 @@ class Pairing:
     async def answer(self, code: str, *, join: bool) -> None:
         """The owner's word on the account that gave a code of theirs; raises `OwnerMustAct` if there is none."""
 
-        async def work(tx: Connection) -> Claim | Refusal:
+        async def work(tx: Connection) -> AccountClaim | CodeRefusal:
             owner = await principals.owner(tx)
             settle = accounts.join if join else accounts.refuse
-            return await settle(tx, owner.id, code) if owner else Refusal.WRONG
+            return await settle(tx, owner.id, code) if owner else CodeRefusal.WRONG
 
         await self._settled(await self._database.run(work))
 
@@ -215,8 +222,8 @@ class Pairing:
         """
         return await self._settled(await self._database.run(lambda tx: pairings.deny(tx, which)))
 
-    async def _settled(self, outcome: Outcome | Refusal) -> Outcome:
-        if isinstance(outcome, Refusal):
+    async def _settled(self, outcome: Outcome | CodeRefusal) -> Outcome:
+        if isinstance(outcome, CodeRefusal):
             raise OwnerMustAct(outcome)
         await self._decided()
         return outcome

@@ -15,13 +15,12 @@ from gateway.config.editing import config_file
 from gateway.config.environment import Environment
 from gateway.config.load import Lookup, parse, parse_json, read, secrets_unavailable, variable_of
 from gateway.config.model import Config
-from gateway.domain.channels.channel import Channel, DeepLinkChannel, ExclusiveChannel, ProbedChannel
-from gateway.domain.channels.channel_facts import NoFacts
+from gateway.domain.channels.channel import Channel, DeepLinkChannel, ExclusiveChannel, NoFacts, ProbedChannel
 from gateway.domain.channels.platform import PlatformError
-from gateway.domain.clock import Clock
 from gateway.domain.conversation.model import Attempt, ModelsExhausted, Prompt, UserMessage
 from gateway.domain.errors import ConfigError, OwnerMustAct
 from gateway.domain.settings import ModelSettings, ProviderSettings
+from gateway.domain.time import Clock
 from gateway.flow.channels.supervisor import channel_specs
 from gateway.llm.call import RetryPolicy
 from gateway.llm.client import build_client

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gateway.domain.errors import OwnerMustAct
-from gateway.domain.imports import Record
+from gateway.domain.memory.imports import Record
 from gateway.importers.reading.files import Reader
 
 

@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import JsonValue
 
-from gateway.domain.imports import Damaged, ImportedMessage, ImportedSession, Passed, Record
+from gateway.domain.memory.imports import Damaged, ImportedMessage, ImportedSession, Passed, Record
 from gateway.importers import Source
 from gateway.importers.reading.conversations import begins_with, read_with, string, text_of, time_of
 from gateway.importers.reading.objects import Object

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal
 from zoneinfo import ZoneInfo
 
-from gateway.domain.imports import MAX_TEXT, Damaged, ImportedMessage, ImportedSession, Record
+from gateway.domain.memory.imports import MAX_TEXT, Damaged, ImportedMessage, ImportedSession, Record
 from gateway.importers import Source
 from gateway.importers.reading.files import Line, Reader
 

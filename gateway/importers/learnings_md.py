@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from gateway.domain.imports import Record
+from gateway.domain.memory.imports import Record
 from gateway.importers import Source
 from gateway.importers.reading.facts import facts
 from gateway.importers.reading.files import Reader

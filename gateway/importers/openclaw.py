@@ -13,7 +13,7 @@ from typing import Literal
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
-from gateway.domain.imports import Damaged, ImportedMessage, ImportedSession, Passed, Record
+from gateway.domain.memory.imports import Damaged, ImportedMessage, ImportedSession, Passed, Record
 from gateway.importers import Part, Source
 from gateway.importers.reading.conversations import string, text_of, time_of
 from gateway.importers.reading.files import Reader

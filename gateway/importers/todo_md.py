@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from gateway.domain.imports import Damaged, ImportedTask, Passed, Record
+from gateway.domain.memory.imports import Damaged, ImportedTask, Passed, Record
 from gateway.importers import Source
 from gateway.importers.reading.files import Reader
 from gateway.importers.reading.markdown import MAX_BLOCK, blocks

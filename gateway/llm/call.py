@@ -12,7 +12,6 @@ from itertools import groupby
 import structlog
 from tenacity import AsyncRetrying, RetryCallState, wait_chain, wait_fixed
 
-from gateway.domain.clock import Clock
 from gateway.domain.conversation.model import (
     Attempt,
     ModelEvent,
@@ -27,6 +26,7 @@ from gateway.domain.conversation.model import (
 )
 from gateway.domain.settings import Params
 from gateway.domain.text.tokens import estimate
+from gateway.domain.time import Clock
 from gateway.llm.cooldown import Cooldowns
 from gateway.llm.errors import ErrorKind, ModelError, scrub
 from gateway.llm.prices import Prices, estimate_prompt

@@ -3,9 +3,9 @@
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from gateway.domain.clock import Clock
 from gateway.domain.conversation.model import Highest, ModelEvent, Prompt
 from gateway.domain.settings import ModelSettings
+from gateway.domain.time import Clock
 from gateway.llm.auto import GUIDE, ModelChoice, choose_model, ollama_models
 from gateway.llm.call import CallServices, ModelCall, RetryPolicy
 from gateway.llm.cooldown import Cooldowns, Cooling

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gateway.domain.clock import Clock
+from gateway.domain.time import Clock
 from gateway.llm.errors import ErrorKind, ModelError
 
 _SECONDS = {

@@ -15,7 +15,7 @@ from structlog.contextvars import merge_contextvars
 from structlog.processors import TimeStamper, add_log_level, format_exc_info
 from structlog.typing import EventDict, WrappedLogger
 
-from gateway.domain.people.credentials import SHAPES
+from gateway.domain.people.credentials import CREDENTIAL_SHAPES
 from gateway.domain.text.texts import json_text
 from gateway.logs.files import LogFiles, gateway_trail, line_renderer, session_trail
 from gateway.secrets.leaks import Leaks
@@ -65,7 +65,7 @@ class SecretMask:
     def text(self, text: str) -> str:
         """`text` without secrets."""
         text, _ = self._told.clean(text)
-        return SHAPES.sub(lambda match: "".join(filter(None, match.groups())) + _HIDDEN, text)
+        return CREDENTIAL_SHAPES.sub(lambda match: "".join(filter(None, match.groups())) + _HIDDEN, text)
 
     def _tell(self) -> None:
         self.leaks.learn(self._settings | dict(self._stored))

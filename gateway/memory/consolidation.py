@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from gateway.domain.conversation.model import Prompt, SystemMessage, UserMessage
 from gateway.domain.ids import MemoryId
-from gateway.domain.memory import Category, Kind, Memory, NewMemory
+from gateway.domain.memory.memories import Category, Kind, Memory, NewMemory
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import one_line, storable
 from gateway.domain.text.tokens import estimate

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
-from gateway.domain.memory import Category, Found, Kind, Memory
+from gateway.domain.memory.memories import Category, Kind, Memory, SearchResult
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import one_line
 
@@ -72,7 +72,7 @@ def recalled(memories: Sequence[Memory], max_tokens: int) -> str:
     return "\n".join([RECALLED, *lines]) if lines else ""
 
 
-def verdict(found: Found) -> str:
+def verdict(found: SearchResult) -> str:
     """What a search came to, in words, where that is not to be seen from its rows."""
     untrusted = f"{found.left_out} untrusted rows are left out; include_untrusted shows them." if found.left_out else ""
     if not found.hits:

@@ -13,7 +13,7 @@ from enum import StrEnum
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from urllib.parse import quote, urljoin
 
-from gateway.domain.people.private_places import PrivatePlace, private_place
+from gateway.domain.settings import PrivatePlace, private_place
 from gateway.net.errors import NetError
 
 

@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode
 
 from pydantic import BaseModel, Field, ValidationError
 
-from gateway.domain.conversation.operations import Operation, Part
+from gateway.domain.conversation.tools import Operation, RequestPart
 from gateway.domain.json import Json
 from gateway.net.addresses import Rules, parse_url, redirect_target
 from gateway.net.errors import NetError
@@ -41,7 +41,7 @@ def build_request(
 ) -> Outgoing:
     """The request for these arguments; raises `NetError` for what can't be sent where it belongs."""
     check_arguments(operation, arguments)
-    parts: dict[Part, dict[str, Json]] = {"path": {}, "query": {}, "header": {}, "body": {}}
+    parts: dict[RequestPart, dict[str, Json]] = {"path": {}, "query": {}, "header": {}, "body": {}}
     for name, value in arguments.items():
         if value is not None:
             slot = operation.slots[name]

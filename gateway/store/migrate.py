@@ -11,7 +11,7 @@ from asyncpg.exceptions import InvalidSchemaNameError, SyntaxOrAccessError, Unde
 
 from gateway.domain.errors import OwnerMustAct, TryAgainLater
 from gateway.store.connection.pool import Connection, Database, take_long
-from gateway.store.exposure import hide_from_the_web
+from gateway.store.connection.server import hide_from_the_web
 
 MIGRATIONS = Path(__file__).with_name("migrations")
 _OLDEST_SERVER = 15

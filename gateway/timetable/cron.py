@@ -22,7 +22,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from functools import partial
 
 from gateway.domain.text.texts import one_line
-from gateway.domain.zones import zone as named
+from gateway.domain.time import zone as named
 
 _FIELD_VALUE = r"[0-9]{1,2}|[A-Za-z]{3}"
 _FIELD_PART = re.compile(rf"(?:\*|({_FIELD_VALUE})(?:-({_FIELD_VALUE}))?)(?:/([0-9]{{1,3}}))?")

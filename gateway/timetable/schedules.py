@@ -14,8 +14,17 @@ from unicodedata import category
 from zoneinfo import ZoneInfo
 
 from gateway.domain.text.texts import one_line
-from gateway.domain.work.schedules import MOST_COUNTED, UTC_ZONE, Definition, Misfire, Once, Plan, Recurring, When
-from gateway.domain.zones import zone as named
+from gateway.domain.time import zone as named
+from gateway.domain.work.schedules import (
+    MOST_COUNTED,
+    UTC_ZONE,
+    Misfire,
+    Once,
+    Recurring,
+    ScheduleDefinition,
+    SlotPlan,
+    When,
+)
 from gateway.timetable.cron import Cron
 from gateway.timetable.wording import moment
 
@@ -58,24 +67,24 @@ def is_delay(run_at: str) -> bool:
 
 def define(
     *, now: datetime, zone: str | None, asked_at: datetime | None = None, **said: Unpack[ScheduleChanges]
-) -> Definition:
+) -> ScheduleDefinition:
     """Create a schedule from its fields; raises `Refused`. `zone` is the user's, the default.
 
     A delay counts from `asked_at`, by default from `now`.
 
     Without a type, `run_at` or `cron_expr` determines it; without these too it is a backlog item.
     """
-    return amend(Definition("", "", None, zone or UTC_ZONE), now=now, zone=zone, asked_at=asked_at, **said)
+    return amend(ScheduleDefinition("", "", None, zone or UTC_ZONE), now=now, zone=zone, asked_at=asked_at, **said)
 
 
 def amend(
-    definition: Definition,
+    definition: ScheduleDefinition,
     *,
     now: datetime,
     zone: str | None,
     asked_at: datetime | None = None,
     **changes: Unpack[ScheduleChanges],
-) -> Definition:
+) -> ScheduleDefinition:
     """Apply changes to a schedule; raises `Refused`.
 
     After a change of zone, cron fields apply to the new zone's clock, and a single time stays the same instant.
@@ -87,7 +96,7 @@ def amend(
     said_zone = changes.get("timezone") or (None if stays else definition.zone if definition.when else zone)
     its_zone = _zone(said_zone) if said_zone else definition.zone
     misfire, history = changes.get("misfire"), changes.get("include_session_history")
-    return Definition(
+    return ScheduleDefinition(
         name=_name(changes.get("name") or definition.name),
         prompt=_prompt(changes.get("prompt") or definition.prompt),
         when=definition.when if stays else _when(kind, run_at, cron_expr, its_zone, now),
@@ -199,7 +208,7 @@ MAX_CATCH_UP = 100
 _SECOND = timedelta(seconds=1)
 
 
-def next_slot(definition: Definition, after: datetime) -> datetime | None:
+def next_slot(definition: ScheduleDefinition, after: datetime) -> datetime | None:
     """The first slot of a schedule that was just created, changed or resumed; None if there is none.
 
     A single time in the past by no more than the grace period still counts.
@@ -215,7 +224,7 @@ def next_slot(definition: Definition, after: datetime) -> datetime | None:
             assert_never(unreachable)
 
 
-def next_slots(definition: Definition, after: datetime, most: int) -> list[datetime]:
+def next_slots(definition: ScheduleDefinition, after: datetime, most: int) -> list[datetime]:
     """The first slots of such a schedule, at most `most`."""
     first = next_slot(definition, after)
     if first is None or not isinstance(definition.when, Recurring):
@@ -226,27 +235,27 @@ def next_slots(definition: Definition, after: datetime, most: int) -> list[datet
     return found
 
 
-def plan(definition: Definition, due: datetime, now: datetime) -> Plan:
+def plan(definition: ScheduleDefinition, due: datetime, now: datetime) -> SlotPlan:
     """Plan at `now` for a schedule whose next slot is `due`.
 
     The next slot is later than all slots run or missed, so setting the clock back repeats none of them.
     """
     if now < due or definition.when is None:
-        return Plan(None, due if definition.when else None)
+        return SlotPlan(None, due if definition.when else None)
     if isinstance(definition.when, Once):
         late = definition.misfire is Misfire.SKIP and now - due > GRACE
-        return Plan(None, None, 1, due, due) if late else Plan(due, None)
+        return SlotPlan(None, None, 1, due, due) if late else SlotPlan(due, None)
     cron = _cached_cron(definition.when.cron, definition.zone)
     newest = max(due, cron.last(now) or due)
     slot = _chosen(definition.misfire, cron, due, newest, now)
     next_slot = cron.after(slot or newest)
     if slot == due:
-        return Plan(slot, next_slot)
+        return SlotPlan(slot, next_slot)
     missed_until = cron.last(slot - _SECOND) if slot else newest
     if missed_until is None or missed_until < due:
-        return Plan(slot, next_slot)
+        return SlotPlan(slot, next_slot)
     missed = sum(1 for _ in islice(cron.between(due - _SECOND, missed_until), MOST_COUNTED))
-    return Plan(slot, next_slot, missed, due, missed_until)
+    return SlotPlan(slot, next_slot, missed, due, missed_until)
 
 
 def _chosen(misfire: Misfire, cron: Cron, due: datetime, newest: datetime, now: datetime) -> datetime | None:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import assert_never
 
-from gateway.domain.work.schedules import UTC_ZONE, Definition, Once, Recurring
-from gateway.domain.zones import is_zone
-from gateway.domain.zones import zone as named
+from gateway.domain.time import is_zone
+from gateway.domain.time import zone as named
+from gateway.domain.work.schedules import UTC_ZONE, Once, Recurring, ScheduleDefinition
 from gateway.timetable.cron import check_fields
 
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
@@ -18,7 +18,7 @@ _EVERY = ("*", "*/1")
 _MAX_TIMES = 4
 
 
-def in_words(definition: Definition) -> str:
+def in_words(definition: ScheduleDefinition) -> str:
     """When it runs: "once, Sun 22 Nov 2026 09:00 Europe/Berlin", "every weekday at 08:30 …" or "backlog"."""
     match definition.when:
         case None:

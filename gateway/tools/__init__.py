@@ -14,13 +14,13 @@ from gateway.agent.skills.library import Skills
 from gateway.agent.tool_sources import ToolSource
 from gateway.agent.work.plans import Plans
 from gateway.agent.work.task_trees import Trees
-from gateway.domain.clock import Clock
 from gateway.domain.conversation.tools import AnyTool, Caller, ToolFailed
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import MessageId, PrincipalId, TaskId
 from gateway.domain.json import Json
-from gateway.domain.memory import EVERYTHING, Reach
+from gateway.domain.memory.memories import ALL_MEMORIES, MemoryAccess
 from gateway.domain.principals import Label, Role
+from gateway.domain.time import Clock
 from gateway.net.addresses import Rules
 from gateway.net.errors import NetError
 from gateway.net.fetch import WebPage
@@ -122,7 +122,7 @@ class PrincipalContext:
     clock: Clock
     zone: Callable[[], str | None]
     search: MemorySearch | None = None
-    reach: Reach = EVERYTHING
+    reach: MemoryAccess = ALL_MEMORIES
 
 
 @dataclass(frozen=True, slots=True)

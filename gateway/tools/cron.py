@@ -27,8 +27,8 @@ from gateway.domain.json import Json
 from gateway.domain.principals import Label, Role
 from gateway.store.connection.pool import Connection
 from gateway.store.delivery import addresses
-from gateway.store.scheduling.schedules import ScheduleRow
 from gateway.store.transcript import messages
+from gateway.store.work.schedules import ScheduleRow
 from gateway.timetable.schedules import InvalidSchedule, ScheduleChanges, is_delay
 from gateway.timetable.wording import in_words, local, moment
 from gateway.tools import PrincipalContext, Services

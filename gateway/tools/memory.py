@@ -24,9 +24,19 @@ from gateway.domain.conversation.tools import (
 )
 from gateway.domain.ids import MemoryId
 from gateway.domain.json import Json, JsonObject
-from gateway.domain.memory import KIND_NAMES, Category, Filter, Found, Kind, Memory, Mode, NewMemory, Scope
+from gateway.domain.memory.memories import (
+    KIND_NAMES,
+    Category,
+    Kind,
+    Memory,
+    MemoryFilter,
+    NewMemory,
+    SearchMode,
+    SearchResult,
+    SearchScope,
+)
 from gateway.domain.principals import Label
-from gateway.domain.zones import moment
+from gateway.domain.time import moment
 from gateway.memory.wording import kind, shortened, verdict, who
 from gateway.store.connection.pool import Connection
 from gateway.store.memory import memories
@@ -55,8 +65,8 @@ class SearchArguments(ToolArguments):
     """Arguments of memory_search; numbers out of range are clamped."""
 
     query: str
-    scope: Scope | None = None
-    mode: Mode | None = None
+    scope: SearchScope | None = None
+    mode: SearchMode | None = None
     types: _Types | None = None
     since: str | None = Field(None, description="ISO date or time")
     until: str | None = None
@@ -109,8 +119,8 @@ class _Memory:
         found = await context.search.find(
             context.principal,
             arguments.query,
-            mode=arguments.mode or Mode.AUTO,
-            scope=arguments.scope or Scope.AUTO,
+            mode=arguments.mode or SearchMode.AUTO,
+            scope=arguments.scope or SearchScope.AUTO,
             filter=self._filter(arguments, at_most),
             k=arguments.limit,
             session=caller.session,
@@ -118,13 +128,13 @@ class _Memory:
         )
         return _answered(found)
 
-    def _filter(self, arguments: SearchArguments, at_most: Label) -> Filter:
+    def _filter(self, arguments: SearchArguments, at_most: Label) -> MemoryFilter:
         since, until = self._moment(arguments.since), self._moment(arguments.until, end=True)
         if since and until and since >= until:
             raise ToolFailed("empty_window", f"Nothing lies between {arguments.since} and {arguments.until}.")
         kinds = tuple(KIND_NAMES[name] for name in arguments.types or ())
         floor = None if arguments.min_importance is None else max(0.0, min(arguments.min_importance, 1.0))
-        return Filter(kinds=kinds, since=since, until=until, at_most=at_most, min_importance=floor)
+        return MemoryFilter(kinds=kinds, since=since, until=until, at_most=at_most, min_importance=floor)
 
     def _moment(self, text: str | None, *, end: bool = False) -> datetime | None:
         try:
@@ -137,7 +147,7 @@ class _Memory:
         if arguments.id is not None:
             id = MemoryId(arguments.id)
             return await self._done(lambda tx: _whole(tx, context, id))
-        which = Filter(
+        which = MemoryFilter(
             kinds=(Kind.MEMORY,),
             categories=(arguments.category,) if arguments.category else (),
             at_most=recall_limit(context.role, caller.label),
@@ -202,7 +212,7 @@ class _Memory:
         return self.context
 
 
-def _answered(found: Found) -> Labelled:
+def _answered(found: SearchResult) -> Labelled:
     rows: list[Json] = [_row(hit.memory) | {"score": round(hit.score, 3)} for hit in found.hits]
     notes = [verdict(found), found.note]
     answer: dict[str, Json] = {"memories": rows, "mode": found.mode.value, "weak": found.weak}
@@ -227,7 +237,7 @@ async def _whole(tx: Connection, context: PrincipalContext, id: MemoryId) -> Lab
     return Labelled(whole, memory.label)
 
 
-async def _listed(tx: Connection, context: PrincipalContext, which: Filter) -> Labelled:
+async def _listed(tx: Connection, context: PrincipalContext, which: MemoryFilter) -> Labelled:
     lists = [
         await memories.listed(tx, context.principal, part, MOST_RESULTS, weightiest=True)
         for part in context.reach.filters(which)

@@ -31,10 +31,10 @@ from gateway.domain.json import JsonObject
 from gateway.domain.people.access import GROUP
 from gateway.domain.principals import Label, Role
 from gateway.domain.work.trees import LONGEST_INPUT, MAIN, MOST_FILES, MOST_LIVE
-from gateway.store import sessions
 from gateway.store.connection.pool import Connection
-from gateway.store.engine import trees
 from gateway.store.people import principals
+from gateway.store.transcript import sessions
+from gateway.store.work import trees
 from gateway.tools import PrincipalContext, Services, Transact
 
 SHOWN = 10

@@ -17,7 +17,7 @@ from gateway.domain.conversation.tools import (
     Wording,
 )
 from gateway.domain.json import JsonObject
-from gateway.domain.work.plans import TODO, Plan, Step
+from gateway.domain.work.plans import TODO, Plan, PlanStep
 from gateway.tools import Services
 
 MAX_STEPS = 50
@@ -52,10 +52,10 @@ class _Todo:
 
 def _changed(plan: Plan, arguments: TodoArguments) -> Plan:
     if arguments.steps is not None:
-        plan = plan.rewritten([Step.parse(each) for each in arguments.steps])
+        plan = plan.rewritten([PlanStep.parse(each) for each in arguments.steps])
     elif arguments.trivial is not None and not plan.steps:
         return replace(plan, trivial=arguments.trivial)
-    title = plan.title if arguments.title is None else Step.parse(arguments.title).text
+    title = plan.title if arguments.title is None else PlanStep.parse(arguments.title).text
     return replace(plan.checked(arguments.done), title=title)
 
 

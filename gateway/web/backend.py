@@ -11,13 +11,12 @@ from gateway.agent.tool_files.confirmed import ToolFiles
 from gateway.agent.toolbox import Toolbox
 from gateway.config.editing.editor import ConfigEditor
 from gateway.domain.channels.channel import LoginChannel, WebhookChannel
-from gateway.domain.clock import Clock
 from gateway.domain.conversation.tools import Wording
-from gateway.domain.embedding import Embedders, no_embedder
-from gateway.domain.findings import Finding
+from gateway.domain.health import Finding, HeartbeatResult, Vitals
 from gateway.domain.ids import PrincipalId
+from gateway.domain.memory.memories import Embedders, no_embedder
 from gateway.domain.principals import Principal
-from gateway.domain.vitals import Beat, Vitals
+from gateway.domain.time import Clock
 from gateway.flow.channels.supervisor import ChannelProbes
 from gateway.flow.files.checkpoints import Checkpoints
 from gateway.flow.files.uploads import Uploads
@@ -33,7 +32,7 @@ from gateway.flow.unattended.triggers import Triggers
 from gateway.llm.client import Description
 from gateway.logs import SecretMask
 from gateway.store.connection.pool import Connection, Database
-from gateway.store.engine.steps import Spent
+from gateway.store.work.steps import ModelUse
 from gateway.web.http.headers import page_url
 from gateway.web.links import LoginLinks, SecretLinks
 from gateway.workspace.files.tree import Workspace
@@ -52,7 +51,7 @@ class StatusReport:
     model: str
     queue: Mapping[str, int]
     channels: Mapping[str, str]
-    today: Spent
+    today: ModelUse
     vitals: Vitals = field(default_factory=Vitals)
     outdated: str | None = None
     """Why it leaves the work to a newer program."""
@@ -107,7 +106,7 @@ class Backend:
     workspace: Workspace
     checkpoints: Checkpoints
     pairing: Pairing
-    beat: Callable[[], Awaitable[Beat]]
+    beat: Callable[[], Awaitable[HeartbeatResult]]
     triggers: Triggers
     trees: TreeControl
     traces: TraceFollowers

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 
 import structlog
 
-from gateway.domain.clock import Clock
 from gateway.domain.errors import TryAgainLater
+from gateway.domain.time import Clock
 from gateway.flow.wakeup import Wakeup
 from gateway.store.connection.pool import Database
 from gateway.store.people import tokens

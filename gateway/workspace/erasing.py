@@ -15,8 +15,8 @@ from secrets import token_hex
 from dulwich.objects import Blob, Commit, ObjectID, ShaFile, Tree
 
 from gateway.config.data.files import open_regular, overwrite
-from gateway.domain.erasing import ERASED, Erasure
 from gateway.domain.ids import EntryId
+from gateway.domain.memory.erasing import ERASED, Erasure
 from gateway.workspace.checkpoints.snapshot import save_known
 from gateway.workspace.checkpoints.store import Additions, Store, open_store
 from gateway.workspace.files.access import new_file, open_folder, replacing

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TypeAlias
 
-from gateway.domain.work.assignment import QUIET
-from gateway.domain.zones import is_zone
+from gateway.domain.time import is_zone
+from gateway.domain.work.tasks import QUIET
 from gateway.workspace.files.paths import WorkspaceError
 from gateway.workspace.files.tree import Workspace
 

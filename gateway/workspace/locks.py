@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 import structlog
 
-from gateway.domain.text.locks import locked_parts
+from gateway.domain.files import locked_parts
 from gateway.workspace.files.access import new_file, open_file, replacing, temporary_name
 from gateway.workspace.files.pages import read_bytes
 from gateway.workspace.files.paths import READ_ONLY, WorkspaceError, WorkspacePath, folded

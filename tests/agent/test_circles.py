@@ -6,8 +6,8 @@ import pytest
 
 from gateway.agent.limits import Limits
 from gateway.agent.loop import run_turn
-from gateway.domain.conversation.events import Answered, Steered
 from gateway.domain.conversation.model import ToolCall
+from gateway.domain.conversation.transcript import Answered, Steered
 from tests.agent.scripted import ScriptedModel, Workshop, call, reply, said, stringify
 from tests.fakes.caller import CALLER
 

@@ -1,9 +1,8 @@
 import pytest
 
 from gateway.agent.limits import UNSPENT, Limits, Repeats, Spent, dollars
-from gateway.domain.conversation.events import ToolFinished
 from gateway.domain.conversation.model import ToolCall, Usage
-from gateway.domain.conversation.transcript import ToolIntent, ToolResult
+from gateway.domain.conversation.transcript import ToolFinished, ToolIntent, ToolResult
 
 
 def finished(arguments: str, result: str) -> ToolFinished:

@@ -11,7 +11,6 @@ from pydantic import BaseModel
 from gateway.agent.limits import Limits, Spent
 from gateway.agent.loop import NO_ANSWER, run_turn
 from gateway.agent.toolbox import Toolbox
-from gateway.domain.conversation.events import Answered, ModelReplied, Steered, ToolFinished, TurnEvent
 from gateway.domain.conversation.model import (
     Attempt,
     Model,
@@ -24,7 +23,18 @@ from gateway.domain.conversation.model import (
     Usage,
 )
 from gateway.domain.conversation.tools import Caller, Labelled, Tool, ToolClass
-from gateway.domain.conversation.transcript import AssistantText, Entry, ToolIntent, ToolResult, UserText
+from gateway.domain.conversation.transcript import (
+    Answered,
+    AssistantText,
+    Entry,
+    ModelReplied,
+    Steered,
+    ToolFinished,
+    ToolIntent,
+    ToolResult,
+    TurnEvent,
+    UserText,
+)
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
 from tests.agent.scripted import ScriptedModel, Workshop, call, reply, said, stringify

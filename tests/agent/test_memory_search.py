@@ -3,12 +3,11 @@
 import pytest
 
 from gateway.agent.memory.search import MemorySearch
-from gateway.domain.embedding import Vector
 from gateway.domain.ids import PrincipalId
-from gateway.domain.memory import Mode, NewMemory
+from gateway.domain.memory.memories import NewMemory, SearchMode, Vector
 from gateway.domain.principals import Label, Role
 from gateway.store.connection.pool import Connection, Database
-from gateway.store.memory import extension, memories, vectors
+from gateway.store.memory import memories, vectors
 from gateway.store.people import principals
 
 DIMENSIONS = {"test:old": 3, "test:new": 4}
@@ -34,7 +33,7 @@ async def embedded(tx: Connection, name: str) -> None:
 async def owner(database: Database) -> PrincipalId:
     async with database.transaction() as tx:
         who = await principals.add(tx, Role.OWNER, "Ada", [])
-        await extension.ensure(tx)
+        await vectors.ensure_table(tx)
         await memories.add(tx, who, NewMemory("Tea without sugar", label=Label.OWNER))
         await embedded(tx, "test:old")
         return who
@@ -48,12 +47,12 @@ async def test_the_model_before_is_asked_until_the_vectors_of_the_new_one_are_ma
     async with database.transaction() as tx:
         await vectors.want(tx, "test:new", DIMENSIONS["test:new"])
 
-    found = await searching.find(owner, "what to drink", mode=Mode.SEMANTIC)
-    assert ([hit.memory.text for hit in found.hits], found.mode) == (["Tea without sugar"], Mode.SEMANTIC)
+    found = await searching.find(owner, "what to drink", mode=SearchMode.SEMANTIC)
+    assert ([hit.memory.text for hit in found.hits], found.mode) == (["Tea without sugar"], SearchMode.SEMANTIC)
 
     async with database.transaction() as tx:
         await embedded(tx, "test:new")
-    found = await searching.find(owner, "what to drink", mode=Mode.SEMANTIC)
+    found = await searching.find(owner, "what to drink", mode=SearchMode.SEMANTIC)
     assert [hit.memory.text for hit in found.hits] == ["Tea without sugar"]
     assert asked == ["test:old", "test:new"]
 
@@ -65,5 +64,5 @@ async def test_words_alone_are_compared_where_the_model_before_cannot_be_asked(
     async with database.transaction() as tx:
         await vectors.want(tx, "test:new", DIMENSIONS["test:new"])
 
-    found = await searching.find(owner, "tea", mode=Mode.HYBRID)
+    found = await searching.find(owner, "tea", mode=SearchMode.HYBRID)
     assert [(hit.memory.text, hit.cosine) for hit in found.hits] == [("Tea without sugar", None)]

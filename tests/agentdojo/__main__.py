@@ -22,7 +22,7 @@ from gateway.domain.conversation.tools import Caller, Labelled, Tool, ToolClass,
 from gateway.domain.ids import SessionId, TaskId
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
-from gateway.domain.text.own_words import wrote
+from gateway.domain.text.texts import is_own_words
 
 warnings.simplefilter("ignore")
 
@@ -78,7 +78,7 @@ class Session:
             return {"waiting_for_approval": f"A{len(self.asked)}"}
 
         async def said(_caller: Caller, value: str) -> bool:
-            return any(wrote(text, value) for text in self.words)
+            return any(is_own_words(text, value) for text in self.words)
 
         tools = [_tool(name, runtime, env) for name in runtime.functions]
         return Toolbox(tools, spill, Policy(Label.OWNER, ask, said))

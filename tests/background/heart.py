@@ -12,9 +12,8 @@ from gateway.config.model import Config
 from gateway.domain.work.tasks import Lane
 from gateway.flow.turn.budgets import SharedBudgets
 from gateway.flow.turn.environment import AgentEnvironments
-from gateway.store.engine import tasks
-from gateway.store.scheduling import heartbeats
-from gateway.store.scheduling.heartbeats import Pulse
+from gateway.store.work import heartbeats, tasks
+from gateway.store.work.heartbeats import Pulse
 from tests.flow.path import FakeModel, MessagePath
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)

@@ -17,12 +17,10 @@ from gateway.background.upkeep.timers import Periodic
 from gateway.background.worker import Worker
 from gateway.domain.errors import DatabaseDown, RunLost, TryAgainLater
 from gateway.domain.ids import TaskId
-from gateway.domain.work.assignment import Assignment
-from gateway.domain.work.schedules import Definition
-from gateway.domain.work.tasks import SLOTS, Claim, Lane, Status
+from gateway.domain.work.schedules import ScheduleDefinition
+from gateway.domain.work.tasks import SLOTS, Assignment, Claim, Lane, Status
 from gateway.store.connection.pool import Database
-from gateway.store.engine import tasks
-from gateway.store.scheduling import schedule_runs, schedules
+from gateway.store.work import schedule_runs, schedules, tasks
 from tests.store.world import World, somebody
 
 
@@ -436,7 +434,9 @@ class TestPoison:
     ) -> None:
         slot = datetime(2026, 11, 23, 7, 30, tzinfo=UTC)
         async with database.transaction() as tx:
-            row = await schedules.add(tx, world.principal, Definition("n", "go", None), next_run_at=None, origin="cli")
+            row = await schedules.add(
+                tx, world.principal, ScheduleDefinition("n", "go", None), next_run_at=None, origin="cli"
+            )
             assert row is not None
             order = Assignment(prompt="go", name="n", origin="schedule", schedule=row.id, slot=slot)
             await schedules.fire(tx, row, order)

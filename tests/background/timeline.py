@@ -9,10 +9,10 @@ from gateway.background.upkeep.schedules import Scheduler
 from gateway.config.failpoints import Failpoints
 from gateway.config.machine import SystemClock
 from gateway.domain.ids import PrincipalId
-from gateway.domain.work.schedules import Definition, Misfire, Once, Recurring
+from gateway.domain.work.schedules import Misfire, Once, Recurring, ScheduleDefinition
 from gateway.store.connection.pool import Connection, Database
-from gateway.store.scheduling import schedules
-from gateway.store.scheduling.schedules import ScheduleRow
+from gateway.store.work import schedules
+from gateway.store.work.schedules import ScheduleRow
 from gateway.timetable.cron import Cron
 from gateway.timetable.schedules import next_slot
 from tests.store.world import World
@@ -47,12 +47,14 @@ def scheduler_on(
     return Scheduler(database, clock, failpoints or Failpoints(None), woken, may_run)
 
 
-def recurring(cron: str, zone: str = "UTC", misfire: Misfire = Misfire.RUN_ONCE, name: str = "tea") -> Definition:
-    return Definition(name, "Make tea.", Recurring(cron), zone, misfire)
+def recurring(
+    cron: str, zone: str = "UTC", misfire: Misfire = Misfire.RUN_ONCE, name: str = "tea"
+) -> ScheduleDefinition:
+    return ScheduleDefinition(name, "Make tea.", Recurring(cron), zone, misfire)
 
 
-def once(at: datetime, name: str = "dentist") -> Definition:
-    return Definition(name, "Remind me.", Once(at))
+def once(at: datetime, name: str = "dentist") -> ScheduleDefinition:
+    return ScheduleDefinition(name, "Remind me.", Once(at))
 
 
 @dataclass
@@ -65,7 +67,7 @@ class Timeline:
     def __post_init__(self) -> None:
         self.scheduler = scheduler_on(self.world.database, self.clock)
 
-    async def plan(self, definition: Definition) -> ScheduleRow:
+    async def plan(self, definition: ScheduleDefinition) -> ScheduleRow:
         """Enter it, with its next slot from now on."""
         async with self.world.database.connection() as conn:
             row = await schedules.add(

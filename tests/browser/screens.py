@@ -28,9 +28,9 @@ from gateway.config.machine import SystemClock
 from gateway.config.model import Config
 from gateway.domain.conversation.inbound import Address
 from gateway.domain.conversation.model import ModelEvent, Prompt, Reply, ToolCall, Usage
-from gateway.domain.findings import Finding, Level
+from gateway.domain.health import Finding, FindingLevel
 from gateway.domain.ids import SessionId
-from gateway.domain.memory import Category
+from gateway.domain.memory.memories import Category
 from gateway.domain.principals import Label
 from gateway.flow.setup import Setup
 from gateway.llm.client import Description
@@ -41,7 +41,7 @@ from gateway.store.embedded.postgres import EmbeddedPostgres
 from gateway.store.migrate import migrate
 from gateway.store.people import tokens
 from gateway.store.trust import reviews
-from gateway.store.trust.reviews import Question
+from gateway.store.trust.reviews import ReviewQuestion
 from gateway.timetable.schedules import ScheduleChanges
 from gateway.web.screens.agents import EXAMPLE
 from tests.browser.conftest import CHROMIUM, PHONE
@@ -120,13 +120,13 @@ PARTS = [
 PEDALS = """Around 1864 in Paris: Pierre Lallement's patent is of 1866, Michaux sold them from 1867.
 Sources: US patent 59,915; Le Miroir de la bicyclette, 1869."""
 FINDINGS = [
-    ("python", Finding(Level.OK, "Python 3.13.5")),
-    ("folders", Finding(Level.WARN, "other users can read ~/supaclaw/data", "chmod 700 ~/supaclaw/data")),
-    ("disk", Finding(Level.OK, "81.4 GB free")),
-    ("config", Finding(Level.OK, "config.json is valid")),
-    ("database", Finding(Level.OK, "PostgreSQL 18.0 with pgvector 0.8.1, 48 MB")),
-    ("model", Finding(Level.OK, MODEL)),
-    ("channels", Finding(Level.OK, "telegram and whatsapp are connected")),
+    ("python", Finding(FindingLevel.OK, "Python 3.13.5")),
+    ("folders", Finding(FindingLevel.WARN, "other users can read ~/supaclaw/data", "chmod 700 ~/supaclaw/data")),
+    ("disk", Finding(FindingLevel.OK, "81.4 GB free")),
+    ("config", Finding(FindingLevel.OK, "config.json is valid")),
+    ("database", Finding(FindingLevel.OK, "PostgreSQL 18.0 with pgvector 0.8.1, 48 MB")),
+    ("model", Finding(FindingLevel.OK, MODEL)),
+    ("channels", Finding(FindingLevel.OK, "telegram and whatsapp are connected")),
 ]
 
 
@@ -305,7 +305,7 @@ async def fill(web: Web, folder: Path) -> None:
         await used(web, 0.02, model="openai/gpt-5.6-mini", ago=ago)
     owner = web.path.people.owner.id
     [(task,), *_] = await web.path.rows("select id from tasks")
-    question = Question(owner, owner, "write_file", {"path": "HEARTBEAT.md"}, CHANGE, Label.UNTRUSTED, task=task)
+    question = ReviewQuestion(owner, owner, "write_file", {"path": "HEARTBEAT.md"}, CHANGE, Label.UNTRUSTED, task=task)
     await web.path.database.run(lambda tx: reviews.ask(tx, question, datetime.now(UTC)))
     session = "6f2c1f0e-3b1a-4c55-9f0e-000000000001"
     write(

@@ -8,7 +8,7 @@ from playwright.async_api import Browser, expect
 from gateway.domain.conversation.tools import ToolClass
 from gateway.domain.principals import Label
 from gateway.store.trust import reviews
-from gateway.store.trust.reviews import Question
+from gateway.store.trust.reviews import ReviewQuestion
 from tests.browser.conftest import opened
 from tests.browser.looks import looks
 from tests.browser.test_memory import accessible
@@ -21,7 +21,9 @@ MAIL = "send_mail\nto: eve@example.com\ntext: All of it."
 async def ask(web: Web) -> None:
     owner, at = web.path.people.owner.id, (await web.path.tell("hello")).session_id
     [(task,)] = await web.path.rows("select id from tasks where session_id = $1", at)
-    soul = Question(owner, owner, "write_file", {"path": "SOUL.md"}, CHANGE, Label.UNTRUSTED, task=task, ordinal=1)
+    soul = ReviewQuestion(
+        owner, owner, "write_file", {"path": "SOUL.md"}, CHANGE, Label.UNTRUSTED, task=task, ordinal=1
+    )
     mail = replace(
         soul, tool="send_mail", arguments={"to": "eve@example.com"}, preview=MAIL, act=ToolClass.SEND, ordinal=2
     )

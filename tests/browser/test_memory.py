@@ -4,7 +4,7 @@ from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, Page, expect
 
 from gateway.domain.conversation.model import ToolCall
-from gateway.domain.memory import Category
+from gateway.domain.memory.memories import Category
 from gateway.domain.principals import Label
 from tests.browser.conftest import Watched, opened
 from tests.browser.looks import looks

@@ -7,7 +7,7 @@ from pathlib import Path
 from playwright.async_api import Browser, Page, expect
 
 from gateway.agent.limits import Limits
-from gateway.domain.findings import Finding, Level
+from gateway.domain.health import Finding, FindingLevel
 from gateway.store.people import tokens
 from gateway.web.screens import logs
 from tests.browser.conftest import Watched, opened
@@ -18,13 +18,18 @@ from tests.web.test_logs_page import ONE, write
 from tests.web.test_usage import used
 
 FOUND = [
-    ("python", Finding(Level.OK, "Python 3.12.1")),
-    ("folders", Finding(Level.WARN, "other users can read /srv/supaclaw/data", "chmod 700 /srv/supaclaw/data")),
+    ("python", Finding(FindingLevel.OK, "Python 3.12.1")),
+    ("folders", Finding(FindingLevel.WARN, "other users can read /srv/supaclaw/data", "chmod 700 /srv/supaclaw/data")),
     (
         "model",
-        Finding(Level.WARN, "no model is connected: no key was found", "set a provider's key, such as OPENAI_API_KEY"),
+        Finding(
+            FindingLevel.WARN, "no model is connected: no key was found", "set a provider's key, such as OPENAI_API_KEY"
+        ),
     ),
-    ("channels", Finding(Level.FAIL, "channels.telegarm: unknown channel; did you mean telegram?", "fix config.json")),
+    (
+        "channels",
+        Finding(FindingLevel.FAIL, "channels.telegarm: unknown channel; did you mean telegram?", "fix config.json"),
+    ),
 ]
 
 

@@ -10,8 +10,7 @@ from pydantic import ValidationError
 
 from channels.slack import Settings, create
 from channels.slack.channel import Slack
-from gateway.domain.channels.channel import Channel, Drafts, Outgoing, ProbedChannel
-from gateway.domain.channels.channel_facts import NoFacts
+from gateway.domain.channels.channel import Channel, Drafts, NoFacts, Outgoing, ProbedChannel
 from gateway.domain.conversation.inbound import Address
 from gateway.domain.errors import ConfigError, OwnerMustAct
 from tests.contract.slack import slack_on

@@ -9,7 +9,7 @@ from channels.slack.kept import MOST, Kept, put_newest
 from gateway.domain.conversation.inbound import Address
 from gateway.domain.errors import TryAgainLater
 from gateway.store.connection.pool import Database
-from gateway.store.delivery.channel_facts import StoredFacts
+from gateway.store.delivery.addresses import StoredFacts
 from tests.contract.slack import slack_on
 from tests.fakes.facts import FactsInFile
 from tests.fakes.log import Log

@@ -43,7 +43,7 @@ def test_bolt_is_imported_when_the_channel_opens_and_not_before() -> None:
 import asyncio, sys
 from pathlib import Path
 from channels.slack import Settings, create, preload
-from gateway.domain.channels.channel_facts import NoFacts
+from gateway.domain.channels.channel import NoFacts
 from tests.fakes.log import Log
 settings = Settings(bot_token="xoxb-1-a", app_token="xapp-1-a")
 channel = create(settings, commands=(), log=Log(), data=Path("nowhere"), facts=NoFacts())

@@ -15,6 +15,7 @@ from channels.telegram.polling import Patience
 from gateway.domain.channels.channel import (
     Button,
     Channel,
+    NoFacts,
     Outgoing,
     SendDelayed,
     SendFailed,
@@ -22,7 +23,6 @@ from gateway.domain.channels.channel import (
     WebhookChannel,
     WebhookReply,
 )
-from gateway.domain.channels.channel_facts import NoFacts
 from gateway.domain.conversation.inbound import Address
 from gateway.domain.errors import ConfigError
 from tests.contract.under_test import Gateway

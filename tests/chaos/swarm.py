@@ -18,7 +18,7 @@ from gateway.domain.conversation.model import Prompt, Reply
 from gateway.domain.conversation.tools import AnyTool, Caller, Effect, Tool, ToolClass
 from gateway.domain.json import JsonObject
 from gateway.store.connection.pool import Database
-from gateway.store.engine import tasks
+from gateway.store.work import tasks
 from gateway.tools import Services
 from tests.flow.path import FakeModel, build, call, results, said
 from tests.flow.trees.test_trees import is_node, subtasks, task_of

@@ -13,7 +13,7 @@ import pytest
 
 from gateway.domain.work.schedules import Misfire
 from gateway.store.connection.pool import Database
-from gateway.store.scheduling.schedules import ScheduleRow
+from gateway.store.work.schedules import ScheduleRow
 from tests.background.timeline import HOUR, Hand, Timeline, once, recurring, scheduler_on
 from tests.chaos.conftest import Judge
 from tests.chaos.faults import Fault

@@ -23,7 +23,7 @@ from gateway.agent.work.task_trees import TreeRequest
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.ids import PrincipalId
 from gateway.domain.principals import Label
-from gateway.domain.work.trees import Verdict
+from gateway.domain.work.trees import DoubtAnswer
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.trust import reviews
 from gateway.store.trust.reviews import DOUBT
@@ -102,7 +102,7 @@ async def answer(tx: Connection, person: PrincipalId, acts: Sequence[str]) -> No
     for row in await reviews.list_open(tx, person, now):
         assert row.tool == DOUBT
         ran = json.loads(str(row.arguments["arguments"]))["text"] in acts
-        await settle_review(tx, person, row.name, now, yes=not ran, by="test", comment=Verdict.RAN if ran else "")
+        await settle_review(tx, person, row.name, now, yes=not ran, by="test", comment=DoubtAnswer.RAN if ran else "")
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ import pytest
 from gateway.cli.storage import checkpoints as command
 from gateway.domain.principals import Label, Role
 from gateway.store.connection.pool import Database
+from gateway.store.files import contents
 from gateway.store.people import principals
-from gateway.store.trust import contents
 from tests.cli.conftest import Supaclaw
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gateway.cli.storage import eval as evaluation
-from gateway.domain.memory import Mode
+from gateway.domain.memory.memories import SearchMode
 
 
 def test_a_set_is_asked_of_a_database_that_is_gone_afterwards(
@@ -20,7 +20,7 @@ def test_a_set_is_asked_of_a_database_that_is_gone_afterwards(
     place = Path(tempfile.mkdtemp(prefix="se"))
     monkeypatch.setattr(tempfile, "tempdir", str(place))
 
-    evaluation.locomo(file, mode=Mode.KEYWORD, as_json=True)
+    evaluation.locomo(file, mode=SearchMode.KEYWORD, as_json=True)
 
     result = json.loads(capsys.readouterr().out)
     assert (result["turns"], result["questions"], result["embedder"]) == (30, 1, None)
@@ -47,7 +47,7 @@ def test_questions_without_an_answer_have_a_line_of_their_own(
     file = tmp_path / "set.json"
     file.write_text(json.dumps(asked))
 
-    evaluation.longmemeval(file, mode=Mode.KEYWORD)
+    evaluation.longmemeval(file, mode=SearchMode.KEYWORD)
 
     table = capsys.readouterr().out
     assert "knowledge-update              1  1.000" in table

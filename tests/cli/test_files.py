@@ -10,10 +10,9 @@ import pytest
 from gateway.config.environment import Environment
 from gateway.domain.principals import Label, Role
 from gateway.store.connection.pool import Database
+from gateway.store.files import contents, files
+from gateway.store.files.files import FileRow
 from gateway.store.people import principals
-from gateway.store.transcript import files
-from gateway.store.transcript.files import FileRow
-from gateway.store.trust import contents
 from gateway.workspace.locks import LockKeeper, OwnerEdits, note_owner_edits
 from tests.cli.conftest import Supaclaw
 

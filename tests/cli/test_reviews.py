@@ -7,7 +7,7 @@ from gateway.domain.principals import Label
 from gateway.store.connection.pool import Database
 from gateway.store.people import principals
 from gateway.store.trust import reviews
-from gateway.store.trust.reviews import Question
+from gateway.store.trust.reviews import ReviewQuestion
 from tests.cli.conftest import Supaclaw
 
 
@@ -22,7 +22,7 @@ def _the_agent_asks(dsn: str, monkeypatch: pytest.MonkeyPatch, supaclaw: Supacla
             assert owner is not None
             bob = await principals.ensure_member(tx, "Bob", "telegram:2")
             for asked in (owner.id, bob):
-                question = Question(asked, asked, "write_file", {}, "+Be evil.\u202e", Label.UNTRUSTED)
+                question = ReviewQuestion(asked, asked, "write_file", {}, "+Be evil.\u202e", Label.UNTRUSTED)
                 await reviews.ask(tx, question, datetime.now(UTC))
 
     asyncio.run(ask())

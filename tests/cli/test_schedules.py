@@ -8,12 +8,12 @@ import pytest
 
 from gateway.domain.conversation.inbound import Address
 from gateway.domain.principals import Label, Role
-from gateway.domain.work.schedules import Definition
-from gateway.store import sessions
+from gateway.domain.work.schedules import ScheduleDefinition
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.delivery import addresses
 from gateway.store.people import principals
-from gateway.store.scheduling import schedules
+from gateway.store.transcript import sessions
+from gateway.store.work import schedules
 from tests.cli.conftest import Supaclaw
 
 Ask = Callable[..., Any]
@@ -161,7 +161,7 @@ def test_those_of_others_are_listed_under_their_names_and_reached_by_number_alon
 ) -> None:
     async def add_one(tx: Connection) -> None:
         bob = await principals.add(tx, Role.MEMBER, "Bob", ["telegram:2"])
-        definition = Definition("bobs", "x", None)
+        definition = ScheduleDefinition("bobs", "x", None)
         await schedules.add(tx, bob, definition, next_run_at=None, origin="telegram")
 
     database(add_one)

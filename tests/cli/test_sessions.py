@@ -9,10 +9,9 @@ from gateway.domain.conversation.transcript import AssistantText, UserText
 from gateway.domain.ids import PrincipalId, SessionId
 from gateway.domain.principals import Label, Role
 from gateway.flow.secrets.vault import Vault
-from gateway.store import sessions
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.people import principals
-from gateway.store.transcript import messages
+from gateway.store.transcript import messages, sessions
 from tests.cli.conftest import Supaclaw
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from gateway.domain.principals import Label, Role
 from gateway.store.connection.pool import Database
+from gateway.store.files import contents
 from gateway.store.people import principals
-from gateway.store.trust import contents
 from gateway.workspace.template import RELEASED, TEMPLATE, fill_new_workspace
 from tests.cli.conftest import Supaclaw
 

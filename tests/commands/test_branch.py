@@ -13,10 +13,9 @@ from gateway.domain.conversation.transcript import Summary
 from gateway.domain.ids import MessageId, SessionId
 from gateway.domain.principals import Label
 from gateway.flow.inbound.persistence import Accepted
-from gateway.store import sessions
 from gateway.store.connection.pool import Database
-from gateway.store.memory import turns
-from gateway.store.transcript import branches, conversations, messages
+from gateway.store.memory import indexing
+from gateway.store.transcript import conversations, messages, sessions
 from tests.flow.path import MEMBER, FakeModel, MessagePath, build, message, restarted, said
 
 
@@ -104,10 +103,10 @@ async def test_reading_it_shows_the_past_and_counting_does_not(path: MessagePath
             assert [row.text for row in rows] == whole
         assert [row.text for row in await conversations.stretch(tx, session, 2, 2)] == whole[1:3]
         assert [row.text for row in await messages.shown(tx, session, limit=3)] == whole[1:]
-        marked = await branches.joined(tx, await messages.shown(tx, session))
+        marked = await conversations.with_versions(tx, await messages.shown(tx, session))
         assert [row.text for row in marked if row.version_of] == ["zwei"]
-        await turns.index_new(tx, path.people.owner.id, 100)
-        assert await turns.behind(tx) == []
+        await indexing.index_turns(tx, path.people.owner.id, 100)
+        assert await indexing.unindexed(tx) == []
         found = {each.id: each for each in await sessions.recent(tx, 10)}
         assert found[session].messages == 2
     indexed = await path.rows("select session_id, count(*) from memories where kind = 'turn' group by 1 order by 2")
@@ -124,9 +123,9 @@ async def test_a_branch_that_is_not_read_yet_is_not_behind(path: MessagePath) ->
     async with path.working():
         await path.ask("one")
         async with path.database.transaction() as tx:
-            await branches.start(tx, path.people.owner.id, await here(path), 2, Label.OWNER)
-            await turns.index_new(tx, None, 100)
-            assert await turns.behind(tx) == []
+            await conversations.start_branch(tx, path.people.owner.id, await here(path), 2, Label.OWNER)
+            await indexing.index_turns(tx, None, 100)
+            assert await indexing.unindexed(tx) == []
 
 
 class TestSummaries:
@@ -202,7 +201,7 @@ class TestMemory:
             path.model.answer = lambda _: said("the zebra sleeps in Quuxbury")
             await path.ask("the zebra, please")
             async with path.database.transaction() as tx:
-                await turns.index_new(tx, path.people.owner.id, 100)
+                await indexing.index_turns(tx, path.people.owner.id, 100)
             await path.ask("/retry")
         assert "Quuxbury" not in repr(path.model.prompts[-1])
 
@@ -314,16 +313,18 @@ class TestRefused:
             await path.ask("one")
             session = await here(path)
             async with path.database.transaction() as tx:
-                for n in range(branches.DEEPEST - 2):
-                    made = await branches.start(tx, path.people.owner.id, session, 2 + n, Label.OWNER)
+                for n in range(conversations.MAX_BRANCH_DEPTH - 2):
+                    made = await conversations.start_branch(tx, path.people.owner.id, session, 2 + n, Label.OWNER)
                     assert made is not None
                     session = made
                     await tx.execute("update sessions set next_seq = next_seq + 1 where id = $1", session)
-                assert await tx.fetchval("select max(depth) from past($1)", session) == branches.DEEPEST - 2
+                assert (
+                    await tx.fetchval("select max(depth) from past($1)", session) == conversations.MAX_BRANCH_DEPTH - 2
+                )
                 await tx.execute("update addresses set session_id = $1", session)
             assert await path.ask("/retry") == "re: one"
             async with path.database.transaction() as tx:
-                made = await branches.start(tx, path.people.owner.id, session, 90, Label.OWNER)
+                made = await conversations.start_branch(tx, path.people.owner.id, session, 90, Label.OWNER)
                 await tx.execute("update addresses set session_id = $1", made)
                 await tx.execute("update messages set session_id = $1, seq = 91 where id = 1", made)
                 await tx.execute("update sessions set next_seq = 92 where id = $1", made)

@@ -10,8 +10,8 @@ from gateway.domain.conversation.inbound import Address, Inbound
 from gateway.domain.conversation.transcript import Notice
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.people.access import Access
+from gateway.domain.people.credentials import new_code
 from gateway.domain.principals import Label, Role
-from gateway.domain.text.codes import new_code
 from gateway.flow.inbound.gate import Gate
 from gateway.flow.people import Pairing
 from tests.fakes.channel import FakeChannel

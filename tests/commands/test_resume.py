@@ -6,8 +6,8 @@ from gateway.commands.resume import BUSY, READ_ONLY, WHICH
 from gateway.domain.conversation.inbound import Address
 from gateway.domain.ids import SessionId
 from gateway.domain.principals import Label
-from gateway.store import sessions
 from gateway.store.delivery import addresses
+from gateway.store.transcript import sessions
 from tests.commands.test_link import WEB, at
 from tests.flow.path import MEMBER, MessagePath
 

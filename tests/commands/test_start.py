@@ -1,5 +1,5 @@
 from gateway.commands.start import GREETING
-from gateway.domain.text.codes import new_code
+from gateway.domain.people.credentials import new_code
 from gateway.store.people import pairings
 from tests.flow.path import MEMBER, STRANGER, MessagePath, message
 

@@ -2,12 +2,12 @@ import asyncio
 import re
 from datetime import UTC, datetime
 
-from gateway.domain.vitals import ChannelVitals, LoopLag, Memory, Vitals
+from gateway.domain.health import ChannelVitals, LoopLag, MemoryUse, Vitals
 from tests.flow.path import MEMBER, MessagePath
 
 CONDITION = Vitals(
     LoopLag(worst_ms=12.4, p99_ms=1.0, worst_ever_ms=230.6),
-    Memory(used=140 * 2**20, ceiling=128 * 2**20, shedding=True),
+    MemoryUse(used=140 * 2**20, ceiling=128 * 2**20, shedding=True),
     {"telegram": ChannelVitals("open", 75.3), "slack": ChannelVitals("refused: wrong token")},
     unclean_ends=2,
     checkpoints="the last one 3 minutes ago",
@@ -63,7 +63,7 @@ async def test_the_owner_also_sees_how_the_gateway_itself_is(path: MessagePath) 
 
 async def test_calm_takes_few_words(path: MessagePath) -> None:
     path.command_runner.vitals = lambda: Vitals(
-        memory=Memory(100 * 2**20, 2000 * 2**20, shedding=False), unclean_ends=1
+        memory=MemoryUse(100 * 2**20, 2000 * 2**20, shedding=False), unclean_ends=1
     )
     assert (await path.ask("/status")).split("\n")[5:] == [
         "Memory: 100 of 2000 MB",

@@ -3,10 +3,18 @@ from datetime import UTC, datetime
 import pytest
 
 from gateway.domain.conversation.inbound import Address, Inbound, Sender
-from gateway.domain.people.access import Access, AccessMode, Known, admitted, group_identity_of, identity_of, role_of
+from gateway.domain.people.access import (
+    Access,
+    AccessMode,
+    KnownIdentities,
+    admitted,
+    group_identity_of,
+    identity_of,
+    role_of,
+)
 from gateway.domain.principals import Role
 
-ADA = Known(owner=("fake:1",))
+ADA = KnownIdentities(owner=("fake:1",))
 
 
 def by(sender: str, channel: str = "fake", *, private: bool = True) -> Inbound:
@@ -47,14 +55,14 @@ def test_a_channel_without_a_rule_is_the_owners() -> None:
 
 @pytest.mark.parametrize("mode", ["owner", "allowlist", "pairing", "open"])
 def test_who_was_let_in_by_a_code_counts_where_codes_do(mode: AccessMode) -> None:
-    known = Known(("fake:1",), paired=("fake:2",))
+    known = KnownIdentities(("fake:1",), paired=("fake:2",))
     role = role_of(by("2"), known, {"fake": Access(mode)})
     assert role is (Role.MEMBER if mode in {"pairing", "open"} else Role.STRANGER)
 
 
 def test_a_joined_account_is_let_in_as_long_as_its_person_is() -> None:
     both = ("fake:2", "other:B")
-    known = Known(("fake:1",), linked=dict.fromkeys(both, both))
+    known = KnownIdentities(("fake:1",), linked=dict.fromkeys(both, both))
     inside, outside, owners = Access(allow=frozenset({"2"})), Access(), Access("owner")
     assert role_of(by("B", "other"), known, {"fake": inside, "other": outside}) is Role.MEMBER
     assert role_of(by("B", "other"), known, {"fake": outside, "other": outside}) is Role.STRANGER
@@ -78,18 +86,18 @@ def test_a_person_and_a_group_have_identities_of_their_own() -> None:
 
 def test_a_principal_is_let_in_by_any_of_its_identities() -> None:
     rules = {"fake": Access(), "other": Access("allowlist", frozenset({"2"}))}
-    assert admitted(["fake:2", "other:2"], Known(), rules)
-    assert not admitted(["fake:2", "other:3"], Known(), rules)
-    assert not admitted([], Known(), rules)
+    assert admitted(["fake:2", "other:2"], KnownIdentities(), rules)
+    assert not admitted(["fake:2", "other:3"], KnownIdentities(), rules)
+    assert not admitted([], KnownIdentities(), rules)
 
 
 def test_who_paired_is_let_in_until_that_is_taken_back() -> None:
-    assert admitted(["fake:2"], Known(paired={"fake:2"}), {"fake": Access("pairing")})
-    assert not admitted(["fake:2"], Known(), {"fake": Access("pairing")})
+    assert admitted(["fake:2"], KnownIdentities(paired={"fake:2"}), {"fake": Access("pairing")})
+    assert not admitted(["fake:2"], KnownIdentities(), {"fake": Access("pairing")})
 
 
 def test_a_group_is_let_in_where_groups_may_write() -> None:
     group = [group_identity_of(by("2", private=False))]
-    assert admitted(group, Known(), {"fake": Access()})
-    assert not admitted(group, Known(), {"fake": Access(groups="off")})
-    assert not admitted(group, Known(), {"other": Access()})
+    assert admitted(group, KnownIdentities(), {"fake": Access()})
+    assert not admitted(group, KnownIdentities(), {"fake": Access(groups="off")})
+    assert not admitted(group, KnownIdentities(), {"other": Access()})

@@ -1,6 +1,6 @@
 import pytest
 
-from gateway.domain.work.assignment import QUIET, is_quiet
+from gateway.domain.work.tasks import QUIET, is_quiet
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,14 @@
 import pytest
 
-from gateway.domain.text.codes import ALPHABET, LENGTH, new_code, parse_code
+from gateway.domain.people.credentials import CODE_ALPHABET, CODE_LENGTH, new_code, parse_code
 
 
 def test_codes_are_eight_clear_characters_and_never_the_same() -> None:
     codes = {new_code() for _ in range(1000)}
     assert len(codes) == 1000
-    assert {len(code) for code in codes} == {LENGTH}
-    assert set("".join(codes)) == set(ALPHABET)
-    assert not set(ALPHABET) & set("IO01")
+    assert {len(code) for code in codes} == {CODE_LENGTH}
+    assert set("".join(codes)) == set(CODE_ALPHABET)
+    assert not set(CODE_ALPHABET) & set("IO01")
 
 
 def test_what_was_made_is_read_again() -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.domain.text.locks import locked_parts, may_write
+from gateway.domain.files import locked_parts, may_write
 
 LOCK, UNLOCK = b"<!-- CORE:LOCK -->", b"<!-- /CORE:LOCK -->"
 OPEN, SHUT = b"<!-- AI:OPEN -->", b"<!-- /AI:OPEN -->"

@@ -1,6 +1,6 @@
 import pytest
 
-from gateway.domain.text.own_words import wrote
+from gateway.domain.text.texts import is_own_words
 
 LUNCH = "Am I free on 2024-05-19 at 12:00? If so, make an event for one hour. Our meeting on 20.5.2024 is at 3:30 pm."
 
@@ -10,7 +10,7 @@ LUNCH = "Am I free on 2024-05-19 at 12:00? If so, make an event for one hour. Ou
     ["2024-05-19", "2024-05-19 12:00", "2024-05-19T12:00:00", "2024-05-19 13:00", "2024-05-20 15:30", "at 12:00"],
 )
 def test_a_time_is_the_persons_own_where_they_wrote_its_parts(value: str) -> None:
-    assert wrote(LUNCH, value)
+    assert is_own_words(LUNCH, value)
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ def test_a_time_is_the_persons_own_where_they_wrote_its_parts(value: str) -> Non
     ],
 )
 def test_any_other_is_not(value: str) -> None:
-    assert not wrote(LUNCH, value)
+    assert not is_own_words(LUNCH, value)
 
 
 @pytest.mark.parametrize(
@@ -41,4 +41,4 @@ def test_any_other_is_not(value: str) -> None:
     ],
 )
 def test_what_only_looks_like_one_says_nothing(text: str) -> None:
-    assert not wrote(text, "2024-05-19 12:00")
+    assert not is_own_words(text, "2024-05-19 12:00")

@@ -4,31 +4,31 @@ import pytest
 
 from gateway.domain.ids import TaskId
 from gateway.domain.principals import Label
-from gateway.domain.work.plans import FREE_CALLS, STEP_CALLS, TRIVIAL_CALLS, Plan, Step, lacking, rendered
+from gateway.domain.work.plans import FREE_CALLS, STEP_CALLS, TRIVIAL_CALLS, Plan, PlanStep, lacking, rendered
 
 
 def plan(*steps: str, ordinal: int = 2, trivial: str | None = None, title: str = "", task: int = 1) -> Plan:
-    return Plan(TaskId(UUID(int=task)), title, tuple(map(Step.parse, steps)), trivial, Label.OWNER, ordinal)
+    return Plan(TaskId(UUID(int=task)), title, tuple(map(PlanStep.parse, steps)), trivial, Label.OWNER, ordinal)
 
 
 @pytest.mark.parametrize(
     ("line", "step"),
     [
-        ("read it", Step("read it")),
-        ("- [ ] read\n it ", Step("read it")),
-        ("[x] read it", Step("read it", done=True)),
-        ("- [X] read it", Step("read it", done=True)),
-        ("a <!-- CORE:LOCK --> b", Step("a <!- CORE:LOCK --> b")),
+        ("read it", PlanStep("read it")),
+        ("- [ ] read\n it ", PlanStep("read it")),
+        ("[x] read it", PlanStep("read it", done=True)),
+        ("- [X] read it", PlanStep("read it", done=True)),
+        ("a <!-- CORE:LOCK --> b", PlanStep("a <!- CORE:LOCK --> b")),
     ],
 )
-def test_a_step_is_one_line_and_sets_no_markers(line: str, step: Step) -> None:
-    assert Step.parse(line) == step
+def test_a_step_is_one_line_and_sets_no_markers(line: str, step: PlanStep) -> None:
+    assert PlanStep.parse(line) == step
 
 
 def test_rewriting_keeps_what_is_done_and_drops_what_is_left_out() -> None:
     made = plan("one", "two", "three").checked([1, 2])
-    assert made.steps == (Step("one", done=True), Step("two", done=True), Step("three"))
-    assert made.rewritten([Step("two"), Step("four")]).steps == (Step("two", done=True), Step("four"))
+    assert made.steps == (PlanStep("one", done=True), PlanStep("two", done=True), PlanStep("three"))
+    assert made.rewritten([PlanStep("two"), PlanStep("four")]).steps == (PlanStep("two", done=True), PlanStep("four"))
 
 
 @pytest.mark.parametrize("number", [0, 3, -1])
@@ -52,7 +52,7 @@ def test_a_trivial_run_stays_short() -> None:
     trivial = plan(trivial="two look-ups")
     assert lacking(trivial, TRIVIAL_CALLS - 1) is None
     assert "steps" in str(lacking(trivial, TRIVIAL_CALLS))
-    assert trivial.rewritten([Step("one")]).trivial is None
+    assert trivial.rewritten([PlanStep("one")]).trivial is None
 
 
 def test_the_file_has_a_section_for_each_plan() -> None:

@@ -1,6 +1,6 @@
 import pytest
 
-from gateway.domain.text.titles import LONGEST, UNTITLED, clipped, title
+from gateway.domain.text.texts import MAX_TITLE, UNTITLED, clipped, title
 
 
 @pytest.mark.parametrize(
@@ -32,5 +32,5 @@ def test_a_message_without_words_is_called_by_its_file():
 
 def test_a_title_is_one_plain_line_cut_between_words():
     long = title("word " * 100)
-    assert (len(long) <= LONGEST + 1, long.endswith("word…")) == (True, True)
+    assert (len(long) <= MAX_TITLE + 1, long.endswith("word…")) == (True, True)
     assert clipped("a\u202eb`c`\nd") == "a b c d"

@@ -6,13 +6,11 @@ from typing import Any
 from gateway.agent.work.schedules import slot_assignment
 from gateway.domain.ids import AddressId, PrincipalId, SessionId, TaskId
 from gateway.domain.principals import Label
-from gateway.domain.work.assignment import Assignment
-from gateway.domain.work.schedules import Definition, Once, Recurring
-from gateway.domain.work.tasks import Lane
-from gateway.store import sessions
-from gateway.store.engine import tasks
-from gateway.store.scheduling import schedules, triggers
-from gateway.store.scheduling.schedules import RunRow, ScheduleRow
+from gateway.domain.work.schedules import Once, Recurring, ScheduleDefinition
+from gateway.domain.work.tasks import Assignment, Lane
+from gateway.store.transcript import sessions
+from gateway.store.work import schedules, tasks, triggers
+from gateway.store.work.schedules import RunRow, ScheduleRow
 from tests.flow.path import MessagePath
 
 SLOT = datetime(2026, 11, 23, 7, 30, tzinfo=UTC)
@@ -32,7 +30,7 @@ async def plan(
 ) -> ScheduleRow:
     """A schedule that was asked for at the address."""
     when = Once(SLOT) if once else Recurring("30 8 * * *")
-    definition = Definition(name, prompt, when, "Europe/Berlin", include_session_history=history)
+    definition = ScheduleDefinition(name, prompt, when, "Europe/Berlin", include_session_history=history)
     async with path.database.transaction() as tx:
         row = await schedules.add(
             tx,

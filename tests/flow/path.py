@@ -52,7 +52,7 @@ from gateway.flow.secrets.vault import Vault
 from gateway.llm.client import Description
 from gateway.logs import SecretMask
 from gateway.store.connection.pool import Database
-from gateway.store.engine import tasks
+from gateway.store.work import tasks
 from gateway.tools import Family
 from tests.fakes.channel import FakeChannel
 from tests.flow.workshop import Workshop

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
-from gateway.domain.imports import (
+from gateway.domain.memory.imports import (
     Damaged,
     ImportedMemory,
     ImportedMessage,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gateway.domain.errors import OwnerMustAct
-from gateway.domain.imports import Damaged, Passed
+from gateway.domain.memory.imports import Damaged, Passed
 from tests.importers.reads import damage, messages, read, sessions
 from tests.importers.test_markdown import written
 

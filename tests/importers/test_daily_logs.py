@@ -1,7 +1,7 @@
 from datetime import datetime
 from pathlib import Path
 
-from gateway.domain.imports import Damaged
+from gateway.domain.memory.imports import Damaged
 from tests.importers.reads import BERLIN, damage, messages, read, sessions
 from tests.importers.test_markdown import written
 

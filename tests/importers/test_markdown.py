@@ -1,8 +1,8 @@
 from datetime import UTC, datetime
 from pathlib import Path
 
-from gateway.domain.imports import Damaged, ImportedMemory, Passed
-from gateway.domain.memory import Category
+from gateway.domain.memory.imports import Damaged, ImportedMemory, Passed
+from gateway.domain.memory.memories import Category
 from tests.importers.reads import damage, memories, read, tasks
 
 MEMORY = """---

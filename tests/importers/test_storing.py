@@ -7,19 +7,18 @@ import pytest
 
 from gateway.domain.errors import DatabaseDown
 from gateway.domain.ids import PrincipalId
-from gateway.domain.imports import ImportedMemory, ImportedMessage, ImportedSession, ImportedTask, Record
-from gateway.domain.memory import Filter
+from gateway.domain.memory.imports import ImportedMemory, ImportedMessage, ImportedSession, ImportedTask, Record
+from gateway.domain.memory.memories import MemoryFilter
 from gateway.domain.principals import Label, Role
 from gateway.importers import discover, parts_of
 from gateway.importers.reading.files import Reader
 from gateway.importers.storing import writer
 from gateway.importers.storing.tally import Tally
 from gateway.importers.storing.writer import ImportWriter
-from gateway.store import sessions
 from gateway.store.connection.pool import Database
 from gateway.store.memory import memories
 from gateway.store.people import principals
-from gateway.store.transcript import imports, journals, messages, unread
+from gateway.store.transcript import imports, journals, messages, sessions, unread
 from tests.importers.reads import BERLIN
 from tests.importers.test_chats import NOON, chatgpt, said
 from tests.importers.test_markdown import written
@@ -164,13 +163,13 @@ async def test_what_was_forgotten_does_not_come_back_but_another_agent_has_its_o
     path = written(tmp_path, "MEMORY.md", "- Likes tea\n")
     await imported(database, owner, "memory-md", path)
     async with database.transaction() as tx:
-        [memory] = await memories.listed(tx, owner, Filter(), 10)
+        [memory] = await memories.listed(tx, owner, MemoryFilter(), 10)
         await memories.forget(tx, owner, memory.id)
 
     assert (await imported(database, owner, "memory-md", path)).known == 1
     assert (await imported(database, owner, "memory-md", path, agent="nix")).memories == 1
     async with database.connection() as conn:
-        assert [(each.agent, each.text) for each in await memories.listed(conn, owner, Filter(), 10)] == [
+        assert [(each.agent, each.text) for each in await memories.listed(conn, owner, MemoryFilter(), 10)] == [
             ("nix", "Likes tea")
         ]
         whence = await imports.whence(conn, owner, memory.id)

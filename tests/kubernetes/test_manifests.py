@@ -14,8 +14,8 @@ from gateway.domain.principals import Role
 from gateway.domain.work.tasks import SLOTS, Lane
 from gateway.secrets.encryption import Keyring, MasterKey
 from gateway.store.connection.pool import Connection, Database
-from gateway.store.engine import tasks
 from gateway.store.people import principals
+from gateway.store.work import tasks
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docker" / "kubernetes"

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import JsonValue
 
-from gateway.domain.channels.channel import Channel, LoginChannel, ProbedChannel
-from gateway.domain.channels.channel_facts import NoFacts
+from gateway.domain.channels.channel import Channel, LoginChannel, NoFacts, ProbedChannel
 from gateway.flow.channels.supervisor import channel_specs
 from tests.fakes.eventually import eventually
 

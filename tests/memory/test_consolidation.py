@@ -10,7 +10,7 @@ import pytest
 
 from gateway.domain.conversation.model import UserMessage
 from gateway.domain.ids import MemoryId, MessageId, PrincipalId
-from gateway.domain.memory import Category, Kind, Memory
+from gateway.domain.memory.memories import Category, Kind, Memory
 from gateway.domain.principals import Label
 from gateway.domain.text.tokens import estimate
 from gateway.memory.consolidation import (

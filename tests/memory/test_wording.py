@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from gateway.domain.ids import MemoryId, PrincipalId
-from gateway.domain.memory import Category, Found, Hit, Kind, Memory, Mode
+from gateway.domain.memory.memories import Category, Kind, Memory, MemoryHit, SearchMode, SearchResult
 from gateway.domain.principals import Label
 from gateway.memory.wording import RECALLED, LastSession, ago, bootstrap, listed, recalled, verdict
 
@@ -40,8 +40,8 @@ TEA = Memory(
 LAST = LastSession(NOW - timedelta(hours=2), "Discussed supaclaw integration architecture.", Label.KNOWN)
 
 
-def hit(memory: Memory) -> Hit:
-    return Hit(memory, 1.0, 1.0, None)
+def hit(memory: Memory) -> MemoryHit:
+    return MemoryHit(memory, 1.0, 1.0, None)
 
 
 def test_a_new_session_is_told_in_the_words_of_the_design() -> None:
@@ -87,7 +87,7 @@ def test_how_long_ago(minutes: int, words: str) -> None:
 
 
 def test_a_search_says_what_its_rows_do_not() -> None:
-    found = Found((hit(TEA),), Mode.KEYWORD, weak=False, left_out=0, note="")
+    found = SearchResult((hit(TEA),), SearchMode.KEYWORD, weak=False, left_out=0, note="")
     assert verdict(found) == ""
     assert "something weak" in verdict(replace(found, weak=True))
     assert verdict(replace(found, hits=(), left_out=2)).startswith("Nothing was found")

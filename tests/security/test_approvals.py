@@ -21,7 +21,7 @@ from gateway.domain.conversation.diff import CHAT_CHARS, CHAT_LINES, LONGEST, di
 from gateway.domain.conversation.inbound import Address
 from gateway.domain.conversation.model import Prompt, Reply, ToolCall
 from gateway.domain.conversation.tools import AnyTool, ToolClass
-from gateway.domain.memory import NewMemory
+from gateway.domain.memory.memories import NewMemory
 from gateway.domain.principals import Label, Role
 from gateway.domain.work.tasks import Lane
 from gateway.flow.approvals.own_calls import OWN_CALLS
@@ -30,9 +30,9 @@ from gateway.sandbox.workshop import Workshop
 from gateway.store.connection.pool import Database
 from gateway.store.memory import memories
 from gateway.store.people import principals
-from gateway.store.scheduling import schedules
 from gateway.store.trust import audit, reviews
-from gateway.store.trust.reviews import Question
+from gateway.store.trust.reviews import ReviewQuestion
+from gateway.store.work import schedules
 from gateway.tools import PrincipalContext, Services
 from gateway.workspace.files.tree import Workspace
 from tests.fakes.caller import CALLER
@@ -559,7 +559,7 @@ async def test_a_question_that_nobody_was_shown_is_put_after_the_start(path: Mes
         owner, row = path.people.owner.id, await plan(path, label=Label.UNTRUSTED)
         async with path.database.transaction() as tx:
             await schedules.pause(tx, row.id, paused=True, next_run_at=None)
-            question = Question(
+            question = ReviewQuestion(
                 owner, owner, "resume_schedule", {"schedule": row.id}, "Stand-up", Label.UNTRUSTED, lasts=None
             )
             await reviews.ask(tx, question, path.clock.now())
@@ -576,7 +576,9 @@ async def test_many_questions_of_the_gateway_are_put_a_few_at_a_time_and_block_n
         owner = path.people.owner.id
         async with path.database.transaction() as tx:
             for number in range(MAX_WAITING + 3):
-                each = Question(owner, owner, "resume_schedule", {"schedule": number}, "x", Label.UNTRUSTED, lasts=None)
+                each = ReviewQuestion(
+                    owner, owner, "resume_schedule", {"schedule": number}, "x", Label.UNTRUSTED, lasts=None
+                )
                 await reviews.ask(tx, each, path.clock.now())
         await path.questions.look()
         await path.questions.look()

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Depends, FastAPI
 from starlette.types import Message, Scope
 
 from gateway.domain.channels.channel import WebhookReply
-from gateway.domain.people.scopes import Scope as Right
+from gateway.domain.people.credentials import Scope as Right
 from gateway.store.people import tokens
 from gateway.web.auth import request_guard
 from gateway.web.auth.access import PUBLIC_BODY, needs, signed_in

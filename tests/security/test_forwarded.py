@@ -15,7 +15,7 @@ from gateway.domain.conversation.model import UserMessage
 from gateway.domain.people.access import Access
 from gateway.domain.principals import Label
 from gateway.store.connection.pool import Database
-from gateway.store.transcript.quotes import holds
+from gateway.store.transcript.unread import holds_quote
 from tests.contract.slack import slack_on
 from tests.contract.telegram import telegram_on
 from tests.contract.whatsapp import linked
@@ -344,4 +344,4 @@ class TestEverywhere:
     ],
 )
 def test_a_quote_is_known_however_a_platform_shows_markdown(text: str, quote: str, held: bool) -> None:
-    assert holds(text, quote) is held
+    assert holds_quote(text, quote) is held

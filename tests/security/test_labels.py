@@ -15,7 +15,7 @@ from gateway.domain.conversation.model import ToolCall
 from gateway.domain.principals import Label
 from gateway.flow.labels import VOUCH, ask_to_vouch, expect_older, list_older, vouch
 from gateway.store.connection.pool import Connection, Database
-from gateway.store.trust import contents
+from gateway.store.files import contents
 from gateway.workspace.files import tree
 from gateway.workspace.files.uploads import Incoming
 from gateway.workspace.template import RELEASED, TEMPLATE

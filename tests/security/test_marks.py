@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from gateway.agent.conversation.context import stamped, to_messages
 from gateway.domain.channels.channel import Capabilities
-from gateway.domain.conversation.attachments import Attached
 from gateway.domain.conversation.model import UserMessage
-from gateway.domain.conversation.transcript import Summary, UserText
+from gateway.domain.conversation.transcript import Attached, Summary, UserText
 from gateway.domain.ids import MessageId
 from gateway.domain.principals import Label
 from gateway.domain.text.marks import forwarded, heading, quoted, without_headings, without_marks

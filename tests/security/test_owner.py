@@ -13,13 +13,12 @@ from gateway.config.channels import check_channels, check_owner, parse_channel, 
 from gateway.config.model import Config
 from gateway.domain.conversation.inbound import Address
 from gateway.domain.errors import ConfigError
-from gateway.domain.people.access import Access
-from gateway.domain.people.ownership import unsettled
+from gateway.domain.people.access import Access, owner_problems
 from gateway.domain.principals import Role
 from gateway.flow.people import meet
 from gateway.store.connection.pool import Database
 from gateway.store.migrate import migrate
-from gateway.store.people import ownership
+from gateway.store.people import accounts
 from tests.app.checks.contexts import examine_with
 from tests.fakes.openai_server import FakeModels
 from tests.fakes.telegram import FakeTelegram
@@ -133,7 +132,7 @@ async def test_owners_of_before_stay_and_are_asked_about_once(empty_dsn: str) ->
         assert line.startswith(f"{FRIEND} counts as you on telegram, perhaps only because `allow` began with it; ")
         assert f"`supaclaw owner set telegram {FRIEND}`" in line
 
-        await database.run(lambda tx: ownership.set_owner(tx, "telegram", str(FRIEND)))
+        await database.run(lambda tx: accounts.set_owner(tx, "telegram", str(FRIEND)))
         await people.refresh(database)
         assert people.unsettled({}, ["telegram", "slack"]) == []
         again = await meet(database, "Ada", {})
@@ -146,7 +145,7 @@ async def test_who_was_the_owner_is_told_nothing_of_the_owners(database: Databas
     path.people.allow({"fake": Access(allow=frozenset({OWNER}))})
     async with path.working():
         await path.ask("hello")
-        await path.database.run(lambda tx: ownership.set_owner(tx, "fake", MEMBER))
+        await path.database.run(lambda tx: accounts.set_owner(tx, "fake", MEMBER))
         await path.people.refresh(path.database)
         await path.notices.tell_owner("a secret of the owner's")
         assert path.people.role(message("hi")) is Role.MEMBER
@@ -173,7 +172,7 @@ async def test_who_was_the_owner_is_told_nothing_of_the_owners(database: Databas
 def test_what_is_to_be_settled(
     named: dict[str, str], enabled: tuple[str, ...], known: tuple[str, ...], unconfirmed: tuple[str, ...], told: str
 ) -> None:
-    lines = list(unsettled(named, enabled, known, unconfirmed))
+    lines = list(owner_problems(named, enabled, known, unconfirmed))
     assert len(lines) == bool(told)
     assert all(told in line and line.count("; ") == 1 for line in lines)
 

@@ -17,18 +17,16 @@ from gateway.domain.conversation.inbound import Address
 from gateway.domain.conversation.transcript import AssistantText
 from gateway.domain.ids import AddressId, FileId, MessageId, PrincipalId, SessionId, TaskId
 from gateway.domain.principals import Label, Role
-from gateway.domain.work.schedules import Definition
+from gateway.domain.work.schedules import ScheduleDefinition
 from gateway.domain.work.tasks import Lane
-from gateway.store import sessions
-from gateway.store.connection.members import CONNECTIONS, sealed
-from gateway.store.connection.pool import Connection, Database
+from gateway.store.connection.pool import MEMBER_CONNECTIONS, Connection, Database, member_token
 from gateway.store.delivery import addresses, outbox
-from gateway.store.delivery.outbox import Part
-from gateway.store.engine import tasks
+from gateway.store.delivery.outbox import OutboxPart
+from gateway.store.files import attachments, files
 from gateway.store.migrate import migrate
 from gateway.store.people import principals
-from gateway.store.scheduling import schedules
-from gateway.store.transcript import attachments, files, messages
+from gateway.store.transcript import messages, sessions
+from gateway.store.work import schedules, tasks
 from tests.conftest import Server
 
 
@@ -68,8 +66,8 @@ class Two:
             return await conn.fetchval(question, *arguments)
 
 
-def plan(name: str) -> Definition:
-    return Definition(name, "think", None, "UTC")
+def plan(name: str) -> ScheduleDefinition:
+    return ScheduleDefinition(name, "think", None, "UTC")
 
 
 async def live(database: Database, name: str) -> Person:
@@ -222,7 +220,7 @@ def forged(two: Two, own: str) -> dict[str, str]:
         "a name alone": bo.hex,
         "another's name under one's own seal": bo.hex + own[32:],
         "a longer life under one's own seal": own[:32] + "7" * 16 + own[48:],
-        "a key that was guessed": sealed(bytes(32), bo, 2**40),
+        "a key that was guessed": member_token(bytes(32), bo, 2**40),
         "one's own, cut": own[:-2],
         "one's own, in capitals": own.upper(),
     }
@@ -238,7 +236,7 @@ async def test_no_token_but_the_gateways_counts(two: Two) -> None:
 async def test_a_token_ends(two: Two) -> None:
     key, now = await two.value("select key from member_keys"), await two.value("select extract(epoch from now())")
     for until, seen in ((float(now) - 1, None), (float(now) + 60, two.bo.principal)):
-        put = f"select set_config('supaclaw.member', '{sealed(key, two.bo.principal, until)}', true)"
+        put = f"select set_config('supaclaw.member', '{member_token(key, two.bo.principal, until)}', true)"
         assert [row[0] for row in await two.as_eve(put, "select supaclaw.member()")] == [seen]
 
 
@@ -257,14 +255,14 @@ async def test_what_one_leaves_on_a_connection_does_not_meet_the_next(two: Two) 
         "prepare evil as select 1",
         "select set_config('supaclaw.member', current_setting('supaclaw.member'), false)",
     )
-    both = asyncio.Barrier(CONNECTIONS)
+    both = asyncio.Barrier(MEMBER_CONNECTIONS)
 
     async def lay(tx: Connection) -> None:
         await both.wait()
         for trap in traps:
             await tx.execute(trap)
 
-    await asyncio.gather(*(two.database.bound(two.eve.principal).run(lay) for _ in range(CONNECTIONS)))
+    await asyncio.gather(*(two.database.bound(two.eve.principal).run(lay) for _ in range(MEMBER_CONNECTIONS)))
     async with two.database.bound(two.bo.principal).transaction() as tx:
         await files.record(tx, two.bo.principal, "b.txt", size=1, mime="", sha256="2", label=Label.KNOWN)
         assert await tx.fetchval("select count(*) from pg_prepared_statements where name = 'evil'") == 0
@@ -288,7 +286,7 @@ async def test_members_share_a_login_of_their_own_and_two_connections(two: Two) 
 
     people = (two.eve.principal, two.bo.principal)
     await asyncio.gather(*(two.database.bound(people[index % 2]).run(look) for index in range(12)))
-    assert most == CONNECTIONS == 2
+    assert most == MEMBER_CONNECTIONS == 2
     assert await two.database.members_log_in()
 
 
@@ -303,7 +301,7 @@ async def test_what_tools_do_still_works(two: Two, dsn: str, server: Server, poo
         said = await messages.say(
             tx, at.session_id, eve.principal, AssistantText("hi"), label=Label.UNTRUSTED, address=at.id
         )
-        await outbox.put(tx, eve.principal, at.id, said.id, [Part("hi", eve.file)])
+        await outbox.put(tx, eve.principal, at.id, said.id, [OutboxPart("hi", eve.file)])
         file = await files.get(tx, eve.principal, "a.txt")
         assert file is not None
         await attachments.add_kept(tx, eve.principal, said.id, "fake", [file.announced])

@@ -10,7 +10,7 @@ from gateway.domain.ids import PrincipalId
 from gateway.domain.principals import Label
 from gateway.store.connection.pool import Database
 from gateway.store.migrate import migrate, read_migrations
-from gateway.store.trust.reviews import Question
+from gateway.store.trust.reviews import ReviewQuestion
 
 BEFORE = next(each.number for each in read_migrations() if each.name.endswith("_tokens.sql")) - 1
 OWNER, PROGRAM = uuid4(), uuid4()
@@ -152,7 +152,7 @@ async def test_schedules_that_a_program_made_wait_for_the_owners_yes(old: Databa
 
 def digest_of(schedule: int) -> str:
     owner = PrincipalId(OWNER)
-    return Question(owner, owner, "resume_schedule", {"schedule": schedule}, "", Label.KNOWN).digest
+    return ReviewQuestion(owner, owner, "resume_schedule", {"schedule": schedule}, "", Label.KNOWN).digest
 
 
 async def now(database: Database) -> object:

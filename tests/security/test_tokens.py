@@ -8,8 +8,8 @@ import pytest
 
 from gateway.domain.work.schedules import Once
 from gateway.store.people import tokens
-from gateway.store.people.revocation import Ended
-from gateway.store.scheduling import schedules
+from gateway.store.people.tokens import EndedWork
+from gateway.store.work import schedules
 from tests.flow.path import restarted
 from tests.web.conftest import BEARER, Web, running, web
 from tests.web.scripted import Wait
@@ -202,7 +202,7 @@ async def planned(web: Web, asked: str, name: str) -> None:
 
 async def test_what_came_by_a_token_ends_with_it(web: Web, busy: Headers) -> None:
     ended = await tokens.revoke(web.backend.database, "intruder")
-    assert isinstance(ended, Ended)
+    assert isinstance(ended, EndedWork)
     assert (ended.runs, ended.schedules) == (1, ("theirs",))
     assert ended.messages >= 2
     paused = await web.path.rows("select name, paused_at is not null from schedules order by name")

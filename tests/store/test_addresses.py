@@ -5,9 +5,9 @@ from uuid import uuid4
 from gateway.domain.conversation.inbound import Address
 from gateway.domain.ids import SessionId
 from gateway.domain.principals import Label
-from gateway.store import sessions
 from gateway.store.connection.pool import Connection
 from gateway.store.delivery import addresses, inbox
+from gateway.store.transcript import sessions
 from tests.store.world import HOME, World, arrival, blocked, fresh
 
 

@@ -15,7 +15,7 @@ async def write(database: Database, *subjects: str) -> None:
         await database.run(lambda tx, subject=subject: audit.note(tx, Event.RUN, subject, by="fake:1", detail="x"))
 
 
-async def verdict(database: Database) -> audit.Verdict:
+async def verdict(database: Database) -> audit.AuditVerdict:
     return await database.run(audit.verify)
 
 
@@ -28,7 +28,7 @@ async def tamper(database: Database, statement: str) -> None:
 
 
 async def test_an_empty_and_a_whole_trail_are_in_order(database: Database) -> None:
-    assert await verdict(database) == audit.Verdict(0, "")
+    assert await verdict(database) == audit.AuditVerdict(0, "")
     await write(database, "A1", "A2", "A3")
     found = await verdict(database)
     assert (found.rows, found.broken, len(found.head)) == (3, "", 64)
@@ -72,7 +72,7 @@ async def test_what_is_rolled_back_leaves_no_gap(database: Database) -> None:
     with pytest.raises(LookupError):
         await database.run(undone)
     await write(database, "A2")
-    assert (await verdict(database)) == audit.Verdict(1, (await verdict(database)).head)
+    assert (await verdict(database)) == audit.AuditVerdict(1, (await verdict(database)).head)
 
 
 async def test_who_and_what_are_kept_as_keyed_hashes(database: Database) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from gateway.domain.errors import OwnerMustAct
 from gateway.store.connection.pool import Connection, Database
-from gateway.store.dump import NOT_KEPT, Snapshot, Table, snapshot
+from gateway.store.dump import NOT_DUMPED, DatabaseSnapshot, Table, snapshot
 from tests.conftest import Server
 from tests.store.world import World, found
 
@@ -119,12 +119,12 @@ async def filled(database: Database) -> World:
     return world
 
 
-async def dumped(database: Database) -> tuple[Snapshot, dict[Table, bytes]]:
+async def dumped(database: Database) -> tuple[DatabaseSnapshot, dict[Table, bytes]]:
     async with snapshot(database) as seen:
         return seen, {table: await copied(seen, table) for table in seen.tables}
 
 
-async def copied(seen: Snapshot, table: Table) -> bytes:
+async def copied(seen: DatabaseSnapshot, table: Table) -> bytes:
     target = io.BytesIO()
     rows = await seen.copy(table, target)
     assert target.getvalue().count(b"\n") == rows
@@ -146,7 +146,10 @@ async def test_every_table_with_all_its_columns_is_there(filled: World, dsn: str
         seen, tables = await dumped(database)
 
     everything = await filled.column("select tablename from pg_tables where schemaname = 'supaclaw'")
-    assert {table.name for table in tables} == set(everything) - set(NOT_KEPT) - {"memory_unembedded", "memory_models"}
+    assert {table.name for table in tables} == set(everything) - set(NOT_DUMPED) - {
+        "memory_unembedded",
+        "memory_models",
+    }
     assert [table.name for table, rows in tables.items() if not rows] == []
     async with filled.database.connection() as conn:
         for table in seen.tables:

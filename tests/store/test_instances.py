@@ -1,7 +1,7 @@
 from gateway.domain.ids import InstanceId
 from gateway.store.connection.pool import Database
-from gateway.store.engine import instances, leases
-from gateway.store.engine.instances import Kind
+from gateway.store.work import instances
+from gateway.store.work.instances import Kind
 from tests.store.world import somebody
 
 
@@ -9,7 +9,7 @@ async def machine(database: Database, name: str, kind: Kind = "gateway", *, live
     me = somebody()
     async with database.connection() as conn:
         await instances.enter(conn, me, name, kind)
-        await leases.take(conn, leases.life(me), me, 60 if lives else -60)
+        await instances.take_lease(conn, instances.life_lease(me), me, 60 if lives else -60)
     return me
 
 
@@ -28,7 +28,7 @@ async def test_what_lies_on_a_machine_stays_its_own_until_it_is_gone_for_long_or
         assert await instances.settle(tx, "login", first) == ""
         assert await instances.forget(tx, "first") == 0
     async with database.transaction() as tx:
-        await leases.drop(tx, leases.life(first), first)
+        await instances.drop_lease(tx, instances.life_lease(first), first)
         await tx.execute("update instances set stopped_at = now() - interval '9 minutes' where id = $1", first)
         assert await instances.settle(tx, "workspace", second, gone=600.0) == "first"
         await tx.execute("update instances set stopped_at = now() - interval '11 minutes', started_at = '-infinity'")
@@ -43,7 +43,7 @@ async def test_one_that_stops_is_known_if_something_lies_there(database: Databas
     async with database.transaction() as tx:
         await instances.settle(tx, "workspace", first)
         for each in (first, second):
-            await leases.drop(tx, leases.life(each), each)
+            await instances.drop_lease(tx, instances.life_lease(each), each)
             await instances.leave(tx, each)
         [left] = await instances.every(tx)
     assert (left.name, left.state, left.told) == ("first", "stopped", "gateway, stopped: workspace (files)")

@@ -2,13 +2,13 @@ import asyncio
 
 from gateway.domain.ids import InstanceId
 from gateway.store.connection.pool import Database
-from gateway.store.engine import leases
+from gateway.store.work import instances
 from tests.store.world import somebody
 
 
 async def take(database: Database, holder: InstanceId, seconds: float = 60) -> bool:
     async with database.connection() as conn:
-        return await leases.take(conn, "gateway", holder, seconds)
+        return await instances.take_lease(conn, "gateway", holder, seconds)
 
 
 async def test_a_lease_has_one_holder_who_may_renew_it(database: Database) -> None:
@@ -29,7 +29,7 @@ async def test_only_its_holder_lets_it_go(database: Database) -> None:
     first, second = somebody(), somebody()
     await take(database, first)
     async with database.connection() as conn:
-        await leases.drop(conn, "gateway", second)
+        await instances.drop_lease(conn, "gateway", second)
         assert not await take(database, second)
-        await leases.drop(conn, "gateway", first)
+        await instances.drop_lease(conn, "gateway", first)
     assert await take(database, second)

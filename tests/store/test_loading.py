@@ -6,15 +6,14 @@ import pytest
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.work.tasks import Lane
 from gateway.store.connection.pool import Database
-from gateway.store.dump import Snapshot, Table, snapshot
-from gateway.store.loading import IN_DOUBT, addresses_in_doubt, lacks_rows, load
+from gateway.store.dump import IN_DOUBT, DatabaseSnapshot, Table, addresses_in_doubt, lacks_rows, load, snapshot
 from gateway.store.migrate import migrate
 from tests.store.test_dump import filled
 from tests.store.world import World, somebody
 
 __all__ = ["filled"]
 
-Dump = tuple[Snapshot, dict[Table, Path]]
+Dump = tuple[DatabaseSnapshot, dict[Table, Path]]
 
 
 @pytest.fixture

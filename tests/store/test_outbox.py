@@ -4,17 +4,17 @@ from gateway.domain.channels.channel import Button
 from gateway.domain.conversation.inbound import Address
 from gateway.domain.ids import AddressId, MessageId
 from gateway.domain.principals import Label
-from gateway.store import sessions
 from gateway.store.delivery import addresses, outbox
-from gateway.store.delivery.outbox import OutboxRow, Part, State
-from gateway.store.transcript import files
+from gateway.store.delivery.outbox import OutboxPart, OutboxRow, State
+from gateway.store.files import files
+from gateway.store.transcript import sessions
 from tests.store.world import World
 
 
 async def put(world: World, *parts: str, at: AddressId | None = None) -> MessageId:
     message = await world.answer("whole")
     async with world.database.transaction() as tx:
-        await outbox.put(tx, world.principal, at or world.address, message, [Part(part) for part in parts])
+        await outbox.put(tx, world.principal, at or world.address, message, [OutboxPart(part) for part in parts])
     return message
 
 
@@ -168,10 +168,14 @@ async def test_a_part_keeps_its_file_its_buttons_and_what_it_answers(world: Worl
         file = await files.keep(
             tx, world.principal, "a.txt", size=1, mime="", sha256="", label=Label.OWNER, origin="agent"
         )
-        parts = [Part("first", buttons=(yes, yes), reply_to="m1"), Part("", file=file.id), Part("last", buttons=(yes,))]
+        parts = [
+            OutboxPart("first", buttons=(yes, yes), reply_to="m1"),
+            OutboxPart("", file=file.id),
+            OutboxPart("last", buttons=(yes,)),
+        ]
         await outbox.put(tx, world.principal, world.address, message, parts)
         rows = await outbox.of_message(tx, message)
-    assert [Part(row.text, row.file_id, row.buttons, row.reply_to) for row in rows] == parts
+    assert [OutboxPart(row.text, row.file_id, row.buttons, row.reply_to) for row in rows] == parts
 
 
 async def test_words_in_place_of_a_file_are_due_at_once_and_before_what_follows(world: World) -> None:

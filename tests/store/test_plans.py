@@ -12,14 +12,13 @@ from gateway.domain.conversation.transcript import AssistantText
 from gateway.domain.ids import MessageId, TaskId
 from gateway.domain.principals import Label
 from gateway.domain.work.tasks import Lane
-from gateway.store import sessions
 from gateway.store.connection.pool import Connection
-from gateway.store.delivery import addresses, inbox, outbox, requests
-from gateway.store.engine import spending, steps, tasks
-from gateway.store.memory import recalling, standing
-from gateway.store.scheduling import attention, heartbeats, schedule_runs
-from gateway.store.transcript import attachments, conversations, entries, journals, messages, unread
-from gateway.store.transcript.entries import Mark
+from gateway.store.delivery import addresses, inbox, outbox
+from gateway.store.files import attachments
+from gateway.store.memory import bootstrap, search
+from gateway.store.transcript import conversations, journals, messages, sessions, tool_calls, unread
+from gateway.store.transcript.journals import CopyMark
+from gateway.store.work import budgets, heartbeats, schedule_runs, steps, tasks
 from tests.store.history import SUMMARISED, lived_long
 from tests.store.world import World, arrival, fresh, somebody
 
@@ -41,7 +40,7 @@ async def _lines(conn: Connection, world: World) -> None:
     journal = await journals.open_for(conn, world.session)
     copied = await conn.fetchval("select max(id) - 5 from messages")
     assert journal is not None
-    await entries.lines(conn, journal.id, Mark(copied, 0))
+    await journals.lines(conn, journal.id, CopyMark(copied, 0))
 
 
 NOW = datetime.now(UTC)
@@ -52,7 +51,7 @@ ASKED_OFTEN: dict[str, Work] = {
     # storing what arrives
     "inbox.enter": _enter,
     "inbox.seen": lambda conn, world: inbox.seen(conn, arrival(id="p77")),
-    "requests.address_of": lambda conn, world: requests.address_of(conn, "key", "k77"),
+    "inbox.address_of": lambda conn, world: inbox.address_of_key(conn, "key", "k77"),
     "sessions.by_digest": lambda conn, world: sessions.by_digest(conn, world.principal, "key", "abc"),
     "unread.receive": lambda conn, world: unread.receive(
         conn, world.session, world.principal, world.address, arrival(id="new"), Label.OWNER, fresh()
@@ -66,27 +65,25 @@ ASKED_OFTEN: dict[str, Work] = {
     "attachments.of_turn": lambda conn, world: attachments.of_turn(conn, world.session, [], 50),
     "messages.stored_since": lambda conn, world: messages.stored_since(conn, world.session, TASK, SUMMARISED),
     "messages.said_since": lambda conn, world: messages.said_since(conn, world.session, SUMMARISED),
-    "messages.next_ordinal": lambda conn, world: messages.next_ordinal(conn, TASK),
+    "tool_calls.next_ordinal": lambda conn, world: tool_calls.next_ordinal(conn, TASK),
     "messages.was_asked": lambda conn, world: messages.was_asked(conn, world.session, TASK),
     "messages.say": lambda conn, world: messages.say(
         conn, world.session, world.principal, AssistantText("hi"), label=Label.OWNER, answers=True
     ),
     "messages.close": lambda conn, world: messages.close(conn, world.session),
     "steps.spent_on": lambda conn, world: steps.spent_on(conn, TASK, NOW),
-    "spending.accounts": lambda conn, world: spending.accounts(conn, NOW, 0.0),
+    "spending.accounts": lambda conn, world: budgets.accounts(conn, NOW, 0.0),
     "sessions.label_at_work": lambda conn, world: sessions.label_at_work(conn, world.principal),
-    "standing.last_chat": lambda conn, world: standing.last_chat(
+    "standing.last_chat": lambda conn, world: bootstrap.last_chat(
         conn, world.principal, world.session, NOW, Label.KNOWN
     ),
-    "standing.candidates": lambda conn, world: standing.candidates(
+    "standing.candidates": lambda conn, world: bootstrap.candidates(
         conn, world.principal, NOW, ("core", "preference"), Label.KNOWN
     ),
-    "standing.version": lambda conn, world: standing.version(
+    "standing.version": lambda conn, world: bootstrap.version(
         conn, world.principal, world.session, NOW, ("core", "preference"), Label.KNOWN
     ),
-    "recalling.recalled": lambda conn, world: recalling.recalled(
-        conn, world.principal, ["teapo", "plumb"], Label.KNOWN, 15
-    ),
+    "recalling.recalled": lambda conn, world: search.recall(conn, world.principal, ["teapo", "plumb"], Label.KNOWN, 15),
     "messages.open_questions": lambda conn, world: messages.open_questions(conn, world.session),
     # its journal
     "journals.open_for": lambda conn, world: journals.open_for(conn, world.session),
@@ -94,7 +91,7 @@ ASKED_OFTEN: dict[str, Work] = {
     "journals.unopened of one": lambda conn, world: journals.unopened(conn, 1, world.session),
     "journals.unfiled": lambda conn, world: journals.unfiled(conn, 100),
     "journals.outline": lambda conn, world: journals.outline(conn, world.session),
-    "entries.lines": _lines,
+    "journals.lines": _lines,
     # what polls
     "tasks.claim": lambda conn, world: tasks.claim(conn, somebody(), {Lane.CHAT: 200, Lane.AGENTS: 16}, ["chat"]),
     "tasks.recover": lambda conn, world: tasks.recover(conn),
@@ -109,7 +106,7 @@ ASKED_OFTEN: dict[str, Work] = {
     "schedule_runs.on_their_way": lambda conn, world: schedule_runs.on_their_way(conn),
     "schedule_runs.refuse": lambda conn, world: schedule_runs.refuse(conn, ["fake"]),
     "schedule_runs.known": lambda conn, world: schedule_runs.known(conn, TASK),
-    "attention.look": lambda conn, world: attention.look(conn, world.principal, NOW - timedelta(minutes=30), NOW),
+    "heartbeats.look": lambda conn, world: heartbeats.concerns(conn, world.principal, NOW - timedelta(minutes=30), NOW),
     "heartbeats.get": lambda conn, world: heartbeats.get(conn),
     "heartbeats.spent": lambda conn, world: heartbeats.spent(conn, NOW - timedelta(hours=12)),
     # what screens and commands show

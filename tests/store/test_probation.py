@@ -7,7 +7,7 @@ import pytest
 
 from gateway.domain.ids import InstanceId, TaskId
 from gateway.domain.work.tasks import Claim, Lane, Status
-from gateway.store.engine import tasks
+from gateway.store.work import tasks
 from tests.store.world import World, somebody
 
 

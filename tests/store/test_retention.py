@@ -4,7 +4,7 @@ import pytest
 
 from gateway.domain.ids import TaskId
 from gateway.domain.work.tasks import Status
-from gateway.store.engine import retention, spending
+from gateway.store.work import budgets, retention
 from tests.store.world import World
 
 OLD = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -32,7 +32,7 @@ async def clear(world: World, before: datetime = LATER) -> list[TaskId]:
 
 async def used(world: World) -> list[tuple[date, int, float]]:
     async with world.database.connection() as conn:
-        rows = await spending.used(conn, OLD - timedelta(days=1), LATER)
+        rows = await budgets.used(conn, OLD - timedelta(days=1), LATER)
     return sorted((row.day, row.calls, row.cost_usd) for row in rows)
 
 

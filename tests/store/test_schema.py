@@ -13,17 +13,17 @@ import asyncpg
 import pytest
 
 from gateway.store.connection.pool import Database
+from gateway.store.connection.server import seen_from_the_web
 from gateway.store.delivery.addresses import AddressRow
 from gateway.store.delivery.inbox import InboxRow
 from gateway.store.delivery.outbox import OutboxRow
-from gateway.store.engine.steps import StepRow
-from gateway.store.exposure import seen_from_the_web
+from gateway.store.files.files import FileRow
 from gateway.store.migrate import migrate
 from gateway.store.people.pairings import PairingRow
 from gateway.store.people.principals import PrincipalRow
-from gateway.store.transcript.files import FileRow
 from gateway.store.transcript.journals import JournalRow
 from gateway.store.transcript.messages import MessageRow
+from gateway.store.work.steps import StepRow
 from tests.conftest import Server
 
 WHOLE_ROWS: list[tuple[type, str]] = [

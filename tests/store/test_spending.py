@@ -2,8 +2,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from gateway.store.engine import spending
-from gateway.store.engine.spending import Account, Period
+from gateway.store.work import budgets
+from gateway.store.work.budgets import Account, Period
 from tests.store.world import World
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -24,7 +24,7 @@ async def spent(world: World, usd: float, at: datetime) -> None:
 
 async def read(world: World, now: datetime) -> dict[Period, Account]:
     async with world.database.connection() as conn:
-        return await spending.accounts(conn, now, await spending.settled(conn, now))
+        return await budgets.accounts(conn, now, await budgets.settled(conn, now))
 
 
 async def test_each_call_counts_once_in_the_day_and_the_month_it_was_made_in(world: World) -> None:
@@ -46,9 +46,9 @@ async def test_on_the_first_of_a_month_yesterday_is_no_part_of_it(world: World) 
 
 async def test_a_raised_limit_holds_until_its_period_is_over(world: World) -> None:
     async with world.database.transaction() as tx:
-        await spending.raise_limit(tx, Period.DAY, NOON, 1.5)
-        await spending.raise_limit(tx, Period.DAY, NOON, 2.25)
-        await spending.raise_limit(tx, Period.MONTH, NOON, 20)
+        await budgets.raise_limit(tx, Period.DAY, NOON, 1.5)
+        await budgets.raise_limit(tx, Period.DAY, NOON, 2.25)
+        await budgets.raise_limit(tx, Period.MONTH, NOON, 20)
 
     assert await read(world, NOON) == {Period.DAY: Account(0, 2.25), Period.MONTH: Account(0, 20)}
     assert await read(world, NOON + timedelta(days=1)) == {Period.DAY: Account(), Period.MONTH: Account(0, 20)}
@@ -58,6 +58,6 @@ async def test_a_raised_limit_holds_until_its_period_is_over(world: World) -> No
 @pytest.mark.parametrize("now", [NOON, FIRST])
 async def test_a_day_and_a_month_raised_on_the_first_do_not_mix(world: World, now: datetime) -> None:
     async with world.database.transaction() as tx:
-        await spending.raise_limit(tx, Period.DAY, now, 1)
+        await budgets.raise_limit(tx, Period.DAY, now, 1)
 
     assert await read(world, now) == {Period.DAY: Account(0, 1), Period.MONTH: Account()}

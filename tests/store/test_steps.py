@@ -2,8 +2,8 @@ from datetime import UTC, datetime, timedelta
 
 from gateway.domain.conversation.model import Attempt, Reply, Usage
 from gateway.domain.ids import TaskId
-from gateway.store.engine import steps
-from gateway.store.engine.steps import Spent
+from gateway.store.work import steps
+from gateway.store.work.steps import ModelUse
 from tests.store.world import World
 
 PAST = datetime(2020, 1, 1, tzinfo=UTC)
@@ -44,6 +44,6 @@ async def test_what_was_spent_counts_model_calls_only(world: World) -> None:
     async with world.database.transaction() as tx:
         await steps.tool_ran(tx, task, world.principal, "look", 12)
     async with world.database.connection() as conn:
-        assert await steps.spent_on(conn, task, PAST) == Spent(2, 200, 40, 0.5)
-        assert await steps.spent_since(conn, PAST) == Spent(3, 300, 60, 0.75)
-        assert await steps.spent_since(conn, FUTURE) == Spent(0, 0, 0, 0.0)
+        assert await steps.spent_on(conn, task, PAST) == ModelUse(2, 200, 40, 0.5)
+        assert await steps.spent_since(conn, PAST) == ModelUse(3, 300, 60, 0.75)
+        assert await steps.spent_since(conn, FUTURE) == ModelUse(0, 0, 0, 0.0)

@@ -15,11 +15,10 @@ from gateway.domain.errors import RunLost
 from gateway.domain.ids import InstanceId, TaskId
 from gateway.domain.principals import Label
 from gateway.domain.work.tasks import Claim, Lane, Status
-from gateway.store import sessions
 from gateway.store.connection.pool import Connection
-from gateway.store.engine import leases, tasks
-from gateway.store.engine.tasks import LEASE
-from gateway.store.scheduling import triggers
+from gateway.store.transcript import sessions
+from gateway.store.work import instances, tasks, triggers
+from gateway.store.work.tasks import LEASE
 from tests.store.world import World, blocked, held, somebody
 
 EXPIRED = "update tasks set lease_until = now() - interval '1 second' where id = $1"
@@ -98,7 +97,7 @@ class TestInstances:
     async def chat_of(self, world: World, seconds: float) -> None:
         other = somebody()
         async with world.database.connection() as conn:
-            assert await leases.take(conn, "gateway", other, seconds)
+            assert await instances.take_lease(conn, "gateway", other, seconds)
         await world.chat(other)
 
     async def test_a_chat_is_left_to_the_living_instance_that_owns_it(self, world: World) -> None:
@@ -108,7 +107,7 @@ class TestInstances:
     async def test_its_owner_takes_it(self, world: World) -> None:
         owner = somebody()
         async with world.database.connection() as conn:
-            await leases.take(conn, "gateway", owner, 60)
+            await instances.take_lease(conn, "gateway", owner, 60)
         await world.chat(owner)
         [run] = await world.claim(owner, lane=Lane.CHAT)
         assert run.session_id == world.session

@@ -5,7 +5,7 @@ import signal
 import sys
 
 from gateway.domain.work.tasks import Status
-from gateway.store.engine import tasks
+from gateway.store.work import tasks
 from tests.store.world import World, somebody
 
 SLEEPER = """

@@ -13,12 +13,11 @@ from gateway.domain.conversation.transcript import AssistantText
 from gateway.domain.ids import AddressId, EntryId, InstanceId, MessageId, PrincipalId, SessionId, TaskId
 from gateway.domain.principals import Label, Role
 from gateway.domain.work.tasks import Claim, Lane, Status
-from gateway.store import sessions
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.delivery import addresses
-from gateway.store.engine import tasks
 from gateway.store.people import principals
-from gateway.store.transcript import messages, unread
+from gateway.store.transcript import messages, sessions, unread
+from gateway.store.work import tasks
 
 HOME = Address("fake", "bot", "1")
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.domain.work.schedules import MOST_COUNTED, Definition, Misfire, Once, Plan, Recurring, When
+from gateway.domain.work.schedules import MOST_COUNTED, Misfire, Once, Recurring, ScheduleDefinition, SlotPlan, When
 from gateway.timetable.cron import Cron
 from gateway.timetable.schedules import (
     GRACE,
@@ -25,9 +25,9 @@ from gateway.timetable.schedules import (
 )
 
 NOW = datetime(2026, 11, 21, 10, 3, tzinfo=UTC)
-DAILY = Definition("tea", "Make tea.", Recurring("0 16 * * *"), "Europe/London", Misfire.SKIP, True)
-ONCE = Definition("call", "Call Bob.", Once(datetime(2026, 11, 22, 9, tzinfo=UTC)), "Europe/London")
-BACKLOG = Definition("sort", "Sort photos.", None)
+DAILY = ScheduleDefinition("tea", "Make tea.", Recurring("0 16 * * *"), "Europe/London", Misfire.SKIP, True)
+ONCE = ScheduleDefinition("call", "Call Bob.", Once(datetime(2026, 11, 22, 9, tzinfo=UTC)), "Europe/London")
+BACKLOG = ScheduleDefinition("sort", "Sort photos.", None)
 
 
 class Asked(TypedDict, total=False):
@@ -42,7 +42,7 @@ class Asked(TypedDict, total=False):
     zone: str | None
 
 
-def defined(**asked: Unpack[Asked]) -> Definition:
+def defined(**asked: Unpack[Asked]) -> ScheduleDefinition:
     plain = Asked(
         name="tea", prompt="Make tea.", schedule_type=None, run_at=None, cron_expr=None, timezone=None, zone=None
     )
@@ -67,7 +67,7 @@ def test_recurring_keeps_its_fields_with_one_space_between() -> None:
         schedule_type="recurring", cron_expr=" 30 8  * * 1-5 ", timezone="Europe/Berlin", misfire="catch_up", zone="UTC"
     )
 
-    assert definition == Definition(
+    assert definition == ScheduleDefinition(
         "tea", "Make tea.", Recurring("30 8 * * 1-5"), "Europe/Berlin", Misfire.CATCH_UP, include_session_history=False
     )
 
@@ -169,12 +169,12 @@ def test_name_and_prompt_have_a_size() -> None:
     assert refusal(prompt="p" * 4_001).endswith("this has 4001")
 
 
-def amended(definition: Definition, **changes: Unpack[ScheduleChanges]) -> Definition:
+def amended(definition: ScheduleDefinition, **changes: Unpack[ScheduleChanges]) -> ScheduleDefinition:
     return amend(definition, now=NOW, zone="Asia/Tokyo", **changes)
 
 
 @pytest.mark.parametrize("definition", [DAILY, ONCE])
-def test_what_is_not_given_stays(definition: Definition) -> None:
+def test_what_is_not_given_stays(definition: ScheduleDefinition) -> None:
     assert amended(definition) == definition
     nothing = ScheduleChanges(
         name=None, prompt=None, schedule_type=None, run_at=None, cron_expr=None, timezone=None, misfire=None
@@ -294,11 +294,11 @@ ZONES = ("UTC", "Europe/Berlin", "Australia/Lord_Howe", "America/St_Johns")
 PAST_GRACE = GRACE + timedelta(seconds=1)
 
 
-def schedule(when: When, misfire: Misfire = Misfire.RUN_ONCE, zone: str = "UTC") -> Definition:
-    return Definition("name", "prompt", when, zone, misfire)
+def schedule(when: When, misfire: Misfire = Misfire.RUN_ONCE, zone: str = "UTC") -> ScheduleDefinition:
+    return ScheduleDefinition("name", "prompt", when, zone, misfire)
 
 
-def fired(definition: Definition, due: datetime | None, clock: Iterator[datetime]) -> list[datetime]:
+def fired(definition: ScheduleDefinition, due: datetime | None, clock: Iterator[datetime]) -> list[datetime]:
     """The slots that are run as time goes on as the clock says."""
     slots = []
     for now in clock:
@@ -325,7 +325,7 @@ def test_the_next_slots_are_those_it_will_have() -> None:
 
 def test_what_is_in_the_backlog_is_never_due() -> None:
     assert next_slot(schedule(None), NINE) is None
-    assert plan(schedule(None), NINE, NINE) == Plan(None, None)
+    assert plan(schedule(None), NINE, NINE) == SlotPlan(None, None)
 
 
 def test_a_single_time_is_due_once() -> None:
@@ -334,33 +334,33 @@ def test_a_single_time_is_due_once() -> None:
     assert next_slot(once, NINE - HOUR) == NINE
     assert next_slot(once, NINE + GRACE) == NINE
     assert next_slot(once, NINE + PAST_GRACE) is None
-    assert plan(once, NINE, NINE) == Plan(NINE, None)
+    assert plan(once, NINE, NINE) == SlotPlan(NINE, None)
 
 
 @pytest.mark.parametrize("misfire", [Misfire.RUN_ONCE, Misfire.CATCH_UP])
 def test_a_single_time_that_passed_is_made_up_for(misfire: Misfire) -> None:
-    assert plan(schedule(Once(NINE), misfire), NINE, NINE + 100 * HOUR) == Plan(NINE, None)
+    assert plan(schedule(Once(NINE), misfire), NINE, NINE + 100 * HOUR) == SlotPlan(NINE, None)
 
 
 def test_a_single_time_that_passed_may_be_skipped_instead() -> None:
     once = schedule(Once(NINE), Misfire.SKIP)
 
-    assert plan(once, NINE, NINE + GRACE) == Plan(NINE, None)
-    assert plan(once, NINE, NINE + PAST_GRACE) == Plan(None, None, 1, NINE, NINE)
+    assert plan(once, NINE, NINE + GRACE) == SlotPlan(NINE, None)
+    assert plan(once, NINE, NINE + PAST_GRACE) == SlotPlan(None, None, 1, NINE, NINE)
 
 
 @pytest.mark.parametrize("misfire", Misfire)
 @pytest.mark.parametrize("when", [Once(NINE), Recurring("0 * * * *")])
 def test_before_it_is_due_there_is_nothing_to_do(misfire: Misfire, when: When) -> None:
-    assert plan(schedule(when, misfire), NINE, NINE - MINUTE) == Plan(None, NINE)
+    assert plan(schedule(when, misfire), NINE, NINE - MINUTE) == SlotPlan(None, NINE)
 
 
 @pytest.mark.parametrize("misfire", Misfire)
 def test_a_slot_on_time_is_run_and_the_one_after_it_is_next(misfire: Misfire) -> None:
     hourly = schedule(Recurring("0 * * * *"), misfire)
 
-    assert plan(hourly, NINE, NINE) == Plan(NINE, NINE + HOUR)
-    assert plan(hourly, NINE, NINE + GRACE) == Plan(NINE, NINE + HOUR)
+    assert plan(hourly, NINE, NINE) == SlotPlan(NINE, NINE + HOUR)
+    assert plan(hourly, NINE, NINE + GRACE) == SlotPlan(NINE, NINE + HOUR)
 
 
 def test_of_the_slots_that_passed_the_newest_is_run() -> None:
@@ -368,7 +368,7 @@ def test_of_the_slots_that_passed_the_newest_is_run() -> None:
 
     planned = plan(hourly, NINE, NINE + 3.5 * HOUR)
 
-    assert planned == Plan(NINE + 3 * HOUR, NINE + 4 * HOUR, 3, NINE, NINE + 2 * HOUR)
+    assert planned == SlotPlan(NINE + 3 * HOUR, NINE + 4 * HOUR, 3, NINE, NINE + 2 * HOUR)
 
 
 def test_what_passed_is_skipped_unless_it_is_just_now() -> None:
@@ -377,15 +377,15 @@ def test_what_passed_is_skipped_unless_it_is_just_now() -> None:
     late = plan(hourly, NINE, NINE + 3.5 * HOUR)
     just_now = plan(hourly, NINE, NINE + 3 * HOUR + GRACE)
 
-    assert late == Plan(None, NINE + 4 * HOUR, 4, NINE, NINE + 3 * HOUR)
-    assert just_now == Plan(NINE + 3 * HOUR, NINE + 4 * HOUR, 3, NINE, NINE + 2 * HOUR)
+    assert late == SlotPlan(None, NINE + 4 * HOUR, 4, NINE, NINE + 3 * HOUR)
+    assert just_now == SlotPlan(NINE + 3 * HOUR, NINE + 4 * HOUR, 3, NINE, NINE + 2 * HOUR)
 
 
 def test_what_passed_is_caught_up_with_one_after_the_other() -> None:
     hourly = schedule(Recurring("0 * * * *"), Misfire.CATCH_UP)
     now = NINE + 3.5 * HOUR
 
-    assert plan(hourly, NINE, now) == Plan(NINE, NINE + HOUR)
+    assert plan(hourly, NINE, now) == SlotPlan(NINE, NINE + HOUR)
     assert fired(hourly, NINE, iter([now])) == [NINE + n * HOUR for n in range(4)]
 
 
@@ -395,7 +395,7 @@ def test_no_more_is_caught_up_with_than_the_newest_hundred() -> None:
 
     planned = plan(hourly, NINE, now)
 
-    assert planned == Plan(NINE + 50 * HOUR, NINE + 51 * HOUR, 50, NINE, NINE + 49 * HOUR)
+    assert planned == SlotPlan(NINE + 50 * HOUR, NINE + 51 * HOUR, 50, NINE, NINE + 49 * HOUR)
     assert fired(hourly, NINE, iter([now])) == [NINE + n * HOUR for n in range(50, 150)]
     assert MAX_CATCH_UP == 100
 
@@ -434,8 +434,8 @@ def test_a_due_time_that_is_no_slot_of_its_own_is_taken_as_one() -> None:
     """Another tzdata may have moved them since it was set."""
     daily = schedule(Recurring("0 12 * * *"))
 
-    assert plan(daily, NINE, NINE + HOUR) == Plan(NINE, NINE + 3 * HOUR)
-    assert plan(daily, NINE, NINE + 4 * HOUR) == Plan(NINE + 3 * HOUR, NINE + 27 * HOUR)
+    assert plan(daily, NINE, NINE + HOUR) == SlotPlan(NINE, NINE + 3 * HOUR)
+    assert plan(daily, NINE, NINE + 4 * HOUR) == SlotPlan(NINE + 3 * HOUR, NINE + 27 * HOUR)
 
 
 @given(
@@ -456,7 +456,7 @@ def test_every_slot_that_passed_is_run_or_missed_once(
     planned = plan(definition, due, now)
 
     if now < due:
-        assert planned == Plan(None, due)
+        assert planned == SlotPlan(None, due)
         return
     over = list(cron.between(made, now))
     handled = [slot for slot in over if planned.next_slot is None or slot < planned.next_slot]

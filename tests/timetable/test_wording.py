@@ -2,7 +2,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from gateway.domain.work.schedules import Definition, Once, Recurring
+from gateway.domain.work.schedules import Once, Recurring, ScheduleDefinition
 from gateway.timetable.wording import in_words, local, moment
 
 NINE = datetime(2026, 11, 22, 8, tzinfo=UTC)
@@ -16,15 +16,18 @@ def test_a_moment_is_told_on_the_clock_of_its_zone() -> None:
 def test_what_is_valid_no_more_is_told_nevertheless() -> None:
     assert local(NINE, "Mars/Olympus") == NINE
     assert moment(NINE, "Mars/Olympus") == "Sun 22 Nov 2026 08:00 UTC"
-    assert in_words(Definition("n", "p", Once(NINE), "Mars/Olympus")) == "once, Sun 22 Nov 2026 08:00 UTC"
+    assert in_words(ScheduleDefinition("n", "p", Once(NINE), "Mars/Olympus")) == "once, Sun 22 Nov 2026 08:00 UTC"
     for fields in ("every day", "0 9 24 13 *", ""):
-        told = in_words(Definition("n", "p", Recurring(fields), "Mars/Olympus"))
+        told = in_words(ScheduleDefinition("n", "p", Recurring(fields), "Mars/Olympus"))
         assert told == f"by cron {fields} Mars/Olympus, which is not valid"
 
 
 def test_a_single_time_and_none() -> None:
-    assert in_words(Definition("n", "p", Once(NINE), "Europe/Berlin")) == "once, Sun 22 Nov 2026 09:00 Europe/Berlin"
-    assert in_words(Definition("n", "p", None)) == "backlog"
+    assert (
+        in_words(ScheduleDefinition("n", "p", Once(NINE), "Europe/Berlin"))
+        == "once, Sun 22 Nov 2026 09:00 Europe/Berlin"
+    )
+    assert in_words(ScheduleDefinition("n", "p", None)) == "backlog"
 
 
 @pytest.mark.parametrize(
@@ -52,7 +55,10 @@ def test_a_single_time_and_none() -> None:
     ],
 )
 def test_common_shapes_have_words(fields: str, words: str) -> None:
-    assert in_words(Definition("n", "p", Recurring(fields), "Europe/Berlin")) == f"{words} Europe/Berlin ({fields})"
+    assert (
+        in_words(ScheduleDefinition("n", "p", Recurring(fields), "Europe/Berlin"))
+        == f"{words} Europe/Berlin ({fields})"
+    )
 
 
 @pytest.mark.parametrize(
@@ -71,4 +77,4 @@ def test_common_shapes_have_words(fields: str, words: str) -> None:
     ],
 )
 def test_anything_else_is_told_by_its_fields(fields: str) -> None:
-    assert in_words(Definition("n", "p", Recurring(fields), "UTC")) == f"by cron {fields} UTC"
+    assert in_words(ScheduleDefinition("n", "p", Recurring(fields), "UTC")) == f"by cron {fields} UTC"

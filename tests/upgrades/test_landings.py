@@ -13,7 +13,7 @@ from gateway.app.storage.staging import put_in_place
 from gateway.app.storage.upgrade import BACKUPS
 from gateway.config.environment import Environment
 from gateway.store.connection.pool import Database
-from gateway.store.loading import load
+from gateway.store.dump import load
 from gateway.store.migrate import migrate, read_migrations
 from gateway.workspace.template import TEMPLATE
 from tests.fakes.openai_server import FakeModels, Rule

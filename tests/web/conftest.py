@@ -21,9 +21,9 @@ from gateway.config.machine import SystemClock
 from gateway.config.model import Config
 from gateway.config.watch import ConfigWatch
 from gateway.domain.errors import ConfigError
+from gateway.domain.health import HeartbeatOutcome, HeartbeatResult
 from gateway.domain.ids import InstanceId
 from gateway.domain.principals import Principal
-from gateway.domain.vitals import Beat, Outcome
 from gateway.flow.channels.supervisor import ChannelProbes, ChannelSpec
 from gateway.flow.files.checkpoints import Checkpoints
 from gateway.flow.people import Pairing
@@ -31,9 +31,9 @@ from gateway.flow.secrets.live_secrets import LiveSecrets
 from gateway.flow.secrets.vault import Vault
 from gateway.flow.unattended.triggers import Triggers
 from gateway.store.connection.pool import Database
-from gateway.store.engine import tasks
-from gateway.store.engine.steps import Spent
 from gateway.store.people import principals
+from gateway.store.work import tasks
+from gateway.store.work.steps import ModelUse
 from gateway.web.backend import Backend, StatusReport
 from gateway.web.server import serve
 from gateway.workspace.files.tree import Workspace
@@ -130,8 +130,8 @@ class Still(SystemClock):
         return 0.0
 
 
-async def no_beat() -> Beat:
-    return Beat(SystemClock().now(), Outcome.IDLE, "nothing to do")
+async def no_beat() -> HeartbeatResult:
+    return HeartbeatResult(SystemClock().now(), HeartbeatOutcome.IDLE, "nothing to do")
 
 
 def no_spec(channel: str) -> ChannelSpec:
@@ -154,7 +154,9 @@ def backend_of(path: MessagePath, owner: Principal) -> Backend:
     started_at = clock.now()
 
     async def status() -> StatusReport:
-        return StatusReport("1.2.3", started_at, "scripted", {"running": 1}, {"telegram": "open"}, Spent(3, 40, 2, 0.5))
+        return StatusReport(
+            "1.2.3", started_at, "scripted", {"running": 1}, {"telegram": "open"}, ModelUse(3, 40, 2, 0.5)
+        )
 
     return Backend(
         database=path.database,

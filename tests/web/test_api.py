@@ -9,9 +9,9 @@ import pytest
 from gateway.domain.channels.channel import WebhookReply
 from gateway.domain.conversation.model import ToolCall
 from gateway.domain.errors import DatabaseDown
-from gateway.domain.vitals import ChannelVitals, LoopLag, Memory, Vitals
-from gateway.store.engine.steps import Spent
+from gateway.domain.health import ChannelVitals, LoopLag, MemoryUse, Vitals
 from gateway.store.people import tokens
+from gateway.store.work.steps import ModelUse
 from gateway.web.backend import StatusReport
 from tests.web.conftest import BEARER, Running, Web
 from tests.web.scripted import Fails, Wait
@@ -192,13 +192,13 @@ async def test_the_status_and_the_metrics_tell_the_same(web: Web):
 async def test_the_gateways_condition_is_told_as_far_as_it_is_known(running: Running):
     vitals = Vitals(
         LoopLag(7.5, 2.0, 250.0),
-        Memory(300, 200, shedding=True),
+        MemoryUse(300, 200, shedding=True),
         {"telegram": ChannelVitals("open", 12.5)},
         jobs={"log pruning": datetime(2026, 11, 22, 14, tzinfo=UTC), "heartbeat": None},
     )
 
     async def status() -> StatusReport:
-        return StatusReport("1", datetime.now(UTC), "m", {}, {"telegram": "open"}, Spent(0, 0, 0, 0), vitals)
+        return StatusReport("1", datetime.now(UTC), "m", {}, {"telegram": "open"}, ModelUse(0, 0, 0, 0), vitals)
 
     started = await running.start(status=status)
     told = (await started.web.client.get("/api/status", headers=BEARER)).json()

@@ -15,11 +15,10 @@ from gateway.domain.conversation.inbound import Address, Inbound
 from gateway.domain.conversation.transcript import AssistantText, Entry, UserText
 from gateway.domain.ids import PrincipalId, SessionId
 from gateway.domain.principals import Label
-from gateway.store import sessions
 from gateway.store.delivery import addresses
-from gateway.store.memory import turns
+from gateway.store.memory import indexing
 from gateway.store.people import tokens
-from gateway.store.transcript import messages
+from gateway.store.transcript import messages, sessions
 from gateway.web.auth.access import owner_as_sender
 from gateway.web.pages import STATIC
 from gateway.web.screens.chat import ADDRESS
@@ -56,7 +55,7 @@ async def talk(
             await addresses.move(tx, session, await sessions.start(tx, whose, label))
             await sessions.end(tx, session)
     async with web.backend.database.transaction() as tx:
-        await turns.index_new(tx, None, 500)
+        await indexing.index_turns(tx, None, 500)
     return session
 
 

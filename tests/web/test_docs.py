@@ -1,7 +1,7 @@
 import re
 from pathlib import Path
 
-from gateway.domain.people.scopes import Scope
+from gateway.domain.people.credentials import Scope
 from gateway.web.v1.request import ONLY
 from tests.web.conftest import Web
 from tests.web.test_security import routes

@@ -2,13 +2,13 @@ import json
 import threading
 from collections.abc import Sequence
 
-from gateway.domain.findings import Finding, Level
+from gateway.domain.health import Finding, FindingLevel
 from tests.web.conftest import Running
 
 FOUND = [
-    ("python", Finding(Level.OK, "Python 3.12")),
-    ("model", Finding(Level.WARN, "no model is connected", "set a provider's key")),
-    ("keys", Finding(Level.FAIL, "<b>other</b> users read claw_0123456789abcdef0123", "chmod 600 keys")),
+    ("python", Finding(FindingLevel.OK, "Python 3.12")),
+    ("model", Finding(FindingLevel.WARN, "no model is connected", "set a provider's key")),
+    ("keys", Finding(FindingLevel.FAIL, "<b>other</b> users read claw_0123456789abcdef0123", "chmod 600 keys")),
 ]
 
 

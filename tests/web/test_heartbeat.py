@@ -1,18 +1,18 @@
 from datetime import UTC, datetime
 
-from gateway.domain.people.scopes import Scope
-from gateway.domain.vitals import Beat, Outcome
+from gateway.domain.health import HeartbeatOutcome, HeartbeatResult
+from gateway.domain.people.credentials import Scope
 from gateway.store.people import tokens
-from gateway.store.scheduling import heartbeats
-from gateway.store.scheduling.heartbeats import Pulse
+from gateway.store.work import heartbeats
+from gateway.store.work.heartbeats import Pulse
 from tests.web.conftest import BEARER, Running, Web
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 
 async def test_one_is_made_when_asked_for(running: Running) -> None:
-    async def beat() -> Beat:
-        return Beat(NOON, Outcome.RUNNING)
+    async def beat() -> HeartbeatResult:
+        return HeartbeatResult(NOON, HeartbeatOutcome.RUNNING)
 
     started = await running.start(beat=beat)
     answer = await started.web.client.post("/api/heartbeat", headers=BEARER)
@@ -26,7 +26,9 @@ async def test_how_the_last_one_went_can_be_read(web: Web) -> None:
     before = (await web.client.get("/api/heartbeat", headers=BEARER)).json()
     async with web.path.database.transaction() as tx:
         pulse = await heartbeats.begin(tx, NOON)
-        await heartbeats.claim(tx, pulse.at, Pulse(at=NOON, looked=NOON, outcome=Outcome.IDLE, text="nothing to do"))
+        await heartbeats.claim(
+            tx, pulse.at, Pulse(at=NOON, looked=NOON, outcome=HeartbeatOutcome.IDLE, text="nothing to do")
+        )
     after = (await web.client.get("/api/heartbeat", headers=BEARER)).json()
 
     assert before["outcome"] == "waiting"

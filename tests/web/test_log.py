@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from gateway.domain.memory import Kind
+from gateway.domain.memory.memories import Kind
 from tests.web.conftest import BEARER, Web
 from tests.web.test_memory_api import agent, found
 

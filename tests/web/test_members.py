@@ -7,7 +7,7 @@ import pytest
 
 from gateway.domain.ids import PrincipalId
 from gateway.domain.people.access import Access
-from gateway.domain.people.scopes import Scope
+from gateway.domain.people.credentials import Scope
 from gateway.store.people import principals, tokens
 from tests.flow.path import MEMBER
 from tests.web.conftest import BEARER, PAGE_NAME, Web

@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from gateway.agent.memory.search import MemorySearch, bootstrap_context
-from gateway.domain.memory import Category, NewMemory
+from gateway.domain.memory.memories import Category, NewMemory
 from gateway.domain.principals import Label
 from gateway.store.memory import memories
 from gateway.store.people import tokens

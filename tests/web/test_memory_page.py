@@ -10,7 +10,7 @@ import pytest
 
 from gateway.agent.memory.remember import Remembering
 from gateway.domain.ids import MemoryId, PrincipalId
-from gateway.domain.memory import Category, Kind, Memory, NewMemory
+from gateway.domain.memory.memories import Category, Kind, Memory, NewMemory
 from gateway.domain.principals import Label
 from gateway.store.memory import memories
 from gateway.store.people import tokens

@@ -9,9 +9,8 @@ from gateway.domain.conversation.model import Attempt, ModelsExhausted, ToolCall
 from gateway.domain.conversation.transcript import UserText
 from gateway.domain.ids import MessageId
 from gateway.domain.principals import Label
-from gateway.store import sessions
 from gateway.store.people import principals
-from gateway.store.transcript import asides, messages
+from gateway.store.transcript import conversations, messages, sessions
 from gateway.store.transcript.messages import MessageRow
 from tests.web.conftest import Web
 from tests.web.scripted import Wait
@@ -23,7 +22,7 @@ HERE = Address("web", "owner", "main")
 async def shown(web: Web) -> list[MessageRow]:
     async with web.path.database.connection() as conn:
         session = await sessions.current(conn, HERE)
-        return await asides.joined(conn, await messages.shown(conn, session)) if session else []
+        return await conversations.with_costs(conn, await messages.shown(conn, session)) if session else []
 
 
 async def say(browser: httpx.AsyncClient, **form: object) -> httpx.Response:

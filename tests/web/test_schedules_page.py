@@ -3,8 +3,8 @@
 from datetime import UTC, datetime
 
 from gateway.store.people import principals
-from gateway.store.scheduling import schedules
-from gateway.store.scheduling.schedules import ScheduleRow
+from gateway.store.work import schedules
+from gateway.store.work.schedules import ScheduleRow
 from gateway.timetable.schedules import define, next_slot
 from tests.web.conftest import BEARER, Web
 

@@ -5,9 +5,9 @@ from uuid import uuid4
 import pytest
 from markupsafe import Markup
 
-from gateway.domain.conversation.attachments import Attached
 from gateway.domain.conversation.model import Usage
 from gateway.domain.conversation.tools import Wording
+from gateway.domain.conversation.transcript import Attached
 from gateway.domain.ids import EntryId, FileId, MessageId, PrincipalId, SessionId, TaskId
 from gateway.domain.principals import Label
 from gateway.flow.live import (

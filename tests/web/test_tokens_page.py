@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from gateway.domain.people.scopes import Scope
+from gateway.domain.people.credentials import Scope
 from gateway.store.people import tokens
 from tests.web.conftest import BEARER, Web
 

@@ -4,7 +4,7 @@ from uuid import UUID
 import pytest
 
 from gateway.agent.limits import Limits
-from gateway.store.engine import spending
+from gateway.store.work import budgets
 from gateway.web.screens.usage import compact, summed
 from tests.web.conftest import Running, Web
 
@@ -28,9 +28,9 @@ async def used(web: Web, usd: float, *, model: str = "m", ago: int = 0, session:
     )
 
 
-async def read(web: Web, days: int = 30) -> list[spending.Used]:
+async def read(web: Web, days: int = 30) -> list[budgets.UsageRow]:
     async with web.path.database.connection() as conn:
-        return await spending.used(conn, NOW - timedelta(days=days), NOW + timedelta(minutes=1))
+        return await budgets.used(conn, NOW - timedelta(days=days), NOW + timedelta(minutes=1))
 
 
 async def test_what_is_used_is_told_by_day_model_channel_and_session(web: Web):

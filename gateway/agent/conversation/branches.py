@@ -8,15 +8,15 @@ from gateway.domain.ids import EntryId, MessageId, SessionId
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
 from gateway.domain.work.tasks import Lane
-from gateway.store import sessions
 from gateway.store.connection.pool import Connection
 from gateway.store.delivery import addresses, inbox
 from gateway.store.delivery.addresses import AddressRow
 from gateway.store.delivery.inbox import InboxRow
-from gateway.store.engine import tasks
-from gateway.store.transcript import attachments, branches, conversations, journals, unread
+from gateway.store.files import attachments
+from gateway.store.transcript import conversations, journals, sessions, unread
 from gateway.store.transcript.messages import MessageRow
 from gateway.store.trust import reviews
+from gateway.store.work import tasks
 from gateway.workspace.journal.files import summarise
 
 BUSY = "Your last message isn't answered yet; wait, or write /stop, then try again."
@@ -36,7 +36,7 @@ async def own_message(tx: Connection, at: AddressRow, id: MessageId | None) -> M
         raise NotBranched(READ_ONLY)
     if await tasks.live_chat(tx, at.session_id):
         raise NotBranched(BUSY)
-    row = await branches.said(tx, at.session_id, id)
+    row = await conversations.said_by_person(tx, at.session_id, id)
     if row is None or row.principal_id != at.principal_id or not await inbox.own_words(tx, row.id):
         raise NotBranched(NOT_YOURS)
     return row
@@ -52,7 +52,7 @@ async def branch(
     """
     assert row.seq is not None, "a turn has taken it"
     before, label = row.seq - 1, max(row.label, own)
-    made = await branches.start(tx, at.principal_id, row.session_id, before, label)
+    made = await conversations.start_branch(tx, at.principal_id, row.session_id, before, label)
     if made is None:
         raise NotBranched(TOO_DEEP)
     await _set_aside(tx, at, before)

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import assert_never
 
-from gateway.domain.conversation.attachments import Attached
 from gateway.domain.conversation.model import AssistantMessage, Image, PromptMessage, ToolCall, ToolMessage, UserMessage
 from gateway.domain.conversation.transcript import (
     AssistantText,
+    Attached,
     Entry,
     Notice,
     Summary,

@@ -5,14 +5,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from gateway.domain.ids import MemoryId, PrincipalId
-from gateway.domain.memory import (
-    EVERYTHING,
+from gateway.domain.memory.memories import (
+    ALL_MEMORIES,
     AlreadyRemembered,
     Category,
     Kind,
     Memory,
+    MemoryAccess,
     NewMemory,
-    Reach,
     content_hash,
 )
 from gateway.domain.principals import Label
@@ -40,7 +40,7 @@ class Remembering:
 
     tx: Connection
     principal: PrincipalId
-    reach: Reach = EVERYTHING
+    reach: MemoryAccess = ALL_MEMORIES
     clean: Callable[[str], str] = str
     """Takes live secrets out of what is to be remembered."""
 

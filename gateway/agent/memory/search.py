@@ -4,20 +4,34 @@ from collections.abc import Awaitable, Callable, Collection, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from gateway.domain.embedding import Embedders, EmbeddingUnavailable, Vector, no_embedder
 from gateway.domain.ids import MemoryId, MessageId, PrincipalId, SessionId
-from gateway.domain.memory import DEFAULT_AGENT, EVERYTHING, Filter, Found, Kind, Memory, Mode, Reach, Scope
+from gateway.domain.memory.memories import (
+    ALL_MEMORIES,
+    DEFAULT_AGENT,
+    Embedders,
+    EmbeddingUnavailable,
+    Kind,
+    Memory,
+    MemoryAccess,
+    MemoryFilter,
+    SearchMode,
+    SearchResult,
+    SearchScope,
+    Vector,
+    no_embedder,
+)
 from gateway.domain.principals import Label, Role
 from gateway.memory.lexemes import lexemes
 from gateway.memory.wording import Bootstrap, bootstrap, recalled
 from gateway.store.connection.pool import Connection, Database
-from gateway.store.memory import recalling, search, standing, turns, vectors
+from gateway.store.memory import bootstrap as standing
+from gateway.store.memory import indexing, search, vectors
 from gateway.store.memory.search import Ranked, WrongDimension
 
 SURE_SHARE = 0.8
 """The share of the question's words that `Scope.AUTO` asks of what is pinned before it looks no further."""
 NO_MODEL = "Only words were compared: no embedding model is there."
-KNOWN_ONLY = Filter()
+KNOWN_ONLY = MemoryFilter()
 NEWEST = 100
 """Messages that a search makes findable before it looks."""
 
@@ -27,7 +41,7 @@ class MemoryQuery:
     """What is looked for; `vector` is made by `model`, and None where only words are compared. `note` says why."""
 
     words: Sequence[str]
-    mode: Mode = Mode.KEYWORD
+    mode: SearchMode = SearchMode.KEYWORD
     vector: Vector | None = None
     model: str | None = None
     note: str = ""
@@ -45,24 +59,24 @@ class MemorySearch:
         principal: PrincipalId,
         text: str,
         *,
-        mode: Mode = Mode.AUTO,
-        scope: Scope = Scope.AUTO,
-        filter: Filter = KNOWN_ONLY,
+        mode: SearchMode = SearchMode.AUTO,
+        scope: SearchScope = SearchScope.AUTO,
+        filter: MemoryFilter = KNOWN_ONLY,
         k: int = 8,
         session: SessionId | None = None,
-        reach: Reach = EVERYTHING,
-    ) -> Found:
+        reach: MemoryAccess = ALL_MEMORIES,
+    ) -> SearchResult:
         """The `k` best; rows trusted less than `filter.at_most` are counted instead of shown.
 
         `Scope.AUTO` looks at what is pinned and at this session's summaries first, and at everything unless one of
         them is a sure answer. A question that cannot be embedded is searched by its words, and the note says why.
         """
-        await self.database.run(lambda tx: turns.index_new(tx, principal, NEWEST))
+        await self.database.run(lambda tx: indexing.index_turns(tx, principal, NEWEST))
 
         async def ranked(query: MemoryQuery) -> Ranked:
             async with self.database.connection() as conn:
 
-                def best(where: Filter) -> Awaitable[Ranked]:
+                def best(where: MemoryFilter) -> Awaitable[Ranked]:
                     return search.hybrid(conn, principal, query.words, where, k, vector=query.vector, model=query.model)
 
                 parts = [await _ranked(best, scope, each, session) for each in reach.filters(filter)]
@@ -77,11 +91,11 @@ class MemorySearch:
         except WrongDimension as error:
             query = _by_words(query.words or lexemes(text), str(error))
             found = await ranked(query)
-        return Found(found.hits, query.mode, found.weak, found.left_out, query.note)
+        return SearchResult(found.hits, query.mode, found.weak, found.left_out, query.note)
 
-    async def _query(self, text: str, mode: Mode) -> MemoryQuery:
+    async def _query(self, text: str, mode: SearchMode) -> MemoryQuery:
         words = lexemes(text)
-        if mode is Mode.KEYWORD:
+        if mode is SearchMode.KEYWORD:
             return MemoryQuery(words)
         if (embedder := self.embedder()) is None:
             return MemoryQuery(words, note=NO_MODEL)
@@ -93,17 +107,20 @@ class MemorySearch:
             vector = await embedder.query(text)
         except EmbeddingUnavailable as reason:
             return _by_words(words, str(reason))
-        if mode is Mode.SEMANTIC:
+        if mode is SearchMode.SEMANTIC:
             return MemoryQuery((), mode, vector, embedder.name)
-        return MemoryQuery(words, Mode.HYBRID, vector, embedder.name)
+        return MemoryQuery(words, SearchMode.HYBRID, vector, embedder.name)
 
 
 async def _ranked(
-    best: Callable[[Filter], Awaitable[Ranked]], scope: Scope, filter: Filter, session: SessionId | None
+    best: Callable[[MemoryFilter], Awaitable[Ranked]],
+    scope: SearchScope,
+    filter: MemoryFilter,
+    session: SessionId | None,
 ) -> Ranked:
-    if scope is Scope.CURRENT and session is not None:
+    if scope is SearchScope.CURRENT and session is not None:
         return await best(replace(filter, session=session))
-    for narrow in _near(filter, session) if scope is Scope.AUTO else ():
+    for narrow in _near(filter, session) if scope is SearchScope.AUTO else ():
         near = await best(narrow)
         if any(hit.words >= SURE_SHARE for hit in near.hits):
             return near
@@ -114,7 +131,7 @@ def _by_words(words: Sequence[str], reason: str) -> MemoryQuery:
     return MemoryQuery(words, note=f"Only words were compared: {reason.rstrip('.')}.")
 
 
-def _near(filter: Filter, session: SessionId | None) -> list[Filter]:
+def _near(filter: MemoryFilter, session: SessionId | None) -> list[MemoryFilter]:
     narrow = [replace(filter, pinned=True)] if filter.pinned is None else []
     if session is not None and (not filter.kinds or Kind.SUMMARY in filter.kinds):
         narrow.append(replace(filter, session=session, kinds=(Kind.SUMMARY,)))
@@ -139,7 +156,7 @@ async def bootstrap_context(
     always_include_tags: Collection[str] = ALWAYS,
     recency_bias: float = 0.3,
     at_most: Label = Label.KNOWN,
-    reach: Reach = EVERYTHING,
+    reach: MemoryAccess = ALL_MEMORIES,
 ) -> Bootstrap:
     """What was known at `as_of`, but for what was forgotten or replaced since; a token counts as four characters.
 
@@ -148,7 +165,7 @@ async def bootstrap_context(
     that it is for.
     """
     last, found = None, list[Memory]()
-    for part in reach.filters(Filter(agent=DEFAULT_AGENT, at_most=at_most)):
+    for part in reach.filters(MemoryFilter(agent=DEFAULT_AGENT, at_most=at_most)):
         whose, trusted = part.agent or DEFAULT_AGENT, part.at_most
         if include_last_session and last is None:
             last = await standing.last_chat(conn, principal, session, as_of, trusted, whose)
@@ -220,7 +237,7 @@ async def recall(
     words = lexemes(question[-QUESTION_CHARACTERS:])
     if not words:
         return Recalled()
-    found = await recalling.recalled(conn, principal, words, at_most, CANDIDATES, LEAST_WORDS)
+    found = await search.recall(conn, principal, words, at_most, CANDIDATES, LEAST_WORDS)
     fitting = [memory for memory in found if memory not in visible][:RECALLED_ROWS]
     text = recalled(fitting, RECALLED_TOKENS)
     lines = text.count("\n")  # one for each memory, below the mark

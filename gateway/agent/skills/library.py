@@ -8,12 +8,12 @@ from enum import StrEnum
 from typing import Self
 
 from gateway.agent.skills.sources import Fetch, gather, is_text, no_fetch
-from gateway.domain.clock import Clock
 from gateway.domain.conversation.diff import difference
 from gateway.domain.conversation.tools import ToolFailed
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import one_line
+from gateway.domain.time import Clock
 from gateway.store.connection.pool import Database
 from gateway.store.trust import pins
 from gateway.store.trust.pins import Pin

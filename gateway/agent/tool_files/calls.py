@@ -14,15 +14,14 @@ from gateway.agent.tool_files.confirmed import Confirmed, ToolFiles
 from gateway.agent.tool_files.databases import DatabaseCall, function_of, origin
 from gateway.agent.tool_files.scripts import ScriptCall
 from gateway.agent.tool_sources import AnyArguments, Offer
-from gateway.domain.clock import Clock
 from gateway.domain.conversation.diff import written_out
-from gateway.domain.conversation.operations import Operation
 from gateway.domain.conversation.tools import (
     AnyTool,
     Caller,
     Change,
     Effect,
     Labelled,
+    Operation,
     Tool,
     ToolClass,
     ToolFailed,
@@ -32,6 +31,7 @@ from gateway.domain.ids import PrincipalId
 from gateway.domain.json import Json, JsonObject
 from gateway.domain.principals import Label
 from gateway.domain.text.marks import data_from
+from gateway.domain.time import Clock
 from gateway.net import api
 from gateway.net.addresses import Rules, parse_url
 from gateway.net.api import AccessToken, ApiResponse
@@ -39,7 +39,7 @@ from gateway.net.errors import NetError
 from gateway.net.mcp.server import visible_json
 from gateway.secrets.facts import origin_of
 from gateway.secrets.injection import Outgoing, SecretRefused, Usable, inject
-from gateway.store.functions import FunctionFailed
+from gateway.store.connection.foreign_database import FunctionFailed
 from gateway.workspace.tool_files.declaration import FILE, Credential, OAuth, Requests, Rpc, Script
 from gateway.workspace.tool_files.tool_file import FOLDER, ToolFile
 

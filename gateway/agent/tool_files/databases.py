@@ -4,14 +4,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
-from gateway.domain.conversation.operations import Operation
-from gateway.domain.conversation.tools import ToolClass
+from gateway.domain.conversation.tools import Operation, ToolClass
 from gateway.domain.json import Json
 from gateway.net.addresses import Reach, Rules, checked_addresses, parse_ip, parse_url, reach
 from gateway.net.errors import NetError
 from gateway.secrets.facts import origin_of
 from gateway.secrets.injection import Injected, Outgoing, SecretRefused, Usable, inject
-from gateway.store.functions import ForeignDatabase, NamedContext, call
+from gateway.store.connection.foreign_database import ForeignDatabase, NamedContext, call_function
 from gateway.workspace.skills.folder import Files
 from gateway.workspace.tool_files.declaration import PASSWORD, Rpc
 from gateway.workspace.tool_files.tool_file import ToolFile
@@ -40,7 +39,7 @@ class DatabaseCall:
         database = await self._database(injected.request.fields.get(PASSWORD, ""))
         given = {operation.slots[name].name: value for name, value in arguments.items()}
         reads = operation.kind is ToolClass.NET
-        return await call(database, self.config.schema_name, function_of(operation), given, reads=reads)
+        return await call_function(database, self.config.schema_name, function_of(operation), given, reads=reads)
 
     async def _database(self, secret: str) -> ForeignDatabase:
         parts = urlsplit(self.tool.base)

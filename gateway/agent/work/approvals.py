@@ -11,13 +11,13 @@ from gateway.domain.conversation.tools import ToolClass
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import PrincipalId
 from gateway.domain.principals import Label
-from gateway.domain.work.trees import Verdict
+from gateway.domain.work.trees import DoubtAnswer
 from gateway.store.connection.pool import Connection
 from gateway.store.delivery.addresses import AddressRow
 from gateway.store.delivery.inbox import InboxRow
 from gateway.store.people import principals
 from gateway.store.trust import grants, reviews
-from gateway.store.trust.grants import Bound, Call, GrantRow, Terms
+from gateway.store.trust.grants import GrantBound, GrantCall, GrantRow, GrantTerms
 from gateway.store.trust.reviews import DOUBT, ReviewRow
 
 MOST_AT_ONCE = 10
@@ -35,9 +35,9 @@ _WOULD = {
 
 
 _FOLLOWS = {
-    Verdict.AGAIN: "the call runs again.",
-    Verdict.RAN: "the task goes on; the call isn't repeated.",
-    Verdict.GIVE_UP: "the task ends; the call isn't repeated.",
+    DoubtAnswer.AGAIN: "the call runs again.",
+    DoubtAnswer.RAN: "the task goes on; the call isn't repeated.",
+    DoubtAnswer.GIVE_UP: "the task ends; the call isn't repeated.",
 }
 
 
@@ -111,7 +111,7 @@ async def _answered(
     except NotDecided as refusal:
         return str(refusal)
     if row.tool == DOUBT:
-        return f"{row.name}: {_FOLLOWS[Verdict.of(approved=yes, comment=comment)]}"
+        return f"{row.name}: {_FOLLOWS[DoubtAnswer.of(approved=yes, comment=comment)]}"
     if row.kind == "review":
         return f"{row.name} is {'approved' if yes else 'denied'}; the task goes on with your answer."
     done = "approved; it runs now, and its result comes as a message." if yes else "denied; nothing was changed."
@@ -166,7 +166,7 @@ _TERMS = re.compile(
 )
 
 
-def parse_terms(text: str, now: datetime) -> Terms:
+def parse_terms(text: str, now: datetime) -> GrantTerms:
     """Terms like `5 24h amount<=50 total 200`; raises `NotDecided`."""
     match = _TERMS.fullmatch(text.strip())
     if match is None:
@@ -175,12 +175,12 @@ def parse_terms(text: str, now: datetime) -> Terms:
     if not 0 < times <= MOST_TIMES or not timedelta() < lasts <= LONGEST_GRANT:
         raise NotDecided(f"Allow it 1 to {MOST_TIMES:,} times, for 30 days at most.")
     total = Decimal(match["total"]) if match["total"] else None
-    bound = Bound(match["name"], Decimal(match["most"]), total) if match["name"] else None
-    return Terms(times, now + lasts, bound)
+    bound = GrantBound(match["name"], Decimal(match["most"]), total) if match["name"] else None
+    return GrantTerms(times, now + lasts, bound)
 
 
 async def give_grant(
-    tx: Connection, asked: PrincipalId | None, which: str, terms: Terms, *, by: str, in_chat: bool = False
+    tx: Connection, asked: PrincipalId | None, which: str, terms: GrantTerms, *, by: str, in_chat: bool = False
 ) -> GrantRow:
     """Allow, in advance, the call that a question is about; only its person can. Raises `NotDecided`."""
     row = await own_question(tx, asked, which)
@@ -190,7 +190,7 @@ async def give_grant(
         raise NotDecided(f"{row.name} is too long to show here. {where_shown_whole(row)}")
     if terms.bound and isinstance(value := row.arguments.get(terms.bound.name), bool | str | None):
         raise NotDecided(f"{terms.bound.name} is {value!r} in {row.name}, so it can't be bounded; name a number of it.")
-    call = Call(row.principal_id, row.asked_id, row.tool, row.act, row.arguments, row.base)
+    call = GrantCall(row.principal_id, row.asked_id, row.tool, row.act, row.arguments, row.base)
     return await grants.give(tx, call, terms, by)
 
 

@@ -9,12 +9,11 @@ from pydantic import BaseModel, ConfigDict
 
 from gateway.agent.loop import NO_ANSWER
 from gateway.config.value_types import format_duration
+from gateway.domain.health import HeartbeatOutcome
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import one_line
-from gateway.domain.vitals import Outcome
-from gateway.domain.work.assignment import is_quiet
-from gateway.store.scheduling.attention import MOST, Concern
-from gateway.store.scheduling.heartbeats import Pulse
+from gateway.domain.work.tasks import is_quiet
+from gateway.store.work.heartbeats import MAX_CONCERNS, Concern, Pulse
 from gateway.timetable.wording import moment
 
 NOTHING_TO_REPORT = "heartbeat ok"
@@ -57,7 +56,7 @@ def heartbeat_prompt(concerns: Sequence[Concern], now: datetime, zone: str, name
     lines = [f"This is a heartbeat: nobody wrote to you. It is {_minute(now, zone)}."]
     if concerns:
         lines += ["Since the last one the gateway noticed:", *(f"- {_line(concern, zone)}" for concern in concerns)]
-    if len(concerns) >= MOST:
+    if len(concerns) >= MAX_CONCERNS:
         lines += ["- There may be more; only the oldest are listed."]
     lines += [
         f"Do what HEARTBEAT.md asks for and look after what was noticed. Your answer is sent to {name} as it is, so "
@@ -66,11 +65,11 @@ def heartbeat_prompt(concerns: Sequence[Concern], now: datetime, zone: str, name
     return "\n".join(lines)
 
 
-def outcome_of(answer: str) -> Outcome:
+def outcome_of(answer: str) -> HeartbeatOutcome:
     """What the agent's answer means."""
     if answer == NO_ANSWER:
-        return Outcome.FAILED
-    return Outcome.OK if is_quiet(answer, NOTHING_TO_REPORT) else Outcome.TOLD
+        return HeartbeatOutcome.FAILED
+    return HeartbeatOutcome.OK if is_quiet(answer, NOTHING_TO_REPORT) else HeartbeatOutcome.TOLD
 
 
 def _line(concern: Concern, zone: str) -> str:
@@ -113,7 +112,7 @@ def heartbeat_status(
     if stopped is not None:
         return f"stopped: {stopped}"
     words = [f"every {format_duration(every)}"]
-    if pulse.outcome is not Outcome.WAITING:
+    if pulse.outcome is not HeartbeatOutcome.WAITING:
         words.append(f"last {clock(pulse.at)} {_went(pulse.outcome, pulse.text)}")
     if due is not None:
         words.append(f"next {clock(due)}")
@@ -121,13 +120,13 @@ def heartbeat_status(
     return f"{', '.join(words)}; {beats} beat{'s' * (beats != 1)} today, {asked} asked a model"
 
 
-def _went(outcome: Outcome, text: str) -> str:
+def _went(outcome: HeartbeatOutcome, text: str) -> str:
     match outcome:
-        case Outcome.RUNNING:
+        case HeartbeatOutcome.RUNNING:
             return "is running"
-        case Outcome.OK | Outcome.TOLD | Outcome.WAITING:
+        case HeartbeatOutcome.OK | HeartbeatOutcome.TOLD | HeartbeatOutcome.WAITING:
             return outcome.value
-        case Outcome.IDLE | Outcome.SKIPPED | Outcome.FAILED:
+        case HeartbeatOutcome.IDLE | HeartbeatOutcome.SKIPPED | HeartbeatOutcome.FAILED:
             return f"{outcome.value} ({text})"
         case _:
             assert_never(outcome)

@@ -11,7 +11,7 @@ from gateway.domain.ids import PrincipalId
 from gateway.domain.principals import Label
 from gateway.domain.work.plans import FILE, FREE_CALLS, TODO, Plan, lacking, rendered
 from gateway.store.connection.pool import Database
-from gateway.store.scheduling import plans
+from gateway.store.work import plans
 from gateway.workspace.files.paths import WorkspaceError
 from gateway.workspace.files.tree import Workspace
 

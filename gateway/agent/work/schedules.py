@@ -8,11 +8,11 @@ from gateway.domain.ids import AddressId, PrincipalId, TaskId
 from gateway.domain.principals import Label
 from gateway.domain.text.marks import without_marks
 from gateway.domain.text.texts import one_line
-from gateway.domain.work.assignment import QUIET, Assignment
-from gateway.domain.work.schedules import Definition, Once, Recurring
+from gateway.domain.work.schedules import Once, Recurring, ScheduleDefinition
+from gateway.domain.work.tasks import QUIET, Assignment
 from gateway.store.connection.pool import Connection
-from gateway.store.scheduling import schedules
-from gateway.store.scheduling.schedules import ScheduleRow
+from gateway.store.work import schedules
+from gateway.store.work.schedules import ScheduleRow
 from gateway.timetable.cron import WallClock
 from gateway.timetable.schedules import LONGEST_NAME, InvalidSchedule, ScheduleChanges, amend, define, next_slot
 from gateway.timetable.wording import in_words, moment
@@ -182,14 +182,14 @@ class Schedules:
         if self.most is not None and await schedules.count(self.tx, self.principal) >= self.most:
             raise InvalidSchedule(f"You already have {self.most} schedules, the most allowed; remove one first.")
 
-    def _allowed(self, definition: Definition) -> Definition:
+    def _allowed(self, definition: ScheduleDefinition) -> ScheduleDefinition:
         if self.most is not None and isinstance(definition.when, Recurring):
             self._next_slot(definition)
             if WallClock(definition.when.cron).shortest_gap < LEAST_GAP:
                 raise InvalidSchedule('Runs must be at least 5 minutes apart; use a cron_expr such as "*/5 * * * *".')
         return definition
 
-    def _next_slot(self, definition: Definition) -> datetime | None:
+    def _next_slot(self, definition: ScheduleDefinition) -> datetime | None:
         try:
             return next_slot(definition, self.now)
         except ValueError as error:  # it was stored when this was right
@@ -208,19 +208,19 @@ class Schedules:
         )
 
 
-def schedule_failed(definition: Definition, slot: datetime, reason: str) -> Notice:
+def schedule_failed(definition: ScheduleDefinition, slot: datetime, reason: str) -> Notice:
     """With what it was to do: a reminder reaches its person even if no model can put it into words."""
     said = f"{_planned(definition, slot)} failed: {reason}\n\nIt was meant to do this:\n{definition.prompt}"
     again = "\n\nI won't repeat this until it works again." if isinstance(definition.when, Recurring) else ""
     return Notice(said + again)
 
 
-def schedule_undelivered(definition: Definition, slot: datetime, reason: str) -> Notice:
+def schedule_undelivered(definition: ScheduleDefinition, slot: datetime, reason: str) -> Notice:
     """For the owner, whoever it is of: without any content."""
     return Notice(f"{_planned(definition, slot)} ran, but its message wasn't delivered: {reason}")
 
 
-def schedule_works(definition: Definition) -> Notice:
+def schedule_works(definition: ScheduleDefinition) -> Notice:
     """After a failure that was told."""
     return Notice(f'The schedule "{definition.name}" works again.')
 
@@ -232,5 +232,5 @@ def trigger_failed(source: str, reason: str) -> Notice:
     )
 
 
-def _planned(definition: Definition, slot: datetime) -> str:
+def _planned(definition: ScheduleDefinition, slot: datetime) -> str:
     return f'The schedule "{definition.name}", planned for {moment(slot, definition.zone)},'

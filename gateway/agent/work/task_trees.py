@@ -17,8 +17,7 @@ from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import AddressId, PrincipalId, TaskId
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import one_line
-from gateway.domain.work.assignment import Assignment
-from gateway.domain.work.tasks import Lane, Status
+from gateway.domain.work.tasks import Assignment, Lane, Status
 from gateway.domain.work.trees import (
     LONGEST_NAME,
     CompleteTask,
@@ -28,13 +27,12 @@ from gateway.domain.work.trees import (
     RequestHumanReview,
     SaveIntermediateData,
 )
-from gateway.store import sessions
 from gateway.store.connection.pool import Connection
-from gateway.store.engine import steps, tasks, trees
-from gateway.store.engine.steps import StepRow
-from gateway.store.engine.trees import NodeRow
-from gateway.store.transcript import branches, messages
+from gateway.store.transcript import conversations, sessions, tool_calls
 from gateway.store.trust import reviews
+from gateway.store.work import steps, tasks, trees
+from gateway.store.work.steps import StepRow
+from gateway.store.work.trees import NodeRow
 
 TASK = "task"
 """The origin of a node."""
@@ -207,13 +205,13 @@ async def fork(tx: Connection, principal: PrincipalId, which: str, at: int, mode
     source = await find_task(tx, principal, which)
     before = Assignment.model_validate(await tasks.payload(tx, source))
     place = await steps.asked_at(tx, source, at)
-    asked = before.asked or await messages.prompt_of(tx, source)
+    asked = before.asked or await tool_calls.prompt_of(tx, source)
     if place is None or asked is None:
         raise NoSuchTask(
             f"The task has no model call at or before a step {at}; `supaclaw tasks trace` lists its steps."
         )
     label = await sessions.label(tx, place.session)
-    session = await branches.start(tx, principal, place.session, place.seq, before.label, unattended=True)
+    session = await conversations.start_branch(tx, principal, place.session, place.seq, before.label, unattended=True)
     if session is None:
         raise NoSuchTask("That is a fork of too many forks; fork an earlier one.")
     made = TaskId(uuid4())

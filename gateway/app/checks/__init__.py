@@ -18,7 +18,7 @@ from gateway.app.checks.installation import (
 from gateway.app.checks.machine import check_clock, check_exec, check_jail, check_memory, check_port, check_python
 from gateway.app.checks.secrets import check_secrets
 from gateway.app.checks.tools import check_tools
-from gateway.domain.findings import Finding, Level
+from gateway.domain.health import Finding, FindingLevel
 
 __all__ = ["CHECKS", "CheckContext", "load_context", "run_checks"]
 
@@ -57,7 +57,7 @@ def run_checks(
     for name, check in checks.items():
         begins(name)
         if context.problem and name in NEED_THE_CONFIG:
-            yield name, Finding(Level.WARN, "not checked", "fix config.json first")
+            yield name, Finding(FindingLevel.WARN, "not checked", "fix config.json first")
             continue
         try:
             for finding in check(context):
@@ -65,4 +65,7 @@ def run_checks(
         except Exception as error:
             log.exception("doctor.check_broke", check=name)
             text = f"this check crashed: {' '.join(f'{type(error).__name__}: {error}'.split())}"
-            yield name, Finding(Level.FAIL, text, "a bug in this program: please report it; the other checks are valid")
+            yield (
+                name,
+                Finding(FindingLevel.FAIL, text, "a bug in this program: please report it; the other checks are valid"),
+            )

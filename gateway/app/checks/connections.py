@@ -9,10 +9,10 @@ from pathlib import Path
 
 from gateway.app.checks.context import CheckContext, refused
 from gateway.config.machine import SystemClock
-from gateway.domain.channels.channel_facts import NoFacts
+from gateway.domain.channels.channel import NoFacts
 from gateway.domain.conversation.model import Attempt, ModelsExhausted, Prompt, Reply, UserMessage
 from gateway.domain.errors import ConfigError, OwnerMustAct, SupaclawError, TryAgainLater
-from gateway.domain.findings import Finding, Level
+from gateway.domain.health import Finding, FindingLevel
 from gateway.flow.channels.supervisor import ChannelSpec, channel_specs, probe
 from gateway.llm.auto import GUIDE
 from gateway.llm.call import RetryPolicy
@@ -36,11 +36,15 @@ async def _check_chain(context: CheckContext) -> list[Finding]:
     try:
         if about.active == GUIDE:
             text = f"no model is connected: {about.why}"
-            return [Finding(Level.WARN, text, "paste a key into `supaclaw init` or Setup, or set OPENAI_API_KEY")]
+            return [
+                Finding(FindingLevel.WARN, text, "paste a key into `supaclaw init` or Setup, or set OPENAI_API_KEY")
+            ]
         lacking = list(_lacking_keys(context, about.chain))
         if context.live:
             return [*lacking, await _ask_model(client)]
-        return lacking or [Finding(Level.OK, f"{', then '.join(about.chain)} ({about.why}); `doctor --live` calls it")]
+        return lacking or [
+            Finding(FindingLevel.OK, f"{', then '.join(about.chain)} ({about.why}); `doctor --live` calls it")
+        ]
     finally:
         await client.close()
 
@@ -50,7 +54,7 @@ def _lacking_keys(context: CheckContext, chain: Sequence[str]) -> Iterator[Findi
         endpoint = endpoint_of(split_model(model)[0], context.config.models.providers, context.environ)
         if endpoint.lacks_key:
             fix = f"set {endpoint.vendor.keys[0]}; create one at {endpoint.vendor.keys_page}"
-            yield Finding(Level.WARN, f"{model} needs a key", fix)
+            yield Finding(FindingLevel.WARN, f"{model} needs a key", fix)
 
 
 async def _ask_model(client: ModelClient) -> Finding:
@@ -61,11 +65,13 @@ async def _ask_model(client: ModelClient) -> Finding:
             (reply,) = [event async for event in events if isinstance(event, Reply)]
     except ModelsExhausted as error:
         fix = "check the key, the credit and the model's name, and that this machine can reach the provider"
-        return Finding(Level.FAIL, _tries(error.attempts), fix)
+        return Finding(FindingLevel.FAIL, _tries(error.attempts), fix)
     text = f"{reply.model} answered in {reply.latency_ms / 1000:.1f} s"
     if reply.failed:
-        return Finding(Level.WARN, f"{text}, after {_tries(reply.failed)}", "fix the one that failed, or remove it")
-    return Finding(Level.OK, text)
+        return Finding(
+            FindingLevel.WARN, f"{text}, after {_tries(reply.failed)}", "fix the one that failed, or remove it"
+        )
+    return Finding(FindingLevel.OK, text)
 
 
 def _tries(attempts: Sequence[Attempt]) -> str:
@@ -77,27 +83,27 @@ def check_channels(context: CheckContext) -> Iterator[Finding]:
     """Yield one finding per messenger."""
     if not context.config.channels:
         fix = "connect one with `supaclaw init` or on the page, under Setup"
-        yield Finding(Level.WARN, "no messenger is configured, only the web page and the terminal", fix)
+        yield Finding(FindingLevel.WARN, "no messenger is configured, only the web page and the terminal", fix)
     for name, section in context.config.channels.items():
         try:
             spec = channel_specs({name: section}, (), context.environment.data, lambda _: NoFacts()).get(name)
             yield _check_channel(name, spec, live=context.live)
         except ConfigError as error:
             for line in str(error).splitlines():
-                yield Finding(Level.FAIL, line, "fix config.json")
+                yield Finding(FindingLevel.FAIL, line, "fix config.json")
         except (SupaclawError, TimeoutError) as error:
             fix = f"fix channels.{name} in config.json; check that this machine can reach the platform"
-            yield Finding(Level.FAIL, f"{name}: {str(error) or 'no answer'}", fix)
+            yield Finding(FindingLevel.FAIL, f"{name}: {str(error) or 'no answer'}", fix)
 
 
 def _check_channel(name: str, spec: ChannelSpec | None, *, live: bool) -> Finding:
     if spec is None:
-        return Finding(Level.OK, f"{name}: switched off")
+        return Finding(FindingLevel.OK, f"{name}: switched off")
     who = asyncio.run(_probe_channel(spec, live=live))
     if spec.access.anyone:
         fix = f"list who may talk to it in channels.{name}.allow, unless this is intended"
-        return Finding(Level.WARN, f"{name}: {who}; anyone may talk to it", fix)
-    return Finding(Level.OK, f"{name}: {who}")
+        return Finding(FindingLevel.WARN, f"{name}: {who}; anyone may talk to it", fix)
+    return Finding(FindingLevel.OK, f"{name}: {who}")
 
 
 async def _probe_channel(spec: ChannelSpec, *, live: bool) -> str:
@@ -122,16 +128,18 @@ def check_workspace(context: CheckContext) -> Iterator[Finding]:
         yield refused(error)
         return
     if not context.live:
-        yield Finding(Level.OK, f"synchronised with {address.place}; `doctor --live` tries it")
+        yield Finding(FindingLevel.OK, f"synchronised with {address.place}; `doctor --live` tries it")
         return
     try:
         with tempfile.TemporaryDirectory() as folder:
             Path(folder, "probe").write_bytes(_PROBE_BYTES)
             store = ObjectStore(address, lambda: Rules.of(context.config.net.private_allow))
             asyncio.run(_try_store(store, Path(folder, "probe")))
-        yield Finding(Level.OK, f"synchronised with {address.place}, which works")
+        yield Finding(FindingLevel.OK, f"synchronised with {address.place}, which works")
     except TryAgainLater as error:
-        yield Finding(Level.FAIL, str(error), "`supaclaw config` changes the keys of workspace; docs/scale.md says how")
+        yield Finding(
+            FindingLevel.FAIL, str(error), "`supaclaw config` changes the keys of workspace; docs/scale.md says how"
+        )
 
 
 async def _try_store(store: ObjectStore, probe: Path) -> None:

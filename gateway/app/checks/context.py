@@ -9,7 +9,7 @@ from gateway.config.environment import Environment
 from gateway.config.load import Lookup, load, parse, secrets_unavailable
 from gateway.config.model import Config
 from gateway.domain.errors import ConfigError, OwnerMustAct
-from gateway.domain.findings import Finding, Level
+from gateway.domain.health import Finding, FindingLevel
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,4 +40,4 @@ def load_context(
 def refused(error: OwnerMustAct) -> Finding:
     """A failed check for an error that would stop a start; its text names the problem, then, last, the fix."""
     parts = re.split(r"[;:] (?!.*[;:] )", str(error))
-    return Finding(Level.FAIL, parts[0], parts[-1])
+    return Finding(FindingLevel.FAIL, parts[0], parts[-1])

@@ -11,7 +11,7 @@ from gateway.app.checks.context import CheckContext, refused
 from gateway.config.data.instance import running_pid
 from gateway.config.machine import available_memory
 from gateway.domain.errors import OwnerMustAct
-from gateway.domain.findings import Finding, Level
+from gateway.domain.health import Finding, FindingLevel
 from gateway.sandbox.command import Tier
 from gateway.sandbox.jail import landlock, seccomp
 from gateway.sandbox.remote.client import open_workshop
@@ -34,14 +34,14 @@ def check_python(_patient: CheckContext, version: tuple[int, ...] = sys.version_
     """Python is new enough."""
     text = f"Python {'.'.join(map(str, version))}"
     new = version >= (3, 11)
-    yield Finding(Level.OK, text) if new else Finding(Level.FAIL, text, "install Python 3.11 or newer")
+    yield Finding(FindingLevel.OK, text) if new else Finding(FindingLevel.FAIL, text, "install Python 3.11 or newer")
 
 
 def check_memory(_context: CheckContext, available: int | None = None) -> Iterator[Finding]:
     """The machine or container has enough memory for the gateway and its database."""
     has = (available_memory() if available is None else available) // 2**20
-    level = Level.OK if has >= _ENOUGH_MIB else Level.WARN if has >= _LEAST_MIB else Level.FAIL
-    fix = "" if level is Level.OK else f"give it {_ENOUGH_MIB} MB or more"
+    level = FindingLevel.OK if has >= _ENOUGH_MIB else FindingLevel.WARN if has >= _LEAST_MIB else FindingLevel.FAIL
+    fix = "" if level is FindingLevel.OK else f"give it {_ENOUGH_MIB} MB or more"
     yield Finding(level, f"{has:,} MB on this machine or in its container", fix)
 
 
@@ -58,12 +58,14 @@ def check_clock(
     """The clock is plausible and synchronised."""
     text = f"{now or datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
     if int(text[:4]) < _OLDEST_YEAR:
-        yield Finding(Level.FAIL, f"{text} is in the past", "set the clock: secure connections fail with a wrong one")
+        yield Finding(
+            FindingLevel.FAIL, f"{text} is in the past", "set the clock: secure connections fail with a wrong one"
+        )
     elif kernel() == _UNSYNCHRONISED:
         fix = "run `timedatectl set-ntp true`, or install chrony; a virtual machine may get its time from its host"
-        yield Finding(Level.WARN, f"{text}; the clock is not synchronised", fix)
+        yield Finding(FindingLevel.WARN, f"{text}; the clock is not synchronised", fix)
     else:
-        yield Finding(Level.OK, text)
+        yield Finding(FindingLevel.OK, text)
 
 
 def check_port(context: CheckContext) -> Iterator[Finding]:
@@ -72,7 +74,7 @@ def check_port(context: CheckContext) -> Iterator[Finding]:
 
     web = context.config.web
     if pid := running_pid(context.environment.data):
-        yield Finding(Level.OK, f"the gateway (pid {pid}) is using it")
+        yield Finding(FindingLevel.OK, f"the gateway (pid {pid}) is using it")
         return
     try:
         with listening(web.host, web.port) as socket, reserved(socket):
@@ -80,7 +82,7 @@ def check_port(context: CheckContext) -> Iterator[Finding]:
     except OwnerMustAct as error:
         yield refused(error)
     else:
-        yield Finding(Level.OK, f"{web.host}:{web.port} is free")
+        yield Finding(FindingLevel.OK, f"{web.host}:{web.port} is free")
 
 
 def check_jail(
@@ -90,26 +92,26 @@ def check_jail(
     found, filtered = version(), filters()
     has = f"{f'Landlock {found}' if found else 'no Landlock'}, {'' if filtered else 'no '}seccomp"
     if found >= _LEAST_LANDLOCK and filtered:
-        yield Finding(Level.OK, f"{has}: each file is read in a jail")
+        yield Finding(FindingLevel.OK, f"{has}: each file is read in a jail")
     else:
         text = f"{has}: code hidden in a file that somebody sends could reach what the gateway can reach"
-        yield Finding(Level.WARN, text, "use Linux 6.2 or newer with Landlock and seccomp")
+        yield Finding(FindingLevel.WARN, text, "use Linux 6.2 or newer with Landlock and seccomp")
 
 
 def check_exec(context: CheckContext) -> Iterator[Finding]:
     """The kernel can confine the commands that the agent runs."""
     if context.config.tools.exec.mode == "off":
-        yield Finding(Level.OK, "tools.exec.mode is off: the agent runs no commands")
+        yield Finding(FindingLevel.OK, "tools.exec.mode is off: the agent runs no commands")
         return
     try:
         found = asyncio.run(
             _confinement(open_workshop(context.environment.data / "scratch", context.environment.workshop))
         )
     except NoJail as error:
-        yield Finding(Level.WARN, f"the agent runs no commands: {error}", "see docs/security.md, Commands")
+        yield Finding(FindingLevel.WARN, f"the agent runs no commands: {error}", "see docs/security.md, Commands")
         return
     place = f"the service behind {service}" if (service := context.environment.workshop) else "a jail"
-    yield Finding(Level.OK, f"commands of the agent run in {place}: {found}")
+    yield Finding(FindingLevel.OK, f"commands of the agent run in {place}: {found}")
 
 
 async def _confinement(jail: Workshop) -> str:

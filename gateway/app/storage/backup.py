@@ -38,7 +38,7 @@ from gateway.config.problems import KeyPath, dotted
 from gateway.domain.errors import OwnerMustAct
 from gateway.logs import SecretMask
 from gateway.store.connection.pool import Database
-from gateway.store.dump import Snapshot, Table, snapshot
+from gateway.store.dump import DatabaseSnapshot, Table, snapshot
 
 
 async def back_up(
@@ -110,7 +110,7 @@ def _add_files(writer: ArchiveWriter, environment: Environment, saved: bytes | N
     writer.add_tree(environment.data / PRINCIPALS, PRINCIPALS)
 
 
-async def _add_table(writer: ArchiveWriter, seen: Snapshot, table: Table) -> int:
+async def _add_table(writer: ArchiveWriter, seen: DatabaseSnapshot, table: Table) -> int:
     with writer.spool() as spool:
         rows = await seen.copy(table, spool)
         await asyncio.to_thread(writer.add, table_member(table), spool)

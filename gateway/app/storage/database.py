@@ -13,8 +13,8 @@ from gateway.config.model import Config
 from gateway.domain.errors import OwnerMustAct
 from gateway.store.connection.pool import Database
 from gateway.store.embedded.postgres import EmbeddedPostgres
-from gateway.store.failures import reaching
-from gateway.store.memory import extension
+from gateway.store.errors import reaching
+from gateway.store.memory import vectors
 from gateway.store.migrate import check_schema, migrate
 
 PAUSES = (0.2, 1.0)
@@ -85,7 +85,7 @@ async def temporary_database(purpose: str) -> AsyncIterator[Database]:
         try:
             async with await Database.connect(await server.start()) as database:
                 await migrate(database)
-                await database.run(extension.ensure)
+                await database.run(vectors.ensure_table)
                 yield database
         finally:
             await server.stop()

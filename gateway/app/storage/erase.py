@@ -22,9 +22,9 @@ from gateway.config.data.instance import hold_instance, instance_id
 from gateway.config.environment import Environment
 from gateway.config.failpoints import Failpoints, Step
 from gateway.config.model import Config
-from gateway.domain.erasing import SHORTEST, Erasure, letters
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import MemoryId, PrincipalId
+from gateway.domain.memory.erasing import SHORTEST, Erasure, letters
 from gateway.store.connection.pool import Database
 from gateway.store.memory import erasing
 from gateway.store.memory.erasing import Origins

@@ -17,14 +17,13 @@ from gateway.config.model import Config
 from gateway.domain.conversation.transcript import Notice
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.principals import Label
-from gateway.store import sessions
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.delivery import addresses, outbox
-from gateway.store.delivery.outbox import Part
-from gateway.store.loading import addresses_in_doubt, lacks_rows, load
+from gateway.store.delivery.outbox import OutboxPart
+from gateway.store.dump import addresses_in_doubt, lacks_rows, load
+from gateway.store.files import contents
 from gateway.store.migrate import migrate
-from gateway.store.transcript import messages
-from gateway.store.trust import contents
+from gateway.store.transcript import messages, sessions
 from gateway.workspace.files.access import open_folder
 
 RESTORED = "I was restored from a backup and cannot tell whether my last answer arrived; /last shows it again."
@@ -66,7 +65,7 @@ async def _tell_about_doubts(tx: Connection) -> None:
         said = await messages.say(
             tx, at.session_id, at.principal_id, Notice(RESTORED), label=Label.OWNER, address=at.id
         )
-        await outbox.put(tx, at.principal_id, at.id, said.id, [Part(RESTORED)], notice=True)
+        await outbox.put(tx, at.principal_id, at.id, said.id, [OutboxPart(RESTORED)], notice=True)
 
 
 def unpack(path: Path, into: Path | None) -> Manifest:

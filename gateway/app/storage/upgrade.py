@@ -17,10 +17,10 @@ from gateway.domain.errors import DiskFull, OwnerMustAct, TryAgainLater
 from gateway.domain.ids import InstanceId
 from gateway.store.connection.pool import Database
 from gateway.store.connection.server import size_of_tables
-from gateway.store.engine import leases
-from gateway.store.engine.leases import RENEW_SECONDS
 from gateway.store.migrate import Schema, migrate, schema_of
 from gateway.store.people import principals
+from gateway.store.work import instances
+from gateway.store.work.instances import RENEW_SECONDS
 from gateway.workspace.files.access import size_of
 
 BACKUPS = "backups"
@@ -87,5 +87,5 @@ async def _renew(database: Database, instance: InstanceId) -> None:
         log.info("upgrade.goes_on")
         with suppress(TryAgainLater):
             async with database.connection() as conn:
-                if not await leases.take(conn, GATEWAY, instance, ALONE_SECONDS):
+                if not await instances.take_lease(conn, GATEWAY, instance, ALONE_SECONDS):
                     raise OwnerMustAct("another gateway took this database over during the upgrade; stop one of them")

@@ -8,9 +8,9 @@ from itertools import count
 from typing import cast
 
 from gateway.background.cpu.executor import Cpu
-from gateway.domain.embedding import EmbeddingUnavailable, Vector
 from gateway.domain.errors import SupaclawError
 from gateway.domain.json import Json
+from gateway.domain.memory.memories import EmbeddingUnavailable, Vector
 from gateway.llm.embedding import e5
 from gateway.llm.embedding.remote import check_vectors
 

@@ -22,9 +22,9 @@ from gateway.flow.turn.environment import AgentEnvironments
 from gateway.net.errors import NetError
 from gateway.net.fetch import WebPage
 from gateway.store.connection.pool import Connection, Database
-from gateway.store.engine import tasks
-from gateway.store.transcript import files
-from gateway.store.transcript.files import FileRow
+from gateway.store.files import files
+from gateway.store.files.files import FileRow
+from gateway.store.work import tasks
 from gateway.tools import PageText
 from gateway.workspace.files.paths import WorkspaceError
 from gateway.workspace.files.tree import MAX_WRITE_BYTES, Workspace

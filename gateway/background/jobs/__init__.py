@@ -13,8 +13,8 @@ from gateway.background.upkeep.heartbeat import Halt
 from gateway.background.worker import Runner
 from gateway.config.failpoints import Failpoints
 from gateway.config.model import Config
-from gateway.domain.clock import Clock
 from gateway.domain.errors import OwnerMustAct
+from gateway.domain.time import Clock
 from gateway.flow.approvals.questions import Questions
 from gateway.flow.files.sync import FileSync
 from gateway.flow.files.uploads import Uploads

@@ -8,19 +8,18 @@ from gateway.background.jobs import Services
 from gateway.config.failpoints import Step
 from gateway.domain.conversation.transcript import Notice
 from gateway.domain.principals import Label
-from gateway.domain.work.assignment import Assignment
-from gateway.domain.work.tasks import Claim, Status
+from gateway.domain.work.tasks import Assignment, Claim, Status
 from gateway.flow.people import NOT_LET_IN
 from gateway.flow.trees.node import NodeRuns
 from gateway.flow.turn.opening import OpenedTurn, open_unattended
 from gateway.flow.turn.runner import TurnResult
 from gateway.flow.unattended.completion import Origin, ScheduleOrigin, TaskOrigin, TriggerOrigin, UnattendedFinisher
-from gateway.store import sessions
 from gateway.store.connection.pool import Connection
 from gateway.store.delivery import addresses
-from gateway.store.engine import tasks
-from gateway.store.transcript import attachments, journals, messages
+from gateway.store.files import attachments
+from gateway.store.transcript import journals, messages, sessions
 from gateway.store.transcript.messages import MessageRow
+from gateway.store.work import tasks
 
 TURN_SECONDS, MOST_SECONDS = 1.0, 60.0
 """For each that is before it, and at most: until a run looks again whether it is its turn in its conversation."""

@@ -16,13 +16,12 @@ from gateway.domain.work.tasks import Claim, Status
 from gateway.flow.approvals.own_calls import OWN_CALLS
 from gateway.flow.turn.environment import AgentEnvironment
 from gateway.flow.turn.steps import Fence
-from gateway.store import sessions
 from gateway.store.connection.pool import Connection
-from gateway.store.engine import tasks, trees
-from gateway.store.transcript import messages
+from gateway.store.transcript import messages, sessions
 from gateway.store.transcript.messages import MessageRow
 from gateway.store.trust import reviews
 from gateway.store.trust.reviews import ReviewRow, digest_of
+from gateway.store.work import tasks, trees
 
 LONGEST = 2_000
 """Characters of a result that are shown."""

@@ -18,10 +18,9 @@ from gateway.flow.turn.opening import OpenedChat, OpenedTurn, open_turn
 from gateway.flow.turn.presence import drafts, seen_reaction, typing
 from gateway.flow.turn.runner import RunOutcome, TurnResult
 from gateway.flow.turn.steps import Sink
-from gateway.store import sessions
 from gateway.store.connection.pool import Connection
 from gateway.store.delivery.addresses import AddressRow
-from gateway.store.transcript import messages, unread
+from gateway.store.transcript import messages, sessions, tool_calls, unread
 from gateway.store.transcript.messages import MessageRow
 
 
@@ -116,7 +115,7 @@ class ChatTurns:
         if isinstance(result.entry, AssistantText):
             since = opened.asked[0].seq or 0
             texts = await messages.said_since(tx, opened.session, since)
-            said = digest.said(digest.spoken(texts), await messages.handed_since(tx, opened.session, since))
+            said = digest.said(digest.spoken(texts), await tool_calls.handed_since(tx, opened.session, since))
             await sessions.set_digest(tx, opened.session, digest.extend(heard, "assistant", said))
 
 

@@ -11,7 +11,7 @@ from gateway.background.jobs import Services
 from gateway.config.failpoints import Step
 from gateway.domain.conversation.model import Reply
 from gateway.domain.ids import MemoryId, PrincipalId
-from gateway.domain.memory import Kind
+from gateway.domain.memory.memories import Kind
 from gateway.domain.principals import Label
 from gateway.domain.work.tasks import Claim, Status
 from gateway.flow.turn.budgets import SharedBudgets
@@ -23,10 +23,10 @@ from gateway.memory.consolidation import (
     read_verdict,
 )
 from gateway.store.connection.pool import Connection
-from gateway.store.engine import steps, tasks
 from gateway.store.memory import consolidation, memories
-from gateway.store.memory.consolidation import Changed
+from gateway.store.memory.consolidation import ConsolidationInput
 from gateway.store.people import principals
+from gateway.store.work import steps, tasks
 
 log = structlog.get_logger(__name__)
 
@@ -84,7 +84,7 @@ class Consolidate:
         return _Judged(shown, reply, read_verdict(reply.text, shown)) if reply else None
 
 
-async def _material(conn: Connection, principal: PrincipalId, changed: Changed, label: Label) -> Material:
+async def _material(conn: Connection, principal: PrincipalId, changed: ConsolidationInput, label: Label) -> Material:
     """What is trusted up to `label`; nothing where nobody need be asked, or the label before has shown it all."""
     said = [row for row in changed.said if row.label == label]
     new = [row for row in changed.memories if row.label <= label]
@@ -94,7 +94,9 @@ async def _material(conn: Connection, principal: PrincipalId, changed: Changed, 
     return Material(label, rows if asks else ())
 
 
-async def _apply(tx: Connection, principal: PrincipalId, judged: Sequence[_Judged], changed: Changed) -> None:
+async def _apply(
+    tx: Connection, principal: PrincipalId, judged: Sequence[_Judged], changed: ConsolidationInput
+) -> None:
     """What is not sure, or not for these words to decide, is left to the person."""
     doubts: dict[MemoryId, MemoryId] = {}
     for one in judged:

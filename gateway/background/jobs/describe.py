@@ -11,9 +11,9 @@ from gateway.domain.work.tasks import Claim, Status
 from gateway.flow.turn.budgets import SharedBudgets
 from gateway.flow.turn.loop import file_content, file_picture
 from gateway.store.connection.pool import Connection
-from gateway.store.engine import steps, tasks
-from gateway.store.transcript import files
-from gateway.store.transcript.files import FileRow
+from gateway.store.files import files
+from gateway.store.files.files import FileRow
+from gateway.store.work import steps, tasks
 from gateway.workspace.files.tree import Workspace
 
 INSTRUCTIONS = """\

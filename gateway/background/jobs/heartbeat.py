@@ -8,22 +8,20 @@ from gateway.agent.work.heartbeat import NO_MODEL, Occasion, heartbeat_prompt, o
 from gateway.background.jobs import Services
 from gateway.domain.conversation.model import ModelsExhausted
 from gateway.domain.conversation.transcript import AssistantText, Notice
+from gateway.domain.health import HeartbeatOutcome
 from gateway.domain.principals import Label
 from gateway.domain.text.marks import heading
-from gateway.domain.vitals import Outcome
 from gateway.domain.work.schedules import UTC_ZONE
 from gateway.domain.work.tasks import Claim, Status
 from gateway.flow.turn.opening import OpenedTurn, open_unattended
 from gateway.flow.turn.runner import RunOutcome, TurnResult
 from gateway.llm.errors import ErrorKind
-from gateway.store import sessions
 from gateway.store.connection.pool import Connection
 from gateway.store.delivery.addresses import AddressRow
-from gateway.store.engine import tasks
 from gateway.store.people import principals
-from gateway.store.scheduling import heartbeats
-from gateway.store.transcript import journals
+from gateway.store.transcript import journals, sessions
 from gateway.store.transcript.messages import MessageRow
+from gateway.store.work import heartbeats, tasks
 from gateway.workspace.journal.files import heartbeat_paths
 
 ORIGIN = "heartbeat"
@@ -36,7 +34,7 @@ log = structlog.get_logger(__name__)
 class Verdict:
     """What a run came to; `stops`: the next one would fail as well."""
 
-    outcome: Outcome
+    outcome: HeartbeatOutcome
     text: str = ""
     stops: bool = False
 
@@ -73,7 +71,7 @@ class HeartbeatRun:
         if opened is not None:
             why = f"{run.max_attempts} attempts broke off; the log says why, under task {run.id}"
             result = TurnResult(Notice(why), status=Status.FAILED, error="out of attempts")
-            await self._finish(run, occasion, opened, Verdict(Outcome.FAILED, why), result)
+            await self._finish(run, occasion, opened, Verdict(HeartbeatOutcome.FAILED, why), result)
 
     async def _open(self, run: Claim) -> tuple[Occasion, OpenedTurn | None]:
         """Its session, with a journal file of its own."""
@@ -98,7 +96,7 @@ class HeartbeatRun:
         self, run: Claim, occasion: Occasion, opened: OpenedTurn, verdict: Verdict, result: TurnResult
     ) -> None:
         async def destination(tx: Connection) -> AddressRow | None:
-            if verdict.outcome not in (Outcome.TOLD, Outcome.FAILED):
+            if verdict.outcome not in (HeartbeatOutcome.TOLD, HeartbeatOutcome.FAILED):
                 return None
             return await self._proactive.destination(tx, run.principal_id, channel=self._services.config().heartbeat.to)
 
@@ -109,22 +107,22 @@ class HeartbeatRun:
             await sessions.end(tx, answer.session_id)
             await journals.close(tx, answer.session_id, f"Heartbeat: {verdict.outcome.value}")
             await heartbeats.ended(tx, verdict.outcome, verdict.text, occasion.at)
-            error = verdict.text if verdict.outcome in (Outcome.FAILED, Outcome.SKIPPED) else None
+            error = verdict.text if verdict.outcome in (HeartbeatOutcome.FAILED, HeartbeatOutcome.SKIPPED) else None
             return RunOutcome(Status.FAILED if error else Status.COMPLETED, error, sent)
 
         finished = await self._services.finisher.finish(run, opened.session, result, store, destination=destination)
-        note = log.warning if verdict.outcome is Outcome.FAILED else log.info
+        note = log.warning if verdict.outcome is HeartbeatOutcome.FAILED else log.info
         note("heartbeat.ended", outcome=verdict.outcome.value, told=finished.sent is not None, stops=verdict.stops)
         if verdict.stops:
             self._halt.stop(verdict.text)
-        elif verdict.outcome in (Outcome.OK, Outcome.TOLD):
+        elif verdict.outcome in (HeartbeatOutcome.OK, HeartbeatOutcome.TOLD):
             self._halt.lift()
 
     async def _news(self, tx: Connection, verdict: Verdict) -> AssistantText | Notice | None:
         """What the owner is to know: of failures the first, and the one that stops it."""
-        if verdict.outcome is Outcome.TOLD:
+        if verdict.outcome is HeartbeatOutcome.TOLD:
             return AssistantText(verdict.text)
-        if verdict.outcome is not Outcome.FAILED:
+        if verdict.outcome is not HeartbeatOutcome.FAILED:
             return None
         pulse = await heartbeats.get(tx)
         known = pulse is not None and pulse.failing and not (verdict.stops and self._halt.why is None)
@@ -145,10 +143,13 @@ def judge(result: TurnResult) -> Verdict:
     if result.problem is not None:
         return _failed(result.problem)
     if isinstance(result.entry, Notice):
-        return Verdict(Outcome.SKIPPED, result.error or result.entry.text)
+        return Verdict(HeartbeatOutcome.SKIPPED, result.error or result.entry.text)
     went = outcome_of(result.entry.text)
     return Verdict(
-        went, {Outcome.TOLD: result.entry.text, Outcome.FAILED: "the model gave an empty answer"}.get(went, "")
+        went,
+        {HeartbeatOutcome.TOLD: result.entry.text, HeartbeatOutcome.FAILED: "the model gave an empty answer"}.get(
+            went, ""
+        ),
     )
 
 
@@ -158,8 +159,8 @@ def _failed(problem: ModelsExhausted) -> Verdict:
     if all(attempt.error == ErrorKind.AUTH for attempt in problem.attempts):
         models = ", ".join(dict.fromkeys(attempt.model for attempt in problem.attempts))
         why = f"the key for {models} was refused; set a good one and save config.json, or restart"
-        return Verdict(Outcome.FAILED, why, stops=True)
-    return Verdict(Outcome.FAILED, f"no model answered (the last was {last.model}: {last.error})")
+        return Verdict(HeartbeatOutcome.FAILED, why, stops=True)
+    return Verdict(HeartbeatOutcome.FAILED, f"no model answered (the last was {last.model}: {last.error})")
 
 
 runner = HeartbeatRun

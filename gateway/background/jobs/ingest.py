@@ -18,13 +18,13 @@ from gateway.domain.work.tasks import Claim, Status
 from gateway.flow.files.uploads import UploadRefused
 from gateway.flow.live import MessageStored
 from gateway.flow.turn.presence import typing
-from gateway.store import sessions
 from gateway.store.connection.pool import Connection
 from gateway.store.delivery import addresses
-from gateway.store.engine import tasks
-from gateway.store.transcript import attachments, files, messages
-from gateway.store.transcript.attachments import Incomplete
+from gateway.store.files import attachments, files
+from gateway.store.files.attachments import Incomplete
+from gateway.store.transcript import messages, sessions
 from gateway.store.transcript.messages import MessageRow
+from gateway.store.work import tasks
 
 LONGEST_WAIT = timedelta(days=1)
 """For a channel that is shut or cannot be reached; then the file is given up."""

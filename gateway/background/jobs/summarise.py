@@ -21,17 +21,17 @@ from gateway.background.jobs import Services
 from gateway.domain.conversation.model import Reply
 from gateway.domain.ids import SessionId
 from gateway.domain.json import Json
-from gateway.domain.memory import Category, Kind, NewMemory
+from gateway.domain.memory.memories import Category, Kind, NewMemory
 from gateway.domain.principals import Label
 from gateway.domain.work.tasks import Claim, Status
 from gateway.flow.turn.budgets import SharedBudgets
 from gateway.flow.turn.loop import MIN_PROMPT_TOKENS
-from gateway.store import sessions
 from gateway.store.connection.pool import Connection
-from gateway.store.engine import steps, tasks
+from gateway.store.files import attachments
 from gateway.store.memory import memories
-from gateway.store.transcript import attachments, messages
+from gateway.store.transcript import messages, sessions
 from gateway.store.transcript.messages import MessageRow
+from gateway.store.work import steps, tasks
 
 FEWEST_QUESTIONS = 2
 """A conversation with fewer is told by its last messages; no summary could be shorter."""

@@ -23,7 +23,7 @@ import structlog
 
 from gateway.background.upkeep.timers import Periodic
 from gateway.config.machine import boot_seconds
-from gateway.domain.vitals import LoopLag
+from gateway.domain.health import LoopLag
 
 LOOK_SECONDS = 1.0
 """Often enough for what hurts: every look wakes the machine up."""

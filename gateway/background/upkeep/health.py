@@ -13,13 +13,13 @@ import structlog
 
 from gateway.config.data.files import write_regular
 from gateway.config.machine import boot_seconds
-from gateway.domain.clock import Clock
 from gateway.domain.errors import DatabaseDown, OwnerMustAct, TryAgainLater
 from gateway.domain.ids import InstanceId
+from gateway.domain.time import Clock
 from gateway.store.connection.pool import Connection, Database
-from gateway.store.engine import instances, leases
-from gateway.store.engine.instances import Kind
 from gateway.store.migrate import check_not_outdated
+from gateway.store.work import instances
+from gateway.store.work.instances import Kind
 
 log = structlog.get_logger(__name__)
 
@@ -51,7 +51,7 @@ async def joined(database: Database, instance: InstanceId, kind: Kind) -> AsyncI
     Whoever wants to be alone takes that lease first and looks for instances then; here it is the other way round.
     """
     async with database.connection() as conn:
-        if not await leases.take(conn, leases.life(instance), instance, leases.LEASE_SECONDS):
+        if not await instances.take_lease(conn, instances.life_lease(instance), instance, instances.LEASE_SECONDS):
             raise OwnerMustAct(f"another gateway is running on this database as {instance}; stop it first")
     try:
         async with database.connection() as conn:
@@ -61,7 +61,7 @@ async def joined(database: Database, instance: InstanceId, kind: Kind) -> AsyncI
     finally:
         with suppress(DatabaseDown, TimeoutError):
             async with asyncio.timeout(ANSWER_SECONDS), database.transaction() as conn:
-                await leases.drop(conn, leases.life(instance), instance)
+                await instances.drop_lease(conn, instances.life_lease(instance), instance)
                 await instances.leave(conn, instance)
 
 
@@ -69,13 +69,13 @@ async def joined(database: Database, instance: InstanceId, kind: Kind) -> AsyncI
 async def alone(database: Database, instance: InstanceId) -> AsyncIterator[None]:
     """Nobody else works on this database meanwhile; raises `OwnerMustAct` if somebody does."""
     async with database.connection() as conn:
-        if not await leases.take(conn, GATEWAY, instance, ALONE_SECONDS):
+        if not await instances.take_lease(conn, GATEWAY, instance, ALONE_SECONDS):
             raise OwnerMustAct(
                 "another gateway is running on this database; stop it first, or wait 30 seconds if it has just died"
             )
     try:
         async with database.connection() as conn:
-            if await leases.work_elsewhere(conn, instance):
+            if await instances.work_elsewhere(conn, instance):
                 raise OwnerMustAct(
                     "another gateway or a worker runs on this database; stop it, or wait 30 seconds if it has just died"
                 )
@@ -83,11 +83,11 @@ async def alone(database: Database, instance: InstanceId) -> AsyncIterator[None]
     finally:
         with suppress(DatabaseDown, TimeoutError):
             async with asyncio.timeout(ANSWER_SECONDS), database.connection() as conn:
-                await leases.drop(conn, GATEWAY, instance)
+                await instances.drop_lease(conn, GATEWAY, instance)
 
 
 async def _not_beside_one_alone(conn: Connection, me: InstanceId) -> None:
-    if await leases.taken(conn, GATEWAY, me):
+    if await instances.lease_is_taken(conn, GATEWAY, me):
         raise TryAgainLater("the database is being upgraded, or an older gateway runs on it; stop that one")
 
 
@@ -148,7 +148,7 @@ class Health:
     @property
     def _over(self) -> bool:
         """Whether another gateway may have the lease, by a clock that counts sleep."""
-        return boot_seconds() - self._renewed_at >= leases.LEASE_SECONDS
+        return boot_seconds() - self._renewed_at >= instances.LEASE_SECONDS
 
     async def _holds_lease(self) -> bool:
         """False also while the database cannot be asked; a reason to stop is only a lease that another gateway has."""
@@ -174,16 +174,16 @@ class Health:
         asked = boot_seconds()
         async with database.connection() as conn:
             names = self._names()
-            lost = names - await leases.take_all(conn, names, self.instance, leases.LEASE_SECONDS)
+            lost = names - await instances.take_leases(conn, names, self.instance, instances.LEASE_SECONDS)
             for name in (given_up := names - self._names()):
-                await leases.drop(conn, name, self.instance)
+                await instances.drop_lease(conn, name, self.instance)
             if held := lost <= given_up:
                 self._renewed_at = asked
                 await check_not_outdated(conn)
         return held
 
     def _names(self) -> set[str]:
-        return {leases.life(self.instance), *self.held()}
+        return {instances.life_lease(self.instance), *self.held()}
 
     def _lose(self) -> None:
         log.error("health.lease_lost", problem="another gateway has taken over what this one held")

@@ -11,18 +11,17 @@ from gateway.agent.limits import dollars, used_up
 from gateway.agent.work.heartbeat import NO_MODEL, Occasion, heartbeat_status, instructs, unreadable
 from gateway.config.model import Config
 from gateway.config.value_types import ActiveHours
-from gateway.domain.clock import Clock
+from gateway.domain.health import HeartbeatOutcome, HeartbeatResult
 from gateway.domain.settings import ModelSettings
-from gateway.domain.vitals import Beat, Outcome
-from gateway.domain.zones import zone
+from gateway.domain.time import Clock, zone
 from gateway.flow.people import People
 from gateway.flow.turn.budgets import SharedBudgets
 from gateway.flow.turn.environment import AgentEnvironments
 from gateway.flow.turn.loop import SizedModel
 from gateway.store.connection.pool import Connection, Database
-from gateway.store.engine.spending import Period
-from gateway.store.scheduling import attention, heartbeats
-from gateway.store.scheduling.heartbeats import Pulse
+from gateway.store.work import heartbeats
+from gateway.store.work.budgets import Period
+from gateway.store.work.heartbeats import Pulse
 
 
 class Halt:
@@ -78,7 +77,7 @@ class Heartbeat:
     clock: Clock
     state: str | None = None
 
-    async def beat(self) -> Beat:
+    async def beat(self) -> HeartbeatResult:
         """One now, whatever is configured; one that is running is joined."""
         async with self.database.connection() as conn:
             pulse = await heartbeats.begin(conn, self.clock.now())
@@ -92,26 +91,26 @@ class Heartbeat:
             if max(pulse.at, pulse.looked) > now + AHEAD:
                 pulse = await heartbeats.set_back(conn, now)
         due = self._due(pulse, now)
-        if due is not None and due <= now and pulse.outcome is not Outcome.RUNNING:
+        if due is not None and due <= now and pulse.outcome is not HeartbeatOutcome.RUNNING:
             await self._beat(pulse)
             return now
         self.state = self._told(pulse, due, now)
         return due if due is not None and due > now else None
 
-    async def _beat(self, pulse: Pulse) -> Beat:
+    async def _beat(self, pulse: Pulse) -> HeartbeatResult:
         """The one after `pulse`, unless that is still under way or another process made it."""
-        if pulse.outcome is Outcome.RUNNING:
+        if pulse.outcome is HeartbeatOutcome.RUNNING:
             return pulse.beat
         now, owner = self.clock.now(), self.people.owner.id
         persona = await asyncio.to_thread(self.environments.of(owner).persona)
         instructed, idle = instructs(persona.heartbeat), unreadable(persona.heartbeat) or NOTHING
         async with self.database.connection() as conn:
-            found = await attention.look(conn, owner, max(pulse.looked, now - LONGEST_LOOK), now)
+            found = await heartbeats.concerns(conn, owner, max(pulse.looked, now - LONGEST_LOOK), now)
         after = await self._after(pulse, now, None if instructed or found else idle)
 
         async def note(tx: Connection) -> bool:
             noted = await heartbeats.claim(tx, pulse.at, after)
-            if noted and after.outcome is Outcome.RUNNING:
+            if noted and after.outcome is HeartbeatOutcome.RUNNING:
                 await heartbeats.ask(tx, owner, Occasion(at=now, concerns=tuple(found)).model_dump(mode="json"))
             return noted
 
@@ -119,7 +118,7 @@ class Heartbeat:
             async with self.database.connection() as conn:
                 return (await heartbeats.begin(conn, now)).beat
         log.info("heartbeat.beat", outcome=after.outcome.value, found=len(found), instructed=instructed)
-        if after.outcome is Outcome.RUNNING:
+        if after.outcome is HeartbeatOutcome.RUNNING:
             self.woken()
         self.state = self._told(after, self._due(after, now), now)
         if after.broke != pulse.broke:
@@ -131,13 +130,13 @@ class Heartbeat:
         counted = (pulse.beats, pulse.asked) if pulse.day == now.date() else (0, 0)
         known: dict[str, object] = {"at": now, "day": now.date(), "beats": counted[0] + 1, "asked": counted[1]}
         if idle is not None:
-            known |= {"outcome": Outcome.IDLE, "text": idle, "looked": now}
+            known |= {"outcome": HeartbeatOutcome.IDLE, "text": idle, "looked": now}
         elif self.model() is None:
-            known |= {"outcome": Outcome.SKIPPED, "text": NO_MODEL}
+            known |= {"outcome": HeartbeatOutcome.SKIPPED, "text": NO_MODEL}
         elif broke := await self._broke(now):
-            known |= {"outcome": Outcome.SKIPPED, "text": broke, "broke": now.date()}
+            known |= {"outcome": HeartbeatOutcome.SKIPPED, "text": broke, "broke": now.date()}
         else:
-            known |= {"outcome": Outcome.RUNNING, "text": "", "asked": counted[1] + 1}
+            known |= {"outcome": HeartbeatOutcome.RUNNING, "text": "", "asked": counted[1] + 1}
         return pulse.model_copy(update=known)
 
     async def _broke(self, now: datetime) -> str | None:

@@ -16,13 +16,13 @@ from gateway.background.cpu.executor import run_alone
 from gateway.config.data.files import read_regular, replace_regular
 from gateway.config.data.instance import InstanceLock
 from gateway.config.environment import Environment
-from gateway.domain.clock import Clock
 from gateway.domain.errors import OwnerMustAct, SupaclawError, TryAgainLater
 from gateway.domain.ids import MessageId, TaskId
 from gateway.domain.json import Json
+from gateway.domain.time import Clock
 from gateway.store.connection.pool import Connection, Database
-from gateway.store.engine import retention
 from gateway.store.transcript import messages
+from gateway.store.work import retention
 from gateway.workspace.checkpoints import jobs
 from gateway.workspace.template import fill_new_workspace
 

@@ -14,17 +14,17 @@ from pathlib import Path
 import structlog
 
 from gateway.config.failpoints import Failpoints, Step
-from gateway.domain.clock import Clock
-from gateway.domain.embedding import Embedder, EmbeddingUnavailable, Vector
 from gateway.domain.ids import MessageId, PrincipalId
+from gateway.domain.memory.memories import Embedder, EmbeddingUnavailable, Vector
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import storable
+from gateway.domain.time import Clock
 from gateway.flow.secrets.guard import Clean
 from gateway.memory.passages import passages
 from gateway.store.connection.pool import Connection, Database
-from gateway.store.memory import chunks, extension, frequencies, turns, vectors
-from gateway.store.memory.vectors import Lacking, Model
-from gateway.store.memory.waiting import Waiting, waiting
+from gateway.store.memory import indexing, vectors
+from gateway.store.memory.indexing import PendingIndexing, pending
+from gateway.store.memory.vectors import Lacking, VectorModel
 from gateway.store.people import principals
 from gateway.workspace.files.paths import INSTRUCTIONS, READ_ONLY, WorkspaceError
 from gateway.workspace.files.tree import Workspace
@@ -64,9 +64,9 @@ class FilePassages:
     async def _look_at(self, principal: PrincipalId, workspace: Workspace) -> None:
         there = await asyncio.to_thread(lambda: dict(text_files(workspace.root)))
         async with self.database.connection() as conn:
-            known = await chunks.known(conn, principal)
+            known = await indexing.indexed_files(conn, principal)
         for path in known.keys() - there.keys():
-            await self.database.run(partial(chunks.remove, principal=principal, path=path))
+            await self.database.run(partial(indexing.remove_passages, principal=principal, path=path))
         for path, (text_path, version) in there.items():
             if known.get(path) != version:
                 await self._read(principal, workspace, path, text_path, version)
@@ -82,7 +82,7 @@ class FilePassages:
             page = None
         found = await asyncio.to_thread(passages, self.clean(page.text)) if page else ()
         label = page.label if page else Label.UNTRUSTED
-        await self.database.run(lambda tx: chunks.replace(tx, principal, path, version, label, found))
+        await self.database.run(lambda tx: indexing.replace_passages(tx, principal, path, version, label, found))
 
 
 def text_files(root: Path) -> Iterator[tuple[str, tuple[str, str]]]:
@@ -155,26 +155,26 @@ class Indexing:
         due = await self._embed(embedder)
         return None if due is None else self.clock.now() + timedelta(seconds=due)
 
-    async def _waiting(self) -> Waiting:
+    async def _waiting(self) -> PendingIndexing:
         async with self.database.connection() as conn:
-            return await waiting(conn)
+            return await pending(conn)
 
     async def _index(self, newest: MessageId | None) -> None:
         """Turns of conversations."""
         await self._paced(self._index_batch)
         async with self.database.connection() as conn:
-            if not await turns.behind(conn):  # else a search indexes them at this moment
+            if not await indexing.unindexed(conn):  # else a search indexes them at this moment
                 self._looked_at = newest
 
     async def _index_batch(self) -> bool:
-        if not await self.database.run(lambda tx: turns.index_new(tx, None, BATCH)):
+        if not await self.database.run(lambda tx: indexing.index_turns(tx, None, BATCH)):
             return False
         self.failpoints.reach(Step.MEMORY_INDEXED)
         await self._count_batch()
         return True
 
     async def _count_batch(self) -> bool:
-        if not await self.database.run(lambda tx: frequencies.count(tx, BATCH)):
+        if not await self.database.run(lambda tx: indexing.count_words(tx, BATCH)):
             return False
         self.failpoints.reach(Step.MEMORY_COUNTED)
         return True
@@ -190,7 +190,7 @@ class Indexing:
     async def _embed(self, embedder: Embedder) -> float | None:
         """Make the vectors that are lacking; returns in how many seconds to look again."""
         try:
-            if why := await self.database.run(extension.ensure):
+            if why := await self.database.run(vectors.ensure_table):
                 self._warn(why)
                 return RETRY_SECONDS
             model = await self._model(embedder)
@@ -206,7 +206,7 @@ class Indexing:
         self._trouble, self._complete = "", embedder.name if whole else ""
         return None
 
-    async def _model(self, embedder: Embedder) -> Model:
+    async def _model(self, embedder: Embedder) -> VectorModel:
         """Whose vectors are made; from the first moment that a model is used, those of another are not."""
         async with self.database.connection() as conn:
             known = await vectors.wanted(conn, embedder.name, embedder.dimensions)
@@ -216,7 +216,7 @@ class Indexing:
         log.info("memory.model", name=embedder.name, dimensions=dimensions)
         return await self.database.run(lambda tx: vectors.want(tx, embedder.name, dimensions))
 
-    async def _wait(self, embedder: Embedder, model: Model) -> float | None:
+    async def _wait(self, embedder: Embedder, model: VectorModel) -> float | None:
         """For how long to gather more, or to wait for an answer; None: go on."""
         async with self.database.connection() as conn:
             left = await vectors.left(conn, ENOUGH)
@@ -233,7 +233,7 @@ class Indexing:
             left = await vectors.left(conn, 2**31)
         return None if await self.allowed(embedder, left) else RETRY_SECONDS
 
-    async def _embed_batch(self, embedder: Embedder, model: Model) -> bool:
+    async def _embed_batch(self, embedder: Embedder, model: VectorModel) -> bool:
         async with self.database.connection() as conn:
             rows = await vectors.lacking(conn, EMBED_BATCH)
         if not rows:
@@ -242,7 +242,7 @@ class Indexing:
         _check_vectors(model, rows, made)
         return await self.database.run(lambda tx: vectors.put(tx, model, rows, made)) > 0
 
-    async def _finish(self, model: Model) -> bool:
+    async def _finish(self, model: VectorModel) -> bool:
         """If nothing lacks a vector, searches use these, and what was before them goes."""
 
         async def settled(tx: Connection) -> bool:
@@ -264,7 +264,7 @@ class Indexing:
         self._trouble = why
 
 
-def _check_vectors(model: Model, rows: Sequence[Lacking], made: Sequence[Vector]) -> None:
+def _check_vectors(model: VectorModel, rows: Sequence[Lacking], made: Sequence[Vector]) -> None:
     """Raise `ValueError` for what the model should not have answered."""
     lengths = {len(vector) for vector in made}
     if len(made) != len(rows) or lengths != {model.dimensions}:

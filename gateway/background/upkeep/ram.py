@@ -14,7 +14,7 @@ import structlog
 
 from gateway.config.machine import available_memory
 from gateway.domain.errors import TryAgainLater
-from gateway.domain.vitals import Memory
+from gateway.domain.health import MemoryUse
 
 ENOUGH = 384 * 2**20
 """Bytes that the gateway with every SDK loaded may need at once."""
@@ -60,11 +60,11 @@ class MemoryCeiling:
     limit: Callable[[int | None], None]
     tell: Callable[[str], Awaitable[None]]
     used: Callable[[], int] = resident
-    _seen: Memory | None = field(default=None, init=False)
+    _seen: MemoryUse | None = field(default=None, init=False)
     _told: bool = field(default=False, init=False)
 
     @property
-    def memory(self) -> Memory | None:
+    def memory(self) -> MemoryUse | None:
         """What the last look saw."""
         return self._seen
 
@@ -73,7 +73,7 @@ class MemoryCeiling:
         before = self._seen is not None and self._seen.shedding
         used, ceiling = self.used(), self.ceiling()
         shedding = used >= ceiling or (before and used >= RELIEVED * ceiling)
-        self._seen = now = Memory(used, ceiling, shedding)
+        self._seen = now = MemoryUse(used, ceiling, shedding)
         if shedding is not before:
             self._turn(now)
         if used >= ceiling:
@@ -81,7 +81,7 @@ class MemoryCeiling:
         if shedding and not self._told:
             await self._tell_owner(now)
 
-    def _turn(self, now: Memory) -> None:
+    def _turn(self, now: MemoryUse) -> None:
         """An episode begins or ends."""
         event = "memory.shedding" if now.shedding else "memory.relieved"
         log.warning(event, used_mb=_mb(now.used), ceiling_mb=_mb(now.ceiling))
@@ -98,7 +98,7 @@ class MemoryCeiling:
             gc.collect()
         await asyncio.to_thread(trim)
 
-    async def _tell_owner(self, now: Memory) -> None:
+    async def _tell_owner(self, now: MemoryUse) -> None:
         try:
             await self.tell(
                 f"I use {_mb(now.used)} MB of memory; my ceiling is {_mb(now.ceiling)} MB (limits.memory_mb). Until I "

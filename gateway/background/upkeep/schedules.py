@@ -8,16 +8,15 @@ import structlog
 
 from gateway.agent.work.schedules import slot_assignment
 from gateway.config.failpoints import Failpoints, Step
-from gateway.domain.clock import Clock
 from gateway.domain.ids import PrincipalId
 from gateway.domain.text.texts import one_line
+from gateway.domain.time import Clock
 from gateway.domain.work.tasks import Lane
 from gateway.flow.people import NOT_LET_IN
 from gateway.store.connection.pool import Connection, Database
-from gateway.store.engine import tasks
 from gateway.store.memory import consolidation
-from gateway.store.scheduling import schedules
-from gateway.store.scheduling.schedules import Firing, ScheduleRow
+from gateway.store.work import schedules, tasks
+from gateway.store.work.schedules import Firing, ScheduleRow
 from gateway.timetable.schedules import plan
 
 BATCH = 25

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import structlog
 
-from gateway.domain.clock import Clock
 from gateway.domain.errors import SupaclawError, TryAgainLater
+from gateway.domain.time import Clock
 from gateway.domain.work.tasks import backoff
 from gateway.flow.wakeup import Wakeup
 

@@ -14,8 +14,9 @@ from gateway.domain.errors import OwnerMustAct
 from gateway.flow.journal import export as exporting
 from gateway.flow.journal.export import Format
 from gateway.store.connection.pool import Connection, Database
+from gateway.store.files import attachments
 from gateway.store.people import principals
-from gateway.store.transcript import attachments, conversations, messages
+from gateway.store.transcript import conversations, messages
 from gateway.store.transcript.conversations import Conversation
 from gateway.store.transcript.messages import MessageRow
 

@@ -19,7 +19,7 @@ from gateway.cli.running import gateway_address
 from gateway.config.data.files import replace_private
 from gateway.config.environment import Environment
 from gateway.domain.errors import OwnerMustAct, TryAgainLater
-from gateway.domain.people.scopes import Scope
+from gateway.domain.people.credentials import Scope
 from gateway.domain.text.texts import one_line
 from gateway.store.connection.pool import Database
 from gateway.store.people import tokens

@@ -39,7 +39,7 @@ from gateway.config.data.files import disk_full, has_room, replace_private
 from gateway.config.failpoints import Failpoints
 from gateway.config.failpoints import Step as Failpoint
 from gateway.domain.errors import DiskFull, OwnerMustAct, SupaclawError
-from gateway.domain.zones import zone
+from gateway.domain.time import zone
 from gateway.importers import discover
 from gateway.importers.reading.files import Reader
 from gateway.importers.storing.tally import Tally

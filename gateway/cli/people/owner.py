@@ -11,9 +11,9 @@ from gateway.cli.output import AsJson, print_rows
 from gateway.config.channels import check_owner, enabled_channels
 from gateway.config.environment import Environment
 from gateway.config.load import load_early
-from gateway.domain.people.ownership import unsettled
+from gateway.domain.people.access import owner_problems
 from gateway.flow.people import Pairing
-from gateway.store.people import ownership, principals
+from gateway.store.people import accounts, principals
 from gateway.store.people.principals import PrincipalRow
 
 
@@ -36,7 +36,7 @@ def set(
 ) -> None:
     """Set the owner's id on a messenger. It replaces the previous one at once."""
     check_owner({channel: id})
-    owner, former = with_connection(lambda connection: ownership.set_owner(connection, channel, id))
+    owner, former = with_connection(lambda connection: accounts.set_owner(connection, channel, id))
     echo(f"the owner on {channel} is {id}" + (f", no longer {', '.join(former)}" if former else ""))
     _print_unsettled(owner)
 
@@ -51,5 +51,7 @@ def part(
 
 def _print_unsettled(owner: PrincipalRow) -> None:
     config = load_early(Environment.read(os.environ), os.environ)
-    for line in unsettled(config.owner.ids, enabled_channels(config.channels), owner.identities, owner.unconfirmed):
+    for line in owner_problems(
+        config.owner.ids, enabled_channels(config.channels), owner.identities, owner.unconfirmed
+    ):
         echo(f"supaclaw: {line}", error=True)

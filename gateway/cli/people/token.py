@@ -10,7 +10,7 @@ from gateway.cli.output import AsJson, print_rows
 from gateway.cli.questions import confirm
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import PrincipalId
-from gateway.domain.people.scopes import Scope, permits
+from gateway.domain.people.credentials import Scope, permits
 from gateway.store.connection.pool import Database
 from gateway.store.people import principals, tokens
 

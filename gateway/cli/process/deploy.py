@@ -10,10 +10,10 @@ import typer
 
 from gateway.cli.console import echo
 from gateway.domain.errors import OwnerMustAct, SupaclawError
-from gateway.store import exposure
+from gateway.store.connection import server
 from gateway.store.connection.dsn import parse_dsn
 from gateway.store.connection.pool import Database
-from gateway.store.memory import extension
+from gateway.store.memory import vectors
 from gateway.store.migrate import check_server, migrate, schema_of
 
 CONNECTIONS = 15
@@ -88,11 +88,11 @@ async def _migrations(database: Database, *, upgrade: bool) -> Step:
 
 async def _looked_at(database: Database, *, fix: bool) -> tuple[Step, ...]:
     async with database.connection() as conn:
-        vector = await extension.problem(conn)
+        vector = await vectors.extension_problem(conn)
         if fix:
-            await exposure.hide_from_the_web(conn)
-        seen = await exposure.seen_from_the_web(conn)
-        free = await exposure.free_connections(conn)
+            await server.hide_from_the_web(conn)
+        seen = await server.seen_from_the_web(conn)
+        free = await server.free_connections(conn)
     hint = "out of Data API > Exposed schemas, and run this again with --fix, which revokes that"
     crowded = f"only {free} of the {CONNECTIONS} that a gateway may take are free: close others, or enlarge the project"
     return (

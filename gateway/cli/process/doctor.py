@@ -16,12 +16,12 @@ from gateway.cli.output import AsJson, print_json
 from gateway.cli.running import ask
 from gateway.config.environment import Environment
 from gateway.config.failpoints import Step
-from gateway.domain.findings import Finding, Level
+from gateway.domain.health import Finding, FindingLevel
 from gateway.logs import SecretMask, logging_to
 
 _WIDEST = 110
 _REQUEUE_WITHIN = 120.0
-_COLOURS = {Level.OK: Style.GREEN, Level.WARN: Style.YELLOW, Level.FAIL: Style.RED}
+_COLOURS = {FindingLevel.OK: Style.GREEN, FindingLevel.WARN: Style.YELLOW, FindingLevel.FAIL: Style.RED}
 
 
 def doctor(
@@ -60,7 +60,7 @@ def doctor(
         print_json([{"check": name, **asdict(finding)} for name, finding in findings])
     else:
         _print_findings(findings)
-    if any(finding.level is Level.FAIL for _, finding in findings):
+    if any(finding.level is FindingLevel.FAIL for _, finding in findings):
         raise typer.Exit(1)
 
 
@@ -78,7 +78,7 @@ def _print_findings(findings: Sequence[tuple[str, Finding]]) -> None:
         text = "\n".join([*wrap.wrap(f"{finding.level:4}  {name:9} {finding.text}"), *fix])
         echo(mask.text(text[4:]), lead=text[:4], style=_COLOURS[finding.level])
     counts = Counter(finding.level for _, finding in findings)
-    echo(f"\n{counts[Level.FAIL]} failed, {counts[Level.WARN]} warnings, {counts[Level.OK]} ok")
+    echo(f"\n{counts[FindingLevel.FAIL]} failed, {counts[FindingLevel.WARN]} warnings, {counts[FindingLevel.OK]} ok")
 
 
 def _print_failpoints(*, as_json: bool) -> None:

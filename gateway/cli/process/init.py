@@ -19,7 +19,7 @@ from gateway.config.environment import Environment
 from gateway.config.load import load
 from gateway.config.machine import SystemClock
 from gateway.domain.errors import SupaclawError
-from gateway.domain.text.codes import MINUTES
+from gateway.domain.people.credentials import CODE_MINUTES
 from gateway.flow.people import Pairing
 from gateway.flow.setup import ChannelForm, Connected, Setup, channel_forms, connect_channel, connect_model
 from gateway.llm.client import build_client
@@ -118,14 +118,14 @@ async def _wait_for_owner(database: Database, form: ChannelForm, link: str) -> N
     else:
         echo(f"Send this to your agent on {form.title}, in a private chat from your own account: /link {code}")
     echo("Waiting for it; Ctrl-C skips it.")
-    for _ in range(MINUTES * 60):
+    for _ in range(CODE_MINUTES * 60):
         if claim := next((each for each in await pairing.claims() if each.code == code), None):
             you = agrees(f"{claim} entered the code. Is that you?")
             await pairing.answer(code, join=you)
             echo("Your account is linked." if you else "Not linked; run `supaclaw init` for a new code.")
             return
         await asyncio.sleep(1)
-    echo(f"Nobody entered the code within {MINUTES} minutes; run `supaclaw init` again for a new one.", error=True)
+    echo(f"Nobody entered the code within {CODE_MINUTES} minutes; run `supaclaw init` again for a new one.", error=True)
 
 
 def _tested(work: Coroutine[object, object, Connected]) -> Connected:

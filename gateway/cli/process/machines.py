@@ -11,8 +11,8 @@ from gateway.cli.database import with_database
 from gateway.cli.output import AsJson, print_rows
 from gateway.domain.errors import OwnerMustAct
 from gateway.store.connection.pool import Database
-from gateway.store.engine import instances
-from gateway.store.engine.instances import Instance
+from gateway.store.work import instances
+from gateway.store.work.instances import Instance
 
 COLUMNS = ("name", "kind", "state", "seen_at", "channels", "files", "tasks")
 Name = Annotated[str, typer.Argument(metavar="NAME", help="As `supaclaw machines` shows it.")]

@@ -5,13 +5,13 @@ from gateway.cli.database import require_owner, with_database
 from gateway.domain.errors import OwnerMustAct
 from gateway.store.connection import server
 from gateway.store.connection.pool import Database
-from gateway.store.connection.server import Server
+from gateway.store.connection.server import ServerFacts
 
 
 def test() -> None:
     """Check that the database works."""
 
-    async def work(database: Database) -> Server:
+    async def work(database: Database) -> ServerFacts:
         async with database.connection() as conn:
             await require_owner(conn)
         return await server.look(database)

@@ -18,8 +18,8 @@ from gateway.cli.output import AsJson, print_rows
 from gateway.cli.storage.workspace import labelled_workspace, owners_workspace
 from gateway.domain.conversation.diff import difference
 from gateway.domain.errors import OwnerMustAct
+from gateway.domain.files import locked_parts
 from gateway.domain.principals import Label
-from gateway.domain.text.locks import locked_parts
 from gateway.store.connection.pool import Database
 from gateway.workspace.files.tree import MAX_WRITE_BYTES, Listed
 from gateway.workspace.files.uploads import mime_of

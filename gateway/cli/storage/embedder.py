@@ -7,21 +7,20 @@ from contextlib import asynccontextmanager
 from gateway.config.environment import Environment
 from gateway.config.load import load
 from gateway.config.machine import SystemClock
-from gateway.domain.embedding import Embedder
-from gateway.domain.memory import Mode
+from gateway.domain.memory.memories import Embedder, SearchMode
 
 LOAD_SECONDS = 20.0
 """How long a question waits for the shipped model, which is loaded for it; then the search goes on by words."""
 
 
 @asynccontextmanager
-async def query_embedder(mode: Mode, clean: Callable[[str], str]) -> AsyncIterator[Embedder | None]:
+async def query_embedder(mode: SearchMode, clean: Callable[[str], str]) -> AsyncIterator[Embedder | None]:
     """None if only words are to be compared, or `models.embedding` is "none"."""
     from gateway.app.storage.offline import StoredSecrets
 
     environment = Environment.read(os.environ)
     models = load(environment.config, os.environ, StoredSecrets(environment, os.environ)).models
-    name = "none" if mode is Mode.KEYWORD else models.embedding.removeprefix("litellm:")
+    name = "none" if mode is SearchMode.KEYWORD else models.embedding.removeprefix("litellm:")
     if name == "none":
         yield None
     elif name == "local":

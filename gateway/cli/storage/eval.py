@@ -17,16 +17,15 @@ import typer
 from gateway.app.storage.database import temporary_database
 from gateway.cli.console import echo
 from gateway.cli.output import AsJson, print_json
-from gateway.domain.embedding import Vector
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import PrincipalId
-from gateway.domain.memory import DEFAULT_AGENT, Filter, Mode
+from gateway.domain.memory.memories import DEFAULT_AGENT, MemoryFilter, SearchMode, Vector
 from gateway.domain.principals import Label, Role
 from gateway.memory import evaluation
 from gateway.memory.evaluation import Conversation, Figures, mean_figures, measure_ranking
 from gateway.memory.lexemes import lexemes
 from gateway.store.connection.pool import Database
-from gateway.store.memory import frequencies, search, turns, vectors
+from gateway.store.memory import indexing, search, vectors
 from gateway.store.people import principals
 from gateway.store.transcript import imports
 from gateway.store.transcript.imports import ImportedRow
@@ -35,7 +34,7 @@ HITS = 50
 BATCH = 500
 
 File = Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="The dataset, as published.")]
-By = Annotated[Mode, typer.Option("--mode", help="hybrid, keyword or semantic (default: hybrid).")]
+By = Annotated[SearchMode, typer.Option("--mode", help="hybrid, keyword or semantic (default: hybrid).")]
 AtMost = Annotated[int | None, typer.Option("--questions", min=1, metavar="N", help="Only the first N questions.")]
 
 
@@ -74,18 +73,18 @@ class _Asked:
     search_ms: float
 
 
-def locomo(file: File, mode: By = Mode.HYBRID, questions: AtMost = None, as_json: AsJson = False) -> None:
+def locomo(file: File, mode: By = SearchMode.HYBRID, questions: AtMost = None, as_json: AsJson = False) -> None:
     """Measure recall on a LoCoMo file."""
     _evaluate(evaluation.locomo, file, mode, questions, as_json=as_json)
 
 
-def longmemeval(file: File, mode: By = Mode.HYBRID, questions: AtMost = None, as_json: AsJson = False) -> None:
+def longmemeval(file: File, mode: By = SearchMode.HYBRID, questions: AtMost = None, as_json: AsJson = False) -> None:
     """Measure recall on a LongMemEval file."""
     _evaluate(evaluation.longmemeval, file, mode, questions, as_json=as_json)
 
 
 def _evaluate(
-    read: Callable[[bytes], list[Conversation]], file: Path, mode: Mode, limit: int | None, *, as_json: bool
+    read: Callable[[bytes], list[Conversation]], file: Path, mode: SearchMode, limit: int | None, *, as_json: bool
 ) -> None:
     result = asyncio.run(_run(_first(read(file.read_bytes()), limit), mode))
     if as_json:
@@ -105,9 +104,9 @@ def _first(conversations: Sequence[Conversation], limit: int | None) -> list[Con
     return kept
 
 
-async def _run(conversations: Sequence[Conversation], mode: Mode) -> Result:
+async def _run(conversations: Sequence[Conversation], mode: SearchMode) -> Result:
     asked: list[_Asked] = []
-    embedder = None if mode is Mode.KEYWORD else _Embedding()
+    embedder = None if mode is SearchMode.KEYWORD else _Embedding()
     async with temporary_database("eval") as database:
         for conversation in conversations:
             owner = await _store(database, conversation)
@@ -128,9 +127,9 @@ async def _store(database: Database, conversation: Conversation) -> PrincipalId:
             ]
             session = await imports.start(tx, owner, DEFAULT_AGENT, rows[0].at)
             await imports.append(tx, session, owner, "import:eval", rows)
-    while await database.run(lambda tx: turns.index_new(tx, None, BATCH)):
+    while await database.run(lambda tx: indexing.index_turns(tx, None, BATCH)):
         pass
-    while await database.run(lambda tx: frequencies.count(tx, BATCH)):
+    while await database.run(lambda tx: indexing.count_words(tx, BATCH)):
         pass
     return owner
 
@@ -163,7 +162,7 @@ class _Embedding:
 
 
 async def _ask(
-    database: Database, owner: PrincipalId, conversation: Conversation, mode: Mode, embedder: _Embedding | None
+    database: Database, owner: PrincipalId, conversation: Conversation, mode: SearchMode, embedder: _Embedding | None
 ) -> list[_Asked]:
     session_of = {turn.id: turn.session for turn in conversation.turns}
     id_of = {(turn.at, turn.text): turn.id for turn in conversation.turns}
@@ -176,8 +175,8 @@ async def _ask(
             found = await search.hybrid(
                 conn,
                 owner,
-                () if mode is Mode.SEMANTIC else lexemes(question.text),
-                Filter(),
+                () if mode is SearchMode.SEMANTIC else lexemes(question.text),
+                MemoryFilter(),
                 HITS,
                 vector=vector,
                 model=embedder.name if embedder else None,
@@ -191,7 +190,7 @@ async def _ask(
 
 
 def _result(
-    conversations: Sequence[Conversation], asked: Sequence[_Asked], mode: Mode, embedder: _Embedding | None
+    conversations: Sequence[Conversation], asked: Sequence[_Asked], mode: SearchMode, embedder: _Embedding | None
 ) -> Result:
     by_category: dict[str, list[Figures]] = {}
     for each in sorted(asked, key=lambda each: each.category):

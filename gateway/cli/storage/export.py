@@ -20,7 +20,8 @@ from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import PrincipalId
 from gateway.flow.journal import export as exporting
 from gateway.store.connection.pool import Database
-from gateway.store.transcript import attachments, conversations, messages
+from gateway.store.files import attachments
+from gateway.store.transcript import conversations, messages
 from gateway.store.transcript.conversations import Conversation
 from gateway.store.transcript.messages import MessageRow
 from gateway.workspace.files import copies

@@ -19,9 +19,9 @@ from gateway.domain.ids import FileId
 from gateway.domain.principals import Label
 from gateway.flow.labels import vouch as vouch_for
 from gateway.store.connection.pool import Connection
+from gateway.store.files import files
+from gateway.store.files.files import FileRow
 from gateway.store.people import principals
-from gateway.store.transcript import files
-from gateway.store.transcript.files import FileRow
 from gateway.workspace.files.access import explained_errors, open_file
 from gateway.workspace.files.paths import WorkspacePath
 from gateway.workspace.files.tree import Workspace

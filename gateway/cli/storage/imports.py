@@ -20,13 +20,13 @@ from gateway.config.environment import Environment
 from gateway.config.load import load_early
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.text.texts import one_line
-from gateway.domain.zones import zone
+from gateway.domain.time import zone
 from gateway.importers import ALL, Source, discover, parts_of
 from gateway.importers.reading.files import Reader, size
 from gateway.importers.storing.tally import Tally
 from gateway.importers.storing.writer import ImportWriter
 from gateway.store.connection.pool import Database
-from gateway.store.memory import turns
+from gateway.store.memory import indexing
 
 SHOWN = 20
 """Damaged places in a report."""
@@ -100,7 +100,7 @@ async def store_parts(
 
 async def make_findable(database: Database) -> None:
     """Index what was said, as a running gateway does."""
-    while await database.run(lambda tx: turns.index_new(tx, None, INDEXED)):
+    while await database.run(lambda tx: indexing.index_turns(tx, None, INDEXED)):
         pass
 
 

@@ -17,13 +17,13 @@ from gateway.cli.storage.remember import CATEGORIES, MinImportance, separated
 from gateway.cli.storage.search import facts, whereabouts
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import MemoryId
-from gateway.domain.memory import Category, Filter, Kind, Memory
+from gateway.domain.memory.memories import Category, Kind, Memory, MemoryFilter
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import json_text, one_line
 from gateway.memory.wording import described, kind, who
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.memory import memories
-from gateway.store.memory.memories import Source
+from gateway.store.memory.memories import MemorySource
 from gateway.store.transcript import imports
 from gateway.store.transcript.imports import Whence
 
@@ -60,7 +60,7 @@ def show_all(
     as_json: AsJson = False,
 ) -> None:
     """List memories and summaries, newest first."""
-    which = Filter(
+    which = MemoryFilter(
         kinds=KEPT,
         categories=(category,) if category else (),
         tags=separated(tags.casefold()),
@@ -81,7 +81,7 @@ def show_all(
 def show(id: Id, as_json: AsJson = False) -> None:
     """Show a memory and its sources."""
 
-    async def read(own: Remembering) -> tuple[Memory, list[Source], Whence | None]:
+    async def read(own: Remembering) -> tuple[Memory, list[MemorySource], Whence | None]:
         memory = await memories.get(own.tx, own.principal, MemoryId(id))
         if memory is None:
             raise MemoryRefused(f"There is no memory {id}; `supaclaw memories list` and `supaclaw search` show them.")
@@ -155,7 +155,7 @@ def export() -> None:
 
 async def exported_lines(own: Remembering) -> list[str]:
     """All memories, including replaced ones, the oldest first, each as a line of JSON."""
-    which = Filter(kinds=KEPT, at_most=Label.UNTRUSTED, superseded=True)
+    which = MemoryFilter(kinds=KEPT, at_most=Label.UNTRUSTED, superseded=True)
     rows: list[Memory] = []
     while page := await memories.listed(own.tx, own.principal, which, PAGE, len(rows)):
         rows += page
@@ -193,7 +193,7 @@ def _times(memory: Memory) -> dict[str, object]:
     return times
 
 
-def _provenance(learned: Sequence[Source], whence: Whence | None) -> dict[str, object]:
+def _provenance(learned: Sequence[MemorySource], whence: Whence | None) -> dict[str, object]:
     messages = [
         {
             "message": source.message_id,
@@ -208,7 +208,7 @@ def _provenance(learned: Sequence[Source], whence: Whence | None) -> dict[str, o
     return {"messages": messages, "import": imported}
 
 
-def _print(memory: Memory, learned: Sequence[Source], whence: Whence | None) -> None:
+def _print(memory: Memory, learned: Sequence[MemorySource], whence: Whence | None) -> None:
     echo(memory.text)
     echo()
     shown = {

@@ -9,7 +9,7 @@ from gateway.cli.console import echo
 from gateway.cli.database import leak_guard, require_owner, with_database
 from gateway.cli.output import AsJson, print_json
 from gateway.domain.errors import OwnerMustAct
-from gateway.domain.memory import Category, Memory, NewMemory
+from gateway.domain.memory.memories import Category, Memory, NewMemory
 from gateway.domain.principals import Label
 from gateway.store.connection.pool import Connection, Database
 

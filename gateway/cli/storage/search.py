@@ -15,7 +15,17 @@ from gateway.cli.storage.remember import MinImportance, separated
 from gateway.cli.zone import own_moment
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import SessionId
-from gateway.domain.memory import KIND_NAMES, Category, Filter, Found, Hit, Kind, Memory, Mode, Scope
+from gateway.domain.memory.memories import (
+    KIND_NAMES,
+    Category,
+    Kind,
+    Memory,
+    MemoryFilter,
+    MemoryHit,
+    SearchMode,
+    SearchResult,
+    SearchScope,
+)
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import one_line
 from gateway.memory.wording import MemoryRow, kind, memory_row, who
@@ -28,11 +38,12 @@ LONGEST_HIT = 1_000
 def search(
     query: Annotated[str, typer.Argument(metavar="QUERY", help="What to look for.")],
     mode: Annotated[
-        Mode, typer.Option(help="Search by words, meaning or both; auto: both if an embedding model is available.")
-    ] = Mode.AUTO,
+        SearchMode,
+        typer.Option(help="Search by words, meaning or both; auto: both if an embedding model is available."),
+    ] = SearchMode.AUTO,
     scope: Annotated[
-        Scope, typer.Option(help="Search everything, or only the conversation of --session.")
-    ] = Scope.AUTO,
+        SearchScope, typer.Option(help="Search everything, or only the conversation of --session.")
+    ] = SearchScope.AUTO,
     session: Annotated[UUID | None, typer.Option(metavar="ID", help="The conversation for --scope current.")] = None,
     types: Annotated[str, typer.Option(metavar="TYPE,…", help=f"Only these: {', '.join(KIND_NAMES)}.")] = "",
     since: Annotated[str | None, typer.Option(metavar="TIME", help="Earliest date, such as 2026-03-01.")] = None,
@@ -49,9 +60,9 @@ def search(
     """Search chats, memories and files, as your agent does."""
     if not query.strip():
         raise OwnerMustAct('say what to look for, such as `supaclaw search "Anna\'s birthday"`')
-    if scope is Scope.CURRENT and session is None:
+    if scope is SearchScope.CURRENT and session is None:
         raise OwnerMustAct("a terminal has no conversation; add --session ID, `supaclaw sessions` shows them")
-    which = Filter(
+    which = MemoryFilter(
         kinds=_kinds(types),
         categories=(category,) if category else (),
         tags=separated(tags.casefold()),
@@ -61,7 +72,7 @@ def search(
         min_importance=min_importance,
     )
 
-    async def work(database: Database) -> Found:
+    async def work(database: Database) -> SearchResult:
         async with database.connection() as conn:
             owner = (await require_owner(conn)).id
         async with query_embedder(mode, await leak_guard(database)) as embedder:
@@ -89,7 +100,7 @@ def whereabouts(memory: Memory) -> str:
     return f"conversation {memory.session_id}" if memory.session_id else ""
 
 
-def _facts(found: Found) -> dict[str, object]:
+def _facts(found: SearchResult) -> dict[str, object]:
     hits = [{"score": hit.score, "words": hit.words, "cosine": hit.cosine, **facts(hit.memory)} for hit in found.hits]
     return {
         "mode": found.mode.value,
@@ -100,7 +111,7 @@ def _facts(found: Found) -> dict[str, object]:
     }
 
 
-def _print(found: Found) -> None:
+def _print(found: SearchResult) -> None:
     for hit in found.hits:
         memory = hit.memory
         at = memory.event_at or memory.created_at
@@ -116,7 +127,7 @@ def _print(found: Found) -> None:
         echo(note, error=True)
 
 
-def _why(hit: Hit) -> str:
+def _why(hit: MemoryHit) -> str:
     cosine = "" if hit.cosine is None else f", meaning {hit.cosine:.2f}"
     where = whereabouts(hit.memory)
     return f"{hit.memory.id}: score {hit.score:.2f}, words {hit.words:.0%}{cosine}" + (f"; {where}" if where else "")

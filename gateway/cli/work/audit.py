@@ -12,7 +12,7 @@ from gateway.cli.output import AsJson, Limit, print_json, print_rows
 from gateway.domain.errors import OwnerMustAct
 from gateway.store.connection.pool import Connection
 from gateway.store.trust import audit
-from gateway.store.trust.audit import AuditRow, Verdict
+from gateway.store.trust.audit import AuditRow, AuditVerdict
 
 COLUMNS = ("seq", "at", "event", "subject", "principal")
 Head = Annotated[str, typer.Option(metavar="HASH", help="A hash noted earlier, which must still be in the trail.")]
@@ -47,7 +47,7 @@ def show_all(limit: Limit = 50, as_json: AsJson = False) -> None:
 def verify(head: Head = "", as_json: AsJson = False) -> None:
     """Check that no entry was changed, removed or inserted."""
 
-    async def check(conn: Connection) -> tuple[Verdict, bool]:
+    async def check(conn: Connection) -> tuple[AuditVerdict, bool]:
         return await audit.verify(conn), not head or await audit.holds(conn, head)
 
     verdict, held = with_connection(check)

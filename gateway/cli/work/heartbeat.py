@@ -11,15 +11,15 @@ from gateway.cli.console import echo
 from gateway.cli.output import AsJson, print_json
 from gateway.cli.running import ask
 from gateway.domain.errors import TryAgainLater
+from gateway.domain.health import HeartbeatOutcome, HeartbeatResult
 from gateway.domain.text.texts import one_line
-from gateway.domain.vitals import Beat, Outcome
 
 PATH = "/api/heartbeat"
 POLL_SECONDS = 1.0
 ANSWER_SECONDS = 60.0
 MAX_TEXT = 2_000
 
-_BEAT = TypeAdapter(Beat)
+_BEAT = TypeAdapter(HeartbeatResult)
 
 Timeout = Annotated[float, typer.Option(metavar="SECONDS", help="How long to wait for it to end.")]
 
@@ -31,7 +31,7 @@ def heartbeat(as_json: AsJson = False, timeout: Timeout = 600) -> None:
     """
     beat = _BEAT.validate_python(ask(PATH, method="POST", timeout=ANSWER_SECONDS))
     deadline = time.monotonic() + timeout
-    while beat.outcome is Outcome.RUNNING:
+    while beat.outcome is HeartbeatOutcome.RUNNING:
         if time.monotonic() >= deadline:
             raise TryAgainLater("the heartbeat is still running; `supaclaw status` shows its outcome")
         time.sleep(POLL_SECONDS)
@@ -40,12 +40,12 @@ def heartbeat(as_json: AsJson = False, timeout: Timeout = 600) -> None:
         print_json(asdict(beat) | {"at": beat.at.isoformat()})
     else:
         echo(_line(beat))
-    if beat.outcome is Outcome.FAILED:
+    if beat.outcome is HeartbeatOutcome.FAILED:
         raise typer.Exit(1)
 
 
-def _line(beat: Beat) -> str:
+def _line(beat: HeartbeatResult) -> str:
     text = one_line(beat.text, MAX_TEXT)
-    if beat.outcome is Outcome.TOLD or not text:
+    if beat.outcome is HeartbeatOutcome.TOLD or not text:
         return text or beat.outcome.value
     return f"{beat.outcome.value}: {text}"

@@ -23,8 +23,8 @@ from gateway.domain.work.schedules import Misfire
 from gateway.store.connection.pool import Connection
 from gateway.store.delivery import addresses
 from gateway.store.people import principals
-from gateway.store.scheduling import schedules as store
-from gateway.store.scheduling.schedules import RunRow, ScheduleRow
+from gateway.store.work import schedules as store
+from gateway.store.work.schedules import RunRow, ScheduleRow
 from gateway.timetable.schedules import InvalidSchedule, is_delay
 from gateway.timetable.wording import in_words, local
 

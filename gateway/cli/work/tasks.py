@@ -22,9 +22,9 @@ from gateway.domain.principals import Label
 from gateway.domain.work.tasks import Status
 from gateway.domain.work.trees import MAIN
 from gateway.store.connection.pool import Connection, Database
-from gateway.store.engine import steps, trees
-from gateway.store.engine.steps import Settled, StepRow
-from gateway.store.engine.trees import NodeRow
+from gateway.store.work import steps, trees
+from gateway.store.work.steps import Settled, StepRow
+from gateway.store.work.trees import NodeRow
 from gateway.workspace.files.tree import Workspace
 
 POLL_SECONDS = 0.5

@@ -14,9 +14,9 @@ from gateway.cli.running import web_address
 from gateway.config.environment import Environment
 from gateway.config.load import load_early
 from gateway.domain.errors import OwnerMustAct
-from gateway.domain.people.scopes import Scope
+from gateway.domain.people.credentials import Scope
 from gateway.store.people import tokens
-from gateway.store.scheduling import triggers
+from gateway.store.work import triggers
 from gateway.workspace.instructions import SOURCE_PATTERN
 
 Source = Annotated[str, typer.Argument(help="The sender, such as ci or home-assistant: a-z, 0-9, '.', '_' and '-'.")]

@@ -24,9 +24,9 @@ from gateway.config.data.files import (
     read_regular,
     replace_regular,
 )
-from gateway.domain.clock import Clock
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import InstanceId
+from gateway.domain.time import Clock
 
 _LOCK_TRIES = 10
 """`holder` takes the lock for an instant, which must not make a start fail."""

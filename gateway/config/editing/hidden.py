@@ -9,7 +9,7 @@ from pydantic import JsonValue
 from gateway.config.load import FULL_NAME, NEEDED_FIRST, SECRET, is_reference, usual_name
 from gateway.config.problems import KeyPath, dotted
 from gateway.domain.errors import ConfigError
-from gateway.domain.people.credentials import SHAPES
+from gateway.domain.people.credentials import CREDENTIAL_SHAPES
 
 HIDDEN = "********"
 """Is shown instead of a secret; sent back, it means the one that is stored at this place."""
@@ -24,7 +24,7 @@ def is_secret(path: KeyPath, text: str) -> bool:
     """Whether `text` must not be shown; a reference may be."""
     if is_reference(text):
         return False
-    return is_named_as_secret(path, text) or bool(_IN_A_URL.search(text) or SHAPES.search(text))
+    return is_named_as_secret(path, text) or bool(_IN_A_URL.search(text) or CREDENTIAL_SHAPES.search(text))
 
 
 def is_named_as_secret(path: KeyPath, text: str) -> bool:

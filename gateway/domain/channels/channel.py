@@ -1,4 +1,4 @@
-"""A channel: a messenger behind one shape, with its differences stated as capabilities."""
+"""A channel: a messenger behind one interface, its differences stated as capabilities, and the facts it stores."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,6 +7,28 @@ from typing import Literal, Protocol, runtime_checkable
 
 from gateway.domain.conversation.inbound import Address, Attachment, Inbound
 from gateway.domain.errors import SupaclawError
+
+
+class ChannelFacts(Protocol):
+    """The facts of one channel. Only whoever has the channel open writes them."""
+
+    async def load(self) -> Mapping[str, str]:
+        """All of them, those that were saved longest ago first; raises `TryAgainLater`."""
+
+    async def save(self, changes: Mapping[str, str | None]) -> None:
+        """Store these, all or none; None removes one. Raises `TryAgainLater`."""
+
+
+class NoFacts:
+    """Of a channel that is never opened, only probed."""
+
+    async def load(self) -> Mapping[str, str]:
+        """None."""
+        return {}
+
+    async def save(self, changes: Mapping[str, str | None]) -> None:
+        """Forget them."""
+
 
 Accept = Callable[[Sequence[Inbound]], Awaitable[None]]
 """Stores a batch in order; returning means committed. Raises `TryAgainLater` when nothing may be acknowledged."""

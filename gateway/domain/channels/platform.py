@@ -1,12 +1,29 @@
-"""A request to a messenger's platform: what can become of it, and how trouble is got over."""
+"""A request to a messenger's platform: its errors, the recovery from them, and the logger that a channel is given."""
 
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from random import uniform
+from typing import Protocol
 
 from gateway.domain.channels.channel import SendDelayed, SendFailed, SendUncertain
 from gateway.domain.errors import SupaclawError
-from gateway.domain.logging import Logger
+
+
+class Logger(Protocol):
+    """Logs events of a plug-in; never pass it a secret."""
+
+    def info(self, event: str, /, **facts: object) -> object:
+        """A normal event."""
+
+    def warning(self, event: str, /, **facts: object) -> object:
+        """A problem that resolves itself."""
+
+    def error(self, event: str, /, **facts: object) -> object:
+        """A problem that the owner has to fix."""
+
+    def exception(self, event: str, /, **facts: object) -> object:
+        """A bug: logs the current exception with its traceback."""
+
 
 LONGEST_WAIT = 3600.0
 """Seconds: a platform that asks for more is asked again once an hour."""

@@ -6,14 +6,14 @@ from typing import Literal, TypeAlias
 
 from gateway.domain.conversation.model import ToolCall
 
-Role: TypeAlias = Literal["user", "assistant", "system", "tool"]
-Told: TypeAlias = tuple[Role, str]
+SpeakerRole: TypeAlias = Literal["user", "assistant", "system", "tool"]
+Told: TypeAlias = tuple[SpeakerRole, str]
 
 EMPTY = ""
 """The digest of an empty conversation."""
 
 
-def extend(digest: str, role: Role, text: str) -> str:
+def extend(digest: str, role: SpeakerRole, text: str) -> str:
     """The digest after one more text; ignores differences in white space."""
     words = " ".join(text.split())
     return hashlib.sha256(f"{digest}\n{role}\n{words}".encode()).hexdigest()

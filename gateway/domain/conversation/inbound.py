@@ -1,14 +1,57 @@
-"""What a channel hands to the gateway: one thing that happened, in platform order."""
+"""What a channel hands to the gateway: one message, edit or button press, with what an API client sent along."""
 
-from dataclasses import dataclass
+import json
+from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Literal
+from typing import Literal, Self
 from uuid import UUID
 
 from gateway.domain.conversation import digest
-from gateway.domain.conversation.client import Brought
-from gateway.domain.conversation.model import ToolCall
+from gateway.domain.conversation.model import ToolCall, ToolSpec
+from gateway.domain.conversation.transcript import ToolResult
 from gateway.domain.ids import EntryId, PrincipalId
+from gateway.domain.json import JsonObject
+from gateway.domain.text.texts import storable
+
+
+@dataclass(frozen=True, slots=True)
+class ClientOptions:
+    """Tools that the program runs itself, and what it asks of the answer.
+
+    `must_call` is the tool that has to be called, "" for any, None for none. `answer_format` is OpenAI's
+    `response_format`, None for plain text.
+    """
+
+    tools: tuple[ToolSpec, ...] = ()
+    must_call: str | None = None
+    answer_format: JsonObject | None = None
+    agent: str = ""
+    """Slug of the agent that is asked; "" for the one that people chat with."""
+
+    def to_json(self) -> str:
+        """As it is stored."""
+        return storable(json.dumps(asdict(self), ensure_ascii=False))
+
+    @classmethod
+    def of(cls, stored: str | None) -> Self:
+        """As `to_json` wrote it; None is nothing."""
+        if stored is None:
+            return cls()
+        fields = json.loads(stored)
+        tools = tuple(ToolSpec(**tool) for tool in fields.pop("tools"))
+        return cls(tools, **fields)
+
+
+NO_OPTIONS = ClientOptions()
+
+
+@dataclass(frozen=True, slots=True)
+class ClientInput:
+    """What came with one message: `options` as JSON, and the results of calls that were handed to the program."""
+
+    options: str | None = None
+    results: tuple[ToolResult, ...] = ()
+
 
 LOCAL = "local"
 """The account of the local token, which is the owner's own."""
@@ -109,7 +152,7 @@ class Inbound:
     forwarded: str = ""
     as_owner: bool = True
     fork: str | None = None
-    client: Brought | None = None
+    client: ClientInput | None = None
     zone: str = ""
 
     @property

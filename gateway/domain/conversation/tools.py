@@ -1,14 +1,14 @@
-"""A tool: a name, typed arguments, a function."""
+"""A tool: a name, typed arguments, a function; and the operations of a declared HTTP API, which become tools."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
 
 from gateway.domain.ids import AddressId, SessionId, TaskId
-from gateway.domain.json import JsonObject
+from gateway.domain.json import Json, JsonObject
 from gateway.domain.principals import Label
 
 Arguments = TypeVar("Arguments", bound=BaseModel)
@@ -155,3 +155,45 @@ class Tool(Generic[Arguments]):
 
 
 AnyTool = Tool[Any]
+
+
+RequestPart: TypeAlias = Literal["path", "query", "header", "body"]
+"""Of a request. What goes into the body without a name is the body."""
+
+
+class RequestSlot(NamedTuple):
+    """Where an argument goes, and its name there."""
+
+    part: RequestPart
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One of them; `name` is unique in its API, `path` is a template below the API's address."""
+
+    name: str
+    description: str
+    method: str
+    path: str
+    slots: Mapping[str, RequestSlot]
+    """By argument."""
+    schema: JsonObject
+    """Of the arguments, as a model is shown it."""
+    kind: ToolClass | None = None
+    """As its owner confirmed it; None: by the method."""
+
+    def kind_of(self, arguments: Mapping[str, Json]) -> ToolClass:
+        """The class of a call: arguments tell the host something, though they may only be a question."""
+        if self.kind is not None:
+            return self.kind
+        if self.method == "DELETE":
+            return ToolClass.IRREVERSIBLE
+        reads = self.method in ("GET", "HEAD")
+        return ToolClass.NET if reads and not arguments else ToolClass.SEND
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        """The arguments that a call has to have."""
+        found = self.schema.get("required")
+        return tuple(map(str, found)) if isinstance(found, list | tuple) else ()

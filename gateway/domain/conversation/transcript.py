@@ -1,12 +1,41 @@
-"""Entries of a transcript: the only record of a conversation, and the checkpoint from which a turn resumes."""
+"""Entries of a transcript with their files, and the events of a running turn that become entries, drafts and traces.
+
+The transcript is the only record of a conversation, and the checkpoint from which a turn resumes."""
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
-from gateway.domain.conversation.attachments import Attached
-from gateway.domain.conversation.model import Image, ToolCall
-from gateway.domain.ids import MessageId
+from gateway.domain.conversation.model import Image, Reply, Restarted, TextDelta, ToolCall, Waiting
+from gateway.domain.ids import FileId, MessageId
+from gateway.domain.principals import Label
+
+AttachmentState = Literal["waiting", "stored", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Attached:
+    """A file that came with a message, or that the agent sent with one.
+
+    While `waiting`, it has neither `id` nor `path`. `path` is below the principal's file root, and so are `text_path`,
+    the extracted text ("" if there is none; `problem` says why), and `view_path`, an image small enough for a model.
+    `description` is one line. `size` is in bytes, 0 if unknown. `excerpt` is the text itself, if short and requested.
+    """
+
+    message_id: MessageId
+    place: int
+    state: AttachmentState
+    name: str
+    mime: str
+    size: int = 0
+    id: FileId | None = None
+    path: str = ""
+    text_path: str = ""
+    view_path: str = ""
+    pages: int = 0
+    description: str = ""
+    problem: str = ""
+    excerpt: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,3 +99,42 @@ class Notice:
 
 
 Entry: TypeAlias = UserText | AssistantText | ToolIntent | ToolResult | Summary | Notice
+
+
+@dataclass(frozen=True, slots=True)
+class ModelReplied:
+    """A model call finished. `intents` must be stored before the loop resumes: it runs them next."""
+
+    reply: Reply
+    intents: tuple[ToolIntent, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolFinished:
+    """A tool call finished; parallel calls are reported in the order they finish."""
+
+    intent: ToolIntent
+    result: ToolResult
+    failed: bool
+    duration_ms: int
+    label: Label = Label.OWNER
+    """How far what it returned is trusted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Steered:
+    """Messages that arrived during the turn and join it; `label` is that of the least trusted."""
+
+    messages: tuple[UserText, ...]
+    label: Label = Label.OWNER
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The turn ended with this answer. `stopped_by` names the limit that ended it early, else it is None."""
+
+    text: str
+    stopped_by: str | None = None
+
+
+TurnEvent: TypeAlias = TextDelta | Restarted | Waiting | ModelReplied | ToolFinished | Steered | Answered

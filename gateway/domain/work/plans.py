@@ -21,14 +21,14 @@ _DONE = ("[x] ", "[X] ")
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PlanStep:
     """One step of a plan."""
 
     text: str
     done: bool = False
 
     @classmethod
-    def parse(cls, line: str) -> "Step":
+    def parse(cls, line: str) -> "PlanStep":
         """A step as the agent writes it: one that is done may begin with [x]."""
         text = " ".join(line.removeprefix("- ").split()).replace("<!--", "<!-")
         return cls(text.removeprefix("[x] ").removeprefix("[X] ").removeprefix("[ ] "), text.startswith(_DONE))
@@ -43,12 +43,12 @@ class Plan:
 
     task: TaskId
     title: str
-    steps: tuple[Step, ...]
+    steps: tuple[PlanStep, ...]
     trivial: str | None
     label: Label
     ordinal: int
 
-    def rewritten(self, steps: Sequence[Step]) -> "Plan":
+    def rewritten(self, steps: Sequence[PlanStep]) -> "Plan":
         """With other steps; those that were done and are still named stay done. It isn't trivial any more."""
         done = {step.text for step in self.steps if step.done}
         kept = tuple(replace(step, done=step.done or step.text in done) for step in steps)

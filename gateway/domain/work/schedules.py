@@ -35,7 +35,7 @@ When: TypeAlias = Once | Recurring | None
 
 
 @dataclass(frozen=True, slots=True)
-class Definition:
+class ScheduleDefinition:
     """A schedule: what to do, and when. `zone` is an IANA name; all its times are in it."""
 
     name: str
@@ -47,7 +47,7 @@ class Definition:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class SlotPlan:
     """What to do about a due schedule: run `slot`, unless it is None; the schedule is due again at `next_slot`.
 
     `missed` slots from `missed_since` to `missed_until` are not run; at most `MOST_COUNTED` are counted. `next_slot`

@@ -21,7 +21,7 @@ LONGEST_INPUT, LONGEST_RESULT, LONGEST_NAME = 50_000, 20_000, 80
 """Characters."""
 
 
-class Verdict(StrEnum):
+class DoubtAnswer(StrEnum):
     """What a person says of a call that may have run: as a yes, as a no with these words, or as any other no."""
 
     AGAIN = "run it again"

@@ -10,8 +10,8 @@ from gateway.agent.work.schedules import Schedules, schedule_line
 from gateway.domain.principals import Label
 from gateway.flow.labels import VOUCH, vouch
 from gateway.store.connection.pool import Connection
-from gateway.store.scheduling import schedules
 from gateway.store.trust.reviews import ReviewRow
+from gateway.store.work import schedules
 from gateway.timetable.schedules import InvalidSchedule
 
 OwnCall: TypeAlias = Callable[[Connection, ReviewRow, Label, datetime], Awaitable[str]]

@@ -13,7 +13,6 @@ import structlog
 from gateway.agent.policy import Act, Policy
 from gateway.agent.work.approvals import where_shown_whole, why_asked
 from gateway.domain.channels.channel import Button
-from gateway.domain.clock import Clock
 from gateway.domain.conversation.diff import CHAT_CHARS, CHAT_LINES, for_chat
 from gateway.domain.conversation.tools import Caller, ToolFailed
 from gateway.domain.conversation.transcript import Notice
@@ -21,21 +20,20 @@ from gateway.domain.errors import TryAgainLater
 from gateway.domain.ids import PrincipalId, ReviewId
 from gateway.domain.json import JsonObject
 from gateway.domain.people.access import GROUP
-from gateway.domain.text.own_words import wrote
-from gateway.domain.text.texts import storable
-from gateway.domain.work.trees import Verdict
+from gateway.domain.text.texts import is_own_words, storable
+from gateway.domain.time import Clock
+from gateway.domain.work.trees import DoubtAnswer
 from gateway.flow.outbound.proactive import ProactiveMessages
 from gateway.flow.people import People
-from gateway.store import sessions
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.delivery import addresses, inbox
 from gateway.store.delivery.addresses import AddressRow
 from gateway.store.people import principals
-from gateway.store.transcript import messages
+from gateway.store.transcript import messages, sessions
 from gateway.store.transcript.messages import MessageRow
 from gateway.store.trust import grants, reviews
-from gateway.store.trust.grants import Call
-from gateway.store.trust.reviews import DOUBT, Question, ReviewRow
+from gateway.store.trust.grants import GrantCall
+from gateway.store.trust.reviews import DOUBT, ReviewQuestion, ReviewRow
 
 MAX_WAITING = 5
 """Questions that wait for one person at the same time."""
@@ -85,7 +83,7 @@ class Questions:
         async def said(caller: Caller, value: str) -> bool:
             async with self.database.connection() as conn:
                 texts = await messages.said_by_person(conn, caller.session, own)
-            return any(wrote(text, value) for text in texts)
+            return any(is_own_words(text, value) for text in texts)
 
         return Policy(own, ask, said, always_asks=fork)
 
@@ -122,7 +120,7 @@ class Questions:
         self, tx: Connection, principal: PrincipalId, act: Act, caller: Caller, *, granted: bool
     ) -> ReviewRow:
         asked, now = await self._person(tx, principal, caller), self.clock.now()
-        question = Question(
+        question = ReviewQuestion(
             principal,
             asked,
             act.tool,
@@ -139,7 +137,7 @@ class Questions:
         await reviews.hold(tx, asked)
         if stored := await reviews.of_call(tx, caller.task, caller.ordinal):
             return stored
-        call = Call(principal, asked, act.tool, act.kind, act.arguments, act.change.base)
+        call = GrantCall(principal, asked, act.tool, act.kind, act.arguments, act.change.base)
         if granted and (grant := await grants.take(tx, call, now)):
             return await reviews.ask(tx, replace(question, grant=grant), now)
         if before := await reviews.asked_before(tx, question, now):
@@ -225,7 +223,7 @@ def _of_requests(reviews: Sequence[ReviewRow]) -> tuple[str, tuple[Button, ...]]
 
 def _of_doubt(name: str) -> tuple[str, tuple[Button, ...]]:
     """The same of a call that may have run."""
-    again, ran, give_up = f"/approve {name}", f"/deny {name} {Verdict.RAN}", f"/deny {name} {Verdict.GIVE_UP}"
+    again, ran, give_up = f"/approve {name}", f"/deny {name} {DoubtAnswer.RAN}", f"/deny {name} {DoubtAnswer.GIVE_UP}"
     answer = f"Look there first. {again} runs it again, {ran} goes on without it, {give_up} ends the task."
     return answer, (Button("Run it again", again), Button("It ran", ran), Button("Give up", give_up))
 

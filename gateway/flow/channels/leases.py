@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.ids import InstanceId
 from gateway.store.connection.pool import Connection, Database
-from gateway.store.engine import instances, leases
+from gateway.store.work import instances
 
 
 def lease_of(channel: str) -> str:
@@ -47,7 +47,7 @@ class ChannelLeases:
             self.held.discard(lease_of(channel))
             with suppress(TryAgainLater):
                 async with self.database.connection() as conn:
-                    await leases.drop(conn, lease_of(channel), self.instance)
+                    await instances.drop_lease(conn, lease_of(channel), self.instance)
 
     async def _take(self, tx: Connection, channel: str, *, stays: bool) -> str:
         if stays and (machine := await instances.settle(tx, channel, self.instance)):
@@ -55,6 +55,6 @@ class ChannelLeases:
                 f"waits for its machine {machine}, in whose files it keeps what it needs; if that machine is gone for "
                 f"good, `supaclaw machines forget {machine}` lets this one connect anew"
             )
-        if await leases.take(tx, lease_of(channel), self.instance, leases.LEASE_SECONDS):
+        if await instances.take_lease(tx, lease_of(channel), self.instance, instances.LEASE_SECONDS):
             return ""
         return f"waits: {await instances.holder(tx, lease_of(channel)) or 'another gateway'} has it open"

@@ -13,18 +13,17 @@ import structlog
 from pydantic import JsonValue
 
 from gateway.config.channels import channel_names, enabled_channels, known_channel, parse_channel
-from gateway.domain.channels.channel import Accept, Channel, LoginChannel, ProbedChannel
-from gateway.domain.channels.channel_facts import ChannelFacts
-from gateway.domain.channels.channel_settings import ChannelSettings
-from gateway.domain.clock import Clock
+from gateway.domain.channels.channel import Accept, Channel, ChannelFacts, LoginChannel, ProbedChannel
 from gateway.domain.errors import OwnerMustAct, SupaclawError
+from gateway.domain.health import ChannelVitals
 from gateway.domain.people.access import Access
-from gateway.domain.vitals import ChannelVitals
+from gateway.domain.settings import ChannelSettings
+from gateway.domain.time import Clock
 from gateway.domain.work.tasks import backoff
 from gateway.flow.channels.leases import ChannelLeases
 from gateway.flow.channels.monitoring import OPEN, REFUSED, ChannelReports, Reception, ReceptionSilent, TellOwner
 from gateway.flow.outbound.sender import Outbound
-from gateway.store.engine.leases import LOOK_SECONDS
+from gateway.store.work.instances import LOOK_SECONDS
 
 CLOSE_SECONDS = 10.0
 OPEN_SECONDS = 120.0

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from gateway.domain.clock import Clock
 from gateway.domain.ids import MessageId
 from gateway.domain.json import Json
+from gateway.domain.time import Clock
 from gateway.flow.labels import expect_older, list_older
 from gateway.store.connection.pool import Database
 from gateway.store.people import principals

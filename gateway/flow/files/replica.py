@@ -18,14 +18,12 @@ from typing import assert_never
 
 from gateway.config.failpoints import Failpoints, Step
 from gateway.domain.errors import TryAgainLater
+from gateway.domain.files import FileContent, SharedFile, locked_parts
 from gateway.domain.ids import PrincipalId
 from gateway.domain.principals import Label
-from gateway.domain.synced import Content, Row
-from gateway.domain.text.locks import locked_parts
 from gateway.net.object_store import BadObject, ObjectStore
-from gateway.store import synced
 from gateway.store.connection.pool import Database
-from gateway.store.trust import contents
+from gateway.store.files import contents, file_map
 from gateway.workspace.files.paths import WorkspaceError, WorkspacePath
 from gateway.workspace.files.tree import Workspace, Written
 from gateway.workspace.locks import MAX_LOCKED_BYTES, LockWatch
@@ -75,14 +73,14 @@ class Replica:
     nobodys: Set[str] = field(default_factory=template_hashes)
     """Hashes of what a new workspace is filled with."""
     _numbers: "count[int]" = field(default_factory=count)
-    _rows: tuple[synced.Version, Mapping[str, Row]] | None = None
+    _rows: tuple[file_map.Version, Mapping[str, SharedFile]] | None = None
     _began: datetime = datetime.min
     """By the database's clock."""
     _unlabelled: set[str] = field(default_factory=set)
     _doubt: bool = False
     """Whether somebody's program may have written what has no label."""
     _known: Known = field(default_factory=lambda: Known({}, {}))
-    _base: dict[str, Content] = field(default_factory=dict)
+    _base: dict[str, FileContent] = field(default_factory=dict)
     _scan: Scan = field(default_factory=Scan)
 
     async def look(self, missing: Missing = Missing.ASK) -> Plan:
@@ -124,13 +122,13 @@ class Replica:
         self._base = {path: content for path, content in agreed.items() if content is not None}
         return planned
 
-    async def _map(self) -> Mapping[str, Row]:
+    async def _map(self) -> Mapping[str, SharedFile]:
         """Read again only if it has changed."""
         place_ = self.store.address.place
         async with self.database.connection() as conn:
-            version, self._began = await synced.version(conn, self.principal, place_)
+            version, self._began = await file_map.version(conn, self.principal, place_)
             if self._rows is None or self._rows[0] != version:
-                self._rows = version, await synced.rows(conn, self.principal, place_)
+                self._rows = version, await file_map.rows(conn, self.principal, place_)
         return self._rows[1]
 
     async def _carry_out(self, actions: Sequence[Action], done: SyncResult, after: Callable[[], None]) -> bool:
@@ -169,7 +167,7 @@ class Replica:
 
     async def _do(self, action: Action) -> None:
         """Raises `Changed` if the file or its row isn't as planned, and `WorkspaceError` if it has to wait."""
-        content: Content | None = None
+        content: FileContent | None = None
         match action:
             case Push(path, content, version):
                 await self._store(path, content)
@@ -187,7 +185,7 @@ class Replica:
         self._base.pop(path, None)
         self._base |= {path: content} if content else {}
 
-    async def _store(self, path: str, content: Content) -> None:
+    async def _store(self, path: str, content: FileContent) -> None:
         """Label it, and put it into the store."""
         written, labels = _as_written(path, content), self.workspace.labels
         if content.sha256 in self._unlabelled and self._doubt:
@@ -204,7 +202,7 @@ class Replica:
     def _locked_paths(self) -> Sequence[str]:
         return self.locks.paths if self.locks else ()
 
-    def _is_locked(self, path: str, content: Content) -> bool:
+    def _is_locked(self, path: str, content: FileContent) -> bool:
         """Whether it has text that only its owner may change, or had before."""
         small = content.size <= MAX_LOCKED_BYTES and self.workspace.head(path, MAX_LOCKED_BYTES)
         return path in self._locked_paths or bool(small and locked_parts(small.data))
@@ -220,9 +218,9 @@ class Replica:
                 raise WorkspaceError("later", WAITS_FOR_TOOLS)
             yield
 
-    async def _set(self, path: str, version: int, content: Content | None) -> None:
+    async def _set(self, path: str, version: int, content: FileContent | None) -> None:
         compare = partial(
-            synced.compare_and_set,
+            file_map.compare_and_set,
             principal=self.principal,
             place=self.store.address.place,
             path=path,
@@ -248,7 +246,7 @@ class Replica:
         finally:
             staged.unlink(missing_ok=True)
 
-    async def _land(self, path: str, work: Callable[[], None], content: Content | None = None) -> None:
+    async def _land(self, path: str, work: Callable[[], None], content: FileContent | None = None) -> None:
         """Change a file as its owner does elsewhere: locked text is taken as it comes, labels are known before."""
         labels = self.workspace.labels
         async with self.workspace.writing:
@@ -267,10 +265,10 @@ class Replica:
         place_file(self.workspace.root, pull, staged)
 
 
-def _as_written(path: str, content: Content) -> Written:
+def _as_written(path: str, content: FileContent) -> Written:
     return Written(path, content.size, content.sha256)
 
 
-def _copy_to(root: Path, path: str, content: Content, to: Path) -> None:
+def _copy_to(root: Path, path: str, content: FileContent, to: Path) -> None:
     with to.open("wb") as staged:
         copy_out(root, path, content, staged)

@@ -18,17 +18,17 @@ import structlog
 
 from gateway.config.failpoints import Failpoints
 from gateway.config.model import WorkspaceStore
-from gateway.domain.clock import Clock
 from gateway.domain.errors import OwnerMustAct, TryAgainLater
 from gateway.domain.ids import PrincipalId
+from gateway.domain.time import Clock
 from gateway.domain.work.tasks import backoff
 from gateway.flow.files.replica import Replica, SyncResult
 from gateway.flow.people import People
 from gateway.flow.turn.environment import AgentEnvironments
 from gateway.net.addresses import Rules
 from gateway.net.object_store import Address, ObjectStore
-from gateway.store import synced
 from gateway.store.connection.pool import Database
+from gateway.store.files import file_map
 from gateway.workspace.files.paths import WorkspaceError
 from gateway.workspace.sync.state import StateFile
 
@@ -49,10 +49,10 @@ async def sweep(database: Database, store: ObjectStore, before: datetime) -> int
 
 async def _delete(database: Database, store: ObjectStore, found: list[str]) -> int:
     place = store.address.place
-    swept = await database.run(partial(synced.begin_sweep, place=place, found=found))
+    swept = await database.run(partial(file_map.begin_sweep, place=place, found=found))
     for name in swept:
         await store.delete(name)
-    await database.run(partial(synced.end_sweep, place=place, gone=swept))
+    await database.run(partial(file_map.end_sweep, place=place, gone=swept))
     return len(swept)
 
 
@@ -157,7 +157,7 @@ class FileSync:
         try:
             place = Address.of(self.settings()).place
             async with self.database.connection() as conn:
-                everyone = await synced.people(conn, place, [self.people.owner.id, *await self._here()])
+                everyone = await file_map.people(conn, place, [self.people.owner.id, *await self._here()])
         except (TryAgainLater, OwnerMustAct) as error:
             self._failed(str(error))
             return

@@ -4,16 +4,15 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from weakref import WeakValueDictionary
 
-from gateway.domain.clock import Clock
 from gateway.domain.errors import SupaclawError
 from gateway.domain.ids import PrincipalId
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import storable
+from gateway.domain.time import Clock
 from gateway.flow.turn.environment import AgentEnvironments
 from gateway.store.connection.pool import Database
-from gateway.store.transcript import files
-from gateway.store.transcript.files import FileRow
-from gateway.store.trust import contents
+from gateway.store.files import contents, files
+from gateway.store.files.files import FileRow
 from gateway.workspace.files.paths import WorkspaceError
 from gateway.workspace.files.uploads import UPLOADS, Incoming, received, safe_name, unchanged
 

@@ -10,12 +10,12 @@ import structlog
 
 from gateway.config.failpoints import Failpoints, Step
 from gateway.domain.channels.routing import Decision, Edit, Ignore, RunCommand, StartTurn, decide
-from gateway.domain.clock import Clock
 from gateway.domain.conversation.inbound import LOCAL, Address, Arrival, Inbound, Sender
 from gateway.domain.conversation.transcript import Notice
 from gateway.domain.errors import SupaclawError, TryAgainLater
 from gateway.domain.ids import EntryId, InboxId, InstanceId
 from gateway.domain.principals import Label, Role
+from gateway.domain.time import Clock
 from gateway.flow.inbound.persistence import ALBUM_SECONDS, Accepted, InboundWriter
 from gateway.flow.inbound.spool import Outages, Quarantine, Spool
 from gateway.flow.journal.journal import Journal
@@ -26,9 +26,9 @@ from gateway.flow.people import People
 from gateway.flow.secrets.guard import Clean, clean_inbound
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.delivery import addresses, outbox
-from gateway.store.engine import steps, tasks
-from gateway.store.failures import reaching
+from gateway.store.errors import reaching
 from gateway.store.transcript import messages
+from gateway.store.work import steps, tasks
 from gateway.workspace.journal.files import Place
 
 REHEARSAL_SECONDS = 5.0

@@ -10,13 +10,13 @@ from gateway.flow.inbound.persistence import Accepted
 from gateway.flow.live import Live, MessageStored, Overrun, Subscription, TurnEnded
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.delivery import inbox
-from gateway.store.engine import steps
-from gateway.store.engine.steps import Spent
 from gateway.store.transcript import messages
 from gateway.store.transcript.messages import MessageRow
+from gateway.store.work import steps
+from gateway.store.work.steps import ModelUse
 
 POLL_SECONDS = 1.0
-NOTHING = Spent(0, 0, 0, 0.0)
+NOTHING = ModelUse(0, 0, 0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Answer:
     text: str
     notice: bool
     message_id: MessageId | None = None
-    spent: Spent = NOTHING
+    spent: ModelUse = NOTHING
 
 
 class Answers:
@@ -84,5 +84,5 @@ async def _answer_to(conn: Connection, accepted: Accepted) -> Answer | None:
     return _said(answer, await steps.spent_on(conn, task, asked.created_at) if task else NOTHING)
 
 
-def _said(row: MessageRow, spent: Spent) -> Answer:
+def _said(row: MessageRow, spent: ModelUse) -> Answer:
     return Answer(row.text, row.kind == "notice", row.id, spent)

@@ -12,24 +12,23 @@ from gateway.agent.limits import Limits
 from gateway.commands import Command, CommandContext, CommandReply
 from gateway.config.failpoints import Failpoints, Step
 from gateway.domain.channels.routing import parse_command
-from gateway.domain.clock import Clock
 from gateway.domain.conversation.transcript import Notice
 from gateway.domain.errors import TryAgainLater
+from gateway.domain.health import Vitals
 from gateway.domain.ids import InboxId, InstanceId, PrincipalId, SessionId, TaskId
 from gateway.domain.principals import Label, Role
-from gateway.domain.vitals import Vitals
+from gateway.domain.time import Clock
 from gateway.flow.live import Live, LiveEvent, MessageStored, SessionReplaced
 from gateway.flow.outbound.sender import Outbound
 from gateway.llm.client import Description
-from gateway.store import sessions
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.delivery import addresses, inbox
 from gateway.store.delivery.addresses import AddressRow
 from gateway.store.delivery.inbox import InboxRow
-from gateway.store.engine import tasks
-from gateway.store.failures import reaching
+from gateway.store.errors import reaching
 from gateway.store.people import principals
-from gateway.store.transcript import messages
+from gateway.store.transcript import messages, sessions
+from gateway.store.work import tasks
 
 Events: TypeAlias = tuple[tuple[SessionId, LiveEvent], ...]
 Effect: TypeAlias = Callable[[Connection, AddressRow, InboxRow], Awaitable[CommandReply]]

@@ -11,8 +11,8 @@ from gateway.domain.channels.routing import command_in
 from gateway.domain.conversation.inbound import Address, Inbound
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.people.access import identity_of
+from gateway.domain.people.credentials import CODE_MINUTES, CodeRefusal, new_code, parse_code
 from gateway.domain.principals import Role
-from gateway.domain.text.codes import MINUTES, Refusal, new_code, parse_code
 from gateway.flow.live import Live, MessageStored
 from gateway.flow.outbound.proactive import Notices
 from gateway.flow.outbound.sender import Outbound
@@ -34,12 +34,13 @@ WAITING = 100
 AT_ONCE = 20
 """Answers on their way: a platform that hangs leaves some to the others."""
 ASKED = (
-    f"I don't know you yet. If my owner expects you, give them this code: {{code}}. It's valid for {MINUTES} minutes."
+    "I don't know you yet. If my owner expects you, give them this code: {code}. "
+    f"It's valid for {CODE_MINUTES} minutes."
 )
 
 CLAIMED = (
     "One more step: confirm this account where you got the code, or on the People page. "
-    f"The question is open for {MINUTES} minutes."
+    f"The question is open for {CODE_MINUTES} minutes."
 )
 
 log = structlog.get_logger(__name__)
@@ -135,16 +136,16 @@ class Gate:
             self._say(inbound.address, asked, f"refused-{inbound.platform_id}")
         return None
 
-    async def _claim(self, tx: Connection, inbound: Inbound, code: str) -> MessageRow | Refusal | None:
+    async def _claim(self, tx: Connection, inbound: Inbound, code: str) -> MessageRow | CodeRefusal | None:
         """The question to the person whose code it is; None if this account is somebody's already."""
         if await principals.find(tx, identity_of(inbound)) is not None:
             return None
         claim = await links.claim(tx, inbound, code)
-        if isinstance(claim, Refusal):
+        if isinstance(claim, CodeRefusal):
             return claim
         if not self.people.may_join(inbound, claim.principal_id):
             await links.settle(tx, claim.principal_id, code)
-            return Refusal.WRONG
+            return CodeRefusal.WRONG
         return await accounts.ask(tx, claim)
 
     async def _ask(self, inbound: Inbound) -> None:
@@ -154,7 +155,7 @@ class Gate:
         log.info("gate.asked", channel=asked.channel, request=asked.id)
         self._say(asked.address, ASKED.format(code=asked.code), f"pairing-{asked.id}-{asked.code}")
         await self.notices.tell_owner(
-            f"{asked} requests access with the code {asked.code}, which is valid for {MINUTES} minutes. "
+            f"{asked} requests access with the code {asked.code}, which is valid for {CODE_MINUTES} minutes. "
             f"/pairing approve {asked.code} allows it, /pairing deny {asked.code} refuses it.",
             (Button("Approve", f"/pairing approve {asked.code}"), Button("Deny", f"/pairing deny {asked.code}")),
         )

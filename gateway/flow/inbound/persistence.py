@@ -15,12 +15,12 @@ from gateway.domain.text import marks
 from gateway.domain.work.tasks import Lane
 from gateway.flow.journal.journal import Journal
 from gateway.flow.people import People
-from gateway.store import sessions
 from gateway.store.connection.pool import Connection
 from gateway.store.delivery import addresses, inbox
 from gateway.store.delivery.addresses import AddressRow
-from gateway.store.engine import tasks
-from gateway.store.transcript import attachments, messages, quotes, unread
+from gateway.store.files import attachments
+from gateway.store.transcript import messages, sessions, tool_calls, unread
+from gateway.store.work import tasks
 from gateway.workspace.journal.files import Place
 
 QUOTED = 1_000
@@ -151,14 +151,14 @@ class InboundWriter:
             if said.role == "tool":
                 if (intent := calls.get(said.call_id)) is not None:
                     result = ToolResult(said.call_id, said.text)
-                    await messages.conclude(tx, session, principal, None, intent, result, label)
+                    await tool_calls.conclude(tx, session, principal, None, intent, result, label)
                 continue
             if said.text or not said.calls:
                 entry = _entry(said, inbound)
                 await messages.say(tx, session, principal, entry, label=label, origin=messages.EARLIER)
             if said.calls:
                 intents = [ToolIntent(call, place, handed=True) for place, call in enumerate(said.calls, len(calls))]
-                await messages.intend(tx, session, principal, None, intents, label)
+                await tool_calls.intend(tx, session, principal, None, intents, label)
                 calls |= {intent.call.id: intent for intent in intents}
         await sessions.set_digest(tx, session, digest.of(said.told for said in inbound.earlier))
 
@@ -167,10 +167,10 @@ async def _conclude(tx: Connection, at: AddressRow, results: Sequence[ToolResult
     """Enter what a client's own tools gave, behind its calls. Anybody may have written that."""
     session, heard = at.session_id, await sessions.digest(tx, at.session_id)
     for result in results:
-        called = await messages.handed(tx, session, result.call_id)
+        called = await tool_calls.handed(tx, session, result.call_id)
         if called is not None and isinstance(called.entry, ToolIntent):
             task, principal = called.task_id, at.principal_id
-            await messages.conclude(tx, session, principal, task, called.entry, result, Label.UNTRUSTED)
+            await tool_calls.conclude(tx, session, principal, task, called.entry, result, Label.UNTRUSTED)
         heard = digest.extend(heard, *Earlier("tool", result.text, call_id=result.call_id).told)
     await sessions.set_digest(tx, session, heard)
     await sessions.taint(tx, session, Label.UNTRUSTED)
@@ -195,7 +195,7 @@ async def _label(tx: Connection, at: AddressRow, inbound: Inbound, role: Role) -
     own = label_of(role, private=inbound.private, as_owner=inbound.as_owner)
     if inbound.attachments or inbound.forwarded:
         return Label.UNTRUSTED
-    return max(own, await quotes.label(tx, at, inbound)) if inbound.quoted.strip() else own
+    return max(own, await unread.quoted_label(tx, at, inbound)) if inbound.quoted.strip() else own
 
 
 def _as_said(inbound: Inbound) -> Inbound:

@@ -10,9 +10,9 @@ from typing import Generic, TypeVar
 import structlog
 
 from gateway.domain.channels.channel import Outgoing
-from gateway.domain.clock import Clock
 from gateway.domain.conversation.inbound import Address, Arrival
 from gateway.domain.errors import SupaclawError, TryAgainLater
+from gateway.domain.time import Clock
 from gateway.flow.journal.journal import Journal
 from gateway.flow.outbound.sender import Outbound
 from gateway.workspace.journal.files import Place

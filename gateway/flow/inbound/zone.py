@@ -11,8 +11,8 @@ from gateway.domain.conversation.transcript import Notice
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.ids import PrincipalId
 from gateway.domain.principals import Label
-from gateway.domain.zones import is_zone
-from gateway.domain.zones import zone as named
+from gateway.domain.time import is_zone
+from gateway.domain.time import zone as named
 from gateway.flow.outbound.proactive import ProactiveMessages
 from gateway.flow.turn.environment import AgentEnvironments
 from gateway.store.connection.pool import Database

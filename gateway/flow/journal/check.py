@@ -10,17 +10,16 @@ from uuid import UUID
 
 import structlog
 
-from gateway.domain.clock import Clock
 from gateway.domain.conversation.inbound import Arrival
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.ids import SessionId
+from gateway.domain.time import Clock
 from gateway.flow.journal.copies import Copies, VerifiedFiles
 from gateway.flow.journal.copyist import Copyist
 from gateway.flow.journal.places import Places
 from gateway.store.connection.pool import Database
 from gateway.store.transcript import journals
-from gateway.store.transcript.entries import Mark
-from gateway.store.transcript.journals import JournalRow
+from gateway.store.transcript.journals import CopyMark, JournalRow
 from gateway.workspace.journal.files import Place, Version, exists, sessions
 
 FIRST_FILES, FIRST_BYTES = 32, 1024 * 1024
@@ -123,7 +122,7 @@ class Check:
             del self._left[place]
             return True
 
-    async def save(self, newest: Mark | None = None) -> bool:
+    async def save(self, newest: CopyMark | None = None) -> bool:
         """Let the next start know what is right; with `newest` that every file has its rows up to there."""
         if self._restore is None:
             return False
@@ -133,7 +132,7 @@ class Check:
         await asyncio.to_thread(self.checked.save, self.checked.state())
         return self._complete and newest is not None
 
-    def _unknown(self, newest: Mark) -> dict[Place, int]:
+    def _unknown(self, newest: CopyMark) -> dict[Place, int]:
         """The session files that may not be right and their sizes, the last written first."""
         self.checked.load(newest)
         there = [each for root in self.places.roots() for each in _sessions(root)]

@@ -17,9 +17,8 @@ from gateway.domain.conversation.inbound import Arrival
 from gateway.domain.ids import EntryId, JournalId
 from gateway.flow.journal.places import Places
 from gateway.store.connection.pool import Database
-from gateway.store.transcript import entries, journals
-from gateway.store.transcript.entries import Line, Mark
-from gateway.store.transcript.journals import JournalRow, Listed
+from gateway.store.transcript import journals
+from gateway.store.transcript.journals import CopyMark, JournalLine, JournalRow, ListedJournal
 from gateway.workspace.files.paths import WorkspaceError
 from gateway.workspace.journal import files
 from gateway.workspace.journal.entries import Content, JournalEntry
@@ -47,7 +46,7 @@ _SHOWN = {
 }
 
 
-def transcribe(lines: Sequence[Line]) -> list[JournalEntry]:
+def transcribe(lines: Sequence[JournalLine]) -> list[JournalEntry]:
     """The rows as entries, in the same order."""
     return [
         JournalEntry(line.entry_id, line.kind, line.at, _author(line), _shown_text(line), files=line.files)
@@ -55,11 +54,11 @@ def transcribe(lines: Sequence[Line]) -> list[JournalEntry]:
     ]
 
 
-def _author(line: Line) -> str:
+def _author(line: JournalLine) -> str:
     return _SHOWN.get(line.kind, "{}").format(line.who or "User")
 
 
-def _shown_text(line: Line) -> str:
+def _shown_text(line: JournalLine) -> str:
     if line.kind not in ("tool_intent", "tool_result"):
         return line.text
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", line.text)), default=0))
@@ -80,12 +79,12 @@ class VerifiedFiles:
         self._file = Place(file.parent, file.name)
         self._right: dict[str, Version] = {}
         self._saved = b""
-        self.rows = Mark()
+        self.rows = CopyMark()
         """Up to these, each file that is right has all its rows."""
         self.at = _NEVER
         """When that was found, in nanoseconds: what was written since belongs to whoever waits for an answer."""
 
-    def load(self, newest: Mark) -> None:
+    def load(self, newest: CopyMark) -> None:
         """What the process before has left, unless that was of a database with more rows than these; blocks."""
         self.rows, self._right = newest, {}
         with suppress(OSError):
@@ -94,10 +93,10 @@ class VerifiedFiles:
                 return
             message, arrival, at, right = json.loads(known)
             if message <= newest.message and arrival <= newest.arrival:
-                self.rows, self.at = Mark(message, arrival), at
+                self.rows, self.at = CopyMark(message, arrival), at
                 self._right = {path: tuple(version) for path, version in right.items()}
 
-    def move(self, rows: Mark) -> None:
+    def move(self, rows: CopyMark) -> None:
         """Every file is right up to these rows."""
         self.rows, self.at = rows, time.time_ns()
 
@@ -149,7 +148,7 @@ MAX_FILES_REMEMBERED = 512
 class _File:
     """What is known of a file that is right: how far it is copied, and what is in it before its row was."""
 
-    mark: Mark = field(default_factory=Mark)
+    mark: CopyMark = field(default_factory=CopyMark)
     ahead: set[EntryId] = field(default_factory=set)
     version: Version | None = None
     """As it was left; None once somebody else wrote into it."""
@@ -164,10 +163,10 @@ class _File:
         before, after = versions
         self.version = after if self.version == before else None
 
-    def brought(self, lines: Sequence[Line]) -> None:
+    def brought(self, lines: Sequence[JournalLine]) -> None:
         """These rows are in the file."""
         said, arrived = ([line.id for line in lines if line.arrived is arrived] for arrived in (False, True))
-        self.mark = Mark(max(said, default=self.mark.message), max(arrived, default=self.mark.arrival))
+        self.mark = CopyMark(max(said, default=self.mark.message), max(arrived, default=self.mark.arrival))
         self.ahead -= {line.entry_id for line in lines}
 
 
@@ -208,14 +207,14 @@ class Copies:
             except (OSError, WorkspaceError) as exc:
                 log.warning("journal.unreadable", path=str(place.root / place.path), error=str(exc))
         async with self._database.connection() as conn:
-            stored = await entries.known(conn, [arrival for arrival, _ in found])
+            stored = await journals.known_arrivals(conn, [arrival for arrival, _ in found])
         return [each for each in found if each[0].id not in stored]
 
     async def held(self, place: Place) -> tuple[Content, set[EntryId]]:
         """What the file holds, and what of it arrived and is in the database, under its own id or under its key."""
         held = await self._writer.read(place)
         async with self._database.connection() as conn:
-            return held, await entries.known(conn, held.arrivals)
+            return held, await journals.known_arrivals(conn, held.arrivals)
 
     async def bring(self, journal: JournalRow, stored: Iterable[EntryId]) -> None:
         """Every row of the journal is in its file after this, and so are those `stored` if they are its rows."""
@@ -290,7 +289,7 @@ class Copies:
         """Add its line to the index, if it gets one; write all of that anew unless it is as the last filing left it."""
         index, left = Place(target.root, INDEX), self._indexes.pop(target.root, None)
 
-        def line(row: Listed) -> IndexLine:
+        def line(row: ListedJournal) -> IndexLine:
             path = target.path if row.path == journal.path else row.path
             return IndexLine(began(path), row.channel, row.summary)
 
@@ -313,6 +312,6 @@ class Copies:
         file.brought(lines)
         return True
 
-    async def _lines(self, journal: JournalId, after: Mark | None = None) -> list[Line]:
+    async def _lines(self, journal: JournalId, after: CopyMark | None = None) -> list[JournalLine]:
         async with self._database.connection() as conn:
-            return await entries.lines(conn, journal, after or Mark())
+            return await journals.lines(conn, journal, after or CopyMark())

@@ -6,16 +6,15 @@ from uuid import UUID
 
 import structlog
 
-from gateway.domain.clock import Clock
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.ids import EntryId, SessionId
+from gateway.domain.time import Clock
 from gateway.flow.journal.copies import Copies
 from gateway.flow.journal.places import Places
 from gateway.flow.wakeup import Wakeup
-from gateway.store import sessions
 from gateway.store.connection.pool import Connection, Database
-from gateway.store.transcript import journals
-from gateway.store.transcript.journals import JournalRow, Unopened
+from gateway.store.transcript import journals, sessions
+from gateway.store.transcript.journals import JournalRow, UnopenedJournal
 from gateway.workspace.files.paths import WorkspaceError
 from gateway.workspace.journal.files import Place, summarise
 from gateway.workspace.journal.writer import JournalWriter
@@ -145,7 +144,7 @@ class Copyist:
             unopened = [] if journal else await journals.unopened(conn, 1, session)
         return await self._begin(unopened[0], stored) if unopened else journal
 
-    async def _begin(self, unopened: Unopened, stored: list[EntryId]) -> JournalRow | None:
+    async def _begin(self, unopened: UnopenedJournal, stored: list[EntryId]) -> JournalRow | None:
         place = await self._writer.create(self._places.root_of(unopened.principal_id), unopened.since)
         journal = await self._database.run(lambda tx: _begin(tx, unopened, place.path, stored))
         if journal is None or journal.path != place.path:
@@ -153,7 +152,7 @@ class Copyist:
         return journal
 
 
-async def _begin(tx: Connection, unopened: Unopened, path: str, stored: list[EntryId]) -> JournalRow | None:
+async def _begin(tx: Connection, unopened: UnopenedJournal, path: str, stored: list[EntryId]) -> JournalRow | None:
     """The session's open journal; one that was made after the session ended is closed at once."""
     session = unopened.session_id
     await sessions.lock(tx, session)

@@ -10,11 +10,11 @@ from uuid import UUID
 
 import structlog
 
-from gateway.domain.clock import Clock
 from gateway.domain.conversation.inbound import Arrival
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.ids import EntryId, SessionId
 from gateway.domain.principals import Role
+from gateway.domain.time import Clock
 from gateway.flow.journal.check import Check
 from gateway.flow.journal.copies import Copies, VerifiedFiles
 from gateway.flow.journal.copyist import Copyist
@@ -23,7 +23,7 @@ from gateway.flow.people import People
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.delivery.addresses import AddressRow
 from gateway.store.transcript import journals
-from gateway.store.transcript.entries import Mark
+from gateway.store.transcript.journals import CopyMark
 from gateway.workspace.files.paths import WorkspaceError
 from gateway.workspace.journal.entries import entry_of
 from gateway.workspace.journal.files import Place
@@ -152,7 +152,7 @@ class Journal:
             self._remember(arrival)
         return unstored
 
-    async def _newest(self) -> Mark | None:
+    async def _newest(self) -> CopyMark | None:
         try:
             async with self._database.connection() as conn:
                 return await journals.newest(conn)
@@ -166,6 +166,6 @@ class Journal:
             if await self._move_mark(newest):
                 await self._clock.sleep(MARK_EVERY)
 
-    async def _move_mark(self, newest: Mark | None) -> bool:
+    async def _move_mark(self, newest: CopyMark | None) -> bool:
         """The files have all rows up to these if all that was written is stored, and all stored is copied."""
         return await self.check.save(None if self._open or self._copyist.behind else newest)

@@ -15,13 +15,13 @@ from gateway.domain.ids import OutboxId
 from gateway.domain.principals import Label
 from gateway.domain.work.tasks import backoff
 from gateway.flow.outbound.parts import NotAttachable, Roots, outgoing_file, parts, whereabouts
-from gateway.store import sessions
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.delivery import addresses, outbox
 from gateway.store.delivery.addresses import AddressRow
 from gateway.store.delivery.outbox import OutboxRow
-from gateway.store.transcript import files, messages
-from gateway.store.transcript.files import FileRow
+from gateway.store.files import files
+from gateway.store.files.files import FileRow
+from gateway.store.transcript import messages, sessions
 from gateway.store.transcript.messages import MessageRow
 
 POLL_SECONDS = 2.0

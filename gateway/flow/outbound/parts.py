@@ -18,9 +18,9 @@ from gateway.domain.principals import Label
 from gateway.domain.text.splitting import split, utf16_len
 from gateway.domain.text.texts import storable
 from gateway.store.connection.pool import Connection
-from gateway.store.delivery.outbox import Part
-from gateway.store.transcript import files
-from gateway.store.transcript.files import FileRow
+from gateway.store.delivery.outbox import OutboxPart
+from gateway.store.files import files
+from gateway.store.files.files import FileRow
 from gateway.workspace.files.paths import WorkspaceError
 from gateway.workspace.files.states import measure
 from gateway.workspace.files.tree import Workspace, Written
@@ -37,19 +37,19 @@ def parts(
     reply_to: str | None = None,
     most_marks: int | None = None,
     heading: str = "",
-) -> list[Part]:
+) -> list[OutboxPart]:
     """The text in parts as `split` makes them, the last with the buttons; then the files, in order.
 
     A short text without buttons becomes the caption of the first file. Only the first part is a reply. Every part
     begins with the `heading`.
     """
     top = f"{heading}\n\n" if heading else ""
-    made = [Part(f"{top}{each}") for each in split(storable(text), limit - utf16_len(top), most_marks)]
+    made = [OutboxPart(f"{top}{each}") for each in split(storable(text), limit - utf16_len(top), most_marks)]
     if made and buttons:
         made[-1] = replace(made[-1], buttons=tuple(buttons))
     if len(made) == 1 and files and not buttons and utf16_len(made[0].text) <= MAX_CAPTION:
         made, files = [replace(made[0], file=files[0])], files[1:]
-    made += [Part(heading, file=file) for file in files]
+    made += [OutboxPart(heading, file=file) for file in files]
     if made and reply_to is not None:
         made[0] = replace(made[0], reply_to=reply_to)
     return made

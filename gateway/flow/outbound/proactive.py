@@ -18,11 +18,10 @@ from gateway.domain.text.marks import without_headings
 from gateway.flow.live import Live, MessageStored
 from gateway.flow.outbound.sender import Outbound
 from gateway.flow.people import People
-from gateway.store import sessions
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.delivery import addresses
 from gateway.store.delivery.addresses import AddressRow
-from gateway.store.transcript import messages
+from gateway.store.transcript import messages, sessions
 from gateway.store.transcript.messages import MessageRow
 
 PAGE, TERMINAL = "web", "terminal"

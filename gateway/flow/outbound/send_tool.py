@@ -10,14 +10,14 @@ from gateway.domain.text import marks
 from gateway.flow.outbound.parts import record_file
 from gateway.flow.outbound.proactive import HandedOver, ProactiveMessages
 from gateway.flow.outbound.sender import Outbound
-from gateway.store import sessions
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.delivery import addresses
 from gateway.store.delivery.addresses import AddressRow
-from gateway.store.engine import tasks
-from gateway.store.transcript import attachments, files
-from gateway.store.transcript.files import FileRow
+from gateway.store.files import attachments, files
+from gateway.store.files.files import FileRow
+from gateway.store.transcript import sessions
 from gateway.store.transcript.messages import MessageRow
+from gateway.store.work import tasks
 from gateway.tools import Post, Posted
 from gateway.workspace.files.paths import WorkspaceError
 from gateway.workspace.files.states import measure

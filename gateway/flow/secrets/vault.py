@@ -27,7 +27,7 @@ from gateway.secrets.encryption import (
 )
 from gateway.secrets.facts import Binding, Facts, check_name, check_value
 from gateway.store.connection.pool import Connection, Database
-from gateway.store.trust import secrets, supabase_vault
+from gateway.store.trust import secrets
 from gateway.store.trust.secrets import SecretRow
 
 _BATCH = 100
@@ -126,7 +126,7 @@ class Vault:
         async def work(tx: Connection) -> bool:
             row = await secrets.get(tx, principal, name, shared=shared)
             if row and (kept := row.envelope.kept_as):
-                await supabase_vault.remove(tx, kept)
+                await secrets.remove_from_vault(tx, kept)
             return await secrets.remove(tx, principal, name, shared=shared)
 
         return await self.database.run(work)
@@ -171,10 +171,10 @@ class Vault:
         """Where new values are kept, and nowhere else."""
         if self.supabase:
             name = f"supaclaw {'shared' if facts.shared else facts.principal} {facts.name}"
-            envelope = Envelope.elsewhere(await supabase_vault.put(tx, name, sign(facts, value)))
+            envelope = Envelope.elsewhere(await secrets.put_in_vault(tx, name, sign(facts, value)))
         else:
             if old and (kept := old.envelope.kept_as):
-                await supabase_vault.remove(tx, kept)
+                await secrets.remove_from_vault(tx, kept)
             envelope = seal(await self._sealing(tx), facts, value)
         await secrets.put(tx, facts, envelope, changed=changed)
 
@@ -210,7 +210,7 @@ async def _kept(conn: Connection, rows: Sequence[SecretRow]) -> dict[int, Stored
     """Those of the rows whose values Supabase Vault keeps."""
     ids = {kept: row for row in rows if (kept := row.envelope.kept_as)}
     try:
-        found, problem = await supabase_vault.texts(conn, list(ids)) if ids else {}, ""
+        found, problem = await secrets.texts_in_vault(conn, list(ids)) if ids else {}, ""
     except OwnerMustAct as error:
         found, problem = {}, str(error)
     return {row.id: _checked(row, found.get(id), problem) for id, row in ids.items()}

@@ -17,9 +17,8 @@ from gateway.flow.unattended.triggers import AcceptedTrigger, KeyReused
 from gateway.flow.wakeup import Wakeup
 from gateway.store.connection.listener import Subscriptions
 from gateway.store.connection.pool import Connection, Database
-from gateway.store.engine import leases, steps, trees
-from gateway.store.engine.steps import MOST, Settled, StepRow
-from gateway.store.scheduling import triggers
+from gateway.store.work import instances, steps, trees, triggers
+from gateway.store.work.steps import MOST, Settled, StepRow
 
 TASKS_SOURCE = "/api/tasks"
 """As what a program's trees are noted among the triggers; no trigger's source can have this name."""
@@ -115,11 +114,11 @@ class TraceFollowers:
         """Whether it is a trace's channel; who follows it looks at once."""
         for each in self._waiting.get(channel, ()):
             each.set()
-        return channel.startswith(leases.FOLLOWED)
+        return channel.startswith(instances.FOLLOWED_PREFIX)
 
     async def follow(self, task: TaskId, *, tree: bool, since: int = 0) -> AsyncGenerator[Progress, None]:
         """Yield what a task, or the whole tree that it is the first of, does behind the step `since`, until its end."""
-        channel = f"{leases.FOLLOWED}{'master' if tree else 'task'}:{task}"
+        channel = f"{instances.FOLLOWED_PREFIX}{'master' if tree else 'task'}:{task}"
         settled, renewed = Settled(), -LEASE_SECONDS
         known: Mapping[Status, int] = {}
         with self._called(channel) as called:
@@ -127,7 +126,7 @@ class TraceFollowers:
                 called.clear()
                 async with self.database.connection() as conn:
                     if monotonic() > renewed + LEASE_SECONDS / 3:
-                        await leases.take(conn, channel, self.instance, LEASE_SECONDS)
+                        await instances.take_lease(conn, channel, self.instance, LEASE_SECONDS)
                         renewed = monotonic()
                     counts = await trees.counts(conn, task, tree=tree)
                     whole = await settled.look(conn)

@@ -10,25 +10,23 @@ from dataclasses import dataclass
 from gateway.agent.loop import Allowed
 from gateway.agent.policy import Act
 from gateway.agent.toolbox import Yes
-from gateway.domain.clock import Clock
 from gateway.domain.conversation.tools import Effect
 from gateway.domain.conversation.transcript import ToolIntent, ToolResult
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import storable
-from gateway.domain.work.assignment import Assignment
-from gateway.domain.work.tasks import Claim, Status
-from gateway.domain.work.trees import Verdict
+from gateway.domain.time import Clock
+from gateway.domain.work.tasks import Assignment, Claim, Status
+from gateway.domain.work.trees import DoubtAnswer
 from gateway.flow.approvals.questions import Questions
 from gateway.flow.trees.system_calls import NextStep
 from gateway.flow.turn.opening import OpenedTurn
 from gateway.flow.turn.runner import TurnResult, TurnRunner
 from gateway.flow.turn.steps import Fence
-from gateway.store import sessions
 from gateway.store.connection.pool import Connection, Database
-from gateway.store.engine import steps, tasks
-from gateway.store.transcript import messages
+from gateway.store.transcript import sessions, tool_calls
 from gateway.store.trust import reviews
-from gateway.store.trust.reviews import DOUBT, Question, ReviewRow
+from gateway.store.trust.reviews import DOUBT, ReviewQuestion, ReviewRow
+from gateway.store.work import steps, tasks
 
 RAN_RESULT = {"ran": True, "message": "A person says that this call took effect. Its result is lost; don't repeat it."}
 
@@ -84,9 +82,9 @@ class Doubts:
         for name, answer in answers.items():
             if answer is None:
                 return TurnResult.failed(f"nobody answered {name} in time")
-            if answer is Verdict.GIVE_UP:
+            if answer is DoubtAnswer.GIVE_UP:
                 return TurnResult.failed(f"a call may have run before a restart, and {name} gave it up")
-        if ran := [doubt for doubt, row in asked if answers.get(row.name) is Verdict.RAN]:
+        if ran := [doubt for doubt, row in asked if answers.get(row.name) is DoubtAnswer.RAN]:
             for doubt in ran:
                 await self._conclude(tx, run, opened, doubt, label)
             return NextStep.GO_ON
@@ -97,7 +95,7 @@ class Doubts:
     ) -> ReviewRow:
         """The question about this call; one whose yes was used up is put again. Or the one for permission."""
         lasts, now, act = self.questions.lasts(), self.clock.now(), doubt.act
-        question = Question(
+        question = ReviewQuestion(
             run.principal_id,
             run.principal_id,
             DOUBT,
@@ -119,7 +117,7 @@ class Doubts:
 
     async def _conclude(self, tx: Connection, run: Claim, opened: OpenedTurn, doubt: CallInDoubt, label: Label) -> None:
         text = ToolResult(doubt.intent.call.id, json.dumps(RAN_RESULT))
-        id = await messages.conclude(tx, opened.session, run.principal_id, run.id, doubt.intent, text, label)
+        id = await tool_calls.conclude(tx, opened.session, run.principal_id, run.id, doubt.intent, text, label)
         await steps.tool_ran(tx, run.id, run.principal_id, doubt.act.tool, 0, ok=True, message=id)
 
 
@@ -131,7 +129,7 @@ async def _allowed(tx: Connection, doubt: CallInDoubt, row: ReviewRow) -> Yes | 
     return Yes(doubt.act.kind, row.base)
 
 
-def _verdict(row: ReviewRow) -> Verdict | None:
+def _verdict(row: ReviewRow) -> DoubtAnswer | None:
     if row.response is None:
         return None
-    return Verdict.of(approved=bool(row.response["approved"]), comment=str(row.response["comment"]))
+    return DoubtAnswer.of(approved=bool(row.response["approved"]), comment=str(row.response["comment"]))

@@ -12,16 +12,15 @@ from gateway.agent.skills.library import Skills
 from gateway.agent.work.agents import Agents
 from gateway.agent.work.task_trees import SYSTEM_TOOL_SPECS, BadSystemCall, parse_system_call
 from gateway.config.failpoints import Failpoints, Step
-from gateway.domain.clock import Clock
-from gateway.domain.conversation.client import ClientOptions
+from gateway.domain.conversation.inbound import ClientOptions
 from gateway.domain.conversation.tools import ToolClass
 from gateway.domain.conversation.transcript import AssistantText
 from gateway.domain.errors import SupaclawError
 from gateway.domain.ids import PrincipalId, TaskId
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
-from gateway.domain.work.assignment import Assignment
-from gateway.domain.work.tasks import Claim, Status
+from gateway.domain.time import Clock
+from gateway.domain.work.tasks import Assignment, Claim, Status
 from gateway.domain.work.trees import FILES, MAIN, MOST_FILES, LoadSkill
 from gateway.flow.approvals.questions import Questions
 from gateway.flow.trees.doubts import Doubts
@@ -29,13 +28,12 @@ from gateway.flow.trees.system_calls import NextStep, NodeCompleted, ReviewUnans
 from gateway.flow.turn.loop import SizedModel
 from gateway.flow.turn.opening import AgentPart, OpenedTurn, open_unattended
 from gateway.flow.turn.runner import TurnResult, TurnRunner
-from gateway.store import sessions
 from gateway.store.connection.pool import Connection, Database
-from gateway.store.engine import tasks, trees
-from gateway.store.transcript import messages
+from gateway.store.transcript import sessions, tool_calls
 from gateway.store.transcript.messages import MessageRow
 from gateway.store.trust import reviews
-from gateway.store.trust.reviews import BUDGET, Question
+from gateway.store.trust.reviews import BUDGET, ReviewQuestion
+from gateway.store.work import tasks, trees
 from gateway.workspace.agents import AgentFile
 from gateway.workspace.files.copies import zip_members
 from gateway.workspace.files.paths import WorkspaceError
@@ -191,7 +189,7 @@ class NodeRuns:
     ) -> NextStep | TurnResult:
         """What the calls come to; without any the turn was the node's last."""
         async with self.database.connection() as conn:
-            calls = await messages.handed_open(conn, opened.session, run.id)
+            calls = await tool_calls.handed_open(conn, opened.session, run.id)
         if result is not None and result.limit == TREE_USD:
             return await self.database.run(lambda tx: self._out_of_budget(tx, run, assignment, opened))
         if not calls:
@@ -249,7 +247,7 @@ class NodeRuns:
             own = payer == run.principal_id
             whose = "" if own else f" of {opened.principal.name}"
             text = f"The task {assignment.name!r}{whose} has used {spent}. Allow another {dollars(limit)}?"
-            question = Question(
+            question = ReviewQuestion(
                 run.principal_id,
                 payer,
                 BUDGET,

@@ -15,8 +15,7 @@ from gateway.domain.conversation.tools import ToolClass
 from gateway.domain.conversation.transcript import ToolIntent, ToolResult
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
-from gateway.domain.work.assignment import Assignment
-from gateway.domain.work.tasks import Claim, Lane, Status
+from gateway.domain.work.tasks import Assignment, Claim, Lane, Status
 from gateway.domain.work.trees import (
     LONGEST_RESULT,
     MOST_DEEP,
@@ -29,14 +28,13 @@ from gateway.domain.work.trees import (
     RequestHumanReview,
     SaveIntermediateData,
 )
-from gateway.store import sessions
 from gateway.store.connection.pool import Connection
-from gateway.store.engine import steps, tasks, trees
-from gateway.store.engine.trees import ChildRow
-from gateway.store.transcript import messages
+from gateway.store.transcript import sessions, tool_calls
 from gateway.store.transcript.messages import MessageRow
 from gateway.store.trust import reviews
-from gateway.store.trust.reviews import Question, ReviewRow
+from gateway.store.trust.reviews import ReviewQuestion, ReviewRow
+from gateway.store.work import steps, tasks, trees
+from gateway.store.work.trees import ChildRow
 
 
 class NextStep(Enum):
@@ -168,7 +166,7 @@ class SystemCalls:
         )
 
     async def _review(self, call: MessageRow, question: str) -> None:
-        asked = Question(
+        asked = ReviewQuestion(
             self.run.principal_id,
             self.run.principal_id,
             "request_human_review",
@@ -212,7 +210,7 @@ class SystemCalls:
         self.label = max(self.label, label)
         await sessions.taint(self.tx, call.session_id, self.label)
         text = ToolResult(intent.call.id, json.dumps(result, ensure_ascii=False))
-        id = await messages.conclude(self.tx, call.session_id, run.principal_id, run.id, intent, text, self.label)
+        id = await tool_calls.conclude(self.tx, call.session_id, run.principal_id, run.id, intent, text, self.label)
         name, ok = intent.call.name, "error" not in result
         await steps.tool_ran(self.tx, run.id, run.principal_id, name, 0, ok=ok, message=id)
 

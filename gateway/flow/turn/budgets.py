@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from gateway.agent.limits import TREE_USD, Limits, Stop, dollars, used_up
-from gateway.domain.clock import Clock
 from gateway.domain.conversation.model import Highest, ModelEvent, Prompt
 from gateway.domain.errors import SupaclawError
 from gateway.domain.principals import Role
+from gateway.domain.time import Clock
 from gateway.domain.work.tasks import Claim
 from gateway.flow.turn.loop import SizedModel
 from gateway.store.connection.pool import Connection, Database
-from gateway.store.engine import spending
-from gateway.store.engine.spending import BUSY, DAY_TOKENS, Account, Accounts, Period, Shared, Unpriced
+from gateway.store.work import budgets
+from gateway.store.work.budgets import BUSY, DAY_TOKENS, Account, Accounts, Period, SharedLimits, Unpriced
 
 PERIOD_WORDS = {Period.DAY: ("Today's", "today"), Period.MONTH: ("This month's", "this month")}
 POLL_SECONDS = 0.5
@@ -42,19 +42,19 @@ class SharedBudgets:
     @property
     def limited(self) -> bool:
         """Whether runs have to ask at all."""
-        return self._shared != Shared()
+        return self._shared != SharedLimits()
 
     @property
-    def _shared(self) -> Shared:
+    def _shared(self) -> SharedLimits:
         limits = self._limits()
-        return Shared(limits.day_usd, limits.month_usd, limits.day_tokens)
+        return SharedLimits(limits.day_usd, limits.month_usd, limits.day_tokens)
 
     async def used_up(self) -> bool:
         """Whether a run would be refused now."""
         if not self.limited:
             return False
         async with self._database.connection() as conn:
-            accounts, unpriced = await self._accounts(conn), await spending.unpriced(conn, self._clock.now())
+            accounts, unpriced = await self._accounts(conn), await budgets.unpriced(conn, self._clock.now())
         shared = self._shared
         money = any(used_up(accounts[p].spent, _allowed(shared.usd(p), accounts[p])) for p in Period)
         return money or used_up(
@@ -78,11 +78,11 @@ class SharedBudgets:
         now = self._clock.now()
         async with self._database.connection() as conn:
             before = await self._settled_spending(conn, now)
-            return await spending.reserve(conn, run, highest, self._shared, now, before)
+            return await budgets.reserve(conn, run, highest, self._shared, now, before)
 
     async def _accounts(self, conn: Connection) -> Accounts:
         now = self._clock.now()
-        return await spending.accounts(conn, now, await self._settled_spending(conn, now))
+        return await budgets.accounts(conn, now, await self._settled_spending(conn, now))
 
     async def _settled_spending(self, conn: Connection, now: datetime) -> float:
         """What earlier days of the month cost; read once a day, since a month may have many calls."""
@@ -90,7 +90,7 @@ class SharedBudgets:
             return 0.0
         day = Period.DAY.start(now)
         if self._settled is None or self._settled[0] != day:
-            self._settled = day, await spending.settled(conn, now)
+            self._settled = day, await budgets.settled(conn, now)
         return self._settled[1]
 
     async def _explain(self, limit: str, role: Role, asked_before: bool) -> str:
@@ -101,7 +101,7 @@ class SharedBudgets:
             return f"The model budget is used up. {meaning}. Ask the owner to raise it, then write again."
         async with self._database.connection() as conn:
             if limit == DAY_TOKENS:
-                spent, more = self._tokens(await spending.unpriced(conn, self._clock.now()))
+                spent, more = self._tokens(await budgets.unpriced(conn, self._clock.now()))
             else:
                 period = Period(limit.removesuffix("_usd"))
                 spent, more = self._money(period, (await self._accounts(conn))[period])

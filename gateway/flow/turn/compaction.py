@@ -25,17 +25,16 @@ from gateway.domain.conversation.model import ModelsExhausted, Reply
 from gateway.domain.conversation.transcript import Summary
 from gateway.domain.errors import RunLost
 from gateway.domain.ids import MessageId, SessionId
-from gateway.domain.memory import Category, Kind, NewMemory
+from gateway.domain.memory.memories import Category, Kind, NewMemory
 from gateway.domain.work.tasks import Claim
 from gateway.flow.live import Live, MessageStored, TurnStarted
 from gateway.flow.turn.budgets import BudgetedModel, OutOfBudget, SharedBudgets
 from gateway.flow.turn.loop import MIN_PROMPT_TOKENS, SizedModel, reply_of
 from gateway.flow.turn.opening import OpenedTurn
-from gateway.store import sessions
 from gateway.store.connection.pool import Connection, Database
-from gateway.store.engine import steps
 from gateway.store.memory import memories
-from gateway.store.transcript import journals, messages
+from gateway.store.transcript import journals, messages, sessions
+from gateway.store.work import steps
 
 log = structlog.get_logger(__name__)
 

@@ -22,11 +22,11 @@ from gateway.agent.work.agents import Agents, tell_nobody
 from gateway.agent.work.plans import Plans
 from gateway.agent.work.task_trees import Trees
 from gateway.config.machine import SystemClock
-from gateway.domain.clock import Clock
-from gateway.domain.embedding import Embedders, no_embedder
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.ids import InstanceId, PrincipalId, TaskId
+from gateway.domain.memory.memories import Embedders, no_embedder
 from gateway.domain.principals import Label, Role
+from gateway.domain.time import Clock
 from gateway.flow.approvals.questions import Questions
 from gateway.flow.labels import ContentLabels
 from gateway.flow.outbound.send_tool import SendTool
@@ -38,8 +38,8 @@ from gateway.net.addresses import Rules
 from gateway.sandbox.workshop import Workshop
 from gateway.secrets.leaks import Leaks
 from gateway.store.connection.pool import Database
-from gateway.store.scheduling import plans
-from gateway.store.transcript import files
+from gateway.store.files import files
+from gateway.store.work import plans
 from gateway.tools import Bash, Family, Find, FindRead, Keep, PrincipalContext, ReadFile, Services, Web, no_chats
 from gateway.workspace.files.access import Quota
 from gateway.workspace.files.copies import copy_workspace

@@ -10,10 +10,8 @@ from gateway.agent.conversation.context import file_index, system_prompt, to_mes
 from gateway.agent.conversation.fit import fit, message_tokens
 from gateway.agent.limits import Limits
 from gateway.agent.loop import Allowed, run_turn
-from gateway.domain.conversation.attachments import Attached
-from gateway.domain.conversation.events import Steered, TurnEvent
 from gateway.domain.conversation.model import Highest, Image, Model, Prompt, Reply, SystemMessage, ToolSpec
-from gateway.domain.conversation.transcript import Entry, Summary, UserText
+from gateway.domain.conversation.transcript import Attached, Entry, Steered, Summary, TurnEvent, UserText
 from gateway.domain.ids import MessageId, TaskId
 from gateway.domain.principals import Label
 from gateway.domain.text.tokens import estimate
@@ -24,9 +22,9 @@ from gateway.flow.turn.environment import AgentEnvironment
 from gateway.flow.turn.opening import OpenedTurn
 from gateway.flow.turn.steps import Fence
 from gateway.llm.prices import estimate_tool
-from gateway.store import sessions
 from gateway.store.connection.pool import Connection, Database
-from gateway.store.transcript import attachments, unread
+from gateway.store.files import attachments
+from gateway.store.transcript import sessions, unread
 from gateway.store.transcript.messages import MessageRow
 from gateway.workspace.files.paths import WorkspaceError
 from gateway.workspace.files.tree import Workspace

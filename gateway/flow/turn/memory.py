@@ -12,10 +12,9 @@ from gateway.domain.principals import Label
 from gateway.domain.work.tasks import Claim
 from gateway.flow.turn.opening import OpenedTurn, Reminder
 from gateway.memory.wording import Bootstrap
-from gateway.store import sessions
 from gateway.store.connection.pool import Connection, Database
-from gateway.store.memory import standing
-from gateway.store.transcript import branches
+from gateway.store.memory import bootstrap
+from gateway.store.transcript import conversations, sessions
 
 MAX_SESSIONS_REMEMBERED = 256
 """Sessions whose beginnings are kept."""
@@ -50,7 +49,7 @@ class TurnMemory:
             label = max(told.label, opened.label)
             question = "\n".join(row.text for row in opened.asked)
             rows = (*opened.history, *opened.transcript)
-            taken_back = await branches.others(conn, opened.session)
+            taken_back = await conversations.other_versions(conn, opened.session)
             visible = Visible({row.id for row in rows} | taken_back, {memory.id for memory in told.shown})
             at_most = min(label, recall_limit(opened.principal.role, label))
             recalled = await recall(conn, run.principal_id, question, visible, at_most=at_most)
@@ -67,7 +66,7 @@ class TurnMemory:
         first = next(row for row in opened.transcript if row.kind in ("user", "summary"))
         whose, session, as_of = opened.principal.id, opened.session, first.created_at
         at_most = recall_limit(opened.principal.role, first.label)
-        version = await standing.version(conn, whose, session, as_of, ALWAYS, at_most)
+        version = await bootstrap.version(conn, whose, session, as_of, ALWAYS, at_most)
         told = self._told.pop((session, as_of, at_most), None)
         if told is None or told.version != version:
             made = await bootstrap_context(conn, whose, as_of, session=session, at_most=at_most)

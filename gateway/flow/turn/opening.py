@@ -8,22 +8,20 @@ from gateway.agent.conversation.compaction import own_turn, turn_after
 from gateway.agent.conversation.context import LISTED_FILES
 from gateway.agent.limits import Spent
 from gateway.agent.memory.search import Recalled
-from gateway.domain.conversation.attachments import Attached
-from gateway.domain.conversation.client import NOTHING, ClientOptions
-from gateway.domain.conversation.inbound import PROGRAMS
+from gateway.domain.conversation.inbound import NO_OPTIONS, PROGRAMS, ClientOptions
 from gateway.domain.conversation.tools import Caller
-from gateway.domain.conversation.transcript import ToolIntent, UserText
+from gateway.domain.conversation.transcript import Attached, ToolIntent, UserText
 from gateway.domain.ids import MessageId, SessionId, TaskId
 from gateway.domain.principals import Label, Principal
 from gateway.domain.work.tasks import Claim, Status
-from gateway.store import sessions
 from gateway.store.connection.pool import Connection
 from gateway.store.delivery import addresses, inbox
 from gateway.store.delivery.addresses import AddressRow
-from gateway.store.engine import steps, tasks
+from gateway.store.files import attachments
 from gateway.store.people import principals
-from gateway.store.transcript import attachments, messages, unread
+from gateway.store.transcript import messages, sessions, tool_calls, unread
 from gateway.store.transcript.messages import MessageRow
+from gateway.store.work import steps, tasks
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +73,7 @@ class OpenedTurn:
     private: bool = True
     """Whether it may use memory: not where another program asks, by a token or a trigger."""
     reminder: Reminder = field(default_factory=Reminder)
-    client: ClientOptions = NOTHING
+    client: ClientOptions = NO_OPTIONS
     """What the program that asks brought along."""
     agent: AgentPart | None = None
     """None where the agent is the one that people chat with."""
@@ -217,7 +215,7 @@ def _reopened(row: MessageRow, asked: MessageId | None) -> MessageRow:
 async def _first_ordinal(tx: Connection, run: Claim, transcript: Sequence[MessageRow]) -> int:
     """The first free key for a tool call; the database is asked only where a summary may hide some."""
     if any(row.kind == "summary" for row in transcript[:1]):
-        return await messages.next_ordinal(tx, run.id)
+        return await tool_calls.next_ordinal(tx, run.id)
     return max((row.ordinal + 1 for row in transcript if row.task_id == run.id and row.ordinal is not None), default=0)
 
 

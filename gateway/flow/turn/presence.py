@@ -8,10 +8,10 @@ from typing import assert_never
 import structlog
 
 from gateway.domain.channels.channel import Channel
-from gateway.domain.clock import Clock
-from gateway.domain.conversation.events import Answered, ModelReplied, Steered, ToolFinished, TurnEvent
 from gateway.domain.conversation.model import Restarted, TextDelta, Waiting
+from gateway.domain.conversation.transcript import Answered, ModelReplied, Steered, ToolFinished, TurnEvent
 from gateway.domain.text.texts import GrowingText
+from gateway.domain.time import Clock
 from gateway.flow.turn.steps import Sink
 from gateway.store.delivery.addresses import AddressRow
 from gateway.store.transcript.messages import MessageRow

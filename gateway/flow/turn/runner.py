@@ -10,12 +10,11 @@ import structlog
 from gateway.agent.limits import TREE_USD, Limits
 from gateway.agent.loop import NOTHING_ALLOWED, Allowed
 from gateway.config.failpoints import Failpoints, Step
-from gateway.domain.clock import Clock
-from gateway.domain.conversation.events import Answered, ModelReplied
 from gateway.domain.conversation.model import ModelsExhausted, Reply
-from gateway.domain.conversation.transcript import AssistantText, Notice
+from gateway.domain.conversation.transcript import Answered, AssistantText, ModelReplied, Notice
 from gateway.domain.ids import AddressId, MemoryId, SessionId
 from gateway.domain.principals import Label, Role
+from gateway.domain.time import Clock
 from gateway.domain.work.tasks import Claim, Status
 from gateway.flow.labels import ask_to_vouch
 from gateway.flow.live import Live, MessageStored, TurnEnded
@@ -28,12 +27,11 @@ from gateway.flow.turn.loop import SizedModel, TurnLoop
 from gateway.flow.turn.memory import TurnMemory
 from gateway.flow.turn.opening import OpenedChat, OpenedTurn
 from gateway.flow.turn.steps import Fence, LiveSink, Sink, StepSink
-from gateway.store import sessions
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.delivery.addresses import AddressRow
-from gateway.store.engine import steps, tasks
-from gateway.store.transcript import messages
+from gateway.store.transcript import messages, sessions
 from gateway.store.transcript.messages import MessageRow
+from gateway.store.work import steps, tasks
 from gateway.workspace.instructions import PersonaText
 
 AFTER_OVERFLOW = 0.6

@@ -11,18 +11,23 @@ from typing import Protocol, assert_never
 
 from gateway.config.failpoints import Failpoints, Step
 from gateway.config.machine import boot_seconds
-from gateway.domain.conversation.events import Answered, ModelReplied, Steered, ToolFinished, TurnEvent
 from gateway.domain.conversation.model import Restarted, TextDelta, Waiting
 from gateway.domain.conversation.tools import ToolFailed
-from gateway.domain.conversation.transcript import AssistantText
+from gateway.domain.conversation.transcript import (
+    Answered,
+    AssistantText,
+    ModelReplied,
+    Steered,
+    ToolFinished,
+    TurnEvent,
+)
 from gateway.domain.ids import SessionId
 from gateway.domain.principals import Label
 from gateway.domain.work.tasks import Claim
 from gateway.flow.live import Live, ModelAwaited, TextDropped, TextWritten, ToolEnded, ToolStarted
-from gateway.store import sessions
 from gateway.store.connection.pool import Connection, Database
-from gateway.store.engine import steps, tasks
-from gateway.store.transcript import messages
+from gateway.store.transcript import messages, sessions, tool_calls
+from gateway.store.work import steps, tasks
 
 ACT_WITHIN = 1.0
 MAX_RENEWALS = 3
@@ -122,7 +127,7 @@ class StepSink:
                 tx, self.session, run.principal_id, interim, label=self.label, origin="agent", task=run.id
             )
             first = said.id
-        calls = await messages.intend(tx, self.session, run.principal_id, run.id, event.intents, self.label)
+        calls = await tool_calls.intend(tx, self.session, run.principal_id, run.id, event.intents, self.label)
         await steps.model_called(tx, run.id, run.principal_id, event.reply, first or calls[0])
         if run.kind == "agent":
             await steps.intended(tx, run.id, run.principal_id, [each.call.name for each in event.intents], calls)
@@ -132,7 +137,7 @@ class StepSink:
         label = max(self.label, event.label)
         if label > self.label:
             await sessions.taint(tx, self.session, label)
-        id = await messages.conclude(tx, self.session, run.principal_id, run.id, event.intent, event.result, label)
+        id = await tool_calls.conclude(tx, self.session, run.principal_id, run.id, event.intent, event.result, label)
         tool, ms = event.intent.call.name, event.duration_ms
         await steps.tool_ran(tx, run.id, run.principal_id, tool, ms, ok=not event.failed, message=id)
 

@@ -11,14 +11,13 @@ from gateway.agent.loop import NO_ANSWER
 from gateway.agent.work.schedules import schedule_failed, trigger_failed
 from gateway.agent.work.task_trees import SHORT
 from gateway.domain.channels.channel import Button
-from gateway.domain.clock import Clock
 from gateway.domain.conversation.transcript import AssistantText, Notice
 from gateway.domain.ids import MessageId
 from gateway.domain.principals import Label, Role, label_of
 from gateway.domain.text.marks import heading
 from gateway.domain.text.texts import one_line
-from gateway.domain.work.assignment import QUIET, Assignment, is_quiet
-from gateway.domain.work.tasks import Claim, Status
+from gateway.domain.time import Clock
+from gateway.domain.work.tasks import QUIET, Assignment, Claim, Status, is_quiet
 from gateway.flow.outbound.parts import Abridged, abridge
 from gateway.flow.outbound.proactive import ProactiveMessages
 from gateway.flow.outbound.sender import Outbound
@@ -26,13 +25,12 @@ from gateway.flow.turn.environment import AgentEnvironments
 from gateway.flow.turn.opening import OpenedTurn
 from gateway.flow.turn.runner import RunFinisher, RunOutcome, TurnResult
 from gateway.flow.unattended.schedule_results import alert_failure, alert_recovery
-from gateway.store import sessions
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.delivery.addresses import AddressRow
-from gateway.store.scheduling import schedule_runs, triggers
-from gateway.store.scheduling.schedules import ScheduleRow
-from gateway.store.transcript import journals
+from gateway.store.transcript import journals, sessions
 from gateway.store.transcript.messages import MessageRow
+from gateway.store.work import schedule_runs, triggers
+from gateway.store.work.schedules import ScheduleRow
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,11 +18,11 @@ from gateway.flow.people import People
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.delivery import outbox
 from gateway.store.delivery.addresses import AddressRow
-from gateway.store.scheduling import schedule_runs
-from gateway.store.scheduling.schedule_runs import DeliveryOutcome
-from gateway.store.scheduling.schedules import ScheduleRow
 from gateway.store.transcript import messages
 from gateway.store.transcript.messages import MessageRow
+from gateway.store.work import schedule_runs
+from gateway.store.work.schedule_runs import DeliveryOutcome
+from gateway.store.work.schedules import ScheduleRow
 
 log = structlog.get_logger(__name__)
 

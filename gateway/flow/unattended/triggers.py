@@ -16,13 +16,11 @@ from gateway.domain.principals import Label
 from gateway.domain.text.marks import without_marks
 from gateway.domain.text.texts import storable
 from gateway.domain.text.tokens import estimate
-from gateway.domain.work.assignment import Assignment
-from gateway.domain.work.tasks import Lane, Status
+from gateway.domain.work.tasks import Assignment, Lane, Status
 from gateway.flow.outbound.proactive import PAGE
-from gateway.store import sessions
 from gateway.store.connection.pool import Connection, Database
-from gateway.store.engine import tasks
-from gateway.store.scheduling import triggers
+from gateway.store.transcript import sessions
+from gateway.store.work import tasks, triggers
 from gateway.workspace.files.tree import Workspace
 from gateway.workspace.instructions import workflow
 

@@ -8,7 +8,7 @@ from zipfile import BadZipFile, ZipFile, is_zipfile
 
 from pydantic import JsonValue
 
-from gateway.domain.imports import Damaged, Record
+from gateway.domain.memory.imports import Damaged, Record
 from gateway.importers.reading.files import Reader, head
 from gateway.importers.reading.objects import Object, objects
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 
-from gateway.domain.imports import Damaged, ImportedMemory
-from gateway.domain.memory import Category
+from gateway.domain.memory.imports import Damaged, ImportedMemory
+from gateway.domain.memory.memories import Category
 from gateway.importers.reading.files import Reader
 from gateway.importers.reading.markdown import MAX_BLOCK, Block, blocks
 

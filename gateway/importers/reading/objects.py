@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pydantic import JsonValue, TypeAdapter
 
-from gateway.domain.imports import Damaged
+from gateway.domain.memory.imports import Damaged
 
 MAX_OBJECT = 32 << 20
 """Bytes of one object."""

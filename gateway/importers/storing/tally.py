@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
-from gateway.domain.imports import Damaged
+from gateway.domain.memory.imports import Damaged
 
 MOST_DAMAGED = 100
 """Damaged places that are kept; more are counted."""

@@ -9,7 +9,7 @@ from typing import assert_never
 
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import PrincipalId, SessionId
-from gateway.domain.imports import (
+from gateway.domain.memory.imports import (
     MAX_TEXT,
     ORIGIN,
     Damaged,
@@ -20,15 +20,15 @@ from gateway.domain.imports import (
     Passed,
     Record,
 )
-from gateway.domain.memory import NewMemory, content_hash
+from gateway.domain.memory.memories import NewMemory, content_hash
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import one_line, storable
 from gateway.importers.storing.tally import Tally
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.memory import memories
-from gateway.store.scheduling import schedules
 from gateway.store.transcript import imports
 from gateway.store.transcript.imports import ImportedRow
+from gateway.store.work import schedules
 from gateway.timetable.schedules import LONGEST_NAME, MAX_PROMPT, define
 
 BATCH_RECORDS, BATCH_CHARACTERS = 500, 4_000_000

@@ -7,9 +7,9 @@ from typing import TypeAlias
 
 from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt, wait_chain, wait_fixed
 
-from gateway.domain.clock import Clock
-from gateway.domain.embedding import EmbeddingUnavailable, Vector
+from gateway.domain.memory.memories import EmbeddingUnavailable, Vector
 from gateway.domain.text.tokens import estimate
+from gateway.domain.time import Clock
 from gateway.llm.call import RetryPolicy
 from gateway.llm.errors import ErrorKind, ModelError
 

@@ -21,7 +21,7 @@ from gateway.domain.conversation.model import (
 )
 from gateway.domain.settings import Params
 from gateway.domain.text.texts import one_line
-from gateway.domain.zones import is_zone, zone
+from gateway.domain.time import is_zone, zone
 from gateway.llm.provider import Provider, ProviderEvent, ProviderReply
 from gateway.llm.vendors import VENDORS, Endpoint, Vendor
 

@@ -1,20 +1,140 @@
-"""The database as the rest of the store sees it: transactions on pooled connections."""
+"""The database as the rest of the store sees it: transactions on pooled connections.
+
+Connections of members' tools use a role of its own, and the gateway's seal says for whom."""
 
 import asyncio
+import hashlib
 import random
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Self, TypeAlias, TypeVar
 
 import asyncpg
+import structlog
+from asyncpg.exceptions import PostgresError
 from asyncpg.pool import PoolConnectionProxy
 
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import PrincipalId
-from gateway.store.connection.connecting import ANSWER_WITHIN, ends_transactions, open_pool, settings
-from gateway.store.connection.dsn import UNREADABLE, parse_dsn
-from gateway.store.connection.members import Members
-from gateway.store.failures import Conflict, reaching, translated
+from gateway.store.connection.dsn import (
+    ANSWER_SECONDS,
+    SEARCH_PATH,
+    UNREADABLE,
+    Dsn,
+    as_user,
+    ends_transactions,
+    open_pool,
+    parse_dsn,
+    transaction_settings,
+)
+from gateway.store.embedded.cluster import MEMBERS
+from gateway.store.errors import Conflict, reaching, translated
+
+MEMBER_CONNECTIONS = 2
+TOKEN_SECONDS = 300
+NO_MEMBER_LOGIN = (
+    f"members' tools cannot log in as {MEMBERS}, so they work on the gateway's own login, which a hijacked statement "
+    "could use"
+)
+ALLOW_MEMBER_LOGIN = (
+    f"let an administrator run once: alter role {MEMBERS} login password '<password>'; then add "
+    "member_password=<password> to the options of database.url"
+)
+_LOGIN_REFUSED = ("08P01", "28", "3D", "42501", "XX")
+"""SQLSTATE beginnings of a login that is not to be had; poolers have their own for users they do not know."""
+_MEMBER_KEY = "select key, extract(epoch from clock_timestamp())::float8 as now from supaclaw.member_keys"
+_MEMBER_LOGIN = """select theirs.rolcanlogin as able, ours.rolcreaterole as may from pg_roles theirs, pg_roles ours
+            where theirs.rolname = $1 and ours.rolname = current_user"""
+_BIND = """select set_config('role', $1, true), set_config('search_path', $2, true),
+                  set_config('supaclaw.member', $3, true)"""
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _MemberAccess:
+    """How members' tools reach the database. `role` is taken on in each transaction; a login of its own needs none."""
+
+    pool: asyncpg.Pool
+    role: str
+    key: bytes
+    ahead: float
+    """Seconds of the server's clock."""
+
+
+class Members:
+    """The way is found at the first use: the login of members, else the connections of `own` with the role taken on."""
+
+    def __init__(self, target: Dsn, own: asyncpg.Pool) -> None:
+        self.target, self._own = target, own
+        self._opening = asyncio.Lock()
+        self._way: _MemberAccess | None = None
+
+    async def pool(self) -> asyncpg.Pool:
+        """Where to take a connection for `bind`."""
+        return (await self._found()).pool
+
+    async def bind(self, connection: PoolConnectionProxy, principal: PrincipalId) -> None:
+        """Show this principal's rows, and no others, for the rest of the transaction."""
+        way = await self._found()
+        # Temporary tables of others' making come last.
+        path, token = (
+            f"{SEARCH_PATH}, pg_temp",
+            member_token(way.key, principal, time.time() + way.ahead + TOKEN_SECONDS),
+        )
+        await connection.execute(_BIND, way.role, path, token)
+
+    async def log_in(self) -> bool:
+        """Whether they have a login of their own, or will at the first use. Changes nothing."""
+        async with self._own.acquire(timeout=ANSWER_SECONDS) as connection:
+            row = await connection.fetchrow(_MEMBER_LOGIN, MEMBERS)
+        if row is None or not row["able"]:
+            return row is not None and bool(row["may"])
+        return (await self._found()).pool is not self._own
+
+    async def close(self) -> None:
+        """End the connections that are not `own`."""
+        if self._way is not None and self._way.pool is not self._own:
+            await self._way.pool.close()
+
+    async def _found(self) -> _MemberAccess:
+        async with self._opening:
+            if self._way is None:
+                async with self._own.acquire(timeout=ANSWER_SECONDS) as connection:
+                    row = await connection.fetchrow(_MEMBER_KEY)
+                    assert row is not None, "the migration made one"
+                    pool = await self._logged_in(connection, row["key"])
+                self._way = _MemberAccess(
+                    pool or self._own, "none" if pool else MEMBERS, row["key"], row["now"] - time.time()
+                )
+            return self._way
+
+    async def _logged_in(self, connection: PoolConnectionProxy, key: bytes) -> asyncpg.Pool | None:
+        try:
+            password = self.target.member_password or await _member_password(connection, key)
+            return await open_pool(as_user(self.target, MEMBERS, password), MEMBER_CONNECTIONS, cleared=True)
+        except PostgresError as error:
+            if not str(error.sqlstate).startswith(_LOGIN_REFUSED):
+                raise
+            log.warning("members.no_login", error=str(error), effect=NO_MEMBER_LOGIN, hint=ALLOW_MEMBER_LOGIN)
+            return None
+
+
+def member_token(key: bytes, principal: PrincipalId, until: float) -> str:
+    """The token that `supaclaw.member()` believes until that second of the server's clock."""
+    said = principal.bytes + int(until).to_bytes(8)
+    return (said + hashlib.sha256(key + hashlib.sha256(key + said).digest()).digest()).hex()
+
+
+async def _member_password(connection: PoolConnectionProxy, key: bytes) -> str:
+    """Ours for the role, which has it from now on unless it could log in before."""
+    password = hashlib.sha256(b"password" + key).hexdigest()
+    if not await connection.fetchval("select rolcanlogin from pg_roles where rolname = $1", MEMBERS):
+        await connection.execute(f"alter role {MEMBERS} login password '{password}'")
+    return password
+
 
 Connection: TypeAlias = PoolConnectionProxy
 """A connection held for the length of one transaction or read."""
@@ -23,7 +143,11 @@ Result = TypeVar("Result")
 
 _CLOSE_WITHIN = 5.0
 _TRIES = 3
-_REFUSED = (asyncpg.UndefinedObjectError, asyncpg.CantChangeRuntimeParamError, asyncpg.InvalidParameterValueError)
+_OPTION_REFUSED = (
+    asyncpg.UndefinedObjectError,
+    asyncpg.CantChangeRuntimeParamError,
+    asyncpg.InvalidParameterValueError,
+)
 """What a server says to settings that it does not have, or not so."""
 
 
@@ -50,7 +174,7 @@ class Database:
                 pool = await open_pool(target, size)
             except asyncpg.ClientConfigurationError as error:
                 raise OwnerMustAct(f"The database URL cannot be used: {error}") from error
-            except _REFUSED as error:
+            except _OPTION_REFUSED as error:
                 raise OwnerMustAct(f"The server refuses an option of the database URL: {error}; remove it") from error
             except UnicodeError:  # of the server's making
                 raise
@@ -91,7 +215,7 @@ class Database:
         async with self._held() as connection, connection.transaction():
             with reaching():
                 if not self.direct:
-                    await connection.execute(settings(connection))
+                    await connection.execute(transaction_settings(connection))
                 if self._principal is not None:
                     await self._members.bind(connection, self._principal)
             yield connection
@@ -133,7 +257,7 @@ class Database:
     async def _held(self) -> AsyncIterator[Connection]:
         with reaching():
             pool = self._pool if self._principal is None else await self._members.pool()
-            connection = await pool.acquire(timeout=ANSWER_WITHIN)
+            connection = await pool.acquire(timeout=ANSWER_SECONDS)
         self.before()
         with translated(denying=self._principal is not None):
             try:

@@ -154,3 +154,35 @@ async def spoke_last(conn: Connection, session: SessionId) -> tuple[str, str] | 
              where m.session_id = $1 and m.kind = 'user' and m.seq is not null order by m.seq desc, i.id desc limit 1"""
     row = await conn.fetchrow(sql, session)
     return (row["sender"], row["name"]) if row and row["sender"] else None
+
+
+async def address_of_key(conn: Connection, account: str, key: str) -> Address | None:
+    """The API conversation in which this account used this idempotency key first."""
+    row = await conn.fetchrow(
+        """select a.channel, a.account, a.chat, a.thread from inbox i join addresses a on a.id = i.address_id
+           where i.channel = 'api' and i.account = $1 and i.platform_id = $2 order by i.id limit 1""",
+        account,
+        key,
+    )
+    return Address(**row) if row else None
+
+
+async def latest_key(conn: Connection, account: str, prefix: str) -> str | None:
+    """The newest key of this account that begins so, if it is not older than an hour; all are of hexadecimal digits."""
+    key: str | None = await conn.fetchval(
+        """select platform_id from inbox
+           where channel = 'api' and account = $1 and platform_id >= $2 and platform_id < $2 || 'g'
+             and received_at > now() - interval '1 hour'
+           order by id desc limit 1""",
+        account,
+        prefix,
+    )
+    return key
+
+
+async def find(conn: Connection, channel: str, account: str, id: InboxId) -> InboxRow | None:
+    """One arrival, if it came by this channel and account."""
+    row = await conn.fetchrow(
+        "select * from inbox where id = $1 and channel = $2 and account = $3", id, channel, account
+    )
+    return InboxRow(**row) if row else None

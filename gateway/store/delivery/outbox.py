@@ -22,7 +22,7 @@ State = Literal["pending", "sending", "sent", "uncertain", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class OutboxPart:
     """What is sent at once: a text, or a file with the text as its caption."""
 
     text: str
@@ -64,7 +64,7 @@ async def put(
     principal: PrincipalId,
     address: AddressId,
     message: MessageId,
-    parts: Sequence[Part],
+    parts: Sequence[OutboxPart],
     *,
     notice: bool = False,
 ) -> None:

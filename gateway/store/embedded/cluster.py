@@ -1,16 +1,50 @@
-"""Makes the embedded server's cluster: closed to everyone without the password from its first start on."""
+"""Makes the embedded server's cluster and its passwords: closed to everyone without one from its first start on."""
 
 import fcntl
 import os
+import secrets
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from gateway.config.data.files import error_type, sync_to_disk
-from gateway.store.embedded.passwords import Passwords, read_passwords
-from gateway.store.embedded.programs import find_programs, named_uid, service_uid
-from gateway.store.embedded.serverlog import failure
+from gateway.config.data.files import create_private, error_type, read_regular, sync_to_disk
+from gateway.domain.errors import OwnerMustAct
+from gateway.store.embedded.programs import find_programs, named_uid, program_error, service_uid
+
+PASSWORD_FIX = "put the old files back, or restore a backup into another data folder"
+
+
+@dataclass(frozen=True, slots=True)
+class Passwords:
+    """One for the server's superuser, one for the role that the gateway works as, one for that of members' tools."""
+
+    superuser: str = field(repr=False)
+    role: str = field(repr=False)
+    members: str = field(repr=False)
+
+
+def read_passwords(folder: Path, *, make: bool = False) -> Passwords:
+    """The passwords kept in `folder`; raises `OSError` for one that is gone, unless it is to be made.
+
+    A new one would not fit the cluster. Only that of members is made at any time: a cluster of before has none.
+    """
+    return Passwords(
+        _password(folder / "postgres.superuser", make=make),
+        _password(folder / "postgres.supaclaw", make=make),
+        _password(folder / "postgres.supaclaw_member", make=True),
+    )
+
+
+def _password(path: Path, *, make: bool) -> str:
+    if make and not path.is_file():
+        create_private(path, secrets.token_urlsafe(32).encode())
+    password = read_regular(path, 100).decode("ascii", "replace").strip()
+    if not password.isprintable() or not password.isascii() or not password:
+        raise OwnerMustAct(f"{path} is damaged: {PASSWORD_FIX}")
+    return password
+
 
 SUPERUSER = "postgres"
 ROLE = "supaclaw"
@@ -117,7 +151,7 @@ class _Draft:
     def _run(self, program: str, arguments: Sequence[str], folder: int, text: str = "") -> None:
         done = self._programs.run(program, *arguments, keep=[folder, self._lock], text=text)
         if done.returncode != 0:
-            raise failure(f"The database cannot be set up in {self._target.parent}", done.stdout, self._folder)
+            raise program_error(f"The database cannot be set up in {self._target.parent}", done.stdout, self._folder)
 
 
 def _initdb_arguments(where: str) -> list[str]:

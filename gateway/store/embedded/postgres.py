@@ -20,12 +20,20 @@ from asyncpg.exceptions import (
 
 from gateway.config.data.files import error_type
 from gateway.domain.errors import DatabaseDown, DiskFull, OwnerMustAct, SupaclawError
-from gateway.store.embedded.cluster import DATABASE, MEMBERS, ROLE, SOCKETS, SUPERUSER, ensure_cluster, member_role
-from gateway.store.embedded.passwords import CURE, read_passwords
-from gateway.store.embedded.postmaster import Postmaster
-from gateway.store.embedded.serverlog import ServerLog
-from gateway.store.embedded.sockets import socket_folder
-from gateway.store.failures import DISK_FULL
+from gateway.store.embedded.cluster import (
+    DATABASE,
+    MEMBERS,
+    PASSWORD_FIX,
+    ROLE,
+    SOCKETS,
+    SUPERUSER,
+    ensure_cluster,
+    member_role,
+    read_passwords,
+)
+from gateway.store.embedded.postmaster import Postmaster, socket_folder
+from gateway.store.embedded.programs import ServerLog
+from gateway.store.errors import DISK_FULL
 
 log = structlog.get_logger()
 
@@ -60,7 +68,7 @@ class EmbeddedPostgres:
             await asyncio.to_thread(ensure_cluster, self._folder, self._keys)
             return await self._bring_up()
         except OSError as error:
-            fix = f"; {CURE}" if str(self._keys) in str(error.filename) else ""
+            fix = f"; {PASSWORD_FIX}" if str(self._keys) in str(error.filename) else ""
             raise error_type(error)(f"The embedded database cannot be used: {error}{fix}") from error
 
     async def stop(self) -> None:
@@ -148,7 +156,9 @@ class EmbeddedPostgres:
         except (OSError, CannotConnectNowError, PostgresConnectionError):
             return False
         except _REFUSED as error:
-            raise OwnerMustAct(f"{self._keys} does not fit the database in {self._folder}: {error}; {CURE}") from error
+            raise OwnerMustAct(
+                f"{self._keys} does not fit the database in {self._folder}: {error}; {PASSWORD_FIX}"
+            ) from error
         except asyncpg.PostgresError as error:
             kind = DiskFull if error.sqlstate == DISK_FULL else DatabaseDown
             raise kind(f"Postgres in {self._folder} lets nobody in: {error}") from error

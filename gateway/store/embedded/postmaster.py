@@ -1,13 +1,16 @@
-"""The server process of a cluster: alive or not, started, asked to stop.
+"""The server process of a cluster: alive or not, started, asked to stop; its shared buffers and its socket.
 
 Every process of the server inherits a descriptor of the cluster's folder that holds a file lock: the lock is free
-exactly when none of them is left, whatever a stale pid file says.
-"""
+exactly when none of them is left, whatever a stale pid file says."""
 
 import fcntl
+import hashlib
 import os
+import re
 import shutil
 import signal
+import stat
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -17,11 +20,68 @@ from typing import Literal
 from gateway.config.data.files import clear_way, read_regular
 from gateway.config.machine import available_memory
 from gateway.domain.errors import OwnerMustAct
-from gateway.store.embedded.buffers import buffer_options
 from gateway.store.embedded.cluster import SOCKETS, give, opened, reach, restore_settings
-from gateway.store.embedded.programs import Programs, find_programs, service_uid
-from gateway.store.embedded.serverlog import ServerLog, failure, reason
-from gateway.store.embedded.sockets import SOCKET
+from gateway.store.embedded.programs import Programs, ServerLog, find_programs, program_error, reason, service_uid
+
+_MIN_BUFFERS = 32 * 2**20
+_MEMORY_SHARE = 8
+"""The part of the machine's memory that is never exceeded: the page cache, the gateway and its jobs need the rest."""
+_DEFAULT_BUFFERS = "32MB"
+_BUFFERS_SETTING = re.compile(r"^\s*shared_buffers\s*=?\s*'?([^'#\s]+)", re.IGNORECASE | re.MULTILINE)
+
+
+def buffer_options(folder: Path, memory: int) -> str:
+    """Options of the server of `folder` on a machine of so many bytes; none where the owner chose a value."""
+    if any(value != _DEFAULT_BUFFERS for value in _buffer_settings(folder)):
+        return ""
+    return (
+        f"-c shared_buffers={max(_MIN_BUFFERS, min(_folder_bytes(folder / 'base'), memory // _MEMORY_SHARE)) // 1024}kB"
+    )
+
+
+def _buffer_settings(folder: Path) -> Iterator[str]:
+    for name in ("postgresql.conf", "postgresql.auto.conf"):
+        with suppress(OSError):
+            yield from _BUFFERS_SETTING.findall((folder / name).read_text(encoding="utf-8", errors="replace"))
+
+
+def _folder_bytes(folder: Path) -> int:
+    """Bytes of all files below."""
+    total = 0
+    for place, _, files in os.walk(folder):
+        for file in files:
+            with suppress(OSError):
+                total += os.lstat(os.path.join(place, file)).st_size
+    return total
+
+
+SOCKET = ".s.PGSQL.5432"
+_MAX_PATH_BYTES = 100
+"""Bytes; systems allow a socket's path 107 or 103."""
+
+
+def socket_folder(folder: Path) -> Path:
+    """`folder`, or a link to it from a private place when its own path is too long for a socket."""
+    if len(os.fsencode(folder / SOCKET)) <= _MAX_PATH_BYTES:
+        return folder
+    name = hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
+    link = _private_folder() / name
+    if not link.is_symlink() or link.readlink() != folder:
+        draft = link.with_name(f"{name}.{os.getpid()}")
+        draft.symlink_to(folder)
+        draft.replace(link)
+    return link
+
+
+def _private_folder() -> Path:
+    """The same for every process of this user, and closed to all others."""
+    folder = Path(tempfile.gettempdir()) / f"supaclaw-{os.geteuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        raise OwnerMustAct(f"{folder} is open to others: remove it, or set SUPACLAW_DATA to a shorter path")
+    return folder
+
 
 _PID_FILE = "postmaster.pid"
 _WRITTEN_WITHIN = 1.0
@@ -92,7 +152,7 @@ class Postmaster:
         try:
             if since is not None:
                 said, see = self._log.said(since), f" (see {self._log.path})"
-                raise failure("Postgres does not start", said, self._folder, see)
+                raise program_error("Postgres does not start", said, self._folder, see)
             self._clear(programs.uid)
             restore_settings(self._folder, programs.uid)
             since = self._log.size()

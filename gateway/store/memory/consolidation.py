@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from gateway.domain.ids import MemoryId, PrincipalId
-from gateway.domain.memory import DEFAULT_AGENT, Filter, Kind, Memory, NewMemory, content_hash
+from gateway.domain.memory.memories import DEFAULT_AGENT, Kind, Memory, MemoryFilter, NewMemory, content_hash
 from gateway.domain.principals import Label
 from gateway.memory.lexemes import lexemes
 from gateway.store.connection.pool import Connection
@@ -30,7 +30,7 @@ order by r.id limit $6"""
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
+class ConsolidationInput:
     """The new memories and turns of one principal, as of a moment; the next run begins after `upto`."""
 
     as_of: datetime
@@ -48,7 +48,7 @@ async def due(conn: Connection) -> list[PrincipalId]:
     return [row["principal_id"] for row in rows]
 
 
-async def changed(conn: Connection, principal: PrincipalId, at_most: Label) -> Changed:
+async def changed(conn: Connection, principal: PrincipalId, at_most: Label) -> ConsolidationInput:
     """The oldest memories that were not looked at, and what was said since."""
     sql = "select now() as as_of, coalesce(max(id), 0) as id from memories where principal_id = $1"
     newest = await conn.fetchrow(sql, principal)
@@ -57,13 +57,15 @@ async def changed(conn: Connection, principal: PrincipalId, at_most: Label) -> C
     facts = await conn.fetch(_CHANGED, principal, Kind.MEMORY, *about, CHANGED)
     said = await conn.fetch(_CHANGED, principal, Kind.TURN, *about, SAID)
     upto = facts[-1]["id"] if len(facts) == CHANGED else newest["id"]
-    return Changed(newest["as_of"], upto, [memory_of(row) for row in facts], [memory_of(row) for row in said])
+    return ConsolidationInput(
+        newest["as_of"], upto, [memory_of(row) for row in facts], [memory_of(row) for row in said]
+    )
 
 
 async def near(conn: Connection, principal: PrincipalId, rows: Sequence[Memory], at_most: Label) -> list[Memory]:
     """These, and the memories most like each, in words and, where a memory has a vector, in meaning; by id."""
     model, vectors = await _vectors(conn, [row.id for row in rows])
-    which = Filter(kinds=(Kind.MEMORY,), agent=DEFAULT_AGENT, at_most=at_most)
+    which = MemoryFilter(kinds=(Kind.MEMORY,), agent=DEFAULT_AGENT, at_most=at_most)
     found = {row.id: row for row in rows}
     for row in rows:
         vector = None if row.kind is Kind.TURN else vectors.get(row.id)

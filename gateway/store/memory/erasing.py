@@ -9,11 +9,11 @@ from typing import Any
 
 from asyncpg.exceptions import InsufficientPrivilegeError
 
-from gateway.domain.erasing import ERASED, Erasure
 from gateway.domain.ids import EntryId, MemoryId, MessageId, PrincipalId
+from gateway.domain.memory.erasing import ERASED, Erasure
 from gateway.store.connection.pool import Connection, Database
-from gateway.store.dump import LONGEST, speak_plainly
-from gateway.store.memory import frequencies
+from gateway.store.dump import LONGEST, prepare_dump
+from gateway.store.memory import indexing
 
 CONTENT: Mapping[str, tuple[str, ...]] = {
     "messages": ("text", "sender"),
@@ -83,7 +83,7 @@ async def origins(conn: Connection, principal: PrincipalId, memory: MemoryId) ->
 
 async def erase(tx: Connection, erasure: Erasure, origins: Origins) -> Counter[str]:
     """Take it out of all rows; returns how many of each table. An inbox row stays, for its key tells a repetition."""
-    await speak_plainly(tx)
+    await prepare_dump(tx)
     messages = list(origins.messages)
     counts, touched = Counter[str](), set(messages)
     sql = """update messages set text = $2, tokens = null, closed_at =
@@ -99,7 +99,7 @@ async def erase(tx: Connection, erasure: Erasure, origins: Origins) -> Counter[s
     counts["files"] += await _paths(tx, erasure)
     counts["memories"] += await _memories(tx, erasure, origins, list(touched))
     while await tx.fetchval("select exists (select from memory_gone)"):
-        await frequencies.count(tx, _BATCH)
+        await indexing.count_words(tx, _BATCH)
     return +counts
 
 

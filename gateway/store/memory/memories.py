@@ -7,7 +7,15 @@ from datetime import datetime
 from asyncpg import Record
 
 from gateway.domain.ids import MemoryId, MessageId, PrincipalId, SessionId
-from gateway.domain.memory import AlreadyRemembered, Category, Filter, Kind, Memory, NewMemory, content_hash
+from gateway.domain.memory.memories import (
+    AlreadyRemembered,
+    Category,
+    Kind,
+    Memory,
+    MemoryFilter,
+    NewMemory,
+    content_hash,
+)
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import storable
 from gateway.memory.lexemes import lexemes
@@ -27,7 +35,7 @@ _WEIGHTIEST = _LISTED.format(which=FILTER, order="pinned desc, importance desc, 
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class MemorySource:
     """A message that something was learned from."""
 
     message_id: MessageId
@@ -71,7 +79,13 @@ async def get(conn: Connection, principal: PrincipalId, memory: MemoryId) -> Mem
 
 
 async def listed(
-    conn: Connection, principal: PrincipalId, which: Filter, limit: int, offset: int = 0, *, weightiest: bool = False
+    conn: Connection,
+    principal: PrincipalId,
+    which: MemoryFilter,
+    limit: int,
+    offset: int = 0,
+    *,
+    weightiest: bool = False,
 ) -> list[Memory]:
     """What is in force, the newest first, or with `weightiest` what is pinned and then what is important."""
     rows = await conn.fetch(_WEIGHTIEST if weightiest else _NEWEST, *filtering(principal, which), limit, offset)
@@ -149,7 +163,7 @@ async def restore(tx: Connection, principal: PrincipalId, memory: MemoryId) -> b
     return True
 
 
-async def sources(conn: Connection, principal: PrincipalId, memory: MemoryId) -> list[Source]:
+async def sources(conn: Connection, principal: PrincipalId, memory: MemoryId) -> list[MemorySource]:
     """The messages it was learned from, or is; the facts of before know the stretch of their session."""
     sql = """select s.id as message_id, s.session_id, s.kind, s.sender, s.text, s.sent_at
              from messages s
@@ -161,10 +175,10 @@ async def sources(conn: Connection, principal: PrincipalId, memory: MemoryId) ->
                      where m.id = $2 and m.principal_id = $1)
              order by s.id"""
     rows = await conn.fetch(sql, principal, memory)
-    return [Source(**row) for row in rows]
+    return [MemorySource(**row) for row in rows]
 
 
-def filtering(principal: PrincipalId, which: Filter) -> tuple[object, ...]:
+def filtering(principal: PrincipalId, which: MemoryFilter) -> tuple[object, ...]:
     """The parameters $1 to $12 of a filter."""
     return (
         principal,

@@ -1,4 +1,4 @@
-"""Finding rows of memory by words and by vectors; the ranking itself is in SQL, migration 0015."""
+"""Finds rows of memory by words and by vectors; the ranking itself is in SQL (`hybrid_search`)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -7,7 +7,8 @@ import asyncpg
 
 from gateway.domain.errors import SupaclawError
 from gateway.domain.ids import PrincipalId
-from gateway.domain.memory import Filter, Hit, Kind
+from gateway.domain.memory.memories import Kind, Memory, MemoryFilter, MemoryHit
+from gateway.domain.principals import Label
 from gateway.store.connection.pool import Connection
 from gateway.store.memory.memories import FILTER, filtering, memory_of
 
@@ -31,7 +32,7 @@ class WrongDimension(SupaclawError):
 class Ranked:
     """What a search found, best first; `left_out` rows are as good, but trusted too little to be shown."""
 
-    hits: tuple[Hit, ...]
+    hits: tuple[MemoryHit, ...]
     left_out: int
 
     @property
@@ -46,7 +47,7 @@ async def hybrid(
     conn: Connection,
     principal: PrincipalId,
     words: Sequence[str],
-    which: Filter,
+    which: MemoryFilter,
     k: int,
     *,
     vector: Sequence[float] | None = None,
@@ -93,7 +94,7 @@ def _literal(vector: Sequence[float]) -> str:
     return f"[{','.join(f'{value:.7g}' for value in vector)}]"
 
 
-def _indexed(which: Filter) -> Filter:
+def _indexed(which: MemoryFilter) -> MemoryFilter:
     """With the kinds that the rest implies, for an index serves them."""
     if which.kinds:
         return which
@@ -102,9 +103,46 @@ def _indexed(which: Filter) -> Filter:
     return replace(which, kinds=(Kind.MEMORY, Kind.SUMMARY)) if which.tags or which.pinned else which
 
 
-async def _hits(conn: Connection, ranked: Sequence[asyncpg.Record]) -> tuple[Hit, ...]:
+async def _hits(conn: Connection, ranked: Sequence[asyncpg.Record]) -> tuple[MemoryHit, ...]:
     rows = await conn.fetch("select * from remembered where id = any($1)", [row["id"] for row in ranked])
     memories = {row["id"]: memory_of(row) for row in rows}
     return tuple(
-        Hit(memories[row["id"]], row["score"], row["words"], row["cosine"]) for row in ranked if row["id"] in memories
+        MemoryHit(memories[row["id"]], row["score"], row["words"], row["cosine"])
+        for row in ranked
+        if row["id"] in memories
     )
+
+
+RECALL_TIMEOUT_MS = 20
+"""What a turn waits at most: it goes on without them."""
+
+_RECALLED = """
+with words as materialized (
+  select word, idf, sum(df) over (order by df, word) as running from memory_words($1, $2, 300)
+), found as (
+  select hit.id, sum(idf) / (select sum(idf) from words) as share
+  from words cross join lateral (
+    select id from memories m
+    where m.lexemes @@ quote_literal(word)::tsquery and m.principal_id = $1 and m.label <= $3
+      and m.superseded_at is null and m.forgotten_at is null and (m.valid_to is null or m.valid_to > now())) hit
+  where running <= 1000 group by hit.id order by 2 desc, 1 desc limit $4
+)
+select r.* from found join remembered r using (id) where share >= $5 order by share desc, id desc"""
+
+
+async def recall(
+    conn: Connection, principal: PrincipalId, words: Sequence[str], at_most: Label, k: int, least: float = 0.0
+) -> list[Memory]:
+    """The `k` rows with the greatest share of these lexemes, those with less than `least` left out.
+
+    Looked at are at most 1,000 rows, of the rarest words. None are found if it takes too long.
+    """
+    begin, end = ("savepoint recalled", "rollback to recalled") if conn.is_in_transaction() else ("begin", "rollback")
+    await conn.execute(f"{begin}; set local statement_timeout to {RECALL_TIMEOUT_MS}")  # one round trip for both
+    try:
+        rows = await conn.fetch(_RECALLED, principal, list(words), at_most, k, least)
+    except asyncpg.QueryCanceledError:
+        rows = []
+    finally:
+        await conn.execute(end)
+    return [memory_of(row) for row in rows]

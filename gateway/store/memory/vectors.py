@@ -1,4 +1,6 @@
-"""Vectors of rows, each under the model that made it. A new model's are made beside those of the one before it."""
+"""Vectors of rows, each under the model that made it, and the extension `vector`; all else works without.
+
+A new model's vectors are made beside those of the previous one."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,24 +8,102 @@ from datetime import datetime
 from typing import cast
 
 import asyncpg
+from asyncpg.exceptions import PostgresError
 from pgvector import HalfVector
 from pgvector.asyncpg import register_vector
 
 from gateway.domain.ids import MemoryId, PrincipalId
 from gateway.store.connection.pool import Connection, take_long
-from gateway.store.memory import extension
+
+OLDEST_PGVECTOR = (0, 8)
+NO_PGVECTOR = (
+    "the database server has no pgvector, so memory is searched by words only: install its extension `vector` there"
+)
+EXTENSION_NOT_CREATED = (
+    "memory is searched by words only: let an administrator run once in this database: create extension vector"
+)
+PGVECTOR_TOO_OLD = (
+    "pgvector {version} is too old for searching memory by meaning: install 0.8 or newer, then run: "
+    "alter extension vector update"
+)
+
+_EXTENSION_STATE = """
+select (select extversion from pg_extension where extname = 'vector') as version,
+       exists (select from pg_available_extensions where name = 'vector') as available,
+       exists (select from pg_attribute where attrelid = to_regclass('supaclaw.memory_vectors')
+               and attname = 'embedding' and not attisdropped) as ready
+"""
+
+_TABLE = """
+drop table if exists memory_vectors;
+delete from memory_models;
+create table memory_vectors (
+  memory_id bigint not null references memories on delete cascade,
+  principal_id uuid not null references principals,
+  model smallint not null references memory_models,
+  embedding halfvec not null,
+  primary key (memory_id, model)
+);
+create index memory_vectors_by_owner on memory_vectors (model, principal_id, memory_id);
+comment on table memory_vectors is 'derived: left out of backups';
+alter table memory_vectors enable row level security;
+create policy own on memory_vectors to supaclaw_member using (principal_id = (select member()));
+grant select on memory_vectors to supaclaw_member;
+"""
+
+
+async def extension_problem(conn: Connection) -> str:
+    """Why there can be no vectors, and what to do, in one line; "" if there can. Changes nothing."""
+    state = await conn.fetchrow(_EXTENSION_STATE)
+    assert state is not None, "it has no condition"
+    if state["version"] is None:
+        return EXTENSION_NOT_CREATED if state["available"] else NO_PGVECTOR
+    if tuple(map(int, state["version"].split(".")[:2])) < OLDEST_PGVECTOR:
+        return PGVECTOR_TOO_OLD.format(version=state["version"])
+    return ""
+
+
+async def ensure_table(tx: Connection) -> str:
+    """Make the table for vectors if that can be; returns the `problem` if not."""
+    state = await tx.fetchrow(_EXTENSION_STATE)
+    assert state is not None, "it has no condition"
+    if state["ready"]:
+        return ""
+    if state["version"] is None and state["available"]:
+        await _create(tx)
+    if why := await extension_problem(tx):
+        return why
+    await tx.execute("select pg_advisory_xact_lock(hashtextextended('memory_vectors', 0))")
+    state = await tx.fetchrow(_EXTENSION_STATE)
+    if state is not None and not state["ready"]:  # else another process made it while we waited
+        await tx.execute(_TABLE)
+        # Of a role that Supabase lets in from the web.
+        for role in await tx.fetch("select rolname from pg_roles where rolname in ('anon', 'authenticated')"):
+            await tx.execute(f'revoke all on memory_vectors from "{role["rolname"]}"')
+    return ""
+
+
+async def _create(tx: Connection) -> None:
+    """Where extensions are kept, not in our schema; who may not do it is told by `problem`."""
+    try:
+        async with tx.transaction():
+            kept = await tx.fetchval("select to_regnamespace('extensions') is not null")
+            await tx.execute(f"create extension if not exists vector schema {'extensions' if kept else 'public'}")
+    except PostgresError:
+        return
+
 
 MAX_DIMENSIONS = 4_000
 """Of what the index takes."""
 INDEXED_FROM = 5_000
 """Rows of a model; fewer are compared one by one as fast."""
-LONGEST = 3600.0
+LONGEST_SECONDS = 3600.0
 MAX_TEXT = 8_000
 """Characters of a row that are embedded; no model reads more of one text."""
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class VectorModel:
     """An embedding model that rows have vectors of; searches use the one that is `current`."""
 
     id: int
@@ -42,21 +122,21 @@ class Lacking:
     updated_at: datetime
 
 
-async def current(conn: Connection) -> Model | None:
+async def current(conn: Connection) -> VectorModel | None:
     """The model that is searched by."""
     row = await conn.fetchrow("select id, name, dimensions, current from memory_models where current")
-    return Model(**row) if row else None
+    return VectorModel(**row) if row else None
 
 
-async def wanted(conn: Connection, name: str, dimensions: int | None) -> Model | None:
+async def wanted(conn: Connection, name: str, dimensions: int | None) -> VectorModel | None:
     """The model of this name, if it is the one whose vectors are being made."""
     sql = """select id, name, dimensions, current from memory_models
              where wanted and name = $1 and dimensions = coalesce($2, dimensions)"""
     row = await conn.fetchrow(sql, name, dimensions)
-    return Model(**row) if row else None
+    return VectorModel(**row) if row else None
 
 
-async def want(tx: Connection, name: str, dimensions: int) -> Model:
+async def want(tx: Connection, name: str, dimensions: int) -> VectorModel:
     """From now on make vectors of this model, and note which rows lack them; the first one is searched at once.
 
     Raises `ValueError` for a number of dimensions that no index takes.
@@ -76,13 +156,13 @@ async def want(tx: Connection, name: str, dimensions: int) -> Model:
              on conflict (name) do update set wanted = true returning id, name, dimensions, current"""
     row = await tx.fetchrow(sql, name, dimensions)
     assert row is not None, "it was stored"
-    await tx.execute("delete from memory_unembedded", timeout=LONGEST)
+    await tx.execute("delete from memory_unembedded", timeout=LONGEST_SECONDS)
     sql = """insert into memory_unembedded (memory_id, principal_id)
              select id, principal_id from memories m
              where not exists (select from memory_vectors v where v.memory_id = m.id and v.model = $1)
              on conflict do nothing"""
-    await tx.execute(sql, row["id"], timeout=LONGEST)
-    return Model(**row)
+    await tx.execute(sql, row["id"], timeout=LONGEST_SECONDS)
+    return VectorModel(**row)
 
 
 async def left(conn: Connection, at_most: int) -> int:
@@ -108,7 +188,7 @@ async def lacking(conn: Connection, limit: int) -> list[Lacking]:
     return [Lacking(**row) for row in rows]
 
 
-async def put(tx: Connection, model: Model, rows: Sequence[Lacking], vectors: Sequence[Sequence[float]]) -> int:
+async def put(tx: Connection, model: VectorModel, rows: Sequence[Lacking], vectors: Sequence[Sequence[float]]) -> int:
     """Store the vectors of rows that have not changed meanwhile; the others still lack theirs. Returns how many."""
     await _speak_vectors(tx)
     sql = """with unchanged as materialized (
@@ -131,7 +211,7 @@ async def put(tx: Connection, model: Model, rows: Sequence[Lacking], vectors: Se
     return len(stored)
 
 
-async def settle(tx: Connection, model: Model) -> bool:
+async def settle(tx: Connection, model: VectorModel) -> bool:
     """Search by this model from now on, if no row lacks its vector; returns whether that is so."""
     if await left(tx, 1):
         return False
@@ -141,7 +221,7 @@ async def settle(tx: Connection, model: Model) -> bool:
     return True
 
 
-async def index(tx: Connection, model: Model) -> None:
+async def index(tx: Connection, model: VectorModel) -> None:
     """Make the index of a model that has many vectors. Searches go on meanwhile; only the job writes vectors."""
     name = f"memory_vectors_near_{int(model.id)}"
     if await tx.fetchval("select to_regclass($1) is not null", name):
@@ -156,12 +236,12 @@ async def index(tx: Connection, model: Model) -> None:
             sql,
             model.id,
             model.dimensions,
-            timeout=LONGEST,
+            timeout=LONGEST_SECONDS,
         )
         sql = f"""create index {name} on memory_vectors
                   using hnsw ((embedding::halfvec({int(model.dimensions)})) halfvec_cosine_ops)
                   with (m = 16, ef_construction = 64) where model = {int(model.id)}"""
-        await tx.execute(sql, timeout=LONGEST)
+        await tx.execute(sql, timeout=LONGEST_SECONDS)
 
 
 async def prune(tx: Connection, limit: int) -> int:
@@ -180,7 +260,7 @@ async def prune(tx: Connection, limit: int) -> int:
 
 async def state(conn: Connection) -> str:
     """How far the vectors are, or why there can be none, for people; cheap, so what is not counted yet is missing."""
-    if why := await extension.problem(conn):
+    if why := await extension_problem(conn):
         return why
     sql = """select (select extversion from pg_extension where extname = 'vector') as version,
                     (select name from memory_models where wanted) as name,
@@ -203,3 +283,24 @@ async def _speak_vectors(tx: Connection) -> None:
     sql = "select n.nspname from pg_type t join pg_namespace n on n.oid = t.typnamespace where t.typname = 'halfvec'"
     schema = await tx.fetchval(sql)
     await register_vector(cast("asyncpg.Connection", tx), schema=schema)
+
+
+@dataclass(frozen=True, slots=True)
+class MostRows:
+    """How many rows a model was allowed to work on, and how many it was asked for."""
+
+    allowed: int
+    asked: int
+
+
+async def most_rows(conn: Connection, tool: str, model: str) -> MostRows:
+    """Of the calls of this name with these `arguments`: {"model", "rows"}."""
+    row = await conn.fetchrow(
+        """select coalesce(max((arguments ->> 'rows')::int) filter (where state in ('approved', 'done')), 0) as allowed,
+                  coalesce(max((arguments ->> 'rows')::int), 0) as asked
+           from reviews where tool = $1 and arguments @> $2""",
+        tool,
+        {"model": model},
+    )
+    assert row is not None, "an aggregate always has a row"
+    return MostRows(**row)

@@ -1,21 +1,23 @@
-"""The accounts of a person: one more by the person's yes, one less at a word; all the others hear of it."""
+"""The accounts of a person: one more by the person's yes, one less at a word, and the owner's by the command line."""
+
+from dataclasses import replace
 
 from gateway.domain.channels.channel import Button
 from gateway.domain.conversation.transcript import Notice
 from gateway.domain.ids import PrincipalId, SessionId
+from gateway.domain.people.credentials import CodeRefusal, parse_code
 from gateway.domain.principals import Label, Role
-from gateway.domain.text.codes import Refusal, parse_code
-from gateway.store import sessions
 from gateway.store.connection.pool import Connection
 from gateway.store.delivery import addresses, outbox
 from gateway.store.delivery.addresses import AddressRow
-from gateway.store.delivery.outbox import Part
-from gateway.store.engine import tasks
+from gateway.store.delivery.outbox import OutboxPart
 from gateway.store.people import links, principals
-from gateway.store.people.links import Claim
-from gateway.store.transcript import messages
+from gateway.store.people.links import AccountClaim
+from gateway.store.people.principals import PrincipalRow
+from gateway.store.transcript import messages, sessions
 from gateway.store.trust import audit
 from gateway.store.trust.audit import Event
+from gateway.store.work import tasks
 
 QUESTION = (
     "{0} entered your /link code to become one of your accounts. Anyone who writes there would be treated as you "
@@ -32,30 +34,30 @@ ANNOUNCED = (
 PARTED = "`{}` is no longer one of your accounts."
 
 
-async def ask(conn: Connection, claim: Claim) -> messages.MessageRow:
+async def ask(conn: Connection, claim: AccountClaim) -> messages.MessageRow:
     """Ask where the code was made; the account itself has no say."""
     at = await addresses.lock_joined(conn, claim.address_id)
     buttons = Button("Link", f"/link join {claim.code}"), Button("No", f"/link deny {claim.code}")
     return await say(conn, at, QUESTION.format(claim), buttons)
 
 
-async def join(conn: Connection, principal: PrincipalId, code: str) -> Claim | Refusal:
+async def join(conn: Connection, principal: PrincipalId, code: str) -> AccountClaim | CodeRefusal:
     """The person's yes: the account that gave the code is one of theirs, and all of them are told."""
     claim = await links.settle(conn, principal, parse_code(code) or "")
     if claim is None:
-        return Refusal.WRONG
+        return CodeRefusal.WRONG
     other = await addresses.lock_joined(conn, claim.address_id)
     if other.principal_id != principal or not await principals.add_identity(conn, principal, claim.identity):
-        return Refusal.ANOTHERS
+        return CodeRefusal.ANOTHERS
     await announce(conn, principal, ANNOUNCED.format(claim))
     await say(conn, await addresses.place(conn, claim.address, principal, other.session_id), JOINED)
     await audit.note(conn, Event.ACCOUNT_LINKED, principal=principal, detail=claim.identity)
     return claim
 
 
-async def refuse(conn: Connection, principal: PrincipalId, code: str) -> Claim | Refusal:
+async def refuse(conn: Connection, principal: PrincipalId, code: str) -> AccountClaim | CodeRefusal:
     """The person's no."""
-    return await links.settle(conn, principal, parse_code(code) or "") or Refusal.WRONG
+    return await links.settle(conn, principal, parse_code(code) or "") or CodeRefusal.WRONG
 
 
 async def part(conn: Connection, identity: str) -> bool:
@@ -102,5 +104,28 @@ async def say(conn: Connection, at: AddressRow, text: str, buttons: tuple[Button
     await sessions.lock(conn, at.session_id)
     said = await messages.say(conn, at.session_id, at.principal_id, Notice(text), label=Label.OWNER, address=at.id)
     if at.channel not in {"web", "terminal"}:
-        await outbox.put(conn, at.principal_id, at.id, said.id, [Part(text, buttons=buttons)])
+        await outbox.put(conn, at.principal_id, at.id, said.id, [OutboxPart(text, buttons=buttons)])
     return said
+
+
+async def set_owner(conn: Connection, channel: str, id: str) -> tuple[PrincipalRow, list[str]]:
+    """Make this id the owner's only one on the channel; returns the owner and the ids that no longer are.
+
+    Private chats there go to the first of those as a member: what the gateway tells the owner must not reach them.
+    """
+    identity = f"{channel}:{id}"
+    if await principals.owner(conn) is None:
+        await principals.add(conn, Role.OWNER, "Owner", [])
+    owner = await principals.lock_owner(conn)
+    here = [known for known in owner.identities if known.startswith(f"{channel}:")]
+    others = tuple(known for known in owner.identities if known not in here)
+    unconfirmed = tuple(known for known in owner.unconfirmed if known not in here)
+    changed = replace(owner, identities=(*others, identity), unconfirmed=unconfirmed)
+    await principals.update(conn, changed)
+    if former := [known for known in here if known != identity]:
+        private = await addresses.lock_private(conn, owner.id, channel)
+        member = await principals.ensure_member(conn, former[0], former[0])
+        for at in private:
+            await addresses.hand_over(conn, at.id, member, await sessions.start(conn, member, Label.KNOWN))
+    await audit.note(conn, Event.OWNER_SET, principal=owner.id, detail=identity)
+    return changed, [known.removeprefix(f"{channel}:") for known in former]

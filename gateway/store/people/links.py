@@ -6,12 +6,12 @@ from datetime import datetime
 from gateway.domain.conversation.inbound import Inbound
 from gateway.domain.ids import AddressId, PrincipalId
 from gateway.domain.people.access import identity_of
-from gateway.domain.text.codes import Refusal
+from gateway.domain.people.credentials import CodeRefusal
 from gateway.domain.text.texts import one_line
 from gateway.store.connection.pool import Connection
 from gateway.store.delivery.addresses import AddressRow
-from gateway.store.people import guesses
-from gateway.store.people.pairings import NAME, Asking
+from gateway.store.people import pairings
+from gateway.store.people.pairings import NAME, AccessRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class LinkRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim(Asking):
+class AccountClaim(AccessRequest):
     """An unknown account that gave a person's code; it becomes theirs once a known account of theirs says so."""
 
     code: str
@@ -46,23 +46,23 @@ async def offered(conn: Connection, address: AddressId) -> str | None:
     return str(found) if found else None
 
 
-async def redeem(conn: Connection, who: str, code: str) -> LinkRow | Refusal:
+async def redeem(conn: Connection, who: str, code: str) -> LinkRow | CodeRefusal:
     """What a code joins; it is used up by that."""
-    if await guesses.locked(conn, who):
-        return Refusal.LOCKED
+    if await pairings.is_locked_out(conn, who):
+        return CodeRefusal.LOCKED
     sql = """delete from links where code = $1 and expires_at > now() and sender is null
              returning principal_id, address_id"""
     row = await conn.fetchrow(sql, code)
     if row is None:
-        await guesses.wrong(conn, who)
-        return Refusal.WRONG
+        await pairings.note_wrong_code(conn, who)
+        return CodeRefusal.WRONG
     return LinkRow(**row)
 
 
-async def claim(conn: Connection, inbound: Inbound, code: str) -> Claim | Refusal:
+async def claim(conn: Connection, inbound: Inbound, code: str) -> AccountClaim | CodeRefusal:
     """Note that an account gave this code, which is used up by that, and waits for a yes for ten minutes."""
     link = await redeem(conn, identity_of(inbound), code)
-    if isinstance(link, Refusal):
+    if isinstance(link, CodeRefusal):
         return link
     at = inbound.address
     sql = """insert into links (code, principal_id, address_id, channel, account, chat, thread, sender, name)
@@ -80,20 +80,20 @@ async def claim(conn: Connection, inbound: Inbound, code: str) -> Claim | Refusa
         one_line(inbound.sender.name, NAME),
     )
     assert row is not None, "its code is free"
-    return Claim(**row)
+    return AccountClaim(**row)
 
 
-async def claims(conn: Connection, principal: PrincipalId) -> list[Claim]:
+async def claims(conn: Connection, principal: PrincipalId) -> list[AccountClaim]:
     """The accounts that wait for this person's yes, by when that ends."""
     sql = """select * from links where principal_id = $1 and sender is not null and expires_at > now()
              order by expires_at"""
     rows = await conn.fetch(sql, principal)
-    return [Claim(**row) for row in rows]
+    return [AccountClaim(**row) for row in rows]
 
 
-async def settle(conn: Connection, principal: PrincipalId, code: str) -> Claim | None:
+async def settle(conn: Connection, principal: PrincipalId, code: str) -> AccountClaim | None:
     """Take the claim with this code off the list; None if this person has none."""
     sql = """delete from links where code = $1 and principal_id = $2 and sender is not null and expires_at > now()
              returning *"""
     row = await conn.fetchrow(sql, code, principal)
-    return Claim(**row) if row else None
+    return AccountClaim(**row) if row else None

@@ -1,4 +1,4 @@
-"""Pairings: strangers who asked to be let in, and what became of it."""
+"""Pairings: access requests and their outcome; too many wrong codes lock a sender out for a while."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -7,17 +7,36 @@ from typing import Literal
 from gateway.domain.conversation.inbound import Address, Inbound
 from gateway.domain.conversation.transcript import Notice
 from gateway.domain.ids import PrincipalId
+from gateway.domain.people.credentials import CodeRefusal, parse_code
 from gateway.domain.principals import Label
-from gateway.domain.text.codes import Refusal, parse_code
 from gateway.domain.text.texts import one_line
-from gateway.store import sessions
 from gateway.store.connection.pool import Connection
 from gateway.store.delivery import addresses, outbox
-from gateway.store.delivery.outbox import Part
-from gateway.store.people import guesses, principals
-from gateway.store.transcript import messages
+from gateway.store.delivery.outbox import OutboxPart
+from gateway.store.people import principals
+from gateway.store.transcript import messages, sessions
 from gateway.store.trust import audit
 from gateway.store.trust.audit import Event
+
+MAX_WRONG_CODES = 5
+APPROVER = "pairing"
+"""Whoever may let people in counts as one, wherever the codes are typed."""
+
+
+async def is_locked_out(conn: Connection, who: str) -> bool:
+    """Whether no code of theirs counts now; until the transaction ends nobody else guesses under this name."""
+    await conn.execute("select pg_advisory_xact_lock(hashtextextended('supaclaw.guess ' || $1, 0))", who)
+    sql = "select exists (select from guesses where who = $1 and wrong >= $2 and until > now())"
+    return bool(await conn.fetchval(sql, who, MAX_WRONG_CODES))
+
+
+async def note_wrong_code(conn: Connection, who: str) -> None:
+    """One more; the last one allowed starts the ten minutes anew."""
+    await conn.execute("delete from guesses where until <= now()")
+    sql = """insert into guesses (who) values ($1) on conflict (who) do update set wrong = guesses.wrong + 1,
+               until = case when guesses.wrong + 1 < $2 then guesses.until else now() + interval '10 minutes' end"""
+    await conn.execute(sql, who, MAX_WRONG_CODES)
+
 
 State = Literal["open", "approved", "denied"]
 
@@ -29,7 +48,7 @@ WELCOME = "You now have access: just write to me. /help lists the commands."
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class AccessRequest:
     """Somebody who asks for something, and where. `name` is the person's own word for it."""
 
     channel: str
@@ -55,7 +74,7 @@ class Asking:
 
 
 @dataclass(frozen=True, slots=True)
-class PairingRow(Asking):
+class PairingRow(AccessRequest):
     """A person's last request: open until `expires_at`, or what was decided."""
 
     id: int
@@ -120,15 +139,15 @@ async def paired(conn: Connection) -> frozenset[str]:
     return frozenset(row["identity"] for row in rows)
 
 
-async def approve(conn: Connection, typed: str) -> PairingRow | Refusal:
+async def approve(conn: Connection, typed: str) -> PairingRow | CodeRefusal:
     """Let the person with this code in, and say so where they asked. Whoever decides counts as one guesser."""
-    if await guesses.locked(conn, guesses.APPROVING):
-        return Refusal.LOCKED
+    if await is_locked_out(conn, APPROVER):
+        return CodeRefusal.LOCKED
     sql = "select * from pairings where code = $1 and state = 'open' and expires_at > now() for update"
     row = await conn.fetchrow(sql, parse_code(typed) or "")
     if row is None:
-        await guesses.wrong(conn, guesses.APPROVING)
-        return Refusal.WRONG
+        await note_wrong_code(conn, APPROVER)
+        return CodeRefusal.WRONG
     asked = PairingRow(**row)
     member = await principals.ensure_member(conn, asked.name or asked.identity, asked.identity)
     await _greet(conn, asked, member)
@@ -139,14 +158,14 @@ async def approve(conn: Connection, typed: str) -> PairingRow | Refusal:
     return PairingRow(**row)
 
 
-async def deny(conn: Connection, which: str) -> PairingRow | Refusal:
+async def deny(conn: Connection, which: str) -> PairingRow | CodeRefusal:
     """Turn down an open request or take back what was allowed, by number or code."""
     sql = """update pairings set state = 'denied', decided_at = now()
              where (id::text = $1 or code = $2) and (state = 'approved' or (state = 'open' and expires_at > now()))
              returning *"""
     row = await conn.fetchrow(sql, which.strip(), parse_code(which))
     if row is None:
-        return Refusal.WRONG
+        return CodeRefusal.WRONG
     if row["principal_id"] is not None:
         await audit.note(conn, Event.MEMBER_REMOVED, str(row["id"]), principal=row["principal_id"])
     return PairingRow(**row)
@@ -158,4 +177,4 @@ async def _greet(conn: Connection, asked: PairingRow, member: PrincipalId) -> No
         at = await addresses.place(conn, asked.address, member, await sessions.start(conn, member, Label.KNOWN))
     await sessions.lock(conn, at.session_id)
     said = await messages.say(conn, at.session_id, member, Notice(WELCOME), label=Label.KNOWN, address=at.id)
-    await outbox.put(conn, member, at.id, said.id, [Part(WELCOME)])
+    await outbox.put(conn, member, at.id, said.id, [OutboxPart(WELCOME)])

@@ -1,4 +1,4 @@
-"""Credentials of the web and the APIs: bearer tokens and browser sessions. Only their hashes are stored."""
+"""Credentials of the web and the APIs, stored as hashes: bearer tokens, browser sessions, and their revocation."""
 
 import hashlib
 import secrets
@@ -12,13 +12,76 @@ import asyncpg
 
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import PrincipalId
-from gateway.domain.memory import DEFAULT_AGENT
-from gateway.domain.people.scopes import Scope
+from gateway.domain.memory.memories import DEFAULT_AGENT
+from gateway.domain.people.credentials import Scope
 from gateway.store.connection.pool import Connection, Database
-from gateway.store.people import revocation
-from gateway.store.people.revocation import Ended
-from gateway.store.trust import audit
+from gateway.store.delivery import addresses
+from gateway.store.people import accounts
+from gateway.store.trust import audit, reviews
 from gateway.store.trust.audit import Event
+from gateway.store.work import schedule_runs, tasks
+
+REVOKED = "its token was revoked"
+SCHEDULES_PAUSED = "The token {} was revoked. Its schedules are paused: {}. /schedules resume NAME resumes one."
+
+
+@dataclass(frozen=True, slots=True)
+class EndedWork:
+    """Messages that get no answer any more, runs of triggers and schedules that were cancelled, paused schedules."""
+
+    messages: int
+    runs: int
+    schedules: tuple[str, ...]
+
+    def __str__(self) -> str:
+        paused = ", ".join(self.schedules) or "none"
+        return f"messages closed: {self.messages}; runs cancelled: {self.runs}; schedules paused: {paused}"
+
+
+async def end_work(conn: Connection, principal: PrincipalId, name: str, account: str) -> EndedWork:
+    """End what came by a token; `account` is what its chats and triggers are filed under."""
+    held = await conn.fetch(
+        "select id from addresses where account = $1 and channel in ('api', 'terminal') order by id for no key update",
+        account,
+    )
+    chats = [row["id"] for row in held]
+    spoken = await conn.fetch(
+        """select session_id from addresses where id = any($1)
+           union select session_id from messages where address_id = any($1) order by session_id""",
+        chats,
+    )
+    sessions = [row["session_id"] for row in spoken]
+    await conn.execute("update inbox set handled_at = now() where address_id = any($1) and handled_at is null", chats)
+    closed = sum([await accounts.stop(conn, session) for session in sessions])
+    for session in sessions:
+        await reviews.close(conn, session)
+    paused = await conn.fetch(
+        """update schedules set paused_at = now(), updated_at = now()
+           where completed_at is null and paused_at is null
+             and (address_id = any($1) or split_part(asked_by, '/', 1) in (
+               select id::text from tasks where session_id = any($2) and kind <> 'agent'
+               union select task_id::text from triggers where account = $3))
+           returning id, name""",
+        chats,
+        sessions,
+        account,
+    )
+    live = await conn.fetch(
+        """select t.id from tasks t where t.status not in ('completed', 'failed', 'cancelled') and (
+             t.id in (select task_id from triggers where account = $1)
+             or t.id in (select task_id from schedule_runs where schedule_id = any($2)))
+           order by t.id""",
+        account,
+        [row["id"] for row in paused],
+    )
+    for row in live:
+        await tasks.cancel(conn, row["id"])
+        await schedule_runs.failed(conn, row["id"], REVOKED)
+    ended = EndedWork(closed, len(live), tuple(row["name"] for row in paused))
+    if paused and (at := await addresses.last_spoken_at(conn, principal)):
+        await accounts.say(conn, at, SCHEDULES_PAUSED.format(name, ", ".join(ended.schedules)))
+    return ended
+
 
 TokenId = NewType("TokenId", UUID)
 Kind = Literal["bearer", "cookie"]
@@ -185,16 +248,16 @@ async def list_all(database: Database) -> list[TokenRow]:
     return [_token(row) for row in rows]
 
 
-async def revoke(database: Database, name: str) -> Ended | None:
+async def revoke(database: Database, name: str) -> EndedWork | None:
     """End the bearer token with this name and what came by it; None if there is none."""
 
-    async def work(tx: Connection) -> Ended | None:
+    async def work(tx: Connection) -> EndedWork | None:
         sql = """update api_tokens set revoked_at = now()
                  where name = $1 and kind = 'bearer' and revoked_at is null returning id, principal_id"""
         row = await tx.fetchrow(sql, name)
         if row is None:
             return None
-        ended = await revocation.end(tx, row["principal_id"], name, str(row["id"]))
+        ended = await end_work(tx, row["principal_id"], name, str(row["id"]))
         await audit.note(tx, Event.TOKEN_REVOKED, str(row["id"]), principal=row["principal_id"])
         return ended
 

@@ -1,16 +1,22 @@
-"""Conversations: the sessions of one person as they list, name and read them."""
+"""Conversations: the sessions of one person as they list, name, branch and read them.
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+A screen reads their entries with what belongs to them: versions, costs, commands, and the memories an answer used."""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
+from uuid import uuid4
 
 from asyncpg import Record
 
-from gateway.domain.ids import PrincipalId, SessionId
+from gateway.domain.conversation.model import Usage
+from gateway.domain.ids import MemoryId, MessageId, PrincipalId, SessionId, TaskId
 from gateway.domain.principals import Label
-from gateway.domain.text import titles
+from gateway.domain.text import texts
 from gateway.domain.text.texts import one_line, storable
 from gateway.store.connection.pool import Connection
+from gateway.store.transcript import messages, sessions
 from gateway.store.transcript.messages import MessageRow
 
 _LISTED = """
@@ -105,5 +111,144 @@ async def stretch(conn: Connection, session: SessionId, first: int, limit: int) 
 def _conversation(row: Record) -> Conversation:
     given = one_line(row["given"] or "", 200)
     facts = {**row, "given": given, "label": Label(row["label"]), "open_on": tuple(row["open_on"])}
-    title = titles.title(facts.pop("asked"), facts.pop("summary") or "", facts.pop("file") or "")
+    title = texts.title(facts.pop("asked"), facts.pop("summary") or "", facts.pop("file") or "")
     return Conversation(**facts, title=given or title)
+
+
+MAX_OTHER_VERSIONS = 1_000
+"""Messages of other versions that are told apart, the newest."""
+
+
+MAX_BRANCH_DEPTH = 32
+"""Branches of branches that are made; a retry of a retry is its sibling, and no deeper."""
+
+_SAID = """
+select m.* from past($1) p join messages m on m.session_id = p.id and m.seq <= p.until
+where m.kind = 'user' and m.id = $2"""
+_NEWEST_SAID = """
+select m.* from past($1) p cross join lateral (
+  select * from messages where session_id = p.id and seq <= p.until and kind = 'user' order by seq desc limit 1) m
+order by m.seq desc limit 1"""
+
+
+async def start_branch(
+    tx: Connection, principal: PrincipalId, session: SessionId, seq: int, label: Label, *, unattended: bool = False
+) -> SessionId | None:
+    """A branch that reads this person's session up to a place, which never changes; `unattended` for a task.
+
+    Its label is at least `label`, and that of all that it reads. None if there are too many branches of branches.
+    """
+    if await tx.fetchval("select max(depth) from past($1)", session) + 1 >= MAX_BRANCH_DEPTH:
+        return None
+    branch = SessionId(uuid4())
+    # One of which nothing would be read is left out: versions of one message are siblings.
+    sql = """insert into sessions (id, principal_id, label, next_seq, parent_id, parent_seq, unattended)
+             select $1, $2, $5, $4 + 1, case when parent_seq = $4 then parent_id else id end, $4, $6
+             from sessions where id = $3 and principal_id = $2"""
+    await tx.execute(sql, branch, principal, session, seq, label, unattended)
+    # Its own entries are all that memory has to look at.
+    sql = "insert into memory_progress (session_id, principal_id, seq, place) values ($1, $2, $3, 0)"
+    await tx.execute(sql, branch, principal, seq)
+    past = await messages.transcript(tx, branch)
+    await sessions.taint(tx, branch, max((row.label for row in past), default=label))
+    return branch
+
+
+async def said_by_person(conn: Connection, session: SessionId, message: MessageId | None = None) -> MessageRow | None:
+    """This message of a person, or their newest, if the conversation or its past has it and a turn has taken it."""
+    row = await (conn.fetchrow(_NEWEST_SAID, session) if message is None else conn.fetchrow(_SAID, session, message))
+    return MessageRow.of(row) if row else None
+
+
+async def other_versions(conn: Connection, session: SessionId) -> set[MessageId]:
+    """What was said in the other versions of what this branch says; empty for what is no branch."""
+    sql = """with behind as (
+                select p.id, p.until from past($1) p where p.depth > 0
+                union all
+                select s.id, s.parent_seq from sessions s join past($1) p on s.parent_id = p.id
+                where s.id not in (select id from past($1)))
+              select m.id from behind b cross join lateral (
+                select id from messages where session_id = b.id and seq > b.until order by seq desc limit $2) m
+              order by m.id desc limit $2"""
+    rows = await conn.fetch(sql, session, MAX_OTHER_VERSIONS)
+    return {MessageId(row["id"]) for row in rows}
+
+
+async def with_versions(conn: Connection, rows: Sequence[MessageRow]) -> list[MessageRow]:
+    """The rows; those with which a branch begins say of which session they are another version."""
+    sql = "select id, parent_id, parent_seq from sessions where id = any($1) and parent_id is not null"
+    found = await conn.fetch(sql, list({row.session_id for row in rows}))
+    begins = {(row["id"], row["parent_seq"] + 1): SessionId(row["parent_id"]) for row in found}
+    return [replace(row, version_of=begins.get((row.session_id, row.seq or 0))) for row in rows] if begins else [*rows]
+
+
+_COSTS = """
+with answers as (
+  select id, task_id, created_at, lag(created_at) over (partition by task_id order by created_at, id) as since
+  from unnest($1::bigint[], $2::uuid[], $3::timestamptz[]) as a (id, task_id, created_at))
+select a.id, array_agg(distinct s.name) as models, sum(s.tokens_in)::bigint as read,
+       sum(s.tokens_out)::bigint as written, sum(s.tokens_cached)::bigint as cached, sum(s.cost_usd) as cost
+from answers a join task_steps s on s.task_id = a.task_id and s.kind = 'model'
+  and s.created_at <= a.created_at and (a.since is null or s.created_at > a.since)
+group by a.id
+"""
+"""A task may answer more than once: what it ran after one answer belongs to the next."""
+
+_COMMANDS = """
+select i.message_id, i.text from unnest($1::bigint[]) a (id) cross join lateral (
+  select message_id, text, kind from inbox where address_id = a.id order by id desc limit 500) i
+where i.kind = 'command' and i.message_id = any($2)
+"""
+"""Of the newest arrivals only, which an index finds: a screen shows no more."""
+
+
+async def with_costs(conn: Connection, rows: Sequence[MessageRow]) -> list[MessageRow]:
+    """The rows, with models and usage of each answer, and the command of each reply to one."""
+    made = await _with_usage(conn, rows)
+    replies = [row for row in rows if row.kind == "notice" and row.task_id is None and row.address_id]
+    if not replies:
+        return made
+    found = await conn.fetch(_COMMANDS, list({row.address_id for row in replies}), [row.id for row in replies])
+    commands = {row["message_id"]: row["text"] for row in found}
+    return [replace(row, command=commands[row.id]) if row.id in commands else row for row in made]
+
+
+async def _with_usage(conn: Connection, rows: Sequence[MessageRow]) -> list[MessageRow]:
+    answers = [row for row in rows if row.kind == "assistant" and row.ends_turn]
+    if not answers:
+        return list(rows)
+    columns = zip(*((row.id, row.task_id, row.created_at) for row in answers), strict=True)
+    found = {row["id"]: row for row in await conn.fetch(_COSTS, *(list(column) for column in columns))}
+    return [_using(row, *found[row.id].values()) if row.id in found else row for row in rows]
+
+
+def _using(
+    row: MessageRow, _id: int, models: list[str], read: int, written: int, cached: int, cost: float
+) -> MessageRow:
+    return replace(row, models=tuple(models), usage=Usage(read, written, cached, cost))
+
+
+_SEARCHES = frozenset({"memory_search", "memory_get"})
+
+
+def with_memories(rows: Sequence[MessageRow]) -> list[MessageRow]:
+    """The rows, each answer with all that it used: to what it was reminded of comes what its turn found."""
+    found: dict[TaskId | None, list[int]] = {}
+    made = list(rows)
+    for place, row in enumerate(rows):
+        if row.kind == "tool_result" and row.tool in _SEARCHES:
+            found.setdefault(row.task_id, []).extend(_memory_ids(row.text))
+        elif row.ends_turn:
+            used = dict.fromkeys((*row.remembered, *found.pop(row.task_id, ())))
+            made[place] = replace(row, remembered=tuple(map(MemoryId, used))) if used else row
+    return made
+
+
+def _memory_ids(result: str) -> Iterable[int]:
+    """The rows in a result of `memory_search` or `memory_get`; none in one that failed or was too long to keep."""
+    try:
+        answer = json.loads(result)
+    except ValueError:
+        return ()
+    rows = answer.get("memories", [answer]) if isinstance(answer, dict) else ()
+    return [row["id"] for row in rows if isinstance(row, dict) and isinstance(row.get("id"), int)]

@@ -1,14 +1,91 @@
-"""Journals: which file holds the readable copy of which stretch of a session."""
+"""Journals: which file holds the readable copy of which stretch of a session, and the rows it is a copy of."""
 
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from datetime import datetime
+from typing import Literal
 
-from gateway.domain.conversation.inbound import Address
+from asyncpg import Record
+
+from gateway.domain.conversation.inbound import Address, Arrival
 from gateway.domain.ids import EntryId, JournalId, PrincipalId, SessionId
 from gateway.domain.principals import Label
 from gateway.store.connection.pool import Connection
-from gateway.store.transcript.entries import Mark
+
+MAX_COPIED = 4_000
+"""Characters of a tool's call or result that are copied."""
+
+Kind = Literal["user", "assistant", "tool_intent", "tool_result", "summary", "notice", "command", "edit"]
+
+
+@dataclass(frozen=True, slots=True)
+class JournalLine:
+    """A row to copy: a message, or a command or an edit that arrived; `id` counts within its table.
+
+    `files` says in a line each what came with it, and where it is.
+    """
+
+    id: int
+    arrived: bool
+    entry_id: EntryId
+    kind: Kind
+    at: datetime
+    who: str
+    text: str
+    length: int
+    files: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CopyMark:
+    """How far a file is copied: the last message and the last arrival."""
+
+    message: int = 0
+    arrival: int = 0
+
+
+async def lines(conn: Connection, journal: JournalId, after: CopyMark) -> list[JournalLine]:
+    """What the file should hold after this mark; tool calls and results cut, `length` being that of the whole."""
+    # By time, but never against the order within a table: a row's time is when its transaction began.
+    sql = """select id, false as arrived, entry_id, kind, created_at as at,
+                    case when kind in ('tool_intent', 'tool_result') then coalesce(tool, '') else sender end as who,
+                    case when kind in ('tool_intent', 'tool_result') then left(text, $4) else text end as text,
+                    length(text) as length, max(created_at) over (order by id) as placed,
+                    array(select concat(coalesce(nullif(a.name, ''), 'file'), ' → ' || f.path,
+                                        ': ' || nullif(a.error, ''))
+                          from attachments a left join files f on f.id = a.file_id
+                          where a.message_id = messages.id order by a.place) as files
+             from messages where journal_id = $1 and id > $2
+             union all
+             select id, true, entry_id, kind, received_at, '', text, length(text), max(received_at) over (order by id),
+                    '{}'
+             from inbox where journal_id = $1 and id > $3 and kind in ('command', 'edit')
+             order by placed, arrived, id"""
+    rows = await conn.fetch(sql, journal, after.message, after.arrival, MAX_COPIED)
+    return [_line(row) for row in rows]
+
+
+async def known_arrivals(conn: Connection, arrivals: Sequence[Arrival]) -> set[EntryId]:
+    """Which of these the database has: under their own id, or under another as the same thing on the platform."""
+    sql = """select a.id from unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[])
+               as a (id, channel, account, chat, platform_id)
+             where exists (select from inbox i where i.entry_id = a.id)
+                or exists (select from inbox i where (i.channel, i.account, i.chat, i.platform_id)
+                           = (a.channel, a.account, a.chat, a.platform_id))"""
+    rows = await conn.fetch(
+        sql,
+        [arrival.id for arrival in arrivals],
+        [arrival.inbound.address.channel for arrival in arrivals],
+        [arrival.inbound.address.account for arrival in arrivals],
+        [arrival.inbound.address.chat for arrival in arrivals],
+        [arrival.inbound.platform_id for arrival in arrivals],
+    )
+    return {EntryId(row["id"]) for row in rows}
+
+
+def _line(row: Record) -> JournalLine:
+    known = {name: value for name, value in row.items() if name != "placed"}
+    return JournalLine(**{**known, "files": tuple(row["files"])})
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +103,7 @@ class JournalRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Unopened:
+class UnopenedJournal:
     """A session with rows that have no file."""
 
     session_id: SessionId
@@ -36,7 +113,7 @@ class Unopened:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedJournal:
     """A journal as the index lists it."""
 
     path: str
@@ -82,16 +159,16 @@ async def all_open(conn: Connection, after: SessionId, limit: int) -> list[Journ
     return [JournalRow(**row) for row in rows]
 
 
-async def newest(conn: Connection) -> Mark:
+async def newest(conn: Connection) -> CopyMark:
     """The last rows there are that any file may have."""
     sql = """select coalesce((select max(id) from messages), 0) as message,
                     coalesce((select max(id) from inbox), 0) as arrival"""
     row = await conn.fetchrow(sql)
     assert row is not None, "it has no condition"
-    return Mark(**row)
+    return CopyMark(**row)
 
 
-async def with_rows_after(conn: Connection, mark: Mark) -> list[JournalRow]:
+async def with_rows_after(conn: Connection, mark: CopyMark) -> list[JournalRow]:
     """The files of sessions that go on which should have rows after this mark."""
     sql = """select * from journals where closed_at is null and id in (
                select journal_id from messages where id > $1
@@ -142,7 +219,7 @@ async def outline(conn: Connection, session: SessionId) -> tuple[str, str, int]:
     return row["asked"], row["answered"], row["messages"]
 
 
-async def unopened(conn: Connection, limit: int, session: SessionId | None = None) -> list[Unopened]:
+async def unopened(conn: Connection, limit: int, session: SessionId | None = None) -> list[UnopenedJournal]:
     """Sessions, or this session, with rows that no file was opened for; what was imported gets none."""
     sql = """select s.id as session_id, s.principal_id, s.ended_at is not null as ended, m.since
              from (select session_id, min(created_at) as since from messages
@@ -150,7 +227,7 @@ async def unopened(conn: Connection, limit: int, session: SessionId | None = Non
                      and ($2::uuid is null or session_id = $2) group by session_id limit $1) m
              join sessions s on s.id = m.session_id"""
     rows = await conn.fetch(sql, limit, session)
-    return [Unopened(**row) for row in rows]
+    return [UnopenedJournal(**row) for row in rows]
 
 
 async def unattended(conn: Connection, session: SessionId) -> bool:
@@ -158,7 +235,7 @@ async def unattended(conn: Connection, session: SessionId) -> bool:
     return bool(await conn.fetchval("select unattended from sessions where id = $1", session))
 
 
-async def listed(conn: Connection, journal: JournalRow, *, others: bool = True) -> list[Listed]:
+async def listed(conn: Connection, journal: JournalRow, *, others: bool = True) -> list[ListedJournal]:
     """This journal and the `others` of its principal that are filed, but for what ran by itself: that told a chat."""
     sql = """select j.path, j.summary, coalesce((
                select m.origin from messages m where m.journal_id = j.id and m.kind = 'user' order by m.id limit 1), '')
@@ -169,7 +246,7 @@ async def listed(conn: Connection, journal: JournalRow, *, others: bool = True) 
              join sessions s on s.id = j.session_id
              where not s.unattended"""
     rows = await conn.fetch(sql, journal.principal_id, journal.id, others)
-    return [Listed(**row) for row in rows]
+    return [ListedJournal(**row) for row in rows]
 
 
 async def file_away(conn: Connection, journal: JournalId, path: str) -> None:

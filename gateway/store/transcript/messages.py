@@ -7,10 +7,10 @@ from typing import Literal, Self, assert_never
 
 from asyncpg import Record
 
-from gateway.domain.conversation.attachments import Attached
 from gateway.domain.conversation.model import ToolCall, Usage
 from gateway.domain.conversation.transcript import (
     AssistantText,
+    Attached,
     Entry,
     Notice,
     Summary,
@@ -19,7 +19,7 @@ from gateway.domain.conversation.transcript import (
     UserText,
 )
 from gateway.domain.ids import AddressId, EntryId, JournalId, MemoryId, MessageId, PrincipalId, SessionId, TaskId
-from gateway.domain.imports import ORIGIN
+from gateway.domain.memory.imports import ORIGIN
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import storable
 from gateway.domain.text.tokens import estimate
@@ -248,90 +248,6 @@ async def was_asked(conn: Connection, session: SessionId, task: TaskId) -> bool:
     return bool(await conn.fetchval(sql, session, task))
 
 
-async def intend(
-    conn: Connection,
-    session: SessionId,
-    principal: PrincipalId,
-    task: TaskId | None,
-    intents: Sequence[ToolIntent],
-    label: Label,
-) -> list[MessageId]:
-    """Store calls before they run, in order; those without a task were made before the conversation reached us."""
-    sql = """with place as (
-               update sessions set next_seq = next_seq + cardinality($4::int[]) where id = $1
-               returning next_seq - cardinality($4::int[]) as first)
-             insert into messages (session_id, principal_id, task_id, seq, kind, ordinal, call_id, tool, text, label,
-                                   origin, tokens, journal_id)
-             select $1, $2, $3, place.first + i.place - 1, 'tool_intent', i.ordinal, i.call_id, i.tool, i.arguments, $8,
-                    i.origin, i.tokens, (select id from journals where session_id = $1 and closed_at is null)
-             from place, unnest($4::int[], $5::text[], $6::text[], $7::text[], $9::int[], $10::text[]) with ordinality
-               as i (ordinal, call_id, tool, arguments, tokens, origin, place)
-             order by i.place returning id"""
-    rows = await conn.fetch(
-        sql,
-        session,
-        principal,
-        task,
-        [intent.ordinal for intent in intents],
-        [storable(intent.call.id) for intent in intents],
-        [storable(intent.call.name) for intent in intents],
-        [storable(intent.call.arguments) for intent in intents],
-        label,
-        [estimate(intent.call.arguments) for intent in intents],
-        [CLIENT if intent.handed else "agent" for intent in intents],
-    )
-    return [MessageId(row["id"]) for row in rows]
-
-
-async def conclude(
-    conn: Connection,
-    session: SessionId,
-    principal: PrincipalId,
-    task: TaskId | None,
-    intent: ToolIntent,
-    result: ToolResult,
-    label: Label,
-) -> MessageId | None:
-    """Store the result of a call; one that has a result already keeps it, and None is answered."""
-    text = storable(result.text)
-    sql = """with place as (update sessions set next_seq = next_seq + 1 where id = $1 returning next_seq - 1 as seq)
-             insert into messages (session_id, principal_id, task_id, seq, kind, ordinal, call_id, tool, text, label,
-                                   origin, tokens, journal_id)
-             select $1, $2, $3, place.seq, 'tool_result', $4, $5, $6, $7, $8, $10, $9,
-                    (select id from journals where session_id = $1 and closed_at is null)
-             from place
-             on conflict (task_id, ordinal, kind) where ordinal is not null do nothing returning id"""
-    found: MessageId | None = await conn.fetchval(
-        sql,
-        session,
-        principal,
-        task,
-        intent.ordinal,
-        storable(result.call_id),
-        storable(intent.call.name),
-        text,
-        label,
-        estimate(text),
-        CLIENT if intent.handed else "tool",
-    )
-    return found
-
-
-async def prompt_of(conn: Connection, task: TaskId) -> MessageId | None:
-    """What an unattended run was asked."""
-    sql = """select m.id from tasks t join messages m on m.session_id = t.session_id and m.task_id = t.id
-             where t.id = $1 and m.kind = 'user' order by m.seq limit 1"""
-    found: MessageId | None = await conn.fetchval(sql, task)
-    return found
-
-
-async def next_ordinal(conn: Connection, task: TaskId) -> int:
-    """The first free key for a tool call of a task, whatever a summary hides of it."""
-    sql = "select max(ordinal) from messages where task_id = $1 and ordinal is not null"
-    last: int | None = await conn.fetchval(sql, task)
-    return 0 if last is None else last + 1
-
-
 async def stored_since(conn: Connection, session: SessionId, task: TaskId, seq: int) -> datetime | None:
     """When a task first stored something behind a place in the transcript, summaries included."""
     sql = "select min(created_at) from messages where session_id = $1 and task_id = $2 and seq > $3"
@@ -386,37 +302,6 @@ async def said_since(conn: Connection, session: SessionId, seq: int, until: int 
              where session_id = $1 and kind = 'assistant' and seq > $2 and seq <= $3 order by seq"""
     rows = await conn.fetch(sql, session, seq, until)
     return [row["text"] for row in rows]
-
-
-async def handed_since(conn: Connection, session: SessionId, seq: int, until: int = 2**31 - 1) -> list[ToolCall]:
-    """The calls between the same places that the client is to run, in order."""
-    sql = """select call_id, tool, text from messages
-             where session_id = $1 and kind = 'tool_intent' and origin = 'client' and seq > $2 and seq <= $3
-             order by seq"""
-    rows = await conn.fetch(sql, session, seq, until)
-    return [ToolCall(row["call_id"], row["tool"], row["text"]) for row in rows]
-
-
-async def handed(conn: Connection, session: SessionId, call_id: str) -> MessageRow | None:
-    """The latest call with this id that a client was to run."""
-    row = await conn.fetchrow(
-        """select * from messages where session_id = $1 and kind = 'tool_intent' and origin = 'client' and call_id = $2
-           order by seq desc limit 1""",
-        session,
-        storable(call_id),
-    )
-    return MessageRow.of(row) if row else None
-
-
-async def handed_open(conn: Connection, session: SessionId, task: TaskId) -> list[MessageRow]:
-    """The calls of a task that it handed on and that have no result yet, in order."""
-    sql = """select * from messages i where session_id = $1 and task_id = $2 and kind = 'tool_intent'
-               and origin = 'client' and not exists (
-                 select from messages r
-                 where r.task_id = i.task_id and r.ordinal = i.ordinal and r.kind = 'tool_result')
-             order by ordinal"""
-    rows = await conn.fetch(sql, session, task)
-    return [MessageRow.of(row) for row in rows]
 
 
 async def told_until(conn: Connection, session: SessionId, seq: int = 2**31 - 1) -> list[MessageRow]:

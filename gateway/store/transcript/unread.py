@@ -1,5 +1,6 @@
-"""Unread: what people said, from its arrival until a turn takes it into the transcript."""
+"""Unread: what people said, from its arrival until a turn takes it into the transcript, and whose words it quotes."""
 
+import re
 from datetime import timedelta
 
 from gateway.domain.conversation.inbound import Inbound
@@ -8,6 +9,7 @@ from gateway.domain.principals import Label
 from gateway.domain.text.texts import storable
 from gateway.domain.text.tokens import estimate
 from gateway.store.connection.pool import Connection
+from gateway.store.delivery.addresses import AddressRow
 from gateway.store.transcript.messages import MessageRow
 
 PATIENCE = timedelta(seconds=90)
@@ -134,3 +136,37 @@ async def take(conn: Connection, session: SessionId, *, joining: bool) -> list[M
              from chosen where m.id = chosen.id returning m.*"""
     rows = await conn.fetch(sql, session, joining, PATIENCE)
     return sorted((MessageRow.of(row) for row in rows), key=lambda row: row.seq or 0)
+
+
+_QUOTED = """
+select m.label, m.text, m.text as shown from inbox i join messages m on m.id = i.message_id
+where (i.channel, i.account, i.chat, i.platform_id) = ($1, $2, $3, $4) and m.principal_id = $5 and m.kind = 'user'
+union all
+select m.label, m.text, o.text from addresses a
+join outbox o on o.address_id = a.id join messages m on m.id = o.message_id
+where (a.channel, a.account, a.chat, o.platform_id) = ($1, $2, $3, $4) and m.principal_id = $5 and m.kind = 'assistant'
+"""
+_MARKUP = re.compile(r"\]\([^()\s]*\)|^[ \t]*(?:`{3,}|~{3,}).*$", re.MULTILINE)
+_FILE = re.compile(r"\A\[(?:animation|audio|document|image|photo|ptv|sticker|video|voice|(?:voice|video) message)\]")
+
+
+async def quoted_label(conn: Connection, at: AddressRow, inbound: Inbound) -> Label:
+    """The label of the message that is quoted, if this principal's chat holds it and the quote is in its text.
+
+    UNTRUSTED for all else: some platforms let the sender write the quote. What the gateway itself said may name others.
+    """
+    found = await conn.fetch(_QUOTED, at.channel, at.account, at.chat, inbound.quoted_id, at.principal_id)
+    for row in found if inbound.quoted_id else ():
+        if any(holds_quote(text, inbound.quoted) for text in (row["text"], row["shown"])):
+            return Label(row["label"])
+    return Label.UNTRUSTED
+
+
+def holds_quote(text: str, quote: str) -> bool:
+    """Whether the quote is in the text, as far as letters and digits tell: platforms show Markdown their own way."""
+    part = _letters(_FILE.sub("", quote))
+    return part in _letters(text) or part in _letters(_MARKUP.sub(" ", text))
+
+
+def _letters(text: str) -> str:
+    return "".join(filter(str.isalnum, text.casefold()))

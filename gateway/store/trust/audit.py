@@ -72,7 +72,7 @@ class AuditRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class AuditVerdict:
     """How many rows are in order, the newest one's hash, and what is wrong with the first that is not."""
 
     rows: int
@@ -110,19 +110,19 @@ async def newest(conn: Connection, limit: int) -> list[AuditRow]:
     return [AuditRow.of(row) for row in await conn.fetch("select * from audit order by seq desc limit $1", limit)]
 
 
-async def verify(conn: Connection) -> Verdict:
+async def verify(conn: Connection) -> AuditVerdict:
     """Follow the chain from its beginning; whoever kept an older head can look for it among the hashes."""
     key, rows, prev = await _key(conn), 0, b""
     async for row in _all(conn):
         rows += 1
         if row.seq != rows:
-            return Verdict(rows - 1, prev.hex(), f"row {rows} is missing")
+            return AuditVerdict(rows - 1, prev.hex(), f"row {rows} is missing")
         if row.prev != prev:
-            return Verdict(rows - 1, prev.hex(), f"row {row.seq} does not follow row {row.seq - 1}")
+            return AuditVerdict(rows - 1, prev.hex(), f"row {row.seq} does not follow row {row.seq - 1}")
         if not hmac.compare_digest(row.sealed(key), row.hash):
-            return Verdict(rows - 1, prev.hex(), f"row {row.seq} was changed")
+            return AuditVerdict(rows - 1, prev.hex(), f"row {row.seq} was changed")
         prev = row.hash
-    return Verdict(rows, prev.hex())
+    return AuditVerdict(rows, prev.hex())
 
 
 async def holds(conn: Connection, head: str) -> bool:

@@ -17,7 +17,7 @@ from gateway.store.trust.audit import Event
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class GrantBound:
     """The one argument that may be any number from 0 to `at_most`; `total` bounds all of them together."""
 
     name: str
@@ -26,7 +26,7 @@ class Bound:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class GrantCall:
     """A call that needs the yes of `asked`."""
 
     principal: PrincipalId
@@ -38,12 +38,12 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class GrantTerms:
     """How often and until when; and which argument may differ, if one may."""
 
     times: int
     expires_at: datetime
-    bound: Bound | None = None
+    bound: GrantBound | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ def number(text: str) -> GrantId | None:
     return GrantId(int(digits)) if digits.isascii() and digits.isdecimal() and len(digits) < 19 else None
 
 
-async def give(tx: Connection, call: Call, terms: Terms, by: str) -> GrantRow:
+async def give(tx: Connection, call: GrantCall, terms: GrantTerms, by: str) -> GrantRow:
     """Allow this call, and no other, on these terms."""
     bound = terms.bound
     fixed = {name: value for name, value in call.arguments.items() if bound is None or name != bound.name}
@@ -103,7 +103,7 @@ async def give(tx: Connection, call: Call, terms: Terms, by: str) -> GrantRow:
     return given
 
 
-async def take(tx: Connection, call: Call, now: datetime) -> GrantId | None:
+async def take(tx: Connection, call: GrantCall, now: datetime) -> GrantId | None:
     """Use one up for this call, in the transaction that queues it; None if none allows it."""
     sql = """select * from grants where (principal_id, given_by, tool, act, base) = ($1, $2, $3, $4, $5)
                and revoked_at is null and times_left > 0 and expires_at > $6

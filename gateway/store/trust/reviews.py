@@ -17,9 +17,9 @@ from gateway.domain.principals import Label
 from gateway.domain.text.texts import storable
 from gateway.domain.work.tasks import Lane
 from gateway.store.connection.pool import Connection
-from gateway.store.engine import steps, tasks, trees
 from gateway.store.trust import audit
 from gateway.store.trust.audit import Event
+from gateway.store.work import steps, tasks, trees
 
 LASTS = timedelta(minutes=15)
 BUDGET = "task_budget"
@@ -32,7 +32,7 @@ State = Literal["open", "approved", "done", "denied", "expired", "closed"]
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ReviewQuestion:
     """A call that needs `asked`'s yes; `lasts` is how long the question stays open, None for ever.
 
     With a `grant` the yes was given before: the call runs, and nobody is asked.
@@ -122,14 +122,14 @@ def number(text: str) -> ReviewId | None:
     return ReviewId(int(match[1])) if match else None
 
 
-async def asked(conn: Connection, question: Question) -> bool:
+async def asked(conn: Connection, question: ReviewQuestion) -> bool:
     """Whether the person has been asked for all of this before, perhaps together with more."""
     sql = """select exists (select from reviews where (principal_id, asked_id, tool) = ($1, $2, $3)
                                                   and arguments @> $4::jsonb)"""
     return bool(await conn.fetchval(sql, question.principal, question.asked, question.tool, question.arguments))
 
 
-async def ask(conn: Connection, question: Question, now: datetime) -> ReviewRow:
+async def ask(conn: Connection, question: ReviewQuestion, now: datetime) -> ReviewRow:
     """Store a question, once for each tool call; the gateway puts it to the person after the commit.
 
     One under a grant is answered with this: its call is queued.
@@ -195,7 +195,7 @@ async def hold(conn: Connection, asked: PrincipalId) -> None:
     await conn.execute(sql, asked)
 
 
-async def asked_before(conn: Connection, question: Question, now: datetime) -> ReviewRow | None:
+async def asked_before(conn: Connection, question: ReviewQuestion, now: datetime) -> ReviewRow | None:
     """The same call, asked for in the same session lately, unless it has run or its time is up."""
     sql = """select * from reviews where session_id = $1 and digest = $2 and asked_id = $3 and created_at > $4
                and (state in ('approved', 'denied') or (state = 'open' and (expires_at is null or expires_at > $5)))
@@ -298,14 +298,6 @@ async def askers(conn: Connection, rows: Sequence[ReviewRow]) -> dict[ReviewId, 
     return {row["id"]: row["channel"] for row in found}
 
 
-async def waiting(conn: Connection, asked: PrincipalId, now: datetime) -> int:
-    """How many questions wait for this person's answer."""
-    sql = """select count(*) from reviews where asked_id = $1 and state = 'open'
-               and (expires_at is null or expires_at > $2)"""
-    number: int = await conn.fetchval(sql, asked, now)
-    return number
-
-
 async def reopen(conn: Connection, row: ReviewRow, expires_at: datetime) -> ReviewRow:
     """Ask anew, under the same name: the answer of before was used up."""
     sql = """update reviews set state = 'open', expires_at = $2, response = null, decided_by = null, decided_at = null,
@@ -384,24 +376,3 @@ async def of_tree(conn: Connection, master: TaskId, tool: str) -> ReviewRow | No
 async def _noted(conn: Connection, event: Event, row: ReviewRow) -> None:
     by = "" if event in (Event.ASKED, Event.RUN) else row.decided_by or ""
     await audit.note(conn, event, row.name, principal=row.principal_id, by=by, detail=row.digest)
-
-
-@dataclass(frozen=True, slots=True)
-class MostRows:
-    """How many rows a model was allowed to work on, and how many it was asked for."""
-
-    allowed: int
-    asked: int
-
-
-async def most_rows(conn: Connection, tool: str, model: str) -> MostRows:
-    """Of the calls of this name with these `arguments`: {"model", "rows"}."""
-    row = await conn.fetchrow(
-        """select coalesce(max((arguments ->> 'rows')::int) filter (where state in ('approved', 'done')), 0) as allowed,
-                  coalesce(max((arguments ->> 'rows')::int), 0) as asked
-           from reviews where tool = $1 and arguments @> $2""",
-        tool,
-        {"model": model},
-    )
-    assert row is not None, "an aggregate always has a row"
-    return MostRows(**row)

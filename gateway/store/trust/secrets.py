@@ -1,11 +1,14 @@
-"""Sealed values, by name and owner; nothing here can open them."""
+"""Sealed values, by name and owner, which nothing here can open; and Supabase Vault, which keeps values for us."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from uuid import UUID
 
+import asyncpg
 from asyncpg import Record
 
+from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import PrincipalId
 from gateway.secrets.encryption import Envelope
 from gateway.secrets.facts import Binding, Facts
@@ -127,3 +130,39 @@ def _row(row: Record) -> SecretRow:
         row["changed_at"],
         row["last_used_at"],
     )
+
+
+NO_VAULT = (
+    "the database has no Supabase Vault that this user may use; enable the extension supabase_vault there, or set "
+    'database.secrets to "own"'
+)
+_NO_VAULT_ERRORS = (asyncpg.SyntaxOrAccessError, asyncpg.InvalidSchemaNameError)
+"""Also where this user may not."""
+
+
+async def put_in_vault(tx: Connection, name: str, text: str) -> UUID:
+    """Keep `text` in place of what had this name; raises `OwnerMustAct` where there is no vault."""
+    try:
+        async with tx.transaction():
+            if known := await tx.fetchval("select id from vault.secrets where name = $1", name):
+                await tx.execute("select vault.update_secret($1, $2)", known, text)
+                return UUID(str(known))
+            return UUID(str(await tx.fetchval("select vault.create_secret($1, $2, 'kept for SupaClaw')", text, name)))
+    except _NO_VAULT_ERRORS as error:
+        raise OwnerMustAct(NO_VAULT) from error
+
+
+async def texts_in_vault(conn: Connection, ids: Sequence[UUID]) -> dict[UUID, str]:
+    """Those that are there; raises `OwnerMustAct` where there is no vault."""
+    try:
+        async with conn.transaction():
+            sql = "select id, decrypted_secret from vault.decrypted_secrets where id = any($1)"
+            return {row["id"]: row["decrypted_secret"] for row in await conn.fetch(sql, ids)}
+    except _NO_VAULT_ERRORS as error:
+        raise OwnerMustAct(NO_VAULT) from error
+
+
+async def remove_from_vault(tx: Connection, id: UUID) -> None:
+    """Drop it, if it is there."""
+    if await tx.fetchval("select to_regclass('vault.secrets') is not null"):
+        await tx.execute("delete from vault.secrets where id = $1", id)

@@ -13,17 +13,17 @@ from fastapi import APIRouter, Depends, Request
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from gateway.agent.tool_sources import parameters_of
-from gateway.domain.imports import ImportedMemory, ImportedMessage, ImportedSession, Passed, Record
-from gateway.domain.memory import DEFAULT_AGENT
-from gateway.domain.people.scopes import Scope
+from gateway.domain.memory.imports import ImportedMemory, ImportedMessage, ImportedSession, Passed, Record
+from gateway.domain.memory.memories import DEFAULT_AGENT
+from gateway.domain.people.credentials import Scope
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import one_line
 from gateway.domain.work.tasks import Lane
 from gateway.memory.consolidation import asked_to_remember
 from gateway.store.connection.pool import Connection
-from gateway.store.engine import tasks
-from gateway.store.memory import turns
+from gateway.store.memory import indexing
 from gateway.store.transcript import imports
+from gateway.store.work import tasks
 from gateway.web.auth.access import MESSAGE_BODY, Caller, needs
 from gateway.web.http.bodies import Moment, Name, Text, parsed, validated
 from gateway.web.http.errors import Refused
@@ -161,7 +161,7 @@ async def log(request: Request, site: AtSite, caller: Logger) -> LogResult:
         backend.database, backend.owner.id, agent, backend.clock.now(), own=False, dry_run=False, at_best=trust
     )
     await writer.store(SOURCE, await asyncio.to_thread(lambda: _cleaned(site, asked)))
-    await backend.database.run(lambda tx: turns.index_new(tx, None, INDEXED))
+    await backend.database.run(lambda tx: indexing.index_turns(tx, None, INDEXED))
     tally = writer.tally
     return LogResult(
         sessions=[await _ended(site, agent, session) for session in asked.sessions],

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Query
 from pydantic import JsonValue, TypeAdapter
 
 from gateway.agent.work.approvals import why_asked
-from gateway.domain.people.scopes import Scope
+from gateway.domain.people.credentials import Scope
 from gateway.store.trust import reviews
 from gateway.store.trust.reviews import ReviewRow, State
 from gateway.web.auth.access import needs

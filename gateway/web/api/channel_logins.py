@@ -10,7 +10,7 @@ from markupsafe import Markup
 from pydantic import BaseModel, Field
 
 from gateway.domain.channels.channel import Login, LoginChannel
-from gateway.domain.people.scopes import Scope
+from gateway.domain.people.credentials import Scope
 from gateway.web.auth.access import needs
 from gateway.web.http.errors import Refused
 from gateway.web.site import AtSite, Site

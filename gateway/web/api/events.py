@@ -13,12 +13,13 @@ from gateway.agent.work.task_trees import NoSuchTask
 from gateway.domain.conversation.inbound import Address
 from gateway.domain.ids import MessageId, TaskId
 from gateway.domain.json import Json
-from gateway.domain.people.scopes import Scope, permits
+from gateway.domain.people.credentials import Scope, permits
 from gateway.flow import live
-from gateway.store.engine import steps, trees
-from gateway.store.engine.steps import StepRow
-from gateway.store.transcript import attachments, messages
+from gateway.store.files import attachments
+from gateway.store.transcript import messages
 from gateway.store.transcript.messages import MessageRow
+from gateway.store.work import steps, trees
+from gateway.store.work.steps import StepRow
 from gateway.web.api.messages import Chat, address_of
 from gateway.web.auth.access import Caller, needs
 from gateway.web.http.errors import Refused

@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter
 
-from gateway.domain.people.scopes import Scope
+from gateway.domain.people.credentials import Scope
 from gateway.web.api.messages import CHANNEL
 from gateway.web.auth.access import needs
 from gateway.web.components import files

@@ -2,9 +2,9 @@
 
 from fastapi import APIRouter, Depends
 
-from gateway.domain.people.scopes import Scope
-from gateway.domain.vitals import Beat
-from gateway.store.scheduling import heartbeats
+from gateway.domain.health import HeartbeatResult
+from gateway.domain.people.credentials import Scope
+from gateway.store.work import heartbeats
 from gateway.web.auth.access import needs
 from gateway.web.site import AtSite
 
@@ -12,13 +12,13 @@ router = APIRouter()
 
 
 @router.post("/api/heartbeat", status_code=202, dependencies=[Depends(needs(Scope.ADMIN))])
-async def beat(site: AtSite) -> Beat:
+async def beat(site: AtSite) -> HeartbeatResult:
     """Run one now, even if none is configured, or join the running one. While `running`, ask again for its outcome."""
     return await site.backend.beat()
 
 
 @router.get("/api/heartbeat", dependencies=[Depends(needs(Scope.READ))])
-async def last(site: AtSite) -> Beat:
+async def last(site: AtSite) -> HeartbeatResult:
     """The outcome of the last one."""
     async with site.backend.database.connection() as conn:
         return (await heartbeats.begin(conn, site.backend.clock.now())).beat

@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Request
 
 from gateway.domain.conversation.inbound import LOCAL
-from gateway.domain.people.scopes import Scope
+from gateway.domain.people.credentials import Scope
 from gateway.web.auth.access import Caller, needs
 from gateway.web.http.errors import Refused
 from gateway.web.links import LIFETIME

@@ -19,8 +19,8 @@ from gateway.domain.conversation.model import ToolCall
 from gateway.domain.conversation.tools import Caller as Run
 from gateway.domain.conversation.tools import ToolFailed
 from gateway.domain.ids import SessionId, TaskId
-from gateway.domain.memory import Reach
-from gateway.domain.people.scopes import Scope
+from gateway.domain.memory.memories import MemoryAccess
+from gateway.domain.people.credentials import Scope
 from gateway.domain.principals import Label, Role
 from gateway.flow.secrets.guard import Clean
 from gateway.tools import PrincipalContext, Services
@@ -43,7 +43,7 @@ class MemoryTools:
     """The agent's own memory tools, within the reach of a program."""
 
     site: Site
-    reach: Reach
+    reach: MemoryAccess
 
     @property
     def toolbox(self) -> Toolbox:
@@ -89,7 +89,7 @@ class _Answer(Response):
 @router.post("/mcp", responses={202: {}, 404: {}, 406: {}, 415: {}})
 async def serve(request: Request, site: AtSite, caller: Annotated[Caller, Depends(needs(Scope.MEMORY))]) -> Response:
     """Model Context Protocol: memory_search, memory_get, remember and forget."""
-    reach = Reach(LOCAL_AGENT, shared=True) if caller.reach.everything else caller.reach
+    reach = MemoryAccess(LOCAL_AGENT, shared=True) if caller.reach.everything else caller.reach
     return _Answer(MemoryTools(site, reach), await request.body())
 
 

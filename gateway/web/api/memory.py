@@ -17,13 +17,13 @@ from gateway.agent.memory.search import (
     bootstrap_context,
 )
 from gateway.domain.ids import MemoryId, SessionId
-from gateway.domain.memory import Category, Filter, Hit, Kind, Mode, NewMemory
-from gateway.domain.memory import Scope as Where
-from gateway.domain.people.scopes import Scope
+from gateway.domain.memory.memories import Category, Kind, MemoryFilter, MemoryHit, NewMemory, SearchMode
+from gateway.domain.memory.memories import SearchScope as Where
+from gateway.domain.people.credentials import Scope
 from gateway.domain.principals import Label
 from gateway.memory.wording import Bootstrap, MemoryRow, memory_row, recalled
 from gateway.store.memory import memories
-from gateway.store.memory.memories import Source
+from gateway.store.memory.memories import MemorySource
 from gateway.web.auth.access import Caller, needs
 from gateway.web.components.memory_rows import in_memory
 from gateway.web.http.bodies import Moment, Name, Text
@@ -44,7 +44,7 @@ class SearchRequest(_Body):
     """What to look for, and where; rows of `since` ≤ time < `until`."""
 
     query: Text
-    mode: Mode = Mode.AUTO
+    mode: SearchMode = SearchMode.AUTO
     scope: Where = Where.AUTO
     session: UUID | None = None
     kinds: tuple[Kind, ...] = ()
@@ -104,7 +104,7 @@ class SearchResult:
     """What a search came to; `left_out` counts untrusted rows, `note` says why only words were compared."""
 
     hits: list[FoundRow]
-    mode: Mode
+    mode: SearchMode
     weak: bool
     left_out: int
     note: str
@@ -115,7 +115,7 @@ class Learned:
     """A memory with the messages it was learned from."""
 
     memory: MemoryRow
-    sources: list[Source]
+    sources: list[MemorySource]
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +173,7 @@ async def listed(
     offset: Annotated[int, Query(ge=0, le=1_000_000)] = 0,
 ) -> list[MemoryRow]:
     """What is remembered, the newest first."""
-    which = Filter(
+    which = MemoryFilter(
         kinds=(kind,),
         categories=(category,) if category else (),
         tags=(tag.casefold(),) if tag else (),
@@ -297,11 +297,11 @@ async def context(site: AtSite, caller: Client, said: ContextRequest) -> Context
     return Context(told.text, "" if found.weak else recalled(near, RECALLED_TOKENS))
 
 
-def _filter(caller: Caller, asked: SearchRequest) -> Filter:
+def _filter(caller: Caller, asked: SearchRequest) -> MemoryFilter:
     if asked.agent and not caller.reach.everything and asked.agent != caller.reach.agent:
         message = f"This token finds what {caller.reach.agent} remembers."
         raise Refused(403, "wrong_agent", message, param="agent", type="permission_error")
-    return Filter(
+    return MemoryFilter(
         kinds=asked.kinds,
         categories=asked.categories,
         tags=tuple(tag.casefold() for tag in asked.tags),
@@ -314,5 +314,5 @@ def _filter(caller: Caller, asked: SearchRequest) -> Filter:
     )
 
 
-def _found(hit: Hit) -> FoundRow:
+def _found(hit: MemoryHit) -> FoundRow:
     return FoundRow(memory_row(hit.memory), hit.score, hit.words, hit.cosine)

@@ -14,11 +14,12 @@ from gateway.domain.channels.routing import StartTurn
 from gateway.domain.conversation.inbound import Address, Inbound
 from gateway.domain.ids import InboxId
 from gateway.domain.json import Json
-from gateway.domain.people.scopes import Scope
+from gateway.domain.people.credentials import Scope
 from gateway.flow.inbound.answers import Answer
 from gateway.flow.inbound.persistence import Accepted
-from gateway.store.delivery import addresses, requests
-from gateway.store.transcript import attachments, messages
+from gateway.store.delivery import addresses, inbox
+from gateway.store.files import attachments
+from gateway.store.transcript import messages
 from gateway.web.auth.access import MESSAGE_BODY, Caller, needs, owner_as_sender
 from gateway.web.components.files import MAX_FILES, attachments_for
 from gateway.web.http.bodies import parsed
@@ -92,7 +93,7 @@ async def answer(
 
 async def _accepted(site: Site, caller: Caller, id: InboxId) -> Accepted:
     async with site.backend.database.connection() as conn:
-        arrival = await requests.arrival(conn, CHANNEL, caller.account, id)
+        arrival = await inbox.find(conn, CHANNEL, caller.account, id)
         if arrival is None:
             raise Refused(404, "not_found", "No such message was sent with this token.")
         row = await messages.get(conn, arrival.message_id) if arrival.message_id else None

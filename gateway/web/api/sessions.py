@@ -4,11 +4,11 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query
 
-from gateway.domain.people.scopes import Scope
-from gateway.store import sessions
+from gateway.domain.people.credentials import Scope
 from gateway.store.delivery import outbox
 from gateway.store.delivery.outbox import OutboxRow, State
-from gateway.store.sessions import SessionSummary
+from gateway.store.transcript import sessions
+from gateway.store.transcript.sessions import SessionSummary
 from gateway.web.auth.access import needs
 from gateway.web.site import AtSite
 

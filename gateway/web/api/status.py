@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from fastapi import APIRouter, Depends
 from fastapi.responses import PlainTextResponse, Response
 
-from gateway.domain.people.scopes import Scope
+from gateway.domain.people.credentials import Scope
 from gateway.web.auth.access import needs, public
 from gateway.web.backend import StatusReport
 from gateway.web.site import AtSite

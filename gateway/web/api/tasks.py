@@ -11,16 +11,15 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from gateway.agent.work.task_trees import NoSuchAgent, NoSuchTask
 from gateway.domain.ids import TaskId
-from gateway.domain.people.scopes import Scope, permits
+from gateway.domain.people.credentials import Scope, permits
 from gateway.domain.principals import Label
 from gateway.domain.work.tasks import Status
 from gateway.domain.work.trees import LONGEST_INPUT, MAIN
 from gateway.flow.trees.control import ProgramRequest
 from gateway.flow.unattended.triggers import KeyReused
-from gateway.store.engine import tasks, trees
-from gateway.store.engine.tasks import TaskReport
-from gateway.store.engine.trees import NodeRow, TreeFilter, TreeRow
-from gateway.store.scheduling import triggers
+from gateway.store.work import tasks, trees, triggers
+from gateway.store.work.tasks import TaskReport
+from gateway.store.work.trees import NodeRow, TreeFilter, TreeRow
 from gateway.web.auth.access import Caller, needs
 from gateway.web.http.bodies import validated
 from gateway.web.http.errors import Refused

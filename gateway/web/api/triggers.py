@@ -10,7 +10,7 @@ from fastapi import APIRouter, Depends, Header, Path, Request
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from gateway.domain.people.scopes import Scope
+from gateway.domain.people.credentials import Scope
 from gateway.domain.work.tasks import Status
 from gateway.flow.unattended.triggers import KeyReused, NoSuchChannel, QueueFull, TriggerRequest
 from gateway.web.auth.access import Caller, needs

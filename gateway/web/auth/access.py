@@ -9,8 +9,8 @@ from fastapi import Request
 
 from gateway.domain.conversation.inbound import LOCAL, MEMBER, Sender
 from gateway.domain.ids import PrincipalId
-from gateway.domain.memory import EVERYTHING, Reach
-from gateway.domain.people.scopes import Scope, permits
+from gateway.domain.memory.memories import ALL_MEMORIES, MemoryAccess
+from gateway.domain.people.credentials import Scope, permits
 from gateway.domain.principals import Principal
 from gateway.store.people import principals, tokens
 from gateway.store.people.tokens import LiveToken
@@ -45,12 +45,12 @@ class Caller:
         return self.session.source if self.session else None
 
     @property
-    def reach(self) -> Reach:
+    def reach(self) -> MemoryAccess:
         """What it may see and change of the memory: the owner's page and terminal all, a token its agent's rows."""
         if self.session is None or self.session.kind == "cookie":
-            return EVERYTHING
+            return ALL_MEMORIES
         shared = self.session.shared or Scope.ADMIN in self.scopes
-        return Reach(self.session.agent or f"token {self.session.id}", shared=shared)
+        return MemoryAccess(self.session.agent or f"token {self.session.id}", shared=shared)
 
     @property
     def as_owner(self) -> bool:

@@ -16,13 +16,13 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from gateway.domain.conversation.inbound import Attachment
+from gateway.domain.files import locked_parts
 from gateway.domain.ids import FileId, PrincipalId
 from gateway.domain.principals import Label
-from gateway.domain.text.locks import locked_parts
 from gateway.domain.work.plans import FILE
 from gateway.flow.files.uploads import UploadRefused
-from gateway.store.transcript import files
-from gateway.store.transcript.files import FileRow
+from gateway.store.files import files
+from gateway.store.files.files import FileRow
 from gateway.web.auth.access import Requirement
 from gateway.web.http.bodies import UploadedFile, uploaded_file
 from gateway.web.http.errors import Refused

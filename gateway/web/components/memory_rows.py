@@ -14,7 +14,18 @@ from gateway.agent.memory.remember import MemoryRefused as NotDone
 from gateway.agent.memory.remember import Remembering, UnknownMemory
 from gateway.agent.memory.search import MemorySearch
 from gateway.domain.ids import MemoryId
-from gateway.domain.memory import EVERYTHING, Category, Filter, Found, Hit, Kind, Memory, Mode, Reach, Scope
+from gateway.domain.memory.memories import (
+    ALL_MEMORIES,
+    Category,
+    Kind,
+    Memory,
+    MemoryAccess,
+    MemoryFilter,
+    MemoryHit,
+    SearchMode,
+    SearchResult,
+    SearchScope,
+)
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import one_line
 from gateway.memory.lexemes import lexemes
@@ -58,10 +69,10 @@ class MemoryQuery(BaseModel):
         return bool(shown)
 
     @property
-    def filter(self) -> Filter:
+    def filter(self) -> MemoryFilter:
         """Which rows count; without words to look for, memories only."""
         browsed = () if self.q.strip() else (Kind.MEMORY,)
-        return Filter(
+        return MemoryFilter(
             kinds=(self.kind,) if self.kind else browsed,
             categories=(self.category,) if self.category else (),
             tags=tuple(filter(None, (tag.strip().casefold() for tag in self.tag.split(",")))),
@@ -113,7 +124,7 @@ async def find_rows(site: Site, asked: MemoryQuery) -> MemoryListing:
     if asked.q.strip():
         searching = MemorySearch(site.backend.database, site.backend.embedder)
         owner, where = site.backend.owner.id, asked.filter
-        found = await searching.find(owner, asked.q, scope=Scope.ALL, filter=where, k=BEST)
+        found = await searching.find(owner, asked.q, scope=SearchScope.ALL, filter=where, k=BEST)
         words = frozenset(lexemes(asked.q))
         rows = await asyncio.to_thread(lambda: [row_of(hit.memory, hit, words) for hit in found.hits])
         return MemoryListing(rows, _notes(found))
@@ -136,7 +147,7 @@ async def get_rows(site: Site, ids: Sequence[int]) -> list[Memory]:
     return found
 
 
-def row_of(memory: Memory, hit: Hit | None = None, words: Set[str] = frozenset()) -> MemoryRow:
+def row_of(memory: Memory, hit: MemoryHit | None = None, words: Set[str] = frozenset()) -> MemoryRow:
     """For the page."""
     return MemoryRow(memory, kind(memory), who(memory), marked(memory.text, words), _why(hit) if hit else "")
 
@@ -155,14 +166,14 @@ def marked(text: str, words: Set[str]) -> Markup:
     return made + escape(line[at:end]) + ("…" if len(line) > end else "")
 
 
-def _why(hit: Hit) -> str:
+def _why(hit: MemoryHit) -> str:
     meaning = "" if hit.cosine is None else f"meaning {hit.cosine:.2f}"
     words = f"{hit.words:.0%} of the words, by weight"
     return " · ".join(filter(None, (f"score {hit.score:.2f}", words, meaning)))
 
 
-def _notes(found: Found) -> list[str]:
-    by_words = found.mode is Mode.HYBRID and bool(found.hits) and all(hit.cosine is None for hit in found.hits)
+def _notes(found: SearchResult) -> list[str]:
+    by_words = found.mode is SearchMode.HYBRID and bool(found.hits) and all(hit.cosine is None for hit in found.hits)
     left_out = f"{found.left_out} unverified left out; tick “include unverified” to see them."
     weak = "Only weak matches were found; they may have nothing to do with your search."
     notes = (
@@ -176,7 +187,9 @@ def _notes(found: Found) -> list[str]:
 Result = TypeVar("Result")
 
 
-async def in_memory(site: Site, work: Callable[[Remembering], Awaitable[Result]], reach: Reach = EVERYTHING) -> Result:
+async def in_memory(
+    site: Site, work: Callable[[Remembering], Awaitable[Result]], reach: MemoryAccess = ALL_MEMORIES
+) -> Result:
     """Work on what `reach` shows of the owner's memory; raises `Refused`."""
     try:
         return await site.backend.database.run(

@@ -15,7 +15,7 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
-from gateway.domain.clock import Clock
+from gateway.domain.time import Clock
 from gateway.store.connection.pool import Database
 from gateway.store.people import tokens
 from gateway.store.people.tokens import LiveToken

@@ -9,10 +9,9 @@ from typing import TypeAlias
 from gateway.domain.conversation.inbound import Address
 from gateway.domain.ids import SessionId
 from gateway.flow.live import Live, LiveEvent, Overrun, SessionReplaced, Subscription
-from gateway.store import sessions
 from gateway.store.connection.pool import Database
-from gateway.store.memory import used
-from gateway.store.transcript import asides, attachments, branches, messages
+from gateway.store.files import attachments
+from gateway.store.transcript import conversations, messages, sessions
 from gateway.store.transcript.messages import MessageRow
 
 SHOWN = 200
@@ -63,8 +62,8 @@ class Conversations:
         """The stored session, and its answer as written so far."""
         async with self._database.connection() as conn:
             rows = await messages.shown(conn, session, limit=SHOWN)
-            rows = used.joined(await attachments.joined(conn, rows))
-            rows = await branches.joined(conn, await asides.joined(conn, rows))
+            rows = conversations.with_memories(await attachments.joined(conn, rows))
+            rows = await conversations.with_versions(conn, await conversations.with_costs(conn, rows))
         written = self._live.written(session)
         if written and any(row.kind == "assistant" and row.text == written for row in rows[-2:]):
             written = ""

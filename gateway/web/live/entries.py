@@ -11,8 +11,8 @@ from typing import assert_never
 from markupsafe import Markup
 
 from gateway.agent.tool_sources import tool_title
-from gateway.domain.conversation.attachments import Attached
 from gateway.domain.conversation.tools import Wording
+from gateway.domain.conversation.transcript import Attached
 from gateway.domain.ids import FileId
 from gateway.domain.json import Json
 from gateway.domain.principals import Label

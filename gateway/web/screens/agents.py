@@ -15,7 +15,7 @@ from gateway.domain.principals import Label
 from gateway.domain.work.tasks import Status
 from gateway.domain.work.trees import LONGEST_INPUT
 from gateway.flow.trees.control import ProgramRequest
-from gateway.store.engine.trees import NodeRow
+from gateway.store.work.trees import NodeRow
 from gateway.web.auth.access import Caller, signed_in
 from gateway.web.components import board
 from gateway.web.components.files import preview

@@ -26,7 +26,7 @@ screen = Screen(Nav("/approvals", "Approvals", "circle-alert", 5), router)
 async def waiting(site: AtSite) -> dict[str, int]:
     """How many questions wait, for the sidebar and the title of every page."""
     async with site.backend.database.connection() as conn:
-        return {"waiting": await reviews.waiting(conn, site.backend.owner.id, site.backend.clock.now())}
+        return {"waiting": len(await reviews.list_open(conn, site.backend.owner.id, site.backend.clock.now()))}
 
 
 @router.post("/approvals/{number}/grant", status_code=204, dependencies=[Depends(signed_in)])

@@ -11,7 +11,8 @@ from gateway.domain.ids import MessageId
 from gateway.domain.principals import Label
 from gateway.flow.people import OWNER_PAGE
 from gateway.store.delivery import inbox
-from gateway.store.transcript import attachments, messages
+from gateway.store.files import attachments
+from gateway.store.transcript import messages
 from gateway.store.transcript.messages import MessageRow
 from gateway.web.auth.access import Caller, by_cookie, owner_as_sender, public, signed_in
 from gateway.web.components import files as kept

@@ -15,13 +15,13 @@ from pydantic import BaseModel, ConfigDict, Field
 from gateway.agent.memory.search import MemorySearch
 from gateway.domain.conversation.inbound import Inbound
 from gateway.domain.ids import MessageId, SessionId
-from gateway.domain.memory import Filter, Hit, Kind, Mode, Scope
+from gateway.domain.memory.memories import Kind, MemoryFilter, MemoryHit, SearchMode, SearchScope
 from gateway.domain.principals import Label
 from gateway.flow.journal.export import Format, export, file_name
 from gateway.memory.lexemes import lexemes
 from gateway.memory.wording import ago
-from gateway.store.memory import used
-from gateway.store.transcript import attachments, branches, conversations, messages
+from gateway.store.files import attachments
+from gateway.store.transcript import conversations, messages
 from gateway.store.transcript.conversations import Conversation
 from gateway.web.auth.access import by_cookie, owner_as_sender, public, signed_in
 from gateway.web.components import memory_rows
@@ -38,7 +38,7 @@ PAGE, BEST, EXCERPTS = 50, 30, 3
 MOST_HITS = 150
 NEAR_BEST = 0.6
 """The share of the best hit's words that another one needs."""
-SAID = Filter(kinds=(Kind.TURN,), at_most=Label.UNTRUSTED)
+SAID = MemoryFilter(kinds=(Kind.TURN,), at_most=Label.UNTRUSTED)
 
 
 class ConversationQuery(BaseModel):
@@ -71,10 +71,12 @@ class Listing:
 
 async def list_conversations(site: Site, asked: ConversationQuery) -> Listing:
     """The conversations last spoken in, or those that have what is looked for, the best first."""
-    owner, hits = site.backend.owner.id, dict[SessionId, list[Hit]]()
+    owner, hits = site.backend.owner.id, dict[SessionId, list[MemoryHit]]()
     if words := asked.q.strip():
         searching = MemorySearch(site.backend.database)
-        said = await searching.find(owner, words, mode=Mode.KEYWORD, scope=Scope.ALL, filter=SAID, k=MOST_HITS)
+        said = await searching.find(
+            owner, words, mode=SearchMode.KEYWORD, scope=SearchScope.ALL, filter=SAID, k=MOST_HITS
+        )
         hits = _by_session(said.hits)
     async with site.backend.database.connection() as conn:
         if words:
@@ -86,9 +88,9 @@ async def list_conversations(site: Site, asked: ConversationQuery) -> Listing:
     return await asyncio.to_thread(_listing, site, rows, hits, asked)
 
 
-def _by_session(hits: Sequence[Hit]) -> dict[SessionId, list[Hit]]:
+def _by_session(hits: Sequence[MemoryHit]) -> dict[SessionId, list[MemoryHit]]:
     """Those of each conversation, the best first."""
-    grouped: dict[SessionId, list[Hit]] = {}
+    grouped: dict[SessionId, list[MemoryHit]] = {}
     least = max((hit.words for hit in hits), default=0.0) * NEAR_BEST
     for hit in hits:
         if hit.words >= least and hit.memory.session_id is not None:
@@ -97,7 +99,7 @@ def _by_session(hits: Sequence[Hit]) -> dict[SessionId, list[Hit]]:
 
 
 def _listing(
-    site: Site, rows: Sequence[Conversation], hits: Mapping[SessionId, Sequence[Hit]], asked: ConversationQuery
+    site: Site, rows: Sequence[Conversation], hits: Mapping[SessionId, Sequence[MemoryHit]], asked: ConversationQuery
 ) -> Listing:
     now, words = site.backend.clock.now(), frozenset(lexemes(asked.q))
 
@@ -128,7 +130,9 @@ async def read_stretch(site: Site, session: SessionId, first: int | None, around
         if row is not None and row.session_id == session and row.seq is not None:
             first = max(1, row.seq - ENTRIES_BEFORE)
         rows = await (conversations.stretch(conn, session, first, SHOWN) if first else messages.shown(conn, session))
-        rows = await branches.joined(conn, used.joined(await attachments.joined(conn, rows)))
+        rows = await conversations.with_versions(
+            conn, conversations.with_memories(await attachments.joined(conn, rows))
+        )
     places = [row.seq for row in rows if row.seq is not None] or [1]
     thread = Thread(site.pages, Markdown(), Markup(), site.backend.wordings)
     await thread.draw(rows)

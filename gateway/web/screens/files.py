@@ -11,8 +11,8 @@ from fastapi import APIRouter, Depends, Form, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 
 from gateway.domain.conversation.diff import legible
+from gateway.domain.files import locked_parts
 from gateway.domain.principals import Label
-from gateway.domain.text.locks import locked_parts
 from gateway.flow.files.uploads import UploadRefused
 from gateway.flow.labels import vouch as vouch_for
 from gateway.store.transcript import messages

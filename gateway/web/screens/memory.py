@@ -8,8 +8,8 @@ from markupsafe import Markup
 
 from gateway.agent.memory.remember import Remembering
 from gateway.domain.ids import MemoryId, MessageId
-from gateway.domain.memory import DEFAULT_AGENT, Category, Kind, Memory, NewMemory
-from gateway.domain.people.scopes import Scope
+from gateway.domain.memory.memories import DEFAULT_AGENT, Category, Kind, Memory, NewMemory
+from gateway.domain.people.credentials import Scope
 from gateway.store.memory import memories
 from gateway.store.people import tokens
 from gateway.store.transcript import messages

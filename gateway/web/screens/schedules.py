@@ -8,10 +8,10 @@ from fastapi import APIRouter, Depends, Form, Query
 from fastapi.responses import HTMLResponse
 
 from gateway.agent.work.schedules import ScheduleRequest, Schedules
-from gateway.domain.work.schedules import Definition, Once, Recurring
+from gateway.domain.work.schedules import Once, Recurring, ScheduleDefinition
 from gateway.store.people import principals
-from gateway.store.scheduling import schedules as store
-from gateway.store.scheduling.schedules import ScheduleRow
+from gateway.store.work import schedules as store
+from gateway.store.work.schedules import ScheduleRow
 from gateway.timetable import schedules as definitions
 from gateway.timetable.schedules import LONGEST_NAME, MAX_PROMPT, ScheduleChanges, define, next_slots
 from gateway.timetable.wording import in_words, local, moment
@@ -117,7 +117,7 @@ async def _pieces(site: Site) -> Mapping[str, str]:
     return made
 
 
-def _next(site: Site, typed: Definition) -> str:
+def _next(site: Site, typed: ScheduleDefinition) -> str:
     slots = [(slot, moment(slot, typed.zone)) for slot in next_slots(typed, site.backend.clock.now(), NEXT)]
     return site.pages.piece("schedule_next.html", problem="", words=in_words(typed) if typed.when else "", slots=slots)
 

@@ -18,11 +18,11 @@ from gateway.domain.conversation.diff import legible
 from gateway.domain.ids import TaskId
 from gateway.domain.work.tasks import Status
 from gateway.store.connection.pool import Connection
-from gateway.store.engine import steps, tasks, trees
-from gateway.store.engine.steps import StepRow
-from gateway.store.engine.trees import NodeRow, TreeFilter, TreeRow
 from gateway.store.trust import reviews
 from gateway.store.trust.reviews import ReviewRow
+from gateway.store.work import steps, tasks, trees
+from gateway.store.work.steps import StepRow
+from gateway.store.work.trees import NodeRow, TreeFilter, TreeRow
 from gateway.web.auth.access import Caller, by_cookie, public, signed_in
 from gateway.web.components.board import Draw, follow
 from gateway.web.http.errors import Refused

@@ -8,7 +8,7 @@ import structlog
 from fastapi import APIRouter, Depends, Form
 from fastapi.responses import HTMLResponse
 
-from gateway.domain.people.scopes import Scope, permits
+from gateway.domain.people.credentials import Scope, permits
 from gateway.store.people import tokens
 from gateway.web.auth.access import signed_in
 from gateway.web.components import board

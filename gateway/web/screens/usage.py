@@ -9,8 +9,8 @@ from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
 from gateway.agent.limits import dollars
-from gateway.store.engine import spending
-from gateway.store.engine.spending import Period, Used
+from gateway.store.work import budgets
+from gateway.store.work.budgets import Period, UsageRow
 from gateway.web.auth.access import by_cookie, public
 from gateway.web.pages import Nav, Screen
 from gateway.web.site import AtSite
@@ -35,8 +35,8 @@ async def page(
     now, limits = site.backend.clock.now(), site.backend.limits()
     first, last = (day, day) if day else (now.date() - timedelta(days=days - 1), now.date())
     async with site.backend.database.connection() as conn:
-        rows = await spending.used(conn, _midnight(first), _midnight(last) + timedelta(days=1))
-        accounts = await spending.accounts(conn, now, await spending.settled(conn, now))
+        rows = await budgets.used(conn, _midnight(first), _midnight(last) + timedelta(days=1))
+        accounts = await budgets.accounts(conn, now, await budgets.settled(conn, now))
     of_day = {line.day: line for line in summed(rows, lambda row: row.day)}
     return site.screen(
         request,
@@ -60,9 +60,9 @@ async def page(
     )
 
 
-def summed(rows: Iterable[Used], key: Callable[[Used], Hashable]) -> list[Used]:
+def summed(rows: Iterable[UsageRow], key: Callable[[UsageRow], Hashable]) -> list[UsageRow]:
     """One row for all with the same key, the dearest first; what they do not share is the first one's."""
-    groups: dict[Hashable, list[Used]] = {}
+    groups: dict[Hashable, list[UsageRow]] = {}
     for row in rows:
         groups.setdefault(key(row), []).append(row)
     lines = [

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from pydantic import JsonValue
 
-from gateway.domain.conversation.client import NOTHING, ClientOptions
-from gateway.domain.conversation.inbound import Earlier
+from gateway.domain.conversation.inbound import NO_OPTIONS, ClientOptions, Earlier
 from gateway.domain.conversation.model import ToolCall
 from gateway.domain.conversation.transcript import ToolResult
 from gateway.domain.json import JsonObject
@@ -53,7 +52,7 @@ class ChatRequest:
     text: str
     files: tuple[InlineFile, ...] = ()
     earlier: tuple[Earlier, ...] = ()
-    options: ClientOptions = NOTHING
+    options: ClientOptions = NO_OPTIONS
     results: tuple[ToolResult, ...] = ()
     stream: bool = False
     include_usage: bool = False

@@ -13,7 +13,7 @@ from gateway.domain.conversation.transcript import ToolIntent
 from gateway.domain.ids import InboxId, MessageId
 from gateway.domain.text.texts import storable
 from gateway.store.connection.pool import Connection
-from gateway.store.delivery import requests
+from gateway.store.delivery import inbox
 from gateway.store.transcript import messages
 from gateway.store.transcript.messages import CLIENT, MessageRow
 from gateway.web.auth.access import Caller
@@ -172,7 +172,7 @@ async def items_by_id(site: Site, caller: Caller, ids: Sequence[str]) -> dict[st
 
 async def _answer(conn: Connection, caller: Caller, id: str) -> MessageRow | None:
     match = _ID.fullmatch(id)
-    arrival = await requests.arrival(conn, CHANNEL, caller.account, InboxId(int(match["arrival"]))) if match else None
+    arrival = await inbox.find(conn, CHANNEL, caller.account, InboxId(int(match["arrival"]))) if match else None
     asked = await messages.get(conn, arrival.message_id) if arrival and arrival.message_id else None
     answer = await messages.get(conn, asked.answered_by) if asked and asked.answered_by else None
     return answer if answer is not None and answer.kind == "assistant" else None

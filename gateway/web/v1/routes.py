@@ -10,9 +10,9 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from gateway.agent.tool_sources import parameters_of
-from gateway.domain.embedding import EmbeddingUnavailable, Vector
 from gateway.domain.json import Json
-from gateway.domain.people.scopes import Scope
+from gateway.domain.memory.memories import EmbeddingUnavailable, Vector
+from gateway.domain.people.credentials import Scope
 from gateway.domain.text.tokens import estimate
 from gateway.web.auth.access import MESSAGE_BODY, Caller, needs
 from gateway.web.http.bodies import Text, parsed, validated

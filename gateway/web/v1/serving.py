@@ -20,17 +20,15 @@ from starlette.types import Send
 
 from gateway.domain.channels.routing import Ignore
 from gateway.domain.conversation import digest
-from gateway.domain.conversation.client import NOTHING, Brought
-from gateway.domain.conversation.inbound import Address, Inbound
+from gateway.domain.conversation.inbound import NO_OPTIONS, Address, ClientInput, Inbound
 from gateway.domain.conversation.model import ToolCall
 from gateway.domain.ids import InboxId
 from gateway.domain.json import Json, JsonObject
-from gateway.domain.people.scopes import Scope
-from gateway.domain.text.titles import clipped
+from gateway.domain.people.credentials import Scope
+from gateway.domain.text.texts import clipped
 from gateway.flow.inbound.persistence import Accepted
-from gateway.store import sessions
-from gateway.store.delivery import addresses, requests
-from gateway.store.transcript import messages
+from gateway.store.delivery import addresses, inbox
+from gateway.store.transcript import sessions, tool_calls
 from gateway.web.auth.access import Caller, needs, principal_of, sender_of
 from gateway.web.components.files import keep
 from gateway.web.http.bodies import UploadedFile
@@ -181,10 +179,10 @@ async def _last(pieces: AsyncGenerator[str | TurnAnswer, None]) -> TurnAnswer:
     raise RuntimeError("a turn ended without an answer")
 
 
-def _brought(asked: ChatRequest) -> Brought | None:
+def _brought(asked: ChatRequest) -> ClientInput | None:
     wanted = asked.options if asked.model in OWN else replace(asked.options, agent=asked.model)
-    options = None if wanted == NOTHING else wanted.to_json()
-    return Brought(options, asked.results) if options or asked.results else None
+    options = None if wanted == NO_OPTIONS else wanted.to_json()
+    return ClientInput(options, asked.results) if options or asked.results else None
 
 
 async def _key(site: Site, caller: Caller, body: bytes, *, again: bool) -> str:
@@ -193,7 +191,7 @@ async def _key(site: Site, caller: Caller, body: bytes, *, again: bool) -> str:
     before = None
     if again:
         async with site.backend.database.connection() as conn:
-            before = await requests.latest_key(conn, caller.account, same)
+            before = await inbox.latest_key(conn, caller.account, same)
     return before or f"{same}{uuid4().hex}"
 
 
@@ -211,7 +209,7 @@ async def _address(
     told = digest.of(each.told for each in asked.earlier)
     async with site.backend.database.connection() as conn:
         if named.idempotency_key is not None or named.x_stainless_retry_count > 0:
-            before = await requests.address_of(conn, caller.account, key)
+            before = await inbox.address_of_key(conn, caller.account, key)
             if before is not None:
                 return before, None
         if told != digest.EMPTY:
@@ -231,7 +229,7 @@ async def _refuse_unknown_results(site: Site, address: Address, asked: ChatReque
         if session is None:
             unknown -= {call.id for said in asked.earlier for call in said.calls}
         else:
-            unknown = {id for id in unknown if await messages.handed(conn, session, id) is None}
+            unknown = {id for id in unknown if await tool_calls.handed(conn, session, id) is None}
     if unknown:
         message = f"No call in this session has the id {min(unknown)!r}."
         raise Refused(400, "unknown_call", message, param="messages")

@@ -13,8 +13,8 @@ from gateway.flow import live
 from gateway.flow.inbound.answers import NOTHING, Answer
 from gateway.flow.inbound.persistence import Accepted
 from gateway.store.connection.pool import Connection
-from gateway.store.engine.steps import Spent
-from gateway.store.transcript import messages
+from gateway.store.transcript import messages, tool_calls
+from gateway.store.work.steps import ModelUse
 from gateway.web.backend import Backend
 from gateway.web.http.errors import Refused
 
@@ -26,7 +26,7 @@ class TurnAnswer:
     """All the agent said to one message, and the calls of the client's tools that it ends with."""
 
     text: str
-    spent: Spent = NOTHING
+    spent: ModelUse = NOTHING
     calls: tuple[ToolCall, ...] = ()
 
 
@@ -42,7 +42,7 @@ async def wait(backend: Backend, accepted: Accepted) -> TurnAnswer:
         place = await _place(conn, accepted.message_id, answer)
         if place is None:
             return TurnAnswer(answer.text, answer.spent)
-        texts, calls = await messages.said_since(conn, *place), await messages.handed_since(conn, *place)
+        texts, calls = await messages.said_since(conn, *place), await tool_calls.handed_since(conn, *place)
     return TurnAnswer(spoken(texts), answer.spent, tuple(calls))
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from gateway.domain.conversation.model import ToolCall
 from gateway.domain.json import Json, JsonObject
-from gateway.store.engine.steps import Spent
+from gateway.store.work.steps import ModelUse
 from gateway.web.http.errors import Refused
 from gateway.web.live.sse import Frame, to_json
 from gateway.web.v1.turn import TurnAnswer
@@ -84,7 +84,7 @@ def model_entry(name: str, created: int) -> dict[str, Json]:
     return {"id": name, "object": "model", "created": created, "owned_by": "supaclaw"}
 
 
-def usage(spent: Spent) -> dict[str, Json]:
+def usage(spent: ModelUse) -> dict[str, Json]:
     """What an answer took."""
     return {
         "prompt_tokens": spent.tokens_in,

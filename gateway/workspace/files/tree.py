@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeVar
 
+from gateway.domain.files import locked_parts, may_write
 from gateway.domain.principals import Label
-from gateway.domain.text.locks import locked_parts, may_write
 from gateway.domain.work.plans import FILE, TODO
 from gateway.workspace.files.access import (
     TEMPORARY_PREFIX,

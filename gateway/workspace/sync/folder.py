@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
-from gateway.domain.synced import Content
+from gateway.domain.files import FileContent
 from gateway.domain.text.texts import storable
 from gateway.workspace.checkpoints.snapshot import UNSETTLED_NS
 from gateway.workspace.files.access import (
@@ -88,7 +88,7 @@ def _look(found: Scan, known: Seen | None, folder: int, name: str, place: str, s
     found.files[place] = known if known and unchanged else Seen(_content(folder, name, status), state)
 
 
-def _content(folder: int, name: str, status: os.stat_result) -> Content:
+def _content(folder: int, name: str, status: os.stat_result) -> FileContent:
     if status.st_size > MAX_FILE_BYTES:
         raise _LeftOut(f"larger than {MAX_FILE_BYTES >> 20} MB")
     digest, size = hashlib.sha256(), 0
@@ -101,7 +101,7 @@ def _content(folder: int, name: str, status: os.stat_result) -> Content:
             size += len(chunk)
     finally:
         os.close(file)
-    return Content(digest.hexdigest(), size, bool(status.st_mode & stat.S_IXUSR))
+    return FileContent(digest.hexdigest(), size, bool(status.st_mode & stat.S_IXUSR))
 
 
 _Stamp = tuple[int, int, int]
@@ -114,7 +114,7 @@ class FileChanged(WorkspaceError):
         super().__init__("changed", f"{path} has changed meanwhile")
 
 
-def copy_out(root: Path, path: str, content: Content, to: BinaryIO) -> None:
+def copy_out(root: Path, path: str, content: FileContent, to: BinaryIO) -> None:
     """Copy exactly this content out of the workspace; raises `Changed`."""
     where, digest = WorkspacePath.parse(path), hashlib.sha256()
     with explained_errors(where), open_file(root, where) as file:
@@ -165,7 +165,7 @@ def drop_file(root: Path, action: Drop) -> None:
         os.rmdir(where.parents[-1] if where.parents else "", dir_fd=above)
 
 
-def _verified(folder: int, where: WorkspacePath, content: Content) -> _Stamp:
+def _verified(folder: int, where: WorkspacePath, content: FileContent) -> _Stamp:
     """How the file looks; raises `Changed` if anything else is in it."""
     before = _stamp(folder, where.name)
     try:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from functools import cached_property, lru_cache
 from typing import TypeAlias
 
-from gateway.domain.synced import Content, Row
+from gateway.domain.files import FileContent, SharedFile
 from gateway.workspace.files.access import TEMPORARY_PREFIX
 from gateway.workspace.files.paths import READ_ONLY, WorkspaceError, WorkspacePath, folded
 from gateway.workspace.files.states import State
@@ -28,7 +28,7 @@ MANY = 5
 class Seen:
     """A file here, and how it looked when it was read."""
 
-    content: Content
+    content: FileContent
     state: State
 
 
@@ -37,7 +37,7 @@ class Push:
     """Store the content, then set the row, if it still has this version; 0: if there is none."""
 
     path: str
-    content: Content
+    content: FileContent
     version: int
 
 
@@ -54,8 +54,8 @@ class Pull:
     """Fetch the content into the place of `over`, which is what must still be there. `beside` is kept, as that name."""
 
     path: str
-    content: Content
-    over: Content | None = None
+    content: FileContent
+    over: FileContent | None = None
     beside: str | None = None
 
 
@@ -64,7 +64,7 @@ class Drop:
     """Delete the file here, if this is still in it."""
 
     path: str
-    over: Content
+    over: FileContent
 
 
 _folded = lru_cache(maxsize=4_096)(folded)
@@ -77,7 +77,7 @@ class Plan:
     """`agreed` is what is the same on both sides, None: no file; `refused` says why a path is left alone."""
 
     actions: tuple[Action, ...] = ()
-    agreed: Mapping[str, Content | None] = field(default_factory=dict)
+    agreed: Mapping[str, FileContent | None] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -92,8 +92,8 @@ def excluded(parts: tuple[str, ...]) -> bool:
 
 def plan(
     here: Mapping[str, Seen],
-    base: Mapping[str, Content],
-    rows: Mapping[str, Row],
+    base: Mapping[str, FileContent],
+    rows: Mapping[str, SharedFile],
     left_out: Set[str] = frozenset(),
     nobodys: Set[str] = frozenset(),
     *,
@@ -107,7 +107,7 @@ def plan(
     if not gone_on_purpose:
         _check_gone(here, base, rows, nobodys)
     names = _Names(here)
-    actions, agreed, refused = list[Action](), dict[str, Content | None](), dict[str, str]()
+    actions, agreed, refused = list[Action](), dict[str, FileContent | None](), dict[str, str]()
     for path in sorted({*here, *base, *rows}):
         seen, row, known = here.get(path), rows.get(path), base.get(path)
         local, remote = _content(seen), _content(row)
@@ -126,7 +126,9 @@ def plan(
     return Plan(tuple(actions), agreed, refused)
 
 
-def _action(path: str, seen: Seen | None, known: Content | None, row: Row | None, here: Mapping[str, Seen]) -> Action:
+def _action(
+    path: str, seen: Seen | None, known: FileContent | None, row: SharedFile | None, here: Mapping[str, Seen]
+) -> Action:
     local, remote, version = _content(seen), _content(row), row.version if row else 0
     if local and (row is None or (remote in (None, known) and local != known)):
         return Push(path, local, version)
@@ -140,24 +142,26 @@ def _action(path: str, seen: Seen | None, known: Content | None, row: Row | None
     return Drop(path, local)
 
 
-def _content(of: Seen | Row | None) -> Content | None:
+def _content(of: Seen | SharedFile | None) -> FileContent | None:
     return of.content if of else None
 
 
-def _gives_way(local: Content, known: Content | None, remote: Content | None, nobodys: Set[str]) -> Content | None:
+def _gives_way(
+    local: FileContent, known: FileContent | None, remote: FileContent | None, nobodys: Set[str]
+) -> FileContent | None:
     """What counts as known: a text that a new workspace was filled with is nobody's change, on either side."""
     if known is None:
         return next((each for each in (local, remote) if each and each.sha256 in nobodys), None)
     return local if _made_anew(local, known, nobodys) else known
 
 
-def _made_anew(local: Content, known: Content, nobodys: Set[str]) -> bool:
+def _made_anew(local: FileContent, known: FileContent, nobodys: Set[str]) -> bool:
     """Whether it looks as if a workspace was filled anew; anybody can empty a file."""
     return local.size > 0 and local.sha256 in nobodys and known.sha256 not in nobodys
 
 
 def _check_gone(
-    here: Mapping[str, Seen], base: Mapping[str, Content], rows: Mapping[str, Row], nobodys: Set[str]
+    here: Mapping[str, Seen], base: Mapping[str, FileContent], rows: Mapping[str, SharedFile], nobodys: Set[str]
 ) -> None:
     """A disk that is not mounted, or a folder made anew, must not delete the files of all machines."""
     known = [path for path in base if path in rows and rows[path].content]
@@ -201,7 +205,7 @@ class _Names:
     def _used(self) -> dict[str, str]:
         return {_compared(path): path for path in self._here}
 
-    def problem(self, path: str, content: Content) -> str:
+    def problem(self, path: str, content: FileContent) -> str:
         """Why this must not be written here; it is in use from now on."""
         try:
             where = WorkspacePath.parse(path)

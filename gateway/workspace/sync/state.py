@@ -11,7 +11,7 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 
 from gateway.config.data.files import read_regular, replace_regular
-from gateway.domain.synced import Content
+from gateway.domain.files import FileContent
 from gateway.workspace.files.states import State
 from gateway.workspace.sync.plan import Seen
 
@@ -23,7 +23,7 @@ _AGAIN_SECONDS = 0.1
 class Known:
     """`base` is what both sides had at the last agreement, `seen` what was read of the files; only a cache."""
 
-    base: Mapping[str, Content]
+    base: Mapping[str, FileContent]
     seen: Mapping[str, Seen]
 
 
@@ -43,8 +43,10 @@ class StateFile:
         """Nothing is known of a folder without such a file, or with a damaged one: nothing is deleted then."""
         with suppress(OSError, ValueError, TypeError, KeyError):
             found = json.loads(read_regular(self.path, MAX_BYTES))
-            base = {path: Content(*content) for path, content in found["base"].items()}
-            seen = {path: Seen(Content(*content), State(*state)) for path, (content, state) in found["seen"].items()}
+            base = {path: FileContent(*content) for path, content in found["base"].items()}
+            seen = {
+                path: Seen(FileContent(*content), State(*state)) for path, (content, state) in found["seen"].items()
+            }
             return Known(base, seen)
         return Known({}, {})
 

@@ -8,8 +8,8 @@ from typing import Annotated, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from gateway.domain.settings import HttpUrl
 from gateway.domain.text.texts import one_line
-from gateway.domain.urls import HttpUrl
 from gateway.secrets.facts import NAME
 from gateway.workspace.skills.folder import MAX_DESCRIPTION, MAX_NAME, NO_VERSION, BadSkill, front_matter
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 from urllib.parse import urljoin
 
-from gateway.domain.conversation.operations import Operation, Part, Slot
-from gateway.domain.conversation.tools import ToolClass
+from gateway.domain.conversation.tools import Operation, RequestPart, RequestSlot, ToolClass
 from gateway.domain.json import Json, JsonObject
 from gateway.domain.text.texts import one_line
 from gateway.workspace.skills.folder import BadSkill, plain_yaml
@@ -23,7 +22,7 @@ TYPES = ("string", "integer", "number", "boolean", "array", "object")
 _NAME = re.compile(r"[A-Za-z0-9_$@][A-Za-z0-9_.$@:-]{0,63}")
 """Of a field of a body: it is sent as it stands, so it cannot be shown otherwise."""
 _PATH = re.compile(r"/(?:[^?#\s\\{}]|\{[^{}/\s]{1,100}\})*")
-_PARTS: Mapping[object, Part] = {"path": "path", "query": "query", "header": "header"}
+_PARTS: Mapping[object, RequestPart] = {"path": "path", "query": "query", "header": "header"}
 
 
 class Raw(NamedTuple):
@@ -111,11 +110,11 @@ class _Given:
     """Arguments as they are collected, each under a name of its own that every provider takes."""
 
     taken: Set[str]
-    slots: dict[str, Slot] = field(default_factory=dict)
+    slots: dict[str, RequestSlot] = field(default_factory=dict)
     properties: dict[str, Json] = field(default_factory=dict)
     required: list[str] = field(default_factory=list)
 
-    def add(self, name: str, part: Part, schema: Json, *, required: bool, wire: str | None = None) -> None:
+    def add(self, name: str, part: RequestPart, schema: Json, *, required: bool, wire: str | None = None) -> None:
         """One more; none for a header that is not the model's to set."""
         if part == "header" and not re.fullmatch(TOKEN, name):
             raise LeftOut("one of its headers has no valid name")
@@ -126,7 +125,7 @@ class _Given:
             argument = f"{part}_{argument}"[:64]
         if argument in self.slots:
             raise LeftOut("two of its parameters share a name")
-        self.slots[argument], self.properties[argument] = Slot(part, name if wire is None else wire), schema
+        self.slots[argument], self.properties[argument] = RequestSlot(part, name if wire is None else wire), schema
         self.required += [argument] if required else []
 
     def operation(self, name: str, about: str, method: str, path: str, kind: ToolClass | None) -> Operation:

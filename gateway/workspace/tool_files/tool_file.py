@@ -6,8 +6,7 @@ from typing import Literal
 
 from pydantic import TypeAdapter, ValidationError
 
-from gateway.domain.conversation.operations import Operation
-from gateway.domain.conversation.tools import ToolClass
+from gateway.domain.conversation.tools import Operation, ToolClass
 from gateway.domain.json import JsonObject
 from gateway.domain.text.texts import one_line
 from gateway.workspace.skills.folder import MAX_DESCRIPTION, BadSkill, Files, Skill, is_name

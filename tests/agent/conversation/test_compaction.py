@@ -24,8 +24,8 @@ from gateway.agent.conversation.compaction import (
 )
 from gateway.agent.conversation.context import to_messages
 from gateway.agent.conversation.fit import LEFT_OUT, fit, message_tokens
-from gateway.domain.conversation.attachments import Attached
 from gateway.domain.conversation.model import AssistantMessage, SystemMessage, ToolMessage, UserMessage
+from gateway.domain.conversation.transcript import Attached
 from gateway.domain.ids import MessageId
 from gateway.domain.text.tokens import estimate
 from tests.agent.rows import NOW, Spoken

@@ -20,10 +20,10 @@ from gateway.agent.conversation.context import (
     to_messages,
 )
 from gateway.agent.toolbox import Toolbox
-from gateway.domain.conversation.attachments import Attached
 from gateway.domain.conversation.model import AssistantMessage, Image, PromptMessage, ToolCall, ToolMessage, UserMessage
 from gateway.domain.conversation.transcript import (
     AssistantText,
+    Attached,
     Entry,
     Notice,
     Summary,

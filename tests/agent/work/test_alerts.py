@@ -1,10 +1,10 @@
 from datetime import UTC, datetime
 
 from gateway.agent.work.schedules import schedule_failed, schedule_undelivered, schedule_works, trigger_failed
-from gateway.domain.work.schedules import Definition, Once, Recurring
+from gateway.domain.work.schedules import Once, Recurring, ScheduleDefinition
 
 SLOT = datetime(2026, 11, 22, 8, tzinfo=UTC)
-REMINDER = Definition("Dentist", "Call the dentist.", Once(SLOT), "Europe/Berlin")
+REMINDER = ScheduleDefinition("Dentist", "Call the dentist.", Once(SLOT), "Europe/Berlin")
 
 
 def test_a_reminder_that_failed_is_a_reminder_all_the_same() -> None:
@@ -15,7 +15,7 @@ def test_a_reminder_that_failed_is_a_reminder_all_the_same() -> None:
 
 
 def test_of_what_comes_again_the_silence_is_announced() -> None:
-    news = Definition("News", "Read the news.", Recurring("0 9 * * *"), "Europe/Berlin")
+    news = ScheduleDefinition("News", "Read the news.", Recurring("0 9 * * *"), "Europe/Berlin")
     assert schedule_failed(news, SLOT, "out of budget").text.endswith(
         "Read the news.\n\nI won't repeat this until it works again."
     )

@@ -6,10 +6,9 @@ import pytest
 
 from gateway.agent.loop import NO_ANSWER
 from gateway.agent.work.heartbeat import Occasion, heartbeat_prompt, heartbeat_status, instructs, outcome_of, unreadable
+from gateway.domain.health import HeartbeatOutcome
 from gateway.domain.principals import Label
-from gateway.domain.vitals import Outcome
-from gateway.store.scheduling.attention import MOST, Concern, Kind
-from gateway.store.scheduling.heartbeats import Pulse
+from gateway.store.work.heartbeats import MAX_CONCERNS, Concern, ConcernKind, Pulse
 from gateway.workspace.files.tree import Workspace
 from gateway.workspace.instructions import Persona
 
@@ -70,16 +69,16 @@ def test_a_file_that_cannot_be_read_holds_none(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("answer", "meaning"),
     [
-        ("heartbeat ok", Outcome.OK),
-        ("  Heartbeat   OK!\n", Outcome.OK),
-        ("`heartbeat ok`", Outcome.OK),
-        ("heartbeat ok: nothing is due", Outcome.TOLD),
-        ("ok", Outcome.TOLD),
-        ("The heartbeat is ok", Outcome.TOLD),
-        (NO_ANSWER, Outcome.FAILED),
+        ("heartbeat ok", HeartbeatOutcome.OK),
+        ("  Heartbeat   OK!\n", HeartbeatOutcome.OK),
+        ("`heartbeat ok`", HeartbeatOutcome.OK),
+        ("heartbeat ok: nothing is due", HeartbeatOutcome.TOLD),
+        ("ok", HeartbeatOutcome.TOLD),
+        ("The heartbeat is ok", HeartbeatOutcome.TOLD),
+        (NO_ANSWER, HeartbeatOutcome.FAILED),
     ],
 )
-def test_only_the_exact_words_mean_silence(answer: str, meaning: Outcome) -> None:
+def test_only_the_exact_words_mean_silence(answer: str, meaning: HeartbeatOutcome) -> None:
     assert outcome_of(answer) is meaning
 
 
@@ -93,14 +92,14 @@ def test_only_the_exact_words_mean_silence(answer: str, meaning: Outcome) -> Non
         ("unanswered", "- A message on x y of Sat 21 Nov 2026 14:30 Europe/Berlin has no answer yet."),
     ],
 )
-def test_each_thing_that_was_noticed_has_one_line_whatever_it_is_called(kind: Kind, line: str) -> None:
+def test_each_thing_that_was_noticed_has_one_line_whatever_it_is_called(kind: ConcernKind, line: str) -> None:
     asked = heartbeat_prompt([Concern(kind, "x\n`y`", NOW, Label.OWNER)], NOW, "Europe/Berlin", "Ada")
 
     assert asked.split("\n")[1:-1] == ["Since the last one the gateway noticed:", line]
 
 
 def test_where_not_everything_is_listed_it_is_said() -> None:
-    concerns = [Concern("failed", "x", NOW, Label.OWNER)] * MOST
+    concerns = [Concern("failed", "x", NOW, Label.OWNER)] * MAX_CONCERNS
 
     assert "There may be more" in heartbeat_prompt(concerns, NOW, "UTC", "Ada")
     assert "There may be more" not in heartbeat_prompt(concerns[1:], NOW, "UTC", "Ada")
@@ -129,17 +128,17 @@ class TestStanding:
     @pytest.mark.parametrize(
         ("outcome", "text", "words"),
         [
-            (Outcome.IDLE, "nothing to do", "last 14:30 idle (nothing to do), "),
-            (Outcome.SKIPPED, "no model is connected", "last 14:30 skipped (no model is connected), "),
-            (Outcome.FAILED, "it was cancelled", "last 14:30 failed (it was cancelled), "),
-            (Outcome.OK, "", "last 14:30 ok, "),
-            (Outcome.TOLD, "the rent is due", "last 14:30 told, "),
-            (Outcome.RUNNING, "", "last 14:30 is running, "),
-            (Outcome.WAITING, "", ""),
+            (HeartbeatOutcome.IDLE, "nothing to do", "last 14:30 idle (nothing to do), "),
+            (HeartbeatOutcome.SKIPPED, "no model is connected", "last 14:30 skipped (no model is connected), "),
+            (HeartbeatOutcome.FAILED, "it was cancelled", "last 14:30 failed (it was cancelled), "),
+            (HeartbeatOutcome.OK, "", "last 14:30 ok, "),
+            (HeartbeatOutcome.TOLD, "the rent is due", "last 14:30 told, "),
+            (HeartbeatOutcome.RUNNING, "", "last 14:30 is running, "),
+            (HeartbeatOutcome.WAITING, "", ""),
         ],
     )
     def test_it_tells_how_the_last_one_went_and_when_the_next_one_is(
-        self, outcome: Outcome, text: str, words: str
+        self, outcome: HeartbeatOutcome, text: str, words: str
     ) -> None:
         pulse = Pulse(at=NOW, looked=NOW, outcome=outcome, text=text, day=NOW.date(), beats=48, asked=1)
 
@@ -147,7 +146,7 @@ class TestStanding:
 
     def test_what_was_counted_yesterday_is_over_and_other_days_are_named(self) -> None:
         long_ago = NOW - timedelta(days=2)
-        pulse = Pulse(at=long_ago, looked=long_ago, outcome=Outcome.OK, day=long_ago.date(), beats=9, asked=9)
+        pulse = Pulse(at=long_ago, looked=long_ago, outcome=HeartbeatOutcome.OK, day=long_ago.date(), beats=9, asked=9)
 
         assert self.shown(pulse) == "every 30m, last Thu 14:30 ok, next 15:00; 0 beats today, 0 asked a model"
 

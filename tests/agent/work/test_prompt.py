@@ -5,12 +5,12 @@ from uuid import UUID
 from gateway.agent.work.schedules import slot_assignment
 from gateway.domain.ids import AddressId, PrincipalId, ScheduleId
 from gateway.domain.principals import Label
-from gateway.domain.work.assignment import QUIET
-from gateway.domain.work.schedules import Definition, Once, Recurring
-from gateway.store.scheduling.schedules import ScheduleRow
+from gateway.domain.work.schedules import Once, Recurring, ScheduleDefinition
+from gateway.domain.work.tasks import QUIET
+from gateway.store.work.schedules import ScheduleRow
 
 SLOT = datetime(2026, 11, 23, 7, 30, tzinfo=UTC)
-DEFINITION = Definition("plants", "Look at the plants.", Recurring("30 8 * * 1-5"), "Europe/Berlin")
+DEFINITION = ScheduleDefinition("plants", "Look at the plants.", Recurring("30 8 * * 1-5"), "Europe/Berlin")
 ROW = ScheduleRow(
     id=ScheduleId(12),
     principal_id=PrincipalId(UUID(int=1)),

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from gateway.app.checks.context import Check, CheckContext, load_context
 from gateway.config.environment import Environment
-from gateway.domain.findings import Finding
+from gateway.domain.health import Finding
 
 Fake = TypeVar("Fake", bound=AbstractAsyncContextManager[object])
 

@@ -8,14 +8,14 @@ import pytest
 
 from gateway.app.checks.database import check_database, judge
 from gateway.store.connection.pool import Connection, Database
-from gateway.store.connection.server import Server
+from gateway.store.connection.server import ServerFacts
 from gateway.store.embedded.cluster import opened
 from gateway.store.migrate import read_migrations
 from tests.app.checks.contexts import Examine, told
 from tests.conftest import Server as RealServer
 
 KNOWN = {migration.number: migration.sha256 for migration in read_migrations()}
-WELL = Server("18.4", False, len(KNOWN), 0.4, 0.0)
+WELL = ServerFacts("18.4", False, len(KNOWN), 0.4, 0.0)
 
 
 def inside(dsn: str, work: Callable[[Connection], Awaitable[object]]) -> object:

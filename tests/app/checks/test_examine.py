@@ -3,10 +3,10 @@ from pathlib import Path
 
 from gateway.app.checks import run_checks
 from gateway.app.checks.context import CheckContext
-from gateway.domain.findings import Finding, Level
+from gateway.domain.health import Finding, FindingLevel
 from tests.app.checks.contexts import context
 
-FINE = Finding(Level.OK, "is well")
+FINE = Finding(FindingLevel.OK, "is well")
 
 
 def fine(_: CheckContext) -> Iterator[Finding]:

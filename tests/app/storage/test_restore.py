@@ -14,9 +14,9 @@ from gateway.config.data.instance import hold_instance
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.principals import Label
 from gateway.store.connection.pool import Database
-from gateway.store.loading import IN_DOUBT
+from gateway.store.dump import IN_DOUBT
+from gateway.store.files import contents
 from gateway.store.migrate import migrate
-from gateway.store.trust import contents
 from tests.app.archive.conftest import House
 from tests.background.upkeep.test_memory_index import Job
 from tests.conftest import Server

@@ -12,8 +12,8 @@ import psutil
 import pytest
 
 from gateway.background.cpu.embedding import LocalEmbedder, Model
-from gateway.domain.embedding import Embedder, EmbeddingUnavailable, Vector
 from gateway.domain.errors import OwnerMustAct
+from gateway.domain.memory.memories import Embedder, EmbeddingUnavailable, Vector
 from gateway.llm.embedding import e5
 from tests.background import embedding_models
 from tests.fakes.eventually import eventually

@@ -26,10 +26,9 @@ from gateway.domain.people.access import Access
 from gateway.domain.principals import Label
 from gateway.domain.work.tasks import Lane
 from gateway.flow.live import MessageStored
-from gateway.store import sessions
 from gateway.store.connection.pool import Database
-from gateway.store.engine import tasks
-from gateway.store.scheduling import schedules
+from gateway.store.transcript import sessions
+from gateway.store.work import schedules, tasks
 from tests.flow.appointments import address_of, fire, known, last_run, noted, plan, status, trigger, work
 from tests.flow.path import (
     MEMBER,

@@ -12,7 +12,7 @@ from gateway.domain.principals import Label
 from gateway.flow.inbound import answers as answers_module
 from gateway.flow.inbound.persistence import Accepted
 from gateway.store.connection.pool import Database
-from gateway.store.engine import tasks
+from gateway.store.work import tasks
 from tests.flow.path import (
     MEMBER,
     FakeModel,

@@ -15,11 +15,11 @@ from gateway.config.failpoints import Failpoints, Step
 from gateway.domain.conversation.model import ModelsExhausted, Prompt, Reply, UserMessage
 from gateway.domain.errors import RunLost
 from gateway.domain.ids import MemoryId
-from gateway.domain.memory import Category, Filter, Kind, Memory, NewMemory
+from gateway.domain.memory.memories import Category, Kind, Memory, MemoryFilter, NewMemory
 from gateway.domain.principals import Label
 from gateway.domain.work.tasks import Lane
 from gateway.store.connection.pool import Database
-from gateway.store.memory import memories, turns
+from gateway.store.memory import indexing, memories
 from tests.flow.path import FakeModel, MessagePath, build, restarted
 from tests.flow.path import said as reply
 
@@ -51,7 +51,7 @@ async def remember(path: MessagePath, text: str, **more: Any) -> Memory:
 async def a_day_later(path: MessagePath) -> None:
     """Turns are rows, words are counted, and it is time."""
     async with path.database.transaction() as tx:
-        await turns.index_new(tx, None, 100)
+        await indexing.index_turns(tx, None, 100)
         await tx.execute("insert into memory_stats (principal_id) select id from principals on conflict do nothing")
         await tx.execute("update memory_stats set consolidated_at = now() - interval '25 hours'")
 
@@ -66,7 +66,7 @@ async def consolidate(path: MessagePath) -> None:
 
 async def texts(path: MessagePath) -> list[str]:
     async with path.database.connection() as conn:
-        which = Filter(at_most=Label.UNTRUSTED, kinds=(Kind.MEMORY,))
+        which = MemoryFilter(at_most=Label.UNTRUSTED, kinds=(Kind.MEMORY,))
         return [row.text for row in await memories.listed(conn, path.people.owner.id, which, 50)]
 
 

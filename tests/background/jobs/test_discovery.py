@@ -8,7 +8,7 @@ import pytest
 from gateway.background import jobs
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.work.tasks import Lane
-from gateway.store.engine import tasks
+from gateway.store.work import tasks
 from tests.flow.path import MessagePath
 
 WAVE = """

@@ -10,11 +10,10 @@ from gateway.agent.limits import Limits
 from gateway.agent.loop import NO_ANSWER
 from gateway.domain.conversation.model import Attempt, ModelsExhausted, Prompt, Reply, SystemMessage, UserMessage
 from gateway.domain.errors import RunLost
+from gateway.domain.health import HeartbeatOutcome
 from gateway.domain.principals import Label
-from gateway.domain.vitals import Outcome
 from gateway.domain.work.tasks import Lane
-from gateway.store.engine import tasks
-from gateway.store.scheduling import heartbeats
+from gateway.store.work import heartbeats, tasks
 from gateway.workspace.files.paths import WorkspaceError
 from gateway.workspace.files.tree import Workspace
 from tests.background.heart import MINUTE, NOON, Heart, heart
@@ -27,7 +26,7 @@ SILENCE = said("heartbeat ok")
 
 
 class Beat(Protocol):
-    async def __call__(self, answer: Reply | Exception = SILENCE) -> Outcome: ...
+    async def __call__(self, answer: Reply | Exception = SILENCE) -> HeartbeatOutcome: ...
 
 
 @pytest.fixture
@@ -45,7 +44,7 @@ async def beating(path: MessagePath) -> Heart:
 def beat(beating: Heart) -> Beat:
     """One heartbeat, to which the model answers this; a gateway that has run on for half an hour."""
 
-    async def beat(answer: Reply | Exception = SILENCE) -> Outcome:
+    async def beat(answer: Reply | Exception = SILENCE) -> HeartbeatOutcome:
         beating.model.answer = in_turn(answer)
         beating.clock.at += 30 * MINUTE
         await beating.timer.beat()
@@ -111,12 +110,12 @@ class TestPrompt:
 class TestTelling:
     @pytest.mark.parametrize("answer", ["heartbeat ok", "HEARTBEAT OK.", " **Heartbeat ok** \n", '"heartbeat  ok"'])
     async def test_when_there_is_nothing_nobody_hears_of_it(self, beating: Heart, beat: Beat, answer: str) -> None:
-        assert await beat(said(answer)) is Outcome.OK
+        assert await beat(said(answer)) is HeartbeatOutcome.OK
         assert await beating.path.rows(HEARD) == []
         assert await beating.asked() == [("completed",)]
 
     async def test_news_is_told_where_the_owner_wrote_last(self, beating: Heart, beat: Beat) -> None:
-        assert await beat(said("heartbeat ok, but the rent is due")) is Outcome.TOLD
+        assert await beat(said("heartbeat ok, but the rent is due")) is HeartbeatOutcome.TOLD
         assert await beating.path.rows(HEARD) == [
             ("assistant", "heartbeat ok, but the rent is due", "heartbeat", Label.OWNER)
         ]
@@ -146,7 +145,7 @@ class TestTelling:
     async def test_an_owner_who_cannot_be_told_finds_it_in_the_files(self, beating: Heart, beat: Beat) -> None:
         await beating.path.rows("delete from inbox")
 
-        assert await beat(said("news")) is Outcome.TOLD
+        assert await beat(said("news")) is HeartbeatOutcome.TOLD
         assert await beating.path.rows(HEARD) == []
         assert "news" in (await beating.kept())["2026-11-21/12-30.md"]
 
@@ -174,7 +173,7 @@ class TestTelling:
         await beating.timer.beat()
         await beating.work()
 
-        assert (await beating.pulse()).outcome is Outcome.OK
+        assert (await beating.pulse()).outcome is HeartbeatOutcome.OK
 
 
 class TestFiles:
@@ -231,7 +230,7 @@ class TestFiles:
     async def test_a_workspace_that_takes_no_file_stops_nothing(self, beating: Heart, beat: Beat) -> None:
         (beating.path.workspace / "sessions" / "heartbeat").write_text("in the way")
 
-        assert await beat(said("news")) is Outcome.TOLD
+        assert await beat(said("news")) is HeartbeatOutcome.TOLD
 
 
 class TestFailures:
@@ -264,13 +263,13 @@ class TestFailures:
         assert [status for (status,) in await beating.asked()] == ["failed", "completed"]
 
     async def test_an_empty_answer_is_a_failure(self, beating: Heart, beat: Beat) -> None:
-        assert await beat(said("")) is Outcome.FAILED
+        assert await beat(said("")) is HeartbeatOutcome.FAILED
         [(_, notice, *_)] = await beating.path.rows(HEARD)
         assert "the model gave an empty answer" in notice
         assert NO_ANSWER in (await beating.kept())["2026-11-21/12-30.md"]
 
     async def test_keys_that_are_refused_end_it_until_they_are_changed(self, beating: Heart, beat: Beat) -> None:
-        assert await beat(REFUSED) is Outcome.FAILED
+        assert await beat(REFUSED) is HeartbeatOutcome.FAILED
         assert beating.halt.why == "the key for a, b was refused; set a good one and save config.json, or restart"
         assert [notice for _, notice, *_ in await beating.path.rows(HEARD)] == [
             f"The heartbeat has stopped: {beating.halt.why}. `supaclaw heartbeat` runs one now."
@@ -294,7 +293,7 @@ class TestFailures:
         path.turn_runner._budgets._limits = lambda: Limits(day_usd=1.0)
         await beating.work()
 
-        assert (await beating.pulse()).outcome is Outcome.SKIPPED
+        assert (await beating.pulse()).outcome is HeartbeatOutcome.SKIPPED
         assert (await beating.path.rows(HEARD), beating.model.prompts) == ([], [])
 
     async def test_without_a_model_meanwhile_nobody_answers_in_its_place(self, beating: Heart) -> None:
@@ -303,7 +302,7 @@ class TestFailures:
         await beating.work()
 
         beat = (await beating.pulse()).beat
-        assert (beat.outcome, beat.text) == (Outcome.SKIPPED, "no model is connected")
+        assert (beat.outcome, beat.text) == (HeartbeatOutcome.SKIPPED, "no model is connected")
         assert (await beating.path.rows(HEARD), beating.path.model.prompts) == ([], [])
 
     async def test_out_of_attempts_it_ends_and_says_so(self, beating: Heart) -> None:
@@ -313,7 +312,7 @@ class TestFailures:
 
         [(_, notice, *_)] = await beating.path.rows(HEARD)
         assert notice.startswith(f"The heartbeat failed: 3 attempts broke off; the log says why, under task {run.id}.")
-        assert (await beating.pulse()).outcome is Outcome.FAILED
+        assert (await beating.pulse()).outcome is HeartbeatOutcome.FAILED
         assert await beating.asked() == [("failed",)]
 
 

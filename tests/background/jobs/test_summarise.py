@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gateway.domain.conversation.model import ModelsExhausted, SystemMessage
-from gateway.domain.memory import Filter, Kind, Memory
+from gateway.domain.memory.memories import Kind, Memory, MemoryFilter
 from gateway.domain.principals import Label
 from gateway.store.connection.pool import Database
 from gateway.store.memory import memories
@@ -40,7 +40,7 @@ async def ended(path: MessagePath, *texts: str) -> None:
 
 async def kept(path: MessagePath, kind: Kind) -> list[Memory]:
     async with path.database.connection() as conn:
-        which = Filter(kinds=(kind,), at_most=Label.UNTRUSTED)
+        which = MemoryFilter(kinds=(kind,), at_most=Label.UNTRUSTED)
         return await memories.listed(conn, path.people.owner.id, which, 10)
 
 

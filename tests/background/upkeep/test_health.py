@@ -14,7 +14,7 @@ from gateway.domain.errors import DatabaseDown, OwnerMustAct, TryAgainLater
 from gateway.domain.ids import InstanceId, PrincipalId
 from gateway.flow.channels.leases import lease_of
 from gateway.store.connection.pool import Database
-from gateway.store.engine import instances, leases
+from gateway.store.work import instances
 from tests.store.world import somebody
 
 CHANNEL = lease_of("telegram")
@@ -27,7 +27,7 @@ class Noon(SystemClock):
 
 async def reach(database: Database, holder: InstanceId) -> bool:
     async with database.connection() as conn:
-        return await leases.take(conn, CHANNEL, holder, 60)
+        return await instances.take_lease(conn, CHANNEL, holder, 60)
 
 
 @dataclass
@@ -83,7 +83,7 @@ async def test_a_database_that_is_away_shows_and_is_no_reason_to_stop(
         raise DatabaseDown("away")
 
     with monkeypatch.context() as outage:
-        outage.setattr(leases, "take_all", take_all)
+        outage.setattr(instances, "take_leases", take_all)
         await watched.health.look()
     assert (watched.health.well, watched.health.lost, watched.stop.is_set()) == (False, False, False)
     assert watched.health.database_problem == "away"
@@ -237,8 +237,8 @@ async def test_a_gateway_that_stops_without_its_database_just_stops(
     async def drop(*_: object) -> None:
         raise DatabaseDown("away")
 
-    monkeypatch.setattr(leases, "drop", drop)
+    monkeypatch.setattr(instances, "drop_lease", drop)
     async with joined(database, me := somebody(), "gateway"):
         pass
     async with database.connection() as conn:
-        assert not await leases.take(conn, leases.life(me), somebody(), 60)
+        assert not await instances.take_lease(conn, instances.life_lease(me), somebody(), 60)

@@ -9,10 +9,9 @@ import pytest
 from gateway.agent.limits import Limits
 from gateway.background.upkeep.heartbeat import Halt, next_beat
 from gateway.config.value_types import parse_hours
+from gateway.domain.health import HeartbeatOutcome
 from gateway.domain.settings import ModelSettings
-from gateway.domain.vitals import Outcome
-from gateway.store.engine import tasks
-from gateway.store.scheduling import attention
+from gateway.store.work import heartbeats, tasks
 from tests.background.heart import MINUTE, NOON, Heart, heart
 from tests.flow.path import MessagePath
 
@@ -74,7 +73,7 @@ class TestRhythm:
     async def test_the_first_start_makes_none_the_first_one_comes_after_the_interval(self, beating: Heart) -> None:
         await beating.look()
         await beating.look(29)
-        assert (await beating.pulse()).beat.outcome is Outcome.WAITING
+        assert (await beating.pulse()).beat.outcome is HeartbeatOutcome.WAITING
 
         await beating.look(1)
         assert (await beating.pulse()).beats == 1
@@ -163,7 +162,7 @@ class TestRhythm:
         beating.instruct("")
         await beating.look()
         pulse = await beating.pulse()
-        assert (pulse.outcome, pulse.at, pulse.looked) == (Outcome.TOLD, NOON, NOON)
+        assert (pulse.outcome, pulse.at, pulse.looked) == (HeartbeatOutcome.TOLD, NOON, NOON)
 
         await beating.fail("news", NOON + 5 * MINUTE)
         await beating.look(30)
@@ -177,7 +176,7 @@ class TestAsking:
         await beating.look(30)
 
         assert await beating.asked() == [("pending",)]
-        assert (await beating.pulse()).beat.outcome is Outcome.RUNNING
+        assert (await beating.pulse()).beat.outcome is HeartbeatOutcome.RUNNING
 
     async def test_what_failed_since_the_last_one_is_a_reason_too_but_once(self, beating: Heart) -> None:
         await beating.look()
@@ -187,16 +186,16 @@ class TestAsking:
         await beating.look(30)
 
         assert await beating.asked() == [("completed",)]
-        assert (await beating.pulse()).beat.outcome is Outcome.IDLE
+        assert (await beating.pulse()).beat.outcome is HeartbeatOutcome.IDLE
 
     async def test_what_is_older_than_a_day_is_no_news(self, beating: Heart, monkeypatch: pytest.MonkeyPatch) -> None:
         since = []
 
-        async def look(*given: object) -> list[attention.Concern]:
+        async def look(*given: object) -> list[heartbeats.Concern]:
             since.append(given[2])
             return []
 
-        monkeypatch.setattr(attention, "look", look)
+        monkeypatch.setattr(heartbeats, "concerns", look)
         await beating.look()
         await beating.look(60 * 24 * 40)
 
@@ -209,7 +208,7 @@ class TestAsking:
         await beating.look(30)
         assert beating.timer.state is not None
         assert "is running" in beating.timer.state
-        assert (await beating.timer.beat()).outcome is Outcome.RUNNING
+        assert (await beating.timer.beat()).outcome is HeartbeatOutcome.RUNNING
         assert await beating.asked() == [("pending",)]
 
         await beating.work()
@@ -224,14 +223,14 @@ class TestAsking:
             await tasks.cancel(tx, run.id)
 
         beat = (await beating.pulse()).beat
-        assert (beat.outcome, beat.text) == (Outcome.FAILED, "it was cancelled")
+        assert (beat.outcome, beat.text) == (HeartbeatOutcome.FAILED, "it was cancelled")
 
     async def test_without_a_model_nobody_is_asked(self, beating: Heart) -> None:
         beating.instruct()
         beating.connected = False
 
         beat = await beating.timer.beat()
-        assert (beat.outcome, beat.text) == (Outcome.SKIPPED, "no model is connected")
+        assert (beat.outcome, beat.text) == (HeartbeatOutcome.SKIPPED, "no model is connected")
 
 
 class TestByHand:
@@ -239,7 +238,7 @@ class TestByHand:
         beating.configure(every=None)
         beat = await beating.timer.beat()
 
-        assert (beat.at, beat.outcome, beat.text) == (NOON, Outcome.IDLE, "nothing to do")
+        assert (beat.at, beat.outcome, beat.text) == (NOON, HeartbeatOutcome.IDLE, "nothing to do")
         beating.configure(every="30m")
         await beating.timer.beat()
         assert beating.timer.state is not None
@@ -249,14 +248,14 @@ class TestByHand:
         (beating.path.workspace / "HEARTBEAT.md").symlink_to("/etc/hostname")
         beat = await beating.timer.beat()
 
-        assert beat.outcome is Outcome.IDLE
+        assert beat.outcome is HeartbeatOutcome.IDLE
         assert beat.text.startswith("HEARTBEAT.md could not be read: ")
 
     async def test_two_at_once_are_one(self, beating: Heart) -> None:
         beating.instruct()
         beats = await asyncio.gather(*(beating.timer.beat() for _ in range(3)))
 
-        assert [beat.outcome for beat in beats] == [Outcome.RUNNING] * 3
+        assert [beat.outcome for beat in beats] == [HeartbeatOutcome.RUNNING] * 3
         assert await beating.asked() == [("pending",)]
 
 
@@ -282,7 +281,7 @@ class TestMoney:
         await beating.spend(1.5, kind="agent")
         beats = [await beating.timer.beat(), await beating.timer.beat()]
 
-        assert [beat.outcome for beat in beats] == [Outcome.SKIPPED] * 2
+        assert [beat.outcome for beat in beats] == [HeartbeatOutcome.SKIPPED] * 2
         assert beats[0].text == "the model budget is used up; /budget shows it, /budget more raises it"
         assert len(beating.told) == 1
 
@@ -300,7 +299,7 @@ class TestMoney:
         beating.configure(day_usd=0.05)
         await beating.spend(0.06)
 
-        assert (await beating.timer.beat()).outcome is Outcome.IDLE
+        assert (await beating.timer.beat()).outcome is HeartbeatOutcome.IDLE
         assert beating.told == []
 
 

@@ -21,15 +21,15 @@ from gateway.background.upkeep.memory_index import (
 )
 from gateway.config.failpoints import Failpoints
 from gateway.config.machine import SystemClock
-from gateway.domain.embedding import EmbeddingUnavailable, Vector
 from gateway.domain.errors import DatabaseDown
+from gateway.domain.memory.memories import EmbeddingUnavailable, Vector
 from gateway.store.connection.pool import Database
 from gateway.store.dump import snapshot
-from gateway.store.memory import extension, vectors
+from gateway.store.memory import vectors
 from gateway.workspace.files.tree import Workspace
 from tests.conftest import Server
+from tests.store.memory.test_indexing import talk
 from tests.store.memory.test_memories import add
-from tests.store.memory.test_turns import talk
 from tests.store.world import World, found
 
 
@@ -228,11 +228,11 @@ async def test_a_database_without_the_extension_searches_by_words_until_it_is_th
     job.fresh()
     await add(job.world, "milk")
     async with job.world.database.connection() as conn:
-        assert await extension.problem(conn) == await vectors.state(conn) == extension.NOT_MADE
+        assert await vectors.extension_problem(conn) == await vectors.state(conn) == vectors.EXTENSION_NOT_CREATED
     with capture_logs() as logs:
         for _ in range(3):
             assert await job.look() is not None
-    assert [line["why"] for line in logs if line["event"] == "memory.not_embedded"] == [extension.NOT_MADE]
+    assert [line["why"] for line in logs if line["event"] == "memory.not_embedded"] == [vectors.EXTENSION_NOT_CREATED]
     assert await job.world.value("select n from memory_stats") == 2
     await admin.execute("create extension vector")
     await admin.close()

@@ -8,7 +8,7 @@ from gateway.background.upkeep.ram import ENOUGH, MemoryCeiling, ceiling, reside
 from gateway.background.upkeep.timers import ram
 from gateway.config.machine import available_memory
 from gateway.domain.errors import DatabaseDown
-from gateway.domain.vitals import Memory
+from gateway.domain.health import MemoryUse
 
 
 def test_what_the_process_holds_is_counted() -> None:
@@ -72,7 +72,7 @@ async def test_below_the_ceiling_nothing_happens() -> None:
     memory = process.memory()
     assert memory.memory is None
     await memory.look()
-    assert memory.memory == Memory(99 * MB, 100 * MB, shedding=False)
+    assert memory.memory == MemoryUse(99 * MB, 100 * MB, shedding=False)
     assert (process.dropped, process.limits, process.told) == (0, [], [])
 
 
@@ -82,13 +82,13 @@ async def test_an_episode_sheds_until_well_below_the_ceiling_and_tells_the_owner
     for used in (100, 120, 99, 85):
         process.used = used
         await memory.look()
-        assert memory.memory == Memory(used * MB, 100 * MB, shedding=True)
+        assert memory.memory == MemoryUse(used * MB, 100 * MB, shedding=True)
     assert (process.dropped, process.limits) == (4, [ram.RUNS_WHILE_SHEDDING])
     [told] = process.told
     assert told.startswith("I use 100 MB of memory; my ceiling is 100 MB (limits.memory_mb).")
     process.used = 84
     await memory.look()
-    assert memory.memory == Memory(84 * MB, 100 * MB, shedding=False)
+    assert memory.memory == MemoryUse(84 * MB, 100 * MB, shedding=False)
     process.used = 101
     await memory.look()
     assert process.limits == [4, None, 4]

@@ -13,8 +13,8 @@ from gateway.domain.errors import DatabaseDown
 from gateway.domain.ids import PrincipalId
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.people import principals
-from gateway.store.scheduling import schedules
-from gateway.store.scheduling.schedules import ScheduleRow
+from gateway.store.work import schedules
+from gateway.store.work.schedules import ScheduleRow
 from tests.background.timeline import HOUR, START, Timeline, once, recurring, scheduler_on
 from tests.store.world import World
 

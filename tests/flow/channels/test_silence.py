@@ -11,7 +11,7 @@ import pytest
 from channels.telegram.channel import Telegram
 from channels.telegram.polling import Patience
 from gateway.domain.channels.channel import Channel
-from gateway.domain.channels.channel_settings import ChannelSettings
+from gateway.domain.settings import ChannelSettings
 from gateway.flow.channels.supervisor import ChannelSpec, ChannelSupervisor
 from tests.contract.under_test import Gateway
 from tests.fakes.eventually import eventually

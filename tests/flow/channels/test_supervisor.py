@@ -9,13 +9,12 @@ from pathlib import Path
 import pytest
 from pydantic import Field
 
-from gateway.domain.channels.channel import Accept, Capabilities, Login
-from gateway.domain.channels.channel_facts import NoFacts
-from gateway.domain.channels.channel_settings import ChannelSettings
+from gateway.domain.channels.channel import Accept, Capabilities, Login, NoFacts
 from gateway.domain.conversation.inbound import Inbound
 from gateway.domain.errors import ConfigError, OwnerMustAct
+from gateway.domain.health import ChannelVitals
 from gateway.domain.people.access import Access
-from gateway.domain.vitals import ChannelVitals
+from gateway.domain.settings import ChannelSettings
 from gateway.flow.channels import supervisor as doors_module
 from gateway.flow.channels.supervisor import ChannelSpec, ChannelSupervisor, channel_specs, preload
 from tests.fakes.channel import FakeChannel

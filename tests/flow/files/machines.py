@@ -11,7 +11,7 @@ from gateway.flow.files.replica import Missing, Replica, SyncResult
 from gateway.flow.labels import ContentLabels
 from gateway.net.addresses import Rules
 from gateway.net.object_store import Address, ObjectStore
-from gateway.store.trust import contents
+from gateway.store.files import contents
 from gateway.workspace.files.tree import Workspace
 from gateway.workspace.locks import LockKeeper, LockWatch, OwnerEdits
 from gateway.workspace.sync.plan import Drop, Pull, Push, Retract

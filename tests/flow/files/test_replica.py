@@ -10,14 +10,13 @@ from uuid import uuid4
 
 import pytest
 
+from gateway.domain.files import FileContent
 from gateway.domain.ids import InstanceId
 from gateway.domain.principals import Label
-from gateway.domain.synced import Content
 from gateway.flow.files.replica import Missing
 from gateway.flow.files.sync import sweep
 from gateway.net.object_store import StoreDown
-from gateway.store import synced
-from gateway.store.trust import contents
+from gateway.store.files import contents, file_map
 from gateway.workspace.files.paths import WorkspaceError
 from tests.fakes.s3 import Careless, new_bucket
 from tests.flow.files.machines import Machine, Machines, deleted, pulled, pushed, retracted, settle
@@ -36,10 +35,10 @@ def everything(folder: Path) -> list[Path]:
 
 async def plant(machine: Machine, path: str, text: str = "x", size: int | None = None) -> None:
     """A row of the map that no replica made."""
-    place, content = machine.replica.store.address.place, Content(sha256(text), len(text) if size is None else size)
+    place, content = machine.replica.store.address.place, FileContent(sha256(text), len(text) if size is None else size)
     async with machine.world.database.transaction() as tx:
         now = await tx.fetchval("select clock_timestamp()")
-        assert await synced.compare_and_set(tx, machine.world.principal, place, path, 0, content, now)
+        assert await file_map.compare_and_set(tx, machine.world.principal, place, path, 0, content, now)
 
 
 class TestBothWays:
@@ -422,9 +421,9 @@ class TestSweep:
     async def test_no_path_gets_an_object_that_is_being_swept(self, ada: Machine, bob: Machine) -> None:
         ada.write("a", "one")
         place, database = ada.replica.store.address.place, ada.world.database
-        [swept] = await database.run(lambda tx: synced.begin_sweep(tx, place, [sha256("one")]))
+        [swept] = await database.run(lambda tx: file_map.begin_sweep(tx, place, [sha256("one")]))
         assert pushed(await ada.sync()) == []
         await ada.replica.store.delete(swept)
-        await database.run(lambda tx: synced.end_sweep(tx, place, [swept]))
+        await database.run(lambda tx: file_map.end_sweep(tx, place, [swept]))
         await settle(ada, bob)
         assert bob.files() == {"a": "one"}

@@ -9,7 +9,7 @@ import pytest
 from gateway.domain.ids import PrincipalId
 from gateway.domain.principals import Label
 from gateway.flow.files.uploads import UploadRefused
-from gateway.store.transcript.files import FileRow
+from gateway.store.files.files import FileRow
 from tests.flow.path import MEMBER, MessagePath
 
 

@@ -9,7 +9,7 @@ from gateway.flow.inbound import answers as answers_module
 from gateway.flow.inbound.answers import Answer
 from gateway.flow.inbound.persistence import Accepted
 from gateway.flow.live import TextWritten
-from gateway.store.engine.steps import Spent
+from gateway.store.work.steps import ModelUse
 from tests.flow.path import FakeModel, MessagePath, build, call, in_turn, restarted, said
 
 
@@ -17,7 +17,7 @@ async def test_the_answer_comes_with_what_it_cost(path: MessagePath) -> None:
     path.model.answer = in_turn(said("", call("look", text="x")), said("done"))
     async with path.working():
         answer = await path.answer(await path.tell("go"))
-    assert (answer.text, answer.notice, answer.spent) == ("done", False, Spent(2, 20, 10, 0.002))
+    assert (answer.text, answer.notice, answer.spent) == ("done", False, ModelUse(2, 20, 10, 0.002))
     assert await path.rows("select text from messages where id = $1", answer.message_id) == [("done",)]
 
 

@@ -11,8 +11,8 @@ from gateway.domain.channels.channel import SendFailed
 from gateway.domain.conversation.inbound import Inbound, Sender
 from gateway.domain.errors import DatabaseDown, OwnerMustAct, TryAgainLater
 from gateway.domain.people.access import Access, GroupMode
+from gateway.domain.people.credentials import new_code
 from gateway.domain.principals import Role
-from gateway.domain.text.codes import new_code
 from gateway.flow.inbound import gate as gate_module
 from gateway.flow.inbound.gate import Gate
 from gateway.flow.people import Pairing, meet

@@ -16,7 +16,7 @@ from gateway.domain.ids import PrincipalId
 from gateway.domain.principals import Label
 from gateway.flow.labels import ask_to_vouch
 from gateway.store.connection.pool import Database
-from gateway.store.transcript import files
+from gateway.store.files import files
 from tests.fakes.caller import CALLER
 from tests.flow.path import MEMBER, FakeModel, MessagePath, build, call, in_turn, results, said
 

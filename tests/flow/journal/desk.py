@@ -18,12 +18,11 @@ from gateway.domain.principals import Label
 from gateway.domain.work.tasks import Lane
 from gateway.flow.journal.journal import Journal
 from gateway.flow.people import People, meet
-from gateway.store import sessions
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.delivery import addresses, inbox
 from gateway.store.delivery.addresses import AddressRow
-from gateway.store.engine import tasks
-from gateway.store.transcript import journals, messages, unread
+from gateway.store.transcript import journals, messages, sessions, tool_calls, unread
+from gateway.store.work import tasks
 from gateway.workspace.journal.entries import Content, JournalEntry, parse_entries, render_entries
 from gateway.workspace.journal.files import Place
 from gateway.workspace.journal.writer import journal_key
@@ -104,8 +103,10 @@ class Desk:
             task = await tasks.create(tx, principal, "agent", Lane.AGENTS)
             assert task is not None
             intent = ToolIntent(ToolCall("c1", "look", arguments), 0)
-            await messages.intend(tx, session, principal, TaskId(task), [intent], Label.OWNER)
-            await messages.conclude(tx, session, principal, TaskId(task), intent, ToolResult("c1", result), Label.OWNER)
+            await tool_calls.intend(tx, session, principal, TaskId(task), [intent], Label.OWNER)
+            await tool_calls.conclude(
+                tx, session, principal, TaskId(task), intent, ToolResult("c1", result), Label.OWNER
+            )
         self.journal.changed(session)
 
     async def compact(self, session: SessionId, summary: str) -> None:

@@ -4,10 +4,10 @@ from pathlib import Path
 import pytest
 
 from gateway.flow.journal.copies import VerifiedFiles
-from gateway.store.transcript.entries import Mark
+from gateway.store.transcript.journals import CopyMark
 from gateway.workspace.journal.files import MAX_BYTES, Place, Version
 
-ROWS = Mark(70, 30)
+ROWS = CopyMark(70, 30)
 VERSION: Version = (1, 2, 3, 4)
 
 
@@ -21,7 +21,7 @@ def place(tmp_path: Path) -> Place:
     return Place(tmp_path, "sessions/2026-03-01/12-30-15.md")
 
 
-def loaded(file: Path, newest: Mark = ROWS) -> VerifiedFiles:
+def loaded(file: Path, newest: CopyMark = ROWS) -> VerifiedFiles:
     checked = VerifiedFiles(file)
     checked.load(newest)
     return checked
@@ -60,7 +60,7 @@ def test_another_file_with_the_same_version_is_not_known(kept: VerifiedFiles, tm
 
 def test_damage_of_any_kind_leaves_nothing_known(kept: VerifiedFiles, file: Path, place: Place) -> None:
     whole = file.read_bytes()
-    newest = Mark(99, 99)
+    newest = CopyMark(99, 99)
     for at in range(len(whole)):
         for data in (whole[:at], whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :]):
             file.write_bytes(data)
@@ -74,9 +74,9 @@ def test_a_file_that_is_larger_than_any_leaves_nothing_known(kept: VerifiedFiles
     assert loaded(file).unknown([(place, VERSION)]) == [(place, VERSION)]
 
 
-@pytest.mark.parametrize("newest", [Mark(69, 30), Mark(70, 29)])
+@pytest.mark.parametrize("newest", [CopyMark(69, 30), CopyMark(70, 29)])
 def test_nor_is_anything_of_a_database_that_had_more_rows(
-    kept: VerifiedFiles, file: Path, place: Place, newest: Mark
+    kept: VerifiedFiles, file: Path, place: Place, newest: CopyMark
 ) -> None:
     checked = loaded(file, newest)
     assert checked.rows == newest

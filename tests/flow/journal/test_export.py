@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import pytest
 
-from gateway.domain.conversation.attachments import Attached
+from gateway.domain.conversation.transcript import Attached
 from gateway.domain.ids import MessageId, SessionId
 from gateway.domain.principals import Label
 from gateway.flow.journal.export import export, file_name

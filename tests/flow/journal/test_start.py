@@ -21,7 +21,7 @@ from gateway.flow.journal.copies import VerifiedFiles
 from gateway.flow.journal.copyist import Copyist
 from gateway.flow.turn.environment import AgentEnvironments
 from gateway.store.transcript import unread
-from gateway.store.transcript.entries import Mark
+from gateway.store.transcript.journals import CopyMark
 from gateway.workspace.journal import files
 from gateway.workspace.journal.files import Place
 from tests.flow.journal.desk import MEMBER, Desk, arrival, desk
@@ -268,7 +268,7 @@ class TestMark:
         again = await restarted(here)
         await again.started()
         running = asyncio.create_task(again.journal.run())
-        while not mark(again).exists() or rows_of(again) == Mark():
+        while not mark(again).exists() or rows_of(again) == CopyMark():
             await again.journal.catch_up()
         running.cancel()
 
@@ -445,10 +445,10 @@ async def test_a_thousand_files_that_did_not_change_are_not_opened(here: Desk, m
     assert [entry["event"] for entry in logs] == ["journal.left_over"]
 
 
-def rows_of(here: Desk) -> Mark:
+def rows_of(here: Desk) -> CopyMark:
     """Up to where the next start knows the files to be whole."""
     checked = VerifiedFiles(mark(here))
-    checked.load(Mark(10**9, 10**9))
+    checked.load(CopyMark(10**9, 10**9))
     return checked.rows
 
 

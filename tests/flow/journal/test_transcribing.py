@@ -5,13 +5,13 @@ import pytest
 
 from gateway.domain.ids import EntryId
 from gateway.flow.journal.copies import transcribe
-from gateway.store.transcript.entries import Kind, Line
+from gateway.store.transcript.journals import JournalLine, Kind
 from gateway.workspace.journal.entries import JournalEntry
 
 
 def entry(kind: Kind, text: str, who: str = "", length: int | None = None) -> JournalEntry:
     at = datetime.now(UTC)
-    line = Line(1, False, EntryId(uuid4()), kind, at, who, text, len(text) if length is None else length)
+    line = JournalLine(1, False, EntryId(uuid4()), kind, at, who, text, len(text) if length is None else length)
     [only] = transcribe([line])
     assert (only.id, only.kind, only.at, only.inbound) == (line.entry_id, kind, at, None)
     return only

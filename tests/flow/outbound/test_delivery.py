@@ -16,10 +16,9 @@ from gateway.domain.principals import Label
 from gateway.flow.outbound.delivery import POST_IN_DOUBT, UNCONFIRMED
 from gateway.flow.outbound.parts import record_file
 from gateway.flow.outbound.sender import Outbound
-from gateway.store import sessions
 from gateway.store.connection.pool import Database
 from gateway.store.delivery import addresses
-from gateway.store.transcript import messages
+from gateway.store.transcript import messages, sessions
 from gateway.workspace.files.states import measure
 from tests.fakes.channel import FakeChannel
 from tests.flow.outbound.test_sender import STATES, sending, sent, stop

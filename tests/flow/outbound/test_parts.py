@@ -9,7 +9,7 @@ from gateway.domain.ids import FileId
 from gateway.domain.principals import Label
 from gateway.flow.outbound.parts import MAX_CAPTION, TO_BE_CONTINUED, Abridged, abridge, parts
 from gateway.store.connection.pool import Database
-from gateway.store.delivery.outbox import Part
+from gateway.store.delivery.outbox import OutboxPart
 from gateway.workspace.files.tree import Workspace
 from tests.fakes.channel import FakeChannel
 from tests.flow.path import FakeModel, MessagePath, build, said
@@ -19,33 +19,36 @@ YES = Button("Yes", "/yes")
 
 
 def test_a_short_text_is_one_part() -> None:
-    assert parts("hello", 100) == [Part("hello")]
+    assert parts("hello", 100) == [OutboxPart("hello")]
 
 
 def test_buttons_are_under_the_end_of_the_text_and_only_its_beginning_is_a_reply() -> None:
     made = parts("a" * 20 + "\n\n" + "b" * 20, 30, [ONE], [YES], "m7")
-    assert made == [Part("a" * 20, reply_to="m7"), Part("b" * 20, buttons=(YES,)), Part("", file=ONE)]
+    assert made == [OutboxPart("a" * 20, reply_to="m7"), OutboxPart("b" * 20, buttons=(YES,)), OutboxPart("", file=ONE)]
 
 
 def test_a_short_text_becomes_the_caption_of_the_first_file() -> None:
-    assert parts("here", 4096, [ONE, TWO], reply_to="m7") == [Part("here", file=ONE, reply_to="m7"), Part("", file=TWO)]
+    assert parts("here", 4096, [ONE, TWO], reply_to="m7") == [
+        OutboxPart("here", file=ONE, reply_to="m7"),
+        OutboxPart("", file=TWO),
+    ]
 
 
 def test_a_text_too_long_for_a_caption_goes_before_its_files() -> None:
     text = "x" * (MAX_CAPTION + 1)
-    assert parts(text, 4096, [ONE, TWO]) == [Part(text), Part("", file=ONE), Part("", file=TWO)]
+    assert parts(text, 4096, [ONE, TWO]) == [OutboxPart(text), OutboxPart("", file=ONE), OutboxPart("", file=TWO)]
 
 
 def test_a_text_with_buttons_is_no_caption_for_not_every_file_can_have_them() -> None:
-    assert parts("really?", 4096, [ONE], [YES]) == [Part("really?", buttons=(YES,)), Part("", file=ONE)]
+    assert parts("really?", 4096, [ONE], [YES]) == [OutboxPart("really?", buttons=(YES,)), OutboxPart("", file=ONE)]
 
 
 def test_a_file_needs_no_words() -> None:
-    assert parts("", 4096, [ONE], reply_to="m7") == [Part("", file=ONE, reply_to="m7")]
+    assert parts("", 4096, [ONE], reply_to="m7") == [OutboxPart("", file=ONE, reply_to="m7")]
 
 
 def test_what_no_database_takes_is_left_out() -> None:
-    assert parts("a\x00b\ud800", 4096) == [Part("ab?")]
+    assert parts("a\x00b\ud800", 4096) == [OutboxPart("ab?")]
 
 
 NOW = datetime(2026, 11, 21, 19, 8, 3, tzinfo=UTC)

@@ -12,10 +12,10 @@ from gateway.domain.ids import AddressId, SessionId
 from gateway.domain.principals import Label
 from gateway.flow.live import MessageStored
 from gateway.flow.outbound.proactive import HandedOver
-from gateway.store import sessions
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.delivery import addresses
 from gateway.store.delivery.addresses import AddressRow
+from gateway.store.transcript import sessions
 from gateway.store.transcript.messages import MessageRow
 from tests.flow.path import MEMBER, FakeModel, MessagePath, build, message
 from tests.store.world import blocked

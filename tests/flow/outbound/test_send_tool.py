@@ -11,8 +11,8 @@ from gateway.domain.channels.channel import Capabilities
 from gateway.domain.conversation.inbound import Address
 from gateway.domain.principals import Label
 from gateway.flow.live import MessageStored
-from gateway.store import sessions
 from gateway.store.connection.pool import Database
+from gateway.store.transcript import sessions
 from tests.fakes.channel import FakeChannel
 from tests.flow.path import (
     MEMBER,

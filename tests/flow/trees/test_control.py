@@ -11,8 +11,8 @@ from gateway.domain.work.tasks import Status
 from gateway.flow.trees import control
 from gateway.flow.trees.control import TraceFollowers
 from gateway.store.connection.listener import Listener
-from gateway.store.engine import steps
-from gateway.store.engine.steps import Settled
+from gateway.store.work import steps
+from gateway.store.work.steps import Settled
 from tests.flow.path import MessagePath, call, results, said
 from tests.flow.trees.test_trees import boss_and_workers, run_dry, started, write
 from tests.store.world import somebody

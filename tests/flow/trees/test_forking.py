@@ -9,8 +9,8 @@ from gateway.agent.work.task_trees import NoSuchTask
 from gateway.domain.conversation.model import Prompt, Reply
 from gateway.domain.ids import TaskId
 from gateway.domain.work.tasks import Status
-from gateway.store.engine import steps, trees
-from gateway.store.engine.steps import StepRow
+from gateway.store.work import steps, trees
+from gateway.store.work.steps import StepRow
 from tests.flow.path import MessagePath, call, results, said
 from tests.flow.trees.test_trees import run_dry, started, told, write
 

@@ -13,7 +13,7 @@ from gateway.domain.ids import PrincipalId
 from gateway.domain.work.tasks import Lane
 from gateway.domain.work.trees import MOST_LIVE
 from gateway.store.connection.pool import Database
-from gateway.store.engine import trees
+from gateway.store.work import trees
 from tests.flow.path import MEMBER, FakeModel, MessagePath, build, call, results, said
 from tests.flow.trees.test_trees import (
     Script,

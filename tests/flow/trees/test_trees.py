@@ -14,17 +14,17 @@ import pytest
 from gateway.config.failpoints import Failpoints, Step
 from gateway.config.model import Config
 from gateway.domain.conversation.model import Prompt, Reply, SystemMessage, ToolMessage
-from gateway.domain.erasing import Erasure
 from gateway.domain.ids import TaskId
+from gateway.domain.memory.erasing import Erasure
 from gateway.domain.principals import Label
 from gateway.domain.work.tasks import Lane
 from gateway.domain.work.trees import MOST_HAND_OFFS, MOST_WIDE
-from gateway.store.engine import tasks, trees
-from gateway.store.engine.trees import TreeFilter
 from gateway.store.memory import erasing
 from gateway.store.memory.erasing import Origins
 from gateway.store.trust import reviews
-from gateway.store.trust.reviews import Question
+from gateway.store.trust.reviews import ReviewQuestion
+from gateway.store.work import tasks, trees
+from gateway.store.work.trees import TreeFilter
 from tests.flow.path import OWNER, FakeModel, MessagePath, call, restarted, results, said
 
 Script = Callable[[Prompt], Reply | Exception]
@@ -397,7 +397,7 @@ class TestReviews:
         owner = path.people.owner.id
         async with path.database.transaction() as tx:
             [top, child, *_] = await trees.nodes(tx, master)
-            question = Question(owner, owner, "exec", {}, "make", Label.UNTRUSTED, task=child.id, ordinal=9)
+            question = ReviewQuestion(owner, owner, "exec", {}, "make", Label.UNTRUSTED, task=child.id, ordinal=9)
             await reviews.ask(tx, question, datetime.now(UTC))
             nodes = {node.id: node.waits_for for node in await trees.nodes(tx, master)}
             assert (nodes[top.id], nodes[child.id]) == (None, "A1")

@@ -14,8 +14,8 @@ from gateway.domain.principals import Role
 from gateway.domain.work.tasks import Claim
 from gateway.flow.turn.budgets import OutOfBudget, SharedBudgets
 from gateway.store.connection.pool import Database
-from gateway.store.engine import spending, steps, tasks
-from gateway.store.engine.spending import Period
+from gateway.store.work import budgets, steps, tasks
+from gateway.store.work.budgets import Period
 from tests.flow.path import MEMBER, FakeModel, MessagePath, build, call, in_turn, said
 from tests.store.world import World, found, somebody
 
@@ -62,7 +62,7 @@ async def spent(world: World, usd: float, at: datetime = NOON) -> None:
 
 async def raised(world: World, period: Period, usd: float, at: datetime = NOON) -> None:
     async with world.database.transaction() as tx:
-        await spending.raise_limit(tx, period, at, usd)
+        await budgets.raise_limit(tx, period, at, usd)
 
 
 @dataclass
@@ -224,7 +224,7 @@ class TestReservations:
             "Today's token budget of models without a price is used up (1,200 tokens of m, 1,000 allowed)."
         )
         async with world.database.transaction() as tx:
-            await spending.raise_tokens(tx, NOON, 1_200)
+            await budgets.raise_tokens(tx, NOON, 1_200)
         await runs.reserve(other, Highest(tokens=900))
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from gateway.domain.channels.channel import SendFailed
 from gateway.logs import SecretMask, logging_to
-from gateway.store.engine import tasks
+from gateway.store.work import tasks
 from tests.flow.outbound.test_sender import sent
 from tests.flow.path import MessagePath, in_turn, restarted, said
 

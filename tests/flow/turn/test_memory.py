@@ -12,13 +12,13 @@ from gateway.agent.memory.search import bootstrap_context
 from gateway.domain.conversation.inbound import Address
 from gateway.domain.conversation.model import Prompt, SystemMessage, UserMessage
 from gateway.domain.ids import MemoryId
-from gateway.domain.memory import Category, Filter, NewMemory
+from gateway.domain.memory.memories import Category, MemoryFilter, NewMemory
 from gateway.domain.principals import Label
 from gateway.flow.turn import memory as turn_memory
 from gateway.memory.wording import RECALLED, Bootstrap
 from gateway.store.connection.pool import Connection, Database
-from gateway.store.memory import memories, recalling, used
-from gateway.store.transcript import messages
+from gateway.store.memory import memories, search
+from gateway.store.transcript import conversations, messages
 from tests.flow.path import MEMBER, FakeModel, MessagePath, build, call, in_turn, message, results, said
 
 TOOLS = {"memory_search", "memory_get", "remember", "forget"}
@@ -46,7 +46,7 @@ async def known(path: MessagePath, text: str, **more: Any) -> MemoryId:
 
 async def every(path: MessagePath) -> list[tuple[str, Label]]:
     async with path.database.connection() as conn:
-        rows = await memories.listed(conn, path.people.owner.id, Filter(at_most=Label.UNTRUSTED), 50)
+        rows = await memories.listed(conn, path.people.owner.id, MemoryFilter(at_most=Label.UNTRUSTED), 50)
     return [(row.text, row.label) for row in rows]
 
 
@@ -147,7 +147,7 @@ class TestRecall:
     @pytest.fixture(autouse=True)
     def patient(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A busy machine may take longer than a turn waits."""
-        monkeypatch.setattr(recalling, "TIMEOUT_MS", 30_000)
+        monkeypatch.setattr(search, "RECALL_TIMEOUT_MS", 30_000)
 
     async def test_what_the_question_is_about_is_recalled_before_it_and_stored_nowhere(self, path: MessagePath) -> None:
         for n in range(12):
@@ -346,7 +346,7 @@ class TestCommands:
         async with path.working():
             await path.ask("/remember Correction: not Monday but Tuesday")
         async with path.database.connection() as conn:
-            [row] = await memories.listed(conn, path.people.owner.id, Filter(), 5)
+            [row] = await memories.listed(conn, path.people.owner.id, MemoryFilter(), 5)
         assert (row.category, row.text, row.label) == (Category.CORRECTION, "not Monday but Tuesday", Label.OWNER)
 
 
@@ -354,7 +354,7 @@ class TestUsed:
     @pytest.fixture(autouse=True)
     def patient(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A busy machine may take longer than a turn waits."""
-        monkeypatch.setattr(recalling, "TIMEOUT_MS", 30_000)
+        monkeypatch.setattr(search, "RECALL_TIMEOUT_MS", 30_000)
 
     async def test_an_answer_knows_what_it_was_reminded_of_and_what_it_searched_by_ids_alone(
         self, path: MessagePath
@@ -374,7 +374,7 @@ class TestUsed:
             why = await path.ask("/why")
         [session] = {id for (id,) in await path.rows("select session_id from messages")}
         async with path.database.connection() as conn:
-            rows = used.joined(await messages.shown(conn, session))
+            rows = conversations.with_memories(await messages.shown(conn, session))
         answers = [row.remembered for row in rows if row.kind == "assistant" and row.final]
         assert answers == [(door, tax), ()]
         assert all(not row.remembered for row in rows if row.kind != "assistant" or not row.final)
@@ -392,4 +392,4 @@ class TestUsed:
             rows = await messages.shown(conn, session)
             answer = rows[-1]
             row = replace(answer, kind="tool_result", tool="memory_search", text=result)
-            assert [each.remembered for each in used.joined([row, answer])] == [(), ()]
+            assert [each.remembered for each in conversations.with_memories([row, answer])] == [(), ()]

@@ -9,9 +9,8 @@ from gateway.domain.ids import SessionId
 from gateway.domain.principals import Label
 from gateway.domain.work.tasks import Claim, Lane
 from gateway.flow.turn.opening import OpenedTurn, open_unattended
-from gateway.store import sessions
-from gateway.store.engine import tasks
-from gateway.store.transcript import messages
+from gateway.store.transcript import messages, sessions, tool_calls
+from gateway.store.work import tasks
 from tests.flow.path import MessagePath
 
 
@@ -60,7 +59,7 @@ async def test_what_a_crash_left_of_it_is_found_again(path: MessagePath) -> None
     found = await opened(path, run)
     intent = ToolIntent(ToolCall("c", "look", "{}"), 0)
     async with path.database.transaction() as tx:
-        await messages.intend(tx, found.session, run.principal_id, run.id, [intent], Label.OWNER)
+        await tool_calls.intend(tx, found.session, run.principal_id, run.id, [intent], Label.OWNER)
     again = await opened(path, run)
     assert again.pending(run) == (intent,)
     assert again.first_ordinal == 1

@@ -8,15 +8,15 @@ import pytest
 
 from gateway.config.machine import SystemClock
 from gateway.domain.channels.channel import Capabilities, Drafts
-from gateway.domain.conversation.events import Answered, ModelReplied, Steered
 from gateway.domain.conversation.inbound import Address
 from gateway.domain.conversation.model import Attempt, ModelEvent, Prompt, Restarted, TextDelta
+from gateway.domain.conversation.transcript import Answered, ModelReplied, Steered
 from gateway.flow.live import Subscription
 from gateway.flow.turn import presence
 from gateway.flow.turn.presence import DRAFT_AFTER, DRAFT_EVERY, DRAFT_RARELY, drafts, typing
 from gateway.store.delivery import addresses
 from gateway.store.delivery.addresses import AddressRow
-from gateway.store.engine import tasks
+from gateway.store.work import tasks
 from tests.fakes.channel import FakeChannel
 from tests.flow.path import FakeModel, MessagePath, build, crash, said
 

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.domain.conversation.attachments import Attached
-from gateway.domain.conversation.transcript import AssistantText, UserText
+from gateway.domain.conversation.transcript import AssistantText, Attached, UserText
 from gateway.domain.ids import MessageId
 from gateway.flow.turn.loop import MAX_EXCERPT, MAX_EXCERPTS_OF_MESSAGE, MAX_PICTURE_BYTES, MAX_PICTURES, with_files
 from gateway.workspace.files.tree import Workspace

@@ -12,15 +12,15 @@ from uuid import uuid4
 
 import pytest
 
-from gateway.domain.conversation.events import Answered, Steered
 from gateway.domain.conversation.model import Attempt, Restarted, TextDelta, Waiting
 from gateway.domain.conversation.tools import ToolFailed
+from gateway.domain.conversation.transcript import Answered, Steered
 from gateway.domain.errors import RunLost
 from gateway.domain.ids import InstanceId
 from gateway.flow.live import Live, ModelAwaited, TextDropped, TextWritten
 from gateway.flow.turn.steps import ACT_WITHIN, Fence, LiveSink
 from gateway.store.connection.pool import Database
-from gateway.store.engine import tasks
+from gateway.store.work import tasks
 from tests.fakes.eventually import eventually
 from tests.flow.path import FakeModel, MessagePath, build, call, crash, in_turn, results, said
 from tests.flow.turn.sleeper import MARK

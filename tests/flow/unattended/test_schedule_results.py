@@ -15,8 +15,8 @@ from gateway.domain.errors import DatabaseDown
 from gateway.domain.principals import Label
 from gateway.flow.unattended import schedule_results
 from gateway.store.connection.pool import Database
-from gateway.store.scheduling import schedules
-from gateway.store.scheduling.schedules import ScheduleRow
+from gateway.store.work import schedules
+from gateway.store.work.schedules import ScheduleRow
 from tests.flow.appointments import address_of, fire, known, last_run, noted, plan, work
 from tests.flow.path import MEMBER, FakeModel, MessagePath, build, in_turn, message, restarted, said
 

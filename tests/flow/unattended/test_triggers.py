@@ -10,8 +10,7 @@ import pytest
 
 from gateway.domain.principals import Label
 from gateway.domain.text.tokens import estimate
-from gateway.domain.work.assignment import Assignment
-from gateway.domain.work.tasks import Status
+from gateway.domain.work.tasks import Assignment, Status
 from gateway.flow.turn.loop import MAX_MESSAGE_TOKENS
 from gateway.flow.unattended.triggers import (
     MAX_LIVE,
@@ -23,7 +22,7 @@ from gateway.flow.unattended.triggers import (
     framed,
 )
 from gateway.store.connection.pool import Database
-from gateway.store.engine import tasks
+from gateway.store.work import tasks
 from gateway.workspace.files.tree import Workspace
 from tests.store.world import World, found, somebody
 

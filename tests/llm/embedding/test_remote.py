@@ -8,7 +8,7 @@ from importlib import import_module
 
 import pytest
 
-from gateway.domain.embedding import EmbeddingUnavailable
+from gateway.domain.memory.memories import EmbeddingUnavailable
 from gateway.llm.client import ModelClient
 from gateway.llm.embedding import remote
 from gateway.llm.embedding.remote import RemoteEmbedder

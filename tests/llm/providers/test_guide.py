@@ -20,11 +20,11 @@ from gateway.domain.ids import PrincipalId, ScheduleId
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label, Principal, Role
 from gateway.domain.settings import Params
-from gateway.domain.work.schedules import Definition, Once
+from gateway.domain.work.schedules import Once, ScheduleDefinition
 from gateway.llm.provider import ProviderReply
 from gateway.llm.providers.guide import answer, build
 from gateway.llm.vendors import VENDORS, Endpoint, vendor
-from gateway.store.scheduling.schedules import ScheduleRow
+from gateway.store.work.schedules import ScheduleRow
 from gateway.workspace.instructions import PersonaText
 
 
@@ -152,7 +152,7 @@ class TestReminders:
 
     @pytest.mark.parametrize("prompt", ["Remind the user: call Ada\n\nand Bob", "call Ada\n\nand Bob"])
     async def test_when_its_time_has_come_it_is_said(self, prompt: str) -> None:
-        definition = Definition("call Ada", prompt, Once(AT), "Europe/Berlin")
+        definition = ScheduleDefinition("call Ada", prompt, Once(AT), "Europe/Berlin")
         row = ScheduleRow(
             ScheduleId(7), ADA.id, definition, None, Label.OWNER, "cli", AT, None, None, None, None, created_at=AT
         )

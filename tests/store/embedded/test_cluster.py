@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from gateway.domain.errors import OwnerMustAct
-from gateway.store.embedded.cluster import ensure_cluster, opened, reach
-from gateway.store.embedded.passwords import read_passwords
+from gateway.store.embedded.cluster import ensure_cluster, opened, reach, read_passwords
 
 
 def test_a_set_up_that_fails_says_why_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

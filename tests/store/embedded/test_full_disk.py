@@ -13,10 +13,10 @@ import asyncpg
 import pytest
 
 from gateway.domain.errors import DiskFull
-from gateway.store.embedded.passwords import read_passwords
+from gateway.store.embedded.cluster import read_passwords
 from gateway.store.embedded.postgres import EmbeddedPostgres
 from gateway.store.embedded.postmaster import Postmaster
-from gateway.store.embedded.serverlog import ServerLog
+from gateway.store.embedded.programs import ServerLog
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
 

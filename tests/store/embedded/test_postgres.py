@@ -22,7 +22,7 @@ from gateway.store.connection.pool import Database
 from gateway.store.embedded import postgres as postgres_module
 from gateway.store.embedded.postgres import EmbeddedPostgres
 from gateway.store.embedded.postmaster import Postmaster
-from gateway.store.embedded.serverlog import ServerLog
+from gateway.store.embedded.programs import ServerLog
 from gateway.store.migrate import migrate
 
 ROOT = Path(__file__).parents[3]

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from gateway.domain.ids import MemoryId, PrincipalId
-from gateway.domain.memory import AlreadyRemembered, Category, Filter, Kind, Memory, NewMemory
+from gateway.domain.memory.memories import AlreadyRemembered, Category, Kind, Memory, MemoryFilter, NewMemory
 from gateway.domain.principals import Label, Role
 from gateway.store.memory import memories
 from gateway.store.people import principals
@@ -16,9 +16,9 @@ async def add(world: World, text: str, *, principal: PrincipalId | None = None, 
         return await memories.add(tx, principal or world.principal, NewMemory(text, **{"label": Label.OWNER, **more}))
 
 
-async def listed(world: World, which: Filter | None = None, **more: bool) -> list[str]:
+async def listed(world: World, which: MemoryFilter | None = None, **more: bool) -> list[str]:
     async with world.database.connection() as conn:
-        rows = await memories.listed(conn, world.principal, which or Filter(), 50, **more)
+        rows = await memories.listed(conn, world.principal, which or MemoryFilter(), 50, **more)
     return [row.text for row in rows]
 
 
@@ -80,7 +80,7 @@ async def test_the_word_of_somebody_trusted_replaces_the_same_of_a_stranger(worl
     assert (new, word.label) == (True, Label.OWNER)
     assert (await got(world, rumour.id)).superseded_by == word.id
     assert (await got(world, rumour.id)).label == Label.UNTRUSTED
-    assert await listed(world, Filter(at_most=Label.UNTRUSTED)) == ["The code is 7"]
+    assert await listed(world, MemoryFilter(at_most=Label.UNTRUSTED)) == ["The code is 7"]
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,10 @@ async def test_a_correction_replaces_and_both_stay(world: World) -> None:
     old, _ = await add(world, "The dentist is on Tuesday.")
     new, _ = await add(world, "The dentist is on Thursday.", category=Category.CORRECTION, supersedes=old.id)
     assert await listed(world) == ["The dentist is on Thursday."]
-    assert await listed(world, Filter(superseded=True)) == ["The dentist is on Thursday.", "The dentist is on Tuesday."]
+    assert await listed(world, MemoryFilter(superseded=True)) == [
+        "The dentist is on Thursday.",
+        "The dentist is on Tuesday.",
+    ]
     assert (await got(world, old.id)).superseded_by == new.id
 
 
@@ -194,17 +197,17 @@ async def test_a_filter_leaves_out_what_it_says(world: World) -> None:
     await world.do("update memories set created_at = '2026-01-31T12:00Z' where text = 'three'")
     since = await world.value("select timestamptz '2026-01-31T12:00Z'")
     for which, texts in (
-        (Filter(), ["three", "one"]),
-        (Filter(at_most=Label.UNTRUSTED), ["three", "two", "one"]),
-        (Filter(kinds=(Kind.SUMMARY,)), ["three"]),
-        (Filter(categories=(Category.PERSON, Category.FACT)), ["one"]),
-        (Filter(tags=("y", "x")), ["one"]),
-        (Filter(tags=("y", "nope")), []),
-        (Filter(session=world.session), ["three", "one"]),
-        (Filter(agent="claude", at_most=Label.UNTRUSTED), ["two"]),
-        (Filter(until=since), []),
-        (Filter(since=since), ["three", "one"]),
-        (Filter(pinned=True), []),
+        (MemoryFilter(), ["three", "one"]),
+        (MemoryFilter(at_most=Label.UNTRUSTED), ["three", "two", "one"]),
+        (MemoryFilter(kinds=(Kind.SUMMARY,)), ["three"]),
+        (MemoryFilter(categories=(Category.PERSON, Category.FACT)), ["one"]),
+        (MemoryFilter(tags=("y", "x")), ["one"]),
+        (MemoryFilter(tags=("y", "nope")), []),
+        (MemoryFilter(session=world.session), ["three", "one"]),
+        (MemoryFilter(agent="claude", at_most=Label.UNTRUSTED), ["two"]),
+        (MemoryFilter(until=since), []),
+        (MemoryFilter(since=since), ["three", "one"]),
+        (MemoryFilter(pinned=True), []),
     ):
         assert await listed(world, which) == texts, which
 

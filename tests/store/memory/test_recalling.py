@@ -5,18 +5,18 @@ from collections.abc import Sequence
 import pytest
 
 from gateway.domain.ids import PrincipalId
-from gateway.domain.memory import Memory, NewMemory
+from gateway.domain.memory.memories import Memory, NewMemory
 from gateway.domain.principals import Label, Role
 from gateway.memory.lexemes import lexemes
 from gateway.store.connection.pool import Connection, Database
-from gateway.store.memory import memories, recalling
+from gateway.store.memory import memories, search
 from gateway.store.people import principals
 
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine may take longer than a turn waits."""
-    monkeypatch.setattr(recalling, "TIMEOUT_MS", 30_000)
+    monkeypatch.setattr(search, "RECALL_TIMEOUT_MS", 30_000)
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ async def known(database: Database, who: PrincipalId, text: str, label: Label = 
 
 
 async def found(conn: Connection, who: PrincipalId, question: str, k: int = 5, least: float = 0.0) -> Sequence[str]:
-    rows = await recalling.recalled(conn, who, lexemes(question), Label.KNOWN, k, least)
+    rows = await search.recall(conn, who, lexemes(question), Label.KNOWN, k, least)
     return [row.text for row in rows]
 
 
@@ -46,7 +46,7 @@ async def test_rows_come_in_the_order_of_their_share_of_the_words(database: Data
         assert await found(conn, owner, "What did the plumber Trevelyan do with the boiler?", least=0.5) == both[:1]
         assert await found(conn, owner, "the plumber's boiler", k=1) == both[:1]
         assert await found(conn, owner, "giraffe") == []
-        assert await recalling.recalled(conn, owner, [], Label.KNOWN, 5) == []
+        assert await search.recall(conn, owner, [], Label.KNOWN, 5) == []
 
 
 async def test_what_a_turn_may_not_be_told_unasked_is_left_out(database: Database, owner: PrincipalId) -> None:
@@ -77,9 +77,9 @@ async def test_what_takes_too_long_is_nothing_and_harms_nothing(
     async with database.transaction() if within else database.connection() as conn:
         before = await conn.fetchval("show statement_timeout")
         assert await found(conn, owner, "tea") == ["Tea at five"]
-        monkeypatch.setattr(recalling, "TIMEOUT_MS", 100)
-        slow = recalling._FOUND.replace("from found", "from (select pg_sleep(30)) slow, found")
-        monkeypatch.setattr(recalling, "_FOUND", slow)
+        monkeypatch.setattr(search, "RECALL_TIMEOUT_MS", 100)
+        slow = search._RECALLED.replace("from found", "from (select pg_sleep(30)) slow, found")
+        monkeypatch.setattr(search, "_RECALLED", slow)
         assert await found(conn, owner, "tea") == []
         assert await conn.fetchval("show statement_timeout") == before
         assert conn.is_in_transaction() == within

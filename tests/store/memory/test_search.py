@@ -10,11 +10,11 @@ from random import Random
 import pytest
 
 from gateway.domain.ids import MemoryId, PrincipalId, SessionId
-from gateway.domain.memory import DEFAULT_AGENT, Category, Filter, Kind, NewMemory
+from gateway.domain.memory.memories import DEFAULT_AGENT, Category, Kind, MemoryFilter, NewMemory
 from gateway.domain.principals import Label, Role
 from gateway.memory.lexemes import lexemes
 from gateway.store.connection.pool import Connection, Database
-from gateway.store.memory import extension, memories, search, turns, vectors
+from gateway.store.memory import indexing, memories, search, vectors
 from gateway.store.memory.search import WrongDimension
 from gateway.store.people import principals
 from gateway.store.transcript import imports
@@ -22,8 +22,8 @@ from gateway.store.transcript.imports import ImportedRow
 
 MODEL, DIMENSIONS = "test:topics", 32
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
-ANY = Filter()
-TURNS = Filter(kinds=(Kind.TURN,))
+ANY = MemoryFilter()
+TURNS = MemoryFilter(kinds=(Kind.TURN,))
 TOPICS = {"car": ("vehicle", "garage", "mechanic"), "cat": ("kitten", "vet", "whiskers"), "sea": ("beach", "waves")}
 """What an embedder would know to be near each other."""
 
@@ -54,19 +54,19 @@ async def said(tx: Connection, who: PrincipalId, *texts: str, day: int = 0, labe
     session = await imports.start(tx, who, DEFAULT_AGENT, at)
     rows = [ImportedRow(f"{day}-{n}", "user", text, at + timedelta(minutes=n), label) for n, text in enumerate(texts)]
     await imports.append(tx, session, who, "import:test", rows)
-    await turns.index_new(tx, None, 1000)
+    await indexing.index_turns(tx, None, 1000)
     return session
 
 
 async def embedded(tx: Connection) -> None:
-    await extension.ensure(tx)
+    await vectors.ensure_table(tx)
     model = await vectors.want(tx, MODEL, DIMENSIONS)
     while rows := await vectors.lacking(tx, 500):
         await vectors.put(tx, model, rows, [vector(row.text) for row in rows])
 
 
 async def found(
-    tx: Connection, who: PrincipalId, query: str, which: Filter = ANY, *, k: int = 5, by_vector: bool = True
+    tx: Connection, who: PrincipalId, query: str, which: MemoryFilter = ANY, *, k: int = 5, by_vector: bool = True
 ) -> list[str]:
     asked = {"vector": vector(query), "model": MODEL} if by_vector else {}
     ranked = await search.hybrid(tx, who, lexemes(query), which, k, **asked)
@@ -157,7 +157,7 @@ async def test_what_replaced_a_memory_comes_first_and_so_does_where_it_was_said(
             "They got it wrong, 3.89 is what we pay",
             "The mortgage interest is 4.19 percent at Boden and Hart",
         ]
-        kept = Filter(kinds=(Kind.MEMORY,))
+        kept = MemoryFilter(kinds=(Kind.MEMORY,))
         assert await found(tx, owner, "mortgage", kept, by_vector=False) == [second.text]
         both = replace(kept, superseded=True)
         assert await found(tx, owner, "mortgage 4.19", both, by_vector=False) == [second.text, first.text]
@@ -200,22 +200,22 @@ class TestFilters:
     @pytest.mark.parametrize(
         ("which", "expected"),
         [
-            (Filter(categories=(Category.PERSON,)), {0, 20, 40}),
-            (Filter(tags=("rare",)), {7, 37}),
-            (Filter(tags=("rare", "red")), {7, 37}),
-            (Filter(tags=("rare", "blue")), set()),
-            (Filter(pinned=True), {33}),
-            (Filter(min_importance=0.9), {3, 23, 43}),
-            (Filter(min_importance=0.91), set()),
-            (Filter(min_importance=0.9, since=BEGIN + timedelta(days=30)), {43}),
-            (Filter(agent="bob"), {34}),
-            (Filter(since=BEGIN + timedelta(days=3), until=BEGIN + timedelta(days=6)), {3, 4, 5}),
-            (Filter(kinds=(Kind.CHUNK,)), set()),
-            (Filter(since=BEGIN + timedelta(days=55)), {55, 56, 57, 58, 59}),
+            (MemoryFilter(categories=(Category.PERSON,)), {0, 20, 40}),
+            (MemoryFilter(tags=("rare",)), {7, 37}),
+            (MemoryFilter(tags=("rare", "red")), {7, 37}),
+            (MemoryFilter(tags=("rare", "blue")), set()),
+            (MemoryFilter(pinned=True), {33}),
+            (MemoryFilter(min_importance=0.9), {3, 23, 43}),
+            (MemoryFilter(min_importance=0.91), set()),
+            (MemoryFilter(min_importance=0.9, since=BEGIN + timedelta(days=30)), {43}),
+            (MemoryFilter(agent="bob"), {34}),
+            (MemoryFilter(since=BEGIN + timedelta(days=3), until=BEGIN + timedelta(days=6)), {3, 4, 5}),
+            (MemoryFilter(kinds=(Kind.CHUNK,)), set()),
+            (MemoryFilter(since=BEGIN + timedelta(days=55)), {55, 56, 57, 58, 59}),
         ],
     )
     async def test_returns_what_matches_and_nothing_else(
-        self, database: Database, owner: PrincipalId, many: list[MemoryId], which: Filter, expected: set[int]
+        self, database: Database, owner: PrincipalId, many: list[MemoryId], which: MemoryFilter, expected: set[int]
     ) -> None:
         async with database.transaction() as tx:
             ranked = await search.hybrid(tx, owner, lexemes("kitten"), which, 50, vector=vector("kitten"), model=MODEL)
@@ -226,8 +226,10 @@ class TestFilters:
         self, database: Database, owner: PrincipalId, many: list[MemoryId]
     ) -> None:
         async with database.transaction() as tx:
-            known = await search.hybrid(tx, owner, lexemes("note 35"), Filter(), 5, vector=vector("car"), model=MODEL)
-            asked_for = Filter(at_most=Label.UNTRUSTED)
+            known = await search.hybrid(
+                tx, owner, lexemes("note 35"), MemoryFilter(), 5, vector=vector("car"), model=MODEL
+            )
+            asked_for = MemoryFilter(at_most=Label.UNTRUSTED)
             all_ = await search.hybrid(tx, owner, lexemes("note 35"), asked_for, 5, vector=vector("car"), model=MODEL)
 
         assert known.left_out == 1
@@ -272,9 +274,9 @@ async def test_a_filter_that_few_rows_pass_loses_none_to_the_index(
 
 async def test_a_search_without_anything_to_go_by_is_empty(database: Database, owner: PrincipalId) -> None:
     async with database.transaction() as tx:
-        assert (await search.hybrid(tx, owner, [], Filter(), 5)).hits == ()
-        assert (await search.hybrid(tx, owner, ["car"], Filter(), 0)).hits == ()
-        nothing = await search.hybrid(tx, owner, ["car"], Filter(), 5, vector=vector("car"), model=MODEL)
+        assert (await search.hybrid(tx, owner, [], MemoryFilter(), 5)).hits == ()
+        assert (await search.hybrid(tx, owner, ["car"], MemoryFilter(), 0)).hits == ()
+        nothing = await search.hybrid(tx, owner, ["car"], MemoryFilter(), 5, vector=vector("car"), model=MODEL)
         assert (nothing.hits, nothing.weak, nothing.left_out) == ((), True, 0)
 
 
@@ -292,7 +294,7 @@ async def test_a_vector_of_another_dimension_is_refused(database: Database, owne
         await embedded(tx)
 
         with pytest.raises(WrongDimension, match=r"has 3 dimensions, those of test:topics have 32"):
-            await search.hybrid(tx, owner, ["car"], Filter(), 5, vector=[1, 0, 0], model=MODEL)
+            await search.hybrid(tx, owner, ["car"], MemoryFilter(), 5, vector=[1, 0, 0], model=MODEL)
 
 
 async def names(tx: Connection, sql: str, *values: object) -> Sequence[str]:

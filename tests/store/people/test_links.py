@@ -1,6 +1,6 @@
 import asyncio
 
-from gateway.domain.text.codes import Refusal
+from gateway.domain.people.credentials import CodeRefusal
 from gateway.store.delivery import addresses
 from gateway.store.people import links
 from gateway.store.people.links import LinkRow
@@ -12,7 +12,7 @@ async def offered(world: World, code: str) -> None:
         await links.offer(tx, await addresses.get(tx, world.address), code)
 
 
-async def redeemed(world: World, code: str, who: str = "fake:2") -> LinkRow | Refusal:
+async def redeemed(world: World, code: str, who: str = "fake:2") -> LinkRow | CodeRefusal:
     return await world.database.run(lambda tx: links.redeem(tx, who, code))
 
 
@@ -20,20 +20,20 @@ async def test_a_code_joins_once_whoever_is_first(world: World) -> None:
     await offered(world, "ABCDEFGH")
     outcomes = await asyncio.gather(*(redeemed(world, "ABCDEFGH", f"fake:{n}") for n in range(5)))
     assert sorted(map(str, outcomes)).count(str(LinkRow(world.principal, world.address))) == 1
-    assert outcomes.count(Refusal.WRONG) == 4
+    assert outcomes.count(CodeRefusal.WRONG) == 4
 
 
 async def test_a_chat_has_one_code_at_a_time_for_ten_minutes(world: World) -> None:
     await offered(world, "ABCDEFGH")
     await offered(world, "22222222")
-    assert await redeemed(world, "ABCDEFGH") is Refusal.WRONG
+    assert await redeemed(world, "ABCDEFGH") is CodeRefusal.WRONG
     assert await world.value("select expires_at - now() <= interval '10 minutes' from links")
     await world.do("update links set expires_at = now()")
-    assert await redeemed(world, "22222222") is Refusal.WRONG
+    assert await redeemed(world, "22222222") is CodeRefusal.WRONG
 
 
 async def test_who_guesses_too_often_is_not_told_a_right_one_from_a_wrong_one(world: World) -> None:
     await offered(world, "ABCDEFGH")
-    assert [await redeemed(world, "") for _ in range(5)] == [Refusal.WRONG] * 5
-    assert await redeemed(world, "ABCDEFGH") is Refusal.LOCKED
+    assert [await redeemed(world, "") for _ in range(5)] == [CodeRefusal.WRONG] * 5
+    assert await redeemed(world, "ABCDEFGH") is CodeRefusal.LOCKED
     assert await redeemed(world, "ABCDEFGH", "fake:3") == LinkRow(world.principal, world.address)

@@ -1,12 +1,42 @@
+import asyncio
 from dataclasses import replace
 from typing import Any
 
 from gateway.domain.conversation.inbound import Sender
+from gateway.domain.people.credentials import CodeRefusal
 from gateway.domain.principals import Role
-from gateway.domain.text.codes import Refusal
 from gateway.store.people import pairings, principals
 from gateway.store.people.pairings import PairingRow
 from tests.store.world import HOME, World, arrival
+
+
+async def guess(world: World, who: str) -> bool:
+    """Whether it was still counted as one."""
+    async with world.database.transaction() as tx:
+        if await pairings.is_locked_out(tx, who):
+            return False
+        await pairings.note_wrong_code(tx, who)
+        return True
+
+
+async def test_the_sixth_is_not_heard_and_others_are(world: World) -> None:
+    assert [await guess(world, "a") for _ in range(7)] == [True] * 5 + [False] * 2
+    assert await guess(world, "b")
+
+
+async def test_those_made_at_once_count_one_after_another(world: World) -> None:
+    assert sum(await asyncio.gather(*(guess(world, "a") for _ in range(9)))) == pairings.MAX_WRONG_CODES
+
+
+async def test_the_last_one_starts_the_ten_minutes_and_then_all_is_forgotten(world: World) -> None:
+    await guess(world, "a")
+    await world.do("update guesses set until = now() + interval '1 second'")
+    for _ in range(4):
+        await guess(world, "a")
+    assert await world.value("select until > now() + interval '9 minutes' from guesses")
+    await world.do("update guesses set until = now()")
+    assert await guess(world, "a")
+    assert await world.column("select wrong from guesses") == [1]
 
 
 async def request(world: World, sender: str, code: str = "ABCDEFGH", **more: Any) -> PairingRow | None:
@@ -15,7 +45,7 @@ async def request(world: World, sender: str, code: str = "ABCDEFGH", **more: Any
         return await pairings.request(tx, inbound, code)
 
 
-async def approve(world: World, code: str) -> PairingRow | Refusal:
+async def approve(world: World, code: str) -> PairingRow | CodeRefusal:
     return await world.database.run(lambda tx: pairings.approve(tx, code))
 
 
@@ -76,7 +106,7 @@ async def test_a_number_or_a_code_turns_down_and_takes_back(world: World) -> Non
             denied = await pairings.deny(tx, which)
             assert isinstance(denied, PairingRow)
             assert (denied.id, denied.state) == (row.id, "denied")
-            assert await pairings.deny(tx, which) is Refusal.WRONG
+            assert await pairings.deny(tx, which) is CodeRefusal.WRONG
 
 
 async def test_whoever_changes_who_may_talk_tells_the_running_gateways(world: World) -> None:

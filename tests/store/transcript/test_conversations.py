@@ -4,13 +4,12 @@ from uuid import uuid4
 from gateway.domain.conversation.inbound import Address
 from gateway.domain.conversation.transcript import Notice, UserText
 from gateway.domain.ids import SessionId
-from gateway.domain.memory import Kind, NewMemory
+from gateway.domain.memory.memories import Kind, NewMemory
 from gateway.domain.principals import Label
-from gateway.store import sessions
 from gateway.store.delivery import addresses
 from gateway.store.memory import memories
 from gateway.store.people import principals
-from gateway.store.transcript import conversations, messages
+from gateway.store.transcript import conversations, messages, sessions
 from gateway.store.transcript.conversations import Conversation
 from tests.store.world import World
 

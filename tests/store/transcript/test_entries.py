@@ -8,8 +8,8 @@ from gateway.domain.conversation.transcript import ToolIntent, ToolResult
 from gateway.domain.ids import EntryId, JournalId
 from gateway.domain.principals import Label
 from gateway.store.delivery import addresses, inbox
-from gateway.store.transcript import entries, journals, messages
-from gateway.store.transcript.entries import Mark
+from gateway.store.transcript import journals, tool_calls
+from gateway.store.transcript.journals import CopyMark
 from tests.store.world import HOME, World, arrival, fresh
 
 
@@ -20,9 +20,9 @@ async def opened(world: World, *arrived: EntryId) -> JournalId:
     return row.id
 
 
-async def lines(world: World, journal: JournalId, after: Mark | None = None) -> list[tuple[str, str]]:
+async def lines(world: World, journal: JournalId, after: CopyMark | None = None) -> list[tuple[str, str]]:
     async with world.database.connection() as conn:
-        return [(line.kind, line.text) for line in await entries.lines(conn, journal, after or Mark())]
+        return [(line.kind, line.text) for line in await journals.lines(conn, journal, after or CopyMark())]
 
 
 async def enter(world: World, text: str, kind: inbox.Kind, entry: EntryId, id: str) -> None:
@@ -62,10 +62,10 @@ class TestLines:
         await world.ask("one")
         await enter(world, "/ping", "command", fresh(), "m1")
         async with world.database.connection() as conn:
-            first, second = await entries.lines(conn, journal, Mark())
+            first, second = await journals.lines(conn, journal, CopyMark())
         await world.ask("two")
         assert (first.arrived, second.arrived) == (False, True)
-        assert await lines(world, journal, Mark(first.id, second.id)) == [("user", "two")]
+        assert await lines(world, journal, CopyMark(first.id, second.id)) == [("user", "two")]
 
     async def test_rows_never_change_places_though_a_clock_goes_back(self, world: World) -> None:
         journal = await opened(world)
@@ -80,12 +80,12 @@ class TestLines:
         task = await world.queue()
         intent = ToolIntent(ToolCall("c", "look", "a" * 5000), 0)
         async with world.database.transaction() as tx:
-            await messages.intend(tx, world.session, world.principal, task, [intent], Label.OWNER)
+            await tool_calls.intend(tx, world.session, world.principal, task, [intent], Label.OWNER)
             result = ToolResult("c", "short")
-            await messages.conclude(tx, world.session, world.principal, task, intent, result, Label.OWNER)
-            found = await entries.lines(tx, journal, Mark())
+            await tool_calls.conclude(tx, world.session, world.principal, task, intent, result, Label.OWNER)
+            found = await journals.lines(tx, journal, CopyMark())
         assert [(line.who, len(line.text), line.length) for line in found] == [
-            ("look", entries.CLIPPED, 5000),
+            ("look", journals.MAX_COPIED, 5000),
             ("look", 5, 5),
         ]
 
@@ -97,8 +97,8 @@ class TestKnown:
         await enter(world, "", "message", entry, "m1")
         asked = arrived(entry, "other") if same == "id" else arrived(fresh(), "m1")
         async with world.database.connection() as conn:
-            assert await entries.known(conn, [asked, arrived(fresh(), "m2")]) == {asked.id}
+            assert await journals.known_arrivals(conn, [asked, arrived(fresh(), "m2")]) == {asked.id}
 
     async def test_nothing_asked_nothing_known(self, world: World) -> None:
         async with world.database.connection() as conn:
-            assert await entries.known(conn, []) == set()
+            assert await journals.known_arrivals(conn, []) == set()

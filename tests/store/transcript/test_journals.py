@@ -5,10 +5,8 @@ from gateway.domain.conversation.inbound import Address
 from gateway.domain.conversation.transcript import AssistantText, Notice
 from gateway.domain.ids import JournalId, SessionId
 from gateway.domain.principals import Label
-from gateway.store import sessions
-from gateway.store.transcript import entries, journals, messages
-from gateway.store.transcript.entries import Mark
-from gateway.store.transcript.journals import JournalRow
+from gateway.store.transcript import journals, messages, sessions
+from gateway.store.transcript.journals import CopyMark, JournalRow
 from tests.store.world import HOME, World
 
 PATH = "sessions/2026-03-01/12-30-15.md"
@@ -27,9 +25,9 @@ async def closed(world: World, summary: str = "about this") -> bool:
         return await journals.close(tx, world.session, summary)
 
 
-async def lines(world: World, journal: JournalId, after: Mark | None = None) -> list[tuple[str, str]]:
+async def lines(world: World, journal: JournalId, after: CopyMark | None = None) -> list[tuple[str, str]]:
     async with world.database.connection() as conn:
-        return [(line.kind, line.text) for line in await entries.lines(conn, journal, after or Mark())]
+        return [(line.kind, line.text) for line in await journals.lines(conn, journal, after or CopyMark())]
 
 
 class TestOpening:

@@ -15,7 +15,7 @@ from gateway.domain.conversation.transcript import (
 )
 from gateway.domain.ids import MessageId, SessionId, TaskId
 from gateway.domain.principals import Label
-from gateway.store.transcript import messages, unread
+from gateway.store.transcript import messages, tool_calls, unread
 from gateway.store.transcript.messages import MessageRow
 from tests.store.world import World, somebody
 
@@ -66,13 +66,13 @@ def intents(*names: str) -> list[ToolIntent]:
 
 async def intend(world: World, task: TaskId, calls: Sequence[ToolIntent]) -> None:
     async with world.database.transaction() as tx:
-        await messages.intend(tx, world.session, world.principal, task, calls, Label.OWNER)
+        await tool_calls.intend(tx, world.session, world.principal, task, calls, Label.OWNER)
 
 
 async def conclude(world: World, task: TaskId, intent: ToolIntent, text: str) -> None:
     async with world.database.transaction() as tx:
         result = ToolResult(intent.call.id, text)
-        await messages.conclude(tx, world.session, world.principal, task, intent, result, Label.OWNER)
+        await tool_calls.conclude(tx, world.session, world.principal, task, intent, result, Label.OWNER)
 
 
 async def test_what_a_person_said_is_unread_until_a_turn_takes_it(world: World) -> None:
@@ -332,11 +332,11 @@ async def test_ids_of_sessions_do_not_mix(world: World) -> None:
 async def test_the_key_of_the_next_call_does_not_depend_on_what_is_visible(world: World) -> None:
     task = await running_task(world)
     async with world.database.connection() as conn:
-        assert await messages.next_ordinal(conn, task) == 0
+        assert await tool_calls.next_ordinal(conn, task) == 0
     await intend(world, task, intents("a", "b"))
     await say(world, Summary("both"), covers=2)
     async with world.database.connection() as conn:
-        assert await messages.next_ordinal(conn, task) == 2
+        assert await tool_calls.next_ordinal(conn, task) == 2
 
 
 async def test_when_a_task_began_to_store_counts_summaries_that_were_replaced(world: World) -> None:

@@ -14,8 +14,8 @@ import pytest
 from gateway.domain.errors import DatabaseDown
 from gateway.domain.work.tasks import Lane
 from gateway.flow.unattended.triggers import MAX_LIVE
-from gateway.store.engine import tasks
 from gateway.store.people import tokens
+from gateway.store.work import tasks
 from gateway.web.api.triggers import MAX_TRIGGER, parse_trigger
 from gateway.web.http.errors import Refused
 from gateway.web.server import TRIGGERS_PER_MINUTE

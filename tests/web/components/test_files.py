@@ -8,8 +8,8 @@ import pytest
 
 from gateway.domain.conversation.model import ToolCall
 from gateway.domain.principals import Label
+from gateway.store.files import files
 from gateway.store.people import principals, tokens
-from gateway.store.transcript import files
 from gateway.web.auth import request_guard
 from gateway.web.components import files as web_files
 from gateway.workspace.files.paths import WorkspacePath

@@ -2,7 +2,7 @@ from uuid import uuid4
 
 import pytest
 
-from gateway.domain.conversation.attachments import Attached
+from gateway.domain.conversation.transcript import Attached
 from gateway.domain.ids import FileId, MessageId
 from gateway.web.live.entries import chip, readable_size
 

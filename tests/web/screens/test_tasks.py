@@ -4,7 +4,7 @@ from uuid import uuid4
 
 from gateway.domain.ids import SessionId, TaskId
 from gateway.domain.work.tasks import Status
-from gateway.store.engine.trees import NodeRow
+from gateway.store.work.trees import NodeRow
 from gateway.web.screens.tasks import Bar, bars, duration
 
 START = datetime(2026, 11, 26, 12, tzinfo=UTC)

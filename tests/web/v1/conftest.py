@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 from openai import AsyncOpenAI
 
-from gateway.domain.people.scopes import Scope
+from gateway.domain.people.credentials import Scope
 from gateway.store.people import tokens
 from tests.web.conftest import LOCAL_TOKEN, Web
 

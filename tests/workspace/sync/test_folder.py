@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from gateway.domain.synced import Content
+from gateway.domain.files import FileContent
 from gateway.workspace.files.paths import WorkspaceError
 from gateway.workspace.sync.folder import FileChanged, copy_out, drop_file, place_file
 from gateway.workspace.sync.plan import Drop, Pull
 
 
-def content(text: str, *, executable: bool = False) -> Content:
-    return Content(hashlib.sha256(text.encode()).hexdigest(), len(text), executable)
+def content(text: str, *, executable: bool = False) -> FileContent:
+    return FileContent(hashlib.sha256(text.encode()).hexdigest(), len(text), executable)
 
 
 @pytest.fixture

@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.domain.conversation.operations import Slot
-from gateway.domain.conversation.tools import ToolClass
+from gateway.domain.conversation.tools import RequestSlot, ToolClass
 from gateway.workspace.skills.folder import BadSkill, Files
 from gateway.workspace.tool_files.openapi import MAX_OPERATIONS
 from gateway.workspace.tool_files.tool_file import ToolFile, document_url, tool_file_of
@@ -84,9 +83,9 @@ def test_a_small_description_becomes_operations() -> None:
     assert tool.base == "https://api.example.org/v1"
     forecast, report, forget = tool.operations
     assert (forecast.method, forecast.path, forecast.required) == ("GET", "/cities/{city}/forecast", ("city",))
-    assert forecast.slots == {"city": Slot("path", "city"), "days": Slot("query", "days")}
+    assert forecast.slots == {"city": RequestSlot("path", "city"), "days": RequestSlot("query", "days")}
     assert forecast.schema["properties"] == {"city": {"type": "string"}, "days": {"type": "integer"}}
-    assert report.slots == {"body": Slot("body", "")}
+    assert report.slots == {"body": RequestSlot("body", "")}
     assert report.required == ("body",)
     assert forget.kind_of({}) is ToolClass.IRREVERSIBLE
     assert tool.summary() == [
@@ -105,12 +104,12 @@ def test_an_openapi_document_becomes_operations() -> None:
     assert sorted(by_name) == ["addPet", "dropPet", "get_pets", "showPet"]
     show = by_name["showPet"]
     assert show.slots == {
-        "petId": Slot("path", "petId"),
-        "fields": Slot("query", "fields"),
-        "X-Trace": Slot("header", "X-Trace"),
+        "petId": RequestSlot("path", "petId"),
+        "fields": RequestSlot("query", "fields"),
+        "X-Trace": RequestSlot("header", "X-Trace"),
     }
     assert (show.description, show.required) == ("One pet", ("petId",))
-    assert by_name["get_pets"].slots == {"filter_name_": Slot("query", "filter[name]")}
+    assert by_name["get_pets"].slots == {"filter_name_": RequestSlot("query", "filter[name]")}
     assert by_name["get_pets"].schema["properties"] == {"filter_name_": {"type": "string"}}
     assert sorted(each.split(" ")[0] for each in tool.left_out) == ["admin", "login", "upload"]
 

@@ -1,0 +1,1 @@
+"""What is remembered, what is imported, and what is erased."""

@@ -1,0 +1,69 @@
+"""Records that importers read from other programs' files."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, TypeAlias
+
+from gateway.domain.memory.memories import Category
+
+ORIGIN = "import:"
+"""How the origin of every imported row begins; the source's name follows."""
+MAX_TEXT = 100_000
+"""Characters of a message; the rest of a longer one is dropped."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedSession:
+    """A conversation; the messages up to the next session are its own. `key` tells it from others of its source."""
+
+    key: str
+    started_at: datetime | None
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedMessage:
+    """What was said; without a `key` of its source it is told from others by its content."""
+
+    role: Literal["user", "assistant"]
+    text: str
+    at: datetime | None
+    place: str
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedMemory:
+    """A fact; `place` is its file and line, as in "MEMORY.md:12"."""
+
+    text: str
+    place: str
+    category: Category = Category.CONTEXT
+    tags: tuple[str, ...] = ()
+    at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedTask:
+    """An open item of a list of things to do."""
+
+    text: str
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """Something that is left out on purpose, such as an item that is done or the output of a tool."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Damaged:
+    """Something that cannot be imported as it is: where it is, and in one line what is wrong."""
+
+    place: str
+    why: str
+
+
+Record: TypeAlias = ImportedSession | ImportedMessage | ImportedMemory | ImportedTask | Passed | Damaged

@@ -1,1 +1,0 @@
-"""Tasks: what waits, runs and has run, on which machine, and at what cost."""

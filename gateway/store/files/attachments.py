@@ -1,0 +1,170 @@
+"""Attachments: the files that came with a message, from their announcement to what was read out of them."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from datetime import datetime
+from uuid import UUID
+
+from asyncpg import Record
+
+from gateway.domain.conversation.inbound import Attachment
+from gateway.domain.conversation.transcript import Attached, AttachmentState
+from gateway.domain.ids import FileId, MessageId, PrincipalId, SessionId
+from gateway.domain.text.texts import storable
+from gateway.store.connection.pool import Connection
+from gateway.store.transcript.messages import MessageRow
+
+LONGEST = 1_000
+"""Characters that are kept of what a file is called, or is said to be."""
+_LARGEST = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Incomplete:
+    """An attachment that is still to be fetched, or to be read; `size` is claimed, in bytes."""
+
+    id: UUID
+    principal_id: PrincipalId
+    message_id: MessageId
+    channel: str
+    ref: str
+    name: str
+    mime: str
+    size: int | None
+    state: AttachmentState
+    file_id: FileId | None
+    created_at: datetime
+
+    @property
+    def announced(self) -> Attachment:
+        """As its channel told of it."""
+        return Attachment(self.ref, self.name, self.mime, self.size)
+
+
+async def add(
+    conn: Connection, principal: PrincipalId, message: MessageId, channel: str, announced: Sequence[Attachment]
+) -> None:
+    """The files of a message, behind those it has; their bytes are still to be fetched."""
+    sql = """insert into attachments (principal_id, session_id, message_id, place, channel, ref, name, mime, size)
+             select $1, m.session_id, $2, n.place + a.place, $3, a.ref, a.name, a.mime, a.size
+             from (select session_id from messages where id = $2) m,
+                  (select count(*)::int - 1 as place from attachments where message_id = $2) n,
+                  unnest($4::text[], $5::text[], $6::text[], $7::bigint[]) with ordinality
+                    as a (ref, name, mime, size, place)"""
+    await conn.execute(
+        sql,
+        principal,
+        message,
+        channel,
+        [storable(each.ref) for each in announced],
+        [storable(each.name[:LONGEST]) for each in announced],
+        [storable(each.mime[:LONGEST]) for each in announced],
+        [each.size and min(each.size, _LARGEST) for each in announced],
+    )
+
+
+async def add_kept(
+    conn: Connection, principal: PrincipalId, message: MessageId, channel: str, announced: Sequence[Attachment]
+) -> None:
+    """The same for files that are here already, each named by its id; who names another's is not heard."""
+    sql = """insert into attachments
+             (principal_id, session_id, message_id, place, channel, ref, name, mime, size, state, file_id)
+           select $1, m.session_id, $2, n.place + row_number() over (order by a.place), $3, f.id::text, a.name, f.mime,
+                  f.size, 'stored', f.id
+           from (select session_id from messages where id = $2) m,
+                (select count(*)::int - 1 as place from attachments where message_id = $2) n,
+                unnest($4::uuid[], $5::text[]) with ordinality as a (file, name, place)
+           join files f on f.id = a.file and f.principal_id = $1"""
+    await conn.execute(
+        sql,
+        principal,
+        message,
+        channel,
+        [_uuid(each.ref) for each in announced],
+        [storable(each.name[:LONGEST]) for each in announced],
+    )
+
+
+async def incomplete(conn: Connection, message: MessageId) -> list[Incomplete]:
+    """What of a message is still to be fetched or read, in order."""
+    sql = """select a.id, a.principal_id, a.message_id, a.channel, a.ref, a.name, a.mime, a.size, a.state, a.file_id,
+                    a.created_at
+             from attachments a left join files f on f.id = a.file_id
+             where a.message_id = $1 and a.state <> 'failed' and f.derived_at is null order by a.place"""
+    rows = await conn.fetch(sql, message)
+    return [Incomplete(**row) for row in rows]
+
+
+async def stored(conn: Connection, attachment: UUID, file: FileId) -> None:
+    """Its bytes are here."""
+    sql = "update attachments set state = 'stored', file_id = $2 where id = $1 and state = 'waiting'"
+    await conn.execute(sql, attachment, file)
+
+
+async def failed(conn: Connection, attachment: UUID, error: str) -> None:
+    """Its bytes will never be here; `error` is one line for people."""
+    sql = "update attachments set state = 'failed', error = $2 where id = $1 and state = 'waiting'"
+    await conn.execute(sql, attachment, storable(error))
+
+
+async def joined(conn: Connection, rows: Sequence[MessageRow]) -> list[MessageRow]:
+    """The rows with their files."""
+    return _with(rows, await conn.fetch("select * from attached where message_id = any($1)", [row.id for row in rows]))
+
+
+async def of_turn(
+    conn: Connection, session: SessionId, rows: Sequence[MessageRow], limit: int
+) -> tuple[list[MessageRow], list[Attached], int]:
+    """The rows with their files; those of the conversation that are here, each once, the newest last; their number.
+
+    One statement, which finds nothing at once where nothing was ever sent: every turn begins with it. Of thousands it
+    looks at the newest only, and counts no others.
+    """
+    sql = """with newest as (
+               select n.* from past($1) p cross join lateral (
+                 select a.id, a.file_id, a.created_at, a.place
+                 from attachments a join messages m on m.id = a.message_id
+                 where a.session_id = p.id and a.state = 'stored' and m.seq <= p.until
+                 order by a.created_at desc, a.place desc limit $3 * 4) n
+               order by n.created_at desc, n.place desc limit $3 * 4
+             ), latest as (
+               select distinct on (file_id) id, created_at, place from newest
+               order by file_id, created_at desc, place desc
+             ), listed as (
+               select id, row_number() over (order by created_at desc, place desc) as age, count(*) over () as total
+               from latest
+             ), chosen as (
+               select id, max(age) as age, max(total) as total from (
+                 select id, age, total from listed where age <= $3
+                 union all select id, null, null from attachments
+                 where session_id in (select id from past($1)) and message_id = any($2)) c
+               group by id)
+             select a.*, c.age, c.total from chosen c join attached a on a.attachment_id = c.id"""
+    records = await conn.fetch(sql, session, [row.id for row in rows], limit)
+    listed = sorted((record for record in records if record["age"]), key=lambda record: -record["age"])
+    return _with(rows, records), [_attached(each) for each in listed], listed[0]["total"] if listed else 0
+
+
+def _with(rows: Sequence[MessageRow], records: Sequence[Record]) -> list[MessageRow]:
+    found: defaultdict[MessageId, list[Attached]] = defaultdict(list)
+    for record in sorted(records, key=lambda record: int(record["place"])):
+        found[record["message_id"]].append(_attached(record))
+    return [replace(row, attached=tuple(found[row.id])) if row.id in found else row for row in rows]
+
+
+def _attached(row: Record) -> Attached:
+    known = {name: row[name] for name in _KNOWN}
+    if row["coming"] or row["unread"]:
+        known["problem"] = "it has not arrived yet" if row["coming"] else "it has not been read yet"
+    return Attached(**known)
+
+
+_KNOWN = [each.name for each in fields(Attached) if each.name != "excerpt"]
+
+
+def _uuid(text: str) -> UUID | None:
+    try:
+        return UUID(text)
+    except ValueError:
+        return None

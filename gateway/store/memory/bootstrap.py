@@ -1,0 +1,103 @@
+"""What is known without being asked for: the conversation before this one, and the memories that matter most."""
+
+from collections.abc import Collection
+from datetime import datetime
+
+from gateway.domain.ids import PrincipalId, SessionId
+from gateway.domain.memory.memories import DEFAULT_AGENT, Memory
+from gateway.domain.principals import Label
+from gateway.memory.wording import LastSession
+from gateway.store.connection.pool import Connection
+from gateway.store.memory.memories import memory_of
+
+ENOUGH = 100
+"""Memories of each sort that are looked at."""
+
+_CHOSEN = """
+live as not materialized (
+  select * from memories
+  where principal_id = $1 and kind = 'memory' and superseded_at is null and forgotten_at is null and agent = $4
+    and created_at <= $2 and label <= $3 and (valid_to is null or valid_to > $2)
+), chosen as (
+  (select id from live order by importance desc, id desc limit $5)
+  union (select id from live order by id desc limit $5)
+  union (select id from live where pinned or category = 'preference' or tags && '{core,preference}'
+         order by importance desc, id desc limit $5)
+  union (select id from live where cardinality($6::text[]) > 0 and (tags && $6 or category = any($6))
+         order by importance desc, id desc limit $5)
+)"""
+
+_LAST = """
+last as (
+  select id, ended_at, label from sessions
+  where principal_id = $1 and ended_by_person and ended_at <= $2 and id is distinct from {session} and label <= $3
+    and agent = $4
+  order by ended_at desc limit 1
+), newest as (
+  select * from memories where principal_id = $1 and kind = 'summary' order by id desc limit $5
+), said as (
+  select m.id, case kind when 'user' then 'the user: ' else 'the agent: ' end || left(text, 200) as line
+  from messages m join last on m.session_id = last.id
+  where seq is not null and (kind = 'user' or (kind = 'assistant' and final)) order by seq desc limit 3
+), before as (
+  select ended_at, label, coalesce(
+    (select text from newest n where n.session_id = last.id and n.created_at <= $2 and n.label <= $3
+       and n.forgotten_at is null and n.superseded_at is null order by n.id desc limit 1),
+    (select string_agg(line, '; ' order by id) from said), '') as text
+  from last
+)"""
+
+
+_EACH = """with {} select * from remembered where id in (select id from chosen) order by id"""
+_BEFORE = """with {} select * from before"""
+_DIGEST = """with {}, {}
+select md5(concat(
+  (select string_agg(concat(id, ' ', xmin), ',' order by id) from memories where id in (select id from chosen)),
+  (select concat(ended_at, label, text) from before)))"""
+_CANDIDATES = _EACH.format(_CHOSEN)
+_LAST_CHAT = _BEFORE.format(_LAST.format(session="$6"))
+_VERSION = _DIGEST.format(_CHOSEN, _LAST.format(session="$7"))
+
+
+async def last_chat(
+    conn: Connection,
+    principal: PrincipalId,
+    session: SessionId | None,
+    as_of: datetime,
+    at_most: Label,
+    agent: str = DEFAULT_AGENT,
+) -> LastSession | None:
+    """The newest that had ended by then, but this session, with its summary of then or its last three messages."""
+    row = await conn.fetchrow(_LAST_CHAT, principal, as_of, at_most, agent, ENOUGH, session)
+    return LastSession(**{**row, "label": Label(row["label"])}) if row else None
+
+
+async def candidates(
+    conn: Connection,
+    principal: PrincipalId,
+    as_of: datetime,
+    tags: Collection[str],
+    at_most: Label,
+    agent: str = DEFAULT_AGENT,
+) -> list[Memory]:
+    """The important, the new, those that are pinned or preferences, and those with one of these tags or categories."""
+    rows = await conn.fetch(_CANDIDATES, principal, as_of, at_most, agent, ENOUGH, _further(tags))
+    return [memory_of(row) for row in rows]
+
+
+async def version(
+    conn: Connection,
+    principal: PrincipalId,
+    session: SessionId | None,
+    as_of: datetime,
+    tags: Collection[str],
+    at_most: Label,
+    agent: str = DEFAULT_AGENT,
+) -> str:
+    """What both of these tell, as a digest: another one as soon as any of it was changed, forgotten or deleted."""
+    return str(await conn.fetchval(_VERSION, principal, as_of, at_most, agent, ENOUGH, _further(tags), session))
+
+
+def _further(tags: Collection[str]) -> list[str]:
+    """Those that are not looked for anyway."""
+    return [tag for tag in tags if tag not in ("core", "preference")]

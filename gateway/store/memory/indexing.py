@@ -1,0 +1,224 @@
+"""What makes memory searchable: rows of turns and of files' passages, and in how many rows each word is.
+
+A row says itself whether its words are counted, and what is no longer counted waits in `memory_gone`: each
+transaction counts what it marks, so nothing counts twice. One writer at a time: the job `embed`."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from asyncpg import Record
+
+from gateway.domain.ids import MessageId, PrincipalId
+from gateway.domain.memory.memories import Kind, content_hash
+from gateway.domain.principals import Label
+from gateway.domain.text.texts import storable
+from gateway.memory.lexemes import lexemes
+from gateway.memory.passages import Passage
+from gateway.store.connection.pool import Connection
+
+
+async def indexed_files(conn: Connection, principal: PrincipalId) -> dict[str, str]:
+    """The versions, by path, of the files that were looked at."""
+    rows = await conn.fetch("select path, version from memory_files where principal_id = $1", principal)
+    return {row["path"]: row["version"] for row in rows}
+
+
+async def replace_passages(
+    tx: Connection, principal: PrincipalId, path: str, version: str, label: Label, found: Sequence[Passage]
+) -> None:
+    """Make these the passages of a file, trusted as it is."""
+    await remove_passages(tx, principal, path)
+    sql = """insert into memory_files (principal_id, path, version) values ($1, $2, $3)
+             on conflict (principal_id, path) do update set version = excluded.version"""
+    await tx.execute(sql, principal, path, version)
+    sql = """insert into memories (principal_id, kind, text, label, origin, path, page, place, lexemes)
+             values ($1, 'chunk', $2, $3, 'file', $4, $5, $6, array_to_tsvector($7::text[]))"""
+    await tx.executemany(
+        sql,
+        [
+            (principal, storable(passage.text), label, path, passage.page, place, lexemes(passage.text))
+            for place, passage in enumerate(found, 1)
+        ],
+    )
+
+
+async def remove_passages(tx: Connection, principal: PrincipalId, path: str) -> None:
+    """The file is gone."""
+    await tx.execute("delete from memories where principal_id = $1 and kind = 'chunk' and path = $2", principal, path)
+    await tx.execute("delete from memory_files where principal_id = $1 and path = $2", principal, path)
+
+
+_BEHIND = """
+with behind as materialized (
+  select s.id, s.agent, s.unattended, coalesce(p.seq, 0) as seq, coalesce(p.place, 0) as place
+  from sessions s left join memory_progress p on p.session_id = s.id
+  where s.principal_id = $1 and s.next_seq - 1 > coalesce(p.seq, 0)
+    and (not $3 or s.spoken_at > now() - interval '1 hour')
+  order by s.spoken_at limit $2
+)
+select m.id, m.session_id, m.seq, m.label, m.origin, m.sent_at, b.agent, b.place,
+       case when m.kind = 'user' or (m.kind = 'assistant' and m.final) then concat_ws(' ', m.sender, m.text) else '' end
+         as text, b.unattended
+from behind b cross join lateral (
+  select * from messages where session_id = b.id and seq > b.seq order by seq limit $2) m
+order by m.session_id, m.seq limit $2
+"""
+
+
+async def unindexed(conn: Connection) -> list[PrincipalId]:
+    """Whose conversations have something that was not looked at."""
+    sql = """select distinct s.principal_id from sessions s left join memory_progress p on p.session_id = s.id
+             where s.next_seq - 1 > coalesce(p.seq, 0)"""
+    rows = await conn.fetch(sql)
+    return [row["principal_id"] for row in rows]
+
+
+async def index_turns(tx: Connection, principal: PrincipalId | None, limit: int) -> int:
+    """Make rows of what was said and has none, in order; returns how many of the transcript, to `limit`, it looked at.
+
+    For one principal: of the conversations of the last hour, for what is older the job `embed` does. For None: of all.
+    Whoever is being indexed already is left to that.
+    """
+    if principal is not None:
+        return await _index(tx, principal, limit, recent=True)
+    return sum([await _index(tx, each, limit, recent=False) for each in await unindexed(tx)])
+
+
+async def _index(tx: Connection, principal: PrincipalId, limit: int, *, recent: bool) -> int:
+    if not await tx.fetchval("select pg_try_advisory_xact_lock(hashtextextended('memory ' || $1, 0))", str(principal)):
+        return 0
+    rows = await tx.fetch(_BEHIND, principal, limit, recent)
+    if not rows:
+        return 0
+    # what ran by itself is told in a chat, and found there
+    spoken = [row for row in rows if row["text"].strip() and not row["unattended"]]
+    words = await asyncio.to_thread(lambda: [lexemes(row["text"]) for row in spoken])
+    places = await _store_turns(tx, principal, spoken, words)
+    await _advance(tx, principal, rows, places)
+    return len(rows)
+
+
+async def _store_turns(
+    tx: Connection, principal: PrincipalId, spoken: Sequence[Record], words: Sequence[Sequence[str]]
+) -> dict[str, int]:
+    """The rows; returns the last place of each session that got some."""
+    last: dict[str, int] = {}
+    rows = []
+    for row, found in zip(spoken, words, strict=True):
+        place = last[row["session_id"]] = last.get(row["session_id"], row["place"]) + 1
+        rows.append(
+            (
+                principal,
+                row["label"],
+                row["origin"],
+                row["agent"],
+                row["session_id"],
+                row["id"],
+                place,
+                found,
+                row["sent_at"],
+            )
+        )
+    sql = """insert into memories (principal_id, kind, label, origin, agent, session_id, message_id, place, lexemes,
+             event_at, created_at)
+           values ($1, 'turn', $2, $3, $4, $5, $6, $7, array_to_tsvector($8::text[]), $9, $9) on conflict do nothing"""
+    await tx.executemany(sql, rows)
+    return last
+
+
+async def _advance(tx: Connection, principal: PrincipalId, rows: Sequence[Record], places: dict[str, int]) -> None:
+    """Note how far each session was looked at."""
+    ends = {row["session_id"]: (row["seq"], places.get(row["session_id"], row["place"])) for row in rows}
+    sql = """insert into memory_progress (session_id, principal_id, seq, place)
+             select session, $1, seq, place from unnest($2::uuid[], $3::int[], $4::int[]) as e (session, seq, place)
+             on conflict (session_id) do update set seq = excluded.seq, place = excluded.place"""
+    await tx.execute(
+        sql, principal, list(ends), [seq for seq, _ in ends.values()], [place for _, place in ends.values()]
+    )
+
+
+_COUNT = """
+with chosen as materialized (
+  select id, principal_id, lexemes from memories where not counted and lexemes is not null
+  order by id limit $1 for update skip locked
+), marked as (
+  update memories m set counted = true from chosen c where m.id = c.id
+), words as (
+  insert into memory_df (principal_id, lexeme, df)
+  select principal_id, lexeme, count(*) from chosen, unnest(tsvector_to_array(lexemes)) lexeme group by 1, 2
+  on conflict (principal_id, lexeme) do update set df = memory_df.df + excluded.df
+), totals as (
+  insert into memory_stats (principal_id, n) select principal_id, count(*) from chosen group by 1
+  on conflict (principal_id) do update set n = memory_stats.n + excluded.n
+)
+select count(*) from chosen
+"""
+
+_TAKE_OFF = """
+with gone as materialized (
+  delete from memory_gone where id in (select id from memory_gone order by id limit $1) returning principal_id, lexemes
+), words as materialized (
+  select principal_id, lexeme, count(*)::int as n from gone, unnest(tsvector_to_array(lexemes)) lexeme group by 1, 2
+), fewer as (
+  update memory_df d set df = d.df - w.n from words w
+  where d.principal_id = w.principal_id and d.lexeme = w.lexeme and d.df > w.n
+), none as (
+  delete from memory_df d using words w
+  where d.principal_id = w.principal_id and d.lexeme = w.lexeme and d.df <= w.n
+), totals as (
+  update memory_stats s set n = s.n - g.n from (select principal_id, count(*) as n from gone group by 1) g
+  where s.principal_id = g.principal_id
+)
+select count(*) from gone
+"""
+
+
+async def count_words(tx: Connection, limit: int) -> int:
+    """Count rows that are not, and take off what is gone, at most so many of each; returns how many it was."""
+    await tx.execute("select pg_advisory_xact_lock(hashtextextended('memory_df', 0))")
+    await _give_words(tx, limit)
+    gone = await tx.fetchval(_TAKE_OFF, limit)
+    return int(gone + await tx.fetchval(_COUNT, limit))
+
+
+async def _give_words(tx: Connection, limit: int) -> None:
+    """To memories older than these; two that say the same are one from now on."""
+    sql = """select id, principal_id, kind, agent, text from memories
+             where not counted and lexemes is null order by id limit $1 for update"""
+    rows = await tx.fetch(sql, limit)
+    for row in rows:
+        sql = """update memories set lexemes = array_to_tsvector($2::text[]), content_hash = $3,
+                   superseded_by = coalesce(superseded_by, same.id),
+                   superseded_at = coalesce(superseded_at, case when same.id is not null then now() end)
+                 from (select max(id) as id from memories where principal_id = $4 and agent = $5 and content_hash = $3
+                         and superseded_at is null and forgotten_at is null) same
+                 where memories.id = $1"""
+        await tx.execute(
+            sql,
+            row["id"],
+            lexemes(row["text"]),
+            content_hash(row["text"]) if row["kind"] == Kind.MEMORY else None,
+            row["principal_id"],
+            row["agent"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PendingIndexing:
+    """The newest message of all, and whether rows wait to be counted, or for their vectors."""
+
+    newest: MessageId | None
+    uncounted: bool
+    unembedded: bool
+
+
+async def pending(conn: Connection) -> PendingIndexing:
+    """A few entries of indexes, however much there is."""
+    row = await conn.fetchrow(
+        """select (select max(id) from messages) as newest,
+                  exists (select from memories where not counted) or exists (select from memory_gone) as uncounted,
+                  exists (select from memory_unembedded) as unembedded"""
+    )
+    assert row is not None, "it has no condition"
+    return PendingIndexing(**row)

@@ -1,1 +1,0 @@
-"""Schedules, their runs, heartbeats and triggers."""

@@ -1,0 +1,186 @@
+"""Budgets: what the models cost in the current day and month, and what the owner allowed beyond the limits."""
+
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from enum import StrEnum
+
+from gateway.domain.conversation.model import Highest
+from gateway.domain.ids import SessionId
+from gateway.domain.work.tasks import Claim
+from gateway.store.connection.pool import Connection
+
+
+class Period(StrEnum):
+    """A stretch of time, in UTC, that has a budget of its own."""
+
+    DAY = "day"
+    MONTH = "month"
+
+    def start(self, now: datetime) -> datetime:
+        """When the one under way began."""
+        midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
+        return midnight if self is Period.DAY else midnight.replace(day=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """One period's money, in US dollars: `extra` is what its limit was raised by."""
+
+    spent: float = 0.0
+    extra: float = 0.0
+
+
+Accounts = dict[Period, Account]
+BUSY = "busy"
+DAY_TOKENS = "day_tokens"
+
+
+@dataclass(frozen=True, slots=True)
+class SharedLimits:
+    """The limits that all runs have together; None: no limit."""
+
+    day_usd: float | None = None
+    month_usd: float | None = None
+    day_tokens: int | None = None
+
+    def usd(self, period: Period) -> float | None:
+        """The money of that period."""
+        return self.day_usd if period is Period.DAY else self.month_usd
+
+
+@dataclass(frozen=True, slots=True)
+class Unpriced:
+    """What models without a price have used in the day under way, which models; `extra` as in `Account`."""
+
+    tokens: int
+    extra: int
+    models: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UsageRow:
+    """What one session used of one model on one day (UTC); work that no session asked for is named by its kind."""
+
+    day: date
+    model: str
+    channel: str
+    session_id: SessionId | None
+    person: str
+    calls: int
+    tokens_in: int
+    tokens_out: int
+    tokens_cached: int
+    cost_usd: float
+
+
+async def used(conn: Connection, since: datetime, until: datetime) -> list[UsageRow]:
+    """What was used in that time, by day."""
+    sql = """with used as (
+               select (s.created_at at time zone 'utc')::date as day, s.name as model, s.principal_id, t.session_id,
+                      t.kind, count(*)::int as calls, sum(s.tokens_in)::bigint as tokens_in,
+                      sum(s.tokens_out)::bigint as tokens_out, sum(s.tokens_cached)::bigint as tokens_cached,
+                      sum(s.cost_usd) as cost_usd
+               from task_steps s join tasks t on t.id = s.task_id
+               where s.kind = 'model' and s.created_at >= $1 and s.created_at < $2 group by 1, 2, 3, 4, 5
+               union all
+               select day, model, principal_id, session_id, kind, calls, tokens_in, tokens_out, tokens_cached, cost_usd
+               from usage where day >= ($1 at time zone 'utc')::date and day < ($2 at time zone 'utc')::date),
+             places as (
+               select id, (select origin from messages m
+                           where m.session_id = each.id and m.kind = 'user' and origin <> 'gateway'
+                           order by seq limit 1) as channel
+               from (select distinct session_id as id from used) as each (id))
+             select u.day, u.model, coalesce(l.channel, u.kind) as channel, u.session_id, p.name as person,
+                    u.calls, u.tokens_in, u.tokens_out, u.tokens_cached, u.cost_usd
+             from used u join principals p on p.id = u.principal_id left join places l on l.id = u.session_id
+             order by u.day, u.model"""
+    rows = await conn.fetch(sql, since, until)
+    return [UsageRow(**row) for row in rows]
+
+
+async def settled(conn: Connection, now: datetime) -> float:
+    """What the month cost until yesterday began: every run that counts there has ended."""
+    cost: float = await conn.fetchval(
+        "select coalesce(sum(cost_usd), 0) from task_steps where cost_usd > 0 and created_at >= $1 and created_at < $2",
+        Period.MONTH.start(now),
+        _unsettled(now),
+    )
+    return cost
+
+
+async def accounts(conn: Connection, now: datetime, before: float) -> Accounts:
+    """Both periods; `before` is what `settled` says, so that a turn reads two days and not a month."""
+    sql = """select coalesce(sum(cost_usd) filter (where created_at >= $2), 0) as day,
+                    coalesce(sum(cost_usd), 0) as month,
+                    coalesce((select value from meta where key = $3), '0')::float8 as extra_day,
+                    coalesce((select value from meta where key = $4), '0')::float8 as extra_month
+             from task_steps where cost_usd > 0 and created_at >= $1"""
+    row = await conn.fetchrow(
+        sql, _unsettled(now), Period.DAY.start(now), _key(Period.DAY, now), _key(Period.MONTH, now)
+    )
+    assert row is not None, "an aggregate always has one row"
+    return {
+        Period.DAY: Account(row["day"], row["extra_day"]),
+        Period.MONTH: Account(before + row["month"], row["extra_month"]),
+    }
+
+
+async def unpriced(conn: Connection, now: datetime) -> Unpriced:
+    """The tokens of calls that cost nothing, as far as anybody knows."""
+    sql = """select coalesce(sum(tokens_in + tokens_out), 0)::bigint as tokens,
+                    coalesce((select value from meta where key = $2), '0')::float8::bigint as extra,
+                    array(select distinct unnest(array_agg(name)) order by 1) as models
+             from task_steps where kind = 'model' and cost_usd = 0 and created_at >= $1"""
+    row = await conn.fetchrow(sql, Period.DAY.start(now), _tokens_key(now))
+    assert row is not None, "an aggregate always has one row"
+    return Unpriced(row["tokens"], row["extra"], tuple(row["models"]))
+
+
+async def reserve(
+    conn: Connection, run: Claim, highest: Highest, shared: SharedLimits, now: datetime, before: float
+) -> str | None:
+    """Count the next call of a run before it is made; None if it may be, else the limit that is used up, or `BUSY`.
+
+    `BUSY` says that it would fit, or be the last one, if calls under way had ended. `before` as in `accounts`; that of
+    the run's tree is a limit as well. Raises `RunLost`.
+    """
+    found: str | None = await conn.fetchval(
+        "select reserve($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+        run.id,
+        run.token,
+        highest.usd,
+        highest.tokens,
+        now,
+        before,
+        shared.day_usd,
+        shared.month_usd,
+        shared.day_tokens,
+    )
+    return found
+
+
+async def raise_tokens(conn: Connection, now: datetime, tokens: int) -> None:
+    """Until the day is over, models without a price may use so many more."""
+    await _raise(conn, _tokens_key(now), tokens)
+
+
+async def raise_limit(conn: Connection, period: Period, now: datetime, usd: float) -> None:
+    """Until the period is over its limit is so much higher."""
+    await _raise(conn, _key(period, now), usd)
+
+
+async def _raise(conn: Connection, key: str, amount: float) -> None:
+    sql = "insert into meta (key, value) values ($1, $2) on conflict (key) do update set value = excluded.value"
+    await conn.execute(sql, key, amount)
+
+
+def _unsettled(now: datetime) -> datetime:
+    return max(Period.MONTH.start(now), Period.DAY.start(now) - timedelta(days=1))
+
+
+def _tokens_key(now: datetime) -> str:
+    return f"budget:{Period.DAY.start(now):%Y-%m-%d}:tokens"
+
+
+def _key(period: Period, now: datetime) -> str:
+    return f"budget:{period.start(now):%Y-%m-%d}:{period.value}"

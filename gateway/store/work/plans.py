@@ -1,0 +1,63 @@
+"""Plans of runs: one row each, as long as the run lives."""
+
+from dataclasses import asdict
+
+from asyncpg import Record
+
+from gateway.domain.ids import PrincipalId, TaskId
+from gateway.domain.principals import Label
+from gateway.domain.work.plans import Plan, PlanStep
+from gateway.store.connection.pool import Connection
+
+
+async def get(conn: Connection, task: TaskId) -> Plan | None:
+    """The plan of a run."""
+    row = await conn.fetchrow("select * from plans where task_id = $1", task)
+    return _plan(row) if row else None
+
+
+async def put(conn: Connection, principal: PrincipalId, plan: Plan) -> None:
+    """Store a plan in place of the run's one; its label never falls."""
+    await conn.execute(
+        """insert into plans (task_id, principal_id, title, steps, trivial, label, ordinal)
+           values ($1, $2, $3, $4, $5, $6, $7)
+           on conflict (task_id) do update set title = excluded.title, steps = excluded.steps,
+             trivial = excluded.trivial, label = greatest(plans.label, excluded.label), ordinal = excluded.ordinal,
+             updated_at = now()""",
+        plan.task,
+        principal,
+        plan.title,
+        [asdict(step) for step in plan.steps],
+        plan.trivial,
+        plan.label,
+        plan.ordinal,
+    )
+
+
+async def live(conn: Connection, principal: PrincipalId) -> list[Plan]:
+    """Those of runs that aren't over, in order of their start."""
+    rows = await conn.fetch(
+        """select p.* from plans p join tasks t on t.id = p.task_id
+           where p.principal_id = $1 and t.status not in ('completed', 'failed', 'cancelled') order by t.seq""",
+        principal,
+    )
+    return [_plan(row) for row in rows]
+
+
+async def drop_finished(conn: Connection) -> set[PrincipalId]:
+    """Delete the plans of runs that are over; returns whose they were."""
+    rows = await conn.fetch(
+        """delete from plans p using tasks t where t.id = p.task_id
+             and t.status in ('completed', 'failed', 'cancelled') returning p.principal_id"""
+    )
+    return {PrincipalId(row["principal_id"]) for row in rows}
+
+
+async def any_left(conn: Connection) -> bool:
+    """Whether there is a plan at all."""
+    return bool(await conn.fetchval("select exists (select from plans)"))
+
+
+def _plan(row: Record) -> Plan:
+    steps = tuple(PlanStep(**step) for step in row["steps"])
+    return Plan(row["task_id"], row["title"], steps, row["trivial"], Label(row["label"]), row["ordinal"])

@@ -1,0 +1,126 @@
+"""How far each slot came: executed, produced and delivered are noted when they happened, and not before.
+
+What was told is of another time than what was produced if it was said again elsewhere: both get that of their
+transaction.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+
+from gateway.domain.ids import AddressId, MessageId, PrincipalId, ScheduleId, TaskId
+from gateway.domain.text.texts import storable
+from gateway.store.connection.pool import Connection
+from gateway.store.work.schedules import ScheduleRow
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryOutcome:
+    """What was told and is not on its way any more: all of it is there, unless it was `refused` or is `uncertain`."""
+
+    schedule_id: ScheduleId
+    slot: datetime
+    principal_id: PrincipalId
+    task_id: TaskId
+    message_id: MessageId
+    address_id: AddressId
+    produced_at: datetime
+    again: bool
+    """It has been said elsewhere before."""
+    refused: str | None
+    uncertain: bool
+
+
+async def hold(conn: Connection, schedule: ScheduleId) -> ScheduleRow | None:
+    """The schedule, until the transaction ends; None when it is gone. The caller holds what else it needs."""
+    row = await conn.fetchrow("select * from schedules where id = $1 for no key update", schedule)
+    return ScheduleRow.of(row) if row else None
+
+
+async def known(conn: Connection, task: TaskId) -> bool:
+    """Whether the task is for a slot of a schedule that is still there."""
+    return bool(await conn.fetchval("select exists (select from schedule_runs where task_id = $1)", task))
+
+
+async def executed(conn: Connection, task: TaskId) -> None:
+    """The agent came to an end with it."""
+    await conn.execute("update schedule_runs set executed_at = now() where task_id = $1", task)
+
+
+async def produced(conn: Connection, task: TaskId, message: MessageId | None) -> None:
+    """There was something to tell, and it was said in a chat; None: there is none."""
+    sql = "update schedule_runs set produced_at = now(), message_id = $2 where task_id = $1"
+    await conn.execute(sql, task, message)
+
+
+async def failed(conn: Connection, task: TaskId, error: str) -> None:
+    """What went wrong, in one line: with the run, or with what it had to tell."""
+    await conn.execute("update schedule_runs set error = $2 where task_id = $1", task, storable(error))
+
+
+async def moved(conn: Connection, task: TaskId, message: MessageId) -> None:
+    """It was said once more, elsewhere."""
+    await conn.execute("update schedule_runs set message_id = $2 where task_id = $1", task, message)
+
+
+async def delivered(conn: Connection, task: TaskId) -> None:
+    """The last part of what was told is there."""
+    await conn.execute("update schedule_runs set delivered_at = now() where task_id = $1", task)
+
+
+async def set_failing(conn: Connection, schedule: ScheduleId, *, failing: bool) -> None:
+    """Its person has been told that it fails, or that it works again."""
+    sql = "update schedules set failing_since = case when $2 then coalesce(failing_since, now()) end where id = $1"
+    await conn.execute(sql, schedule, failing)
+
+
+async def refuse(conn: Connection, channels: Collection[str]) -> None:
+    """What waits to be sent on any other channel than these never will be: it is refused."""
+    sql = """update outbox o set state = 'failed', error = a.channel || ' is not configured any more'
+             from schedule_runs r, addresses a
+             where r.message_id is not null and r.delivered_at is null and r.error is null
+               and o.message_id = r.message_id and o.state = 'pending'
+               and a.id = o.address_id and a.channel <> all ($1)"""
+    await conn.execute(sql, list(channels))
+
+
+async def deliver(conn: Connection) -> None:
+    """Note as delivered what is there, of schedules that nobody believes to be failing."""
+    sql = """update schedule_runs set delivered_at = now()
+             where task_id in (
+               select r.task_id from schedule_runs r join schedules s on s.id = r.schedule_id
+               where r.message_id is not null and r.delivered_at is null and r.error is null and s.failing_since is null
+                 and not exists (select from outbox o where o.message_id = r.message_id and o.state <> 'sent'))"""
+    await conn.execute(sql)
+
+
+async def arrived(conn: Connection) -> list[DeliveryOutcome]:
+    """What else is not on its way any more."""
+    sql = """select r.schedule_id, r.slot, r.principal_id, r.task_id, r.message_id, m.address_id, r.produced_at,
+                    m.created_at <> r.produced_at as again, o.refused, coalesce(o.uncertain, false) as uncertain
+             from schedule_runs r join messages m on m.id = r.message_id
+             left join lateral (
+               select bool_or(state in ('pending', 'sending')) as waits, bool_or(state = 'uncertain') as uncertain,
+                      max(coalesce(error, 'refused')) filter (where state = 'failed') as refused
+               from outbox where message_id = r.message_id) o on true
+             where r.message_id is not null and r.delivered_at is null and r.error is null
+               and not coalesce(o.waits, false)
+             order by r.message_id"""
+    rows = await conn.fetch(sql)
+    return [DeliveryOutcome(**row) for row in rows]
+
+
+async def still(conn: Connection, arrival: DeliveryOutcome) -> bool:
+    """Whether nobody has dealt with it meanwhile; the caller holds its schedule."""
+    sql = """select exists (select from schedule_runs
+                            where task_id = $1 and message_id = $2 and delivered_at is null and error is null)"""
+    found = await conn.fetchval(sql, arrival.task_id, arrival.message_id)
+    return bool(found)
+
+
+async def on_their_way(conn: Connection) -> set[MessageId]:
+    """What was told and is not there yet."""
+    sql = """select message_id from schedule_runs
+             where message_id is not null and delivered_at is null and error is null"""
+    rows = await conn.fetch(sql)
+    return {row["message_id"] for row in rows}

@@ -1,0 +1,220 @@
+"""The trace of a task: what each model call and tool run took, as references and numbers, never content."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from time import monotonic
+from typing import Literal
+
+from asyncpg import Record
+
+from gateway.domain.conversation.model import Attempt, Reply
+from gateway.domain.ids import MessageId, PrincipalId, SessionId, TaskId
+from gateway.store.connection.pool import Connection
+
+Kind = Literal["model", "intent", "tool", "hand-off", "review", "note"]
+MOST = 500
+"""Steps of one reading of a trace."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepRow:
+    """One entry of a trace; `message_id` is where the transcript has what was said, and `ok` how a run ended."""
+
+    id: int
+    task_id: TaskId
+    principal_id: PrincipalId
+    kind: Kind
+    name: str
+    tokens_in: int
+    tokens_out: int
+    tokens_cached: int
+    cost_usd: float
+    latency_ms: int
+    failed: tuple[Attempt, ...]
+    created_at: datetime
+    message_id: MessageId | None
+    ok: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelUse:
+    """Tokens and money over a stretch of time."""
+
+    calls: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    cost_usd: float = 0.0
+
+
+async def model_called(
+    conn: Connection, task: TaskId, principal: PrincipalId, reply: Reply, message: MessageId | None = None
+) -> None:
+    """Record one model call with the tries that failed before it; `message` is the first row of what it said.
+
+    What the call had reserved is settled by it; the caller holds the task.
+    """
+    await conn.execute(
+        """with settled as (update tasks set reserved_token = null where id = $1 and reserved_token is not null)
+           insert into task_steps (task_id, principal_id, kind, name, tokens_in, tokens_out, tokens_cached, cost_usd,
+                                   latency_ms, failed, message_id)
+           values ($1, $2, 'model', $3, $4, $5, $6, $7, $8, $9, $10)""",
+        task,
+        principal,
+        reply.model,
+        reply.usage.input_tokens,
+        reply.usage.output_tokens,
+        reply.usage.cached_tokens,
+        reply.usage.cost_usd,
+        reply.latency_ms,
+        [{"model": a.model, "error": a.error, "message": a.message} for a in reply.failed],
+        message,
+    )
+
+
+async def tool_ran(
+    conn: Connection,
+    task: TaskId,
+    principal: PrincipalId,
+    tool: str,
+    latency_ms: int,
+    *,
+    ok: bool | None = None,
+    message: MessageId | None = None,
+) -> None:
+    """Record one tool run; `message` has its result."""
+    sql = """insert into task_steps (task_id, principal_id, kind, name, latency_ms, ok, message_id)
+             values ($1, $2, 'tool', $3, $4, $5, $6)"""
+    await conn.execute(sql, task, principal, tool, latency_ms, ok, message)
+
+
+async def intended(
+    conn: Connection, task: TaskId, principal: PrincipalId, tools: Sequence[str], messages: Sequence[MessageId]
+) -> None:
+    """Record the calls that a model asked for, before they run; `messages` has them."""
+    sql = """insert into task_steps (task_id, principal_id, kind, name, message_id)
+             select $1, $2, 'intent', c.tool, c.message from unnest($3::text[], $4::bigint[]) with ordinality
+               as c (tool, message, place) order by c.place"""
+    await conn.execute(sql, task, principal, tools, messages)
+
+
+async def note(
+    conn: Connection,
+    task: TaskId,
+    principal: PrincipalId,
+    kind: Kind,
+    name: str,
+    *,
+    ok: bool | None = None,
+    message: MessageId | None = None,
+) -> None:
+    """Record what took neither time nor money."""
+    sql = """insert into task_steps (task_id, principal_id, kind, name, ok, message_id)
+             values ($1, $2, $3, $4, $5, $6)"""
+    await conn.execute(sql, task, principal, kind, name, ok, message)
+
+
+async def of_task(conn: Connection, task: TaskId, since: datetime) -> list[StepRow]:
+    """What a task ran from a moment on, in order."""
+    rows = await conn.fetch("select * from task_steps where task_id = $1 and created_at >= $2 order by id", task, since)
+    return [_row(row) for row in rows]
+
+
+_OF_TASK = """
+select * from task_steps
+where task_id = $1 and id > $2 and ($3::bigint is null or id <= $3) order by id limit $4"""
+_OF_TREE = """
+select s.* from tasks t join task_steps s on s.task_id = t.id
+where t.master_id = $1 and s.id > $2 and ($3::bigint is null or s.id <= $3) order by s.id limit $4"""
+
+
+async def trace(
+    conn: Connection, task: TaskId, *, tree: bool = False, since: int = 0, until: int | None = None, most: int = MOST
+) -> list[StepRow]:
+    """The steps of a task, or of the whole tree that it is the first of, behind the step `since`, in order."""
+    rows = await conn.fetch(_OF_TREE if tree else _OF_TASK, task, since, until, most)
+    return [_row(row) for row in rows]
+
+
+@dataclass(frozen=True, slots=True)
+class CallPlace:
+    """Where a model was asked: in the transcript behind `seq`, by this agent."""
+
+    session: SessionId
+    seq: int
+    agent: str
+
+
+async def asked_at(conn: Connection, task: TaskId, step: int) -> CallPlace | None:
+    """Where the model call was that is this step of the task, or the last one before it; None if there is none."""
+    sql = """select m.session_id as session, m.seq - 1 as seq,
+                    coalesce((select split_part(h.name, ' > ', 1) from task_steps h
+                              where h.task_id = t.id and h.kind = 'hand-off' and h.id > s.id order by h.id limit 1),
+                             t.agent) as agent
+             from tasks t join task_steps s on s.task_id = t.id and s.kind = 'model'
+             join messages m on m.id = s.message_id
+             where t.id = $1 and s.id <= $2 and exists (select from task_steps where id = $2 and task_id = $1)
+             order by s.id desc limit 1"""
+    row = await conn.fetchrow(sql, task, step)
+    return CallPlace(**row) if row else None
+
+
+_PATIENCE = 5.0
+"""Seconds: longer than any transaction of ours that writes steps, unless its process is frozen."""
+
+
+@dataclass(slots=True)
+class Settled:
+    """Up to which step nothing can come any more: a step has its number before it is committed.
+
+    Whoever reads on behind the last step seen would miss one that was committed later under a lower number.
+    """
+
+    upto: int = 0
+    _next: int = 0
+    _after: int = -1
+    _since: float = 0.0
+
+    async def look(self, conn: Connection) -> bool:
+        """Whether that is all there is now; if not, look again soon."""
+        last = int(await conn.fetchval("select last_value from task_steps_id_seq"))
+        sql = """select pg_snapshot_xmin(s)::text::bigint as oldest, pg_snapshot_xmax(s)::text::bigint as next
+                 from pg_current_snapshot() s"""
+        row = await conn.fetchrow(sql)
+        assert row is not None, "there is always a snapshot"
+        if row["oldest"] == row["next"]:
+            self.upto, self._after = last, -1
+            return True
+        late = monotonic() > self._since + _PATIENCE
+        if self._after >= 0 and (row["oldest"] >= self._after or late):
+            self.upto, self._after = self._next, -1
+        if self._after < 0:
+            self._next, self._after, self._since = last, row["next"], monotonic()
+        return self.upto >= last
+
+
+def _row(row: Record) -> StepRow:
+    return StepRow(**{**row, "failed": tuple(Attempt(**a) for a in row["failed"])})
+
+
+_SPENT = """
+select count(*)::int as calls, coalesce(sum(tokens_in), 0)::bigint as tokens_in,
+       coalesce(sum(tokens_out), 0)::bigint as tokens_out, coalesce(sum(cost_usd), 0) as cost_usd
+from task_steps where kind = 'model' and created_at >= $1
+"""
+
+
+async def spent_since(conn: Connection, since: datetime) -> ModelUse:
+    """What all model calls since then used."""
+    return await _spent(conn, _SPENT, since)
+
+
+async def spent_on(conn: Connection, task: TaskId, since: datetime) -> ModelUse:
+    """What the model calls of one task used since then."""
+    return await _spent(conn, f"{_SPENT} and task_id = $2", since, task)
+
+
+async def _spent(conn: Connection, query: str, *values: object) -> ModelUse:
+    row = await conn.fetchrow(query, *values)
+    assert row is not None, "an aggregate always has one row"
+    return ModelUse(**row)
