@@ -6,16 +6,12 @@ from dataclasses import KW_ONLY, dataclass
 from importlib import import_module
 from pathlib import Path
 
-from channels.slack.client import Block, Client
-from channels.slack.errors import Refused
-from channels.slack.files import Files
-from channels.slack.intake import Intake
-from channels.slack.kept import Kept, Threads, left_in_file
-from channels.slack.listeners import Dispatch, listening
+from channels.slack.client import Block, Client, SlackRefused
+from channels.slack.events import Intake
+from channels.slack.facts import CachedFacts, Threads, facts_in_file
 from channels.slack.markup import to_mrkdwn
-from channels.slack.reception import Reception
-from channels.slack.replies import Replies
-from channels.slack.streams import Streams
+from channels.slack.reception import Dispatch, Reception, listening_app
+from channels.slack.sending import Files, Replies, Streams
 from gateway.domain.channels.channel import Accept, Button, Capabilities, ChannelFacts, Drafts, Outgoing, SendDelayed
 from gateway.domain.channels.platform import Logger, PlatformError, Recovery, TokenRefused, send_error
 from gateway.domain.conversation.inbound import Address, Attachment
@@ -54,7 +50,7 @@ class Slack:
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep
 
     def __post_init__(self) -> None:
-        self._kept = Kept(self.facts, self.log)
+        self._kept = CachedFacts(self.facts, self.log)
         self._threads = Threads(self._kept)
         self._streams = Streams(self.client, self._threads, self._kept)
         self._files = Files(self.client, self._kept)
@@ -82,7 +78,7 @@ class Slack:
     async def _import(self) -> None:
         """Take over what an older gateway kept in a file here; the file goes once that is stored."""
         file = self.data / "kept.json"
-        if left := await asyncio.to_thread(left_in_file, file):
+        if left := await asyncio.to_thread(facts_in_file, file):
             await self._kept.add(self._replies.sealed(left))
             try:
                 await asyncio.to_thread(file.unlink)
@@ -102,7 +98,7 @@ class Slack:
     async def receive(self, accept: Accept) -> None:
         """Over one websocket after another, until cancelled."""
         intake = Intake(self.client, self._threads, self.commands, accept)
-        app = listening(self.client, intake, self._replies, self.commands)
+        app = listening_app(self.client, intake, self._replies, self.commands)
         dispatch = Dispatch(app, self._recovery(), self.log)
         self._reception = Reception(self.client, self._reconnecting, self.log, self.ping_interval)
         await self._reception.run(dispatch.take)
@@ -117,7 +113,7 @@ class Slack:
         except TryAgainLater as error:
             raise SendDelayed(str(error)) from error
         except PlatformError as error:
-            if isinstance(error, Refused) and not error.final and message.file is None:
+            if isinstance(error, SlackRefused) and not error.final and message.file is None:
                 raise SendDelayed(str(error)) from error
             raise send_error(error) from error
         await self._threads.spoke(message.address)
@@ -135,7 +131,7 @@ class Slack:
         grown = await self._streams.finish(at, message.text, text, key, blocks)
         try:
             return grown or await self.client.post(at, text, key, blocks)
-        except Refused as refused:
+        except SlackRefused as refused:
             await self._replies.stand_in(refused, at, text, blocks)
             return key
 

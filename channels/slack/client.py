@@ -1,6 +1,16 @@
-"""Slack's Web API: the SDK's client, its errors as this channel's, its answers read."""
+"""Slack's Web API: the SDK's client, its answers read, and what one that is not "ok" means for what was asked.
+
+| answer | it was | error |
+| --- | --- | --- |
+| 429, a code of `_TOO_FAST` | not carried out | `TooFast` |
+| 5xx, a code of `_TROUBLE`, no code at all | perhaps carried out, which is looked up | `Unanswered` |
+| a code of `_TOKEN` | not carried out; the app is not known or not let in | `TokenRefused` |
+| a code of `_CLOSED`, 4xx without a code | not carried out; the workspace or a proxy is shut | `TurnedAway` |
+| any other code | refused | `SlackRefused`, final for a text if in `_FINAL` |
+"""
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -10,9 +20,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from channels.slack.errors import Refused, refusal
-from channels.slack.payloads import EVENT_TYPE, Message, Page, Payload, Posted, Socket, Us
-from gateway.domain.channels.platform import PlatformError, Unanswered, Undecidable, Unreachable, seconds_to_wait
+from channels.slack.payloads import EVENT_TYPE, AppAccount, Message, Page, Payload, Posted, Socket
+from gateway.domain.channels import platform
+from gateway.domain.channels.platform import (
+    PlatformError,
+    TokenRefused,
+    TooFast,
+    TurnedAway,
+    Unanswered,
+    Undecidable,
+    Unreachable,
+    seconds_to_wait,
+)
 from gateway.domain.conversation.inbound import Address
 
 if TYPE_CHECKING:
@@ -20,10 +39,64 @@ if TYPE_CHECKING:
     from slack_sdk.web.async_client import AsyncWebClient
     from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
+
+_TOO_FAST = re.compile(r"rate_?limited|message_limit_exceeded")
+_TROUBLE = re.compile(r"fatal_error|internal_error|request_timeout|service_unavailable")
+_TOKEN = re.compile(r"account_inactive|invalid_auth|no_permission|not_allowed_token_type|not_authed|token_")
+_CLOSED = re.compile(
+    r"access_denied|accesslimited|ekm_access|enterprise_is|org_login|team_access|team_added|two_factor"
+)
+_FINAL = re.compile(
+    r"channel_|.*_not_found|is_|not_in_channel|restricted_action|msg_|no_text|invalid_|metadata_|markdown_|too_many_|as_user_"
+    r"|cannot_|cant_|messages_tab_disabled|user_|slack_connect_|attachment_|http_[34]|foreign_host|method_|unknown_method"
+)
+"""What can never work for a text, whoever mends what; a file may be refused for any reason, for then words go."""
+
+_MEANINGS = {
+    "account_inactive": "the app was removed from the workspace; install it again at api.slack.com/apps",
+    "channel_not_found": "Slack does not know the chat, or the app is not in it; invite it there",
+    "is_archived": "the channel is archived",
+    "missing_scope": "the app lacks a permission; add it at api.slack.com/apps and install the app again",
+    "not_in_channel": "the app is not in the channel; invite it there",
+    "restricted_action": "the workspace does not let the app write there",
+}
+
+
+class SlackRefused(platform.Refused):
+    """Slack refused the request for the reason `code`, such as "channel_not_found"."""
+
+    retry_after = 30.0
+
+    def __init__(self, code: str, needed: str = "") -> None:
+        super().__init__(f"{_MEANINGS.get(code, 'Slack refuses it')} ({code})" + (f": {needed}" if needed else ""))
+        self.code = code
+
+    @property
+    def final(self) -> bool:
+        """Whether the same text can never be shown there."""
+        return _FINAL.match(self.code) is not None
+
+
+def refusal(status: int, code: str, needed: str, wait: float | None) -> PlatformError:
+    """The error for an answer with this status, error code and `Retry-After` header."""
+    if status == 429 or _TOO_FAST.match(code):
+        return TooFast("Slack", wait)
+    if not code and 400 <= status < 500:
+        return TurnedAway(f"Slack answered {status}")
+    if not code or status >= 500 or _TROUBLE.match(code):
+        return Unanswered(f"Slack answered {code or status or 'something unreadable'}")
+    if _TOKEN.match(code):
+        why = _MEANINGS.get(code, "a token is wrong or was revoked; api.slack.com/apps shows both")
+        return TokenRefused(f"{why} ({code})")
+    if _CLOSED.match(code):
+        return TurnedAway(f"Slack accepts no logins at the moment ({code})")
+    return SlackRefused(code, needed)
+
+
 CONNECT_SECONDS = 10
 ANSWER_SECONDS = 30.0
 BRIEF_SECONDS = 5.0
-A_WEEK = 7 * 86400
+WEEK_SECONDS = 7 * 86400
 
 Answer = TypeVar("Answer", bound=BaseModel)
 Block = dict[str, Any]
@@ -36,7 +109,7 @@ class Client:
         self._app_token = app_token
         self.bot_token = bot_token
         self.base_url = base_url
-        self._us: Us | None = None
+        self._us: AppAccount | None = None
 
     @cached_property
     def http(self) -> "ClientSession":
@@ -72,10 +145,10 @@ class Client:
         with suppress(PlatformError):
             await self.call(request, Payload, BRIEF_SECONDS)
 
-    async def us(self) -> Us:
+    async def us(self) -> AppAccount:
         """Who the bot token belongs to, asked for once."""
         if self._us is None:
-            self._us = await self.call(self.web.auth_test(), Us, BRIEF_SECONDS)
+            self._us = await self.call(self.web.auth_test(), AppAccount, BRIEF_SECONDS)
         return self._us
 
     async def socket_url(self) -> str:
@@ -103,10 +176,10 @@ class Client:
     async def find(self, at: Address, key: str) -> str | None:
         """The message that was sent with this key; what Slack does not tell, or is too much to read, is in doubt."""
         try:
-            async for message in self._messages(at, f"{time.time() - A_WEEK:.6f}"):
+            async for message in self._messages(at, f"{time.time() - WEEK_SECONDS:.6f}"):
                 if message.key == key:
                     return message.ts
-        except Refused as error:
+        except SlackRefused as error:
             raise Undecidable(f"cannot look whether it was shown: {error}") from error
         return None
 
@@ -154,14 +227,14 @@ def translated() -> Iterator[None]:
     try:
         yield
     except SlackApiError as error:
-        raise _refusal(error.response) from None
+        raise _response_error(error.response) from None
     except (ClientConnectorError, ConnectionTimeoutError, InvalidURL) as error:
         raise Unreachable(f"cannot connect to Slack: {type(error).__name__}") from None
     except (ClientError, OSError) as error:
         raise Unanswered(f"no answer from Slack: {type(error).__name__}") from None
 
 
-def _refusal(response: Any) -> PlatformError:
+def _response_error(response: Any) -> PlatformError:
     """What an answer that is not "ok" means; it is the SDK's, or aiohttp's when it was not even JSON."""
     data = getattr(response, "data", None)
     told: Mapping[str, Any] = data if isinstance(data, dict) else {}

@@ -1,31 +1,37 @@
-"""Slack's events → what happened, before it is known who is called what and whether we are meant."""
+"""Slack's events → messages, accepted in order once it is known who is called what and whether we are meant."""
 
-from collections.abc import Mapping, Set
-from dataclasses import dataclass
+import asyncio
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from channels.slack.client import BRIEF_SECONDS, Client, SlackRefused
+from channels.slack.facts import Threads, put_newest
 from channels.slack.markup import mentioned, readable, without_mention
-from channels.slack.payloads import Action, Message, MessageEvent, Us
+from channels.slack.payloads import Action, AppAccount, Message, MessageEvent, Page, UserNames
+from gateway.domain.channels.channel import Accept
+from gateway.domain.channels.platform import PlatformError
 from gateway.domain.channels.routing import parse_command
 from gateway.domain.conversation.inbound import Address, Attachment, Inbound, Sender
+from gateway.domain.text.splitting import utf16_tail
 from gateway.domain.text.texts import one_line
 
-SAID = (None, "file_share", "thread_broadcast", "me_message", "bot_message")
+MESSAGE_SUBTYPES = (None, "file_share", "thread_broadcast", "me_message", "bot_message")
 """The subtypes of messages that somebody wrote; the others are Slack's."""
-EDIT = "message_changed"
+EDIT_SUBTYPE = "message_changed"
 
 Model = TypeVar("Model", bound=BaseModel)
 
 
-class Unreadable(ValueError):
+class UnreadableEvent(ValueError):
     """Not what Slack documents; the text says where."""
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class SentMessage:
     """A message or an edit; its text is still Slack's markup. An edit has `edited_at`, and the text `before` it."""
 
     at: Address
@@ -49,13 +55,13 @@ class Said:
         """Whether it answers a thread that others began."""
         return self.edited_at is None and self.message.thread_ts not in {None, self.message.ts}
 
-    def calls(self, us: Us) -> bool:
+    def calls(self, us: AppAccount) -> bool:
         """Whether it is an edit that adds our name."""
         return self.edited_at is not None and us.user_id in self.people and us.user_id not in mentioned(self.before)
 
     def inbound(
         self,
-        us: Us,
+        us: AppAccount,
         names: Mapping[str, str],
         commands: Set[str],
         *,
@@ -107,13 +113,13 @@ def _parsed(model: type[Model], raw: object) -> Model:
         return model.model_validate(raw)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        raise Unreadable(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        raise UnreadableEvent(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
 
 
-def said(raw: object, us: Us) -> Said | None:
+def read_message(raw: object, us: AppAccount) -> SentMessage | None:
     """None for what nobody said: Slack reports link previews and the like as edits, too. Raises `Unreadable`."""
     event = _parsed(MessageEvent, raw)
-    is_edit = event.subtype == EDIT
+    is_edit = event.subtype == EDIT_SUBTYPE
     message, before = (event.message, event.previous_message) if is_edit else (event, None)
     if message is None or not (message.user or message.bot_id):
         return None
@@ -122,10 +128,10 @@ def said(raw: object, us: Us) -> Said | None:
     private = event.channel_type == "im" or event.channel.startswith("D")
     thread = message.thread_ts or event.thread_ts or ("" if private else message.ts)
     at, edited_at = Address("slack", us.team_id, event.channel, thread), message.edited_at if is_edit else None
-    return Said(at, private, message, edited_at, before.text if before else "")
+    return SentMessage(at, private, message, edited_at, before.text if before else "")
 
 
-def acted(raw: object, us: Us, commands: Set[str]) -> Inbound:
+def read_action(raw: object, us: AppAccount, commands: Set[str]) -> Inbound:
     """`/claw new` is /new, `/claw how are you` a message, and the press of a button says its value."""
     told = _parsed(Action, raw)
     text = readable(told.text, {}).strip() if told.command else told.text
@@ -138,3 +144,86 @@ def acted(raw: object, us: Us, commands: Set[str]) -> Inbound:
         sent_at=datetime.now(UTC),
         private=told.channel_id.startswith("D") or told.channel_name == "directmessage",
     )
+
+
+class Intake:
+    """What is said in one of the `threads` is meant for us without a mention."""
+
+    def __init__(self, client: Client, threads: Threads, commands: Set[str], accept: Accept) -> None:
+        self._client = client
+        self._threads = threads
+        self._commands = commands
+        self._accept = accept
+        self._names: dict[str, str] = {}
+        self._zones: dict[str, str] = {}
+        self._known: dict[tuple[str, str, bool], None] = {}
+
+    async def take(self, said: SentMessage | None) -> None:
+        """Have it accepted. An edit that calls us is a message, too, and known by its id if it was one before."""
+        if said is None:
+            return
+        us = await self._client.us()
+        addressed = said.private or self._is_meant(said, us)
+        put_newest(self._names, us.user_id, us.user)
+        names = await self._names_of([said.sender, *said.people]) if addressed else {}
+        new = addressed and said.continues and said.at not in self._threads
+        thread = await self._so_far(said) if new else ("", "")
+        inbound = said.inbound(us, names, self._commands, addressed=addressed, thread=thread)
+        await self.accept_once(replace(inbound, zone=self._zones.get(said.sender, "") if said.private else ""))
+        if said.calls(us):
+            await self.take(replace(said, edited_at=None))
+        elif addressed and said.message.bot_id is None and said.edited_at is None:
+            await self._threads.heard(said.at, said.sender, said.message.ts)
+
+    async def accept_once(self, inbound: Inbound) -> None:
+        """A mention comes as two events, and whatever we acknowledged too late comes again."""
+        known = (inbound.address.chat, inbound.platform_id, inbound.addressed)
+        if known not in self._known:
+            await self._accept([inbound])
+            put_newest(self._known, known, None)
+
+    def _is_meant(self, said: SentMessage, us: AppAccount) -> bool:
+        """Our name; or, in a thread of ours, no other name."""
+        return us.user_id in said.people or (not said.people and said.at in self._threads)
+
+    async def _so_far(self, said: SentMessage) -> tuple[str, str]:
+        """What was said in a thread before we were called into it; nothing if Slack does not tell at once.
+
+        In private the id comes with it if it is one message, which is ours or theirs and needs no name.
+        """
+        web, at = self._client.web, said.at
+        try:
+            request = web.conversations_replies(channel=at.chat, ts=at.thread, limit=999)
+            page = await self._client.call(request, Page, BRIEF_SECONDS)
+        except PlatformError:
+            return "", ""
+        told = [
+            each
+            for each in page.messages
+            if each.ts < said.message.ts and each.text and each.subtype in MESSAGE_SUBTYPES
+        ]
+        names = await self._names_of(message.user or "" for message in reversed(told))
+        if said.private and len(told) == 1:
+            return utf16_tail(readable(told[0].text, names), 1000), told[0].ts
+        lines = (
+            f"{names.get(message.user or '', message.user or message.bot_id)}: {readable(message.text, names)}"
+            for message in told
+        )
+        return utf16_tail("\n".join(lines), 1000), ""
+
+    async def _names_of(self, users: Iterable[str]) -> Mapping[str, str]:
+        """Names by id, each asked for once; nothing waits long for a name: without one the id has to do."""
+        wanted = list(dict.fromkeys(filter(None, users)))[:20]
+        await asyncio.gather(*(self._ask(user) for user in wanted if user not in self._names))
+        return {user: self._names[user] for user in wanted if user in self._names}
+
+    async def _ask(self, user: str) -> None:
+        try:
+            found = await self._client.call(self._client.web.users_info(user=user), UserNames, BRIEF_SECONDS)
+            name = found.display_name or found.real_name or found.name or ""
+            put_newest(self._zones, user, found.zone or "")
+        except SlackRefused:
+            name = ""
+        except PlatformError:
+            return
+        put_newest(self._names, user, " ".join(name.split())[:80] or user)

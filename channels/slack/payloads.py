@@ -108,7 +108,7 @@ class Action(Payload):
     )
 
 
-class Us(Payload):
+class AppAccount(Payload):
     """The app itself, as `auth.test` tells it."""
 
     team_id: SlackId
@@ -147,7 +147,7 @@ class Socket(Payload):
     url: str = Field(pattern=r"^wss?://\S+$")
 
 
-class Named(Payload):
+class UserNames(Payload):
     """What a person is called, and their time zone (`users.info`)."""
 
     display_name: str | None = Field(None, validation_alias=AliasPath("user", "profile", "display_name"))

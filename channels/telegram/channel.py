@@ -6,9 +6,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from channels.telegram.polling import Patience, Polling
+from channels.telegram.reception import Polling, PollTimeouts, Webhook
 from channels.telegram.sdk import preload
-from channels.telegram.webhook import Webhook
 from gateway.domain.channels.channel import Accept, Capabilities, Drafts, Outgoing, WebhookReply
 from gateway.domain.channels.platform import Logger, PlatformError, Recovery, TokenRefused, TooFast
 from gateway.domain.conversation.inbound import Address, Attachment
@@ -34,7 +33,7 @@ class Telegram:
     commands: Sequence[tuple[str, str]]
     log: Logger
     rich: bool = True
-    patience: Patience = field(default_factory=Patience)
+    patience: PollTimeouts = field(default_factory=PollTimeouts)
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep
 
     def __post_init__(self) -> None:

@@ -48,7 +48,7 @@ class Conflict(TurnedAway):
 
 def refusal(status: int, retry_after: str | None, content: str) -> PlatformError:
     """The error for an answer with this status, `Retry-After` header and body."""
-    told = _told(content)
+    told = _error_body(content)
     code, words = told.get("error_code"), str(told.get("description") or "").partition("\n")[0]
     code = code if isinstance(code, int) else status
     more = told.get("parameters")
@@ -60,10 +60,10 @@ def refusal(status: int, retry_after: str | None, content: str) -> PlatformError
         return Unanswered(f"Telegram answered {code}" if code >= 500 else "unreadable answer from Telegram")
     if isinstance(more, dict) and isinstance(chat := more.get("migrate_to_chat_id"), int):
         return Moved(chat)
-    return _no(code, words) if told or code == 413 else TurnedAway(f"Telegram answered {code}")
+    return _rejection(code, words) if told or code == 413 else TurnedAway(f"Telegram answered {code}")
 
 
-def _no(code: int, words: str) -> PlatformError:
+def _rejection(code: int, words: str) -> PlatformError:
     if (code in {401, 404} and "method not found" not in words) or words.casefold() == "logged out":
         return TokenRefused("the token is wrong or was revoked; @BotFather gives a new one")
     if code == 413:
@@ -74,7 +74,7 @@ def _no(code: int, words: str) -> PlatformError:
     return kinds.get(code, TurnedAway)(words or f"Telegram answered {code}")
 
 
-def _told(content: str) -> Mapping[str, Any]:
+def _error_body(content: str) -> Mapping[str, Any]:
     """What Telegram said; empty when it was not Telegram."""
     try:
         told = json.loads(content)

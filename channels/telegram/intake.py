@@ -7,8 +7,8 @@ from dataclasses import replace
 from datetime import timedelta
 
 from channels.telegram.client import MAX_TEXT, Client
-from channels.telegram.polling import update_id
-from channels.telegram.updates import Unreadable, Us, to_inbound
+from channels.telegram.reception import update_id
+from channels.telegram.updates import BotAccount, UnreadableUpdate, to_inbound
 from gateway.domain.channels.channel import Accept
 from gateway.domain.channels.platform import Logger, PlatformError
 from gateway.domain.conversation.inbound import Address, Inbound, Sender
@@ -32,7 +32,7 @@ class Intake:
         """Returning means committed; raises what `accept` raises, and `PlatformError` if our name is unknown yet."""
         if not updates:
             return
-        us = Us(self._bot_id, await self._client.username())
+        us = BotAccount(self._bot_id, await self._client.username())
         read = [self._read(update, us) for update in updates]
         batch = [self._with_its_album(self._pasted(inbound)) for inbound in read if inbound is not None]
         if batch:
@@ -84,9 +84,9 @@ class Intake:
             self._our_album = inbound.album
         return replace(inbound, addressed=True) if inbound.album and inbound.album == self._our_album else inbound
 
-    def _read(self, update: JsonObject, us: Us) -> Inbound | None:
+    def _read(self, update: JsonObject, us: BotAccount) -> Inbound | None:
         try:
             return to_inbound(update, us)
-        except Unreadable as error:
+        except UnreadableUpdate as error:
             self._logger.warning("telegram.update_skipped", update=update_id(update), why=str(error))
             return None

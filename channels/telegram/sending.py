@@ -9,11 +9,9 @@ from typing import TypeAlias
 
 from aiogram.types import FSInputFile
 
-from channels.telegram.client import MAX_TEXT, Client
+from channels.telegram.client import ANSWER_SECONDS, CHUNK_BYTES, MAX_TEXT, Client
 from channels.telegram.errors import Forbidden
-from channels.telegram.markdown import to_html, visible
-from channels.telegram.rich import to_rich
-from channels.telegram.session import ANSWER_SECONDS, CHUNK
+from channels.telegram.markdown import to_html, to_rich, visible
 from gateway.domain.channels.channel import Outgoing, OutgoingFile, SendFailed
 from gateway.domain.channels.platform import PlatformError, Refused, send_error
 from gateway.domain.text.splitting import utf16_len
@@ -23,7 +21,7 @@ MAX_PHOTO = 10_000_000
 SLOWEST_UPLOAD = 50_000
 """Bytes per second."""
 
-Form: TypeAlias = tuple[str, Mapping[str, object]]
+ApiCall: TypeAlias = tuple[str, Mapping[str, object]]
 """A method of the Bot API and the content it shows."""
 
 _NOT_IN_A_NAME = re.compile(r'[\x00-\x1f\x7f"\\/]+')
@@ -54,9 +52,9 @@ async def send(client: Client, message: Outgoing, *, rich: bool) -> str:
     """Telegram's id of the message; raises `SendFailed`, `SendDelayed` or `SendUncertain`."""
     if message.file is None:
         # in a thread, for hostile Markdown takes a tenth of a second
-        forms = await asyncio.to_thread(_texts, message.text, rich=rich)
+        forms = await asyncio.to_thread(_text_calls, message.text, rich=rich)
     else:
-        forms = _files(message.text, message.file)
+        forms = _file_calls(message.text, message.file)
     seconds = ANSWER_SECONDS + (message.file.size // SLOWEST_UPLOAD if message.file else 0)
     try:
         return await _show(client, message, forms, seconds)
@@ -66,7 +64,7 @@ async def send(client: Client, message: Outgoing, *, rich: bool) -> str:
         raise send_error(error) from error
 
 
-async def _show(client: Client, message: Outgoing, forms: Sequence[Form], seconds: float) -> str:
+async def _show(client: Client, message: Outgoing, forms: Sequence[ApiCall], seconds: float) -> str:
     """What is refused is tried in a plainer form: if it was not the form, the last is told so too.
 
     The last of several does not show what it answers, either.
@@ -83,34 +81,34 @@ async def _show(client: Client, message: Outgoing, forms: Sequence[Form], second
     return await client.show(last, method, seconds, **content)
 
 
-def _texts(text: str, *, rich: bool) -> Sequence[Form]:
+def _text_calls(text: str, *, rich: bool) -> Sequence[ApiCall]:
     html, page = to_html(text), to_rich(text) if rich else None
     shown = visible(html)
-    forms: list[Form] = [] if page is None else [("sendRichMessage", {"rich_message": {"html": page}})]
+    forms: list[ApiCall] = [] if page is None else [("sendRichMessage", {"rich_message": {"html": page}})]
     if shown.strip() and utf16_len(shown) <= MAX_TEXT:
-        forms.append(_text(html, "HTML"))
-    return [*forms, _text(text, None)]
+        forms.append(_text_call(html, "HTML"))
+    return [*forms, _text_call(text, None)]
 
 
-def _text(text: str, parse_mode: str | None) -> Form:
+def _text_call(text: str, parse_mode: str | None) -> ApiCall:
     """Without previews of links: Telegram would fetch whatever address a model wrote."""
     return "sendMessage", {"text": text, "parse_mode": parse_mode, "link_preview_options": {"is_disabled": True}}
 
 
-def _files(caption: str, file: OutgoingFile) -> Sequence[Form]:
+def _file_calls(caption: str, file: OutgoingFile) -> Sequence[ApiCall]:
     """A picture, film or sound that Telegram does not take as such goes as a document."""
     if not Path(file.path).is_file():
         raise SendFailed(f"{file.name} is no longer there")
     html, kind = to_html(caption), _kind(file)
     fits = utf16_len(visible(html)) <= MAX_CAPTION
-    best = _file(kind, file, html, "HTML") if fits else _file(kind, file, caption, None)
-    plain = _file("document", file, caption, None)
+    best = _file_call(kind, file, html, "HTML") if fits else _file_call(kind, file, caption, None)
+    plain = _file_call("document", file, caption, None)
     return [plain] if kind == "document" and html == caption else [best, plain]
 
 
-def _file(kind: str, file: OutgoingFile, caption: str, parse_mode: str | None) -> Form:
+def _file_call(kind: str, file: OutgoingFile, caption: str, parse_mode: str | None) -> ApiCall:
     name = _NOT_IN_A_NAME.sub("_", file.name)[-200:] or "file"
-    content = {kind: FSInputFile(file.path, name, CHUNK), "caption": caption, "parse_mode": parse_mode}
+    content = {kind: FSInputFile(file.path, name, CHUNK_BYTES), "caption": caption, "parse_mode": parse_mode}
     return f"send{kind.capitalize()}", content
 
 

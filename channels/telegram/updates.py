@@ -1,18 +1,174 @@
-"""Updates of the Bot API → what happened. Imports aiogram: run `preload` first."""
+"""Updates of the Bot API → what happened: the message, its files, and words for what is neither. Imports aiogram: run
+`preload` first."""
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from aiogram.types import CallbackQuery, Chat, MaybeInaccessibleMessage, Message, MessageGenerationStopped, Update, User
+from aiogram.types import (
+    CallbackQuery,
+    Chat,
+    ExternalReplyInfo,
+    Location,
+    MaybeInaccessibleMessage,
+    Message,
+    MessageGenerationStopped,
+    Sticker,
+    Update,
+    User,
+)
+from aiogram.types.message_origin_union import MessageOriginUnion
 from pydantic import ValidationError
 
-from channels.telegram import media
 from channels.telegram.client import UPDATE_KINDS
 from gateway.domain.channels.routing import parse_command
-from gateway.domain.conversation.inbound import Address, Inbound, Sender
+from gateway.domain.conversation.inbound import Address, Attachment, Inbound, Sender
 from gateway.domain.json import Json, JsonObject
+from gateway.domain.text.texts import one_line
+
+LONGEST_QUOTE = 500
+
+# the first that fits counts: an animation is also a document, a venue also a location
+_KINDS = (
+    *("animation", "photo", "paid_media", "voice", "audio", "video_note", "video", "sticker", "document"),
+    *("venue", "location", "contact", "poll", "dice", "story", "checklist", "rich_message"),
+)
+_NAMES = {"voice": "voice message", "video_note": "video message"}
+_FILES = {
+    "animation": (".mp4", "video/mp4"),
+    "photo": (".jpg", "image/jpeg"),
+    "voice": (".ogg", "audio/ogg"),
+    "audio": (".mp3", "audio/mpeg"),
+    "video_note": (".mp4", "video/mp4"),
+    "video": (".mp4", "video/mp4"),
+    "sticker": (".webp", "image/webp"),
+    "document": ("", ""),
+}
+_PAGE_LINES = ("paragraph", "heading", "pre", "footer", "pullquote")
+
+
+def attachments_of(message: Message) -> tuple[Attachment, ...]:
+    """The file of a message, under a name that tells it apart."""
+    field = _kind(message)
+    if field not in _FILES:
+        return ()
+    file = getattr(message, field)
+    if isinstance(file, Sticker) and (file.is_animated or file.is_video):
+        return ()  # its format is Telegram's own
+    if isinstance(file, list):
+        file = max(file, key=lambda size: size.width * size.height)
+    ending, mime = _FILES[field]
+    name = getattr(file, "file_name", None) or f"{field.replace('_', '-')}-{file.file_unique_id}{ending}"
+    return (Attachment(file.file_id, name, getattr(file, "mime_type", None) or mime, file.file_size),)
+
+
+def words_of(message: Message) -> str | None:
+    """What is said by something that is neither text nor file; None for a message about nothing."""
+    field = _kind(message)
+    if field in _FILES and field != "sticker":
+        return ""
+    return _described(message)
+
+
+def quote_of(message: Message) -> str:
+    """What the message replies to, as far as Telegram tells: the marked part, else the whole; and whose it is."""
+    said, elsewhere = message.reply_to_message, message.external_reply
+    if elsewhere is not None:
+        marked = message.quote.text if message.quote else _described(elsewhere)
+        text = f"Forwarded from {_origin(elsewhere.origin)}:\n{marked or ''}".strip()
+    elif message.quote is not None:
+        text = message.quote.text
+    elif said is not None and not said.forum_topic_created:
+        text = said.text or " ".join(filter(None, (_described(said), said.caption)))
+    else:
+        text = ""
+    return text[:LONGEST_QUOTE]
+
+
+def forward_source(message: Message) -> str:
+    """Where a text comes from that its sender only passed on, "" if they wrote it; other people fill in cards."""
+    if message.forward_origin is not None:
+        return _origin(message.forward_origin)
+    if message.via_bot is not None:
+        return f"the bot {message.via_bot.full_name}"
+    if message.story is not None or message.forward_date is not None:
+        return "somebody"
+    return "a card" if message.contact or message.venue else ""
+
+
+def _origin(origin: MessageOriginUnion) -> str:
+    """A user, a hidden user, a chat or a channel."""
+    found = (getattr(origin, field, None) for field in ("sender_user", "sender_user_name", "sender_chat", "chat"))
+    who = next(filter(None, found), "")
+    return one_line(who if isinstance(who, str) else who.full_name, 64) or "somebody"
+
+
+def _kind(message: Message | ExternalReplyInfo) -> str | None:
+    """The name of the field that says what a message without text is."""
+    return next((field for field in _KINDS if getattr(message, field, None)), None)
+
+
+def _described(message: Message | ExternalReplyInfo) -> str | None:
+    field = _kind(message)
+    if field is None:
+        return None
+    if isinstance(message, Message) and message.rich_message is not None:
+        return _page(message.rich_message.model_dump()).strip() or _label(field)
+    return _label(field, _details(field, message))
+
+
+def _label(field: str, details: str = "") -> str:
+    return f"[{' '.join(filter(None, (_NAMES.get(field, field.replace('_', ' ')), details)))}]"
+
+
+def _details(field: str, message: Message | ExternalReplyInfo) -> str:
+    value = getattr(message, field)
+    match field:
+        case "location":
+            return _place(value)
+        case "venue":
+            return f"{value.title}, {value.address}, {_place(value.location)}"
+        case "contact":
+            return ", ".join(filter(None, (f"{value.first_name} {value.last_name or ''}".strip(), value.phone_number)))
+        case "poll":
+            return f"{value.question} {' / '.join(option.text for option in value.options)}"
+        case "dice":
+            return f"{value.emoji} {value.value}"
+        case "sticker":
+            return value.emoji or ""
+        case "checklist":
+            return "; ".join((value.title, *(task.text for task in value.tasks)))
+        case _:
+            return ""
+
+
+def _place(location: Location) -> str:
+    """To a metre."""
+    return f"{round(location.latitude, 5)}, {round(location.longitude, 5)}"
+
+
+def _page(part: object) -> str:
+    """What a rich message says, as JSON of its blocks; pictures and maps say nothing."""
+    match part:
+        case str():
+            return part
+        case list():
+            return "".join(map(_page, part))
+        case {"cells": list(rows)}:
+            return "".join(" | ".join(map(_page, row)) + "\n" for row in rows)
+        case {"label": label, "blocks": blocks}:
+            return f"{label} {_page(blocks)}"
+        case {"summary": summary, "blocks": blocks}:
+            return f"{_page(summary)}\n{_page(blocks)}"
+        case {"type": kind, "text": text} if kind in _PAGE_LINES:
+            return f"{_page(text)}\n"
+        case dict():
+            says = (part.get(key) for key in ("text", "blocks", "items", "expression", "alternative_text"))
+            return "".join(map(_page, says))
+        case _:
+            return ""
+
 
 _HIDDEN: JsonObject = {"type": "hidden_user", "date": 1, "sender_user_name": "somebody"}
 _ASIDE: JsonObject = {
@@ -24,12 +180,12 @@ _ASIDE: JsonObject = {
 _COMMAND_FOR = re.compile(r"\A(/\w+)@(\w+)")
 
 
-class Unreadable(ValueError):
+class UnreadableUpdate(ValueError):
     """Not an update as aiogram knows them; the text says where."""
 
 
 @dataclass(frozen=True, slots=True)
-class Us:
+class BotAccount:
     """The bot itself."""
 
     id: int
@@ -40,7 +196,7 @@ class Us:
         return bool(self.username) and name.removeprefix("@").casefold() == self.username.casefold()
 
 
-def to_inbound(raw: JsonObject, us: Us) -> Inbound | None:
+def to_inbound(raw: JsonObject, us: BotAccount) -> Inbound | None:
     """None for what is of no interest (joins, pins, kinds we do not handle); raises `Unreadable`."""
     if raw.keys().isdisjoint(UPDATE_KINDS):
         return None
@@ -63,7 +219,7 @@ def _update(raw: JsonObject) -> Update:
             return Update.model_validate(given)
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
-    raise Unreadable(f"{'.'.join(map(str, first['loc']))}: {first['msg']}")
+    raise UnreadableUpdate(f"{'.'.join(map(str, first['loc']))}: {first['msg']}")
 
 
 def _without_asides(content: Json) -> Json:
@@ -72,7 +228,7 @@ def _without_asides(content: Json) -> Json:
     return {name: _ASIDE.get(name, value) for name, value in content.items()}
 
 
-def _from_message(message: Message, us: Us, *, edit: int | None = None) -> Inbound | None:
+def _from_message(message: Message, us: BotAccount, *, edit: int | None = None) -> Inbound | None:
     """An edit is known by its update: several edits within one second have the same date."""
     text, sender = _text(message), _sender(message)
     if text is None or sender is None:
@@ -87,15 +243,15 @@ def _from_message(message: Message, us: Us, *, edit: int | None = None) -> Inbou
         edits=str(message.message_id) if edit else None,
         private=private,
         addressed=private or _is_addressed(message, text, us),
-        attachments=media.attachments(message),
+        attachments=attachments_of(message),
         album=message.media_group_id or "",
-        quoted=media.quoted(message),
+        quoted=quote_of(message),
         quoted_id=str(said.message_id) if (said := message.reply_to_message) and not message.external_reply else "",
-        forwarded=media.source(message),
+        forwarded=forward_source(message),
     )
 
 
-def _from_press(press: CallbackQuery, us: Us) -> Inbound | None:
+def _from_press(press: CallbackQuery, us: BotAccount) -> Inbound | None:
     """Whoever pressed it says its value; which topic a message was in that we cannot reach is no longer known."""
     if press.message is None or press.data is None:
         return None
@@ -109,7 +265,7 @@ def _from_press(press: CallbackQuery, us: Us) -> Inbound | None:
     )
 
 
-def _from_stop(stop: MessageGenerationStopped, number: int, us: Us) -> Inbound:
+def _from_stop(stop: MessageGenerationStopped, number: int, us: BotAccount) -> Inbound:
     """The stop button under a draft, which exists in private chats only: the same as /stop."""
     return Inbound(
         address=_address(stop.chat, stop.message_thread_id, us),
@@ -120,7 +276,7 @@ def _from_stop(stop: MessageGenerationStopped, number: int, us: Us) -> Inbound:
     )
 
 
-def _address(chat: Chat, thread: int | None, us: Us) -> Address:
+def _address(chat: Chat, thread: int | None, us: BotAccount) -> Address:
     return Address("telegram", str(us.id), str(chat.id), "" if thread is None else str(thread))
 
 
@@ -144,15 +300,15 @@ def _text(message: Message) -> str | None:
     """None for a message about nothing, such as that somebody joined."""
     if message.text is not None:
         return message.text
-    words = media.words(message)
+    words = words_of(message)
     return None if words is None else f"{words} {message.caption or ''}".strip()
 
 
-def _without_our_name(text: str, us: Us) -> str:
+def _without_our_name(text: str, us: BotAccount) -> str:
     return _COMMAND_FOR.sub(lambda command: command[1] if us.is_called(command[2]) else command[0], text)
 
 
-def _is_addressed(message: Message, text: str, us: Us) -> bool:
+def _is_addressed(message: Message, text: str, us: BotAccount) -> bool:
     """In a group: a command of ours, our name, or a reply to something we said.
 
     In a topic every message replies to the note that opened it, which may be ours.
@@ -166,7 +322,7 @@ def _is_addressed(message: Message, text: str, us: Us) -> bool:
     return _is_mentioned(message, us)
 
 
-def _is_mentioned(message: Message, us: Us) -> bool:
+def _is_mentioned(message: Message, us: BotAccount) -> bool:
     text = message.text or message.caption or ""
     return any(
         us.is_called(entity.extract_from(text)) if entity.type == "mention" else entity.user and entity.user.id == us.id

@@ -6,7 +6,7 @@ from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from channels.whatsapp.pairing import Pairing, Patience
+from channels.whatsapp.pairing import LinkTimeouts, Pairing
 from channels.whatsapp.sdk import MAX_FILE, preload
 from channels.whatsapp.store import Store
 from gateway.domain.channels.channel import Accept, Capabilities, FetchDelayed, Login, Outgoing, SendDelayed
@@ -33,10 +33,10 @@ class WhatsApp:
     name = "whatsapp"
     capabilities = Capabilities(max_text=MAX_TEXT, typing=True, max_file=MAX_FILE, portable=False, silence=SILENCE)
 
-    def __init__(self, *, store: Store, log: Logger, patience: Patience | None = None) -> None:
+    def __init__(self, *, store: Store, log: Logger, patience: LinkTimeouts | None = None) -> None:
         self._store = store
         self._logger = log
-        self._patience = patience or Patience()
+        self._patience = patience or LinkTimeouts()
         self._pairing = Pairing(store, self._patience)
         self._quotes: dict[str, str] = {}
         self._link: Link | None = None
@@ -68,7 +68,7 @@ class WhatsApp:
 
     async def receive(self, accept: Accept) -> None:
         """Hand over what lies on disk until cancelled; raises what ends the link."""
-        from channels.whatsapp.intake import take_in
+        from channels.whatsapp.messages import hand_over_spool
 
         async def noting(batch: Sequence[Inbound]) -> None:
             """What was said lately in groups can be quoted."""
@@ -78,7 +78,7 @@ class WhatsApp:
             await accept(batch)
 
         assert self._link is not None
-        intake = asyncio.create_task(take_in(self._link, noting, self._logger))
+        intake = asyncio.create_task(hand_over_spool(self._link, noting, self._logger))
         try:
             done, _ = await asyncio.wait({intake, self._link.running}, return_when=asyncio.FIRST_COMPLETED)
             for task in done:

@@ -1,15 +1,26 @@
-"""Events of WhatsApp → what happened. A person is the digits of their phone number wherever it is known."""
+"""Events of WhatsApp → what happened, handed over in order; a message leaves the spool once it is accepted.
 
+A person is the digits of their phone number wherever it is known."""
+
+import asyncio
 from base64 import b64encode
+from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 
+from google.protobuf.message import DecodeError
 from google.protobuf.message import Message as Proto
 from neonize.aioze.events import MessageEv
+from neonize.exc import NeonizeError
 from neonize.proto.Neonize_pb2 import JID, MessageSource
 from neonize.proto.waE2E import WAWebProtobufsE2E_pb2 as e2e
 
-from channels.whatsapp.store import BOT, PHONE, Us
+from channels.whatsapp.link import Link
+from channels.whatsapp.store import BOT, PHONE, LinkedAccount
+from gateway.domain.channels.channel import Accept
+from gateway.domain.channels.platform import Logger
 from gateway.domain.conversation.inbound import Address, Attachment, Inbound, Sender
+from gateway.domain.errors import TryAgainLater
 
 LONGEST_REF = 16 * 1024
 LONGEST_QUOTE = 4000
@@ -22,7 +33,7 @@ _FILES = ("imageMessage", "videoMessage", "ptvMessage", "audioMessage", "documen
 _WHERE_IT_IS = ("URL", "directPath", "mediaKey", "fileEncSHA256", "fileSHA256", "fileLength", "mimetype")
 
 
-def to_inbound(event: MessageEv, us: Us) -> Inbound | None:
+def to_inbound(event: MessageEv, us: LinkedAccount) -> Inbound | None:
     """None for what is of no interest (reactions, receipts, our own words); raises `ValueError` or `OverflowError`."""
     info, source = event.Info, event.Info.MessageSource
     if source.IsFromMe and not _is_note_to_self(source, us):
@@ -54,7 +65,7 @@ def is_hidden(source: MessageSource) -> bool:
     return _person(source.Sender, source.SenderAlt) == _bare(source.Sender)
 
 
-def _is_note_to_self(source: MessageSource, us: Us) -> bool:
+def _is_note_to_self(source: MessageSource, us: LinkedAccount) -> bool:
     """The owner's own chat, written on the phone; what this device writes there is ours."""
     return not source.IsGroup and us.are(_bare(source.Chat)) and source.Sender.Device != us.device
 
@@ -64,13 +75,13 @@ def _id(stanza: str, source: MessageSource) -> str:
     return f"{stanza}/{_bare(source.Sender)}" if source.IsGroup else stanza
 
 
-def _chat(source: MessageSource, us: Us) -> str:
+def _chat(source: MessageSource, us: LinkedAccount) -> str:
     if source.IsGroup:
         return _bare(source.Chat)
     return us.number if source.IsFromMe else _person(source.Chat, source.SenderAlt)
 
 
-def _sender(source: MessageSource, us: Us, name: str) -> Sender:
+def _sender(source: MessageSource, us: LinkedAccount, name: str) -> Sender:
     who = us.number if source.IsFromMe else _person(source.Sender, source.SenderAlt)
     return Sender(who, name or who, is_bot=source.Sender.Server == BOT)
 
@@ -85,7 +96,7 @@ def _bare(jid: JID) -> str:
     return f"{jid.User}@{jid.Server}"
 
 
-def _without_our_name(text: str, us: Us) -> str:
+def _without_our_name(text: str, us: LinkedAccount) -> str:
     """A mention is written as the digits of a number, which nobody wants to read."""
     for name in filter(None, (us.number, us.hidden)):
         text = text.replace(f"@{name}", "")
@@ -161,3 +172,61 @@ def _attachment(name: str, file: Proto) -> Attachment:
 
 def _files(message: e2e.Message) -> dict[str, Proto]:
     return {field.name: value for field, value in message.ListFields() if field.name in _FILES}
+
+
+BATCH_MESSAGES = 20
+LONGEST_PAUSE = 2.0
+
+
+async def hand_over_spool(link: Link, accept: Accept, log: Logger) -> None:
+    """Until cancelled; what an earlier run of the program left comes first."""
+    while True:
+        link.arrived.clear()
+        kept = await asyncio.to_thread(link.spool.head, BATCH_MESSAGES)
+        if not kept:
+            await link.arrived.wait()
+        elif (us := link.pairing.us) is None:
+            await link.pairing.connected.wait()
+        else:
+            read = [await _read(data, us, link, log) for _, data in kept]
+            await _hand_over([inbound for inbound in read if inbound is not None], link, accept, log)
+            await asyncio.to_thread(link.spool.drop, [name for name, _ in kept])
+
+
+async def _hand_over(batch: Sequence[Inbound], link: Link, accept: Accept, log: Logger) -> None:
+    failures = 0
+    while batch:
+        try:
+            return await accept(batch)
+        except TryAgainLater as error:
+            if not failures:
+                log.warning("whatsapp.not_accepted", why=str(error))
+            failures += 1
+            await link.patience.after(failures, LONGEST_PAUSE)
+    return None
+
+
+async def _read(data: bytes, us: LinkedAccount, link: Link, log: Logger) -> Inbound | None:
+    """What breaks WhatsApp's own rules is left out."""
+    try:
+        event = MessageEv.FromString(data)
+        await _add_phone_number(event, link)
+        return to_inbound(event, us)
+    except (DecodeError, ValueError, OverflowError) as error:
+        log.warning("whatsapp.unreadable", why=f"{type(error).__name__}: {error}"[:200])
+        return None
+
+
+async def _add_phone_number(event: MessageEv, link: Link) -> None:
+    """Whoever is let in is known by the phone number; neonize may have learnt it from an earlier message.
+
+    Go dies of the question when it has no session.
+    """
+    source = event.Info.MessageSource
+    if source.IsFromMe or not is_hidden(source):
+        return
+    await link.pairing.connected.wait()
+    with suppress(NeonizeError):
+        number = await link.client.get_pn_from_lid(source.Sender)
+        if number.User:
+            source.SenderAlt.CopyFrom(number)

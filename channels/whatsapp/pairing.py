@@ -11,12 +11,12 @@ from channels.whatsapp.sdk import reach
 from channels.whatsapp.store import Store
 from gateway.domain.channels.channel import Login
 
-CURE = "run `supaclaw channel login whatsapp`"
+LOGIN_ADVICE = "run `supaclaw channel login whatsapp`"
 LONGEST_PAUSE = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class LinkTimeouts:
     """How long to wait, in seconds; `first_code` and `next_code` are whatsmeow's (`qrchan.go`), a little longer."""
 
     first_code: float = 63.0
@@ -41,7 +41,7 @@ class Patience:
 class Pairing:
     """Which account we are linked to, or the codes to link one; nothing is asked of WhatsApp until somebody looks."""
 
-    def __init__(self, store: Store, patience: Patience) -> None:
+    def __init__(self, store: Store, patience: LinkTimeouts) -> None:
         self._store = store
         self._patience = patience
         self._asked_at = -inf
@@ -115,4 +115,4 @@ class Pairing:
             return Login("waiting", qr=self.qr, code=self.code)
         if number or self._asked.is_set():
             return Login("starting", account=number, problem=self.problem)
-        return Login("logged out", problem=self.problem or CURE)
+        return Login("logged out", problem=self.problem or LOGIN_ADVICE)

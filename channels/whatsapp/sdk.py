@@ -14,7 +14,7 @@ MAX_FILE = 64 * 2**20
 """Bytes; neonize holds a file in memory, as a whole."""
 
 HOST, PORT = "web.whatsapp.com", 443
-SECONDS = 10.0
+REACH_SECONDS = 10.0
 
 _lock = Lock()
 
@@ -55,6 +55,6 @@ async def reach() -> None:
     """Raises `OSError` when WhatsApp cannot be reached: each try of neonize itself costs a file handle for good."""
     if getproxies().get("https"):
         return
-    async with asyncio.timeout(SECONDS):
+    async with asyncio.timeout(REACH_SECONDS):
         _, writer = await asyncio.open_connection(HOST, PORT)
     writer.close()

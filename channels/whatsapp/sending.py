@@ -1,13 +1,14 @@
-"""One message out, and files both ways."""
+"""One message out, its Markdown as the few marks WhatsApp knows, and files both ways."""
 
 import asyncio
 import re
 from base64 import b64decode
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from google.protobuf.message import DecodeError
+from markdown_it.tree import SyntaxTreeNode
 from neonize.aioze.client import NewAClient
 from neonize.exc import NeonizeError
 from neonize.proto.Neonize_pb2 import JID
@@ -15,7 +16,6 @@ from neonize.proto.waE2E.WAWebProtobufsE2E_pb2 import Message
 from neonize.utils.enum import MediaType
 from neonize.utils.jid import build_jid
 
-from channels.whatsapp.markdown import to_whatsapp
 from channels.whatsapp.sdk import MAX_FILE, one_line
 from channels.whatsapp.store import PHONE
 from gateway.domain.channels.channel import (
@@ -28,6 +28,46 @@ from gateway.domain.channels.channel import (
     SendUncertain,
 )
 from gateway.domain.conversation.inbound import Attachment
+from gateway.domain.text.markdown import Renderer
+
+MAX_RENDERED = 32_000
+"""Characters of a rendered text; WhatsApp takes twice as many. A link that is used often is written out each time."""
+
+_MARKS = {"heading": "*", "strong": "*", "em": "_", "s": "~", "code_inline": "`"}
+
+
+def to_whatsapp(text: str) -> str:
+    """Never raises, whatever a model wrote; what cannot be rendered is left as it is."""
+    rendered = _Marks().render(text)
+    return rendered if rendered.strip() and len(rendered) <= MAX_RENDERED else text
+
+
+class _Marks(Renderer):
+    bullet = "-"
+    indent = "  "
+    picture = ""
+
+    def marked(self, node: SyntaxTreeNode, inner: str) -> str:
+        """WhatsApp wants its marks on a line of their own and next to the words."""
+        if node.type == "heading":
+            inner = inner.replace("*", "")
+        known = node.type == "code_inline" or (inner and inner == inner.strip() and "\n" not in inner)
+        return f"{_MARKS[node.type]}{inner}{_MARKS[node.type]}" if known else inner
+
+    def code(self, content: str) -> str:
+        return f"```\n{content.rstrip()}\n```"
+
+    def link(self, target: str, label: str) -> str:
+        """A reader sees where it goes."""
+        return target or label if label in {"", target} else f"{label} ({target})"
+
+    def cell(self, node: SyntaxTreeNode) -> str:
+        return " ".join(self.inlines(node.children).split())
+
+    def table(self, rows: Sequence[Sequence[str]]) -> str:
+        """As a phone has room for it."""
+        return self.code("\n".join(map(" | ".join, rows)))
+
 
 OFFLINE_PAUSE = 5.0
 BUSY_PAUSE = 60.0

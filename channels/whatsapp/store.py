@@ -19,15 +19,15 @@ from gateway.domain.errors import OwnerMustAct
 PHONE, HIDDEN, GROUP, BOT = "s.whatsapp.net", "lid", "g.us", "bot"
 """The servers in a JID: of a person, of a person who hides the number, of a group, of WhatsApp's own bots."""
 
-MOST = 10_000
+MAX_WAITING = 10_000
 """Waiting messages from which on Go has to wait too: then WhatsApp keeps what follows."""
 
-ROOM = 64 * 2**20
+MIN_FREE_BYTES = 64 * 2**20
 """Free bytes without which there is no session: a message whose keys cannot be saved is acknowledged and gone."""
 
 
 @dataclass(frozen=True, slots=True)
-class Us:
+class LinkedAccount:
     """The account this device is linked to; `device` is our own number among its devices."""
 
     number: str
@@ -42,7 +42,7 @@ class Us:
 class Store:
     """The folder, only ours to read; two programs with the same session would throw each other out."""
 
-    def __init__(self, folder: Path, room: int = ROOM) -> None:
+    def __init__(self, folder: Path, room: int = MIN_FREE_BYTES) -> None:
         self._folder = folder
         self.room = room
         self._account = folder / "account.json"
@@ -78,7 +78,7 @@ class Store:
             os.close(self._lock)
             self._lock = None
 
-    def remember(self, us: Us) -> None:
+    def remember(self, us: LinkedAccount) -> None:
         """Keep which account we are linked to."""
         if us != self.account():
             _write(self._account, json.dumps(asdict(us)).encode())
@@ -87,10 +87,10 @@ class Store:
         """There is no account any more."""
         self._account.unlink(missing_ok=True)
 
-    def account(self) -> Us | None:
+    def account(self) -> LinkedAccount | None:
         """The account of the last connection, None after a logout."""
         with suppress(FileNotFoundError, ValueError, TypeError):
-            return Us(**json.loads(self._account.read_text(encoding="utf-8")))
+            return LinkedAccount(**json.loads(self._account.read_text(encoding="utf-8")))
         return None
 
     def backup_files(self) -> Iterator[tuple[str, Callable[[], bytes]]]:
@@ -119,8 +119,8 @@ class Spool:
 
     def put(self, event: bytes) -> None:
         """Returns once it would survive a power cut; raises `OSError`, and may then be tried again."""
-        if len(self._waiting) >= MOST and not self.closed.is_set():
-            raise OSError(f"{MOST} messages wait already")
+        if len(self._waiting) >= MAX_WAITING and not self.closed.is_set():
+            raise OSError(f"{MAX_WAITING} messages wait already")
         path = self._folder / f"{self._next:012}.event"
         _write(path, event)
         with self._lock:

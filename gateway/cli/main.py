@@ -22,8 +22,8 @@ class Group:
 
 COMMANDS: Mapping[str, str | Group] = {
     "init": "process.init:init",
-    "up": "process.up:up",
-    "worker": "process.worker:worker",
+    "up": "process.start:up",
+    "worker": "process.start:worker",
     "machines": Group(
         "List the machines on this database, forget one that is gone.",
         {"list": "process.machines:show", "forget": "process.machines:forget"},
@@ -31,11 +31,11 @@ COMMANDS: Mapping[str, str | Group] = {
     ),
     "deploy": Group("Check that a database elsewhere is ready.", {"supabase": "process.deploy:supabase"}),
     "chat": "conversation.chat:chat",
-    "down": "process.down:down",
-    "status": "process.status:status",
+    "down": "process.control:down",
+    "status": "process.control:status",
     "doctor": "process.doctor:doctor",
     "logs": "process.logs:logs",
-    "web": "process.web:web",
+    "web": "process.control:web",
     "config": Group(
         "Read, check and change config.json.",
         {
@@ -47,104 +47,116 @@ COMMANDS: Mapping[str, str | Group] = {
     ),
     "owner": Group(
         "Show or set the owner of the gateway.",
-        {"show": "people.owner:show", "set": "people.owner:set", "part": "people.owner:part"},
+        {"show": "people.access:show_owner", "set": "people.access:set_owner", "part": "people.access:unlink_account"},
     ),
     "pairing": Group(
         "List access requests, approve or deny them.",
-        {"list": "people.pairing:show", "approve": "people.pairing:approve", "deny": "people.pairing:deny"},
+        {
+            "list": "people.access:list_requests",
+            "approve": "people.access:approve_request",
+            "deny": "people.access:deny_request",
+        },
     ),
     "token": Group(
         "Manage the API tokens of programs.",
-        {"create": "people.token:create", "list": "people.token:show", "revoke": "people.token:revoke"},
+        {"create": "people.tokens:create", "list": "people.tokens:list_tokens", "revoke": "people.tokens:revoke_token"},
     ),
     "webhooks": Group(
         "Let other programs trigger the agent.",
-        {"register": "work.webhooks:register", "list": "work.webhooks:show", "revoke": "work.webhooks:revoke"},
+        {
+            "register": "people.tokens:register_webhook",
+            "list": "people.tokens:list_webhooks",
+            "revoke": "people.tokens:revoke_webhook",
+        },
     ),
     "schedules": Group(
         "Manage reminders and recurring tasks.",
         {
-            "list": "work.schedules:show_all",
-            "add": "work.schedules:add",
-            "show": "work.schedules:show",
-            "run": "work.schedules:run",
-            "pause": "work.schedules:pause",
-            "resume": "work.schedules:resume",
-            "remove": "work.schedules:remove",
+            "list": "agent.schedules:show_all",
+            "add": "agent.schedules:add",
+            "show": "agent.schedules:show",
+            "run": "agent.schedules:run",
+            "pause": "agent.schedules:pause",
+            "resume": "agent.schedules:resume",
+            "remove": "agent.schedules:remove",
         },
     ),
     "tasks": Group(
         "Start, follow and cancel trees of agents in the background.",
         {
-            "list": "work.tasks:show_all",
-            "create": "work.tasks:create",
-            "show": "work.tasks:show",
-            "follow": "work.tasks:follow",
-            "trace": "work.tasks:trace",
-            "fork": "work.tasks:fork",
-            "compare": "work.tasks:compare",
-            "cancel": "work.tasks:cancel",
+            "list": "agent.trees:list_tasks",
+            "create": "agent.trees:create",
+            "show": "agent.trees:show_task",
+            "follow": "agent.trees:follow",
+            "trace": "agent.trees:trace",
+            "fork": "agent.trees:fork",
+            "compare": "agent.trees:compare",
+            "cancel": "agent.trees:cancel",
         },
         default="list",
     ),
     "agents": Group(
         "Show and check the agents that work in the background.",
-        {"list": "work.agents:show_all", "show": "work.agents:show", "test": "work.agents:check"},
+        {"list": "agent.trees:list_agents", "show": "agent.trees:show_agent", "test": "agent.trees:check_agent"},
         default="list",
     ),
     "reviews": Group(
         "Approve or deny the agent's requests.",
         {
-            "list": "work.reviews:show_all",
-            "show": "work.reviews:show",
-            "approve": "work.reviews:approve",
-            "deny": "work.reviews:deny",
-            "reject": "work.reviews:deny",
+            "list": "agent.approvals:list_reviews",
+            "show": "agent.approvals:show_review",
+            "approve": "agent.approvals:approve",
+            "deny": "agent.approvals:deny",
+            "reject": "agent.approvals:deny",
         },
     ),
     "skills": Group(
         "Install, confirm and switch off the agent's skills.",
         {
-            "list": "work.skills:show_all",
-            "show": "work.skills:show",
-            "install": "work.skills:install",
-            "enable": "work.skills:enable",
-            "disable": "work.skills:disable",
-            "remove": "work.skills:remove",
+            "list": "agent.skills:show_all",
+            "show": "agent.skills:show",
+            "install": "agent.skills:install",
+            "enable": "agent.skills:enable",
+            "disable": "agent.skills:disable",
+            "remove": "agent.skills:remove",
         },
         default="list",
     ),
     "tools": Group(
         "Confirm and switch off tools of MCP servers.",
         {
-            "list": "work.tools:show_all",
-            "show": "work.tools:show",
-            "test": "work.tools:check",
-            "add": "work.tools_add:add",
-            "confirm": "work.tools:confirm",
-            "disable": "work.tools:disable",
+            "list": "agent.mcp_tools:show_all",
+            "show": "agent.mcp_tools:show",
+            "test": "agent.mcp_tools:check",
+            "add": "agent.mcp_tools:add",
+            "confirm": "agent.mcp_tools:confirm",
+            "disable": "agent.mcp_tools:disable",
         },
         default="list",
     ),
     "tool-files": Group(
         "Confirm and switch off tools that files of the workspace declare.",
         {
-            "list": "work.tool_files:show_all",
-            "show": "work.tool_files:show",
-            "enable": "work.tool_files:enable",
-            "disable": "work.tool_files:disable",
+            "list": "agent.skills:list_tool_files",
+            "show": "agent.skills:show_tool_file",
+            "enable": "agent.skills:enable_tool_file",
+            "disable": "agent.skills:disable_tool_file",
         },
         default="list",
     ),
     "grants": Group(
         "List or revoke calls that you allowed in advance.",
-        {"list": "work.grants:show_all", "give": "work.grants:give", "revoke": "work.grants:revoke"},
+        {
+            "list": "agent.approvals:list_grants",
+            "give": "agent.approvals:give_grant",
+            "revoke": "agent.approvals:revoke_grant",
+        },
     ),
     "audit": Group(
         "Show who allowed and changed what, and check that record.",
-        {"list": "work.audit:show_all", "verify": "work.audit:verify"},
+        {"list": "agent.approvals:list_audit", "verify": "agent.approvals:verify_audit"},
     ),
-    "heartbeat": "work.heartbeat:heartbeat",
+    "heartbeat": "agent.heartbeat:heartbeat",
     "sessions": Group(
         "List, show and export conversations (default: list).",
         {
@@ -157,16 +169,16 @@ COMMANDS: Mapping[str, str | Group] = {
     "files": Group(
         "List, find, fetch, edit, move, sync and vouch for workspace files.",
         {
-            "list": "storage.files:show",
+            "list": "storage.files:list_files",
             "get": "storage.files:get",
             "vouch": "storage.files:vouch",
-            "tree": "storage.editing:tree",
-            "put": "storage.editing:put",
-            "edit": "storage.editing:edit",
-            "search": "storage.workspace_files:find",
-            "move": "storage.workspace_files:move",
-            "delete": "storage.workspace_files:delete",
-            "zip": "storage.workspace_files:pack",
+            "tree": "storage.files:tree",
+            "put": "storage.files:put",
+            "edit": "storage.files:edit",
+            "search": "storage.files:find_lines",
+            "move": "storage.files:move",
+            "delete": "storage.files:delete",
+            "zip": "storage.files:pack",
             "sync": "storage.sync:sync",
         },
     ),
@@ -177,19 +189,19 @@ COMMANDS: Mapping[str, str | Group] = {
     "checkpoints": Group(
         "Save, compare and restore versions of the workspace.",
         {
-            "list": "storage.checkpoints:show",
-            "diff": "storage.checkpoints:diff",
-            "restore": "storage.checkpoints:restore",
-            "create": "storage.checkpoints:create",
+            "list": "storage.workspace:list_checkpoints",
+            "diff": "storage.workspace:diff_checkpoint",
+            "restore": "storage.workspace:restore_checkpoint",
+            "create": "storage.workspace:create_checkpoint",
         },
     ),
     "workspace": Group(
         "Merge a new version's changes into files that you edited.",
-        {"diff": "storage.workspace:diff", "merge": "storage.workspace:merge"},
+        {"diff": "storage.workspace:show_renewals", "merge": "storage.workspace:merge"},
     ),
     "channel": Group(
         "Link an account on a channel without tokens.",
-        {"login": "people.channel:login", "logout": "people.channel:logout", "status": "people.channel:status"},
+        {"login": "people.channels:login", "logout": "people.channels:logout", "status": "people.channels:status"},
     ),
     "service": Group(
         "Start the gateway at boot, under systemd.",
@@ -207,7 +219,7 @@ COMMANDS: Mapping[str, str | Group] = {
             "recover": "storage.secrets:recover",
         },
     ),
-    "remember": "storage.remember:remember",
+    "remember": "storage.search:remember",
     "search": "storage.search:search",
     "memories": Group(
         "List, change and forget memories.",
@@ -221,7 +233,7 @@ COMMANDS: Mapping[str, str | Group] = {
         },
     ),
     "import": "storage.imports:run",
-    "mcp-serve": "work.mcp_serve:mcp_serve",
+    "mcp-serve": "agent.mcp_serve:mcp_serve",
     "openclaw": Group(
         "Make this the memory of an OpenClaw, or take it out again.",
         {
@@ -232,11 +244,11 @@ COMMANDS: Mapping[str, str | Group] = {
     ),
     "install": "openclaw.commands:install",
     "uninstall": "openclaw.commands:uninstall",
-    "test": "process.test:test",
+    "test": "process.deploy:test",
     "backup": "storage.backup:backup",
     "restore": "storage.backup:restore",
     "export": "storage.export:export",
-    "version": "process.version:version",
+    "version": "process.control:version",
 }
 """Where each command is, as `module:function`; its module is imported when it runs."""
 
@@ -259,7 +271,7 @@ def build(commands: Mapping[str, str | Group] = COMMANDS) -> typer.Typer:
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        deferred("process.version:version")()()
+        deferred("process.control:version")()()
         raise typer.Exit
 
 

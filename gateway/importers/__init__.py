@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.memory.imports import Record
-from gateway.importers.reading.files import Reader
+from gateway.importers.records.files import Reader
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from pydantic import JsonValue
 
 from gateway.domain.memory.imports import Damaged, ImportedMessage, ImportedSession, Passed, Record
 from gateway.importers import Source
-from gateway.importers.reading.conversations import begins_with, read_with, string, text_of, time_of
-from gateway.importers.reading.objects import Object
+from gateway.importers.records.files import ArrayItem
+from gateway.importers.records.texts import conversation_reader, has_key_near_start, text_of, text_or_empty, time_of
 
 FILES = "conversations*.json"
 ROLES: dict[JsonValue, Literal["user", "assistant"]] = {"user": "user", "assistant": "assistant"}
@@ -17,15 +17,15 @@ TEXTS = ("text", "multimodal_text")
 Fields = dict[str, JsonValue]
 
 
-def _conversation(place: str, found: Object) -> Iterator[Record]:
+def _conversation(place: str, found: ArrayItem) -> Iterator[Record]:
     conversation, mapping = found.value, found.value.get("mapping")
-    key = string(conversation.get("conversation_id")) or string(conversation.get("id"))
+    key = text_or_empty(conversation.get("conversation_id")) or text_or_empty(conversation.get("id"))
     if not isinstance(mapping, dict) or not key:
         yield Damaged(place, f"item {found.number} is not a conversation of ChatGPT; skipped")
         return
-    where = f"{place} ({string(conversation.get('title'))[:60] or key})"
+    where = f"{place} ({text_or_empty(conversation.get('title'))[:60] or key})"
     yield ImportedSession(key, time_of(conversation.get("create_time")), where)
-    for node, message in _branch(mapping, string(conversation.get("current_node"))):
+    for node, message in _branch(mapping, text_or_empty(conversation.get("current_node"))):
         yield _message(node, message, where)
 
 
@@ -42,7 +42,7 @@ def _branch(mapping: Fields, last: str) -> list[tuple[str, Fields]]:
 
 def _message(node: str, message: Fields, place: str) -> Record:
     author, content, metadata = (_fields(message.get(name)) for name in ("author", "content", "metadata"))
-    role = ROLES.get(string(author.get("role")))
+    role = ROLES.get(text_or_empty(author.get("role")))
     if role is None or message.get("recipient", "all") != "all" or content.get("content_type") not in TEXTS:
         return Passed("of the system or a tool")
     if metadata.get("is_visually_hidden_from_conversation"):
@@ -59,6 +59,6 @@ def _fields(value: JsonValue) -> Fields:
 
 source = Source(
     "ChatGPT's conversations.json, or the ZIP",
-    lambda path: begins_with(path, FILES, b'"mapping"'),
-    read_with(FILES, _conversation),
+    lambda path: has_key_near_start(path, FILES, b'"mapping"'),
+    conversation_reader(FILES, _conversation),
 )

@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 
 from gateway.domain.memory.imports import MAX_TEXT, Damaged, ImportedMessage, ImportedSession, Record
 from gateway.importers import Source
-from gateway.importers.reading.files import Line, Reader
+from gateway.importers.records.files import Line, Reader
 
 _NAME = re.compile(r"(\d{4})-(\d\d)-(\d\d)([-_ .].*)?\.md$")
 _CLOCK = r"([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?"

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from gateway.domain.memory.imports import Record
 from gateway.importers import Source
-from gateway.importers.reading.facts import facts
-from gateway.importers.reading.files import Reader
+from gateway.importers.records.files import Reader
+from gateway.importers.records.texts import facts
 
 TAG = "learning"
 

@@ -15,8 +15,8 @@ from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from gateway.domain.memory.imports import Damaged, ImportedMessage, ImportedSession, Passed, Record
 from gateway.importers import Part, Source
-from gateway.importers.reading.conversations import string, text_of, time_of
-from gateway.importers.reading.files import Reader
+from gateway.importers.records.files import Reader
+from gateway.importers.records.texts import text_of, text_or_empty, time_of
 
 DATABASES, TRANSCRIPTS = "agents/*/agent/openclaw-agent.sqlite", "agents/*/sessions/*.jsonl"
 ROLES: dict[str, Literal["user", "assistant"]] = {"user": "user", "assistant": "assistant"}
@@ -87,12 +87,12 @@ def _event(event: dict[str, JsonValue], place: str) -> Iterator[Record]:
     message = event.get("message")
     if event.get("type") != "message" or not isinstance(message, dict):
         return
-    role, text = ROLES.get(string(message.get("role"))), text_of(message.get("content"))
+    role, text = ROLES.get(text_or_empty(message.get("role"))), text_of(message.get("content"))
     if role is None or not text or text in SILENT:
         yield Passed("empty" if role else "of the system or a tool")
         return
     at = time_of(event.get("timestamp")) or time_of(message.get("timestamp"))
-    yield ImportedMessage(role, text, at, place, string(event.get("id")))
+    yield ImportedMessage(role, text, at, place, text_or_empty(event.get("id")))
 
 
 def _matches(path: Path) -> bool:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from gateway.domain.memory.imports import Damaged, ImportedTask, Passed, Record
 from gateway.importers import Source
-from gateway.importers.reading.files import Reader
-from gateway.importers.reading.markdown import MAX_BLOCK, blocks
+from gateway.importers.records.files import Reader
+from gateway.importers.records.texts import MAX_BLOCK_CHARS, blocks
 
 _BOX = re.compile(r"\[(.)\]\s+")
 _DONE = re.compile(r"done|completed?|finished|archived?|erledigt|fertig", re.IGNORECASE)
@@ -25,7 +25,7 @@ def _read(path: Path, reader: Reader) -> Iterator[Record]:
         elif text:
             yield ImportedTask(text, place)
             if block.cut:
-                yield Damaged(place, f"only its first {MAX_BLOCK:,} characters were taken")
+                yield Damaged(place, f"only its first {MAX_BLOCK_CHARS:,} characters were taken")
 
 
 source = Source("a TODO.md", lambda path: path.is_file() and path.name.upper() == "TODO.MD", _read)

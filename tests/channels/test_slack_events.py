@@ -3,11 +3,11 @@ from typing import Any
 import pytest
 
 from channels.slack import events
-from channels.slack.events import Said, Unreadable, as_command
-from channels.slack.payloads import Us
+from channels.slack.events import SentMessage, UnreadableEvent, as_command
+from channels.slack.payloads import AppAccount
 from gateway.domain.conversation.inbound import Inbound
 
-US = Us(team_id="T1", user_id="UBOT", user="claw", bot_id="BBOT")
+US = AppAccount(team_id="T1", user_id="UBOT", user="claw", bot_id="BBOT")
 COMMANDS = frozenset({"new", "help"})
 MESSAGE: dict[str, Any] = {
     "type": "message",
@@ -19,13 +19,13 @@ MESSAGE: dict[str, Any] = {
 }
 
 
-def event(**about: Any) -> Said | None:
-    return events.said(MESSAGE | about, US)
+def event(**about: Any) -> SentMessage | None:
+    return events.read_message(MESSAGE | about, US)
 
 
-def said(**about: Any) -> Said:
+def said(**about: Any) -> SentMessage:
     found = event(**about)
-    assert isinstance(found, Said)
+    assert isinstance(found, SentMessage)
     return found
 
 
@@ -70,14 +70,14 @@ def test_what_another_bot_says_is_flagged() -> None:
     assert inbound(bot_id="B9").sender.is_bot
 
 
-def edit(text: str, **message: Any) -> Said | None:
+def edit(text: str, **message: Any) -> SentMessage | None:
     now = MESSAGE | {"text": text, "edited": {"user": "U1", "ts": "1700000009.000000"}} | message
     return event(subtype="message_changed", ts="1700000009.000100", message=now, previous_message=MESSAGE)
 
 
 def test_an_edit_names_the_message_and_has_an_id_of_its_own() -> None:
     changed = edit("hullo")
-    assert isinstance(changed, Said)
+    assert isinstance(changed, SentMessage)
     told = changed.inbound(US, {}, COMMANDS, addressed=True)
     assert (told.edits, told.platform_id) == (MESSAGE["ts"], f"{MESSAGE['ts']}:1700000009.000000")
     assert (told.text, told.address.thread, told.sent_at.second) == ("hullo", MESSAGE["ts"], 29)
@@ -112,7 +112,7 @@ def test_talk_of_others_is_never_a_command(text: str) -> None:
 
 def slash(text: str, **about: Any) -> Inbound:
     payload = {"command": "/claw", "text": text, "user_id": "U1", "user_name": "ada", "channel_id": "C1"}
-    return events.acted(payload | {"trigger_id": "1.2.abc"} | about, US, COMMANDS)
+    return events.read_action(payload | {"trigger_id": "1.2.abc"} | about, US, COMMANDS)
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def press(**about: Any) -> Inbound:
         "trigger_id": "1.3.abc",
         "actions": [{"type": "button", "value": "/approve A17", "action_ts": "1700000000.5"}],
     }
-    return events.acted(payload | about, US, COMMANDS)
+    return events.read_action(payload | about, US, COMMANDS)
 
 
 def test_a_press_says_the_value_where_the_button_is() -> None:
@@ -189,5 +189,5 @@ def test_a_message_forwarded_with_a_word_is_quoted() -> None:
     ],
 )
 def test_what_slack_would_never_send_is_unreadable(broken: dict[str, Any]) -> None:
-    with pytest.raises(Unreadable, match=r"^\S+: "):
+    with pytest.raises(UnreadableEvent, match=r"^\S+: "):
         event(**broken)

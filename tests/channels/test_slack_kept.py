@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from channels.slack.channel import Slack
-from channels.slack.kept import MOST, Kept, put_newest
+from channels.slack.facts import MAX_FACTS, CachedFacts, put_newest
 from gateway.domain.conversation.inbound import Address
 from gateway.domain.errors import TryAgainLater
 from gateway.store.connection.pool import Database
@@ -24,8 +24,8 @@ async def platform() -> AsyncIterator[FakeSlack]:
         yield platform
 
 
-async def kept(database: Database, log: Log | None = None, channel: str = "slack") -> Kept:
-    found = Kept(StoredFacts(database, channel), log or Log())
+async def kept(database: Database, log: Log | None = None, channel: str = "slack") -> CachedFacts:
+    found = CachedFacts(StoredFacts(database, channel), log or Log())
     await found.load()
     return found
 
@@ -49,7 +49,7 @@ def test_the_newest_are_kept() -> None:
 
 async def test_what_made_room_is_gone_from_the_database_too(database: Database) -> None:
     found = await kept(database)
-    await found.add({f"old {number}": "" for number in range(MOST)})
+    await found.add({f"old {number}": "" for number in range(MAX_FACTS)})
     await found.note("new", "1")
     again = await kept(database)
     assert (again.get("old 0"), again.get("old 1"), again.get("new")) == (None, "", "1")
@@ -57,7 +57,7 @@ async def test_what_made_room_is_gone_from_the_database_too(database: Database) 
 
 async def test_without_the_database_a_note_waits_and_what_must_not_be_forgotten_is_refused(tmp_path: Path) -> None:
     facts, log = FactsInFile(tmp_path / "facts.json"), Log()
-    found = Kept(facts, log)
+    found = CachedFacts(facts, log)
     await found.put("first", "1")
     facts.down = True
     await found.note("noted", "1")

@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from channels.telegram import preload
-from channels.telegram.markdown import to_html, visible
-from channels.telegram.rich import to_rich
+from channels.telegram.markdown import to_html, to_rich, visible
 from tests.fakes.telegram import Page
 
 MARKS = r'* ** _ ` ``` ~~ [ ]( ) ![ <b> </i> & | |-| word https://e.org \ " 🙂'

@@ -21,9 +21,9 @@ def message(text: str | None = "hello", chat: dict[str, Any] = PRIVATE, **fields
 
 def read(update: dict[str, Any]) -> Inbound | None:
     preload()
-    from channels.telegram.updates import Us, to_inbound
+    from channels.telegram.updates import BotAccount, to_inbound
 
-    return to_inbound({"update_id": 3} | update, Us(424242, "OurBot"))
+    return to_inbound({"update_id": 3} | update, BotAccount(424242, "OurBot"))
 
 
 def heard(text: str | None = "hello", chat: dict[str, Any] = PRIVATE, **fields: Any) -> Inbound:
@@ -189,6 +189,6 @@ def test_a_command_loses_our_name_only() -> None:
 
 def test_nobody_is_called_before_the_name_is_known() -> None:
     preload()
-    from channels.telegram.updates import Us
+    from channels.telegram.updates import BotAccount
 
-    assert not Us(1, "").is_called("@")
+    assert not BotAccount(1, "").is_called("@")

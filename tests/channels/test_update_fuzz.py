@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from channels.slack import events as slack
-from channels.slack.payloads import Us as SlackUs
+from channels.slack.payloads import AppAccount as SlackUs
 from channels.telegram.sdk import preload
 from tests.channels.test_slack_events import MESSAGE
 from tests.channels.test_telegram_updates import PRIVATE, message
@@ -62,17 +62,17 @@ def spoilt(draw: st.DrawFn, good: list[dict[str, Any]]) -> dict[str, Any]:
 @given(spoilt(UPDATES))
 def test_telegrams_updates(update: dict[str, Any]) -> None:
     preload()
-    from channels.telegram.updates import Unreadable, Us, to_inbound
+    from channels.telegram.updates import BotAccount, UnreadableUpdate, to_inbound
 
-    with suppress(Unreadable):
-        to_inbound(update, Us(424242, "OurBot"))
+    with suppress(UnreadableUpdate):
+        to_inbound(update, BotAccount(424242, "OurBot"))
 
 
 @given(spoilt(EVENTS))
 def test_slacks_events(event: dict[str, Any]) -> None:
     us = SlackUs(team_id="T1", user_id="UBOT", user="claw", bot_id="BBOT")
-    for read in (lambda: slack.said(event, us), lambda: slack.acted(event, us, frozenset({"help"}))):
-        with suppress(slack.Unreadable):
+    for read in (lambda: slack.read_message(event, us), lambda: slack.read_action(event, us, frozenset({"help"}))):
+        with suppress(slack.UnreadableEvent):
             found = read()
-            if isinstance(found, slack.Said):
+            if isinstance(found, slack.SentMessage):
                 found.inbound(us, {}, frozenset({"help"}), addressed=True)

@@ -11,11 +11,11 @@ with nullcontext():  # before anything else imports neonize
     preload()
 
 from channels.whatsapp.messages import Together, to_inbound
-from channels.whatsapp.store import Us
+from channels.whatsapp.store import LinkedAccount
 from gateway.domain.conversation.inbound import Inbound
 from tests.fakes.whatsapp import HIDDEN, FakeWhatsApp, Message, ProtocolMessage
 
-US = Us("4915550001", "900001", 7)
+US = LinkedAccount("4915550001", "900001", 7)
 people = FakeWhatsApp()
 
 

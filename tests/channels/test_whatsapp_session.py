@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from channels.whatsapp import backup_files
-from channels.whatsapp.store import Store, Us
+from channels.whatsapp.store import LinkedAccount, Store
 from gateway.domain.errors import OwnerMustAct
 
 NO_NETWORK = {"HTTPS_PROXY": "http://127.0.0.1:9", "https_proxy": "http://127.0.0.1:9"}
@@ -20,7 +20,7 @@ import asyncio, sys
 from pathlib import Path
 from channels.whatsapp.sdk import preload
 preload()
-from channels.whatsapp.client import client
+from channels.whatsapp.link import client
 from channels.whatsapp.store import Spool, Store
 from neonize.exc import NeonizeError
 
@@ -56,7 +56,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def folder(made: Path) -> Iterator[Path]:
     """The same, with an account and one message that is not accepted yet."""
     store = Store(made)
-    store.remember(Us("4915550001"))
+    store.remember(LinkedAccount("4915550001"))
     (store.spool / "000000000007.event").write_bytes(b"said")
     yield made
     for path in (made / "account.json", *store.spool.iterdir()):
@@ -120,7 +120,7 @@ def test_a_message_that_is_accepted_meanwhile_is_no_failure(folder: Path) -> Non
 
 
 def test_a_damaged_session_is_one_clear_line(folder: Path, tmp_path: Path) -> None:
-    Store(tmp_path).remember(Us("4915550001"))
+    Store(tmp_path).remember(LinkedAccount("4915550001"))
     (tmp_path / "session.sqlite").write_bytes(b"no database" * 100)
 
     with pytest.raises(OwnerMustAct, match=r"cannot be copied \(file is not a database\): link WhatsApp again"):

@@ -40,7 +40,7 @@ def test_what_was_dropped_stays_away(tmp_path: Path) -> None:
 def test_a_full_spool_takes_nothing_more_until_it_is_emptied_or_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store, "MOST", 1)
+    monkeypatch.setattr(store, "MAX_WAITING", 1)
     spool = Spool(tmp_path)
     spool.put(b"1")
     with pytest.raises(OSError, match="wait already"):

@@ -12,8 +12,8 @@ from typing import ClassVar
 import pytest
 from typer.testing import CliRunner
 
-from gateway.cli.errors import explain
 from gateway.cli.main import build
+from gateway.cli.terminal.console import print_error
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ def supaclaw(place: Path) -> Supaclaw:
         told = io.StringIO()
         if result.exception and not isinstance(result.exception, SystemExit):
             with contextlib.redirect_stderr(told):
-                explain(type(result.exception), result.exception, None)
+                print_error(type(result.exception), result.exception, None)
         return Done(result.exit_code, result.stdout, result.stderr + told.getvalue())
 
     return run

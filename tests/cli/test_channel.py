@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from gateway.cli.console import redraw
-from gateway.cli.people import channel
-from gateway.cli.people.channel import qr_picture
+from gateway.cli.people import channels
+from gateway.cli.people.channels import qr_picture
+from gateway.cli.terminal.console import redraw
 from tests.cli.conftest import Gateway, Supaclaw
 
 LOGIN = "GET /api/channels/whatsapp/login"
@@ -23,7 +23,7 @@ def phases(running: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator
         phases.pop(0)
         running[LOGIN] = json.dumps(phases[0])
 
-    monkeypatch.setattr(channel.time, "sleep", next_phase)
+    monkeypatch.setattr(channels.time, "sleep", next_phase)
     yield phases
     assert len(phases) == 1
 

@@ -17,11 +17,12 @@ from prompt_toolkit.application import create_app_session
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
-from gateway.cli.conversation import chat_client, local_gateway
+from gateway.cli.connections import local_gateway
+from gateway.cli.connections.local_gateway import LocalGateway, ensure_gateway
+from gateway.cli.conversation import chat_client
+from gateway.cli.conversation.chat import Screen
 from gateway.cli.conversation.chat_client import ChatAnswer, ChatClient
-from gateway.cli.conversation.local_gateway import LocalGateway, ensure_gateway
 from gateway.cli.conversation.prompt import Prompt
-from gateway.cli.conversation.screen import Screen
 from gateway.config.data.instance import hold_instance, running_pid
 from gateway.config.environment import Environment
 from gateway.domain.conversation.model import ModelsExhausted, ToolCall
@@ -37,7 +38,7 @@ NO_QUESTIONS = {"PROMPT_TOOLKIT_NO_CPR": "1"}
 
 CHAT = """
 import sys
-from gateway.cli.errors import explain
+from gateway.cli.terminal.console import explain
 sys.excepthook = explain
 from gateway.cli.main import build
 build()(["chat", *sys.argv[1:]], prog_name="supaclaw")

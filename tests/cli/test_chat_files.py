@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.conversation.attach import PendingFiles, completions
+from gateway.cli.conversation.attachments import PendingFiles, completions
 from gateway.cli.conversation.chat_client import ChatClient
 from gateway.domain.conversation.model import ToolCall
 from gateway.domain.errors import OwnerMustAct

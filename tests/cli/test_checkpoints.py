@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.storage import checkpoints as command
+from gateway.cli.storage import workspace as command
 from gateway.domain.principals import Label, Role
 from gateway.store.connection.pool import Database
 from gateway.store.files import contents

@@ -3,7 +3,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gateway.cli.work import heartbeat
+from gateway.cli.agent import heartbeat
 from tests.cli.conftest import Supaclaw
 
 AT = "2026-11-21T14:30:00Z"

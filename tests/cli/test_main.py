@@ -47,7 +47,11 @@ def test_version_is_the_installed_one(supaclaw: Supaclaw) -> None:
 
 def test_starting_loads_no_command_line_parser() -> None:
     loaded = subprocess.run(
-        [sys.executable, "-c", "import sys, gateway.cli.process.up, gateway.__main__; print('typer' in sys.modules)"],
+        [
+            sys.executable,
+            "-c",
+            "import sys, gateway.cli.process.start, gateway.__main__; print('typer' in sys.modules)",
+        ],
         capture_output=True,
         text=True,
         check=True,

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from channels.telegram.channel import Telegram
-from channels.telegram.polling import Patience
+from channels.telegram.reception import PollTimeouts
 from gateway.domain.channels.channel import Channel
 from gateway.domain.conversation.inbound import Address
 from tests.contract.under_test import ChannelUnderTest
@@ -23,7 +23,7 @@ def telegram_on(platform: FakeTelegram, log: Log, *, webhook_url: str | None = N
         commands=[("new", "Start afresh")],
         log=log,
         rich=rich,
-        patience=Patience(poll=5, stall=2),
+        patience=PollTimeouts(poll=5, stall=2),
         pause=lambda _: asyncio.sleep(0.01),
     )
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from channels.whatsapp.channel import WhatsApp
-from channels.whatsapp.pairing import Patience
+from channels.whatsapp.pairing import LinkTimeouts
 from channels.whatsapp.store import Store
 from gateway.domain.channels.channel import Channel
 from gateway.domain.conversation.inbound import Address
@@ -23,16 +23,16 @@ async def within_reach() -> None:
     """The network is there."""
 
 
-QUICK = Patience(look=0.01, stop=0.05, pause=lambda _: asyncio.sleep(0.01), reach=within_reach)
+QUICK = LinkTimeouts(look=0.01, stop=0.05, pause=lambda _: asyncio.sleep(0.01), reach=within_reach)
 
 
-def whatsapp_on(folder: Path, log: Log, patience: Patience = QUICK) -> WhatsApp:
+def whatsapp_on(folder: Path, log: Log, patience: LinkTimeouts = QUICK) -> WhatsApp:
     """The channel with little patience."""
     return WhatsApp(store=Store(folder), log=log, patience=patience)
 
 
 @asynccontextmanager
-async def opened(folder: Path, log: Log | None = None, patience: Patience = QUICK) -> AsyncIterator[WhatsApp]:
+async def opened(folder: Path, log: Log | None = None, patience: LinkTimeouts = QUICK) -> AsyncIterator[WhatsApp]:
     channel = whatsapp_on(folder, log or Log(), patience)
     await channel.open()
     yield channel
@@ -40,7 +40,7 @@ async def opened(folder: Path, log: Log | None = None, patience: Patience = QUIC
 
 
 @asynccontextmanager
-async def linked(folder: Path, log: Log | None = None, patience: Patience = QUICK) -> AsyncIterator[WhatsApp]:
+async def linked(folder: Path, log: Log | None = None, patience: LinkTimeouts = QUICK) -> AsyncIterator[WhatsApp]:
     """Somebody has logged in."""
     async with opened(folder, log, patience) as channel:
         await eventually(lambda: channel.login().state == "connected")

@@ -13,7 +13,7 @@ from gateway.domain.memory.imports import (
     Record,
 )
 from gateway.importers import discover, parts_of
-from gateway.importers.reading.files import Reader
+from gateway.importers.records.files import Reader
 
 BERLIN = ZoneInfo("Europe/Berlin")
 

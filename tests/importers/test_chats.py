@@ -100,7 +100,7 @@ def test_what_is_damaged_is_told_with_its_line_and_the_rest_is_kept(tmp_path: Pa
 
 
 def test_an_object_larger_than_may_be_held_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.importers.reading.objects.MAX_OBJECT", 1 << 20)
+    monkeypatch.setattr("gateway.importers.records.files.MAX_OBJECT", 1 << 20)
     large = [
         chatgpt("a", said("user", "small")),
         chatgpt("b", said("user", "x" * (4 << 20))),
@@ -123,7 +123,7 @@ def test_a_zip_is_read_as_it_was_downloaded(tmp_path: Path) -> None:
 
 
 def test_a_zip_bomb_is_refused_after_what_it_says_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.importers.reading.files.FREE_EXPANSION", 1 << 20)
+    monkeypatch.setattr("gateway.importers.records.files.FREE_EXPANSION", 1 << 20)
     export = tmp_path / "export.zip"
     with zipfile.ZipFile(export, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("conversations.json", "[" + " " * (64 << 20) + "]")

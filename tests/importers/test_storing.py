@@ -11,10 +11,9 @@ from gateway.domain.memory.imports import ImportedMemory, ImportedMessage, Impor
 from gateway.domain.memory.memories import MemoryFilter
 from gateway.domain.principals import Label, Role
 from gateway.importers import discover, parts_of
-from gateway.importers.reading.files import Reader
-from gateway.importers.storing import writer
-from gateway.importers.storing.tally import Tally
-from gateway.importers.storing.writer import ImportWriter
+from gateway.importers.records import writer
+from gateway.importers.records.files import Reader
+from gateway.importers.records.writer import ImportWriter, Tally
 from gateway.store.connection.pool import Database
 from gateway.store.memory import memories
 from gateway.store.people import principals

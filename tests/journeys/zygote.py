@@ -169,9 +169,9 @@ def _read_modules() -> None:
 
 if __name__ == "__main__":
     from gateway.__main__ import main
-    from gateway.cli.errors import explain
+    from gateway.cli.terminal.console import print_error
 
-    sys.excepthook = explain  # as `main` does; typer keeps the one it finds when it is imported
+    sys.excepthook = print_error  # as `main` does; typer keeps the one it finds when it is imported
     _read_modules()
     _Births(socket.socket(fileno=int(sys.argv[1]))).go_on()
     main()

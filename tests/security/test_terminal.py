@@ -14,12 +14,11 @@ from pathlib import Path
 import pytest
 import structlog
 
-from gateway.cli import console
-from gateway.cli.console import Style, copy_out, echo, redraw, show_progress
-from gateway.cli.conversation.screen import Screen
-from gateway.cli.errors import explain, trace
-from gateway.cli.output import print_json, print_rows
-from gateway.cli.questions import confirm
+from gateway.cli.conversation.chat import Screen
+from gateway.cli.terminal import console
+from gateway.cli.terminal.console import Style, copy_out, echo, print_error, print_traceback, redraw, show_progress
+from gateway.cli.terminal.output import print_json, print_rows
+from gateway.cli.terminal.questions import confirm
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.text.texts import printable
 from gateway.logs import SecretMask, logging_to
@@ -50,9 +49,9 @@ WAYS: dict[str, Callable[[], object]] = {
     "table": lambda: print_rows([Row(EVIL)], ("name",), as_json=False),
     "json rows": lambda: print_rows([Row(EVIL)], ("name",), as_json=True),
     "json": lambda: print_json({EVIL: [EVIL]}),
-    "error": lambda: explain(OwnerMustAct, OwnerMustAct(EVIL), None),
-    "defect": lambda: explain(KeyError, ValueError(EVIL), None),
-    "traceback": lambda: trace(KeyError, ValueError(EVIL), None),
+    "error": lambda: print_error(OwnerMustAct, OwnerMustAct(EVIL), None),
+    "defect": lambda: print_error(KeyError, ValueError(EVIL), None),
+    "traceback": lambda: print_traceback(KeyError, ValueError(EVIL), None),
     "answer": lambda: Screen(interactive=True).finish(EVIL),
     "piped answer": lambda: Screen(interactive=False).finish(EVIL),
     "streamed": lambda: Screen(interactive=True).show({"type": "text", "text": EVIL}),
@@ -139,11 +138,10 @@ def test_the_process_ends_without_acting_on_the_terminal(tmp_path: Path, debug: 
 TERMINAL = {"stdout", "stderr", "__stdout__", "__stderr__"}
 CLICK = {"echo", "secho", "echo_via_pager", "confirm", "prompt", "style", "progressbar", "get_text_stream"}
 MAY = {
-    "console.py": {"print", "sys"},
+    "console.py": {"print", "rich", "sys"},
     "output.py": {"rich"},
     "logs.py": {"log line", "sys"},  # `readable` is told whether it is a terminal
     "mcp_serve.py": {"sys"},  # a program reads it
-    "progress.py": {"rich"},
     "prompt.py": {"input"},
     "questions.py": {"sys", "typer"},  # whether they are typed
 }

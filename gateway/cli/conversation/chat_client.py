@@ -11,8 +11,7 @@ from uuid import uuid4
 import httpx
 from pydantic import JsonValue, TypeAdapter
 
-from gateway.cli.conversation.local_gateway import LocalGateway
-from gateway.cli.running import local_token
+from gateway.cli.connections.local_gateway import LocalGateway, local_token
 from gateway.domain.errors import OwnerMustAct, TryAgainLater
 
 RETRY_SECONDS = 60.0

@@ -11,8 +11,8 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
-from gateway.cli.console import echo
-from gateway.cli.conversation.attach import completions
+from gateway.cli.conversation.attachments import completions
+from gateway.cli.terminal.console import echo
 
 
 @dataclass(frozen=True, slots=True)

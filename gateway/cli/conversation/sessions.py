@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from gateway.cli.console import echo
-from gateway.cli.database import require_owner, with_connection, with_database
-from gateway.cli.output import AsJson, Limit, print_rows, save_copy
+from gateway.cli.connections.database import require_owner, with_connection, with_database
+from gateway.cli.terminal.console import echo
+from gateway.cli.terminal.output import AsJson, Limit, print_rows, save_copy
 from gateway.config.environment import Environment
 from gateway.domain.errors import OwnerMustAct
 from gateway.flow.journal import export as exporting

@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
-from gateway.cli.console import echo
 from gateway.cli.openclaw import connection
 from gateway.cli.openclaw.installer import Installer, verify
 from gateway.cli.openclaw.program import OpenClaw
 from gateway.cli.openclaw.removal import Remover
 from gateway.cli.openclaw.state import Chosen, InstallState, Places
-from gateway.cli.questions import Yes, confirm
+from gateway.cli.terminal.console import echo
+from gateway.cli.terminal.questions import Yes, confirm
 from gateway.config.environment import Environment
 from gateway.config.failpoints import Failpoints
 from gateway.domain.errors import OwnerMustAct

@@ -10,12 +10,12 @@ from urllib.request import Request, urlopen
 
 from pydantic import BaseModel, JsonValue
 
-from gateway.cli.database import require_owner, with_database
+from gateway.cli.connections.database import require_owner, with_database
+from gateway.cli.connections.local_gateway import gateway_address
 from gateway.cli.openclaw.backup import load_json
 from gateway.cli.openclaw.state import InstallState, Places, as_json
-from gateway.cli.people.token import create_token
-from gateway.cli.questions import ask, ask_secret
-from gateway.cli.running import gateway_address
+from gateway.cli.people.tokens import create_token
+from gateway.cli.terminal.questions import ask, ask_secret
 from gateway.config.data.files import replace_private
 from gateway.config.environment import Environment
 from gateway.domain.errors import OwnerMustAct, TryAgainLater

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from gateway.cli.console import echo
-from gateway.cli.database import require_owner, with_database
+from gateway.cli.connections.database import owners_zone, require_owner, with_database
 from gateway.cli.openclaw import connection
 from gateway.cli.openclaw.backup import Backup
 from gateway.cli.openclaw.program import TESTED, OpenClaw
@@ -34,16 +33,15 @@ from gateway.cli.openclaw.state import (
     Step,
 )
 from gateway.cli.storage.imports import make_findable, store_parts
-from gateway.cli.zone import own_zone
+from gateway.cli.terminal.console import echo
 from gateway.config.data.files import disk_full, has_room, replace_private
 from gateway.config.failpoints import Failpoints
 from gateway.config.failpoints import Step as Failpoint
 from gateway.domain.errors import DiskFull, OwnerMustAct, SupaclawError
 from gateway.domain.time import zone
 from gateway.importers import discover
-from gateway.importers.reading.files import Reader
-from gateway.importers.storing.tally import Tally
-from gateway.importers.storing.writer import ImportWriter
+from gateway.importers.records.files import Reader
+from gateway.importers.records.writer import ImportWriter, Tally
 from gateway.store.connection.pool import Database
 
 
@@ -179,7 +177,7 @@ class Installer:
             async with database.connection() as conn:
                 owner = (await require_owner(conn)).id
             writer = ImportWriter(database, owner, self.state.agentId, datetime.now(UTC), own=False, dry_run=dry_run)
-            reader, sources = Reader(zone(own_zone() or "UTC"), lambda _: None), discover()
+            reader, sources = Reader(zone(owners_zone() or "UTC"), lambda _: None), discover()
             await store_parts(writer, "openclaw", self.places.workspace, sources, reader)
             if self.places.state != self.places.workspace.parent:
                 await writer.store("openclaw", sources["openclaw"].read(self.places.state, reader))

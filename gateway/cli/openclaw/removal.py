@@ -4,12 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from gateway.cli.console import echo
 from gateway.cli.openclaw import connection
 from gateway.cli.openclaw.backup import Backup
 from gateway.cli.openclaw.program import OpenClaw
 from gateway.cli.openclaw.settings import all_edits, rendered, same, undone
 from gateway.cli.openclaw.state import ADDED, InstallState, Places, Removal, sha256
+from gateway.cli.terminal.console import echo
 from gateway.config.data.files import disk_full, draft_of, replace_private
 from gateway.config.failpoints import Failpoints, Step
 from gateway.domain.errors import OwnerMustAct, SupaclawError

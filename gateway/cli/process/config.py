@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 from pydantic import JsonValue
 
-from gateway.cli.console import echo
-from gateway.cli.output import print_json
+from gateway.cli.terminal.console import echo
+from gateway.cli.terminal.output import print_json
 from gateway.config.channels import check_channels
 from gateway.config.editing import config_file
 from gateway.config.editing.hidden import HIDDEN, is_named_as_secret, masked

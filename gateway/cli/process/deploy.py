@@ -1,4 +1,4 @@
-"""`supaclaw deploy`: whether a database elsewhere is ready for us, step by step."""
+"""`supaclaw deploy` and `supaclaw test`: check that a database is ready, and that it works."""
 
 import asyncio
 import os
@@ -8,11 +8,13 @@ from typing import Annotated
 
 import typer
 
-from gateway.cli.console import echo
+from gateway.cli.connections.database import require_owner, with_database
+from gateway.cli.terminal.console import echo
 from gateway.domain.errors import OwnerMustAct, SupaclawError
 from gateway.store.connection import server
 from gateway.store.connection.dsn import parse_dsn
 from gateway.store.connection.pool import Database
+from gateway.store.connection.server import ServerFacts
 from gateway.store.memory import vectors
 from gateway.store.migrate import check_server, migrate, schema_of
 
@@ -26,7 +28,7 @@ Fix = Annotated[bool, typer.Option("--fix", help="Revoke what anon and authentic
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class DatabaseCheck:
     """What was looked at; `wrong` says what to do, or is empty."""
 
     name: str
@@ -48,45 +50,45 @@ def supabase(direct: Direct = None, pooler: Pooler = None, upgrade: Upgrade = Fa
 
 async def _report(direct: str, pooler: str | None, *, upgrade: bool, fix: bool) -> bool:
     good = True
-    async for step in _steps(direct, pooler, upgrade=upgrade, fix=fix):
+    async for step in _checks(direct, pooler, upgrade=upgrade, fix=fix):
         echo(f"{'FAIL' if step.wrong else 'ok':<5}{step.name}: {step.wrong or step.found}")
         good = good and not step.wrong
     return good
 
 
-async def _steps(direct: str, pooler: str | None, *, upgrade: bool, fix: bool) -> AsyncIterator[Step]:
+async def _checks(direct: str, pooler: str | None, *, upgrade: bool, fix: bool) -> AsyncIterator[DatabaseCheck]:
     try:
         if not parse_dsn(direct).direct:
-            yield Step(
+            yield DatabaseCheck(
                 "direct address", wrong="it is a transaction pooler's; give that with --pooler, this on port 5432"
             )
             return
         async with await Database.connect(direct, size=1) as database:
             await check_server(database)
-            yield Step("direct address", "answers, and can listen")
+            yield DatabaseCheck("direct address", "answers, and can listen")
             yield await _migrations(database, upgrade=upgrade)
-            for step in await _looked_at(database, fix=fix):
+            for step in await _schema_checks(database, fix=fix):
                 yield step
     except SupaclawError as error:
-        yield Step("direct address", wrong=str(error))
+        yield DatabaseCheck("direct address", wrong=str(error))
         return
     if pooler:
         yield await _pooled(pooler)
 
 
-async def _migrations(database: Database, *, upgrade: bool) -> Step:
+async def _migrations(database: Database, *, upgrade: bool) -> DatabaseCheck:
     try:
         if upgrade:
             await migrate(database)
         schema = await schema_of(database)
     except SupaclawError as error:
-        return Step("migrations", wrong=str(error))
+        return DatabaseCheck("migrations", wrong=str(error))
     if schema.missing:
-        return Step("migrations", wrong=f"{schema.number} of {schema.newest}; run again with --migrate")
-    return Step("migrations", f"{schema.number} of {schema.newest}")
+        return DatabaseCheck("migrations", wrong=f"{schema.number} of {schema.newest}; run again with --migrate")
+    return DatabaseCheck("migrations", f"{schema.number} of {schema.newest}")
 
 
-async def _looked_at(database: Database, *, fix: bool) -> tuple[Step, ...]:
+async def _schema_checks(database: Database, *, fix: bool) -> tuple[DatabaseCheck, ...]:
     async with database.connection() as conn:
         vector = await vectors.extension_problem(conn)
         if fix:
@@ -96,18 +98,38 @@ async def _looked_at(database: Database, *, fix: bool) -> tuple[Step, ...]:
     hint = "out of Data API > Exposed schemas, and run this again with --fix, which revokes that"
     crowded = f"only {free} of the {CONNECTIONS} that a gateway may take are free: close others, or enlarge the project"
     return (
-        Step("extension vector", "there", vector),
-        Step("anon and authenticated", "see nothing", f"{'; '.join(seen)}: leave supaclaw {hint}" if seen else ""),
-        Step("connections", f"{free} free, {CONNECTIONS} needed", crowded if free < CONNECTIONS else ""),
+        DatabaseCheck("extension vector", "there", vector),
+        DatabaseCheck(
+            "anon and authenticated", "see nothing", f"{'; '.join(seen)}: leave supaclaw {hint}" if seen else ""
+        ),
+        DatabaseCheck("connections", f"{free} free, {CONNECTIONS} needed", crowded if free < CONNECTIONS else ""),
     )
 
 
-async def _pooled(url: str) -> Step:
+async def _pooled(url: str) -> DatabaseCheck:
     try:
         if parse_dsn(url).direct:
-            return Step("pooler", wrong="it is no transaction pooler's: port 6543, or add ?pool_mode=transaction")
+            return DatabaseCheck(
+                "pooler", wrong="it is no transaction pooler's: port 6543, or add ?pool_mode=transaction"
+            )
         async with await Database.connect(url, size=1) as database, database.transaction() as conn:
             await conn.fetchval("select 1")
     except SupaclawError as error:
-        return Step("pooler", wrong=str(error))
-    return Step("pooler", "answers; workers may use it, and then poll instead of listening")
+        return DatabaseCheck("pooler", wrong=str(error))
+    return DatabaseCheck("pooler", "answers; workers may use it, and then poll instead of listening")
+
+
+def test() -> None:
+    """Check that the database works."""
+
+    async def work(database: Database) -> ServerFacts:
+        async with database.connection() as conn:
+            await require_owner(conn)
+        return await server.look(database)
+
+    found = with_database(work)
+    if found.read_only or found.denied:
+        raise OwnerMustAct(
+            f"the database cannot be written ({found.denied or 'read-only'}); `supaclaw doctor` says more"
+        )
+    echo(f"The database works: PostgreSQL {found.version}, {found.migrations} migrations, {found.round_trip_ms:.1f} ms")

@@ -11,9 +11,9 @@ from typing import Annotated
 
 import typer
 
-from gateway.cli.console import Style, echo, show_progress
-from gateway.cli.output import AsJson, print_json
-from gateway.cli.running import ask
+from gateway.cli.connections.local_gateway import ask_gateway
+from gateway.cli.terminal.console import Style, echo, show_progress
+from gateway.cli.terminal.output import AsJson, print_json
 from gateway.config.environment import Environment
 from gateway.config.failpoints import Step
 from gateway.domain.health import Finding, FindingLevel
@@ -41,7 +41,7 @@ def doctor(
     It doesn't start, change or send anything, except with --requeue.
     """
     if requeue:
-        told = ask("/api/requeue", method="POST", timeout=_REQUEUE_WITHIN)
+        told = ask_gateway("/api/requeue", method="POST", timeout=_REQUEUE_WITHIN)
         print_json(told) if as_json else echo(f"messages stored again: {told['requeued']}")
         return
     if failpoints:

@@ -7,12 +7,11 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from functools import partial
 
-from gateway.cli.console import echo
-from gateway.cli.conversation.local_gateway import ensure_gateway
-from gateway.cli.database import require_owner, with_database
-from gateway.cli.people.channel import qr_picture
-from gateway.cli.progress import slow
-from gateway.cli.questions import agrees, ask, ask_secret
+from gateway.cli.connections.database import require_owner, with_database
+from gateway.cli.connections.local_gateway import ensure_gateway
+from gateway.cli.people.channels import qr_picture
+from gateway.cli.terminal.console import echo, show_after_a_second
+from gateway.cli.terminal.questions import agrees, ask, ask_secret
 from gateway.config.channels import enabled_channels
 from gateway.config.data.instance import running_pid
 from gateway.config.environment import Environment
@@ -129,7 +128,7 @@ async def _wait_for_owner(database: Database, form: ChannelForm, link: str) -> N
 
 
 def _tested(work: Coroutine[object, object, Connected]) -> Connected:
-    with slow("testing …"), logging_to(None, SecretMask(), level=logging.CRITICAL):
+    with show_after_a_second("testing …"), logging_to(None, SecretMask(), level=logging.CRITICAL):
         return asyncio.run(work)
 
 

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from gateway.cli.console import echo, echo_log_line
+from gateway.cli.terminal.console import echo, echo_log_line
 from gateway.config.environment import Environment
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.text.texts import json_text

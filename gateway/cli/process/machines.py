@@ -6,9 +6,9 @@ from typing import Annotated, Self
 
 import typer
 
-from gateway.cli.console import echo
-from gateway.cli.database import with_database
-from gateway.cli.output import AsJson, print_rows
+from gateway.cli.connections.database import with_database
+from gateway.cli.terminal.console import echo
+from gateway.cli.terminal.output import AsJson, print_rows
 from gateway.domain.errors import OwnerMustAct
 from gateway.store.connection.pool import Database
 from gateway.store.work import instances
@@ -19,7 +19,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="As `supaclaw machines
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class MachineLine:
     """One process: the channels it holds, what only its files have, how many tasks it runs."""
 
     name: str
@@ -38,7 +38,7 @@ class Row:
 
 def show(as_json: AsJson = False) -> None:
     """List the gateways and workers on the database, with what each holds."""
-    print_rows([Row.of(each) for each in with_database(_every)], COLUMNS, as_json=as_json, none="No machines.")
+    print_rows([MachineLine.of(each) for each in with_database(_every)], COLUMNS, as_json=as_json, none="No machines.")
 
 
 def forget(name: Name) -> None:

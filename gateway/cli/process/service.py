@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from gateway.cli.console import echo
+from gateway.cli.terminal.console import echo
 from gateway.config.data.instance import running_pid
 from gateway.config.environment import Environment, check_only_agent
 from gateway.domain.errors import OwnerMustAct

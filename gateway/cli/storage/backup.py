@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
-from gateway.cli.console import echo
-from gateway.cli.questions import ask_hidden
 from gateway.cli.storage.secrets import recover_secrets
+from gateway.cli.terminal.console import echo
+from gateway.cli.terminal.questions import ask_hidden
 from gateway.config.data.keys import has_master_key
 from gateway.config.environment import Environment
 from gateway.config.load import load_early, parse, parse_json, read

@@ -15,8 +15,8 @@ from typing import Annotated
 import typer
 
 from gateway.app.storage.database import temporary_database
-from gateway.cli.console import echo
-from gateway.cli.output import AsJson, print_json
+from gateway.cli.terminal.console import echo
+from gateway.cli.terminal.output import AsJson, print_json
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import PrincipalId
 from gateway.domain.memory.memories import DEFAULT_AGENT, MemoryFilter, SearchMode, Vector
@@ -39,7 +39,7 @@ AtMost = Annotated[int | None, typer.Option("--questions", min=1, metavar="N", h
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class Evaluation:
     """The figures of all questions with evidence, and by category; milliseconds are those of the database.
 
     `weak` is the share of them that were said to have weak results only, `weak_abstentions` that of the questions which
@@ -63,7 +63,7 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _QuestionScore:
     """One question's figures; None if nothing answers it."""
 
     category: str
@@ -104,8 +104,8 @@ def _first(conversations: Sequence[Conversation], limit: int | None) -> list[Con
     return kept
 
 
-async def _run(conversations: Sequence[Conversation], mode: SearchMode) -> Result:
-    asked: list[_Asked] = []
+async def _run(conversations: Sequence[Conversation], mode: SearchMode) -> Evaluation:
+    asked: list[_QuestionScore] = []
     embedder = None if mode is SearchMode.KEYWORD else _Embedding()
     async with temporary_database("eval") as database:
         for conversation in conversations:
@@ -113,7 +113,7 @@ async def _run(conversations: Sequence[Conversation], mode: SearchMode) -> Resul
             if embedder is not None:
                 await embedder.embed_rows(database)
             asked += await _ask(database, owner, conversation, mode, embedder)
-    return _result(conversations, asked, mode, embedder)
+    return _evaluation(conversations, asked, mode, embedder)
 
 
 async def _store(database: Database, conversation: Conversation) -> PrincipalId:
@@ -163,7 +163,7 @@ class _Embedding:
 
 async def _ask(
     database: Database, owner: PrincipalId, conversation: Conversation, mode: SearchMode, embedder: _Embedding | None
-) -> list[_Asked]:
+) -> list[_QuestionScore]:
     session_of = {turn.id: turn.session for turn in conversation.turns}
     id_of = {(turn.at, turn.text): turn.id for turn in conversation.turns}
     asked = []
@@ -185,13 +185,16 @@ async def _ask(
             ranked = [id_of[hit.memory.created_at, hit.memory.text] for hit in found.hits]
             figures = measure_ranking(ranked, question.evidence, session_of) if question.evidence else None
             milliseconds = (1000 * (embedded - began), 1000 * (ended - embedded))
-            asked.append(_Asked(question.category, figures, found.weak, *milliseconds))
+            asked.append(_QuestionScore(question.category, figures, found.weak, *milliseconds))
     return asked
 
 
-def _result(
-    conversations: Sequence[Conversation], asked: Sequence[_Asked], mode: SearchMode, embedder: _Embedding | None
-) -> Result:
+def _evaluation(
+    conversations: Sequence[Conversation],
+    asked: Sequence[_QuestionScore],
+    mode: SearchMode,
+    embedder: _Embedding | None,
+) -> Evaluation:
     by_category: dict[str, list[Figures]] = {}
     for each in sorted(asked, key=lambda each: each.category):
         if each.figures is not None:
@@ -200,7 +203,7 @@ def _result(
     abstentions = [each.weak for each in asked if each.figures is None]
     times = sorted(each.search_ms for each in asked)
     embedding = sorted(each.embed_ms for each in asked)
-    return Result(
+    return Evaluation(
         mode=mode,
         embedder=embedder.name if embedder else None,
         conversations=len(conversations),
@@ -218,7 +221,7 @@ def _result(
     )
 
 
-def _lines(result: Result) -> list[str]:
+def _lines(result: Evaluation) -> list[str]:
     rows = [("all", result.questions, result.all)]
     rows += [(name, result.counts[name], figures) for name, figures in result.by_category.items()]
     weak = f"said to be weak: {result.weak:.3f} of the questions"

@@ -12,9 +12,9 @@ from typing import Annotated
 import typer
 
 from gateway.agent.memory.remember import Remembering
-from gateway.cli.console import echo
-from gateway.cli.database import leak_guard, require_owner, with_database
+from gateway.cli.connections.database import leak_guard, require_owner, with_database
 from gateway.cli.storage.memories import exported_lines
+from gateway.cli.terminal.console import echo
 from gateway.config.environment import Environment
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import PrincipalId
@@ -132,7 +132,7 @@ async def _transcripts(database: Database, owner: PrincipalId) -> AsyncIterator[
     listed: dict[str, Conversation] = {}
     for unattended in (False, True):
         offset = 0
-        while page := await _page(database, owner, offset, unattended=unattended):
+        while page := await _conversations_page(database, owner, offset, unattended=unattended):
             listed |= {str(of.id): of for of in page}
             offset += PAGE
     for of in listed.values():
@@ -141,7 +141,9 @@ async def _transcripts(database: Database, owner: PrincipalId) -> AsyncIterator[
         yield of, rows
 
 
-async def _page(database: Database, owner: PrincipalId, offset: int, *, unattended: bool) -> list[Conversation]:
+async def _conversations_page(
+    database: Database, owner: PrincipalId, offset: int, *, unattended: bool
+) -> list[Conversation]:
     async with database.connection() as conn:
         return await conversations.listed(conn, owner, PAGE, offset, unattended=unattended)
 

@@ -1,51 +1,65 @@
-"""`supaclaw files`."""
+"""`supaclaw files` but for `sync`: list, fetch, edit, search, move, delete, zip and vouch for workspace files."""
 
+import asyncio
 import os
+import shlex
+import subprocess
 import sys
+import tempfile
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
 from typing import Annotated
 from uuid import UUID
 
 import typer
+from pydantic import TypeAdapter
 
-from gateway.cli.console import echo
-from gateway.cli.database import require_owner, with_connection
-from gateway.cli.output import AsJson, Limit, print_rows, save_copy
-from gateway.cli.questions import confirm
+from gateway.background.cpu.executor import run_alone
+from gateway.cli.connections.database import require_owner, with_connection, with_database
+from gateway.cli.storage.workspace import labelled_workspace, make_checkpoint, owners_workspace
+from gateway.cli.terminal.console import echo
+from gateway.cli.terminal.output import AsJson, Limit, print_rows, save_copy
+from gateway.cli.terminal.questions import confirm
 from gateway.config.environment import Environment
+from gateway.domain.conversation.diff import difference
 from gateway.domain.errors import OwnerMustAct
+from gateway.domain.files import locked_parts
 from gateway.domain.ids import FileId
 from gateway.domain.principals import Label
 from gateway.flow.labels import vouch as vouch_for
-from gateway.store.connection.pool import Connection
+from gateway.store.connection.pool import Connection, Database
 from gateway.store.files import files
 from gateway.store.files.files import FileRow
 from gateway.store.people import principals
 from gateway.workspace.files.access import explained_errors, open_file
+from gateway.workspace.files.copies import zip_members, zipped
 from gateway.workspace.files.paths import WorkspacePath
-from gateway.workspace.files.tree import Workspace
+from gateway.workspace.files.search import FoundLines, search_files
+from gateway.workspace.files.tree import MAX_WRITE_BYTES, Listed, Workspace
+from gateway.workspace.files.uploads import mime_of
 
 TRUST = {Label.OWNER: "yours", Label.KNOWN: "known", Label.UNTRUSTED: "not vouched for"}
-HEAD = 3
+SHOWN_LINES = 3
 """Lines of a file that are shown before it is vouched for."""
 
 
 @dataclass(frozen=True, slots=True)
-class Listed(FileRow):
+class ListedFile(FileRow):
     """A file, and how far it is trusted, in words."""
 
     trust: str
 
 
-def show(limit: Limit = 20, as_json: AsJson = False) -> None:
+def list_files(limit: Limit = 20, as_json: AsJson = False) -> None:
     """List files, newest first, and how trusted they are."""
 
     async def recent(conn: Connection) -> list[FileRow]:
         owner = await principals.owner(conn)
         return await files.recent(conn, owner.id, limit) if owner else []
 
-    rows = [Listed(**asdict(row), trust=TRUST[row.label]) for row in with_connection(recent)]
+    rows = [ListedFile(**asdict(row), trust=TRUST[row.label]) for row in with_connection(recent)]
     print_rows(rows, ("id", "path", "size", "trust"), as_json=as_json)
 
 
@@ -55,7 +69,7 @@ def vouch(
 ) -> None:
     """Vouch for files as they are now; they then count as your own words."""
     workspace = Workspace(Environment.read(os.environ).workspace)
-    found = {path: _shown(workspace, path) for path in paths}
+    found = {path: _print_head(workspace, path) for path in paths}
     if not yes:
         if not sys.stdin.isatty():
             raise OwnerMustAct("look at the files; then add --yes to vouch for them")
@@ -68,14 +82,14 @@ def vouch(
     echo(f"vouched for {len(found)} file{'s' * (len(found) != 1)}; a new conversation (/new) trusts them")
 
 
-def _shown(workspace: Workspace, path: str) -> str:
+def _print_head(workspace: Workspace, path: str) -> str:
     """Print what a file is; its hash."""
     head = workspace.head(path, 2_000)
     if head is None:
         raise OwnerMustAct(f"there is no file {path} in {workspace.root}")
     changed = datetime.fromtimestamp((workspace.root / str(WorkspacePath.parse(path))).stat().st_mtime, UTC)
     echo(f"{path}: {head.size} bytes, changed {changed:%Y-%m-%d %H:%M} UTC")
-    for line in head.data.decode("utf-8", "replace").splitlines()[:HEAD]:
+    for line in head.data.decode("utf-8", "replace").splitlines()[:SHOWN_LINES]:
         echo(f"    {line[:120]}")
     return head.sha256
 
@@ -102,3 +116,159 @@ def get(
         open(found, "rb", closefd=False) as file,
     ):
         save_copy(file, output, path.name)
+
+
+Where = Annotated[str, typer.Argument(metavar="PATH", help="From the workspace root, like notes/ideas.md.")]
+
+
+@dataclass(frozen=True, slots=True)
+class TreeLine:
+    """A file or folder; `locked` is "locked" if the file has markers."""
+
+    path: str
+    type: str
+    size: int
+    locked: str
+
+
+def tree(
+    path: Annotated[str, typer.Argument(metavar="[PATH]", help="A folder; default: the workspace.")] = ".",
+    as_json: AsJson = False,
+) -> None:
+    """List all files below a folder, and which are locked."""
+    rows = sorted(asyncio.run(_tree_below(path)), key=lambda row: row.path)
+    print_rows(rows, ("path", "type", "size", "locked"), as_json=as_json)
+
+
+async def _tree_below(top: str) -> list[TreeLine]:
+    found, waiting = list[TreeLine](), [top]
+    while waiting:
+        folder = waiting.pop()
+        for entry in (await owners_workspace().listing(folder)).entries:
+            path = entry.name if folder == "." else f"{folder}/{entry.name}"
+            found.append(TreeLine(path, entry.kind, entry.size, await _badge(path, entry)))
+            waiting += [path] if entry.kind == "folder" else []
+    return found
+
+
+async def _badge(path: str, entry: Listed) -> str:
+    data = await owners_workspace().content(path, MAX_WRITE_BYTES) if entry.kind == "file" else None
+    return "locked" if locked_parts(data or b"") else ""
+
+
+def put(
+    path: Where,
+    source: Annotated[str, typer.Argument(metavar="[FILE]", help="What to write; default: standard input.")] = "-",
+) -> None:
+    """Write a file of the workspace, also one with locked text."""
+    try:
+        data = sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
+    except OSError as error:
+        raise OwnerMustAct(f"{source} can't be read: {error.strerror}") from error
+    with_database(lambda database: _write(database, path, data))
+    echo(f"wrote {path}")
+
+
+def edit(path: Where) -> None:
+    """Edit a file in $EDITOR. If it changes meanwhile, it isn't overwritten."""
+    before = asyncio.run(owners_workspace().content(path, MAX_WRITE_BYTES))
+    data = _edit_copy(Path(path).name, before or b"")
+    if data == (before or b""):
+        echo("nothing was changed")
+        return
+    with_database(lambda database: _write_over(database, path, before, data))
+    echo(f"wrote {path}")
+
+
+def _edit_copy(name: str, before: bytes) -> bytes:
+    with tempfile.TemporaryDirectory(prefix="supaclaw-") as folder:
+        draft = Path(folder) / name
+        draft.write_bytes(before)
+        try:
+            subprocess.run([*shlex.split(os.environ.get("EDITOR") or "vi"), str(draft)], check=True)
+        except (OSError, subprocess.CalledProcessError) as error:
+            raise OwnerMustAct(f"the editor failed ({error}), nothing was written; EDITOR names another") from error
+        return draft.read_bytes()
+
+
+async def _write_over(database: Database, path: str, before: bytes | None, data: bytes) -> None:
+    now = await owners_workspace().content(path, MAX_WRITE_BYTES)
+    if now != before:
+        mine = Path(f"{Path(path).name}.mine")
+        await asyncio.to_thread(mine.write_bytes, data)
+        texts = [text.decode("utf-8", "replace") for text in (now or b"", data)]
+        raise OwnerMustAct(f"{path} has changed meanwhile; your text is in {mine}\n{difference(path, *texts)}")
+    await _write(database, path, data)
+
+
+async def _write(database: Database, path: str, data: bytes) -> None:
+    workspace = await labelled_workspace(database)
+    await workspace.write(path, data, Label.OWNER, mime_of(path), unlocked=True)
+
+
+SEARCH_SECONDS = 60.0
+MAX_MATCHES = 500
+
+
+def find_lines(
+    pattern: Annotated[str, typer.Argument(metavar="TEXT", help="In whatever case.")],
+    path: Annotated[str, typer.Argument(metavar="[PATH]", help="A file or folder; default: the workspace.")] = ".",
+    glob: Annotated[str | None, typer.Option(metavar="GLOB", help="Only files like *.md.")] = None,
+    regex: Annotated[bool, typer.Option("--regex", help="TEXT is a regular expression.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Find lines in text files."""
+    root = str(Environment.read(os.environ).workspace)
+    answer = asyncio.run(run_alone(search_files, root, path, pattern, glob, MAX_MATCHES, regex, seconds=SEARCH_SECONDS))
+    found = TypeAdapter(FoundLines).validate_python(answer)
+    print_rows(found.matches, ("path", "line", "text"), as_json=as_json, none="No matches.")
+    if found.more:
+        echo(f"supaclaw: only the first {MAX_MATCHES} lines are shown; name a folder or use --glob", error=True)
+
+
+def move(
+    path: Annotated[str, typer.Argument(metavar="PATH", help="From the workspace root, like notes/ideas.md.")],
+    to: Annotated[str, typer.Argument(metavar="TO", help="The new path.")],
+) -> None:
+    """Move or rename a file, after a checkpoint. Never overwrites one."""
+    make_checkpoint("before a move")
+    with_database(partial(_move, path, to))
+    echo(f"moved {path} to {to}")
+
+
+async def _move(path: str, to: str, database: Database) -> None:
+    workspace = await labelled_workspace(database)
+    await workspace.move(path, to, Label.OWNER, mime_of(to), unlocked=True)
+
+
+def delete(
+    paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Files, from the workspace root.")],
+    yes: Annotated[bool, typer.Option("--yes", help="Skip the confirmation.")] = False,
+) -> None:
+    """Delete files, after a checkpoint."""
+    workspace = owners_workspace()
+    for path in paths:
+        workspace.size(path)
+    if not yes:
+        if not sys.stdin.isatty():
+            raise OwnerMustAct("this deletes files of the workspace; add --yes to confirm")
+        confirm(f"Delete {', '.join(paths)}? A checkpoint is made first.")
+    make_checkpoint("before a deletion")
+    for path in paths:
+        asyncio.run(workspace.remove(path, unlocked=True))
+        echo(f"deleted {path}")
+
+
+def pack(
+    path: Annotated[str, typer.Argument(metavar="[PATH]", help="A folder; default: the workspace.")] = ".",
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="PATH", help="Where to write it; - is standard output.")
+    ] = ".",
+) -> None:
+    """Save a folder as a zip. Never overwrites a file."""
+    root, name = Environment.read(os.environ).workspace, WorkspacePath.parse(path).name or "workspace"
+    files = zip_members(root, path)
+    with tempfile.TemporaryFile() as archive:
+        archive.writelines(zipped(root, path, files))
+        archive.seek(0)
+        save_copy(archive, output, f"{name}.zip")

@@ -10,21 +10,18 @@ from typing import Annotated
 import typer
 
 from gateway.background.budgets import FREE_ROWS, PAID_PREFIX, estimate_embedding
-from gateway.cli.console import echo
-from gateway.cli.database import leak_guard, require_owner, with_database
-from gateway.cli.output import AsJson, print_json
-from gateway.cli.progress import progress
-from gateway.cli.questions import confirm
-from gateway.cli.zone import own_zone
+from gateway.cli.connections.database import leak_guard, owners_zone, require_owner, with_database
+from gateway.cli.terminal.console import echo, progress_bar
+from gateway.cli.terminal.output import AsJson, print_json
+from gateway.cli.terminal.questions import confirm
 from gateway.config.environment import Environment
 from gateway.config.load import load_early
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.text.texts import one_line
 from gateway.domain.time import zone
 from gateway.importers import ALL, Source, discover, parts_of
-from gateway.importers.reading.files import Reader, size
-from gateway.importers.storing.tally import Tally
-from gateway.importers.storing.writer import ImportWriter
+from gateway.importers.records.files import Reader, total_bytes
+from gateway.importers.records.writer import ImportWriter, Tally
 from gateway.store.connection.pool import Database
 from gateway.store.memory import indexing
 
@@ -59,13 +56,13 @@ def run(
             owner = (await require_owner(conn)).id
         if not (dry_run or yes) and (model := _paid_model()):
             count = ImportWriter(database, owner, name, datetime.now(UTC), own=own, dry_run=True)
-            await store_parts(count, source, path, sources, Reader(zone(own_zone() or "UTC"), lambda _: None))
+            await store_parts(count, source, path, sources, Reader(zone(owners_zone() or "UTC"), lambda _: None))
             _confirm(model, count.tally, path)
         clean = await leak_guard(database)
         writer = ImportWriter(database, owner, name, datetime.now(UTC), own=own, dry_run=dry_run, clean=clean)
         quiet = as_json or not path.exists()
-        with progress("Importing", 0 if quiet else size(path), quiet=quiet) as advance:
-            await store_parts(writer, source, path, sources, Reader(zone(own_zone() or "UTC"), advance))
+        with progress_bar("Importing", 0 if quiet else total_bytes(path), quiet=quiet) as advance:
+            await store_parts(writer, source, path, sources, Reader(zone(owners_zone() or "UTC"), advance))
             if writer.tally.messages and not dry_run:
                 await make_findable(database)
         return writer.tally
@@ -83,11 +80,10 @@ def _paid_model() -> str | None:
 def _confirm(model: str, found: Tally, path: Path) -> None:
     """Ask before much is embedded; what the files have is more than what becomes of it."""
     if (rows := found.messages + found.memories + found.learnings) > FREE_ROWS:
+        cost = estimate_embedding(model, rows, total_bytes(path))
         if not sys.stdin.isatty():
-            raise OwnerMustAct(
-                f"{estimate_embedding(model, rows, size(path))} would be embedded by {model}; add --yes to confirm"
-            )
-        confirm(f"{estimate_embedding(model, rows, size(path))} will be embedded by {model}. Import them?")
+            raise OwnerMustAct(f"{cost} would be embedded by {model}; add --yes to confirm")
+        confirm(f"{cost} will be embedded by {model}. Import them?")
 
 
 async def store_parts(

@@ -1,31 +1,41 @@
-"""`supaclaw memories`: what is remembered, and changing it."""
+"""`supaclaw memories`: list, change, forget and permanently erase memories."""
 
+import asyncio
+import logging
+import os
+import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 from pydantic import TypeAdapter
 
 from gateway.agent.memory.remember import MemoryRefused, Remembering
-from gateway.cli.console import echo
-from gateway.cli.database import leak_guard, require_owner, with_database
-from gateway.cli.output import AsJson, Limit, print_json, print_rows
-from gateway.cli.storage.erase import erase_for_good
-from gateway.cli.storage.remember import CATEGORIES, MinImportance, separated
-from gateway.cli.storage.search import facts, whereabouts
+from gateway.cli.connections.database import leak_guard, require_owner, with_database
+from gateway.cli.storage.search import CATEGORIES, MinImportance, memory_json, split_list, whereabouts
+from gateway.cli.terminal.console import echo
+from gateway.cli.terminal.output import AsJson, Limit, print_json, print_rows
+from gateway.cli.terminal.questions import confirm
+from gateway.config.environment import Environment
+from gateway.config.load import load_early
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import MemoryId
 from gateway.domain.memory.memories import Category, Kind, Memory, MemoryFilter
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import json_text, one_line
+from gateway.logs import SecretMask, logging_to
 from gateway.memory.wording import described, kind, who
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.memory import memories
 from gateway.store.memory.memories import MemorySource
 from gateway.store.transcript import imports
 from gateway.store.transcript.imports import Whence
+
+if TYPE_CHECKING:
+    from gateway.app.storage.erase import Found
+
 
 COLUMNS = ("id", "category", "text", "importance", "tags", "pinned", "learned_at")
 PAGE = 1_000
@@ -38,7 +48,7 @@ Id = Annotated[int, typer.Argument(metavar="ID", help="Its number in the list.")
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedMemory:
     """A line of the list."""
 
     id: MemoryId
@@ -63,17 +73,17 @@ def show_all(
     which = MemoryFilter(
         kinds=KEPT,
         categories=(category,) if category else (),
-        tags=separated(tags.casefold()),
+        tags=split_list(tags.casefold()),
         at_most=Label.UNTRUSTED,
         superseded=superseded,
         min_importance=min_importance,
     )
     rows = _with_own(lambda own: memories.listed(own.tx, own.principal, which, limit))
     if as_json:
-        print_json([facts(row) for row in rows])
+        print_json([memory_json(row) for row in rows])
     elif rows:
         columns = (*COLUMNS, "replaced_by") if superseded else COLUMNS
-        print_rows([_listed(row) for row in rows], columns, as_json=False)
+        print_rows([_memory_line(row) for row in rows], columns, as_json=False)
     else:
         echo(NONE)
 
@@ -90,7 +100,7 @@ def show(id: Id, as_json: AsJson = False) -> None:
 
     memory, learned, whence = _with_own(read)
     if as_json:
-        print_json({**facts(memory), **_times(memory), "learned_from": _provenance(learned, whence)})
+        print_json({**memory_json(memory), **_times(memory), "learned_from": _provenance(learned, whence)})
     else:
         _print(memory, learned, whence)
 
@@ -109,7 +119,7 @@ def edit(
         raise OwnerMustAct("say what to change: --text, --category, --importance or --tags")
 
     async def change(own: Remembering) -> Memory:
-        new = None if tags is None else separated(tags)
+        new = None if tags is None else split_list(tags)
         return await own.edit(MemoryId(id), text=text, category=category, importance=importance, tags=new)
 
     echo(f"changed: {id} {described(_with_own(change))}")
@@ -137,7 +147,7 @@ def forget(
     if (also or yes) and not erase:
         raise OwnerMustAct("--also and --yes belong to --erase")
     if erase:
-        erase_for_good(MemoryId(id), also or [], yes=yes)
+        erase_permanently(MemoryId(id), also or [], yes=yes)
         return
 
     async def change(own: Remembering) -> Memory:
@@ -159,7 +169,7 @@ async def exported_lines(own: Remembering) -> list[str]:
     rows: list[Memory] = []
     while page := await memories.listed(own.tx, own.principal, which, PAGE, len(rows)):
         rows += page
-    return [json_text({**facts(row), **_times(row)}) for row in reversed(rows)]
+    return [json_text({**memory_json(row), **_times(row)}) for row in reversed(rows)]
 
 
 def _with_own(work: Callable[[Remembering], Awaitable[Result]]) -> Result:
@@ -179,10 +189,10 @@ def _with_own(work: Callable[[Remembering], Awaitable[Result]]) -> Result:
         raise OwnerMustAct(str(refusal)) from refusal
 
 
-def _listed(memory: Memory) -> Listed:
+def _memory_line(memory: Memory) -> ListedMemory:
     text, pinned = one_line(memory.text, LONGEST_LISTED), "yes" if memory.pinned else ""
     rest = (memory.importance, memory.tags, pinned, memory.created_at, memory.superseded_by)
-    return Listed(memory.id, kind(memory), text, *rest)
+    return ListedMemory(memory.id, kind(memory), text, *rest)
 
 
 def _times(memory: Memory) -> dict[str, object]:
@@ -230,3 +240,45 @@ def _print(memory: Memory, learned: Sequence[MemorySource], whence: Whence | Non
             echo(f"{name}: {one_line(str(value), LONGEST_SOURCE)}")
     for source in learned:
         echo(f"learned: {source.sent_at:%Y-%m-%d %H:%M} UTC, {source.kind}: {one_line(source.text, LONGEST_SOURCE)}")
+
+
+_SHOWN, _WIDTH = 20, 150
+
+
+def erase_permanently(memory: MemoryId, also: Sequence[str], *, yes: bool) -> None:
+    """Erase a memory, if the owner agrees to what that comes to."""
+    from gateway.app.storage.erase import erase
+
+    if not (yes or sys.stdin.isatty()):
+        raise OwnerMustAct("this permanently removes what was said; add --yes to confirm")
+    environment = Environment.read(os.environ)
+    config = load_early(environment, os.environ)
+    receipt: list[str] = []
+
+    def agree(found: "Found") -> None:
+        receipt.extend(_erasure_lines(found))
+        if not yes:
+            _print_erasure(found)
+            confirm("Erase all of this permanently? It can't be restored.")
+
+    with logging_to(None, SecretMask(), level=logging.WARNING):
+        asyncio.run(erase(environment, config, memory, also, agree))
+    echo("\n".join([f"erased: memory {memory}", *receipt]))
+
+
+def _print_erasure(found: "Found") -> None:
+    """The words, which the receipt does not repeat."""
+    said = list(dict.fromkeys([*found.origins.memories.values(), *found.origins.messages.values()]))
+    for text in said[:_SHOWN]:
+        echo(f"“{one_line(text, _WIDTH)}”")
+    if len(said) > _SHOWN:
+        echo(f"… and {len(said) - _SHOWN} more")
+    echo("\n".join(_erasure_lines(found)))
+
+
+def _erasure_lines(found: "Found") -> list[str]:
+    rows = ", ".join(f"{count} of {table}" for table, count in sorted(found.rows.items()))
+    files = [f"{fate}: {path}" for path, fate in found.files]
+    backups = [f"still in the backup of {saved}, unless that is deleted" for saved in found.backups]
+    history = [f"checkpoints rewritten: {found.checkpoints}"] if found.checkpoints else []
+    return [f"rows: {rows or 'none'}", *files, *history, *backups]

@@ -1,27 +1,33 @@
-"""`supaclaw search`."""
+"""`supaclaw search` and `supaclaw remember`, without a running gateway."""
 
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Annotated
 from uuid import UUID
 
 import typer
 from pydantic import TypeAdapter
 
+from gateway.agent.memory.remember import MemoryRefused, Remembering
 from gateway.agent.memory.search import MemorySearch
-from gateway.cli.console import Style, echo
-from gateway.cli.database import leak_guard, require_owner, with_database
-from gateway.cli.output import AsJson, Limit, print_json
-from gateway.cli.storage.embedder import query_embedder
-from gateway.cli.storage.remember import MinImportance, separated
-from gateway.cli.zone import own_moment
+from gateway.cli.connections.database import leak_guard, owners_moment, require_owner, with_database
+from gateway.cli.terminal.console import Style, echo
+from gateway.cli.terminal.output import AsJson, Limit, print_json
+from gateway.config.environment import Environment
+from gateway.config.load import load
+from gateway.config.machine import SystemClock
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import SessionId
 from gateway.domain.memory.memories import (
     KIND_NAMES,
     Category,
+    Embedder,
     Kind,
     Memory,
     MemoryFilter,
     MemoryHit,
+    NewMemory,
     SearchMode,
     SearchResult,
     SearchScope,
@@ -29,7 +35,84 @@ from gateway.domain.memory.memories import (
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import one_line
 from gateway.memory.wording import MemoryRow, kind, memory_row, who
-from gateway.store.connection.pool import Database
+from gateway.store.connection.pool import Connection, Database
+
+OWNER_ORIGIN = "user"
+CATEGORIES = ", ".join(Category)
+
+Importance = Annotated[float, typer.Option(min=0, max=1, metavar="0–1", help="Importance, 0 to 1.")]
+MinImportance = Annotated[float | None, typer.Option(min=0, max=1, metavar="0–1", help="Minimum importance, 0 to 1.")]
+Tags = Annotated[str, typer.Option(metavar="TAG,…", help="Tags, separated by commas.")]
+
+
+def remember(
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="A sentence that makes sense on its own.")],
+    category: Annotated[Category, typer.Option(metavar="CATEGORY", help=f"{CATEGORIES}.")] = Category.CONTEXT,
+    importance: Importance = 0.5,
+    tags: Tags = "",
+    as_json: AsJson = False,
+) -> None:
+    """Remember something, in your name."""
+    new = NewMemory(text, category, importance, split_list(tags), label=Label.OWNER, origin=OWNER_ORIGIN)
+
+    async def store(database: Database) -> tuple[Memory, bool]:
+        clean = await leak_guard(database)
+
+        async def work(tx: Connection) -> tuple[Memory, bool]:
+            return await Remembering(tx, (await require_owner(tx)).id, clean=clean).remember(new)
+
+        return await database.run(work)
+
+    try:
+        memory, is_new = with_database(store)
+    except MemoryRefused as refusal:
+        raise OwnerMustAct(str(refusal)) from refusal
+    if as_json:
+        print_json({"id": memory.id, "new": is_new, "seen_count": memory.seen_count})
+    elif is_new:
+        echo(f"Stored memory {memory.id} [{memory.category}] (importance: {memory.importance:g})")
+    else:
+        echo(f"Memory {memory.id} already says so (seen {memory.seen_count} times); `memories edit` changes it")
+
+
+def split_list(tags: str) -> tuple[str, ...]:
+    """The tags of a list with commas."""
+    return tuple(tag for each in tags.split(",") if (tag := each.strip()))
+
+
+MODEL_LOAD_SECONDS = 20.0
+"""How long a question waits for the shipped model, which is loaded for it; then the search goes on by words."""
+
+
+@asynccontextmanager
+async def query_embedder(mode: SearchMode, clean: Callable[[str], str]) -> AsyncIterator[Embedder | None]:
+    """None if only words are to be compared, or `models.embedding` is "none"."""
+    from gateway.app.storage.offline import StoredSecrets
+
+    environment = Environment.read(os.environ)
+    models = load(environment.config, os.environ, StoredSecrets(environment, os.environ)).models
+    name = "none" if mode is SearchMode.KEYWORD else models.embedding.removeprefix("litellm:")
+    if name == "none":
+        yield None
+    elif name == "local":
+        from gateway.background.cpu.embedding import LocalEmbedder
+
+        local = LocalEmbedder(patience=MODEL_LOAD_SECONDS)
+        try:
+            yield local
+        finally:
+            await local.close()
+    else:
+        from gateway.llm.client import build_client
+        from gateway.llm.embedding.remote import RemoteEmbedder
+
+        clock = SystemClock()
+        client = await build_client(models, os.environ, clock)
+        try:
+            yield RemoteEmbedder(name, client.embed, clock, clean=clean)
+        finally:
+            await client.close()
+
 
 LONGEST_HIT = 1_000
 """Characters of one row's text."""
@@ -65,9 +148,9 @@ def search(
     which = MemoryFilter(
         kinds=_kinds(types),
         categories=(category,) if category else (),
-        tags=separated(tags.casefold()),
-        since=own_moment(since),
-        until=own_moment(until, end=True),
+        tags=split_list(tags.casefold()),
+        since=owners_moment(since),
+        until=owners_moment(until, end=True),
         at_most=Label.UNTRUSTED if untrusted else Label.KNOWN,
         min_importance=min_importance,
     )
@@ -82,12 +165,12 @@ def search(
 
     found = with_database(work)
     if as_json:
-        print_json(_facts(found))
+        print_json(_found_json(found))
     else:
-        _print(found)
+        _print_hits(found)
 
 
-def facts(memory: Memory) -> dict[str, object]:
+def memory_json(memory: Memory) -> dict[str, object]:
     """A row as JSON shows it."""
     shown: dict[str, object] = TypeAdapter(MemoryRow).dump_python(memory_row(memory), mode="json")
     return shown
@@ -100,8 +183,10 @@ def whereabouts(memory: Memory) -> str:
     return f"conversation {memory.session_id}" if memory.session_id else ""
 
 
-def _facts(found: SearchResult) -> dict[str, object]:
-    hits = [{"score": hit.score, "words": hit.words, "cosine": hit.cosine, **facts(hit.memory)} for hit in found.hits]
+def _found_json(found: SearchResult) -> dict[str, object]:
+    hits = [
+        {"score": hit.score, "words": hit.words, "cosine": hit.cosine, **memory_json(hit.memory)} for hit in found.hits
+    ]
     return {
         "mode": found.mode.value,
         "weak": found.weak,
@@ -111,7 +196,7 @@ def _facts(found: SearchResult) -> dict[str, object]:
     }
 
 
-def _print(found: SearchResult) -> None:
+def _print_hits(found: SearchResult) -> None:
     for hit in found.hits:
         memory = hit.memory
         at = memory.event_at or memory.created_at
@@ -135,6 +220,6 @@ def _why(hit: MemoryHit) -> str:
 
 def _kinds(types: str) -> tuple[Kind, ...]:
     try:
-        return tuple(KIND_NAMES[each] for each in separated(types))
+        return tuple(KIND_NAMES[each] for each in split_list(types))
     except KeyError as error:
         raise OwnerMustAct(f"{error} is not a valid Type; --types takes {', '.join(KIND_NAMES)}") from None

@@ -8,10 +8,10 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from gateway.cli.console import echo
-from gateway.cli.database import require_owner, with_database
-from gateway.cli.output import AsJson, print_rows
-from gateway.cli.questions import ask, ask_hidden
+from gateway.cli.connections.database import require_owner, with_database
+from gateway.cli.terminal.console import echo
+from gateway.cli.terminal.output import AsJson, print_rows
+from gateway.cli.terminal.questions import ask, ask_hidden
 from gateway.config.data.keys import master_key_variable, read_keyring
 from gateway.config.environment import Environment
 from gateway.config.load import load_early
@@ -38,7 +38,7 @@ KEEP = (
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedSecret:
     """A stored secret, without its value."""
 
     name: str
@@ -71,11 +71,11 @@ def put(
 def show(as_json: AsJson = False) -> None:
     """List the secrets, without their values."""
 
-    async def work(vault: Vault, owner: PrincipalId) -> list[Listed]:
+    async def work(vault: Vault, owner: PrincipalId) -> list[ListedSecret]:
         secrets = LiveSecrets(vault, owner, os.environ)
         await secrets.look()
         return [
-            Listed(
+            ListedSecret(
                 facts.name,
                 "everybody" if facts.shared else "yours" if facts.principal == owner else str(facts.principal),
                 facts.binding.hosts,

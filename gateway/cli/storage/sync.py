@@ -11,10 +11,9 @@ from typing import Annotated, assert_never
 import typer
 
 from gateway.app.storage.offline import StoredSecrets
-from gateway.cli.console import echo
-from gateway.cli.database import require_owner, with_database
-from gateway.cli.output import AsJson, print_rows
-from gateway.cli.progress import progress, slow
+from gateway.cli.connections.database import require_owner, with_database
+from gateway.cli.terminal.console import echo, progress_bar, show_after_a_second
+from gateway.cli.terminal.output import AsJson, print_rows
 from gateway.config.data.instance import running_pid
 from gateway.config.environment import Environment
 from gateway.config.failpoints import Failpoints
@@ -34,11 +33,11 @@ from gateway.workspace.sync.state import StateFile
 from gateway.workspace.template import template_hashes
 
 OFF = "workspace.url is not set, so there is nothing to synchronise with; docs/scale.md says how"
-RUNS = "the gateway that runs here synchronises its workspace itself; `supaclaw down` stops it"
+GATEWAY_SYNCS = "the gateway that runs here synchronises its workspace itself; `supaclaw down` stops it"
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class SyncStep:
     """What is done, or would be done, with a file."""
 
     what: str
@@ -61,15 +60,15 @@ def sync(
         raise OwnerMustAct(OFF)
     store = ObjectStore(Address.of(config.workspace), lambda: Rules.of(config.net.private_allow))
 
-    async def work(database: Database) -> tuple[list[Step], dict[str, str]]:
+    async def work(database: Database) -> tuple[list[SyncStep], dict[str, str]]:
         async with store:
             replica = await _replica(database, environment, root, store)
             if dry_run:
-                with slow("comparing …"):
+                with show_after_a_second("comparing …"):
                     planned = await replica.look(missing)
                 return list(_steps(planned.actions)), dict(planned.refused)
             with ExitStack() as bars:
-                done = await replica.sync(missing, partial(_begun, bars, as_json))
+                done = await replica.sync(missing, partial(_start_bar, bars, as_json))
             return list(_steps(done.actions)), done.problems
 
     steps, problems = with_database(work)
@@ -82,7 +81,7 @@ def _usable(root: Path, environment: Environment) -> Path:
     """Raises `OwnerMustAct` for what is no folder of files to share: never the data folder, which has the keys."""
     real, data, own = root.resolve(), environment.data.resolve(), environment.workspace.resolve()
     if real == own and running_pid(environment.data):
-        raise OwnerMustAct(RUNS)
+        raise OwnerMustAct(GATEWAY_SYNCS)
     if real != own and (data.is_relative_to(real) or real.is_relative_to(data)):
         raise OwnerMustAct(f"{root} overlaps the data folder {data}, which has the keys; choose another folder")
     if not root.is_dir():
@@ -99,17 +98,17 @@ async def _replica(database: Database, environment: Environment, root: Path, sto
     return Replica(database, owner.id, workspace, None, store, state, Failpoints(environment.fail))
 
 
-def _begun(bars: ExitStack, quiet: bool, many: int) -> Callable[[], None]:
+def _start_bar(bars: ExitStack, quiet: bool, many: int) -> Callable[[], None]:
     bars.close()
-    advance = bars.enter_context(progress("synchronising", many, quiet=quiet))
+    advance = bars.enter_context(progress_bar("synchronising", many, quiet=quiet))
     return lambda: advance(1)
 
 
-def _steps(actions: Sequence[Action]) -> Iterator[Step]:
+def _steps(actions: Sequence[Action]) -> Iterator[SyncStep]:
     for action in sorted(actions, key=lambda each: each.path):
-        yield Step(_word(action), action.path)
+        yield SyncStep(_word(action), action.path)
         if isinstance(action, Pull) and action.beside:
-            yield Step("keep beside", action.beside)
+            yield SyncStep("keep beside", action.beside)
 
 
 def _word(action: Action) -> str:

@@ -1,27 +1,38 @@
-"""`supaclaw workspace`: what a new version has for files that you edited."""
+"""`supaclaw workspace` and `supaclaw checkpoints`: merge a new version's changes, and restore earlier states."""
 
+import asyncio
 import os
+import sys
+from dataclasses import asdict
+from functools import partial
 from typing import Annotated
 
 import typer
 
-from gateway.cli.console import echo
-from gateway.cli.database import require_owner, with_database
+from gateway.background.cpu.executor import run_alone
+from gateway.cli.connections.database import require_owner, with_connection, with_database
+from gateway.cli.terminal.console import echo
+from gateway.cli.terminal.output import AsJson, Limit, print_json, print_rows
+from gateway.cli.terminal.questions import confirm
 from gateway.config.environment import Environment
-from gateway.domain.errors import OwnerMustAct
+from gateway.config.machine import SystemClock
+from gateway.domain.errors import OwnerMustAct, SupaclawError
+from gateway.domain.ids import MessageId
 from gateway.domain.principals import Label
+from gateway.flow.files.checkpoints import Checkpoints, Created
 from gateway.flow.labels import ContentLabels
 from gateway.store.connection.pool import Database
 from gateway.store.people import principals
+from gateway.store.transcript import messages
 from gateway.workspace.files.tree import Labels, Workspace
 from gateway.workspace.locks import OwnerEdits
 from gateway.workspace.template import Renewal, renewals, template_hashes
 from gateway.workspace.template import merge_renewal as merge_file
 
 
-def diff() -> None:
+def show_renewals() -> None:
     """Show what merging would change in files that you edited."""
-    _, found = _edited()
+    _, found = _edited_files()
     for path, renewal in found.items():
         how = (
             f"supaclaw workspace merge {path}" if renewal.merged is not None else "edit it by hand: same lines changed"
@@ -33,7 +44,7 @@ def diff() -> None:
 
 def merge(file: Annotated[str, typer.Argument(metavar="FILE", help="Such as AGENTS.md.")]) -> None:
     """Merge this version's changes into a file that you edited."""
-    _, found = _edited()
+    _, found = _edited_files()
     if file not in found:
         raise OwnerMustAct(f"there is nothing to merge into {file}; `supaclaw workspace diff` lists what is pending")
 
@@ -63,6 +74,81 @@ async def labelled_workspace(database: Database) -> Workspace:
     return owners_workspace(ContentLabels(database, owner.id, Label.OWNER, template_hashes()))
 
 
-def _edited() -> tuple[Workspace, dict[str, Renewal]]:
+def _edited_files() -> tuple[Workspace, dict[str, Renewal]]:
     workspace = Workspace(Environment.read(os.environ).workspace)
     return workspace, {renewal.path: renewal for renewal in renewals(workspace) if renewal.edited}
+
+
+CHECKPOINT_SECONDS = 600.0
+
+Id = Annotated[str, typer.Argument(metavar="ID", help="The checkpoint's id, or its beginning.")]
+
+
+def list_checkpoints(limit: Limit = 20, as_json: AsJson = False) -> None:
+    """List checkpoints of the workspace, newest first."""
+    rows = asyncio.run(_checkpoints().listing(limit))
+    print_rows(rows, ("id", "made_at", "reason", "changes", "last_message"), as_json=as_json)
+
+
+def diff_checkpoint(
+    id: Id,
+    other: Annotated[str | None, typer.Argument(metavar="[ID2]", help="Default: the current workspace.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List what changed since a checkpoint. The other side is ID2, or the current workspace."""
+    rows = asyncio.run(_checkpoints().diff(id, other))
+    print_rows(rows, ("change", "path"), as_json=as_json, none="No changes.")
+
+
+def create_checkpoint(as_json: AsJson = False) -> None:
+    """Make a checkpoint now."""
+    made = make_checkpoint("asked")
+    done = f"made {made.id}: {made.changes}" if made.id else "nothing has changed since the last checkpoint"
+    left_out = f" (left out: {made.left_out})" if made.left_out else ""
+    print_json(asdict(made)) if as_json else echo(f"{done}{left_out}")
+
+
+def restore_checkpoint(
+    id: Id,
+    path: Annotated[str | None, typer.Option(metavar="PATH", help="Only this file or folder.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Skip the confirmation.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Restore the workspace to a checkpoint. The current state is saved as a checkpoint first."""
+    if not yes:
+        if not _at_a_terminal():
+            raise OwnerMustAct("this changes files of the workspace; add --yes to confirm")
+        question = f"Restore {path or 'all files'} from {id}? The current state is saved as a checkpoint first."
+        confirm(question)
+    done = with_database(lambda database: _checkpoints().restore(database, SystemClock(), id, path))
+    kept = f"; the previous state is {done.before}" if done.before else ""
+    print_json(asdict(done)) if as_json else echo(
+        f"restored {id}: {done.written} written, {done.removed} removed{kept}"
+    )
+    for left in done.left:
+        echo(f"supaclaw: {left} was not restored: its current content is in no checkpoint", error=True)
+    if done.left:
+        raise typer.Exit(1)
+
+
+def make_checkpoint(reason: str) -> Created:
+    """Make one, if anything has changed; raises `SupaclawError`."""
+    return asyncio.run(_checkpoints().create(reason, _last_message()))
+
+
+def _at_a_terminal() -> bool:
+    return sys.stdin.isatty()
+
+
+def _checkpoints() -> Checkpoints:
+    environment = Environment.read(os.environ)
+    return Checkpoints(environment.workspace, environment.data, partial(run_alone, seconds=CHECKPOINT_SECONDS))
+
+
+def _last_message() -> MessageId | None:
+    """None without the database: saving files does not need it."""
+    try:
+        return with_connection(messages.last_id)
+    except SupaclawError as exc:
+        echo(f"supaclaw: without the database the checkpoint names no message: {exc}", error=True)
+        return None

@@ -152,7 +152,7 @@ class LogResult:
 @router.post("/api/log", openapi_extra=_SHAPE)
 async def log(request: Request, site: AtSite, caller: Logger) -> LogResult:
     """Store conversations of an outside agent. The same again changes nothing."""
-    from gateway.importers.storing.writer import ImportWriter  # few gateways ever need it
+    from gateway.importers.records.writer import ImportWriter  # few gateways ever need it
 
     asked = await parsed(await request.body(), lambda body: validated(Log, body))
     agent, backend = _agent(caller, asked), site.backend
@@ -193,7 +193,7 @@ def _agent(caller: Caller, asked: Log) -> str:
 
 async def _ended(site: Site, agent: str, session: LoggedSession) -> LoggedSessionState:
     """Have it summarised if it is over; another task is made only when the one before is done."""
-    from gateway.importers.storing.writer import session_key
+    from gateway.importers.records.writer import session_key
 
     owner, key = site.backend.owner.id, session_key(SOURCE, session.external_key)
 

@@ -10,7 +10,8 @@ import psutil
 import pytest
 import uvloop
 
-from gateway.background.cpu.executor import Cpu, CpuJobFailed, child, child_environment
+from gateway.background.cpu import child
+from gateway.background.cpu.executor import Cpu, CpuJobFailed, child_environment
 from gateway.domain.errors import OwnerMustAct, TryAgainLater
 from tests.background import cpu_jobs
 

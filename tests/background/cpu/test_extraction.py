@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from gateway.background.cpu import extraction as reading_module
 from gateway.background.cpu.executor import MAX_MEMORY_BYTES, Cpu, CpuJobFailed
-from gateway.background.cpu.executor import extraction as reading_module
 from gateway.domain.conversation.inbound import Attachment
 from gateway.domain.conversation.model import Prompt, UserMessage
 from gateway.domain.errors import SupaclawError

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 import pytest
 from structlog.testing import capture_logs
 
+from gateway.background.upkeep import event_loop as lag_module
 from gateway.background.upkeep.event_loop import LagMonitor, Moment, Witness
-from gateway.background.upkeep.timers import event_loop as lag_module
 from tests.fakes.eventually import eventually
 
 HANGS = """

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from gateway.background.upkeep import health as health_module
 from gateway.background.upkeep.health import Health, alone, joined
-from gateway.background.upkeep.timers import health as health_module
 from gateway.config.machine import SystemClock
 from gateway.domain.errors import DatabaseDown, OwnerMustAct, TryAgainLater
 from gateway.domain.ids import InstanceId, PrincipalId

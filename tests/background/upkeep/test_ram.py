@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from gateway.background.upkeep import ram
 from gateway.background.upkeep.ram import ENOUGH, MemoryCeiling, ceiling, resident, trim
-from gateway.background.upkeep.timers import ram
 from gateway.config.machine import available_memory
 from gateway.domain.errors import DatabaseDown
 from gateway.domain.health import MemoryUse

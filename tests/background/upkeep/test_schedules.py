@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 
+from gateway.background.upkeep import schedules as scheduler_module
 from gateway.background.upkeep.schedules import BATCH
-from gateway.background.upkeep.timers import schedules as scheduler_module
 from gateway.config.failpoints import Failpoints, Step
 from gateway.domain.errors import DatabaseDown
 from gateway.domain.ids import PrincipalId

@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from structlog.testing import capture_logs
 
+from gateway.background.upkeep import timers as table_module
 from gateway.background.upkeep.timers import Interval, JobTable, Look
-from gateway.background.upkeep.timers import timers as table_module
 from gateway.config.machine import SystemClock
 from gateway.domain.errors import DatabaseDown
 from tests.fakes.eventually import eventually

@@ -3,7 +3,8 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
-from gateway.background.upkeep.timers import keep_running, timers
+from gateway.background.upkeep import timers
+from gateway.background.upkeep.timers import keep_running
 from gateway.domain.errors import DatabaseDown
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from channels.telegram.channel import Telegram
-from channels.telegram.polling import Patience
+from channels.telegram.reception import PollTimeouts
 from gateway.domain.channels.channel import Channel
 from gateway.domain.settings import ChannelSettings
 from gateway.flow.channels.supervisor import ChannelSpec, ChannelSupervisor
@@ -105,7 +105,7 @@ def telegram(platform: FakeTelegram, api_base: str, *, stall: float = STALL) -> 
         webhook_secret="secret",
         commands=[("new", "Start afresh")],
         log=Log(),
-        patience=Patience(poll=1, stall=stall),
+        patience=PollTimeouts(poll=1, stall=stall),
         pause=lambda _: asyncio.sleep(0.01),
     )
 

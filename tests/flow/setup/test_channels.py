@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from channels.slack.manifest import MANIFEST
+from channels.slack import MANIFEST
 from gateway.domain.errors import OwnerMustAct
 from gateway.flow.setup import channel_forms, connect_channel
 from tests.fakes.slack import FakeSlack

@@ -1,0 +1,141 @@
+"""How updates arrive, polled or pushed: each batch is accepted before it is acknowledged."""
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from hmac import compare_digest
+from typing import TYPE_CHECKING, TypeAlias
+
+from channels.telegram.errors import Conflict
+from gateway.domain.channels.channel import WebhookReply
+from gateway.domain.channels.platform import Logger, PlatformError, Recovery, Refused, TokenRefused, TooFast, TurnedAway
+from gateway.domain.errors import SupaclawError, TryAgainLater
+from gateway.domain.json import JsonObject
+
+if TYPE_CHECKING:
+    from channels.telegram.client import Client
+
+
+TakeUpdates: TypeAlias = Callable[[Sequence[JsonObject]], Awaitable[None]]
+"""Reads updates and has them accepted in order; returning means committed."""
+
+
+@dataclass(frozen=True, slots=True)
+class PollTimeouts:
+    """Seconds: how long Telegram may hold a poll, and how much later the connection is given up as stalled."""
+
+    poll: int = 30
+    stall: float = 10.0
+
+    @property
+    def silence(self) -> float:
+        """How long nothing may be heard, although a stalled connection has been replaced twice."""
+        return 3 * (self.poll + self.stall)
+
+
+class Polling:
+    """Asks for updates for ever; a batch that is not accepted is asked for again."""
+
+    def __init__(self, client: "Client", recovery: Recovery, log: Logger, patience: PollTimeouts) -> None:
+        self.answered = asyncio.Event()
+        self.heard_at: float | None = None
+        self._client = client
+        self._recovery = recovery
+        self._logger = log
+        self._patience = patience
+        self._offset: int | None = None
+        self._webhook_removed = False
+
+    async def run(self, take: TakeUpdates) -> None:
+        """Hand every batch to `take`, in order."""
+        while True:
+            try:
+                updates = await self._ask()
+                await take(updates)
+            except SupaclawError as error:
+                await self._recover(error)
+            except Exception as error:
+                self._logger.exception("telegram.batch_failed")
+                await self._recovery.after(error)
+            else:
+                self._acknowledge(updates)
+
+    async def _ask(self) -> Sequence[JsonObject]:
+        """The first poll, and the first after a failure, does not wait: it tells at once how things are."""
+        wait = self._patience.poll if self.answered.is_set() and not self._recovery.needed else 0
+        try:
+            updates = await self._client.updates(self._offset, wait, wait + self._patience.stall)
+        except (Refused, TokenRefused, TurnedAway) as error:
+            self.heard_at = time.monotonic() + ((isinstance(error, TooFast) and error.retry_after) or 0.0)
+            raise
+        self.heard_at = time.monotonic()
+        return updates
+
+    def _acknowledge(self, updates: Sequence[JsonObject]) -> None:
+        if updates:
+            self._offset = max(map(update_id, updates)) + 1
+        self._webhook_removed = False
+        self._recovery.over()
+        self.answered.set()
+
+    async def _recover(self, error: SupaclawError) -> None:
+        """A webhook left from earlier is removed, once: if it comes back, someone else wants it."""
+        if not isinstance(error, Conflict) or "webhook" not in str(error) or self._webhook_removed:
+            return await self._recovery.after(error)
+        self._webhook_removed = True
+        try:
+            return await self._client.do("deleteWebhook")
+        except PlatformError as failure:
+            return await self._recovery.after(failure)
+
+
+def update_id(raw: JsonObject) -> int:
+    """The number of an update, also of one that cannot be read."""
+    number = raw.get("update_id")
+    return number if isinstance(number, int) else 0
+
+
+SECRET_HEADER = "x-telegram-bot-api-secret-token"
+
+
+class Webhook:
+    """One delivery at a time, in the order they come in."""
+
+    def __init__(self, secret: str, take: TakeUpdates) -> None:
+        self.announced = asyncio.Event()
+        self._secret = secret
+        self._take = take
+        self._turn = asyncio.Lock()
+
+    async def announce(self, client: "Client", url: str, recovery: Recovery) -> None:
+        """Have updates pushed to `url`; ask until Telegram agrees."""
+        while True:
+            try:
+                await client.push_to(url, self._secret)
+            except PlatformError as error:
+                await recovery.after(error)
+            else:
+                recovery.over()
+                return self.announced.set()
+
+    def refuses(self, headers: Mapping[str, str]) -> WebhookReply | None:
+        """Compare the secret, in constant time."""
+        given = next((value for name, value in headers.items() if name.lower() == SECRET_HEADER), "")
+        return None if compare_digest(given.encode(), self._secret.encode()) else WebhookReply(401, "wrong secret")
+
+    async def deliver(self, body: bytes) -> WebhookReply:
+        """200 only once the update is committed; Telegram repeats what got a 5xx."""
+        try:
+            update = json.loads(body)
+        except (ValueError, RecursionError):
+            update = None
+        if not isinstance(update, dict):
+            return WebhookReply(400, "not an update")
+        try:
+            async with self._turn:
+                await self._take([update])
+        except (PlatformError, TryAgainLater):
+            return WebhookReply(503, "try again later")
+        return WebhookReply(200)

@@ -1,0 +1,90 @@
+"""`supaclaw mcp-serve`: hands a program's messages over to the running gateway, one JSON line each."""
+
+import json
+import os
+import sys
+from typing import Annotated
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import typer
+from pydantic import JsonValue
+
+from gateway.cli.connections.local_gateway import gateway_address, local_token
+from gateway.config.environment import Environment
+from gateway.domain.errors import SupaclawError
+
+TOKEN = "SUPACLAW_TOKEN"
+ANSWER_SECONDS = 60.0
+FAILED = -32000
+Url = Annotated[str | None, typer.Option(help="The gateway's address; default: the one on this machine.")]
+
+
+def mcp_serve(url: Url = None) -> None:
+    """Serve the memory over MCP to the program that starts this.
+
+    The Model Context Protocol runs over standard input and output.
+
+    SUPACLAW_TOKEN is a token with the scope memory. Without it, the program is the agent "mcp", which may read your
+    memory.
+    """
+    environment, version = Environment.read(os.environ), ""
+    for line in sys.stdin.buffer:
+        if not line.strip():
+            continue
+        try:
+            address = url or gateway_address(environment)
+            token = os.environ.get(TOKEN) or local_token(environment)
+            answer = _sent(f"{address.rstrip('/')}/mcp", token, line, version)
+        except (SupaclawError, OSError) as error:
+            answer = _failure(line, f"the gateway does not answer ({error}); `supaclaw up` starts it")
+        version = _version(answer) or version
+        if answer.strip():
+            sys.stdout.buffer.write(answer.strip() + b"\n")
+            sys.stdout.buffer.flush()
+
+
+def _sent(url: str, token: str, message: bytes, version: str) -> bytes:
+    headers = {
+        "Authorization": f"Bearer {token}",
+        "Content-Type": "application/json",
+        "Accept": "application/json, text/event-stream",
+    }
+    if version:
+        headers["MCP-Protocol-Version"] = version
+    try:
+        with urlopen(Request(url, message, headers), timeout=ANSWER_SECONDS) as answer:
+            return bytes(answer.read())
+    except HTTPError as error:
+        with error:
+            body = bytes(error.read())
+        match _json(body):
+            case {"jsonrpc": "2.0"}:
+                return body
+            case {"error": {"message": str(reason)}}:
+                return _failure(message, reason)
+        return _failure(message, f"HTTP {error.code}")
+
+
+def _failure(message: bytes, reason: str) -> bytes:
+    """The answer to a request that failed; a notification gets none."""
+    match _json(message):
+        case {"id": id}:
+            return json.dumps({"jsonrpc": "2.0", "id": id, "error": {"code": FAILED, "message": reason}}).encode()
+    return b""
+
+
+def _version(answer: bytes) -> str:
+    """What was agreed on, if this is the answer to that."""
+    match _json(answer):
+        case {"result": {"protocolVersion": str(version)}}:
+            return version
+    return ""
+
+
+def _json(text: bytes) -> JsonValue:
+    try:
+        value: JsonValue = json.loads(text)
+    except ValueError:
+        return None
+    return value

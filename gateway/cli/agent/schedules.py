@@ -1,0 +1,239 @@
+"""`supaclaw schedules`: one-time and recurring work of the agent."""
+
+import os
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from typing import Annotated, TypeVar
+
+import typer
+
+from gateway.agent.work.schedules import ScheduleRequest, Schedules, schedule_line
+from gateway.cli.connections.database import owners_zone, require_owner, with_connection
+from gateway.cli.terminal.console import echo
+from gateway.cli.terminal.output import AsJson, print_json, print_rows
+from gateway.config.data.instance import running_pid
+from gateway.config.environment import Environment
+from gateway.domain.errors import OwnerMustAct
+from gateway.domain.ids import AddressId, PrincipalId, ScheduleId, TaskId
+from gateway.domain.principals import Role
+from gateway.domain.text.texts import one_line
+from gateway.domain.work.schedules import Misfire
+from gateway.store.connection.pool import Connection
+from gateway.store.delivery import addresses
+from gateway.store.people import principals
+from gateway.store.work import schedules as store
+from gateway.store.work.schedules import RunRow, ScheduleRow
+from gateway.timetable.schedules import InvalidSchedule, is_delay
+from gateway.timetable.wording import in_words, local
+
+MAX_LISTED = 10_000
+"""The most schedules in one list."""
+MAX_TEXT = 4_000
+COLUMNS = ("id", "name", "of", "when", "next_run_at", "state")
+RUN_COLUMNS = ("slot", "executed_at", "produced_at", "delivered_at", "missed", "error")
+NONE = "Nothing is scheduled. `schedules list --all` includes paused and finished ones, `add --help` shows how to add."
+NOT_RUNNING = "; no gateway is running on this machine's data, so it runs once one is started"
+UTC_ASSUMED = "Your time zone is unknown, so UTC is used; set owner.timezone in config.json, or pass --zone."
+
+Result = TypeVar("Result")
+Which = Annotated[str, typer.Argument(metavar="NUMBER|NAME", help="A number in the list, or the name of one of yours.")]
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleLine:
+    """One line of the list; `of` is the member or group it belongs to, `task_id` the task of its last run."""
+
+    id: ScheduleId
+    name: str
+    of: str | None
+    when: str
+    next_run_at: datetime | None
+    state: str
+    prompt: str
+    misfire: str
+    include_session_history: bool
+    origin: str
+    task_id: TaskId | None
+
+
+def show_all(
+    everything: Annotated[bool, typer.Option("--all", help="Include paused and finished ones.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """List everybody's schedules."""
+
+    async def read(conn: Connection) -> list[ScheduleLine]:
+        return await _lines(conn, await store.listed(conn, None, everything=everything, limit=MAX_LISTED))
+
+    rows = with_connection(read)
+    print_rows(rows, COLUMNS, as_json=as_json, none=NONE)
+
+
+def show(which: Which, as_json: AsJson = False) -> None:
+    """Show one schedule and the outcome of its last runs."""
+
+    async def read(schedules: Schedules) -> tuple[ScheduleLine, list[RunRow]]:
+        row = await schedules.get(which)
+        [shown] = await _lines(schedules.tx, [row])
+        return shown, [_local(run, row.definition.zone) for run in await store.runs(schedules.tx, row.id)]
+
+    row, runs = _with_schedules(read)
+    if as_json:
+        print_json({**asdict(row), "runs": [asdict(run) for run in runs]})
+        return
+    for name, value in asdict(row).items():
+        if value not in {None, ""}:
+            # Third-party text must stay on one line and must not control the terminal.
+            echo(f"{name.replace('_', ' ').removesuffix(' at')}: {one_line(str(value), MAX_TEXT)}")
+    if runs:
+        print_rows(runs, RUN_COLUMNS, as_json=False)
+
+
+def add(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Its name.")],
+    prompt: Annotated[str, typer.Option(metavar="TEXT", help="What the agent should do.")],
+    at: Annotated[
+        str | None, typer.Option(metavar="TIME", help='Run once, such as at 2027-03-01T09:00 or "in 20 minutes".')
+    ] = None,
+    cron: Annotated[str | None, typer.Option(metavar="FIELDS", help='Run repeatedly, such as "30 8 * * 1-5".')] = None,
+    zone: Annotated[
+        str | None, typer.Option(metavar="ZONE", help="Time zone, such as Europe/Berlin; default: yours.")
+    ] = None,
+    misfire: Annotated[
+        Misfire, typer.Option(help="Which runs to make up after downtime: the last, none or all.")
+    ] = Misfire.RUN_ONCE,
+    history: Annotated[bool, typer.Option("--history", help="Show the agent the chat it answers in.")] = False,
+    to: Annotated[
+        str | None,
+        typer.Option(metavar="CHANNEL", help="Where to send results, such as telegram; default: where you wrote last."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Add a schedule. Without a time it only runs when you `run` it."""
+
+    async def write(schedules: Schedules) -> ScheduleRow:
+        asking = ScheduleRequest("cli", await _address(schedules.tx, schedules.principal, to) if to else None)
+        return await schedules.add(
+            asking,
+            {
+                "name": name,
+                "prompt": prompt,
+                "schedule_type": None if at is None and cron is None else "recurring" if at is None else "once",
+                "run_at": at,
+                "cron_expr": cron,
+                "timezone": zone,
+                "misfire": misfire.value,
+                "include_session_history": history,
+            },
+        )
+
+    _change(write, "added", as_json, _when_it_runs)
+    if not as_json and (cron or (at and not is_delay(at))) and not (zone or owners_zone()):
+        echo(UTC_ASSUMED)
+
+
+def run(which: Which, as_json: AsJson = False) -> None:
+    """Run one now, in addition to its planned runs."""
+
+    async def write(schedules: Schedules) -> ScheduleRow:
+        row, task = await schedules.run(which)
+        return replace(row, task_id=task)
+
+    _change(write, "queued", as_json, _when_it_runs)
+
+
+def pause(which: Which, as_json: AsJson = False) -> None:
+    """Pause one."""
+    _change(lambda schedules: schedules.pause(which), "paused", as_json)
+
+
+def resume(which: Which, as_json: AsJson = False) -> None:
+    """Resume one, from its next planned time."""
+    _change(lambda schedules: schedules.resume(which), "resumed", as_json, _when_it_runs)
+
+
+def remove(which: Which, as_json: AsJson = False) -> None:
+    """Delete one, and the record of its runs."""
+    _change(lambda schedules: schedules.remove(which), "removed", as_json)
+
+
+def _change(
+    work: Callable[[Schedules], Awaitable[ScheduleRow]], done: str, as_json: bool, more: Callable[[], str] = str
+) -> None:
+    """Print the schedule that `work` changed, and how."""
+
+    async def changed(schedules: Schedules) -> tuple[ScheduleRow, ScheduleLine]:
+        row = await work(schedules)
+        [shown] = await _lines(schedules.tx, [row])
+        return row, shown
+
+    row, shown = _with_schedules(changed)
+    if as_json:
+        print_json(asdict(shown))
+    else:
+        echo(f"{done}: {schedule_line(row)}{more()}")
+
+
+def _with_schedules(work: Callable[[Schedules], Awaitable[Result]]) -> Result:
+    """Run `work` on the owner's schedules; a number may refer to another person's."""
+
+    async def run_work(tx: Connection) -> Result:
+        owner = (await require_owner(tx)).id
+        return await work(Schedules(tx, owner, datetime.now(UTC), owners_zone(), of_all=True))
+
+    try:
+        return with_connection(run_work)
+    except InvalidSchedule as refusal:
+        raise OwnerMustAct(str(refusal)) from refusal
+
+
+async def _address(tx: Connection, owner: PrincipalId, channel: str) -> AddressId:
+    at = await addresses.last_spoken_at(tx, owner, channel)
+    if at is None:
+        known = ", ".join(await addresses.channels(tx, owner)) or "none yet"
+        raise OwnerMustAct(f"you have not written on {channel} yet; channels with a chat: {known}")
+    return at.id
+
+
+async def _lines(conn: Connection, rows: Sequence[ScheduleRow]) -> list[ScheduleLine]:
+    people = [await principals.get(conn, each) for each in {row.principal_id for row in rows}]
+    others = {each.id: each.name for each in people if each.role is not Role.OWNER}
+    return [_line(row, others.get(row.principal_id)) for row in rows]
+
+
+def _line(row: ScheduleRow, of: str | None) -> ScheduleLine:
+    definition = row.definition
+    states = {"paused": row.paused_at, "over": row.completed_at, "failing": row.failing_since}
+    return ScheduleLine(
+        row.id,
+        definition.name,
+        of,
+        in_words(definition),
+        local(row.next_run_at, definition.zone) if row.next_run_at else None,
+        ", ".join(name for name, since in states.items() if since),
+        definition.prompt,
+        definition.misfire.value,
+        definition.include_session_history,
+        row.origin,
+        row.task_id,
+    )
+
+
+def _local(run: RunRow, zone: str) -> RunRow:
+    def there(at: datetime | None) -> datetime | None:
+        return local(at, zone) if at else None
+
+    return replace(
+        run,
+        slot=local(run.slot, zone),
+        missed_since=there(run.missed_since),
+        executed_at=there(run.executed_at),
+        produced_at=there(run.produced_at),
+        delivered_at=there(run.delivered_at),
+        error=one_line(run.error, MAX_TEXT) if run.error else None,
+    )
+
+
+def _when_it_runs() -> str:
+    return "" if running_pid(Environment.read(os.environ).data) else NOT_RUNNING

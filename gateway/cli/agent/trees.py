@@ -1,0 +1,250 @@
+"""`supaclaw tasks` and `supaclaw agents`: trees of agents in the background, and the agents that files describe."""
+
+import asyncio
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Annotated, Self
+
+import typer
+
+from gateway.agent.limits import dollars
+from gateway.agent.work import task_trees
+from gateway.agent.work.agents import Agents, ListedAgent
+from gateway.agent.work.task_trees import MOST_STEPS, Comparison, TreeRequest, Trees, task_line, tree_summary
+from gateway.cli.connections.database import require_owner, with_connection, with_database
+from gateway.cli.terminal.console import echo
+from gateway.cli.terminal.output import AsJson, print_json, print_rows
+from gateway.config.environment import Environment
+from gateway.config.load import load_early
+from gateway.domain.errors import OwnerMustAct
+from gateway.domain.ids import TaskId
+from gateway.domain.principals import Label
+from gateway.domain.work.tasks import Status
+from gateway.domain.work.trees import MAIN
+from gateway.store.connection.pool import Connection, Database
+from gateway.store.work import steps, trees
+from gateway.store.work.steps import Settled, StepRow
+from gateway.store.work.trees import NodeRow
+from gateway.workspace.files.tree import Workspace
+
+POLL_SECONDS = 0.5
+LISTED = 200
+COLUMNS = ("id", "name", "agent", "status", "waits_for", "cost_usd", "created_at")
+STEP_COLUMNS = ("id", "kind", "name", "ok", "latency_ms", "tokens_in", "tokens_out", "cost_usd", "message_id")
+NONE = "No tasks. `supaclaw tasks create TEXT` starts one."
+
+Which = Annotated[str, typer.Argument(metavar="ID", help="The beginning of its id.")]
+
+
+def create(
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="All that the agent has to know.")],
+    agent: Annotated[str, typer.Option(metavar="SLUG", help="Which agent (default: main).")] = MAIN,
+    budget: Annotated[float | None, typer.Option(metavar="USD", help="No more than budgets.task_usd.")] = None,
+    key: Annotated[str | None, typer.Option(metavar="KEY", help="The same key never starts a second one.")] = None,
+) -> None:
+    """Start a task; its result comes to your chat."""
+    environment = Environment.read(os.environ)
+    limit = load_early(environment, os.environ).budgets.task_usd
+    known = Trees(Agents(Workspace(environment.workspace)), lambda: limit)
+
+    async def work(conn: Connection) -> TaskId:
+        owner = await require_owner(conn)
+        await known.check(agent)
+        request = TreeRequest(agent, text, Label.OWNER, known.within(budget), private=True, key=key and f"cli {key}")
+        return await task_trees.start(conn, owner.id, request)
+
+    echo(str(with_connection(work)))
+
+
+def list_tasks(as_json: AsJson = False) -> None:
+    """List the latest trees."""
+
+    async def read(conn: Connection) -> list[NodeRow]:
+        return await trees.newest(conn, (await require_owner(conn)).id, LISTED)
+
+    print_rows(with_connection(read), COLUMNS, as_json=as_json, none=NONE)
+
+
+def show_task(which: Which, as_json: AsJson = False) -> None:
+    """Show a whole tree: states, costs, results."""
+    rows = _tree(which)
+    print_rows(rows, COLUMNS, as_json=True) if as_json else _print_tree(rows)
+
+
+def follow(which: Which, as_json: AsJson = False) -> None:
+    """Show what a tree does, live, then its result.
+
+    Exits with 1 if there is none.
+    """
+
+    async def work(database: Database) -> Sequence[NodeRow]:
+        shown, since, settled = "", 0, Settled()
+        while True:
+            async with database.connection() as conn:
+                rows = await task_trees.show(conn, (await require_owner(conn)).id, which)
+                whole = await settled.look(conn)
+                new = await steps.trace(conn, rows[0].id, tree=True, since=since, until=settled.upto)
+            if not as_json:
+                for step in new:
+                    echo(step_line(step))
+                if (now := tree_summary(rows)) != shown:
+                    echo(shown := now)
+            since = new[-1].id if new else since
+            if rows[0].status.final and whole and not new:
+                return rows
+            await asyncio.sleep(0 if new else POLL_SECONDS)
+
+    [top, *_] = with_database(work)
+    if as_json:
+        print_json({"id": str(top.id), "status": top.status.value, "result": top.result, "error": top.error})
+    else:
+        echo(top.result or top.error or top.status.value)
+    if top.status is not Status.COMPLETED:
+        raise typer.Exit(1)
+
+
+def trace(which: Which, as_json: AsJson = False) -> None:
+    """List the steps of a task: model calls, tools, hand-offs, questions."""
+
+    async def read(conn: Connection) -> list[StepRow]:
+        return await steps.trace(
+            conn, await task_trees.find_task(conn, (await require_owner(conn)).id, which), most=MOST_STEPS
+        )
+
+    print_rows(with_connection(read), STEP_COLUMNS, as_json=as_json)
+
+
+def fork(
+    which: Which,
+    at: Annotated[int, typer.Option(metavar="STEP", help="A step, as `trace` shows it; it is done again.")],
+    model: Annotated[str | None, typer.Option(metavar="NAME", help="Another model (default: its agent's).")] = None,
+) -> None:
+    """Run a task again from one of its model calls.
+
+    It asks before every act, and writes to a copy of the files.
+    """
+
+    async def work(conn: Connection) -> TaskId:
+        return await task_trees.fork(conn, (await require_owner(conn)).id, which, at, model)
+
+    echo(str(with_connection(work)))
+
+
+def compare(which: Which, other: Which, as_json: AsJson = False) -> None:
+    """Show two runs side by side: steps, costs, results."""
+
+    async def read(conn: Connection) -> Comparison:
+        return await task_trees.compare(conn, (await require_owner(conn)).id, which, other)
+
+    found = with_connection(read)
+    if as_json:
+        print_json(asdict(found))
+        return
+    for one, two in found.rows:
+        echo(f"{step_line(one) if one else '':60.60} | {step_line(two) if two else ''}")
+    for name, run in (("A", found.a), ("B", found.b)):
+        cost = f"{run.tasks} tasks, {len(run.steps)} steps, {run.tokens} tokens, {dollars(run.cost_usd)}"
+        echo(f"\n{name}: {cost}, {run.model_ms} ms\n{run.node.result or run.node.error or run.node.status.value}")
+
+
+def cancel(which: Which) -> None:
+    """Cancel a task and all below it, at once."""
+
+    async def work(conn: Connection) -> TaskId:
+        return (await task_trees.cancel(conn, (await require_owner(conn)).id, which))[0]
+
+    echo(f"Cancelled: {with_connection(work)}")
+
+
+def step_line(step: StepRow) -> str:
+    """One step, as a line."""
+    ended = "" if step.ok is None else " ok" if step.ok else " failed"
+    took = f" {step.latency_ms} ms" if step.latency_ms else ""
+    spent = f", {step.tokens_in} in, {step.tokens_out} out, {dollars(step.cost_usd)}" if step.kind == "model" else ""
+    return f"{step.id} {str(step.task_id)[: task_trees.SHORT]} {step.kind} {step.name}{ended}{took}{spent}"
+
+
+def _tree(which: str) -> Sequence[NodeRow]:
+    async def read(conn: Connection) -> Sequence[NodeRow]:
+        return await task_trees.show(conn, (await require_owner(conn)).id, which)
+
+    return with_connection(read)
+
+
+def _print_tree(rows: Sequence[NodeRow]) -> None:
+    echo(tree_summary(rows))
+    for row in rows:
+        echo(task_line(row))
+        for path in row.storage_paths:
+            echo(f"{'  ' * row.depth}  {path}")
+    if rows[0].result or rows[0].error:
+        echo(f"\n{rows[0].result or rows[0].error}")
+
+
+AGENT_COLUMNS = ("slug", "description", "model", "state", "problem")
+Slug = Annotated[str, typer.Argument(metavar="SLUG", help="The file's name without .md.")]
+
+
+@dataclass(frozen=True, slots=True)
+class AgentLine:
+    """One agent, as its file is now."""
+
+    slug: str
+    description: str
+    model: str | None
+    tools: tuple[str, ...] | None
+    skills: tuple[str, ...] | None
+    budget: float | None
+    state: str
+    problem: str
+    prompt: str
+
+    @classmethod
+    def of(cls, listed: ListedAgent) -> Self:
+        """A wrong file has nothing but its problem."""
+        if (agent := listed.agent) is None:
+            return cls(listed.slug, "", None, None, None, None, "wrong", listed.problem, "")
+        head = agent.head
+        state = "on" if head.is_active else "off"
+        rest = (head.tools, agent.skills, head.budget, state, listed.problem, agent.prompt)
+        return cls(agent.slug, head.description, agent.model, *rest)
+
+
+def list_agents(as_json: AsJson = False) -> None:
+    """List the agents, with what is wrong with a file."""
+    print_rows([AgentLine.of(each) for each in _all_agents()], AGENT_COLUMNS, as_json=as_json, none="No agents.")
+
+
+def show_agent(slug: Slug, as_json: AsJson = False) -> None:
+    """Show one agent with its prompt."""
+    row = AgentLine.of(_agent_named(slug))
+    if as_json:
+        print_rows([row], AGENT_COLUMNS, as_json=True)
+        return
+    echo(f"{row.slug}: {row.state}. {row.description or row.problem}")
+    for name, value in (("model", row.model), ("tools", row.tools), ("skills", row.skills), ("budget", row.budget)):
+        if value is not None:
+            echo(f"{name}: {', '.join(value) if isinstance(value, tuple) else value}")
+    if row.prompt:
+        echo(f"\n{row.prompt}")
+
+
+def check_agent(slug: Slug) -> None:
+    """Check an agent's file; exits with 1 if it can't be used."""
+    row = AgentLine.of(_agent_named(slug))
+    if row.problem:
+        raise OwnerMustAct(f"{slug}: {row.problem}")
+    echo(f"{slug}: the file is right, and the agent is {row.state}")
+
+
+def _all_agents() -> Sequence[ListedAgent]:
+    workspace = Workspace(Environment.read(os.environ).workspace)
+    return asyncio.run(Agents(workspace).list_all())
+
+
+def _agent_named(slug: str) -> ListedAgent:
+    found = next((each for each in _all_agents() if each.slug == slug), None)
+    if found is None:
+        raise OwnerMustAct(f"there is no agent {slug!r}; `supaclaw agents list` names them")
+    return found

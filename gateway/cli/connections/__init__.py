@@ -1,0 +1,1 @@
+"""How a command reaches the database and the running gateway."""

@@ -1,0 +1,98 @@
+"""`supaclaw channel`: link an account of yours to the running gateway, and unlink it."""
+
+import io
+import time
+from typing import Annotated
+from urllib.parse import quote
+
+import typer
+from pydantic import BaseModel, ConfigDict
+
+from gateway.cli.connections.local_gateway import ask_gateway
+from gateway.cli.terminal.console import echo, redraw
+from gateway.cli.terminal.output import AsJson, print_json
+from gateway.domain.errors import OwnerMustAct
+
+POLL_SECONDS = 1.0
+CODE_SECONDS = 40.0
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The channel's name in config.json.")]
+Phone = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NUMBER", help="Link with a code to type on this phone instead of a QR code; with the country code."
+    ),
+]
+PhoneTimeout = Annotated[float, typer.Option(metavar="SECONDS", help="How long to wait for the phone.")]
+
+
+class LoginState(BaseModel):
+    """What the gateway says about a login."""
+
+    model_config = ConfigDict(frozen=True)
+
+    state: str
+    account: str = ""
+    qr: str = ""
+    code: str = ""
+    problem: str = ""
+
+
+def login(name: Name, phone: Phone = None, timeout: PhoneTimeout = 300) -> None:
+    """Link an account with a QR code to scan on its phone."""
+    if phone is not None and _login_state(name).state != "connected":
+        code = ask_gateway(_path(name, "login"), method="POST", body={"phone": phone}, timeout=CODE_SECONDS)["code"]
+        echo(f"On the phone: Linked devices > Link a device > Link with phone number instead, then type {code}")
+    shown, deadline = "", time.monotonic() + timeout
+    while time.monotonic() < deadline:
+        told = _login_state(name)
+        if told.state == "connected":
+            echo(f"Linked to +{told.account}." if told.account else "Linked.")
+            return
+        new = "" if told.state == "logged out" else told.problem or (told.qr if phone is None else "")
+        if new and new != shown:
+            _show(told)
+            shown = new
+        time.sleep(POLL_SECONDS)
+    raise OwnerMustAct(f"nobody linked the device in time; run `supaclaw channel login {name}` again")
+
+
+def logout(name: Name) -> None:
+    """Unlink the account and forget it."""
+    ask_gateway(_path(name, "logout"), method="POST", timeout=CODE_SECONDS)
+    echo("Unlinked.")
+
+
+def status(name: Name, as_json: AsJson = False) -> None:
+    """Show which account is linked, and whether the link works."""
+    told = _login_state(name)
+    if as_json:
+        print_json(told.model_dump(exclude={"qr", "code"}))
+    else:
+        parts = (told.state, f"+{told.account}" if told.account else "", told.problem)
+        echo(": ".join(filter(None, parts)))
+
+
+def _login_state(name: str) -> LoginState:
+    return LoginState.model_validate(ask_gateway(_path(name, "login"), timeout=10))
+
+
+def _path(name: str, what: str) -> str:
+    return f"/api/channels/{quote(name, safe='')}/{what}"
+
+
+def _show(told: LoginState) -> None:
+    """On a terminal a code takes the place of the one before, so that no camera sees two."""
+    if told.problem:
+        echo(told.problem, error=True)
+    else:
+        redraw(qr_picture(told.qr))
+
+
+def qr_picture(text: str) -> str:
+    """A QR code in half blocks, light on dark as terminals are."""
+    from segno import make_qr
+
+    drawn = io.StringIO()
+    make_qr(text, error="L").terminal(drawn, border=2, compact=True)
+    return drawn.getvalue().rstrip("\n")

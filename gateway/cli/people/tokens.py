@@ -1,0 +1,136 @@
+"""`supaclaw token` and `supaclaw webhooks`: API tokens of programs, and of sources that may only trigger the agent."""
+
+import os
+import re
+from typing import Annotated
+
+import typer
+
+from gateway.cli.connections.database import require_owner, with_connection, with_database
+from gateway.cli.connections.local_gateway import web_address
+from gateway.cli.terminal.console import echo
+from gateway.cli.terminal.output import AsJson, print_rows
+from gateway.cli.terminal.questions import confirm
+from gateway.config.environment import Environment
+from gateway.config.load import load_early
+from gateway.domain.errors import OwnerMustAct
+from gateway.domain.ids import PrincipalId
+from gateway.domain.people.credentials import Scope, permits
+from gateway.store.connection.pool import Database
+from gateway.store.people import principals, tokens
+from gateway.store.work import triggers
+from gateway.workspace.instructions import SOURCE_PATTERN
+
+Scopes = list[Scope]
+COLUMNS = ("name", "scopes", "agent", "shared", "as_owner", "source", "created_at", "last_used_at")
+WARNING = (
+    "Anyone who has this token will be treated as you: what they send can change instructions and schedules unasked. "
+    "Without --as-owner, a token can talk to the agent too, but lasting changes ask you first."
+)
+MEMBER_WARNING = (
+    "Anyone who has this token will be treated as this member. Without --as-owner, it can only talk, without tools."
+)
+Name = Annotated[str, typer.Argument(help="What the token is for; any name.")]
+
+
+def create(
+    name: Name,
+    scope: Annotated[Scopes, typer.Option(metavar="SCOPE", help=f"What it may do: {', '.join(Scope)}; repeatable.")],
+    as_owner: Annotated[bool, typer.Option(help="Treat what it sends as sent by you, or by its member.")] = False,
+    agent: Annotated[
+        str | None, typer.Option(help="The agent whose memory it uses, and no other; default: NAME's own.")
+    ] = None,
+    shared: Annotated[bool, typer.Option(help="It may also read your memory, but never change it.")] = False,
+    member: Annotated[
+        str | None,
+        typer.Option(metavar="CHANNEL:ID", help="The member whose token it is, such as telegram:123; default: yours."),
+    ] = None,
+    yes: Annotated[bool, typer.Option(help="Skip the confirmation.")] = False,
+) -> None:
+    """Create a token and print it. It isn't stored and can't be shown again."""
+    if member is not None and (set(scope) != {Scope.CHAT} or agent is not None or shared):
+        raise OwnerMustAct("a member's token can only talk: --scope chat, without --agent and --shared")
+    if as_owner:
+        if not permits(set(scope), Scope.CHAT):
+            raise OwnerMustAct("--as-owner is for tokens that talk: add --scope chat")
+        echo(WARNING if member is None else MEMBER_WARNING, error=True)
+        if not yes:
+            confirm("Create it?")
+    if (agent is not None or shared) and not permits(set(scope), Scope.MEMORY):
+        raise OwnerMustAct("--agent and --shared are for tokens that use the memory: add --scope memory")
+    echo(
+        with_database(
+            lambda database: create_token(
+                database, name, scope, as_owner=as_owner, agent=agent, shared=shared, member=member
+            )
+        )
+    )
+
+
+async def create_token(
+    database: Database,
+    name: str,
+    scopes: Scopes,
+    source: str | None = None,
+    *,
+    as_owner: bool = False,
+    agent: str | None = None,
+    shared: bool = False,
+    member: str | None = None,
+) -> str:
+    """Create a token for the owner, or for the member with this identity, limited to `source` if given."""
+    async with database.connection() as connection:
+        whose: PrincipalId | None = (await require_owner(connection)).id
+        if member is not None and (whose := await principals.find(connection, member)) is None:
+            raise OwnerMustAct(f"nobody is known as {member}; `supaclaw pairing list` and the page list who is")
+    assert whose is not None
+    _, plain = await tokens.create(
+        database, whose, name, scopes, source=source, as_owner=as_owner, agent=agent, shared=shared
+    )
+    return plain
+
+
+def list_tokens(as_json: AsJson = False) -> None:
+    """List tokens, without their secrets."""
+    none = "No tokens; `supaclaw token create NAME` creates one."
+    print_rows(with_database(tokens.list_all), COLUMNS, as_json=as_json, none=none)
+
+
+def revoke_token(name: Name) -> None:
+    """Revoke a token. It stops working at once; its runs end and its schedules are paused."""
+    ended = with_database(lambda database: tokens.revoke(database, name))
+    if ended is None:
+        raise OwnerMustAct(f"there is no token named {name}; `supaclaw token list` shows them")
+    echo(f"{name} is revoked ({ended})")
+
+
+Source = Annotated[str, typer.Argument(help="The sender, such as ci or home-assistant: a-z, 0-9, '.', '_' and '-'.")]
+
+
+def register_webhook(source: Source) -> None:
+    """Create a token that may only trigger for SOURCE. It isn't stored and can't be shown again."""
+    if not re.fullmatch(SOURCE_PATTERN, source):
+        raise OwnerMustAct(f"{source!r} cannot be a source; use up to 64 of a-z, 0-9, '.', '_' and '-', like ci-main")
+    token = with_database(lambda database: create_token(database, _token_of(source), [Scope.TRIGGER], source))
+    web = load_early(Environment.read(os.environ), os.environ).web
+    address = web.public_url or web_address(web)
+    echo(f"{token}\n\ncurl {address}/trigger/{source} -H 'Authorization: Bearer {token}' -d 'This is a test.'")
+
+
+def list_webhooks(as_json: AsJson = False) -> None:
+    """List sources and how often each has triggered."""
+    columns = ("source", "created_at", "last_used_at", "triggers")
+    none = "No sources; `supaclaw webhooks register NAME` adds one."
+    print_rows(with_connection(triggers.registered), columns, as_json=as_json, none=none)
+
+
+def revoke_webhook(source: Source) -> None:
+    """Revoke a source's token. It stops working at once, and its runs end."""
+    ended = with_database(lambda database: tokens.revoke(database, _token_of(source)))
+    if ended is None:
+        raise OwnerMustAct(f"{source} is not registered; `supaclaw webhooks list` shows what is")
+    echo(f"{source} is revoked ({ended})")
+
+
+def _token_of(source: str) -> str:
+    return f"webhook {source}"

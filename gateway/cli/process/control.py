@@ -1,0 +1,83 @@
+"""`supaclaw status`, `web`, `down` and `version`: look at the running gateway, sign in to it, stop it."""
+
+import asyncio
+import logging
+import os
+import signal
+import time
+from collections.abc import Iterator, Mapping
+from importlib.metadata import version as installed
+from pathlib import Path
+
+from pydantic import JsonValue
+
+from gateway.cli.connections.local_gateway import ask_gateway
+from gateway.cli.terminal.console import echo, show_after_a_second
+from gateway.cli.terminal.output import AsJson, Timeout, print_json
+from gateway.config.data.instance import running_pid
+from gateway.config.environment import Environment
+from gateway.domain.errors import OwnerMustAct
+from gateway.domain.text.texts import json_text, printable
+from gateway.logs import SecretMask, logging_to
+
+
+def status(as_json: AsJson = False, timeout: Timeout = 10) -> None:
+    """Show the state of the running gateway."""
+    told = ask_gateway("/api/status", timeout=timeout)
+    if as_json:
+        print_json(told)
+    else:
+        echo("\n".join(_lines(told)))
+
+
+def _lines(value: Mapping[str, JsonValue], indent: str = "") -> Iterator[str]:
+    for key, item in value.items():
+        match item:
+            case None | "" | {} | [] if not item:
+                continue
+            case dict():
+                yield f"{indent}{key}:"
+                yield from _lines(item, f"{indent}  ")
+            case list():
+                yield f"{indent}{key}: {', '.join(map(_scalar, item))}"
+            case _:
+                yield f"{indent}{key}: {_scalar(item)}"
+
+
+def _scalar(value: JsonValue) -> str:
+    return printable(value if isinstance(value, str) else json_text(value), keep="")
+
+
+def web() -> None:
+    """Print a new sign-in link to the web page. It works once, for ten minutes."""
+    echo(ask_gateway("/api/login-links", method="POST", timeout=10)["url"])
+
+
+def down(timeout: Timeout = 30) -> None:
+    """Stop the gateway and its embedded Postgres."""
+    environment = Environment.read(os.environ)
+    pid = running_pid(environment.data)
+    if pid is not None:
+        with show_after_a_second("stopping …"):
+            _stop(pid, environment.data, timeout)
+    if environment.data.exists():
+        from gateway.store.embedded.postgres import EmbeddedPostgres
+
+        with logging_to(None, SecretMask(), level=logging.WARNING):
+            asyncio.run(EmbeddedPostgres(environment.data).stop())
+    echo("nothing was running" if pid is None else "stopped")
+
+
+def _stop(pid: int, data: Path, timeout: float) -> None:
+    """Ask the gateway to stop and wait until it has released the data directory."""
+    os.kill(pid, signal.SIGTERM)
+    deadline = time.monotonic() + timeout
+    while running_pid(data) == pid:
+        if time.monotonic() > deadline:
+            raise OwnerMustAct(f"the gateway (pid {pid}) is still running; wait, or end it with `kill -9 {pid}`")
+        time.sleep(0.05)
+
+
+def version() -> None:
+    """Print the version."""
+    echo(installed("supaclaw"))

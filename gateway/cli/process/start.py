@@ -1,0 +1,25 @@
+"""`supaclaw up` and `supaclaw worker`; doesn't import the command-line parser, for a fast start."""
+
+import os
+import sys
+from typing import NoReturn
+
+from gateway.config.environment import Environment, check_only_agent, read_env_file
+
+
+def up() -> NoReturn:
+    """Start the gateway. It runs until Ctrl-C or `supaclaw down`."""
+    from gateway.app import run
+
+    read_env_file(os.environ, starting=True)
+    environment = Environment.read(os.environ, starting=True)
+    check_only_agent(os.environ, environment.data)
+    sys.exit(run(environment))
+
+
+def worker() -> NoReturn:
+    """Run background tasks of a gateway on its database. It runs until Ctrl-C or SIGTERM."""
+    from gateway.app import work
+
+    read_env_file(os.environ, starting=True)
+    sys.exit(work(Environment.read(os.environ, starting=True)))

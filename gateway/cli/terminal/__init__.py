@@ -1,0 +1,1 @@
+"""The terminal: what a command prints and what it asks."""

@@ -1,0 +1,88 @@
+"""Command output: JSON for programs, tables for people; never a secret. And the options of several commands."""
+
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, BinaryIO
+
+import typer
+
+from gateway.cli.terminal.console import copy_out, echo
+from gateway.domain.errors import OwnerMustAct
+from gateway.domain.text.texts import json_text, printable
+from gateway.logs import SecretMask
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+UNWRAPPED_WIDTH = 10_000
+"""Columns when stdout is not a terminal, so that programs read one row per line."""
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Limit = Annotated[int, typer.Option(min=1, metavar="N", help="How many.")]
+Timeout = Annotated[float, typer.Option(metavar="SECONDS", help="How long to wait.")]
+
+
+def print_json(value: object) -> None:
+    """Print `value`, indented."""
+    echo(json_text(SecretMask().value(value), indent=2))
+
+
+def print_rows(
+    rows: Sequence["DataclassInstance"], columns: Sequence[str], *, as_json: bool, none: str = "Nothing here yet."
+) -> None:
+    """Print rows: all fields as JSON, or the named columns as a table; to people `none` if there are no rows."""
+    facts = [{field.name: getattr(row, field.name) for field in fields(row)} for row in rows]
+    if as_json:
+        print_json(facts)
+    elif not facts:
+        echo(none)
+    else:
+        _print_table(facts, columns)
+
+
+def save_copy(file: BinaryIO, output: str, name: str) -> None:
+    """Write it to `output`, a file or a folder, or for - to standard output; never over another file."""
+    if output == "-":
+        copy_out(file)
+        return
+    to = Path(output) / name if Path(output).is_dir() else Path(output)
+    try:
+        with to.open("xb") as copy:
+            shutil.copyfileobj(file, copy)
+    except FileExistsError:
+        raise OwnerMustAct(f"{to} already exists; choose another name with --output") from None
+    except OSError as error:
+        raise OwnerMustAct(f"{to} cannot be written: {error.strerror}") from None
+    echo(to)
+
+
+def _print_table(rows: Sequence[Mapping[str, object]], columns: Sequence[str]) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=SIMPLE_HEAD)
+    for column in columns:
+        table.add_column(column.replace("_", " ").removesuffix(" at"), overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(printable(_cell(row[column]), keep="")) for column in columns))
+    Console(width=None if sys.stdout.isatty() else UNWRAPPED_WIDTH).print(table)
+
+
+def _cell(value: object) -> str:
+    match value:
+        case None | False:
+            return ""
+        case True:
+            return "yes"
+        case datetime():
+            return f"{value:%Y-%m-%d %H:%M}"
+        case list() | tuple() | frozenset():
+            return ", ".join(sorted(map(str, value)))
+        case _:
+            return str(value)

@@ -1,1 +1,0 @@
-"""What it does by itself or for other programs."""

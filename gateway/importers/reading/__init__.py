@@ -1,1 +1,0 @@
-"""Reads files of unknown size and origin in bounded memory."""

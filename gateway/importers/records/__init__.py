@@ -1,0 +1,1 @@
+"""From files to records, and from records into the store: what all sources share."""

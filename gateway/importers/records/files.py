@@ -1,0 +1,279 @@
+"""Files of unknown size as lines, bytes or the objects of a JSON array, in bounded memory; from a ZIP, too."""
+
+import codecs
+import io
+import json
+import os
+import re
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import IO, BinaryIO
+from zoneinfo import ZoneInfo
+
+from pydantic import JsonValue, TypeAdapter
+
+from gateway.domain.errors import OwnerMustAct
+from gateway.domain.memory.imports import Damaged
+
+MAX_LINE_CHARS = 1 << 20
+"""Characters of a line; the rest of a longer one is dropped."""
+MAX_EXPANSION, FREE_EXPANSION = 100, 64 << 20
+"""A ZIP may expand to so many times its size, and to so many bytes in any case."""
+HEAD_BYTES = 64 << 10
+CHUNK_BYTES = 256 << 10
+
+ReadChunk = Callable[[], bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line without its end, counted from 1; `cut` if it was longer than `MAX_LINE`."""
+
+    number: int
+    text: str
+    cut: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Reads files for the sources; `zone` is that of times without one, `advance` hears of each byte read."""
+
+    zone: ZoneInfo
+    advance: Callable[[int], None] = lambda _bytes: None
+
+    def lines(self, path: Path) -> Iterator[Line]:
+        """Yield the lines of a text file in UTF-8, UTF-16 with a mark, or line by line in Windows-1252."""
+        with _opened(path) as raw, io.TextIOWrapper(raw, _encoding(path, raw), errors="surrogateescape") as file:
+            number = 0
+            while text := file.readline(MAX_LINE_CHARS):
+                number += 1
+                self.advance(len(text))
+                cut = not text.endswith("\n") and self._drop_rest(file)
+                yield Line(number, _repaired(text.rstrip("\n")), cut)
+
+    @contextmanager
+    def chunks(self, path: Path, pattern: str) -> Iterator[list[tuple[str, ReadChunk]]]:
+        """The file, or those in the folder or ZIP whose names match, each as a name and a function that reads on."""
+        if path.is_dir():
+            found = sorted(each for each in path.iterdir() if fnmatch(each.name, pattern) and each.is_file())
+            with _all_opened(found) as files:
+                yield [(each.name, self._reading(file)) for each, file in zip(found, files, strict=True)]
+        elif zipfile.is_zipfile(path):
+            with _explained(path), zipfile.ZipFile(path) as archive:
+                members = [each for each in archive.infolist() if fnmatch(Path(each.filename).name, pattern)]
+                yield [(each.filename, self._expanding(archive, each)) for each in members]
+        else:
+            with _opened(path) as file:
+                yield [(path.name, self._reading(file))]
+
+    def _drop_rest(self, file: io.TextIOWrapper) -> bool:
+        """Read to the end of the line; whether there was more of it."""
+        more = False
+        while text := file.readline(MAX_LINE_CHARS):
+            self.advance(len(text))
+            more = more or text != "\n"
+            if text.endswith("\n"):
+                break
+        return more
+
+    def _reading(self, file: BinaryIO) -> ReadChunk:
+        def read() -> bytes:
+            chunk = file.read(CHUNK_BYTES)
+            self.advance(len(chunk))
+            return chunk
+
+        return read
+
+    def _expanding(self, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> ReadChunk:
+        limit = FREE_EXPANSION + MAX_EXPANSION * member.compress_size
+        file: IO[bytes] | None = None
+        total = 0
+
+        def read() -> bytes:
+            nonlocal file, total
+            with _explained(Path(archive.filename or "")):
+                file = file or archive.open(member)
+                chunk = file.read(CHUNK_BYTES)
+            total += len(chunk)
+            if total > limit:
+                raise OwnerMustAct(f"{member.filename} expands to more than {MAX_EXPANSION} times its size; unpack it")
+            self.advance(len(chunk) * member.compress_size // max(1, member.file_size))
+            return chunk
+
+        return read
+
+
+def read_head(path: Path) -> bytes:
+    """The beginning of a file; of none if it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(HEAD_BYTES)
+    except OSError:
+        return b""
+
+
+def total_bytes(path: Path) -> int:
+    """Bytes of a file, or of the files in a folder and below it."""
+    if not path.is_dir():
+        return path.stat().st_size
+    return sum(os.lstat(os.path.join(at, name)).st_size for at, _, names in os.walk(path) for name in names)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    with _explained(path), open(path, "rb") as file:
+        yield file
+
+
+@contextmanager
+def _all_opened(paths: list[Path]) -> Iterator[list[BinaryIO]]:
+    with ExitStack() as stack:
+        yield [stack.enter_context(_opened(path)) for path in paths]
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise OwnerMustAct(f"{path} cannot be read: {error.strerror or error}") from error
+    except (zipfile.BadZipFile, EOFError, zlib.error) as error:
+        raise OwnerMustAct(f"{path} is a damaged ZIP ({error}); download it again, or unpack it") from error
+    except RuntimeError as error:
+        raise OwnerMustAct(f"{path} cannot be unpacked here ({error}); unpack it and import the folder") from error
+
+
+def _encoding(path: Path, file: BinaryIO) -> str:
+    first = file.read(4096)
+    file.seek(0)
+    if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    if b"\0" in first:
+        raise OwnerMustAct(f"{path} is not a text file; give the Markdown file, or name another source")
+    return "utf-8-sig"
+
+
+def _repaired(text: str) -> str:
+    """A line that was not UTF-8, as Windows-1252."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogateescape").decode("cp1252", "replace")
+    return text
+
+
+MAX_OBJECT = 32 << 20
+"""Bytes of one object."""
+
+_OUTSIDE, _INSIDE = re.compile(rb'["{}\[\]]'), re.compile(rb'["\\]')
+_FIRST_KEY = re.compile(rb'\{\s*("[^"\\]{1,60}")')
+_OBJECT = TypeAdapter(dict[str, JsonValue])
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayItem:
+    """One object of the array, counted from 1, with the line it begins on."""
+
+    number: int
+    line: int
+    value: dict[str, JsonValue]
+
+
+def array_items(name: str, read: Callable[[], bytes]) -> Iterator[ArrayItem | Damaged]:
+    """Yield the objects of the array that `read` returns in pieces, "" at its end.
+
+    After a damaged one it goes on at the next place where an object begins with the key that the first began with.
+    """
+    window = _Window(read)
+    first_key: bytes | None = None
+    number = 0
+    while window.seek(b"{"):
+        number += 1
+        line, end = window.line, window.end_of_object()
+        try:
+            value = _OBJECT.validate_python(json.loads(bytes(window.data[:end]))) if end else None
+        except (ValueError, RecursionError):
+            value = None
+        if value is not None and end:
+            first_key = first_key or _key(window.data)
+            yield ArrayItem(number, line, value)
+            window.drop(end)
+            continue
+        yield Damaged(f"{name}:{line}", _damage(number, end, window))
+        window.resume(first_key or _key(window.data), end)
+
+
+class _Window:
+    """The part of the text that is being looked at; it begins where an object does."""
+
+    def __init__(self, read: Callable[[], bytes]) -> None:
+        self.data = bytearray()
+        self.line = 1
+        self.ended = False
+        self._read = read
+
+    def fill(self) -> bool:
+        """Read on; False at the end."""
+        chunk = self._read()
+        self.data += chunk
+        self.ended = not chunk
+        return bool(chunk)
+
+    def drop(self, end: int) -> None:
+        """Move on by so many bytes."""
+        self.line += self.data.count(b"\n", 0, end)
+        del self.data[:end]
+
+    def seek(self, mark: bytes) -> bool:
+        """Move on to the mark; False if there is none."""
+        while (at := self.data.find(mark)) < 0:
+            self.drop(len(self.data))
+            if not self.fill():
+                return False
+        self.drop(at)
+        return True
+
+    def end_of_object(self) -> int | None:
+        """Where the object ends that the window begins with; None if it does not, or is too large."""
+        depth, at, inside = 0, 0, False
+        while True:
+            found = (_INSIDE if inside else _OUTSIDE).search(self.data, at)
+            if found is None:
+                at = len(self.data)
+                if at > MAX_OBJECT or not self.fill():
+                    return None
+                continue
+            at, token = found.end(), found[0]
+            if token == b"\\":
+                at += 1
+                if at > len(self.data):
+                    self.fill()
+            elif token == b'"':
+                inside = not inside
+            else:
+                depth += 1 if token in b"{[" else -1
+                if depth == 0:
+                    return at
+
+    def resume(self, key: bytes | None, end: int | None) -> None:
+        """Move on behind a damaged object."""
+        begins = re.search(rb"\{\s*" + re.escape(key), self.data[1 : end or None]) if key else None
+        self.drop(1 + begins.start() if begins else end or len(self.data))
+
+
+def _key(data: bytearray) -> bytes | None:
+    found = _FIRST_KEY.match(data)
+    return found[1] if found else None
+
+
+def _damage(number: int, end: int | None, window: _Window) -> str:
+    if end:
+        return f"item {number} is not valid JSON; skipped"
+    if window.ended:
+        return f"item {number} has no end: the file is incomplete"
+    return f"item {number} is larger than {MAX_OBJECT >> 20} MiB; skipped"

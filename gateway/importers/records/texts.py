@@ -1,0 +1,268 @@
+"""What exports say: times and texts of messages, the blocks of Markdown, and the facts in a file of notes."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from fnmatch import fnmatch
+from itertools import groupby
+from pathlib import Path
+from zipfile import BadZipFile, ZipFile, is_zipfile
+
+from pydantic import JsonValue
+
+from gateway.domain.memory.imports import Damaged, ImportedMemory, Record
+from gateway.domain.memory.memories import Category
+from gateway.importers.records.files import ArrayItem, Line, Reader, array_items, read_head
+
+_EARLIEST, _LATEST = datetime(1990, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)
+_KINDS = ("image", "audio", "video", "file", "document")
+
+
+def time_of(value: JsonValue) -> datetime | None:
+    """The time that seconds or milliseconds since 1970, or ISO text, stand for; None if it is none that can be."""
+    try:
+        match value:
+            case bool() | None:
+                return None
+            case int() | float():
+                at = datetime.fromtimestamp(value / 1000 if value > 1e11 else value, UTC)
+            case str():
+                at = datetime.fromisoformat(value)
+                at = at if at.tzinfo else at.replace(tzinfo=UTC)
+            case _:
+                return None
+    except (ValueError, OverflowError, OSError):
+        return None
+    return at if _EARLIEST <= at <= _LATEST else None
+
+
+def text_of(parts: JsonValue) -> str:
+    """The text of a text, or of a list of texts and typed parts; a part that is no text is named in brackets."""
+    if isinstance(parts, str):
+        return parts.strip()
+    if not isinstance(parts, list):
+        return ""
+    return "\n".join(text for part in parts if (text := _part_text(part))).strip()
+
+
+def text_or_empty(value: JsonValue) -> str:
+    """The value if it is a text, else ""."""
+    return value if isinstance(value, str) else ""
+
+
+def conversation_reader(
+    pattern: str, conversation: Callable[[str, ArrayItem], Iterator[Record]]
+) -> Callable[[Path, Reader], Iterator[Record]]:
+    """What reads files of this name, by what makes records of each conversation in them, given its place."""
+
+    def read(path: Path, reader: Reader) -> Iterator[Record]:
+        with reader.chunks(path, pattern) as files:
+            for name, read_chunk in files:
+                for found in array_items(name, read_chunk):
+                    yield from [found] if isinstance(found, Damaged) else conversation(f"{name}:{found.line}", found)
+
+    return read
+
+
+def has_key_near_start(path: Path, pattern: str, key: bytes) -> bool:
+    """Whether the file, or one in the folder or ZIP whose name matches, has this key near its beginning."""
+    if path.is_dir():
+        return any(key in read_head(each) for each in path.iterdir() if fnmatch(each.name, pattern))
+    if not is_zipfile(path):
+        return key in read_head(path)
+    try:
+        with ZipFile(path) as archive:
+            members: Sequence[str] = [name for name in archive.namelist() if fnmatch(Path(name).name, pattern)]
+            return any(key in archive.open(name).read(64 << 10) for name in members)
+    except (BadZipFile, OSError, RuntimeError):
+        return False
+
+
+def _part_text(part: JsonValue) -> str:
+    if isinstance(part, str):
+        return part.strip()
+    if not isinstance(part, dict):
+        return ""
+    kind = text_or_empty(part.get("type")) or text_or_empty(part.get("content_type"))
+    if kind in {"text", "input_text", "output_text", "audio_transcription"}:
+        return text_or_empty(part.get("text")).strip()
+    if kind in {"thinking", "toolCall", "tool_use", "tool_result", "toolResult", "token_budget"}:
+        return ""
+    return f"[{next((each for each in _KINDS if each in kind), kind[:40] or 'attachment')}]"
+
+
+MAX_BLOCK_CHARS = 4_000
+"""Characters of a block."""
+
+_HEADING = re.compile(r"(#{1,6})\s+(.*?)\s*#*$")
+_BULLET = re.compile(r"(\s*)(?:[-*+]|\d{1,9}[.)])\s+(.*)")
+_RULE = re.compile(r"\s*([-*_])\s*(?:\1\s*){2,}$")
+_FENCE = re.compile(r"\s*(```|~~~)")
+_DATE = re.compile(r"\b(20\d\d|19\d\d)-(\d\d)-(\d\d)\b")
+
+
+@dataclass(slots=True)
+class Block:
+    """A top-level bullet with all that is indented below it, or a paragraph; `cut` if it was too long."""
+
+    line: int
+    headings: tuple[str, ...]
+    bullet: bool
+    indent: int = 0
+    lines: list[str] = field(default_factory=list)
+    cut: bool = False
+    _length: int = 0
+
+    @property
+    def text(self) -> str:
+        """Its lines, without the bullet."""
+        return "\n".join(self.lines).strip()
+
+    @property
+    def day(self) -> datetime | None:
+        """The first date that it or a heading of it names, at noon UTC, which is that day in most places."""
+        for text in (self.text, *reversed(self.headings)):
+            if found := _DATE.search(text):
+                try:
+                    day = date(*map(int, found.groups()))
+                except ValueError:
+                    continue
+                return datetime(day.year, day.month, day.day, 12, tzinfo=UTC)
+        return None
+
+    def add(self, line: Line, text: str) -> None:
+        """Append a line, as far as there is room."""
+        room = MAX_BLOCK_CHARS - self._length
+        self.cut = self.cut or line.cut or len(text) > room
+        if room > 0:
+            self.lines.append(text[:room])
+        self._length += len(text) + 1
+
+
+def blocks(lines: Iterable[Line]) -> Iterator[Block]:
+    """Yield the blocks of a text in order, without comments, rules and front matter."""
+    headings: dict[int, str] = {}
+    block: Block | None = None
+    fenced = False
+    for line in _visible(lines):
+        fenced = fenced != bool(_FENCE.match(line.text))
+        heading = None if fenced else _HEADING.match(line.text)
+        bullet = None if fenced else _BULLET.match(line.text)
+        if heading or (block and not fenced and _ends_block(block, line.text, bullet)):
+            if block and block.text:
+                yield block
+            block = None
+        if heading:
+            level = len(heading[1])
+            headings = {each: text for each, text in headings.items() if each < level} | {level: heading[2]}
+        elif block is not None:
+            block.add(line, line.text)
+        elif line.text.strip() and not _RULE.match(line.text):
+            path = tuple(headings[each] for each in sorted(headings))
+            block = Block(line.number, path, bullet is not None, len(bullet[1].expandtabs()) if bullet else 0)
+            block.add(line, bullet[2] if bullet else line.text)
+    if block and block.text:
+        yield block
+
+
+def _ends_block(block: Block, text: str, bullet: re.Match[str] | None) -> bool:
+    """Whether the line is none of the block's."""
+    if _RULE.match(text):
+        return True
+    if not text.strip():
+        return not block.bullet
+    if bullet:
+        return not block.bullet or len(bullet[1].expandtabs()) <= block.indent
+    return block.bullet and not text[:1].isspace() and not block.lines[-1].strip()
+
+
+def _visible(lines: Iterable[Line]) -> Iterator[Line]:
+    """Yield the lines outside of `<!-- -->` and of the front matter."""
+    hidden, front = False, False
+    for line in lines:
+        if line.text.strip() == "---" and (line.number == 1 or front):
+            front = not front
+            continue
+        if front:
+            continue
+        text, hidden = _without_comments(line.text, hidden)
+        if text is not None:
+            yield Line(line.number, text, line.cut)
+
+
+def _without_comments(text: str, hidden: bool) -> tuple[str | None, bool]:
+    """What of the line is in no comment, None if that is nothing; and whether the next line begins in one."""
+    kept: list[str] = []
+    touched = hidden
+    while text:
+        mark = "-->" if hidden else "<!--"
+        before, found, text = text.partition(mark)
+        if not hidden:
+            kept.append(before)
+        if found:
+            hidden, touched = not hidden, True
+    shown = "".join(kept)
+    return (None if touched and not shown.strip() else shown.rstrip()), hidden
+
+
+CATEGORIES = {
+    "preference": Category.PREFERENCE,
+    "like": Category.PREFERENCE,
+    "decision": Category.DECISION,
+    "fact": Category.FACT,
+    "project": Category.PROJECT,
+    "people": Category.PERSON,
+    "person": Category.PERSON,
+    "contact": Category.PERSON,
+    "famil": Category.PERSON,
+    "correction": Category.CORRECTION,
+    "mistake": Category.CORRECTION,
+}
+"""What a heading begins a word with, and the category of what is below it."""
+
+_EMPTY_WORDS = re.compile(
+    "active|and|context|current|general|important|key|learnings?|long|memor(y|ies)|misc|my|notes?|of|open|other|term|the|user"
+)
+"""Words of headings that need not be repeated with each fact."""
+
+
+def facts(
+    path: Path, reader: Reader, tags: tuple[str, ...] = (), *, whole: bool = False
+) -> Iterator[ImportedMemory | Damaged]:
+    """Yield a memory for each block; with `whole` one for each section that has no bullets."""
+    for _, section in groupby(blocks(reader.lines(path)), key=lambda block: block.headings):
+        found = list(section)
+        for block in [_joined_blocks(found)] if whole and not any(each.bullet for each in found) else found:
+            place = f"{path.name}:{block.line}"
+            yield ImportedMemory(_fact_text(block), place, _category(block.headings), tags, block.day)
+            if block.cut:
+                yield Damaged(place, f"only its first {MAX_BLOCK_CHARS:,} characters were taken")
+
+
+def _joined_blocks(found: list[Block]) -> Block:
+    lines = [line for block in found for line in (*block.lines, "")]
+    text = "\n".join(lines).strip()
+    cut = len(text) > MAX_BLOCK_CHARS or any(block.cut for block in found)
+    return Block(found[0].line, found[0].headings, bullet=False, lines=[text[:MAX_BLOCK_CHARS]], cut=cut)
+
+
+def _fact_text(block: Block) -> str:
+    """Its text, behind the heading it needs to be understood."""
+    about = block.headings[-1] if len(block.headings) > 1 else ""
+    says = any(not _EMPTY_WORDS.fullmatch(word) and not _category_of(word) for word in _words(about))
+    return f"{about}: {block.text}" if says else block.text
+
+
+def _category(headings: tuple[str, ...]) -> Category:
+    """What the nearest heading that names one says."""
+    named = (_category_of(word) for heading in reversed(headings) for word in _words(heading))
+    return next((category for category in named if category), Category.CONTEXT)
+
+
+def _category_of(word: str) -> Category | None:
+    return next((category for beginning, category in CATEGORIES.items() if word.startswith(beginning)), None)
+
+
+def _words(heading: str) -> list[str]:
+    return re.findall(r"\w+", heading.casefold())

@@ -1,0 +1,317 @@
+"""The writer: stores records in batches, each of them once, and counts what an import came to."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+from hashlib import sha256
+from typing import assert_never
+
+from gateway.domain.errors import OwnerMustAct
+from gateway.domain.ids import PrincipalId, SessionId
+from gateway.domain.memory.imports import (
+    MAX_TEXT,
+    ORIGIN,
+    Damaged,
+    ImportedMemory,
+    ImportedMessage,
+    ImportedSession,
+    ImportedTask,
+    Passed,
+    Record,
+)
+from gateway.domain.memory.memories import NewMemory, content_hash
+from gateway.domain.principals import Label
+from gateway.domain.text.texts import one_line, storable
+from gateway.store.connection.pool import Connection, Database
+from gateway.store.memory import memories
+from gateway.store.transcript import imports
+from gateway.store.transcript.imports import ImportedRow
+from gateway.store.work import schedules
+from gateway.timetable.schedules import LONGEST_NAME, MAX_PROMPT, define
+
+MAX_DAMAGED = 100
+"""Damaged places that are kept; more are counted."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts of what was stored, or in a dry run would be; and what was left out."""
+
+    memories: int = 0
+    sessions: int = 0
+    messages: int = 0
+    tasks: int = 0
+    learnings: int = 0
+    known: int = 0
+    """Imported before."""
+    passed: Counter[str] = field(default_factory=Counter)
+    """Left out on purpose, by reason."""
+    damaged: list[Damaged] = field(default_factory=list)
+    more_damaged: int = 0
+
+    def damage(self, place: str, why: str) -> None:
+        """Note something that cannot be imported."""
+        if len(self.damaged) < MAX_DAMAGED:
+            self.damaged.append(Damaged(place, why))
+        else:
+            self.more_damaged += 1
+
+    @property
+    def found(self) -> bool:
+        """Whether there was anything to import, new or not."""
+        return bool(self.stored or self.known or self.passed)
+
+    @property
+    def stored(self) -> int:
+        """The number of new things."""
+        return self.memories + self.messages + self.tasks + self.learnings
+
+    def add(self, other: "Tally") -> None:
+        """Take over the counts of what a batch stored."""
+        self.memories += other.memories
+        self.sessions += other.sessions
+        self.messages += other.messages
+        self.tasks += other.tasks
+        self.learnings += other.learnings
+        self.known += other.known
+
+    def __str__(self) -> str:
+        """ "47 memories, 12 sessions, 3 tasks, 5 learnings"."""
+        counts = {"memory": self.memories, "session": self.sessions, "task": self.tasks, "learning": self.learnings}
+        return ", ".join(f"{count} {_plural(name, count)}" for name, count in counts.items())
+
+
+def _plural(name: str, count: int) -> str:
+    if count == 1:
+        return name
+    return f"{name[:-1]}ies" if name.endswith("y") else f"{name}s"
+
+
+BATCH_RECORDS, BATCH_CHARACTERS = 500, 4_000_000
+LEARNING = "learning"
+MAX_NAMESAKES = 100
+MAX_KEY_CHARS = 200
+
+
+@dataclass(slots=True)
+class _Conversation:
+    """A session as its messages are read; `last_at` is the time of those without one."""
+
+    session: ImportedSession
+    key: bytes
+    last_at: datetime
+    untimed: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(slots=True)
+class _Batch:
+    """What is stored in one transaction."""
+
+    source: str
+    memories: dict[bytes, ImportedMemory] = field(default_factory=dict)
+    tasks: dict[bytes, ImportedTask] = field(default_factory=dict)
+    said: dict[bytes, tuple[_Conversation, dict[str, ImportedRow]]] = field(default_factory=dict)
+    size: int = 0
+    characters: int = 0
+
+    def grow(self, text: str) -> None:
+        """Count a record."""
+        self.size += 1
+        self.characters += len(text)
+
+    @property
+    def full(self) -> bool:
+        """Whether it is to be stored before more is read."""
+        return self.size >= BATCH_RECORDS or self.characters >= BATCH_CHARACTERS
+
+
+class ImportWriter:
+    """Stores for one principal and agent. With `own` the person's own words count as theirs, else all is `known`.
+
+    Nothing of it is trusted more than `at_best`. `clean` takes live secrets out of what is stored.
+    A dry run reads what is there and counts, and changes nothing.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        principal: PrincipalId,
+        agent: str,
+        now: datetime,
+        *,
+        own: bool,
+        dry_run: bool,
+        at_best: Label = Label.OWNER,
+        clean: Callable[[str], str] = str,
+    ) -> None:
+        self._database = database
+        self._principal = principal
+        self._agent = agent
+        self._now = now
+        self._label = max(at_best, Label.OWNER if own else Label.KNOWN)
+        self._dry_run = dry_run
+        self._clean = clean
+        self._begun: set[bytes] = set()
+        """What this run has stored, or in a dry run would have; the database knows of nothing then."""
+        self.tally = Tally()
+
+    async def store(self, source: str, records: Iterable[Record]) -> None:
+        """Store what is read, in order. What was read before an `OwnerMustAct` is kept, and that is noted as damage."""
+        batch, conversation = _Batch(source), None
+        try:
+            for record in records:
+                if isinstance(record, ImportedSession):
+                    at = record.started_at or self._now
+                    conversation = _Conversation(record, session_key(source, record.key), at)
+                elif isinstance(record, ImportedMessage):
+                    self._take_message(batch, conversation, record)
+                else:
+                    self._take(batch, record)
+                if batch.full:
+                    await self._flush(batch)
+                    batch = _Batch(source)
+        except OwnerMustAct as error:
+            self.tally.damage(source, str(error))
+        await self._flush(batch)
+
+    def _take(self, batch: _Batch, record: ImportedMemory | ImportedTask | Passed | Damaged) -> None:
+        match record:
+            case ImportedMemory():
+                batch.memories.setdefault(_key("memory", content_hash(storable(record.text)).hex()), record)
+                batch.grow(record.text)
+            case ImportedTask():
+                batch.tasks.setdefault(_key("task", content_hash(storable(record.text)).hex()), record)
+                batch.grow(record.text)
+            case Passed():
+                self.tally.passed[record.why] += 1
+            case Damaged():
+                self.tally.damage(record.place, record.why)
+            case unreachable:
+                assert_never(unreachable)
+
+    def _take_message(self, batch: _Batch, conversation: _Conversation | None, message: ImportedMessage) -> None:
+        if conversation is None:
+            raise ValueError(f"{message.place}: a message before its session")
+        text = storable(message.text)
+        if len(text) > MAX_TEXT:
+            self.tally.damage(message.place, f"only the first {MAX_TEXT:,} characters of the message were taken")
+            text = text[:MAX_TEXT]
+        conversation.last_at = message.at or conversation.last_at
+        own_key = message.key if len(message.key) <= MAX_KEY_CHARS else _key(message.key).hex()
+        key = storable(own_key) or _content_key(message, conversation.untimed)
+        label = self._label if message.role == "user" else max(self._label, Label.KNOWN)
+        _, rows = batch.said.setdefault(conversation.key, (conversation, {}))
+        rows.setdefault(key, ImportedRow(key, message.role, self._clean(text), conversation.last_at, label))
+        batch.grow(text)
+
+    async def _flush(self, batch: _Batch) -> None:
+        if batch.size:
+            self.tally.add(await self._database.run(lambda tx: self._stored(tx, batch)))
+            self._begun |= {*batch.memories, *batch.tasks, *batch.said}
+
+    async def _stored(self, tx: Connection, batch: _Batch) -> Tally:
+        """Store what is new of the batch."""
+        if not self._dry_run:
+            await imports.alone(tx, self._principal)
+        done = Tally()
+        keys = {*batch.memories, *batch.tasks}
+        known = await imports.known(tx, self._principal, self._agent, {*keys, *batch.said}) | (self._begun & keys)
+        done.known += len(known & keys)
+        for key, memory in batch.memories.items():
+            if key not in known:
+                await self._remember(tx, batch.source, key, memory, done)
+        for key, task in batch.tasks.items():
+            if key not in known:
+                await self._put_off(tx, batch.source, key, task)
+                done.tasks += 1
+        for key, (conversation, rows) in batch.said.items():
+            session = await imports.session_of(tx, self._principal, self._agent, key) if key in known else None
+            if session or key not in known:
+                await self._append(tx, batch.source, conversation, session, rows, done)
+            else:  # it was deleted since
+                done.known += len(rows)
+        return done
+
+    async def _remember(self, tx: Connection, source: str, key: bytes, memory: ImportedMemory, done: Tally) -> None:
+        if not self._dry_run:
+            new = NewMemory(
+                self._clean(memory.text),
+                memory.category,
+                tags=tuple(map(self._clean, memory.tags)),
+                label=self._label,
+                origin=f"{ORIGIN}{source}",
+                agent=self._agent,
+                event_at=memory.at,
+            )
+            stored, is_new = await memories.add(tx, self._principal, new)
+            learned = stored.id if stored.label >= self._label else None  # else it was known from somebody trusted more
+            await imports.note(tx, self._principal, self._agent, key, source, memory.place, memory=learned)
+            if not is_new:
+                done.known += 1
+                return
+        if LEARNING in memory.tags:
+            done.learnings += 1
+        else:
+            done.memories += 1
+
+    async def _put_off(self, tx: Connection, source: str, key: bytes, task: ImportedTask) -> None:
+        """Add a task to the backlog, under its first words; a number tells it from others of that name."""
+        if self._dry_run:
+            return
+        text = self._clean(task.text)
+        name = one_line(text, LONGEST_NAME - 5) or "task"
+        for number in range(1, MAX_NAMESAKES):
+            named = f"{name} ({number})" if number > 1 else name
+            definition = define(now=self._now, zone=None, name=named, prompt=text[:MAX_PROMPT])
+            origin = f"{ORIGIN}{source}"
+            row = await schedules.add(
+                tx, self._principal, definition, next_run_at=None, origin=origin, label=self._label
+            )
+            if row is not None:
+                await imports.note(tx, self._principal, self._agent, key, source, task.place, schedule=row.id)
+                return
+        self.tally.damage(task.place, f'there are {MAX_NAMESAKES} schedules called "{name}"; rename one of them')
+
+    async def _append(
+        self,
+        tx: Connection,
+        source: str,
+        conversation: _Conversation,
+        session: SessionId | None,
+        rows: dict[str, ImportedRow],
+        done: Tally,
+    ) -> None:
+        """Add the messages that the session lacks; without one it begins now."""
+        known = await imports.said(tx, session, rows) if session else set()
+        fresh = [row for key, row in rows.items() if key not in known]
+        done.known += len(rows) - len(fresh)
+        if not fresh:
+            return
+        done.messages += len(fresh)
+        done.sessions += session is None and conversation.key not in self._begun
+        if self._dry_run:
+            return
+        if session is None:
+            session = await imports.start(tx, self._principal, self._agent, fresh[0].at)
+            key, place = conversation.key, conversation.session.place
+            await imports.note(tx, self._principal, self._agent, key, source, place, session=session)
+        await imports.append(tx, session, self._principal, f"{ORIGIN}{source}", fresh)
+
+
+def session_key(source: str, key: str) -> bytes:
+    """How a conversation of a source is noted."""
+    return _key(source, "session", key)
+
+
+def _key(*parts: str) -> bytes:
+    return sha256("\0".join(parts).encode()).digest()
+
+
+def _content_key(message: ImportedMessage, untimed: Counter[str]) -> str:
+    """The same for the same words at the same time; without a time, the second time the same words are said is told."""
+    content = _key(message.role, storable(message.text), message.at.isoformat() if message.at else "").hex()[:32]
+    if message.at is None:
+        untimed[content] += 1
+        content = f"{content}-{untimed[content]}"
+    return content

@@ -1,1 +1,0 @@
-"""Stores what the sources read."""
