@@ -19,7 +19,7 @@ from tests.background import embedding_models
 from tests.fakes.eventually import eventually
 
 PATIENT = 100.0
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @asynccontextmanager

@@ -15,7 +15,7 @@ from gateway.background.cpu.executor import Cpu, CpuJobFailed, child_environment
 from gateway.domain.errors import OwnerMustAct, TryAgainLater
 from tests.background import cpu_jobs
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SECONDS = 30.0
 
 

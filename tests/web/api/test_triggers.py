@@ -24,7 +24,7 @@ from tests.web.test_api import answer_to, events, until
 from tests.web.test_api import send as say
 
 Headers = dict[str, str]
-PAGE = Path(__file__).parents[2] / "docs" / "triggers.md"
+PAGE = Path(__file__).parents[3] / "docs" / "triggers.md"
 
 
 @pytest.fixture
