@@ -24,7 +24,7 @@ from gateway.domain.text.texts import printable
 from gateway.logs import SecretMask, logging_to
 from gateway.logs.files import line_renderer
 
-CLI = Path(console.__file__).parent
+CLI = Path(console.__file__).parents[1]
 EVIL = "a\x1b]52;c;cm0gLXJm\x07b\x9b2Jc\x7fd\r\u202egpj.\u2066exe\u2069\u200fe\U000e0041f\u2028g\udc80[red]h[/red]"
 
 
