@@ -17,7 +17,7 @@ from gateway.app.storage.restore import restore, unpack
 from gateway.config.load import parse
 from gateway.domain.errors import ConfigError, OwnerMustAct
 from gateway.store.connection.pool import Database
-from tests.app.archive.conftest import House
+from tests.app.storage.conftest import House
 from tests.store.world import World
 
 TOKEN = "123456789:AAplanted_planted_planted_planted_12"

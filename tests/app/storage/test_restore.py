@@ -17,7 +17,7 @@ from gateway.store.connection.pool import Database
 from gateway.store.dump import IN_DOUBT
 from gateway.store.files import contents
 from gateway.store.migrate import migrate
-from tests.app.archive.conftest import House
+from tests.app.storage.conftest import House
 from tests.background.upkeep.test_memory_index import Job
 from tests.conftest import Server
 from tests.store.memory.test_memories import add
