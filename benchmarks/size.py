@@ -1,18 +1,23 @@
-"""The size of the program: statement lines and files of each room, as Markdown (`python -m benchmarks.size`).
+"""The size of the program: statement lines and files of each room, as Markdown.
 
-A statement line is a line of code that is not blank and no part of a comment, a docstring or an import.
+`python -m benchmarks.size` prints the table; `--write` puts it into docs/architecture.md. A statement line is a line of
+code that is not blank and no part of a comment, a docstring or an import.
 """
 
 import ast
 import io
+import re
 import statistics
+import sys
 import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "architecture.md"
 PROGRAM = ("gateway", "channels", "integrations")
+_TABLE = re.compile(r"^\| room \|.*?(?=\n\n)", re.DOTALL | re.MULTILINE)
 _LAYOUT = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 
 
@@ -59,17 +64,24 @@ def rooms(root: Path = ROOT) -> list[Room]:
     ]
 
 
-def table(found: list[Room]) -> str:
-    """The rooms as a Markdown table with their sum."""
-    rows = ["| room | statement lines | files | median file | longest file |", "|---|---|---|---|---|"]
-    everything = Room(
+def total(found: list[Room]) -> Room:
+    """All rooms as one."""
+    return Room(
         "**all**", sum(room.statement_lines for room in found), tuple(n for room in found for n in room.lengths)
     )
-    for room in [*found, everything]:
+
+
+def table(found: list[Room]) -> str:
+    """The rooms and their sum as a Markdown table."""
+    rows = ["| room | statement lines | files | median file | longest file |", "|---|---|---|---|---|"]
+    for room in [*found, total(found)]:
         median, longest = statistics.median(room.lengths), max(room.lengths)
         rows.append(f"| {room.name} | {room.statement_lines:,} | {len(room.lengths)} | {median:.0f} | {longest} |")
     return "\n".join(rows)
 
 
 if __name__ == "__main__":
-    print(table(rooms()))
+    printed = table(rooms())
+    if "--write" in sys.argv:
+        PAGE.write_text(_TABLE.sub(printed, PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    print(printed)
