@@ -4,13 +4,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, field_validator
 
 from channels.slack.channel import Slack, preload
 from channels.slack.client import Client
 from gateway.domain.channels.channel import Channel, ChannelFacts
 from gateway.domain.channels.platform import Logger
-from gateway.domain.errors import ConfigError
 from gateway.domain.settings import ChannelSettings, HttpUrl
 
 MANIFEST = """\
@@ -96,24 +95,33 @@ class Settings(ChannelSettings):
         2.0, ge=0.1, le=10, description="Seconds between pings; a dead connection is noticed within about two of them."
     )
 
+    @field_validator("bot_token")
+    @classmethod
+    def _is_a_bot_token(cls, token: SecretStr) -> SecretStr:
+        return _checked(token, "xoxb-", "OAuth & Permissions")
+
+    @field_validator("app_token")
+    @classmethod
+    def _is_an_app_token(cls, token: SecretStr) -> SecretStr:
+        return _checked(token, "xapp-", "Basic Information, App-Level Tokens")
+
 
 def create(
     settings: Settings, *, commands: Sequence[tuple[str, str]], log: Logger, data: Path, facts: ChannelFacts
 ) -> Channel:
-    """The channel, not yet open; `commands` are those that a person may write as `!name`. Raises `ConfigError`.
+    """The channel, not yet open; `commands` are those that a person may write as `!name`.
 
     `facts` are what Slack does not tell again: the threads we take part in and what is half sent. Older gateways kept
     them in `data`.
     """
-    bot_token = _token(settings.bot_token, "bot_token", "xoxb-", "OAuth & Permissions")
-    app_token = _token(settings.app_token, "app_token", "xapp-", "Basic Information, App-Level Tokens")
+    bot_token, app_token = settings.bot_token.get_secret_value(), settings.app_token.get_secret_value()
     client = Client(bot_token, app_token, settings.base_url)
     names = frozenset(name for name, _ in commands)
     return Slack(client, ping_interval=settings.ping_interval, commands=names, log=log, data=data, facts=facts)
 
 
-def _token(secret: SecretStr, key: str, prefix: str, page: str) -> str:
+def _checked(secret: SecretStr, prefix: str, page: str) -> SecretStr:
     token = secret.get_secret_value()
     if not token.startswith(prefix) or not token.removeprefix(prefix).replace("-", "").isalnum():
-        raise ConfigError(f"channels.slack.{key}: must start with {prefix}; api.slack.com/apps shows it under {page}")
-    return token
+        raise ValueError(f"must start with {prefix}; api.slack.com/apps shows it under {page}")
+    return secret

@@ -7,13 +7,12 @@ from secrets import token_urlsafe
 from types import MappingProxyType
 from typing import Literal, Self
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 
 from channels.telegram.channel import Telegram
 from channels.telegram.sdk import preload
 from gateway.domain.channels.channel import Channel, ChannelFacts
 from gateway.domain.channels.platform import Logger
-from gateway.domain.errors import ConfigError
 from gateway.domain.settings import ChannelSettings, HttpUrl
 
 __all__ = ["Settings", "create", "preload"]
@@ -40,6 +39,13 @@ class Settings(ChannelSettings):
         True, description="Send tables and formulas as rich messages; false if your apps are too old to show them."
     )
 
+    @field_validator("token")
+    @classmethod
+    def _is_a_bot_token(cls, token: SecretStr) -> SecretStr:
+        if not re.fullmatch(r"[0-9]+:\S+", token.get_secret_value()):
+            raise ValueError("not a bot token; @BotFather gives one like 123456:ABC-DEF")
+        return token
+
     @model_validator(mode="after")
     def _webhook_has_an_address(self) -> Self:
         if self.mode == "webhook" and self.webhook_url is None:
@@ -50,17 +56,14 @@ class Settings(ChannelSettings):
 def create(
     settings: Settings, *, commands: Sequence[tuple[str, str]], log: Logger, data: Path, facts: ChannelFacts
 ) -> Channel:
-    """The channel, not yet open; `commands` are names and descriptions for the menu. Raises `ConfigError`.
+    """The channel, not yet open; `commands` are names and descriptions for the menu.
 
     Telegram remembers everything itself: `data` and `facts` stay empty.
     """
     del data, facts
-    token = settings.token.get_secret_value()
-    if not re.fullmatch(r"[0-9]+:\S+", token):
-        raise ConfigError("channels.telegram.token: not a bot token; @BotFather gives one like 123456:ABC-DEF")
     webhook_secret = settings.webhook_secret.get_secret_value() if settings.webhook_secret else token_urlsafe(32)
     return Telegram(
-        token=token,
+        token=settings.token.get_secret_value(),
         api_base=settings.api_base,
         webhook_url=settings.webhook_url if settings.mode == "webhook" else None,
         webhook_secret=webhook_secret,

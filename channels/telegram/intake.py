@@ -6,6 +6,8 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 
+from cachetools import LRUCache
+
 from channels.telegram.client import MAX_TEXT, Client
 from channels.telegram.reception import update_id
 from channels.telegram.updates import BotAccount, UnreadableUpdate, to_inbound
@@ -14,6 +16,9 @@ from gateway.domain.channels.platform import Logger, PlatformError
 from gateway.domain.conversation.inbound import Address, Inbound, Sender
 from gateway.domain.json import JsonObject
 from gateway.domain.text.splitting import utf16_len
+
+MAX_ALBUMS = 1_000
+"""Albums that called us and whose other pictures may still be on their way."""
 
 
 class Intake:
@@ -24,7 +29,7 @@ class Intake:
         self._bot_id = bot_id
         self._accept = accept
         self._logger = log
-        self._our_album = ""
+        self._addressed_albums: LRUCache[tuple[Address, str], bool] = LRUCache(MAX_ALBUMS)
         self._long: dict[tuple[Address, Sender], Inbound] = {}
         self._presses: asyncio.Queue[JsonObject] = asyncio.Queue(100)
 
@@ -34,7 +39,7 @@ class Intake:
             return
         us = BotAccount(self._bot_id, await self._client.username())
         read = [self._read(update, us) for update in updates]
-        batch = [self._with_its_album(self._pasted(inbound)) for inbound in read if inbound is not None]
+        batch = [self._addressed_by_album(self._pasted(inbound)) for inbound in read if inbound is not None]
         if batch:
             await self._accept(batch)
         with suppress(asyncio.QueueFull):
@@ -78,11 +83,12 @@ class Intake:
             self._long = recent | {key: inbound}
         return inbound
 
-    def _with_its_album(self, inbound: Inbound) -> Inbound:
-        """Only the first picture of an album has the text that calls us; the others, which follow, are meant too."""
+    def _addressed_by_album(self, inbound: Inbound) -> Inbound:
+        """Only the first picture of an album has the text that calls us; other chats may write in between."""
+        album = inbound.address, inbound.album
         if inbound.album and inbound.addressed:
-            self._our_album = inbound.album
-        return replace(inbound, addressed=True) if inbound.album and inbound.album == self._our_album else inbound
+            self._addressed_albums[album] = True
+        return replace(inbound, addressed=True) if album in self._addressed_albums else inbound
 
     def _read(self, update: JsonObject, us: BotAccount) -> Inbound | None:
         try:

@@ -107,9 +107,11 @@ class ConfigWatch:
         if config == self.current:
             return True
         self.current = config
-        well = [await _call(subscriber, config) for subscriber in self._subscribers]
+        applied = [await _call(subscriber, config) for subscriber in self._subscribers]
         log.info("config.changed")
-        return all(well)
+        if not all(applied):
+            await _call(self._on_rejected, "It is in use in part only; the log says why. Restart the gateway.")
+        return all(applied)
 
 
 async def _call(callback: Callable[[Value], Awaitable[None]], value: Value) -> bool:

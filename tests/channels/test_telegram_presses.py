@@ -96,6 +96,15 @@ async def test_an_album_that_calls_us_is_meant_for_us_as_a_whole(scene: Scene) -
     assert [(picture.album, picture.addressed) for picture in pictures] == [("1", True), ("1", True), ("2", False)]
 
 
+async def test_an_album_stays_whole_when_another_chats_album_arrives_in_between(scene: Scene) -> None:
+    call = {"caption": "@fake_bot see", "caption_entities": [MENTION]}
+    scene.platform.say(None, -5, sender=77, group=True, photo=PHOTO, media_group_id="1", **call)
+    scene.platform.say(None, 77, photo=PHOTO, media_group_id="2", caption="mine")
+    scene.platform.say(None, -5, sender=77, group=True, photo=PHOTO, media_group_id="1")
+    pictures = await scene.gateway.received(3)
+    assert [(picture.album, picture.addressed) for picture in pictures] == [("1", True), ("2", True), ("1", True)]
+
+
 LONG = "word " * 600
 """Apps cut what is too long for a message at a good place in the second half of what one may have."""
 

@@ -1,3 +1,4 @@
+import re
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -76,6 +77,21 @@ def test_a_section_that_is_switched_off_may_be_unfinished_but_not_unknown() -> N
 
     with pytest.raises(ConfigError, match=r"channels\.nowhere: unknown channel"):
         check_channels(Config(channels={"nowhere": {"enabled": False}}))
+
+
+@pytest.mark.parametrize(
+    ("name", "section", "problem"),
+    [
+        ("telegram", {"token": "@my_bot"}, "channels.telegram.token: not a bot token; @BotFather gives one"),
+        ("slack", {"bot_token": "xoxp-1", "app_token": "xapp-1"}, "channels.slack.bot_token: must start with xoxb-"),
+        ("slack", {"bot_token": "xoxb-1", "app_token": "xoxb-1"}, "channels.slack.app_token: must start with xapp-"),
+    ],
+)
+def test_a_malformed_token_is_a_problem_of_the_configuration(name: str, section: dict[str, str], problem: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(problem)) as refused:
+        check_channels(Config.model_validate({"channels": {name: section}}))
+
+    assert not any(token in str(refused.value) for token in ("@my_bot", "xoxp-1"))
 
 
 def test_no_channels_are_no_problem() -> None:

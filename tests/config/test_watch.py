@@ -138,6 +138,7 @@ async def test_a_subscriber_that_fails_stops_nobody_else(watched: Watched) -> No
     await watched.write('{"compaction": {"at_tokens": 5}}')
 
     assert later.get_nowait().compaction.at_tokens == 5
+    assert "in part" in watched.rejections.get_nowait()
 
 
 async def test_an_edit_made_before_the_watch_began_is_found(tmp_path: Path) -> None:

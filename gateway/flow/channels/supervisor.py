@@ -154,16 +154,18 @@ class ChannelSupervisor:
             self._receptions[name].break_off()
 
     async def apply(self, wanted: Mapping[str, ChannelSpec], accept: Accept, group: asyncio.TaskGroup) -> None:
-        """Shut what is no longer wanted or has changed, open what is missing; the tasks belong to `group`."""
-        for name, opened in list(self._open.items()):
-            if name not in wanted or not opened.spec.same(wanted[name]):
-                await self._shut(name, again=name in wanted)
-        for name, spec in wanted.items():
-            if name not in self._open:
-                channel = spec.make()
-                self._states[name] = "opening"
-                task = group.create_task(self._keep(name, channel, accept), name=f"channel {name}")
-                self._open[name] = _OpenChannel(spec, channel, task)
+        """Close channels that are no longer wanted or have changed, open those that are missing, as tasks of `group`.
+
+        Every new channel is made before one is closed, so a channel that can't be made takes none down: `make` raises.
+        """
+        kept = {name for name, opened in self._open.items() if name in wanted and opened.spec.same(wanted[name])}
+        made = {name: spec.make() for name, spec in wanted.items() if name not in kept}
+        for name in self._open.keys() - kept:
+            await self._shut(name, again=name in wanted)
+        for name, channel in made.items():
+            self._states[name] = "opening"
+            task = group.create_task(self._keep(name, channel, accept), name=f"channel {name}")
+            self._open[name] = _OpenChannel(wanted[name], channel, task)
 
     async def stop_receiving(self, *, sending: bool = True) -> None:
         """Take nothing more in. What is known can still be sent; without `sending`, only what is on its way."""

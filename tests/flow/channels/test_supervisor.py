@@ -214,6 +214,18 @@ async def test_other_settings_mean_another_channel(house: House) -> None:
     assert house.channel_manager.channels == {"fake": new}
 
 
+async def test_a_channel_that_cannot_be_made_takes_no_other_down(house: House) -> None:
+    def refuse() -> Doorway:
+        raise ConfigError("no such door")
+
+    await house.apply(fake=house.spec())
+    await house.made[0].receiving.get()
+    with pytest.raises(ConfigError, match="no such door"):
+        await house.apply(fake=house.spec(token="new"), other=ChannelSpec(Settings(), refuse))
+    assert house.made[0].closed == 0
+    assert house.channel_manager.channels == {"fake": house.made[0]}
+
+
 async def test_another_allow_list_keeps_the_channel(house: House) -> None:
     await house.apply(fake=house.spec())
     await house.made[0].receiving.get()
