@@ -4,15 +4,6 @@ BIN := .venv/bin
 WHEEL := build/wheel
 # Where people's own programs are, for `supaclaw` to be found from any folder.
 LINK := $(HOME)/.local/bin/supaclaw
-# Tests of whole gateways, from outside: a tracer would double their CPU and shift kill points, and other tests cover as much.
-OUTSIDE := $(addprefix tests/,browser chaos contract journeys security upgrades)
-
-# What fails beside five others is run once more, alone and by name: a busy machine is no fault, a second failure is one.
-define pytest
-$(1) -q -n $(3) --dist worksteal $(2) || { test $$? -eq 1 && echo "Once more, alone:" && \
-	  $(1) -v -n 0 --last-failed --last-failed-no-failures none --maxfail 1 $(2); }
-endef
-
 # Compiled imports halve the time to start; what is installed is compiled once, our own code when it is first used.
 unexport PYTHONDONTWRITEBYTECODE
 # A virtual environment that happens to be active is not ours to fill.
@@ -30,13 +21,12 @@ run: setup  ## Set up and start the gateway.
 dev: setup  ## The same, started again whenever the code changes.
 	@exec $(BIN)/watchfiles --filter python --sigint-timeout 30 "$(BIN)/supaclaw up" gateway channels
 
-test: check wheel  ## Every check there is.
-	$(BIN)/coverage erase
-	$(call pytest,$(BIN)/coverage run -m pytest,$(addprefix --ignore=,$(OUTSIDE)),5)
-	$(call pytest,$(BIN)/pytest,$(OUTSIDE),6)
-	$(BIN)/coverage combine -q
-	$(BIN)/coverage json -q -o build/coverage.json
-	$(BIN)/python tests/coverage_gate.py build/coverage.json --lines 85 --branches 80
+test: check  ## Every check there is, but for the wheel and (COVERAGE=1) the coverage, which .ci/run adds.
+	$(if $(COVERAGE),$(BIN)/coverage erase)
+	$(BIN)/python tests/repeat_failures.py $(if $(COVERAGE),--coverage) $(if $(REPEATS),--most $(REPEATS))
+	$(if $(COVERAGE),$(BIN)/coverage combine -q)
+	$(if $(COVERAGE),$(BIN)/coverage json -q -o build/coverage.json)
+	$(if $(COVERAGE),$(BIN)/python tests/coverage_gate.py build/coverage.json --lines 85 --branches 80)
 
 setup: $(filter .uv/bin/uv,$(UV))  ## Install what uv.lock names.
 	@test -d .venv || echo "Setting up; the first time takes a minute …"

@@ -6,7 +6,7 @@ import os
 import shutil
 import ssl
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partialmethod
@@ -16,6 +16,7 @@ from uuid import uuid4
 from weakref import WeakKeyDictionary
 
 import asyncpg
+import coverage
 import pytest
 import structlog
 from hypothesis import HealthCheck, settings
@@ -31,12 +32,30 @@ from gateway.store.migrate import migrate
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("unhurried")
 
+TESTS = Path(__file__).parent
 HOMES = "supaclaw-pytest-"
 MEMORY = Path("/dev/shm")
 """Where Linux keeps files in memory: a database is made and dropped four times as fast there."""
 ENOUGH = 2 * 2**30
 SETTINGS = ("fsync = off", "full_page_writes = off", "autovacuum = off", "deadlock_timeout = '20ms'")
 """Nothing is worth keeping, and no database lives long enough to be tidied up."""
+
+
+OUTSIDE = {"browser", "chaos", "contract", "journeys", "security", "upgrades"}
+"""Folders of tests of whole gateways, from outside; a tracer would shift kill points; other tests cover as much."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Stop the tracer of `make test COVERAGE=1` while a test of a whole gateway runs."""
+    tracer = coverage.Coverage.current()
+    if tracer is None or item.path.relative_to(TESTS).parts[0] not in OUTSIDE:
+        return (yield)
+    tracer.stop()
+    try:
+        return (yield)
+    finally:
+        tracer.start()
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -1,0 +1,36 @@
+"""Runs pytest on several workers, then repeats alone what failed: a busy machine is no fault, a second failure is."""
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+FAILED = Path(".pytest_cache/v/cache/lastfailed")
+TESTS_FAILED = 1
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--workers", default="6")
+    parser.add_argument("--most", type=int, default=None, help="fail if more had to be repeated (default: no limit)")
+    parser.add_argument("--coverage", action="store_true", help="trace the tests that run inside this process")
+    wanted = parser.parse_args()
+    pytest = [*(("coverage", "run", "-m") if wanted.coverage else ()), "pytest"]
+    command = [sys.executable, "-m", *pytest]
+
+    code = subprocess.call([*command, "-v", "-n", wanted.workers, "--dist", "worksteal", "--cache-clear"])
+    if code != TESTS_FAILED or not FAILED.exists():
+        sys.exit(code)
+    failed = sorted(json.loads(FAILED.read_text(encoding="utf-8")))
+    told = "\n  ".join([f"repeated alone, because they failed beside others: {len(failed)}", *failed])
+    print(f"\n{told}", flush=True)
+    code = subprocess.call([*command, "-v", "-n", "0", "--last-failed", "--maxfail", "1"])
+    print(told, flush=True)
+    if not code and wanted.most is not None and len(failed) > wanted.most:
+        sys.exit(f"at most {wanted.most} tests may need that: find what makes them depend on a quiet machine")
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()
