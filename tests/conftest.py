@@ -19,6 +19,7 @@ import asyncpg
 import coverage
 import pytest
 import structlog
+from fastapi.routing import _IncludedRouter
 from hypothesis import HealthCheck, settings
 from jinja2 import BytecodeCache, Environment
 from jinja2.bccache import Bucket
@@ -28,6 +29,7 @@ from gateway.store.connection.pool import Database
 from gateway.store.embedded.cluster import opened
 from gateway.store.embedded.postgres import EmbeddedPostgres
 from gateway.store.migrate import migrate
+from tests.routes import METHOD, RoutesBuiltOnce
 
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("unhurried")
@@ -127,6 +129,14 @@ def templates_compiled_once() -> Iterator[None]:
     made = partialmethod(Environment.__init__, bytecode_cache=CompiledTemplates())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Environment, "__init__", made)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def routes_built_once() -> Iterator[None]:
+    """Nearly every test of the web builds the app."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_IncludedRouter, METHOD, RoutesBuiltOnce())
         yield
 
 

@@ -10,6 +10,8 @@ from asyncio.subprocess import DEVNULL, PIPE, STDOUT
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from tests.journeys.process import ROOT
 
 SECONDS = 600.0
@@ -58,6 +60,7 @@ def script() -> str:
     return "\n".join(["set -e", "trap 'supaclaw down' EXIT", *lines])
 
 
+@pytest.mark.skipif("CI" not in os.environ, reason="installs everything, which takes a minute of two cores: .ci/run")
 async def test_its_commands_work_as_written(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()

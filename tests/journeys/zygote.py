@@ -163,6 +163,7 @@ def _read_modules() -> None:
             importlib.import_module(found.name)
     for name in MODULES:
         importlib.import_module(name)
+    build_in_advance()
     gc.collect()
     gc.freeze()
 
@@ -170,6 +171,7 @@ def _read_modules() -> None:
 if __name__ == "__main__":
     from gateway.__main__ import main
     from gateway.cli.terminal.console import print_error
+    from tests.routes import build_in_advance
 
     sys.excepthook = print_error  # as `main` does; typer keeps the one it finds when it is imported
     _read_modules()
