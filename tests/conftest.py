@@ -6,12 +6,14 @@ import os
 import shutil
 import ssl
 import tempfile
-from collections.abc import AsyncIterator, Generator, Iterator
+from collections.abc import AsyncIterator, Coroutine, Generator, Iterator
+from concurrent.futures import Future
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partialmethod
 from pathlib import Path
-from typing import Any
+from threading import Thread
+from typing import Any, TypeVar
 from uuid import uuid4
 from weakref import WeakKeyDictionary
 
@@ -33,6 +35,8 @@ from tests.routes import METHOD, RoutesBuiltOnce
 
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("unhurried")
+
+Result = TypeVar("Result")
 
 TESTS = Path(__file__).parent
 HOMES = "supaclaw-pytest-"
@@ -140,6 +144,33 @@ def routes_built_once() -> Iterator[None]:
         yield
 
 
+class Maintenance:
+    """A superuser's connection in a loop of its own: each test has another loop, and a login for each takes 5 ms."""
+
+    def __init__(self, dsn: str) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = Thread(target=self._loop.run_forever, name="maintenance", daemon=True)
+        self._thread.start()
+        self._connection = self._ask(asyncpg.connect(dsn)).result()
+        self._turn = asyncio.Lock()
+
+    async def run(self, statement: str) -> None:
+        await asyncio.wrap_future(self._ask(self._execute(statement)))
+
+    def close(self) -> None:
+        self._ask(self._connection.close()).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    async def _execute(self, statement: str) -> None:
+        async with self._turn:
+            await self._connection.execute(statement)
+
+    def _ask(self, work: Coroutine[None, None, Result]) -> Future[Result]:
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+
 @dataclass(frozen=True, slots=True)
 class Server:
     """A running server whose database `supaclaw` is migrated and serves as the template."""
@@ -147,6 +178,7 @@ class Server:
     dsn: str
     maintenance_dsn: str
     member_password: str
+    maintenance: Maintenance
 
     def dsn_of(self, database: str) -> str:
         return self.dsn.replace("@/supaclaw?", f"@/{database}?")
@@ -161,12 +193,8 @@ class Server:
         await self.maintain(f"drop database {name} with (force)")
 
     async def maintain(self, *statements: str) -> None:
-        connection = await asyncpg.connect(self.maintenance_dsn)
-        try:
-            for statement in statements:
-                await connection.execute(statement)
-        finally:
-            await connection.close()
+        for statement in statements:
+            await self.maintenance.run(statement)
 
 
 @pytest.fixture(scope="session")
@@ -178,7 +206,9 @@ def server() -> Iterator[Server]:
     with opened(data) as alive:
         fcntl.flock(alive, fcntl.LOCK_EX)
         try:
-            yield asyncio.run(_serve(postgres))
+            server = asyncio.run(_serve(postgres))
+            yield server
+            server.maintenance.close()
         finally:
             asyncio.run(postgres.stop())
             shutil.rmtree(data)
@@ -222,7 +252,8 @@ def _environments() -> Path:
 
 async def _serve(postgres: EmbeddedPostgres) -> Server:
     dsn = await postgres.start()
-    server = Server(dsn, postgres.superuser_dsn("postgres"), postgres.member_password)
+    administration = postgres.superuser_dsn("postgres")
+    server = Server(dsn, administration, postgres.member_password, Maintenance(administration))
     await server.maintain(*(f"alter system set {setting}" for setting in SETTINGS), "select pg_reload_conf()")
     async with await Database.connect(dsn) as database:
         await migrate(database)
