@@ -6,7 +6,7 @@ import os
 import shutil
 import ssl
 import tempfile
-from collections.abc import AsyncIterator, Coroutine, Generator, Iterator
+from collections.abc import AsyncIterator, Collection, Coroutine, Generator, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -49,6 +49,28 @@ SETTINGS = ("fsync = off", "full_page_writes = off", "autovacuum = off", "deadlo
 
 OUTSIDE = {"browser", "chaos", "contract", "journeys", "security", "upgrades"}
 """Folders of tests of whole gateways, from outside; a tracer would shift kill points; other tests cover as much."""
+
+
+FULL = os.environ.get("SUPACLAW_CHAOS") == "full"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "chaos: takes long; only with SUPACLAW_CHAOS=full")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What takes long is left out, not skipped: it is no gap in a quick run."""
+    if FULL:
+        return
+    long = [item for item in items if item.get_closest_marker("chaos")]
+    items[:] = [item for item in items if item not in long]
+    config.hook.pytest_deselected(items=long)
+
+
+def one_of_a_class(steps: Iterable[str], quick: Collection[str]) -> list[Any]:
+    """A kill at each step in `make chaos`, and in `make test` at those of `quick`: one of each class of step."""
+    assert set(quick) <= set(steps), "a quick one is one of all"
+    return [pytest.param(step, marks=() if step in quick else pytest.mark.chaos) for step in steps]
 
 
 @pytest.hookimpl(wrapper=True)

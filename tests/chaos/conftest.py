@@ -11,30 +11,20 @@ import pytest
 from tests.chaos.faults import Fault
 from tests.chaos.ledger import Outcome
 from tests.chaos.report import COLLECTED, Collected, Watcher
+from tests.conftest import FULL as FULL
 from tests.journeys.conftest import embedded as embedded
 from tests.journeys.conftest import models as models
 from tests.journeys.conftest import process as process
 from tests.journeys.conftest import telegram as telegram
 from tests.journeys.process import GatewayProcess
 
-FULL = os.environ.get("SUPACLAW_CHAOS") == "full"
 Judge = Callable[..., None]
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "fault(*faults): which rows of the chaos table a test fills")
-    config.addinivalue_line("markers", "chaos: takes long; only with SUPACLAW_CHAOS=full")
     config.stash[COLLECTED] = Collected()
     config.pluginmanager.register(Watcher(config.stash[COLLECTED]), "chaos")
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What takes long is left out, not skipped: it is no gap in a quick run."""
-    if FULL:
-        return
-    long = [item for item in items if item.get_closest_marker("chaos")]
-    items[:] = [item for item in items if item not in long]
-    config.hook.pytest_deselected(items=long)
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import httpx
 import pytest
 
 from gateway.config.failpoints import Step
+from tests.conftest import one_of_a_class
 from tests.fakes.openai_server import Call, FakeModels, Rule
 from tests.fakes.telegram import FakeTelegram
 from tests.journeys.process import OWNER, GatewayProcess, Json, configured, said, until
@@ -26,6 +27,12 @@ ELSEWHERE = {
     *ERASURE,
 }
 """No message that somebody writes comes by these."""
+QUICK = {
+    *(Step.INBOUND_COMMITTED, Step.INGEST_KEPT, Step.COMMAND_COMMITTED, Step.TURN_TAKEN, Step.SUMMARY_READY),
+    *(Step.MODEL_REPLIED, Step.TOOL_RAN, Step.ANSWER_COMMITTED, Step.OUTBOX_REQUESTED),
+}
+QUICK_REQUESTS = {Step.INBOUND_JOURNALED, Step.TURN_CLAIMED, Step.STEP_COMMITTED, Step.ANSWER_READY}
+"""Other steps than those of `QUICK`, of the classes that a request goes through."""
 SHOWN = {Step.OUTBOX_SENDING: [NOTICE], Step.OUTBOX_REQUESTED: ["answer", NOTICE]}
 """What the chat sees of the interrupted message, where it is not just the answer."""
 
@@ -115,7 +122,7 @@ async def check_chat(telegram: FakeTelegram, step: Step) -> None:
     assert [kind_of(sent.text) for sent in telegram.sent[:-1]] == owed
 
 
-@pytest.mark.parametrize("step", [step for step in Step if step not in ELSEWHERE])
+@pytest.mark.parametrize("step", one_of_a_class([step for step in Step if step not in ELSEWHERE], QUICK))
 async def test_a_telegram_message_survives(
     process: GatewayProcess, telegram: FakeTelegram, models: FakeModels, step: Step
 ) -> None:
@@ -127,7 +134,7 @@ async def test_a_telegram_message_survives(
     await check_delivery(process, step)
 
 
-@pytest.mark.parametrize("step", [Step.TURN_TAKEN, Step.OUTBOX_REQUESTED])
+@pytest.mark.parametrize("step", one_of_a_class([Step.TURN_TAKEN, Step.OUTBOX_REQUESTED], {Step.OUTBOX_REQUESTED}))
 async def test_the_embedded_postgres_is_found_running(
     embedded: GatewayProcess, telegram: FakeTelegram, models: FakeModels, step: Step
 ) -> None:
@@ -143,7 +150,10 @@ async def test_the_embedded_postgres_is_found_running(
     await check_transcript(embedded, step)
 
 
-@pytest.mark.parametrize("step", [step for step in Step if step not in DELIVERY | WITH_A_FILE | ELSEWHERE])
+@pytest.mark.parametrize(
+    "step",
+    one_of_a_class([step for step in Step if step not in DELIVERY | WITH_A_FILE | ELSEWHERE], QUICK_REQUESTS),
+)
 async def test_a_request_to_the_api_survives(process: GatewayProcess, models: FakeModels, step: Step) -> None:
     process.configure(configured(models=models, **settings_for(step)))
     await process.start(SUPACLAW_FAIL=step)

@@ -9,11 +9,12 @@ from uuid import uuid4
 import pytest
 
 from gateway.config.failpoints import Step
+from tests.conftest import FULL
 from tests.fakes.openai_server import Call, FakeModels, Rule
 from tests.fakes.telegram import FakeTelegram
 from tests.journeys.process import OWNER, GatewayProcess, until
 
-LIVES = 6
+LIVES = 6 if FULL else 2
 EACH = 5
 """Schedules that are due in one life."""
 
