@@ -31,7 +31,7 @@ from tests.chaos.conftest import FULL
 from tests.chaos.swarm import LEASE_SECONDS, SHAPE
 from tests.flow.path import FakeModel, build
 
-RUNS = int(os.environ.get("SUPACLAW_CHAOS_TREES", "50" if FULL else "2"))
+RUNS = int(os.environ.get("SUPACLAW_CHAOS_TREES", "50" if FULL else "1"))
 """How many random trees; 1,000 take an afternoon."""
 LEAVES, TASKS = prod(SHAPE), 1 + sum(prod(SHAPE[:depth]) for depth in range(1, len(SHAPE) + 1))
 WITHIN = 180.0
