@@ -819,12 +819,12 @@ begin
   return v_all;
 end $$;
 
--- A process died while it ran these tasks: they become pending at once and lose no attempt. If exactly one of its runs
--- had met a death before, and it had met several or ran alone, it is the suspect. It is held back, the longer the
--- longer it ran, so that random deaths fall into its pause more often than into its next try. A death in the pause speaks for
--- it (`alone` falls), unless another suspect explains that death. A death that meets no earlier suspect clears the
--- suspects that wait; else their pauses start over. A task with too many deaths as the only suspect is given up
--- (domain/work/tasks.py).
+-- A process died while it ran these tasks: they become pending at once and lose no attempt. If exactly one of its
+-- runs had met a death before, and it had met several or ran alone, it is the suspect. It is held back, the longer
+-- the longer it ran, so that random deaths fall into its pause more often than into its next try. A death in the
+-- pause speaks for it (`alone` falls), unless another suspect explains that death. A death that meets no earlier
+-- suspect clears the suspects that wait; else their pauses start over. A task with too many deaths as the only
+-- suspect is given up (domain/work/tasks.py).
 create function died(p_worker uuid, p_ids uuid[], p_lease interval, p_error text) returns int
 language plpgsql set search_path = supaclaw as $$
 declare v_ids uuid[] := coalesce(p_ids, '{}'); v_met boolean; v_alone boolean;
