@@ -96,6 +96,7 @@ async def erase(tx: Connection, erasure: Erasure, origins: Origins) -> Counter[s
         found = await _cleaned(tx, erasure, table, columns)
         counts[table] += len(found)
         touched |= {row["id"] for row in found} if table == "messages" else set()
+    counts["meta"] += await _last_heartbeat(tx, erasure)
     counts["files"] += await _paths(tx, erasure)
     counts["memories"] += await _memories(tx, erasure, origins, list(touched))
     while await tx.fetchval("select exists (select from memory_gone)"):
@@ -131,7 +132,7 @@ async def forget_content(tx: Connection, principal: PrincipalId, before: str) ->
 
 async def vacuum(database: Database) -> None:
     """Leave nothing of deleted rows in the pages of tables and their statistics."""
-    tables = [*CONTENT, "memories", "memory_sources", "memory_df", "memory_gone", "memory_files", "contents"]
+    tables = [*CONTENT, "meta", "memories", "memory_sources", "memory_df", "memory_gone", "memory_files", "contents"]
     for table in tables:
         await database.alone(f"vacuum (full, analyze) supaclaw.{table}", LONGEST)
     async with database.connection() as conn:
@@ -157,6 +158,14 @@ async def _cleaned(tx: Connection, erasure: Erasure, table: str, columns: Sequen
     query = _WRITE.format(table=table, values=values + _BESIDES.get(table, ""))
     await tx.executemany(query, [(row["ctid"], *(row[name] for name in columns)) for row in changed])
     return changed
+
+
+async def _last_heartbeat(tx: Connection, erasure: Erasure) -> int:
+    text = await tx.fetchval("select value ->> 'text' from meta where key = 'heartbeat' for update")
+    if not text or (clean := erasure.clean(text)) == text:
+        return 0
+    await tx.execute("update meta set value = value || $1 where key = 'heartbeat'", {"text": clean})
+    return 1
 
 
 async def _paths(tx: Connection, erasure: Erasure) -> int:

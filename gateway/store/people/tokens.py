@@ -53,8 +53,6 @@ async def end_work(conn: Connection, principal: PrincipalId, name: str, account:
     sessions = [row["session_id"] for row in spoken]
     await conn.execute("update inbox set handled_at = now() where address_id = any($1) and handled_at is null", chats)
     closed = sum([await accounts.stop(conn, session) for session in sessions])
-    for session in sessions:
-        await reviews.close(conn, session)
     paused = await conn.fetch(
         """update schedules set paused_at = now(), updated_at = now()
            where completed_at is null and paused_at is null
@@ -80,6 +78,7 @@ async def end_work(conn: Connection, principal: PrincipalId, name: str, account:
     ended = EndedWork(closed, len(live), tuple(row["name"] for row in paused))
     if paused and (at := await addresses.last_spoken_at(conn, principal)):
         await accounts.say(conn, at, SCHEDULES_PAUSED.format(name, ", ".join(ended.schedules)))
+    await reviews.close(conn, *sessions)  # which takes the audit's lock
     return ended
 
 

@@ -170,9 +170,11 @@ async def ask(conn: Connection, question: ReviewQuestion, now: datetime) -> Revi
     review = ReviewRow.of(row)
     if review.kind == "review" and review.task_id is not None:
         await steps.note(conn, review.task_id, review.principal_id, "review", review.name)
-    await _noted(conn, Event.ASKED, review)
     if question.grant is not None:
-        await _settled(conn, review, Event.APPROVED)
+        await _act_on(conn, review)
+    await _note(conn, Event.ASKED, review)
+    if question.grant is not None:
+        await _note(conn, Event.APPROVED, review)
     return review
 
 
@@ -262,26 +264,23 @@ async def decide(
                response = case kind when 'review' then jsonb_build_object('approved', $4::bool, 'comment', $6::text) end
              where id = $1 and asked_id = $2 and state = 'open' and (expires_at is null or expires_at > $3)
              returning *"""
-    row = await conn.fetchrow(sql, review, asked, now, yes, by, storable(comment))
-    return await _settled(conn, ReviewRow.of(row), Event.APPROVED if yes else Event.DENIED) if row else None
+    rows = await conn.fetch(sql, review, asked, now, yes, by, storable(comment))
+    return next(iter(await _settle(conn, rows, Event.APPROVED if yes else Event.DENIED)), None)
 
 
 async def expire(conn: Connection, now: datetime) -> datetime | None:
     """Close the questions whose time is up, and queue that their runs are told; when the next one expires."""
     sql = "update reviews set state = 'expired' where state = 'open' and expires_at <= $1 returning *"
-    rows = await conn.fetch(sql, now)
-    for row in rows:
-        await _settled(conn, ReviewRow.of(row), Event.EXPIRED)
+    await _settle(conn, await conn.fetch(sql, now), Event.EXPIRED)
     due: datetime | None = await conn.fetchval("select min(expires_at) from reviews where state = 'open'")
     return due
 
 
-async def close(conn: Connection, session: SessionId) -> list[str]:
-    """Nobody can answer any more what this session asked; the names of these questions."""
-    sql = """update reviews set state = 'closed', decided_at = now() where session_id = $1 and state = 'open'
+async def close(conn: Connection, *sessions: SessionId) -> list[str]:
+    """Close the open questions of these sessions; returns their names."""
+    sql = """update reviews set state = 'closed', decided_at = now() where session_id = any($1) and state = 'open'
              returning *"""
-    rows = await conn.fetch(sql, session)
-    return [(await _settled(conn, ReviewRow.of(row), Event.CLOSED)).name for row in rows]
+    return [row.name for row in await _settle(conn, await conn.fetch(sql, sessions), Event.CLOSED)]
 
 
 async def latest(conn: Connection, asked: PrincipalId, limit: int) -> list[ReviewRow]:
@@ -307,7 +306,7 @@ async def reopen(conn: Connection, row: ReviewRow, expires_at: datetime) -> Revi
     again = ReviewRow.of(found)
     if again.task_id is not None:
         await steps.note(conn, again.task_id, again.principal_id, "review", again.name)
-    await _noted(conn, Event.ASKED, again)
+    await _note(conn, Event.ASKED, again)
     return again
 
 
@@ -322,14 +321,24 @@ async def start(conn: Connection, review: ReviewId) -> tuple[ReviewRow, bool]:
 async def mark_done(conn: Connection, review: ReviewRow) -> None:
     """Its call has run, and its result is told with this transaction."""
     await conn.execute("update reviews set state = 'done' where id = $1", review.id)
-    await _noted(conn, Event.RUN, review)
+    await _note(conn, Event.RUN, review)
 
 
-async def _settled(conn: Connection, row: ReviewRow, event: Event) -> ReviewRow:
+async def _settle(conn: Connection, rows: Sequence[Record], event: Event) -> list[ReviewRow]:
+    """Act on every answer before the first is noted: the audit's lock is the last that a transaction takes."""
+    settled = [ReviewRow.of(row) for row in rows]
+    for row in settled:
+        await _act_on(conn, row)
+    for row in settled:
+        await _note(conn, event, row)
+    return settled
+
+
+async def _act_on(conn: Connection, row: ReviewRow) -> None:
+    """Queue the approved or refused call; or let the task that asked continue."""
     if row.kind == "review":
-        await _answered(conn, row)
-        await _noted(conn, event, row)
-        return row
+        await _resume(conn, row)
+        return
     await tasks.create(
         conn,
         row.principal_id,
@@ -339,13 +348,13 @@ async def _settled(conn: Connection, row: ReviewRow, event: Event) -> ReviewRow:
         dedupe=f"approval:{row.id}",
         priority=1,
     )
-    await _noted(conn, event, row)
-    return row
 
 
-async def _answered(conn: Connection, row: ReviewRow) -> None:
-    """The task that asked goes on; of its whole tree all that wait if it was the tree's budget that was asked for."""
+async def _resume(conn: Connection, row: ReviewRow) -> None:
+    """Let the task that asked continue; if it asked for more budget, every waiting task of its tree."""
     assert row.task_id is not None, "a review is a task's question"
+    if await tasks.get(conn, row.task_id) is None:  # it ended unanswered and was cleared
+        return
     await steps.note(conn, row.task_id, row.principal_id, "review", row.name, ok=row.state == "approved")
     if row.tool != BUDGET:
         await trees.resume(conn, [row.task_id])
@@ -362,7 +371,7 @@ async def close_cancelled(conn: Connection, master: TaskId) -> None:
              where t.id = r.task_id and t.master_id = $1 and t.status = 'cancelled' and r.state = 'open'
              returning r.*"""
     for row in await conn.fetch(sql, master):
-        await _noted(conn, Event.CLOSED, ReviewRow.of(row))
+        await _note(conn, Event.CLOSED, ReviewRow.of(row))
 
 
 async def of_tree(conn: Connection, master: TaskId, tool: str) -> ReviewRow | None:
@@ -373,6 +382,6 @@ async def of_tree(conn: Connection, master: TaskId, tool: str) -> ReviewRow | No
     return ReviewRow.of(row) if row else None
 
 
-async def _noted(conn: Connection, event: Event, row: ReviewRow) -> None:
+async def _note(conn: Connection, event: Event, row: ReviewRow) -> None:
     by = "" if event in (Event.ASKED, Event.RUN) else row.decided_by or ""
     await audit.note(conn, event, row.name, principal=row.principal_id, by=by, detail=row.digest)

@@ -1,6 +1,12 @@
 import asyncpg
 
-from gateway.store.memory.erasing import CONTENT
+from gateway.domain.health import HeartbeatOutcome
+from gateway.domain.memory.erasing import ERASED, Erasure
+from gateway.store.memory import erasing
+from gateway.store.memory.erasing import CONTENT, Origins
+from gateway.store.work import heartbeats
+from tests.store.work.test_heartbeats import NOON
+from tests.store.world import World
 
 DELETED = {"memories", "memory_df", "memory_files", "memory_gone"}
 """Rows with the words are deleted."""
@@ -24,7 +30,7 @@ NOT_SAID = {
     "member_keys": "key",
     "memory_models": "name",
     "messages": "kind origin platform_id call_id tool album model",
-    "meta": "key value",
+    "meta": "key value",  # but for what the last heartbeat said
     "migrations": "name sha256",
     "outbox": "state platform_id reply_to",
     "pairings": "channel account chat thread sender name code state",
@@ -61,3 +67,15 @@ async def test_of_every_column_that_can_hold_text_it_is_known_whether_it_holds_w
     known = {(table, name) for table, names in CONTENT.items() for name in names}
     known |= {(table, name) for table, names in NOT_SAID.items() for name in names.split()}
     assert {(row["table"], row["column"]) for row in rows if row["table"] not in DELETED} == known
+
+
+async def test_what_the_last_heartbeat_said_is_erased(world: World) -> None:
+    async with world.database.transaction() as tx:
+        await heartbeats.begin(tx, NOON)
+        await heartbeats.ended(tx, HeartbeatOutcome.OK, "The quagga waits. All is well.", NOON)
+        counts = await erasing.erase(tx, Erasure(["quagga"], []), Origins({}, {}, frozenset()))
+        pulse = await heartbeats.begin(tx, NOON)
+
+    assert pulse.text == f"{ERASED} All is well."
+    assert pulse.outcome is HeartbeatOutcome.OK
+    assert counts == {"meta": 1}
