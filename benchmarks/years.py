@@ -115,7 +115,7 @@ def _entry(row: Record) -> JournalEntry:
         return JournalEntry(row["entry_id"], row["kind"], row["created_at"], "SupaClaw", row["text"])
     chat = row["platform_id"].partition("-")[0]
     address, sender = Address("telegram", "years", chat), Sender(chat, "Ada")
-    inbound = Inbound(address, sender, row["text"], row["platform_id"], row["created_at"])
+    inbound = Inbound(address, sender, row["text"], row["platform_id"], row["created_at"], private=True, as_owner=True)
     return entry_of(Arrival(EntryId(row["entry_id"]), inbound, row["created_at"]))
 
 

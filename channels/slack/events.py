@@ -90,6 +90,7 @@ class SentMessage:
             sent_at=datetime.fromtimestamp(float(message.edited_at or message.ts), UTC),
             edits=message.ts if self.edited_at else None,
             private=self.private,
+            as_owner=True,
             addressed=addressed,
             attachments=tuple(
                 Attachment(file.id, file.name.replace("\0", ""), file.mimetype, file.size)
@@ -143,6 +144,7 @@ def read_action(raw: object, us: AppAccount, commands: Set[str]) -> Inbound:
         platform_id=f"action:{told.trigger_id}",
         sent_at=datetime.now(UTC),
         private=told.channel_id.startswith("D") or told.channel_name == "directmessage",
+        as_owner=True,
     )
 
 

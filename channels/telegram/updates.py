@@ -242,6 +242,7 @@ def _from_message(message: Message, us: BotAccount, *, edit: int | None = None) 
         sent_at=datetime.fromtimestamp(message.edit_date, UTC) if edit and message.edit_date else message.date,
         edits=str(message.message_id) if edit else None,
         private=private,
+        as_owner=True,
         addressed=private or _is_addressed(message, text, us),
         attachments=attachments_of(message),
         album=message.media_group_id or "",
@@ -262,6 +263,7 @@ def _from_press(press: CallbackQuery, us: BotAccount) -> Inbound | None:
         platform_id=f"button:{press.id}",
         sent_at=datetime.now(UTC),
         private=press.message.chat.type == "private",
+        as_owner=True,
     )
 
 
@@ -273,6 +275,8 @@ def _from_stop(stop: MessageGenerationStopped, number: int, us: BotAccount) -> I
         text="/stop",
         platform_id=f"stop:{number}",
         sent_at=datetime.now(UTC),
+        private=True,
+        as_owner=True,
     )
 
 

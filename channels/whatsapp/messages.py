@@ -51,6 +51,7 @@ def to_inbound(event: MessageEv, us: LinkedAccount) -> Inbound | None:
         sent_at=datetime.fromtimestamp(info.Timestamp / 1000, UTC),
         edits=_id(edited, source) if edited else None,
         private=not source.IsGroup,
+        as_owner=True,
         addressed=not source.IsGroup or any(map(us.are, (*context.mentionedJID, context.participant))),
         attachments=files,
         album=_id(together.parentMessageKey.ID, source) if together.associationType == Together.MEDIA_ALBUM else "",

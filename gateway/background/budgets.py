@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import structlog
 
 from gateway.domain.conversation.model import ModelsExhausted, Prompt, Reply
+from gateway.domain.conversation.tools import ToolClass
 from gateway.domain.ids import PrincipalId
 from gateway.domain.json import Json
 from gateway.domain.memory.memories import Embedder
@@ -78,6 +79,8 @@ class PaidEmbedding:
             )
             owner = self.owner()
             arguments: dict[str, Json] = {"model": model, "rows": 2 * rows}
-            question = ReviewQuestion(owner, owner, EMBED, arguments, preview, Label.OWNER, lasts=None)
+            question = ReviewQuestion(
+                owner, owner, EMBED, arguments, preview, Label.OWNER, lasts=None, act=ToolClass.PERSIST
+            )
             await reviews.ask(tx, question, self.clock.now())
         return False

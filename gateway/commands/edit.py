@@ -15,7 +15,7 @@ async def run(ctx: CommandContext) -> CommandReply:
         row = await own_message(ctx.tx, ctx.at, id)
         if not words.strip():
             return CommandReply(USAGE)
-        own = label_of(ctx.role, private=ctx.at.private)
+        own = label_of(ctx.role, private=ctx.at.private, as_owner=ctx.arrival.as_owner)
         made, asked = await branch(ctx.tx, ctx.at, ctx.arrival, row, without_marks(words), own)
     except NotBranched as reason:
         return CommandReply(str(reason))

@@ -61,7 +61,9 @@ async def _join(ctx: CommandContext, typed: str) -> CommandReply:
 async def _part(ctx: CommandContext) -> CommandReply:
     if not await addresses.shared(ctx.tx, ctx.at.session_id):
         return CommandReply("This chat already has its own conversation.")
-    session = await sessions.start(ctx.tx, ctx.at.principal_id, label_of(ctx.role, private=True))
+    session = await sessions.start(
+        ctx.tx, ctx.at.principal_id, label_of(ctx.role, private=True, as_owner=ctx.arrival.as_owner)
+    )
     await addresses.hand_over(ctx.tx, ctx.at.id, ctx.at.principal_id, session)
     return CommandReply(f"This chat has its own conversation again ({str(session)[:8]}).", successor=session)
 

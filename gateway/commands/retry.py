@@ -14,7 +14,7 @@ async def run(ctx: CommandContext) -> CommandReply:
         return CommandReply("That model isn't configured; /model lists those that are.")
     try:
         row = await own_message(ctx.tx, ctx.at, id)
-        own = label_of(ctx.role, private=ctx.at.private)
+        own = label_of(ctx.role, private=ctx.at.private, as_owner=ctx.arrival.as_owner)
         made, asked = await branch(ctx.tx, ctx.at, ctx.arrival, row, row.text, own, model or None)
     except NotBranched as reason:
         return CommandReply(str(reason))

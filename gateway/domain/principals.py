@@ -31,7 +31,7 @@ class Principal:
     name: str
 
 
-def label_of(role: Role, *, private: bool, as_owner: bool = True) -> Label:
+def label_of(role: Role, *, private: bool, as_owner: bool) -> Label:
     """The initial label of a message; groups are never trusted, since anyone can write there.
 
     `as_owner` is false for what a program says with a token of the owner's: the person it works for is known.

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
+from gateway.domain.conversation.tools import ToolClass
 from gateway.domain.ids import InstanceId, PrincipalId
 from gateway.domain.json import Json
 from gateway.domain.people.access import GROUP
@@ -150,7 +151,14 @@ async def ask_to_vouch(tx: Connection, principal: PrincipalId, paths: Mapping[st
     """Ask the person whether these contents are their own words, unless they were asked before, or are about to be."""
     arguments: dict[str, Json] = {"paths": dict(paths)}
     question = ReviewQuestion(
-        principal, principal, VOUCH, arguments, _vouching_preview(paths), Label.UNTRUSTED, lasts=None
+        principal,
+        principal,
+        VOUCH,
+        arguments,
+        _vouching_preview(paths),
+        Label.UNTRUSTED,
+        lasts=None,
+        act=ToolClass.PERSIST,
     )
     if principal not in await contents.with_older(tx) and not await reviews.asked(tx, question):
         await reviews.ask(tx, question, clock.now())

@@ -8,13 +8,14 @@ from gateway.agent.limits import Limits
 from gateway.agent.loop import run_turn
 from gateway.domain.conversation.model import ToolCall
 from gateway.domain.conversation.transcript import Answered, Steered
+from gateway.domain.principals import Label
 from tests.agent.scripted import ScriptedModel, Workshop, call, reply, said, stringify
 from tests.fakes.caller import CALLER
 
 
 async def nobody() -> Steered:
     """No message arrives during the turn."""
-    return Steered(())
+    return Steered((), Label.OWNER)
 
 
 async def end(calls: Callable[[int], ToolCall]) -> tuple[Answered, int]:

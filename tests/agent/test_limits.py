@@ -3,10 +3,11 @@ import pytest
 from gateway.agent.limits import UNSPENT, Limits, Repeats, Spent, dollars
 from gateway.domain.conversation.model import ToolCall, Usage
 from gateway.domain.conversation.transcript import ToolFinished, ToolIntent, ToolResult
+from gateway.domain.principals import Label
 
 
 def finished(arguments: str, result: str) -> ToolFinished:
-    return ToolFinished(ToolIntent(ToolCall("1", "look", arguments), 0), ToolResult("1", result), False, 1)
+    return ToolFinished(ToolIntent(ToolCall("1", "look", arguments), 0), ToolResult("1", result), False, 1, Label.OWNER)
 
 
 def test_spending_adds_up() -> None:

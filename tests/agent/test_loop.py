@@ -43,7 +43,7 @@ from tests.fakes.caller import CALLER
 
 async def nobody() -> Steered:
     """No message arrives during the turn."""
-    return Steered(())
+    return Steered((), Label.OWNER)
 
 
 def turn(
@@ -169,12 +169,12 @@ class TestSteering:
         waiting: list[list[UserText]] = [[], [said("also b"), said("and c")], []]
 
         async def steer() -> Steered:
-            return Steered(tuple(waiting.pop(0)))
+            return Steered(tuple(waiting.pop(0)), Label.OWNER)
 
         model = ScriptedModel.of(reply("", call("look", "1", text="a")), reply("a, b and c"))
         events = await events_of(model, steer=steer)
         assert [type(event) for event in events] == [ModelReplied, ToolFinished, Steered, ModelReplied, Answered]
-        assert events[2] == Steered((said("also b"), said("and c")))
+        assert events[2] == Steered((said("also b"), said("and c")), Label.OWNER)
         assert model.prompts[1].messages[-2:] == shown(said("also b"), said("and c")).messages
 
     async def test_no_message_is_taken_by_a_run_that_is_at_its_limit(self) -> None:
@@ -214,7 +214,7 @@ class TestTrust:
 
     async def test_so_does_what_joined_it(self) -> None:
         asked: list[Label] = []
-        waiting = [Steered((said("and c"),), Label.KNOWN), Steered(())]
+        waiting = [Steered((said("and c"),), Label.KNOWN), Steered((), Label.OWNER)]
 
         async def steer() -> Steered:
             return waiting.pop(0)

@@ -23,6 +23,7 @@ from gateway.domain.ids import SessionId, TaskId
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import is_own_words
+from tests.fakes.caller import unfenced
 
 warnings.simplefilter("ignore")
 
@@ -57,7 +58,7 @@ CLASSES: Mapping[str, ToolClass] = {
     "share_file": ToolClass.SEND,
 }
 """What is not here reads; get_webpage is asked about as our web_fetch is."""
-CALLER = Caller(TaskId(UUID(int=1)), 0, SessionId(UUID(int=2)), None, Label.OWNER)
+CALLER = Caller(TaskId(UUID(int=1)), 0, SessionId(UUID(int=2)), None, Label.OWNER, unfenced)
 
 
 async def spill(_path: str, _text: str, _label: Label) -> str:

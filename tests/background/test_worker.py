@@ -17,6 +17,7 @@ from gateway.background.upkeep.timers import Periodic
 from gateway.background.worker import Worker
 from gateway.domain.errors import DatabaseDown, RunLost, TryAgainLater
 from gateway.domain.ids import TaskId
+from gateway.domain.principals import Label
 from gateway.domain.work.schedules import ScheduleDefinition
 from gateway.domain.work.tasks import SLOTS, Assignment, Claim, Lane, Status
 from gateway.store.connection.pool import Database
@@ -435,10 +436,15 @@ class TestPoison:
         slot = datetime(2026, 11, 23, 7, 30, tzinfo=UTC)
         async with database.transaction() as tx:
             row = await schedules.add(
-                tx, world.principal, ScheduleDefinition("n", "go", None), next_run_at=None, origin="cli"
+                tx,
+                world.principal,
+                ScheduleDefinition("n", "go", None),
+                next_run_at=None,
+                origin="cli",
+                label=Label.OWNER,
             )
             assert row is not None
-            order = Assignment(prompt="go", name="n", origin="schedule", schedule=row.id, slot=slot)
+            order = Assignment(prompt="go", name="n", origin="schedule", label=Label.OWNER, schedule=row.id, slot=slot)
             await schedules.fire(tx, row, order)
         async with working(
             Worker(database, somebody(), {"agent": poisoned}, [Lane.AGENTS], told.put, abandoned=schedule_runs.failed)

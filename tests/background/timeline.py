@@ -9,6 +9,7 @@ from gateway.background.upkeep.schedules import Scheduler
 from gateway.config.failpoints import Failpoints
 from gateway.config.machine import SystemClock
 from gateway.domain.ids import PrincipalId
+from gateway.domain.principals import Label
 from gateway.domain.work.schedules import Misfire, Once, Recurring, ScheduleDefinition
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.work import schedules
@@ -76,6 +77,7 @@ class Timeline:
                 definition,
                 next_run_at=next_slot(definition, self.clock.now()),
                 origin="fake",
+                label=Label.OWNER,
             )
         assert row is not None
         return row

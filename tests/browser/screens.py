@@ -28,6 +28,7 @@ from gateway.config.machine import SystemClock
 from gateway.config.model import Config
 from gateway.domain.conversation.inbound import Address
 from gateway.domain.conversation.model import ModelEvent, Prompt, Reply, ToolCall, Usage
+from gateway.domain.conversation.tools import ToolClass
 from gateway.domain.health import Finding, FindingLevel
 from gateway.domain.ids import SessionId
 from gateway.domain.memory.memories import Category
@@ -305,7 +306,9 @@ async def fill(web: Web, folder: Path) -> None:
         await used(web, 0.02, model="openai/gpt-5.6-mini", ago=ago)
     owner = web.path.people.owner.id
     [(task,), *_] = await web.path.rows("select id from tasks")
-    question = ReviewQuestion(owner, owner, "write_file", {"path": "HEARTBEAT.md"}, CHANGE, Label.UNTRUSTED, task=task)
+    question = ReviewQuestion(
+        owner, owner, "write_file", {"path": "HEARTBEAT.md"}, CHANGE, Label.UNTRUSTED, task=task, act=ToolClass.PERSIST
+    )
     await web.path.database.run(lambda tx: reviews.ask(tx, question, datetime.now(UTC)))
     session = "6f2c1f0e-3b1a-4c55-9f0e-000000000001"
     write(

@@ -22,7 +22,15 @@ async def ask(web: Web) -> None:
     owner, at = web.path.people.owner.id, (await web.path.tell("hello")).session_id
     [(task,)] = await web.path.rows("select id from tasks where session_id = $1", at)
     soul = ReviewQuestion(
-        owner, owner, "write_file", {"path": "SOUL.md"}, CHANGE, Label.UNTRUSTED, task=task, ordinal=1
+        owner,
+        owner,
+        "write_file",
+        {"path": "SOUL.md"},
+        CHANGE,
+        Label.UNTRUSTED,
+        task=task,
+        ordinal=1,
+        act=ToolClass.PERSIST,
     )
     mail = replace(
         soul, tool="send_mail", arguments={"to": "eve@example.com"}, preview=MAIL, act=ToolClass.SEND, ordinal=2

@@ -153,7 +153,9 @@ def entry(text: str) -> JournalEntry:
 
 def arrived(id: EntryId, text: str) -> JournalEntry:
     at = datetime(2026, 1, 2, tzinfo=UTC)
-    inbound = Inbound(Address("telegram", "1", "1"), Sender("1", "Ada"), text, "p9", at, private=True, quoted=FACT)
+    inbound = Inbound(
+        Address("telegram", "1", "1"), Sender("1", "Ada"), text, "p9", at, private=True, as_owner=True, quoted=FACT
+    )
     return JournalEntry(id, "message", at, "Ada", text, inbound)
 
 

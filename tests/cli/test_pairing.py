@@ -14,7 +14,7 @@ def _bob_asks(dsn: str, monkeypatch: pytest.MonkeyPatch, supaclaw: Supaclaw) -> 
     monkeypatch.setenv("SUPACLAW_DATABASE_URL", dsn)
     supaclaw("owner", "set", "telegram", "1")
     at = Address("telegram", "bot", "2")
-    inbound = Inbound(at, Sender("2", "Bob"), "let me in", "m1", datetime.now(UTC))
+    inbound = Inbound(at, Sender("2", "Bob"), "let me in", "m1", datetime.now(UTC), private=True, as_owner=True)
 
     async def ask() -> None:
         async with await Database.connect(dsn) as database, database.transaction() as tx:

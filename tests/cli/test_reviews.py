@@ -3,6 +3,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from gateway.domain.conversation.tools import ToolClass
 from gateway.domain.principals import Label
 from gateway.store.connection.pool import Database
 from gateway.store.people import principals
@@ -22,7 +23,9 @@ def _the_agent_asks(dsn: str, monkeypatch: pytest.MonkeyPatch, supaclaw: Supacla
             assert owner is not None
             bob = await principals.ensure_member(tx, "Bob", "telegram:2")
             for asked in (owner.id, bob):
-                question = ReviewQuestion(asked, asked, "write_file", {}, "+Be evil.\u202e", Label.UNTRUSTED)
+                question = ReviewQuestion(
+                    asked, asked, "write_file", {}, "+Be evil.\u202e", Label.UNTRUSTED, act=ToolClass.PERSIST
+                )
                 await reviews.ask(tx, question, datetime.now(UTC))
 
     asyncio.run(ask())

@@ -162,7 +162,7 @@ def test_those_of_others_are_listed_under_their_names_and_reached_by_number_alon
     async def add_one(tx: Connection) -> None:
         bob = await principals.add(tx, Role.MEMBER, "Bob", ["telegram:2"])
         definition = ScheduleDefinition("bobs", "x", None)
-        await schedules.add(tx, bob, definition, next_run_at=None, origin="telegram")
+        await schedules.add(tx, bob, definition, next_run_at=None, origin="telegram", label=Label.OWNER)
 
     database(add_one)
     [listed] = supaclaw("schedules", "list", "--json").json

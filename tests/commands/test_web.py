@@ -85,7 +85,7 @@ async def test_a_forwarded_text_is_no_command(reachable: MessagePath) -> None:
 @pytest.mark.parametrize("as_owner", [True, False])
 async def test_no_token_gets_one(reachable: MessagePath, as_owner: bool) -> None:
     at = Address("api", "6f2c1f0e-0000-4000-8000-000000000000", "main")
-    inbound = Inbound(at, Sender("owner", "Ada"), "/web", "m1", datetime.now(UTC), as_owner=as_owner)
+    inbound = Inbound(at, Sender("owner", "Ada"), "/web", "m1", datetime.now(UTC), as_owner=as_owner, private=True)
     [accepted] = await reachable.inbound.accept([inbound])
     assert (await reachable.answer(accepted)).text.startswith("Tokens can't do this")
     assert await links(reachable) == 0
@@ -94,7 +94,9 @@ async def test_no_token_gets_one(reachable: MessagePath, as_owner: bool) -> None
 async def test_the_page_and_the_terminal_are_told_where_it_works(reachable: MessagePath) -> None:
     for channel in ("web", "terminal"):
         at = Address(channel, "local" if channel == "terminal" else "owner", "main")
-        inbound = Inbound(at, Sender("owner", "Ada"), "/web", f"m-{channel}", datetime.now(UTC))
+        inbound = Inbound(
+            at, Sender("owner", "Ada"), "/web", f"m-{channel}", datetime.now(UTC), private=True, as_owner=True
+        )
         [accepted] = await reachable.inbound.accept([inbound])
         assert (await reachable.answer(accepted)).text.startswith("Write /web in a messenger")
     assert await links(reachable) == 0

@@ -19,7 +19,7 @@ ADA = KnownIdentities(owner=("fake:1",))
 
 def by(sender: str, channel: str = "fake", *, private: bool = True) -> Inbound:
     at = Address(channel, "bot", "room")
-    return Inbound(at, Sender(sender, "Ada"), "hi", "m1", datetime.now(UTC), private=private)
+    return Inbound(at, Sender(sender, "Ada"), "hi", "m1", datetime.now(UTC), private=private, as_owner=True)
 
 
 @pytest.mark.parametrize("mode", ["owner", "allowlist", "pairing", "open"])

@@ -14,7 +14,7 @@ from gateway.domain.principals import Label, Role, label_of
     ],
 )
 def test_trust_starts_with_who_writes_and_where(role: Role, private: bool, label: Label) -> None:
-    assert label_of(role, private=private) is label
+    assert label_of(role, private=private, as_owner=True) is label
 
 
 def test_labels_are_ordered_by_suspicion() -> None:

@@ -12,7 +12,14 @@ COMMANDS = {"new", "ping"}
 
 def inbound(text: str, *, bot: bool = False, **more: Any) -> Inbound:
     sender = Sender("1", "Ada", is_bot=bot)
-    return Inbound(Address("fake", "bot", "1"), sender, text, "m1", datetime.now(UTC), **more)
+    return Inbound(
+        Address("fake", "bot", "1"),
+        sender,
+        text,
+        "m1",
+        datetime.now(UTC),
+        **{"private": True, "as_owner": True, **more},
+    )
 
 
 def route(text: str, role: Role = Role.OWNER, **more: Any) -> Decision:

@@ -133,7 +133,12 @@ def results(prompt: Prompt) -> list[dict[str, Any]]:
 
 def message(text: str, *, chat: str = OWNER, sender: str = OWNER, id: str | None = None, **more: Any) -> Inbound:
     return Inbound(
-        Address("fake", "bot", chat), Sender(sender, "Ada"), text, id or f"m{next(_ids)}", datetime.now(UTC), **more
+        Address("fake", "bot", chat),
+        Sender(sender, "Ada"),
+        text,
+        id or f"m{next(_ids)}",
+        datetime.now(UTC),
+        **{"private": True, "as_owner": True, **more},
     )
 
 

@@ -560,7 +560,14 @@ async def test_a_question_that_nobody_was_shown_is_put_after_the_start(path: Mes
         async with path.database.transaction() as tx:
             await schedules.pause(tx, row.id, paused=True, next_run_at=None)
             question = ReviewQuestion(
-                owner, owner, "resume_schedule", {"schedule": row.id}, "Stand-up", Label.UNTRUSTED, lasts=None
+                owner,
+                owner,
+                "resume_schedule",
+                {"schedule": row.id},
+                "Stand-up",
+                Label.UNTRUSTED,
+                lasts=None,
+                act=ToolClass.PERSIST,
             )
             await reviews.ask(tx, question, path.clock.now())
         await path.questions.look()
@@ -577,7 +584,14 @@ async def test_many_questions_of_the_gateway_are_put_a_few_at_a_time_and_block_n
         async with path.database.transaction() as tx:
             for number in range(MAX_WAITING + 3):
                 each = ReviewQuestion(
-                    owner, owner, "resume_schedule", {"schedule": number}, "x", Label.UNTRUSTED, lasts=None
+                    owner,
+                    owner,
+                    "resume_schedule",
+                    {"schedule": number},
+                    "x",
+                    Label.UNTRUSTED,
+                    lasts=None,
+                    act=ToolClass.PERSIST,
                 )
                 await reviews.ask(tx, each, path.clock.now())
         await path.questions.look()

@@ -208,7 +208,9 @@ async def test_one_more_account_takes_nothing_away(web: Web, streams: Streams):
 
 async def test_a_token_of_a_member_opens_no_stream_of_the_owners(web: Web):
     database = web.backend.database
-    asked = Inbound(Address("telegram", "bot", "7"), Sender("7", "Bo"), "hi", "m7", datetime.now(UTC))
+    asked = Inbound(
+        Address("telegram", "bot", "7"), Sender("7", "Bo"), "hi", "m7", datetime.now(UTC), private=True, as_owner=True
+    )
     await database.run(lambda tx: pairings.request(tx, asked, "ABCDEFGH"))
     admitted = await web.backend.pairing.approve("ABCDEFGH")
     assert admitted.principal_id is not None
@@ -220,7 +222,9 @@ async def test_a_token_of_a_member_opens_no_stream_of_the_owners(web: Web):
 async def test_a_member_whose_pairing_is_denied_loses_the_streams_of_its_tokens(web: Web, streams: Streams):
     database, people = web.backend.database, web.path.people
     people.allow({"telegram": Access("pairing")})
-    asked = Inbound(Address("telegram", "bot", "7"), Sender("7", "Bo"), "hi", "m7", datetime.now(UTC))
+    asked = Inbound(
+        Address("telegram", "bot", "7"), Sender("7", "Bo"), "hi", "m7", datetime.now(UTC), private=True, as_owner=True
+    )
     await database.run(lambda tx: pairings.request(tx, asked, "ABCDEFGH"))
     admitted = await web.backend.pairing.approve("ABCDEFGH")
     await people.refresh(database)

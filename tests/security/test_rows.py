@@ -350,7 +350,7 @@ async def test_what_members_had_before_is_known_at_best_and_still_theirs_to_chan
                 who = await principals.add(tx, role, role, [f"fake:{role}"])
                 await tx.execute("insert into sessions (id, principal_id, label) values ($1, $2, 0)", uuid4(), who)
                 await files.record(tx, who, "a.txt", size=1, mime="", sha256="1", label=Label.OWNER)
-                rows[role] = await schedules.add(tx, who, plan("a"), next_run_at=None, origin="fake")
+                rows[role] = await schedules.add(tx, who, plan("a"), next_run_at=None, origin="fake", label=Label.OWNER)
         await migrate(database)
         async with database.connection() as conn:
             for table in ("sessions", "files", "schedules"):

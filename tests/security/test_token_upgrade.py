@@ -6,6 +6,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from gateway.domain.conversation.tools import ToolClass
 from gateway.domain.ids import PrincipalId
 from gateway.domain.principals import Label
 from gateway.store.connection.pool import Database
@@ -152,7 +153,9 @@ async def test_schedules_that_a_program_made_wait_for_the_owners_yes(old: Databa
 
 def digest_of(schedule: int) -> str:
     owner = PrincipalId(OWNER)
-    return ReviewQuestion(owner, owner, "resume_schedule", {"schedule": schedule}, "", Label.KNOWN).digest
+    return ReviewQuestion(
+        owner, owner, "resume_schedule", {"schedule": schedule}, "", Label.KNOWN, act=ToolClass.PERSIST
+    ).digest
 
 
 async def now(database: Database) -> object:

@@ -6,6 +6,7 @@ from uuid import uuid4
 import httpx
 import pytest
 
+from gateway.domain.principals import Label
 from gateway.domain.work.schedules import Once
 from gateway.store.people import tokens
 from gateway.store.people.tokens import EndedWork
@@ -196,7 +197,13 @@ async def planned(web: Web, asked: str, name: str) -> None:
     definition = schedules.Definition(name, "do it", Once(now))
     async with path.database.transaction() as tx:
         await schedules.add(
-            tx, web.backend.owner.id, definition, next_run_at=now, origin="terminal", asked_by=f"{task}/0"
+            tx,
+            web.backend.owner.id,
+            definition,
+            next_run_at=now,
+            origin="terminal",
+            label=Label.OWNER,
+            asked_by=f"{task}/0",
         )
 
 

@@ -23,7 +23,7 @@ HOME = Address("fake", "bot", "1")
 
 
 def arrival(text: str = "hello", id: str = "m1", **more: Any) -> Inbound:
-    return Inbound(HOME, Sender("1", "Ada"), text, id, datetime.now(UTC), **more)
+    return Inbound(HOME, Sender("1", "Ada"), text, id, datetime.now(UTC), **{"private": True, "as_owner": True, **more})
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from gateway.store.people import principals
 from gateway.tools import PrincipalContext, Services
 from gateway.tools.cron import CronArguments, tools, until
 from gateway.workspace.files.tree import Workspace
+from tests.fakes.caller import unfenced
 from tests.store.world import World, found
 
 NOW = datetime(2026, 11, 21, 22, 2, tzinfo=UTC)
@@ -87,7 +88,7 @@ async def world(database: Database) -> World:
 def person(world: World, database: Database, principal: PrincipalId, role: Role, zone: str | None) -> Person:
     clock = Clock()
     context = PrincipalContext(principal, role, database.run, clock, lambda: zone)
-    caller = Caller(TaskId(uuid4()), 0, world.session, world.address, Label.OWNER)
+    caller = Caller(TaskId(uuid4()), 0, world.session, world.address, Label.OWNER, unfenced)
     return Person(context, caller, clock)
 
 
@@ -429,7 +430,7 @@ def test_garbage_is_answered_and_breaks_nothing(dsn: str, given_arguments: Seque
             context = PrincipalContext(principal, Role.MEMBER, database.bound(principal).run, Clock(), lambda: None)
             [tool] = tools(Services(Workspace(Path()), context=context))
             for ordinal, arguments in enumerate(given_arguments):
-                caller = Caller(TaskId(uuid4()), ordinal, SessionId(UUID(int=1)), None, Label.KNOWN)
+                caller = Caller(TaskId(uuid4()), ordinal, SessionId(UUID(int=1)), None, Label.KNOWN, unfenced)
                 try:
                     said = CronArguments.model_validate(arguments)
                 except ValueError:
@@ -456,7 +457,7 @@ def test_how_long_until_then() -> None:
 
 
 async def test_where_there_is_no_store_it_says_so() -> None:
-    caller = Caller(TaskId(UUID(int=1)), 0, SessionId(UUID(int=1)), None, Label.OWNER)
+    caller = Caller(TaskId(UUID(int=1)), 0, SessionId(UUID(int=1)), None, Label.OWNER, unfenced)
     toolbox = Toolbox(tools(Services(Workspace(Path()))), spill)
     assert (
         json.loads((await toolbox.run(ToolCall("1", "cron", '{"action": "list"}'), caller)).text)["error"]

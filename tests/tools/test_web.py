@@ -30,7 +30,7 @@ from gateway.store.transcript import messages
 from gateway.tools import Services, Web
 from gateway.tools.web import MAX_FOLLOWED, tools
 from gateway.workspace.files.tree import Workspace
-from tests.fakes.caller import CALLER
+from tests.fakes.caller import CALLER, unfenced
 from tests.ingest.samples import pdf
 from tests.net.servers import Respond, Server, endless, page, redirect, search_apis, serving, site
 from tests.store.world import World, found
@@ -284,7 +284,7 @@ class TestAsking:
         async def respond(asked: Any, write: Any) -> None:
             await pages.get(asked.path.partition("?")[0], page(b"?", "text/plain", "404 Not Found"))(asked, write)
 
-        caller = Caller(CALLER.task, 0, world.session, world.address, Label.UNTRUSTED)
+        caller = Caller(CALLER.task, 0, world.session, world.address, Label.UNTRUSTED, unfenced)
         return await bench.open(respond, caller=caller, database=world.database)
 
     async def said(self, world: World, text: str, label: Label = Label.OWNER) -> None:
@@ -349,7 +349,7 @@ class TestAsking:
             rows = {"web": {"results": [{"title": "t", "url": f"{server[0]}/found", "description": "d"}]}}
             await (page(b"<p>yes</p>") if asked.path == "/found" else page(json.dumps(rows).encode()))(asked, write)
 
-        caller = Caller(CALLER.task, 0, world.session, world.address, Label.UNTRUSTED)
+        caller = Caller(CALLER.task, 0, world.session, world.address, Label.UNTRUSTED, unfenced)
         at = await bench.open(respond, caller=caller, database=world.database)
         server.append(at.server.url)
 

@@ -262,7 +262,15 @@ async def test_a_token_reaches_nothing_here(web: Web):
 async def test_a_token_resumes_nothing_by_the_command(web: Web):
     session = await talk(web, "hello", at=TELEGRAM)
     sender = owner_as_sender(web.backend)
-    said = Inbound(Address("api", "token", "c1"), sender, f"/resume {session}", "one", datetime.now(UTC))
+    said = Inbound(
+        Address("api", "token", "c1"),
+        sender,
+        f"/resume {session}",
+        "one",
+        datetime.now(UTC),
+        private=True,
+        as_owner=True,
+    )
     for as_owner in (False, True):
         told = replace(said, as_owner=as_owner, platform_id=str(uuid4()))
         await web.backend.inbox.accept([told])

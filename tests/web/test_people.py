@@ -9,7 +9,7 @@ from tests.web.conftest import BEARER, Web
 async def ask(web: Web, name: str, code: str, sender: str = "7") -> None:
     """A stranger writes on a channel that takes requests."""
     at = Address("telegram", "bot", sender)
-    inbound = Inbound(at, Sender(sender, name), "hi", f"m{sender}", datetime.now(UTC))
+    inbound = Inbound(at, Sender(sender, name), "hi", f"m{sender}", datetime.now(UTC), private=True, as_owner=True)
     assert await web.path.database.run(lambda tx: pairings.request(tx, inbound, code)) is not None
 
 
@@ -62,7 +62,15 @@ async def claim(web: Web, code: str = "ABCDEFGH") -> None:
     await web.path.rows(
         "insert into links (code, principal_id, address_id) select $1, $2, id from addresses", code, owner
     )
-    inbound = Inbound(Address("slack", "team", "D1"), Sender("U/1", "<b>Bo</b>"), "", "m1", datetime.now(UTC))
+    inbound = Inbound(
+        Address("slack", "team", "D1"),
+        Sender("U/1", "<b>Bo</b>"),
+        "",
+        "m1",
+        datetime.now(UTC),
+        private=True,
+        as_owner=True,
+    )
     await web.path.database.run(lambda tx: links.claim(tx, inbound, code))
 
 

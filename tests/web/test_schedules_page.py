@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime
 
+from gateway.domain.principals import Label
 from gateway.store.people import principals
 from gateway.store.work import schedules
 from gateway.store.work.schedules import ScheduleRow
@@ -75,7 +76,7 @@ async def test_a_members_is_told_apart_and_only_the_owners_browser_sees_any(web:
     tea = define(now=now, zone=None, name="tea", prompt="Tea.", cron_expr="0 16 * * *")
     async with web.path.database.transaction() as tx:
         grace = await principals.ensure_member(tx, "Grace", "telegram:7")
-        row = await schedules.add(tx, grace, tea, next_run_at=next_slot(tea, now), origin="telegram")
+        row = await schedules.add(tx, grace, tea, next_run_at=next_slot(tea, now), origin="telegram", label=Label.OWNER)
     assert row is not None
     async with web.sign_in() as browser:
         assert "of <bdi>Grace</bdi>" in (await browser.get("/schedules")).text

@@ -1,7 +1,7 @@
 """What a channel hands to the gateway: one message, edit or button press, with what an API client sent along."""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Literal, Self
 from uuid import UUID
@@ -141,7 +141,7 @@ class Inbound:
     platform_id: str
     sent_at: datetime
     edits: str | None = None
-    private: bool = True
+    private: bool = field(kw_only=True)
     addressed: bool = True
     solo: bool = False
     earlier: tuple[Earlier, ...] = ()
@@ -150,7 +150,7 @@ class Inbound:
     quoted: str = ""
     quoted_id: str = ""
     forwarded: str = ""
-    as_owner: bool = True
+    as_owner: bool = field(kw_only=True)
     fork: str | None = None
     client: ClientInput | None = None
     zone: str = ""

@@ -82,10 +82,6 @@ async def _never_said(_value: str) -> bool:
     return False
 
 
-async def _unfenced() -> None:
-    """Nobody else could run it."""
-
-
 @dataclass(frozen=True, slots=True)
 class Caller:
     """The run that calls a tool; (`task`, `ordinal`) is the call's key, unchanged if a resumed run repeats it.
@@ -101,8 +97,8 @@ class Caller:
     session: SessionId
     address: AddressId | None
     label: Label
+    fence: Callable[[], Awaitable[None]] = field(compare=False)
     said: Callable[[str], Awaitable[bool]] = field(default=_never_said, compare=False)
-    fence: Callable[[], Awaitable[None]] = field(default=_unfenced, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

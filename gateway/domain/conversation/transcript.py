@@ -117,7 +117,7 @@ class ToolFinished:
     result: ToolResult
     failed: bool
     duration_ms: int
-    label: Label = Label.OWNER
+    label: Label
     """How far what it returned is trusted."""
 
 
@@ -126,7 +126,7 @@ class Steered:
     """Messages that arrived during the turn and join it; `label` is that of the least trusted."""
 
     messages: tuple[UserText, ...]
-    label: Label = Label.OWNER
+    label: Label
 
 
 @dataclass(frozen=True, slots=True)

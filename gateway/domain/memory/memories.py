@@ -150,7 +150,7 @@ class MemoryAccess:
     `shared`: sees the owner's as well, but for what is untrusted. What a program remembers, nobody else trusts.
     """
 
-    agent: str | None = None
+    agent: str | None
     shared: bool = False
 
     @property
@@ -183,7 +183,7 @@ class MemoryAccess:
         return new if self.agent is None else replace(new, agent=self.agent, label=Label.UNTRUSTED)
 
 
-ALL_MEMORIES = MemoryAccess()
+ALL_MEMORIES = MemoryAccess(agent=None)
 
 
 @dataclass(frozen=True, slots=True)

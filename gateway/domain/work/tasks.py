@@ -98,7 +98,7 @@ class Assignment(BaseModel):
     """Its name for people: the schedule's name, or the trigger's source."""
     origin: str
     """`schedule`, `trigger`, or `task` for a node of a tree."""
-    label: Label = Label.OWNER
+    label: Label = Label.UNTRUSTED
     deliver: bool = True
     address: AddressId | None = None
     channel: str | None = None

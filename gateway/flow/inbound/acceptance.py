@@ -50,7 +50,9 @@ class Rehearsal:
         """Whether another message, the owner's in a chat of its own, could be stored and answered now."""
         id = uuid4()
         at = Address("terminal", LOCAL, f"rehearsal-{id}")
-        said = Inbound(at, Sender(LOCAL, "rehearsal"), "rehearsal", str(id), self.clock.now())
+        said = Inbound(
+            at, Sender(LOCAL, "rehearsal"), "rehearsal", str(id), self.clock.now(), private=True, as_owner=True
+        )
         try:
             with reaching():  # whatever it says to this message, it would say to any
                 async with asyncio.timeout(REHEARSAL_SECONDS):

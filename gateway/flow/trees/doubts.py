@@ -60,12 +60,14 @@ class Doubts:
         toolbox = self.turn_runner.environment(run, opened).toolbox
         await toolbox.refresh()
         once = [intent for intent in calls if toolbox.effect(intent.call.name) is Effect.ONCE]
-        acts = {each: await toolbox.described(each.call, opened.caller(run)) for each in once}
+        fence = Fence(self.database, run)
+        caller = opened.caller(run, fence.cross)
+        acts = {each: await toolbox.described(each.call, caller) for each in once}
         found = [CallInDoubt(each, act) for each, act in acts.items() if act is not None]
         harmless: Allowed = {each.ordinal: None for each, act in acts.items() if act is None}
         if not found:
             return harmless
-        await Fence(self.database, run).outlast(max((toolbox.once_for(each.act.tool) for each in found), default=0.0))
+        await fence.outlast(max((toolbox.once_for(each.act.tool) for each in found), default=0.0))
         settled = await self.database.run(lambda tx: self._settle(tx, run, assignment, opened, found))
         return settled if isinstance(settled, NextStep | TurnResult) else {**harmless, **settled}
 

@@ -214,7 +214,7 @@ class TurnLoop:
             toolbox=self.environment.toolbox,
             render=self._render,
             steer=self._steer,
-            caller=replace(self.opened.caller(self.run), fence=self.fence.cross),
+            caller=self.opened.caller(self.run, self.fence.cross),
             limits=self.limits,
             pending=self._pending,
             allowed=self.allowed,
@@ -247,10 +247,10 @@ class TurnLoop:
         """What arrived since the last model call; nothing at the first one, for the turn has just read its messages."""
         if self._fresh:
             self._fresh = False
-            return Steered(())
+            return Steered((), Label.OWNER)
         async with self.database.connection() as conn:
             if not await unread.left(conn, self.opened.session):
-                return Steered(())
+                return Steered((), Label.OWNER)
         rows = await self.database.run(self._take)
         if rows:
             self.live.publish(self.opened.session, TurnStarted(tuple(row.id for row in rows), self.run))

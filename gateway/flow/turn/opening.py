@@ -88,9 +88,9 @@ class OpenedTurn:
         """The messages it answers so far."""
         return tuple(row.id for row in self.asked)
 
-    def caller(self, run: Claim) -> Caller:
+    def caller(self, run: Claim, fence: Callable[[], Awaitable[None]]) -> Caller:
         """Who the tools are called by."""
-        return Caller(run.id, self.first_ordinal, self.session, self.at.id if self.at else None, self.label)
+        return Caller(run.id, self.first_ordinal, self.session, self.at.id if self.at else None, self.label, fence)
 
     def pending(self, run: Claim) -> tuple[ToolIntent, ...]:
         """Calls of this turn that a crash left without a result."""

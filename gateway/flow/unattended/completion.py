@@ -226,7 +226,9 @@ class UnattendedFinisher:
     ) -> MessageRow | None:
         """What its person was told; raises `RunLost`, then nothing is stored."""
         role = opened.principal.role
-        ended = UnattendedResult(run, assignment, result, _reason(result, role), label_of(role, private=True))
+        ended = UnattendedResult(
+            run, assignment, result, _reason(result, role), label_of(role, private=True, as_owner=True)
+        )
         sent = await self._abridged(ended) if ended.tells else Abridged(result.entry.text)
 
         async def store(tx: Connection, answer: MessageRow, at: AddressRow | None) -> RunOutcome:

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Literal, Self
@@ -50,7 +50,7 @@ class ReviewQuestion:
     task: TaskId | None = None
     ordinal: int | None = None
     lasts: timedelta | None = LASTS
-    act: ToolClass = ToolClass.PERSIST
+    act: ToolClass = field(kw_only=True)
     grant: GrantId | None = None
     kind: Literal["approval", "review"] = "approval"
 

@@ -76,7 +76,7 @@ async def add(
     *,
     next_run_at: datetime | None,
     origin: str,
-    label: Label = Label.OWNER,
+    label: Label,
     address: AddressId | None = None,
     asked_by: str | None = None,
 ) -> ScheduleRow | None:

@@ -70,7 +70,9 @@ async def send(request: Request, site: AtSite, caller: Sender) -> Response:
     at = address_of(caller, message.chat)
     now, sender = site.backend.clock.now(), owner_as_sender(site.backend)
     files = await attachments_for(site, message.files)
-    said = Inbound(at, sender, message.text, message.client_id, now, attachments=files, as_owner=caller.as_owner)
+    said = Inbound(
+        at, sender, message.text, message.client_id, now, attachments=files, private=True, as_owner=caller.as_owner
+    )
     return JSONResponse(accepted_json(await accept(site, said)), 202)
 
 

@@ -81,7 +81,9 @@ async def send(
             if row.kind != "user" or not as_trusted or not await inbox.own_words(conn, row.id):
                 raise Refused(403, "not_yours", "Only your own words can be sent again.", type="permission_error")
     attached = await kept.attachments_for(site, files or ())
-    accepted = await accept(site, Inbound(ADDRESS, sender, text, client_id, now, attachments=attached))
+    accepted = await accept(
+        site, Inbound(ADDRESS, sender, text, client_id, now, attachments=attached, private=True, as_owner=True)
+    )
     return JSONResponse(accepted_json(accepted), 202)
 
 

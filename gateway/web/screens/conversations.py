@@ -209,7 +209,7 @@ async def rename(site: AtSite, id: UUID, title: Annotated[Text, Form(max_length=
 async def resume(site: AtSite, id: UUID) -> Response:
     """Go on with it in the web chat: the command does so, and says what came of it there."""
     now, sender = site.backend.clock.now(), owner_as_sender(site.backend)
-    await accept(site, Inbound(ADDRESS, sender, f"/resume {id}", str(uuid4()), now))
+    await accept(site, Inbound(ADDRESS, sender, f"/resume {id}", str(uuid4()), now, private=True, as_owner=True))
     return RedirectResponse("/", 303)
 
 

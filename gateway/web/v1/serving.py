@@ -100,6 +100,7 @@ async def serve(
         solo=True,
         earlier=asked.earlier,
         attachments=tuple(file.announced for file in files),
+        private=True,
         as_owner=caller.as_owner,
         fork=fork,
         client=_brought(asked),

@@ -40,7 +40,7 @@ def arrival(
         text,
         id or f"m{next(_ids)}",
         datetime.now(UTC),
-        **more,
+        **{"private": True, "as_owner": True, **more},
     )
     return Arrival(entry or EntryId(uuid4()), inbound, datetime.now(UTC))
 

@@ -14,6 +14,7 @@ import pytest
 from gateway.config.failpoints import Failpoints, Step
 from gateway.config.model import Config
 from gateway.domain.conversation.model import Prompt, Reply, SystemMessage, ToolMessage
+from gateway.domain.conversation.tools import ToolClass
 from gateway.domain.ids import TaskId
 from gateway.domain.memory.erasing import Erasure
 from gateway.domain.principals import Label
@@ -397,7 +398,9 @@ class TestReviews:
         owner = path.people.owner.id
         async with path.database.transaction() as tx:
             [top, child, *_] = await trees.nodes(tx, master)
-            question = ReviewQuestion(owner, owner, "exec", {}, "make", Label.UNTRUSTED, task=child.id, ordinal=9)
+            question = ReviewQuestion(
+                owner, owner, "exec", {}, "make", Label.UNTRUSTED, task=child.id, ordinal=9, act=ToolClass.PERSIST
+            )
             await reviews.ask(tx, question, datetime.now(UTC))
             nodes = {node.id: node.waits_for for node in await trees.nodes(tx, master)}
             assert (nodes[top.id], nodes[child.id]) == (None, "A1")

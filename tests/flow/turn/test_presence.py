@@ -11,6 +11,7 @@ from gateway.domain.channels.channel import Capabilities, Drafts
 from gateway.domain.conversation.inbound import Address
 from gateway.domain.conversation.model import Attempt, ModelEvent, Prompt, Restarted, TextDelta
 from gateway.domain.conversation.transcript import Answered, ModelReplied, Steered
+from gateway.domain.principals import Label
 from gateway.flow.live import Subscription
 from gateway.flow.turn import presence
 from gateway.flow.turn.presence import DRAFT_AFTER, DRAFT_EVERY, DRAFT_RARELY, drafts, typing
@@ -119,7 +120,7 @@ class TestDrafts:
             await sink.take(TextDelta("right"))
             await clock.move(5)
             await sink.take(ModelReplied(said("right"), ()))
-            for event in (Steered(()), Answered("x"), TextDelta("next")):
+            for event in (Steered((), Label.OWNER), Answered("x"), TextDelta("next")):
                 await sink.take(event)
             await clock.move(5)
         assert channel.drafts == ["right", "next"]

@@ -17,6 +17,7 @@ from gateway.domain.conversation.tools import ToolFailed
 from gateway.domain.conversation.transcript import Answered, Steered
 from gateway.domain.errors import RunLost
 from gateway.domain.ids import InstanceId
+from gateway.domain.principals import Label
 from gateway.flow.live import Live, ModelAwaited, TextDropped, TextWritten
 from gateway.flow.turn.steps import ACT_WITHIN, Fence, LiveSink
 from gateway.store.connection.pool import Database
@@ -162,7 +163,7 @@ async def test_a_screen_sees_text_and_where_it_starts_again(path: MessagePath) -
     sink = LiveSink(live, accepted.session_id)
     with live.subscribe(accepted.session_id) as events:
         busy = Attempt("fake", "busy", "x")
-        for event in (TextDelta("a"), Restarted(busy), Waiting(busy, 5), Steered(()), Answered("b")):
+        for event in (TextDelta("a"), Restarted(busy), Waiting(busy, 5), Steered((), Label.OWNER), Answered("b")):
             await sink.take(event)
         assert events.ready() == [TextWritten("a"), TextDropped(), ModelAwaited("fake", "busy", 5)]
 

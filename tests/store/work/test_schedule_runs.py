@@ -31,7 +31,7 @@ class Slots:
 
     async def come(self, days: int = 0) -> TaskId:
         slot = SLOT + timedelta(days=days)
-        order = Assignment(prompt="go", name="n", origin="schedule", schedule=self.row.id, slot=slot)
+        order = Assignment(prompt="go", name="n", origin="schedule", label=Label.OWNER, schedule=self.row.id, slot=slot)
         await self.world.do("update tasks set status = 'completed'")
         async with self.world.database.transaction() as tx:
             task = await schedules.fire(tx, self.row, order)
@@ -86,7 +86,7 @@ class Slots:
 async def slots(world: World) -> Slots:
     async with world.database.transaction() as tx:
         definition = ScheduleDefinition("n", "go", Recurring("30 8 * * *"), "Europe/Berlin")
-        row = await schedules.add(tx, world.principal, definition, next_run_at=SLOT, origin="cli")
+        row = await schedules.add(tx, world.principal, definition, next_run_at=SLOT, origin="cli", label=Label.OWNER)
     assert row is not None
     return Slots(world, row)
 

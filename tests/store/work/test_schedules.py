@@ -28,7 +28,9 @@ async def planned(
     world: World, definition: ScheduleDefinition = DAILY, at: datetime | None = NOON, **more: Any
 ) -> ScheduleRow:
     async with world.database.connection() as conn:
-        row = await schedules.add(conn, world.principal, definition, next_run_at=at, origin="fake", **more)
+        row = await schedules.add(
+            conn, world.principal, definition, next_run_at=at, origin="fake", **{"label": Label.OWNER, **more}
+        )
     assert row is not None
     return row
 
@@ -39,7 +41,7 @@ async def due(world: World, now: datetime = NOON, limit: int = 50) -> list[Sched
 
 
 def firing(row: ScheduleRow, slot: datetime = NOON, next_slot: datetime | None = NOON + HOUR, **more: Any) -> Firing:
-    work = Assignment(prompt="Do it.", name="tea", origin="schedule", schedule=row.id, slot=slot)
+    work = Assignment(prompt="Do it.", name="tea", origin="schedule", label=Label.OWNER, schedule=row.id, slot=slot)
     return Firing(row, SlotPlan(slot, next_slot, **more), work)
 
 
@@ -70,9 +72,15 @@ class TestDefinitions:
         first = await planned(world)
         async with world.database.connection() as conn:
             again = replace(DAILY, name="TEA")
-            assert await schedules.add(conn, world.principal, again, next_run_at=NOON, origin="fake") is None
+            assert (
+                await schedules.add(conn, world.principal, again, next_run_at=NOON, origin="fake", label=Label.OWNER)
+                is None
+            )
             await world.do("update schedules set completed_at = now() where id = $1", first.id)
-            assert await schedules.add(conn, world.principal, again, next_run_at=NOON, origin="fake") is not None
+            assert (
+                await schedules.add(conn, world.principal, again, next_run_at=NOON, origin="fake", label=Label.OWNER)
+                is not None
+            )
 
     async def test_the_same_call_makes_one(self, world: World) -> None:
         first = await planned(world, asked_by="t/1")

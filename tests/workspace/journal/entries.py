@@ -13,7 +13,9 @@ AT = datetime(2026, 3, 1, 12, 30, 15, 250_000, tzinfo=UTC)
 
 
 def arrival(text: str = "hello", *, name: str = "Ada", id: str = "m1", **more: Any) -> Arrival:
-    inbound = Inbound(Address("fake", "bot", "1"), Sender("1", name), text, id, AT, **more)
+    inbound = Inbound(
+        Address("fake", "bot", "1"), Sender("1", name), text, id, AT, **{"private": True, "as_owner": True, **more}
+    )
     return Arrival(EntryId(uuid4()), inbound, AT)
 
 
