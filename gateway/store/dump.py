@@ -18,6 +18,7 @@ from asyncpg.exceptions import (
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import AddressId
 from gateway.store.connection.pool import Connection, Database, take_long
+from gateway.store.connection.rows import row_count
 
 NOT_DUMPED = ("migrations", "leases", "member_keys", "instances", "homes")
 """Known by its number; held by who is not there; a key of one database.
@@ -51,7 +52,7 @@ class DatabaseSnapshot:
         status = await self.connection.copy_from_table(
             table.name, columns=table.columns, schema_name="supaclaw", output=target, encoding="utf-8", timeout=LONGEST
         )
-        return int(status.rpartition(" ")[2])
+        return row_count(status)
 
 
 @asynccontextmanager

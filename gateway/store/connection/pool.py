@@ -266,6 +266,11 @@ class Database:
                 await pool.release(connection)
 
 
+async def lock_name(tx: Connection, name: str) -> None:
+    """Let one transaction at a time do what this names, until its end."""
+    await tx.execute("select pg_advisory_xact_lock(hashtextextended($1, 0))", name)
+
+
 async def take_long(connection: Connection) -> None:
     """Lift the limit of time from the transaction under way."""
     if ends_transactions(connection):

@@ -7,7 +7,8 @@ from datetime import datetime
 
 from gateway.domain.conversation.inbound import Address
 from gateway.domain.ids import AddressId, PrincipalId, SessionId
-from gateway.store.connection.pool import Connection, Database
+from gateway.store.connection.pool import Connection, Database, lock_name
+from gateway.store.connection.rows import fetch_all, fetch_first, fetch_one
 
 _AT = "select * from addresses where (channel, account, chat, thread) = ($1, $2, $3, $4)"
 
@@ -34,21 +35,17 @@ class AddressRow:
 
 async def lock(conn: Connection, address: Address) -> AddressRow | None:
     """The address, held until the transaction ends; the caller locks its session next."""
-    row = await conn.fetchrow(f"{_AT} for no key update", *astuple(address))
-    return AddressRow(**row) if row else None
+    return await fetch_first(conn, AddressRow, f"{_AT} for no key update", *astuple(address))
 
 
 async def reserve(conn: Connection, address: Address) -> None:
     """Let nobody else add this address until the transaction ends."""
-    name = "\n".join(("supaclaw.address", *astuple(address)))
-    await conn.execute("select pg_advisory_xact_lock(hashtextextended($1, 0))", name)
+    await lock_name(conn, "\n".join(("supaclaw.address", *astuple(address))))
 
 
 async def lock_by_id(conn: Connection, address: AddressId) -> AddressRow:
     """The same, by its id."""
-    row = await conn.fetchrow("select * from addresses where id = $1 for no key update", address)
-    assert row is not None, "addresses are never deleted"
-    return AddressRow(**row)
+    return await fetch_one(conn, AddressRow, "select * from addresses where id = $1 for no key update", address)
 
 
 async def lock_joined(conn: Connection, address: AddressId) -> AddressRow:
@@ -89,15 +86,12 @@ async def shared(conn: Connection, session: SessionId) -> bool:
 
 async def get(conn: Connection, address: AddressId) -> AddressRow:
     """A known address by its id."""
-    row = await conn.fetchrow("select * from addresses where id = $1", address)
-    assert row is not None, "addresses are never deleted"
-    return AddressRow(**row)
+    return await fetch_one(conn, AddressRow, "select * from addresses where id = $1", address)
 
 
 async def find(conn: Connection, address: Address) -> AddressRow | None:
     """The address, unlocked, if anything was ever said there."""
-    row = await conn.fetchrow(_AT, *astuple(address))
-    return AddressRow(**row) if row else None
+    return await fetch_first(conn, AddressRow, _AT, *astuple(address))
 
 
 async def add(conn: Connection, address: Address, principal: PrincipalId, session: SessionId, *, private: bool) -> None:
@@ -133,8 +127,7 @@ async def move(conn: Connection, session: SessionId, successor: SessionId) -> No
 async def lock_private(conn: Connection, principal: PrincipalId, channel: str) -> list[AddressRow]:
     """A person's private addresses on a channel, held."""
     sql = "select * from addresses where principal_id = $1 and channel = $2 and private order by id for no key update"
-    rows = await conn.fetch(sql, principal, channel)
-    return [AddressRow(**row) for row in rows]
+    return await fetch_all(conn, AddressRow, sql, principal, channel)
 
 
 async def of_accounts(conn: Connection, principal: PrincipalId) -> list[AddressRow]:
@@ -142,8 +135,7 @@ async def of_accounts(conn: Connection, principal: PrincipalId) -> list[AddressR
     sql = """select distinct on (channel = 'web', channel, account, chat) * from addresses
              where principal_id = $1 and private and channel not in ('api', 'terminal')
              order by channel = 'web', channel, account, chat, id desc"""
-    rows = await conn.fetch(sql, principal)
-    return [AddressRow(**row) for row in rows]
+    return await fetch_all(conn, AddressRow, sql, principal)
 
 
 async def last_spoken_at(conn: Connection, principal: PrincipalId, channel: str | None = None) -> AddressRow | None:
@@ -153,8 +145,7 @@ async def last_spoken_at(conn: Connection, principal: PrincipalId, channel: str 
              where a.principal_id = $1 and a.channel <> 'api' and a.channel = coalesce($2, a.channel)
                and (a.channel <> 'terminal' or a.account = 'local')
              order by last.id desc limit 1"""
-    row = await conn.fetchrow(sql, principal, channel)
-    return AddressRow(**row) if row else None
+    return await fetch_first(conn, AddressRow, sql, principal, channel)
 
 
 async def told_at(
@@ -178,8 +169,7 @@ async def told_at(
              order by a.channel = any($2) desc, (a.id = $4) is true desc, (a.channel = $5) is true desc, a.private desc,
                       last.id desc nulls last
              limit 1"""
-    row = await conn.fetchrow(sql, principal, list(read), last_resort, asked, channel, avoid)
-    return AddressRow(**row) if row else None
+    return await fetch_first(conn, AddressRow, sql, principal, list(read), last_resort, asked, channel, avoid)
 
 
 async def channels(conn: Connection, principal: PrincipalId) -> list[str]:

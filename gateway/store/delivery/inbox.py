@@ -11,6 +11,7 @@ from gateway.domain.ids import AddressId, EntryId, InboxId, JournalId, MessageId
 from gateway.domain.people.access import identity_of
 from gateway.domain.text.texts import storable
 from gateway.store.connection.pool import Connection
+from gateway.store.connection.rows import fetch_first, fetch_one
 from gateway.store.delivery.addresses import AddressRow
 
 Kind = Literal["message", "edit", "command", "button"]
@@ -98,8 +99,7 @@ async def seen(conn: Connection, inbound: Inbound) -> InboxRow | None:
     """The first arrival of the same thing."""
     at = inbound.address
     sql = "select * from inbox where (channel, account, chat, platform_id) = ($1, $2, $3, $4)"
-    row = await conn.fetchrow(sql, at.channel, at.account, at.chat, inbound.platform_id)
-    return InboxRow(**row) if row else None
+    return await fetch_first(conn, InboxRow, sql, at.channel, at.account, at.chat, inbound.platform_id)
 
 
 async def brought(conn: Connection, at: Address, ids: Sequence[str | None]) -> tuple[bool, str | None]:
@@ -121,9 +121,7 @@ async def own_words(conn: Connection, message: MessageId) -> bool:
 
 async def get(conn: Connection, arrival: InboxId) -> InboxRow:
     """One arrival; it must exist."""
-    row = await conn.fetchrow("select * from inbox where id = $1", arrival)
-    assert row is not None, "arrivals are never deleted"
-    return InboxRow(**row)
+    return await fetch_one(conn, InboxRow, "select * from inbox where id = $1", arrival)
 
 
 async def became(conn: Connection, arrival: InboxId, message: MessageId) -> None:
@@ -158,13 +156,14 @@ async def spoke_last(conn: Connection, session: SessionId) -> tuple[str, str] | 
 
 async def address_of_key(conn: Connection, account: str, key: str) -> Address | None:
     """The API conversation in which this account used this idempotency key first."""
-    row = await conn.fetchrow(
+    return await fetch_first(
+        conn,
+        Address,
         """select a.channel, a.account, a.chat, a.thread from inbox i join addresses a on a.id = i.address_id
            where i.channel = 'api' and i.account = $1 and i.platform_id = $2 order by i.id limit 1""",
         account,
         key,
     )
-    return Address(**row) if row else None
 
 
 async def latest_key(conn: Connection, account: str, prefix: str) -> str | None:
@@ -182,7 +181,6 @@ async def latest_key(conn: Connection, account: str, prefix: str) -> str | None:
 
 async def find(conn: Connection, channel: str, account: str, id: InboxId) -> InboxRow | None:
     """One arrival, if it came by this channel and account."""
-    row = await conn.fetchrow(
-        "select * from inbox where id = $1 and channel = $2 and account = $3", id, channel, account
+    return await fetch_first(
+        conn, InboxRow, "select * from inbox where id = $1 and channel = $2 and account = $3", id, channel, account
     )
-    return InboxRow(**row) if row else None

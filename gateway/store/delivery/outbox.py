@@ -14,6 +14,7 @@ from gateway.domain.channels.channel import Button
 from gateway.domain.ids import AddressId, FileId, MessageId, OutboxId, PrincipalId
 from gateway.domain.text.texts import storable
 from gateway.store.connection.pool import Connection
+from gateway.store.connection.rows import fetch_all, fetch_first
 
 LONGEST_SEND = timedelta(hours=1)
 """Much longer than any send is allowed to take."""
@@ -100,15 +101,13 @@ async def due(
              where (state = 'pending' and run_at <= now())
                or (state = 'sending' and (id = any($4) or sending_at < now() - $5::interval))
              order by id limit $3"""
-    rows = await conn.fetch(sql, list(channels), list(busy), limit, list(left), LONGEST_SEND)
-    return [_row(row) for row in rows]
+    return await fetch_all(conn, _row, sql, list(channels), list(busy), limit, list(left), LONGEST_SEND)
 
 
 async def next_for(conn: Connection, address: AddressId) -> OutboxRow | None:
     """The next part for an address."""
     sql = "select * from outbox where address_id = $1 and state = 'pending' and run_at <= now() order by id limit 1"
-    row = await conn.fetchrow(sql, address)
-    return _row(row) if row else None
+    return await fetch_first(conn, _row, sql, address)
 
 
 async def touch(conn: Connection, row: OutboxId) -> None:
@@ -175,14 +174,12 @@ async def left_sending(conn: Connection, channel: str) -> list[OutboxRow]:
     """What a crash interrupted between request and receipt."""
     sql = """select o.* from outbox o join addresses a on a.id = o.address_id
              where o.state = 'sending' and a.channel = $1 order by o.id"""
-    rows = await conn.fetch(sql, channel)
-    return [_row(row) for row in rows]
+    return await fetch_all(conn, _row, sql, channel)
 
 
 async def of_message(conn: Connection, message: MessageId) -> list[OutboxRow]:
     """The delivery of one message, part by part."""
-    rows = await conn.fetch("select * from outbox where message_id = $1 order by part", message)
-    return [_row(row) for row in rows]
+    return await fetch_all(conn, _row, "select * from outbox where message_id = $1 order by part", message)
 
 
 async def waiting(conn: Connection) -> dict[str, str]:
@@ -198,5 +195,4 @@ async def waiting(conn: Connection) -> dict[str, str]:
 
 async def in_state(conn: Connection, state: State, limit: int = 100) -> list[OutboxRow]:
     """The latest parts in a state: dead letters and open questions are looked up here."""
-    rows = await conn.fetch("select * from outbox where state = $1 order by id desc limit $2", state, limit)
-    return [_row(row) for row in rows]
+    return await fetch_all(conn, _row, "select * from outbox where state = $1 order by id desc limit $2", state, limit)

@@ -13,6 +13,7 @@ from gateway.domain.conversation.transcript import Attached, AttachmentState
 from gateway.domain.ids import FileId, MessageId, PrincipalId, SessionId
 from gateway.domain.text.texts import storable
 from gateway.store.connection.pool import Connection
+from gateway.store.connection.rows import fetch_all
 from gateway.store.transcript.messages import MessageRow
 
 LONGEST = 1_000
@@ -92,8 +93,7 @@ async def incomplete(conn: Connection, message: MessageId) -> list[Incomplete]:
                     a.created_at
              from attachments a left join files f on f.id = a.file_id
              where a.message_id = $1 and a.state <> 'failed' and f.derived_at is null order by a.place"""
-    rows = await conn.fetch(sql, message)
-    return [Incomplete(**row) for row in rows]
+    return await fetch_all(conn, Incomplete, sql, message)
 
 
 async def stored(conn: Connection, attachment: UUID, file: FileId) -> None:

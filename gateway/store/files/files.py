@@ -12,6 +12,7 @@ from gateway.domain.ids import FileId, PrincipalId
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import storable
 from gateway.store.connection.pool import Connection
+from gateway.store.connection.rows import fetch_all, fetch_first, fetch_one
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +64,14 @@ async def record(
 
 async def get(conn: Connection, principal: PrincipalId, path: str) -> FileRow | None:
     """What is known about one file."""
-    row = await conn.fetchrow("select * from files where principal_id = $1 and path = $2", principal, path)
-    return FileRow.of(row) if row else None
+    return await fetch_first(
+        conn, FileRow, "select * from files where principal_id = $1 and path = $2", principal, path
+    )
 
 
 async def by_id(conn: Connection, principal: PrincipalId, file: FileId) -> FileRow | None:
     """What is known about one file, if it is this principal's."""
-    row = await conn.fetchrow("select * from files where principal_id = $1 and id = $2", principal, file)
-    return FileRow.of(row) if row else None
+    return await fetch_first(conn, FileRow, "select * from files where principal_id = $1 and id = $2", principal, file)
 
 
 async def recent(conn: Connection, principal: PrincipalId, limit: int) -> list[FileRow]:
@@ -100,8 +101,7 @@ async def same(conn: Connection, principal: PrincipalId, sha256: str, folder: st
     """The principal's files of this content below a folder, the oldest first."""
     sql = """select * from files where principal_id = $1 and sha256 = $2 and starts_with(path, $3 || '/')
              order by created_at, path"""
-    rows = await conn.fetch(sql, principal, sha256, folder)
-    return [FileRow.of(row) for row in rows]
+    return await fetch_all(conn, FileRow, sql, principal, sha256, folder)
 
 
 async def keep(
@@ -114,9 +114,7 @@ async def keep(
                sha256 = excluded.sha256, label = excluded.label,
                derived_at = case when f.sha256 = excluded.sha256 then f.derived_at end, updated_at = now()
              returning *"""
-    row = await conn.fetchrow(sql, principal, path, size, mime, sha256, label, origin)
-    assert row is not None, "it was inserted or updated"
-    return FileRow.of(row)
+    return await fetch_one(conn, FileRow, sql, principal, path, size, mime, sha256, label, origin)
 
 
 async def derived(

@@ -8,6 +8,7 @@ from gateway.domain.memory.memories import DEFAULT_AGENT, Memory
 from gateway.domain.principals import Label
 from gateway.memory.wording import LastSession
 from gateway.store.connection.pool import Connection
+from gateway.store.connection.rows import fetch_all, fetch_first
 from gateway.store.memory.memories import memory_of
 
 ENOUGH = 100
@@ -68,8 +69,7 @@ async def last_chat(
     agent: str = DEFAULT_AGENT,
 ) -> LastSession | None:
     """The newest that had ended by then, but this session, with its summary of then or its last three messages."""
-    row = await conn.fetchrow(_LAST_CHAT, principal, as_of, at_most, agent, ENOUGH, session)
-    return LastSession(**{**row, "label": Label(row["label"])}) if row else None
+    return await fetch_first(conn, LastSession, _LAST_CHAT, principal, as_of, at_most, agent, ENOUGH, session)
 
 
 async def candidates(
@@ -81,8 +81,7 @@ async def candidates(
     agent: str = DEFAULT_AGENT,
 ) -> list[Memory]:
     """The important, the new, those that are pinned or preferences, and those with one of these tags or categories."""
-    rows = await conn.fetch(_CANDIDATES, principal, as_of, at_most, agent, ENOUGH, _further(tags))
-    return [memory_of(row) for row in rows]
+    return await fetch_all(conn, memory_of, _CANDIDATES, principal, as_of, at_most, agent, ENOUGH, _further(tags))
 
 
 async def version(

@@ -14,6 +14,7 @@ from gateway.domain.memory.memories import DEFAULT_AGENT, Kind, Memory, MemoryFi
 from gateway.domain.principals import Label
 from gateway.memory.lexemes import lexemes
 from gateway.store.connection.pool import Connection
+from gateway.store.connection.rows import fetch_all
 from gateway.store.memory import memories, search
 from gateway.store.memory.memories import memory_of
 
@@ -121,8 +122,7 @@ async def proposals(conn: Connection, principal: PrincipalId) -> list[Memory]:
     """What was proposed in the last week, and neither accepted nor touched since."""
     sql = """select * from remembered where principal_id = $1 and kind = 'memory' and origin = $2
                and forgotten_at = created_at and created_at > now() - interval '7 days' order by id"""
-    rows = await conn.fetch(sql, principal, ORIGIN)
-    return [memory_of(row) for row in rows]
+    return await fetch_all(conn, memory_of, sql, principal, ORIGIN)
 
 
 async def doubts(conn: Connection, principal: PrincipalId) -> list[tuple[Memory, Memory]]:

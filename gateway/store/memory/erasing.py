@@ -12,6 +12,7 @@ from asyncpg.exceptions import InsufficientPrivilegeError
 from gateway.domain.ids import EntryId, MemoryId, MessageId, PrincipalId
 from gateway.domain.memory.erasing import ERASED, Erasure
 from gateway.store.connection.pool import Connection, Database
+from gateway.store.connection.rows import row_count
 from gateway.store.dump import LONGEST, prepare_dump
 from gateway.store.memory import indexing
 
@@ -89,9 +90,9 @@ async def erase(tx: Connection, erasure: Erasure, origins: Origins) -> Counter[s
     sql = """update messages set text = $2, tokens = null, closed_at =
                coalesce(closed_at, case when kind = 'user' and answered_by is null then now() end)
              where id = any($1) and text <> $2"""
-    counts["messages"] += _number(await tx.execute(sql, messages, ERASED))
+    counts["messages"] += row_count(await tx.execute(sql, messages, ERASED))
     for table, left, kinds in (("inbox", "", "and kind in ('message', 'edit')"), ("outbox", ERASED, "")):
-        counts[table] += _number(await tx.execute(_ANSWERED.format(table=table, kinds=kinds), messages, left))
+        counts[table] += row_count(await tx.execute(_ANSWERED.format(table=table, kinds=kinds), messages, left))
     for table, columns in CONTENT.items():
         found = await _cleaned(tx, erasure, table, columns)
         counts[table] += len(found)
@@ -112,8 +113,7 @@ async def forget_file(tx: Connection, principal: PrincipalId, path: str) -> None
                where principal_id = $1 and $2 in (path, text_path) returning id)
              update attachments set name = $3 where file_id in (select id from gone)"""
     await tx.execute(sql, principal, path, ERASED)
-    await tx.execute("delete from memory_files where principal_id = $1 and path = $2", principal, path)
-    await tx.execute("delete from memories where principal_id = $1 and kind = 'chunk' and path = $2", principal, path)
+    await indexing.remove_passages(tx, principal, path)
 
 
 async def relabel(tx: Connection, principal: PrincipalId, path: str, before: str, after: str, size: int) -> None:
@@ -187,8 +187,4 @@ async def _memories(tx: Connection, erasure: Erasure, origins: Origins, messages
         if any(map(erasure.in_text, (row["text"], *row["tags"], row["path"] or ""))):
             ids.append(row["id"])
     done = "delete from memories where id = any($1) or message_id = any($2)"
-    return _number(await tx.execute(done, ids, list(messages)))
-
-
-def _number(status: str) -> int:
-    return int(status.rpartition(" ")[2])
+    return row_count(await tx.execute(done, ids, list(messages)))

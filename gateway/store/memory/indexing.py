@@ -15,7 +15,8 @@ from gateway.domain.principals import Label
 from gateway.domain.text.texts import storable
 from gateway.memory.lexemes import lexemes
 from gateway.memory.passages import Passage
-from gateway.store.connection.pool import Connection
+from gateway.store.connection.pool import Connection, lock_name
+from gateway.store.connection.rows import fetch_one
 
 
 async def indexed_files(conn: Connection, principal: PrincipalId) -> dict[str, str]:
@@ -176,7 +177,7 @@ select count(*) from gone
 
 async def count_words(tx: Connection, limit: int) -> int:
     """Count rows that are not, and take off what is gone, at most so many of each; returns how many it was."""
-    await tx.execute("select pg_advisory_xact_lock(hashtextextended('memory_df', 0))")
+    await lock_name(tx, "memory_df")
     await _give_words(tx, limit)
     gone = await tx.fetchval(_TAKE_OFF, limit)
     return int(gone + await tx.fetchval(_COUNT, limit))
@@ -215,10 +216,10 @@ class PendingIndexing:
 
 async def pending(conn: Connection) -> PendingIndexing:
     """A few entries of indexes, however much there is."""
-    row = await conn.fetchrow(
+    return await fetch_one(
+        conn,
+        PendingIndexing,
         """select (select max(id) from messages) as newest,
                   exists (select from memories where not counted) or exists (select from memory_gone) as uncounted,
-                  exists (select from memory_unembedded) as unembedded"""
+                  exists (select from memory_unembedded) as unembedded""",
     )
-    assert row is not None, "it has no condition"
-    return PendingIndexing(**row)

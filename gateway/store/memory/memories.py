@@ -20,6 +20,7 @@ from gateway.domain.principals import Label
 from gateway.domain.text.texts import storable
 from gateway.memory.lexemes import lexemes
 from gateway.store.connection.pool import Connection
+from gateway.store.connection.rows import fetch_all, fetch_first
 
 FILTER = """row($2::text[], $3::text[], $4::text[], $5::uuid, $6::text, $7::timestamptz, $8::timestamptz, $9::smallint,
   $10::boolean, $11::boolean, $12::double precision)::memory_filter"""
@@ -74,8 +75,9 @@ async def add(tx: Connection, principal: PrincipalId, new: NewMemory) -> tuple[M
 
 async def get(conn: Connection, principal: PrincipalId, memory: MemoryId) -> Memory | None:
     """One row of this principal's, of any kind, in force or not."""
-    row = await conn.fetchrow("select * from remembered where principal_id = $1 and id = $2", principal, memory)
-    return memory_of(row) if row else None
+    return await fetch_first(
+        conn, memory_of, "select * from remembered where principal_id = $1 and id = $2", principal, memory
+    )
 
 
 async def listed(
@@ -88,8 +90,9 @@ async def listed(
     weightiest: bool = False,
 ) -> list[Memory]:
     """What is in force, the newest first, or with `weightiest` what is pinned and then what is important."""
-    rows = await conn.fetch(_WEIGHTIEST if weightiest else _NEWEST, *filtering(principal, which), limit, offset)
-    return [memory_of(row) for row in rows]
+    return await fetch_all(
+        conn, memory_of, _WEIGHTIEST if weightiest else _NEWEST, *filtering(principal, which), limit, offset
+    )
 
 
 async def edit(
@@ -174,8 +177,7 @@ async def sources(conn: Connection, principal: PrincipalId, memory: MemoryId) ->
                        and b.seq between m.first_seq and m.last_seq and b.kind in ('user', 'assistant')
                      where m.id = $2 and m.principal_id = $1)
              order by s.id"""
-    rows = await conn.fetch(sql, principal, memory)
-    return [MemorySource(**row) for row in rows]
+    return await fetch_all(conn, MemorySource, sql, principal, memory)
 
 
 def filtering(principal: PrincipalId, which: MemoryFilter) -> tuple[object, ...]:

@@ -13,7 +13,8 @@ from pgvector import HalfVector
 from pgvector.asyncpg import register_vector
 
 from gateway.domain.ids import MemoryId, PrincipalId
-from gateway.store.connection.pool import Connection, take_long
+from gateway.store.connection.pool import Connection, lock_name, take_long
+from gateway.store.connection.rows import fetch_all, fetch_first, fetch_one
 
 OLDEST_PGVECTOR = (0, 8)
 NO_PGVECTOR = (
@@ -73,7 +74,7 @@ async def ensure_table(tx: Connection) -> str:
         await _create(tx)
     if why := await extension_problem(tx):
         return why
-    await tx.execute("select pg_advisory_xact_lock(hashtextextended('memory_vectors', 0))")
+    await lock_name(tx, "memory_vectors")
     state = await tx.fetchrow(_EXTENSION_STATE)
     if state is not None and not state["ready"]:  # else another process made it while we waited
         await tx.execute(_TABLE)
@@ -124,16 +125,14 @@ class Lacking:
 
 async def current(conn: Connection) -> VectorModel | None:
     """The model that is searched by."""
-    row = await conn.fetchrow("select id, name, dimensions, current from memory_models where current")
-    return VectorModel(**row) if row else None
+    return await fetch_first(conn, VectorModel, "select id, name, dimensions, current from memory_models where current")
 
 
 async def wanted(conn: Connection, name: str, dimensions: int | None) -> VectorModel | None:
     """The model of this name, if it is the one whose vectors are being made."""
     sql = """select id, name, dimensions, current from memory_models
              where wanted and name = $1 and dimensions = coalesce($2, dimensions)"""
-    row = await conn.fetchrow(sql, name, dimensions)
-    return VectorModel(**row) if row else None
+    return await fetch_first(conn, VectorModel, sql, name, dimensions)
 
 
 async def want(tx: Connection, name: str, dimensions: int) -> VectorModel:
@@ -184,8 +183,7 @@ async def lacking(conn: Connection, limit: int) -> list[Lacking]:
                as text, m.updated_at
              from memory_unembedded u join memories m on m.id = u.memory_id left join messages s on s.id = m.message_id
              order by u.memory_id desc limit $1"""
-    rows = await conn.fetch(sql, limit, MAX_TEXT)
-    return [Lacking(**row) for row in rows]
+    return await fetch_all(conn, Lacking, sql, limit, MAX_TEXT)
 
 
 async def put(tx: Connection, model: VectorModel, rows: Sequence[Lacking], vectors: Sequence[Sequence[float]]) -> int:
@@ -295,12 +293,12 @@ class MostRows:
 
 async def most_rows(conn: Connection, tool: str, model: str) -> MostRows:
     """Of the calls of this name with these `arguments`: {"model", "rows"}."""
-    row = await conn.fetchrow(
+    return await fetch_one(
+        conn,
+        MostRows,
         """select coalesce(max((arguments ->> 'rows')::int) filter (where state in ('approved', 'done')), 0) as allowed,
                   coalesce(max((arguments ->> 'rows')::int), 0) as asked
            from reviews where tool = $1 and arguments @> $2""",
         tool,
         {"model": model},
     )
-    assert row is not None, "an aggregate always has a row"
-    return MostRows(**row)

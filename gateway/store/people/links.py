@@ -9,9 +9,10 @@ from gateway.domain.people.access import identity_of
 from gateway.domain.people.credentials import CodeRefusal
 from gateway.domain.text.texts import one_line
 from gateway.store.connection.pool import Connection
+from gateway.store.connection.rows import fetch_all, fetch_first, fetch_one
 from gateway.store.delivery.addresses import AddressRow
-from gateway.store.people import pairings
-from gateway.store.people.pairings import NAME, AccessRequest
+from gateway.store.people import pairings, principals
+from gateway.store.people.pairings import AccessRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,9 @@ async def claim(conn: Connection, inbound: Inbound, code: str) -> AccountClaim |
     at = inbound.address
     sql = """insert into links (code, principal_id, address_id, channel, account, chat, thread, sender, name)
              values ($1, $2, $3, $4, $5, $6, $7, $8, $9) returning *"""
-    row = await conn.fetchrow(
+    return await fetch_one(
+        conn,
+        AccountClaim,
         sql,
         code,
         link.principal_id,
@@ -77,23 +80,19 @@ async def claim(conn: Connection, inbound: Inbound, code: str) -> AccountClaim |
         at.chat,
         at.thread,
         inbound.sender.id,
-        one_line(inbound.sender.name, NAME),
+        one_line(inbound.sender.name, principals.NAME),
     )
-    assert row is not None, "its code is free"
-    return AccountClaim(**row)
 
 
 async def claims(conn: Connection, principal: PrincipalId) -> list[AccountClaim]:
     """The accounts that wait for this person's yes, by when that ends."""
     sql = """select * from links where principal_id = $1 and sender is not null and expires_at > now()
              order by expires_at"""
-    rows = await conn.fetch(sql, principal)
-    return [AccountClaim(**row) for row in rows]
+    return await fetch_all(conn, AccountClaim, sql, principal)
 
 
 async def settle(conn: Connection, principal: PrincipalId, code: str) -> AccountClaim | None:
     """Take the claim with this code off the list; None if this person has none."""
     sql = """delete from links where code = $1 and principal_id = $2 and sender is not null and expires_at > now()
              returning *"""
-    row = await conn.fetchrow(sql, code, principal)
-    return AccountClaim(**row) if row else None
+    return await fetch_first(conn, AccountClaim, sql, code, principal)

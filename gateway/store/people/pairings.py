@@ -10,7 +10,8 @@ from gateway.domain.ids import PrincipalId
 from gateway.domain.people.credentials import CodeRefusal, parse_code
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import one_line
-from gateway.store.connection.pool import Connection
+from gateway.store.connection.pool import Connection, lock_name
+from gateway.store.connection.rows import fetch_all, fetch_first
 from gateway.store.delivery import addresses, outbox
 from gateway.store.delivery.outbox import OutboxPart
 from gateway.store.people import principals
@@ -25,7 +26,7 @@ APPROVER = "pairing"
 
 async def is_locked_out(conn: Connection, who: str) -> bool:
     """Whether no code of theirs counts now; until the transaction ends nobody else guesses under this name."""
-    await conn.execute("select pg_advisory_xact_lock(hashtextextended('supaclaw.guess ' || $1, 0))", who)
+    await lock_name(conn, f"supaclaw.guess {who}")
     sql = "select exists (select from guesses where who = $1 and wrong >= $2 and until > now())"
     return bool(await conn.fetchval(sql, who, MAX_WRONG_CODES))
 
@@ -40,8 +41,6 @@ async def note_wrong_code(conn: Connection, who: str) -> None:
 
 State = Literal["open", "approved", "denied"]
 
-NAME = 64
-"""Characters of a name."""
 AT_ONCE = 10
 """Open requests on one channel; who comes then gets no answer."""
 WELCOME = "You now have access: just write to me. /help lists the commands."
@@ -97,7 +96,7 @@ async def standing(conn: Connection, inbound: Inbound) -> State | None:
 async def request(conn: Connection, inbound: Inbound, code: str) -> PairingRow | None:
     """Open a request; None for who has an open one, was denied within a day or let in, and where too many wait."""
     at = inbound.address
-    await conn.execute("select pg_advisory_xact_lock(hashtextextended('supaclaw.pairing ' || $1, 0))", at.channel)
+    await lock_name(conn, f"supaclaw.pairing {at.channel}")
     await conn.execute("delete from pairings where state = 'open' and expires_at < now() - interval '1 day'")
     sql = """insert into pairings (channel, account, chat, thread, sender, name, code)
              select $1, $2, $3, $4, $5, $6, $7
@@ -107,30 +106,33 @@ async def request(conn: Connection, inbound: Inbound, code: str) -> PairingRow |
              where pairings.state <> 'approved' and pairings.expires_at <= now()
                and coalesce(pairings.decided_at <= now() - interval '1 day', true)
              returning *"""
-    row = await conn.fetchrow(
+    return await fetch_first(
+        conn,
+        PairingRow,
         sql,
         at.channel,
         at.account,
         at.chat,
         at.thread,
         inbound.sender.id,
-        one_line(inbound.sender.name, NAME),
+        one_line(inbound.sender.name, principals.NAME),
         code,
         AT_ONCE,
     )
-    return PairingRow(**row) if row else None
 
 
 async def open_requests(conn: Connection) -> list[PairingRow]:
     """Who waits for an answer, the oldest first."""
-    rows = await conn.fetch("select * from pairings where state = 'open' and expires_at > now() order by id")
-    return [PairingRow(**row) for row in rows]
+    return await fetch_all(
+        conn, PairingRow, "select * from pairings where state = 'open' and expires_at > now() order by id"
+    )
 
 
 async def admitted(conn: Connection) -> list[PairingRow]:
     """Who was let in by a code, by channel and name."""
-    rows = await conn.fetch("select * from pairings where state = 'approved' order by channel, name, id")
-    return [PairingRow(**row) for row in rows]
+    return await fetch_all(
+        conn, PairingRow, "select * from pairings where state = 'approved' order by channel, name, id"
+    )
 
 
 async def paired(conn: Connection) -> frozenset[str]:

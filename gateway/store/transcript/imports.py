@@ -10,7 +10,8 @@ from gateway.domain.ids import MemoryId, PrincipalId, ScheduleId, SessionId
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import storable
 from gateway.domain.text.tokens import estimate
-from gateway.store.connection.pool import Connection
+from gateway.store.connection.pool import Connection, lock_name
+from gateway.store.connection.rows import fetch_first
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +36,7 @@ class Whence:
 
 async def alone(tx: Connection, principal: PrincipalId) -> None:
     """Wait until no other import of this principal is storing something, and keep others off until the commit."""
-    sql = "select pg_advisory_xact_lock(hashtextextended('supaclaw.import ' || $1::text, 0))"
-    await tx.execute(sql, str(principal))
+    await lock_name(tx, f"supaclaw.import {principal}")
 
 
 async def known(conn: Connection, principal: PrincipalId, agent: str, keys: Collection[bytes]) -> set[bytes]:
@@ -130,5 +130,4 @@ async def append(
 async def whence(conn: Connection, principal: PrincipalId, memory: MemoryId) -> Whence | None:
     """Where a memory was imported from."""
     sql = "select source, place, imported_at from imports where principal_id = $1 and memory_id = $2"
-    row = await conn.fetchrow(sql, principal, memory)
-    return Whence(**row) if row else None
+    return await fetch_first(conn, Whence, sql, principal, memory)

@@ -11,6 +11,7 @@ from gateway.domain.conversation.inbound import Address, Arrival
 from gateway.domain.ids import EntryId, JournalId, PrincipalId, SessionId
 from gateway.domain.principals import Label
 from gateway.store.connection.pool import Connection
+from gateway.store.connection.rows import fetch_all, fetch_first, fetch_one
 
 MAX_COPIED = 4_000
 """Characters of a tool's call or result that are copied."""
@@ -61,8 +62,7 @@ async def lines(conn: Connection, journal: JournalId, after: CopyMark) -> list[J
                     '{}'
              from inbox where journal_id = $1 and id > $3 and kind in ('command', 'edit')
              order by placed, arrived, id"""
-    rows = await conn.fetch(sql, journal, after.message, after.arrival, MAX_COPIED)
-    return [_line(row) for row in rows]
+    return await fetch_all(conn, _line, sql, journal, after.message, after.arrival, MAX_COPIED)
 
 
 async def known_arrivals(conn: Connection, arrivals: Sequence[Arrival]) -> set[EntryId]:
@@ -135,37 +135,35 @@ async def begin(
                arrived as (update inbox set journal_id = opened.id from opened
                            where entry_id = any($4) and journal_id is null and kind <> 'message')
              select * from opened"""
-    row = await tx.fetchrow(sql, session, principal, path, list(arrived))
-    return JournalRow(**row) if row else None
+    return await fetch_first(tx, JournalRow, sql, session, principal, path, list(arrived))
 
 
 async def open_for(conn: Connection, session: SessionId) -> JournalRow | None:
     """The file the session goes into now."""
-    row = await conn.fetchrow("select * from journals where session_id = $1 and closed_at is null", session)
-    return JournalRow(**row) if row else None
+    return await fetch_first(
+        conn, JournalRow, "select * from journals where session_id = $1 and closed_at is null", session
+    )
 
 
 async def at_path(conn: Connection, principal: PrincipalId, path: str) -> JournalRow | None:
     """The journal whose file this is."""
-    row = await conn.fetchrow("select * from journals where principal_id = $1 and path = $2", principal, path)
-    return JournalRow(**row) if row else None
+    return await fetch_first(
+        conn, JournalRow, "select * from journals where principal_id = $1 and path = $2", principal, path
+    )
 
 
 async def all_open(conn: Connection, after: SessionId, limit: int) -> list[JournalRow]:
     """The files of sessions that go on, in the order of the sessions, those after this one."""
     sql = """select * from journals where closed_at is null and session_id > $1
              order by session_id limit $2"""
-    rows = await conn.fetch(sql, after, limit)
-    return [JournalRow(**row) for row in rows]
+    return await fetch_all(conn, JournalRow, sql, after, limit)
 
 
 async def newest(conn: Connection) -> CopyMark:
     """The last rows there are that any file may have."""
     sql = """select coalesce((select max(id) from messages), 0) as message,
                     coalesce((select max(id) from inbox), 0) as arrival"""
-    row = await conn.fetchrow(sql)
-    assert row is not None, "it has no condition"
-    return CopyMark(**row)
+    return await fetch_one(conn, CopyMark, sql)
 
 
 async def with_rows_after(conn: Connection, mark: CopyMark) -> list[JournalRow]:
@@ -173,15 +171,13 @@ async def with_rows_after(conn: Connection, mark: CopyMark) -> list[JournalRow]:
     sql = """select * from journals where closed_at is null and id in (
                select journal_id from messages where id > $1
                union select journal_id from inbox where id > $2 and kind in ('command', 'edit'))"""
-    rows = await conn.fetch(sql, mark.message, mark.arrival)
-    return [JournalRow(**row) for row in rows]
+    return await fetch_all(conn, JournalRow, sql, mark.message, mark.arrival)
 
 
 async def unfiled(conn: Connection, limit: int) -> list[JournalRow]:
     """Closed journals that are still among the open ones, the oldest first."""
     sql = "select * from journals where closed_at is not null and filed_at is null order by id limit $1"
-    rows = await conn.fetch(sql, limit)
-    return [JournalRow(**row) for row in rows]
+    return await fetch_all(conn, JournalRow, sql, limit)
 
 
 async def current(conn: Connection, address: Address) -> tuple[PrincipalId, str | None] | None:
@@ -226,8 +222,7 @@ async def unopened(conn: Connection, limit: int, session: SessionId | None = Non
                    where journal_id is null and origin not like 'import:%'
                      and ($2::uuid is null or session_id = $2) group by session_id limit $1) m
              join sessions s on s.id = m.session_id"""
-    rows = await conn.fetch(sql, limit, session)
-    return [UnopenedJournal(**row) for row in rows]
+    return await fetch_all(conn, UnopenedJournal, sql, limit, session)
 
 
 async def unattended(conn: Connection, session: SessionId) -> bool:
@@ -245,8 +240,7 @@ async def listed(conn: Connection, journal: JournalRow, *, others: bool = True) 
                    select * from journals where $3 and principal_id = $1 and filed_at is not null and id <> $2) j
              join sessions s on s.id = j.session_id
              where not s.unattended"""
-    rows = await conn.fetch(sql, journal.principal_id, journal.id, others)
-    return [ListedJournal(**row) for row in rows]
+    return await fetch_all(conn, ListedJournal, sql, journal.principal_id, journal.id, others)
 
 
 async def file_away(conn: Connection, journal: JournalId, path: str) -> None:

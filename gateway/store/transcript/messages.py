@@ -24,6 +24,7 @@ from gateway.domain.principals import Label
 from gateway.domain.text.texts import storable
 from gateway.domain.text.tokens import estimate
 from gateway.store.connection.pool import Connection
+from gateway.store.connection.rows import fetch_all, fetch_first, fetch_one
 
 EARLIER = "earlier"
 """Where texts come from that were said before the conversation reached us."""
@@ -165,8 +166,7 @@ order by kind <> 'summary', seq""")
 
 async def transcript(conn: Connection, session: SessionId) -> list[MessageRow]:
     """Everything a turn has to know, without what is unread: the last summary, then in order what it does not cover."""
-    rows = await conn.fetch(_TRANSCRIPT, session)
-    return [MessageRow.of(row) for row in rows]
+    return await fetch_all(conn, MessageRow, _TRANSCRIPT, session)
 
 
 _SAID = """
@@ -206,7 +206,9 @@ async def say(
     turn took.
     """
     text = storable(entry.text)
-    row = await conn.fetchrow(
+    return await fetch_one(
+        conn,
+        MessageRow,
         _ANSWER if answers else _SAY,
         session,
         principal,
@@ -221,8 +223,6 @@ async def say(
         estimate(text),
         remembered,
     )
-    assert row is not None, "the session exists"
-    return MessageRow.of(row)
 
 
 _KIND: dict[type[Entry], Kind] = {
@@ -278,8 +278,7 @@ async def close(conn: Connection, session: SessionId) -> int:
 
 async def get(conn: Connection, message: MessageId) -> MessageRow | None:
     """One entry."""
-    row = await conn.fetchrow("select * from messages where id = $1", message)
-    return MessageRow.of(row) if row else None
+    return await fetch_first(conn, MessageRow, "select * from messages where id = $1", message)
 
 
 async def shown(conn: Connection, session: SessionId, *, limit: int = 200) -> list[MessageRow]:
@@ -292,8 +291,7 @@ async def shown(conn: Connection, session: SessionId, *, limit: int = 200) -> li
                 order by m.seq desc limit $2)
                limit $2) m
              order by coalesce(seq, 2147483647), id"""
-    rows = await conn.fetch(sql, session, limit)
-    return [MessageRow.of(row) for row in rows]
+    return await fetch_all(conn, MessageRow, sql, session, limit)
 
 
 async def said_since(conn: Connection, session: SessionId, seq: int, until: int = 2**31 - 1) -> list[str]:
@@ -308,8 +306,7 @@ async def told_until(conn: Connection, session: SessionId, seq: int = 2**31 - 1)
     """All that was said and called up to a place, whatever a summary hides of it."""
     sql = """select m.* from past($1) p join messages m on m.session_id = p.id and m.seq <= least(p.until, $2)
              where m.kind in ('user', 'assistant', 'tool_intent', 'tool_result') order by m.seq"""
-    rows = await conn.fetch(sql, session, seq)
-    return [MessageRow.of(row) for row in rows]
+    return await fetch_all(conn, MessageRow, sql, session, seq)
 
 
 async def last_answer(conn: Connection, session: SessionId) -> MessageRow | None:
@@ -320,8 +317,7 @@ async def last_answer(conn: Connection, session: SessionId) -> MessageRow | None
                  and ((kind = 'assistant' and final) or (kind = 'notice' and task_id is not null))
                order by seq desc limit 1) m
              order by m.seq desc limit 1"""
-    row = await conn.fetchrow(sql, session)
-    return MessageRow.of(row) if row else None
+    return await fetch_first(conn, MessageRow, sql, session)
 
 
 async def asked_at(conn: Connection, answer: MessageId) -> datetime:

@@ -10,6 +10,7 @@ from gateway.domain.ids import PrincipalId, SessionId
 from gateway.domain.principals import Label
 from gateway.domain.work.tasks import Claim
 from gateway.store.connection.pool import Connection
+from gateway.store.connection.rows import fetch_all, fetch_first
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +121,7 @@ async def by_digest(conn: Connection, principal: PrincipalId, account: str, valu
                and not exists (select from messages m where m.session_id = s.id and m.kind = 'user'
                                and m.answered_by is null and m.closed_at is null)
              order by s.started_at desc limit 1"""
-    row = await conn.fetchrow(sql, principal, account, value)
-    return Address(**row) if row else None
+    return await fetch_first(conn, Address, sql, principal, account, value)
 
 
 async def current(conn: Connection, address: Address) -> SessionId | None:
@@ -153,5 +153,4 @@ async def recent(conn: Connection, limit: int) -> list[SessionSummary]:
                     waiting.address))) x
                limit 1) a on true
              order by coalesce(greatest(taken.at, waiting.at), s.started_at) desc"""
-    rows = await conn.fetch(sql, limit)
-    return [SessionSummary(**row) for row in rows]
+    return await fetch_all(conn, SessionSummary, sql, limit)

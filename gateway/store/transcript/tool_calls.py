@@ -12,6 +12,7 @@ from gateway.domain.principals import Label
 from gateway.domain.text.texts import storable
 from gateway.domain.text.tokens import estimate
 from gateway.store.connection.pool import Connection
+from gateway.store.connection.rows import fetch_all, fetch_first
 from gateway.store.transcript.messages import CLIENT, MessageRow
 
 
@@ -110,13 +111,14 @@ async def handed_since(conn: Connection, session: SessionId, seq: int, until: in
 
 async def handed(conn: Connection, session: SessionId, call_id: str) -> MessageRow | None:
     """The latest call with this id that a client was to run."""
-    row = await conn.fetchrow(
+    return await fetch_first(
+        conn,
+        MessageRow,
         """select * from messages where session_id = $1 and kind = 'tool_intent' and origin = 'client' and call_id = $2
            order by seq desc limit 1""",
         session,
         storable(call_id),
     )
-    return MessageRow.of(row) if row else None
 
 
 async def handed_open(conn: Connection, session: SessionId, task: TaskId) -> list[MessageRow]:
@@ -126,5 +128,4 @@ async def handed_open(conn: Connection, session: SessionId, task: TaskId) -> lis
                  select from messages r
                  where r.task_id = i.task_id and r.ordinal = i.ordinal and r.kind = 'tool_result')
              order by ordinal"""
-    rows = await conn.fetch(sql, session, task)
-    return [MessageRow.of(row) for row in rows]
+    return await fetch_all(conn, MessageRow, sql, session, task)

@@ -8,12 +8,10 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from hashlib import sha256
 from secrets import token_hex
-from typing import Self
-
-from asyncpg import Record
 
 from gateway.domain.ids import PrincipalId
-from gateway.store.connection.pool import Connection
+from gateway.store.connection.pool import Connection, lock_name
+from gateway.store.connection.rows import fetch_all
 
 _PAGE = 1_000
 
@@ -58,11 +56,6 @@ class AuditRow:
     prev: bytes
     hash: bytes
 
-    @classmethod
-    def of(cls, row: Record) -> Self:
-        """From its row."""
-        return cls(**row)
-
     def sealed(self, key: bytes) -> bytes:
         """What its hash must be."""
         whose = str(self.principal_id) if self.principal_id else None
@@ -93,7 +86,7 @@ async def note(
 
     It should come last in the transaction: until the commit, no other one writes.
     """
-    await tx.execute("select pg_advisory_xact_lock(hashtextextended('supaclaw.audit', 0))")
+    await lock_name(tx, "supaclaw.audit")
     key = await _key(tx)
     last = await tx.fetchrow("select seq, hash, now() as at from audit order by seq desc limit 1")
     seq, prev = (last["seq"] + 1, last["hash"]) if last else (1, b"")
@@ -107,7 +100,7 @@ async def note(
 
 async def newest(conn: Connection, limit: int) -> list[AuditRow]:
     """The newest acts, newest first."""
-    return [AuditRow.of(row) for row in await conn.fetch("select * from audit order by seq desc limit $1", limit)]
+    return await fetch_all(conn, AuditRow, "select * from audit order by seq desc limit $1", limit)
 
 
 async def verify(conn: Connection) -> AuditVerdict:
@@ -132,10 +125,11 @@ async def holds(conn: Connection, head: str) -> bool:
 
 async def _all(conn: Connection) -> AsyncIterator[AuditRow]:
     last = -1
-    while page := await conn.fetch("select * from audit where seq > $1 order by seq limit $2", last, _PAGE):
+    sql = "select * from audit where seq > $1 order by seq limit $2"
+    while page := await fetch_all(conn, AuditRow, sql, last, _PAGE):
         for row in page:
-            yield AuditRow.of(row)
-        last = page[-1]["seq"]
+            yield row
+        last = page[-1].seq
 
 
 async def _key(conn: Connection) -> bytes:

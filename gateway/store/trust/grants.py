@@ -4,14 +4,12 @@ import json
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
-from typing import Self
-
-from asyncpg import Record
 
 from gateway.domain.conversation.tools import ToolClass
 from gateway.domain.ids import GrantId, PrincipalId
 from gateway.domain.json import JsonObject
 from gateway.store.connection.pool import Connection
+from gateway.store.connection.rows import fetch_all, fetch_first, fetch_one
 from gateway.store.trust import audit
 from gateway.store.trust.audit import Event
 
@@ -65,11 +63,6 @@ class GrantRow:
     revoked_at: datetime | None
     created_at: datetime
 
-    @classmethod
-    def of(cls, row: Record) -> Self:
-        """From its row."""
-        return cls(**{**row, "act": ToolClass(row["act"])})
-
     @property
     def name(self) -> str:
         """Such as G3."""
@@ -89,7 +82,9 @@ async def give(tx: Connection, call: GrantCall, terms: GrantTerms, by: str) -> G
     sql = """insert into grants (principal_id, given_by, tool, act, arguments, base, bounded, at_most, times_left,
                                  sum_left, expires_at)
              values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) returning *"""
-    row = await tx.fetchrow(
+    given = await fetch_one(
+        tx,
+        GrantRow,
         sql,
         *(call.principal, call.asked, call.tool, call.act, fixed, call.base),
         *((bound.name, bound.at_most) if bound else (None, None)),
@@ -97,8 +92,6 @@ async def give(tx: Connection, call: GrantCall, terms: GrantTerms, by: str) -> G
         bound.total if bound else None,
         terms.expires_at,
     )
-    assert row is not None, "a row was inserted"
-    given = GrantRow.of(row)
     await audit.note(tx, Event.GRANTED, given.name, principal=call.principal, by=by, detail=call.tool)
     return given
 
@@ -108,8 +101,8 @@ async def take(tx: Connection, call: GrantCall, now: datetime) -> GrantId | None
     sql = """select * from grants where (principal_id, given_by, tool, act, base) = ($1, $2, $3, $4, $5)
                and revoked_at is null and times_left > 0 and expires_at > $6
              order by expires_at, id for update"""
-    rows = await tx.fetch(sql, *(call.principal, call.asked, call.tool, call.act, call.base), now)
-    for grant in map(GrantRow.of, rows):
+    key = (call.principal, call.asked, call.tool, call.act, call.base)
+    for grant in await fetch_all(tx, GrantRow, sql, *key, now):
         if (amount := covered(grant, call.arguments)) is not None:
             sql = "update grants set times_left = times_left - 1, sum_left = sum_left - $2 where id = $1"
             await tx.execute(sql, grant.id, amount)
@@ -141,16 +134,13 @@ async def live(conn: Connection, given_by: PrincipalId, now: datetime) -> list[G
     """What this person has allowed that still counts, the oldest first."""
     sql = """select * from grants where given_by = $1 and revoked_at is null and times_left > 0 and expires_at > $2
              order by id"""
-    rows = await conn.fetch(sql, given_by, now)
-    return [GrantRow.of(row) for row in rows]
+    return await fetch_all(conn, GrantRow, sql, given_by, now)
 
 
 async def revoke(tx: Connection, grant: GrantId, given_by: PrincipalId, now: datetime, by: str) -> GrantRow | None:
     """Take it back; None if this person has no such grant that still counts."""
     sql = "update grants set revoked_at = $3 where id = $1 and given_by = $2 and revoked_at is null returning *"
-    row = await tx.fetchrow(sql, grant, given_by, now)
-    if row is None:
-        return None
-    revoked = GrantRow.of(row)
-    await audit.note(tx, Event.GRANT_REVOKED, revoked.name, principal=revoked.principal_id, by=by)
+    revoked = await fetch_first(tx, GrantRow, sql, grant, given_by, now)
+    if revoked is not None:
+        await audit.note(tx, Event.GRANT_REVOKED, revoked.name, principal=revoked.principal_id, by=by)
     return revoked

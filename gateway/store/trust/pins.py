@@ -2,11 +2,10 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal, Self, TypeAlias
-
-from asyncpg import Record
+from typing import Literal, TypeAlias
 
 from gateway.store.connection.pool import Connection
+from gateway.store.connection.rows import fetch_all
 from gateway.store.trust import audit
 from gateway.store.trust.audit import Event
 
@@ -24,17 +23,11 @@ class Pin:
     source: str
     changed_at: datetime
 
-    @classmethod
-    def of(cls, row: Record) -> Self:
-        """From its row."""
-        return cls(**row)
-
 
 async def list_all(conn: Connection, kind: str) -> list[Pin]:
     """Those of a kind, by name."""
     sql = "select kind, name, state, sha256, source, changed_at from pins where kind = $1 order by name, state"
-    rows = await conn.fetch(sql, kind)
-    return [Pin.of(row) for row in rows]
+    return await fetch_all(conn, Pin, sql, kind)
 
 
 async def confirmed(conn: Connection, kind: str) -> dict[str, str]:

@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from hashlib import sha256
-from typing import Literal, Self
-
-from asyncpg import Record
+from typing import Literal
 
 from gateway.domain.conversation.tools import ToolClass
 from gateway.domain.ids import AddressId, GrantId, PrincipalId, ReviewId, SessionId, TaskId
@@ -16,7 +14,8 @@ from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import storable
 from gateway.domain.work.tasks import Lane
-from gateway.store.connection.pool import Connection
+from gateway.store.connection.pool import Connection, lock_name
+from gateway.store.connection.rows import fetch_all, fetch_first, fetch_one
 from gateway.store.trust import audit
 from gateway.store.trust.audit import Event
 from gateway.store.work import steps, tasks, trees
@@ -91,11 +90,6 @@ class ReviewRow:
     """The answer to a `review`."""
     reminded_at: datetime | None
 
-    @classmethod
-    def of(cls, row: Record) -> Self:
-        """From its row."""
-        return cls(**{**row, "label": Label(row["label"]), "act": ToolClass(row["act"])})
-
     @property
     def name(self) -> str:
         """Such as A17."""
@@ -139,7 +133,9 @@ async def ask(conn: Connection, question: ReviewQuestion, now: datetime) -> Revi
                                   decided_at, told_at)
              values ($19, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $18)
              on conflict (task_id, ordinal) where task_id is not null do nothing returning *"""
-    row = await conn.fetchrow(
+    review = await fetch_first(
+        conn,
+        ReviewRow,
         sql,
         question.principal,
         question.asked,
@@ -161,13 +157,12 @@ async def ask(conn: Connection, question: ReviewQuestion, now: datetime) -> Revi
         None if question.grant is None else now,
         question.kind,
     )
-    if row is None:
+    if review is None:
         assert question.task is not None, "only a call is met again"
         assert question.ordinal is not None, "it has a number"
         before = await of_call(conn, question.task, question.ordinal)
         assert before is not None, "the insert met it"
         return before
-    review = ReviewRow.of(row)
     if review.kind == "review" and review.task_id is not None:
         await steps.note(conn, review.task_id, review.principal_id, "review", review.name)
     if question.grant is not None:
@@ -180,21 +175,19 @@ async def ask(conn: Connection, question: ReviewQuestion, now: datetime) -> Revi
 
 async def of_call(conn: Connection, task: TaskId, ordinal: int) -> ReviewRow | None:
     """What this very call asked already: a resumed run makes it again."""
-    row = await conn.fetchrow("select * from reviews where task_id = $1 and ordinal = $2", task, ordinal)
-    return ReviewRow.of(row) if row else None
+    return await fetch_first(
+        conn, ReviewRow, "select * from reviews where task_id = $1 and ordinal = $2", task, ordinal
+    )
 
 
 async def lock(conn: Connection, review: ReviewId) -> ReviewRow:
     """A question as it is now; nobody answers it until the transaction ends."""
-    row = await conn.fetchrow("select * from reviews where id = $1 for update", review)
-    assert row is not None, "questions are never deleted"
-    return ReviewRow.of(row)
+    return await fetch_one(conn, ReviewRow, "select * from reviews where id = $1 for update", review)
 
 
 async def hold(conn: Connection, asked: PrincipalId) -> None:
     """Until the transaction ends nobody else asks this person something."""
-    sql = "select pg_advisory_xact_lock(hashtextextended('supaclaw.reviews ' || $1::uuid::text, 0))"
-    await conn.execute(sql, asked)
+    await lock_name(conn, f"supaclaw.reviews {asked}")
 
 
 async def asked_before(conn: Connection, question: ReviewQuestion, now: datetime) -> ReviewRow | None:
@@ -202,22 +195,19 @@ async def asked_before(conn: Connection, question: ReviewQuestion, now: datetime
     sql = """select * from reviews where session_id = $1 and digest = $2 and asked_id = $3 and created_at > $4
                and (state in ('approved', 'denied') or (state = 'open' and (expires_at is null or expires_at > $5)))
              order by id desc limit 1"""
-    row = await conn.fetchrow(sql, question.session, question.digest, question.asked, now - LASTS, now)
-    return ReviewRow.of(row) if row else None
+    return await fetch_first(conn, ReviewRow, sql, question.session, question.digest, question.asked, now - LASTS, now)
 
 
 async def list_open(conn: Connection, asked: PrincipalId, now: datetime) -> list[ReviewRow]:
     """What waits for this person's answer, the oldest first."""
     sql = """select * from reviews where asked_id = $1 and state = 'open' and (expires_at is null or expires_at > $2)
              order by id"""
-    rows = await conn.fetch(sql, asked, now)
-    return [ReviewRow.of(row) for row in rows]
+    return await fetch_all(conn, ReviewRow, sql, asked, now)
 
 
 async def get(conn: Connection, review: ReviewId) -> ReviewRow | None:
     """One question."""
-    row = await conn.fetchrow("select * from reviews where id = $1", review)
-    return ReviewRow.of(row) if row else None
+    return await fetch_first(conn, ReviewRow, "select * from reviews where id = $1", review)
 
 
 async def list_untold(conn: Connection, most: int) -> list[ReviewRow]:
@@ -226,16 +216,14 @@ async def list_untold(conn: Connection, most: int) -> list[ReviewRow]:
                select count(*) from reviews o where o.asked_id = r.asked_id and o.state = 'open'
                  and (o.told_at is not null or o.id < r.id)))
              order by id"""
-    rows = await conn.fetch(sql, most)
-    return [ReviewRow.of(row) for row in rows]
+    return await fetch_all(conn, ReviewRow, sql, most)
 
 
 async def unanswered(conn: Connection, told_before: datetime) -> ReviewRow | None:
     """The oldest question of a task that its person was last shown before then."""
     sql = """select * from reviews where state = 'open' and kind = 'review' and coalesce(reminded_at, told_at) < $1
              order by id limit 1"""
-    row = await conn.fetchrow(sql, told_before)
-    return ReviewRow.of(row) if row else None
+    return await fetch_first(conn, ReviewRow, sql, told_before)
 
 
 async def mark_reminded(conn: Connection, review: ReviewId, told_before: datetime) -> bool:
@@ -264,14 +252,15 @@ async def decide(
                response = case kind when 'review' then jsonb_build_object('approved', $4::bool, 'comment', $6::text) end
              where id = $1 and asked_id = $2 and state = 'open' and (expires_at is null or expires_at > $3)
              returning *"""
-    rows = await conn.fetch(sql, review, asked, now, yes, by, storable(comment))
-    return next(iter(await _settle(conn, rows, Event.APPROVED if yes else Event.DENIED)), None)
+    rows = await fetch_all(conn, ReviewRow, sql, review, asked, now, yes, by, storable(comment))
+    await _settle(conn, rows, Event.APPROVED if yes else Event.DENIED)
+    return rows[0] if rows else None
 
 
 async def expire(conn: Connection, now: datetime) -> datetime | None:
     """Close the questions whose time is up, and queue that their runs are told; when the next one expires."""
     sql = "update reviews set state = 'expired' where state = 'open' and expires_at <= $1 returning *"
-    await _settle(conn, await conn.fetch(sql, now), Event.EXPIRED)
+    await _settle(conn, await fetch_all(conn, ReviewRow, sql, now), Event.EXPIRED)
     due: datetime | None = await conn.fetchval("select min(expires_at) from reviews where state = 'open'")
     return due
 
@@ -280,14 +269,15 @@ async def close(conn: Connection, *sessions: SessionId) -> list[str]:
     """Close the open questions of these sessions; returns their names."""
     sql = """update reviews set state = 'closed', decided_at = now() where session_id = any($1) and state = 'open'
              returning *"""
-    return [row.name for row in await _settle(conn, await conn.fetch(sql, sessions), Event.CLOSED)]
+    rows = await fetch_all(conn, ReviewRow, sql, sessions)
+    await _settle(conn, rows, Event.CLOSED)
+    return [row.name for row in rows]
 
 
 async def latest(conn: Connection, asked: PrincipalId, limit: int) -> list[ReviewRow]:
     """What this person has answered, or what was settled without them, the newest first."""
     sql = "select * from reviews where asked_id = $1 and state <> 'open' order by id desc limit $2"
-    rows = await conn.fetch(sql, asked, limit)
-    return [ReviewRow.of(row) for row in rows]
+    return await fetch_all(conn, ReviewRow, sql, asked, limit)
 
 
 async def askers(conn: Connection, rows: Sequence[ReviewRow]) -> dict[ReviewId, str]:
@@ -301,9 +291,7 @@ async def reopen(conn: Connection, row: ReviewRow, expires_at: datetime) -> Revi
     """Ask anew, under the same name: the answer of before was used up."""
     sql = """update reviews set state = 'open', expires_at = $2, response = null, decided_by = null, decided_at = null,
                started_at = null, told_at = null, reminded_at = null where id = $1 returning *"""
-    found = await conn.fetchrow(sql, row.id, expires_at)
-    assert found is not None, "questions are never deleted"
-    again = ReviewRow.of(found)
+    again = await fetch_one(conn, ReviewRow, sql, row.id, expires_at)
     if again.task_id is not None:
         await steps.note(conn, again.task_id, again.principal_id, "review", again.name)
     await _note(conn, Event.ASKED, again)
@@ -324,14 +312,12 @@ async def mark_done(conn: Connection, review: ReviewRow) -> None:
     await _note(conn, Event.RUN, review)
 
 
-async def _settle(conn: Connection, rows: Sequence[Record], event: Event) -> list[ReviewRow]:
+async def _settle(conn: Connection, rows: Sequence[ReviewRow], event: Event) -> None:
     """Act on every answer before the first is noted: the audit's lock is the last that a transaction takes."""
-    settled = [ReviewRow.of(row) for row in rows]
-    for row in settled:
+    for row in rows:
         await _act_on(conn, row)
-    for row in settled:
+    for row in rows:
         await _note(conn, event, row)
-    return settled
 
 
 async def _act_on(conn: Connection, row: ReviewRow) -> None:
@@ -370,16 +356,15 @@ async def close_cancelled(conn: Connection, master: TaskId) -> None:
     sql = """update reviews r set state = 'closed', decided_at = now() from tasks t
              where t.id = r.task_id and t.master_id = $1 and t.status = 'cancelled' and r.state = 'open'
              returning r.*"""
-    for row in await conn.fetch(sql, master):
-        await _note(conn, Event.CLOSED, ReviewRow.of(row))
+    for row in await fetch_all(conn, ReviewRow, sql, master):
+        await _note(conn, Event.CLOSED, row)
 
 
 async def of_tree(conn: Connection, master: TaskId, tool: str) -> ReviewRow | None:
     """The latest question of this kind that a tree has asked; nobody answers it until the transaction ends."""
     sql = """select r.* from reviews r join tasks t on t.id = r.task_id
              where t.master_id = $1 and r.kind = 'review' and r.tool = $2 order by r.id desc limit 1 for update of r"""
-    row = await conn.fetchrow(sql, master, tool)
-    return ReviewRow.of(row) if row else None
+    return await fetch_first(conn, ReviewRow, sql, master, tool)
 
 
 async def _note(conn: Connection, event: Event, row: ReviewRow) -> None:

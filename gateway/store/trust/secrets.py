@@ -13,6 +13,7 @@ from gateway.domain.ids import PrincipalId
 from gateway.secrets.encryption import Envelope
 from gateway.secrets.facts import Binding, Facts
 from gateway.store.connection.pool import Connection
+from gateway.store.connection.rows import fetch_all, fetch_first
 
 CONFIRMED = "recovery key"
 
@@ -39,15 +40,13 @@ async def hold_keys(tx: Connection, *, alone: bool = False) -> None:
 
 async def list_all(conn: Connection) -> list[SecretRow]:
     """Everybody's, by name, the shared one first."""
-    rows = await conn.fetch("select * from secrets order by name, shared desc, principal_id")
-    return [_row(row) for row in rows]
+    return await fetch_all(conn, _row, "select * from secrets order by name, shared desc, principal_id")
 
 
 async def get(conn: Connection, principal: PrincipalId, name: str, *, shared: bool) -> SecretRow | None:
     """One of them, held until the transaction ends."""
     sql = "select * from secrets where principal_id = $1 and name = $2 and shared = $3 for update"
-    row = await conn.fetchrow(sql, principal, name, shared)
-    return _row(row) if row else None
+    return await fetch_first(conn, _row, sql, principal, name, shared)
 
 
 async def put(conn: Connection, facts: Facts, envelope: Envelope, *, changed: bool = True) -> None:
@@ -85,8 +84,7 @@ async def remove(conn: Connection, principal: PrincipalId, name: str, *, shared:
 async def under_others(conn: Connection, key_id: str, limit: int) -> list[SecretRow]:
     """Some that another master key wraps, held until the transaction ends."""
     sql = "select * from secrets where key_id <> $1 and wrapped <> '' order by id limit $2 for update"
-    rows = await conn.fetch(sql, key_id, limit)
-    return [_row(row) for row in rows]
+    return await fetch_all(conn, _row, sql, key_id, limit)
 
 
 async def rewrapped(conn: Connection, row: SecretRow, envelope: Envelope) -> None:

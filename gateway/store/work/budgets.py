@@ -8,6 +8,7 @@ from gateway.domain.conversation.model import Highest
 from gateway.domain.ids import SessionId
 from gateway.domain.work.tasks import Claim
 from gateway.store.connection.pool import Connection
+from gateway.store.connection.rows import fetch_all
 
 
 class Period(StrEnum):
@@ -94,8 +95,7 @@ async def used(conn: Connection, since: datetime, until: datetime) -> list[Usage
                     u.calls, u.tokens_in, u.tokens_out, u.tokens_cached, u.cost_usd
              from used u join principals p on p.id = u.principal_id left join places l on l.id = u.session_id
              order by u.day, u.model"""
-    rows = await conn.fetch(sql, since, until)
-    return [UsageRow(**row) for row in rows]
+    return await fetch_all(conn, UsageRow, sql, since, until)
 
 
 async def settled(conn: Connection, now: datetime) -> float:

@@ -7,6 +7,7 @@ from typing import Literal
 
 from gateway.domain.ids import InstanceId
 from gateway.store.connection.pool import Connection
+from gateway.store.connection.rows import fetch_all
 
 LEASE_SECONDS = 8.0
 RENEW_SECONDS = 2.0
@@ -127,8 +128,7 @@ async def every(conn: Connection) -> list[Instance]:
                     (select count(*)::int from tasks where status = 'running' and worker = i.id) as running
              from instances i left join leases l on l.name = concat('instance ', i.id)
              order by (l.expires_at > now()) is true desc, i.started_at"""
-    rows = await conn.fetch(sql)
-    return [Instance(**{**row, "channels": tuple(row["channels"]), "homes": tuple(row["homes"])}) for row in rows]
+    return await fetch_all(conn, Instance, sql)
 
 
 async def settle(conn: Connection, thing: str, instance: InstanceId, *, gone: float | None = None) -> str:

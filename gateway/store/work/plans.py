@@ -8,12 +8,12 @@ from gateway.domain.ids import PrincipalId, TaskId
 from gateway.domain.principals import Label
 from gateway.domain.work.plans import Plan, PlanStep
 from gateway.store.connection.pool import Connection
+from gateway.store.connection.rows import fetch_all, fetch_first
 
 
 async def get(conn: Connection, task: TaskId) -> Plan | None:
     """The plan of a run."""
-    row = await conn.fetchrow("select * from plans where task_id = $1", task)
-    return _plan(row) if row else None
+    return await fetch_first(conn, _plan, "select * from plans where task_id = $1", task)
 
 
 async def put(conn: Connection, principal: PrincipalId, plan: Plan) -> None:
@@ -36,12 +36,13 @@ async def put(conn: Connection, principal: PrincipalId, plan: Plan) -> None:
 
 async def live(conn: Connection, principal: PrincipalId) -> list[Plan]:
     """Those of runs that aren't over, in order of their start."""
-    rows = await conn.fetch(
+    return await fetch_all(
+        conn,
+        _plan,
         """select p.* from plans p join tasks t on t.id = p.task_id
            where p.principal_id = $1 and t.status not in ('completed', 'failed', 'cancelled') order by t.seq""",
         principal,
     )
-    return [_plan(row) for row in rows]
 
 
 async def drop_finished(conn: Connection) -> set[PrincipalId]:

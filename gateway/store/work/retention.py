@@ -6,6 +6,7 @@ from datetime import date, datetime
 
 from gateway.domain.ids import TaskId
 from gateway.store.connection.pool import Connection
+from gateway.store.connection.rows import row_count
 
 BATCH = 200
 """Trees, or rows of another kind, of one transaction."""
@@ -57,16 +58,12 @@ async def clear_trees(tx: Connection, before: datetime, limit: int = BATCH) -> l
 
 async def clear_deliveries(tx: Connection, before: datetime, limit: int = BATCH) -> int:
     """Clear what was sent or given up before then; returns how many rows."""
-    return _count(await tx.execute(_DELIVERIES, before, limit))
+    return row_count(await tx.execute(_DELIVERIES, before, limit))
 
 
 async def clear_buttons(tx: Connection, before: datetime, limit: int = BATCH) -> int:
     """Empty what buttons said before then; returns how many rows."""
-    return _count(await tx.execute(_BUTTONS, before, limit))
-
-
-def _count(status: str) -> int:
-    return int(status.rpartition(" ")[2])
+    return row_count(await tx.execute(_BUTTONS, before, limit))
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from datetime import datetime
 from gateway.domain.ids import AddressId, MessageId, PrincipalId, ScheduleId, TaskId
 from gateway.domain.text.texts import storable
 from gateway.store.connection.pool import Connection
+from gateway.store.connection.rows import fetch_all, fetch_first
 from gateway.store.work.schedules import ScheduleRow
 
 
@@ -33,8 +34,7 @@ class DeliveryOutcome:
 
 async def hold(conn: Connection, schedule: ScheduleId) -> ScheduleRow | None:
     """The schedule, until the transaction ends; None when it is gone. The caller holds what else it needs."""
-    row = await conn.fetchrow("select * from schedules where id = $1 for no key update", schedule)
-    return ScheduleRow.of(row) if row else None
+    return await fetch_first(conn, ScheduleRow, "select * from schedules where id = $1 for no key update", schedule)
 
 
 async def known(conn: Connection, task: TaskId) -> bool:
@@ -106,8 +106,7 @@ async def arrived(conn: Connection) -> list[DeliveryOutcome]:
              where r.message_id is not null and r.delivered_at is null and r.error is null
                and not coalesce(o.waits, false)
              order by r.message_id"""
-    rows = await conn.fetch(sql)
-    return [DeliveryOutcome(**row) for row in rows]
+    return await fetch_all(conn, DeliveryOutcome, sql)
 
 
 async def still(conn: Connection, arrival: DeliveryOutcome) -> bool:

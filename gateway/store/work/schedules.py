@@ -13,7 +13,8 @@ from gateway.domain.principals import Label
 from gateway.domain.text.texts import storable
 from gateway.domain.work.schedules import Misfire, Once, Recurring, ScheduleDefinition, SlotPlan, When
 from gateway.domain.work.tasks import Assignment, Lane
-from gateway.store.connection.pool import Connection
+from gateway.store.connection.pool import Connection, lock_name
+from gateway.store.connection.rows import fetch_all, fetch_first
 from gateway.store.migrate import check_not_outdated
 
 
@@ -85,22 +86,19 @@ async def add(
                                     next_run_at, origin, label, address_id, asked_by)
              values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
              on conflict do nothing returning *"""
-    row = await conn.fetchrow(sql, principal, *_columns(definition), next_run_at, origin, label, address, asked_by)
-    if row is None and asked_by is not None:
-        return await made_by(conn, asked_by)
-    return ScheduleRow.of(row) if row else None
+    values = (*_columns(definition), next_run_at, origin, label, address, asked_by)
+    row = await fetch_first(conn, ScheduleRow, sql, principal, *values)
+    return await made_by(conn, asked_by) if row is None and asked_by is not None else row
 
 
 async def hold(conn: Connection, principal: PrincipalId) -> None:
     """Until the transaction ends nobody else does this: what is counted for a principal stays so."""
-    sql = "select pg_advisory_xact_lock(hashtextextended('supaclaw.schedules ' || $1::uuid::text, 0))"
-    await conn.execute(sql, principal)
+    await lock_name(conn, f"supaclaw.schedules {principal}")
 
 
 async def made_by(conn: Connection, call: str) -> ScheduleRow | None:
     """The one that a tool call has made."""
-    row = await conn.fetchrow("select * from schedules where asked_by = $1", call)
-    return ScheduleRow.of(row) if row else None
+    return await fetch_first(conn, ScheduleRow, "select * from schedules where asked_by = $1", call)
 
 
 async def update(
@@ -123,8 +121,7 @@ async def update(
                select from schedules o where o.principal_id = s.principal_id and lower(o.name) = lower($2)
                  and o.id <> s.id and o.completed_at is null)
              returning *"""
-    row = await conn.fetchrow(sql, schedule, *_columns(definition), next_run_at, label)
-    return ScheduleRow.of(row) if row else None
+    return await fetch_first(conn, ScheduleRow, sql, schedule, *_columns(definition), next_run_at, label)
 
 
 async def pause(
@@ -138,8 +135,7 @@ async def pause(
                next_run_at = case when completed_at is null then $3::timestamptz end, updated_at = now(),
                address_id = (select a.id from addresses a where a.id = s.address_id and a.principal_id = s.principal_id)
              where id = $1 returning *"""
-    row = await conn.fetchrow(sql, schedule, paused, next_run_at)
-    return ScheduleRow.of(row) if row else None
+    return await fetch_first(conn, ScheduleRow, sql, schedule, paused, next_run_at)
 
 
 async def trust(conn: Connection, schedule: ScheduleId, label: Label) -> None:
@@ -157,8 +153,7 @@ async def get(conn: Connection, principal: PrincipalId | None, which: str) -> Sc
     sql = """select * from schedules where (principal_id = $1 or $1 is null)
                and (id::text = $2 or lower(name) = lower($2))
              order by id::text = $2 desc, completed_at is not null, id desc limit 1 for update"""
-    row = await conn.fetchrow(sql, principal, storable(which))
-    return ScheduleRow.of(row) if row else None
+    return await fetch_first(conn, ScheduleRow, sql, principal, storable(which))
 
 
 async def listed(
@@ -168,8 +163,7 @@ async def listed(
     sql = """select * from schedules where (principal_id = $1 or $1 is null)
                and ($2 or (completed_at is null and paused_at is null))
              order by completed_at desc nulls first, next_run_at nulls last, id limit $3"""
-    rows = await conn.fetch(sql, principal, everything, limit)
-    return [ScheduleRow.of(row) for row in rows]
+    return await fetch_all(conn, ScheduleRow, sql, principal, everything, limit)
 
 
 async def count(conn: Connection, principal: PrincipalId, *, paused: bool = True, over: bool = False) -> int:
@@ -181,14 +175,15 @@ async def count(conn: Connection, principal: PrincipalId, *, paused: bool = True
 
 async def runs(conn: Connection, schedule: ScheduleId, limit: int = 20) -> list[RunRow]:
     """What became of its slots, the latest first."""
-    rows = await conn.fetch(
+    return await fetch_all(
+        conn,
+        RunRow,
         """select schedule_id, slot, missed, missed_since, task_id, executed_at, produced_at, message_id, delivered_at,
                   error
            from schedule_runs where schedule_id = $1 order by slot desc limit $2""",
         schedule,
         limit,
     )
-    return [RunRow(**row) for row in rows]
 
 
 async def running(conn: Connection) -> set[ScheduleId]:
@@ -209,8 +204,7 @@ async def due(conn: Connection, now: datetime, limit: int) -> list[ScheduleRow]:
                and not exists (select from tasks t where t.id = s.task_id
                                and t.status not in ('completed', 'failed', 'cancelled'))
              order by s.next_run_at limit $2 for no key update of s skip locked"""
-    rows = await conn.fetch(sql, now, limit)
-    return [ScheduleRow.of(row) for row in rows]
+    return await fetch_all(conn, ScheduleRow, sql, now, limit)
 
 
 async def next_due(conn: Connection) -> datetime | None:

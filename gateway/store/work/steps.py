@@ -11,6 +11,7 @@ from asyncpg import Record
 from gateway.domain.conversation.model import Attempt, Reply
 from gateway.domain.ids import MessageId, PrincipalId, SessionId, TaskId
 from gateway.store.connection.pool import Connection
+from gateway.store.connection.rows import fetch_all, fetch_first, fetch_one
 
 Kind = Literal["model", "intent", "tool", "hand-off", "review", "note"]
 MOST = 500
@@ -116,8 +117,9 @@ async def note(
 
 async def of_task(conn: Connection, task: TaskId, since: datetime) -> list[StepRow]:
     """What a task ran from a moment on, in order."""
-    rows = await conn.fetch("select * from task_steps where task_id = $1 and created_at >= $2 order by id", task, since)
-    return [_row(row) for row in rows]
+    return await fetch_all(
+        conn, StepRow, "select * from task_steps where task_id = $1 and created_at >= $2 order by id", task, since
+    )
 
 
 _OF_TASK = """
@@ -132,8 +134,7 @@ async def trace(
     conn: Connection, task: TaskId, *, tree: bool = False, since: int = 0, until: int | None = None, most: int = MOST
 ) -> list[StepRow]:
     """The steps of a task, or of the whole tree that it is the first of, behind the step `since`, in order."""
-    rows = await conn.fetch(_OF_TREE if tree else _OF_TASK, task, since, until, most)
-    return [_row(row) for row in rows]
+    return await fetch_all(conn, _row, _OF_TREE if tree else _OF_TASK, task, since, until, most)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +156,7 @@ async def asked_at(conn: Connection, task: TaskId, step: int) -> CallPlace | Non
              join messages m on m.id = s.message_id
              where t.id = $1 and s.id <= $2 and exists (select from task_steps where id = $2 and task_id = $1)
              order by s.id desc limit 1"""
-    row = await conn.fetchrow(sql, task, step)
-    return CallPlace(**row) if row else None
+    return await fetch_first(conn, CallPlace, sql, task, step)
 
 
 _PATIENCE = 5.0
@@ -215,6 +215,4 @@ async def spent_on(conn: Connection, task: TaskId, since: datetime) -> ModelUse:
 
 
 async def _spent(conn: Connection, query: str, *values: object) -> ModelUse:
-    row = await conn.fetchrow(query, *values)
-    assert row is not None, "an aggregate always has one row"
-    return ModelUse(**row)
+    return await fetch_one(conn, ModelUse, query, *values)

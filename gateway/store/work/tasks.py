@@ -10,6 +10,7 @@ from gateway.domain.json import JsonObject
 from gateway.domain.text.texts import storable
 from gateway.domain.work.tasks import LEASE_SECONDS, Claim, Lane, Status
 from gateway.store.connection.pool import Connection, Database
+from gateway.store.connection.rows import fetch_all, fetch_first
 from gateway.store.delivery.outbox import State
 from gateway.store.migrate import known_schema
 
@@ -117,8 +118,9 @@ async def claim(
                     now() - silent_since as silent_for
              from jsonb_each($2) as free (name, slots), claim($1, name, slots::int, $3, $4)
              where (select max(number) from migrations) <= $5"""
-    rows = await conn.fetch(sql, worker, dict(free), LEASE, None if kinds is None else list(kinds), known_schema())
-    return [Claim(**{**row, "lane": Lane(row["lane"])}) for row in rows]
+    return await fetch_all(
+        conn, Claim, sql, worker, dict(free), LEASE, None if kinds is None else list(kinds), known_schema()
+    )
 
 
 async def payload(conn: Connection, task: TaskId) -> JsonObject:
@@ -268,8 +270,7 @@ async def report(conn: Connection, task: TaskId) -> TaskReport | None:
                     array(select o.state from outbox o where o.message_id = (t.output ->> 'message')::bigint
                           order by o.part) as delivery
              from tasks t where t.id = $1"""
-    row = await conn.fetchrow(sql, task)
-    return TaskReport(**{**row, "status": Status(row["status"]), "delivery": tuple(row["delivery"])}) if row else None
+    return await fetch_first(conn, TaskReport, sql, task)
 
 
 async def get(conn: Connection, task: TaskId) -> TaskSummary | None:

@@ -12,7 +12,8 @@ from gateway.domain.ids import PrincipalId, SessionId, TaskId
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
 from gateway.domain.work.tasks import Claim, Status
-from gateway.store.connection.pool import Connection
+from gateway.store.connection.pool import Connection, lock_name
+from gateway.store.connection.rows import fetch_all, fetch_one
 from gateway.store.work import steps
 
 
@@ -71,8 +72,9 @@ _WITH_ALL_BELOW = _NODE.format(asks="w.master_id = t.id")
 
 async def nodes(conn: Connection, master: TaskId) -> list[NodeRow]:
     """A whole tree, parents before their children, in the order they were made; empty if there is none."""
-    rows = await conn.fetch(f"{_ALONE} where t.master_id = $1 and t.session_id is not null order by depth, seq", master)
-    return [NodeRow(**{**row, "status": Status(row["status"])}) for row in rows]
+    return await fetch_all(
+        conn, NodeRow, f"{_ALONE} where t.master_id = $1 and t.session_id is not null order by depth, seq", master
+    )
 
 
 async def among(conn: Connection, tasks: Collection[TaskId]) -> set[TaskId]:
@@ -85,8 +87,7 @@ async def newest(conn: Connection, principal: PrincipalId, most: int) -> list[No
     """The first tasks of a person's latest trees, the newest first; each waits for what any of its tree asks."""
     sql = f"""{_WITH_ALL_BELOW} where t.principal_id = $1 and t.parent_id is null and t.kind = 'agent'
                 and t.input ->> 'origin' = 'task' order by t.seq desc limit $2"""
-    rows = await conn.fetch(sql, principal, most)
-    return [NodeRow(**{**row, "status": Status(row["status"])}) for row in rows]
+    return await fetch_all(conn, NodeRow, sql, principal, most)
 
 
 async def live(conn: Connection, principal: PrincipalId) -> int:
@@ -148,8 +149,7 @@ async def listing(conn: Connection, principal: PrincipalId, wanted: TreeFilter, 
                and ($5::uuid is null or t.seq < (select seq from tasks where id = $5))
              order by t.seq desc limit $6"""
     values = (wanted.status, wanted.agent, wanted.text, wanted.before)
-    rows = await conn.fetch(sql, principal, *values, most)
-    return [_tree(row) for row in rows]
+    return await fetch_all(conn, _tree, sql, principal, *values, most)
 
 
 def _tree(row: Record) -> TreeRow:
@@ -174,8 +174,7 @@ async def children(conn: Connection, parent: TaskId, call: int) -> list[ChildRow
                     t.storage_paths, s.label
              from tasks t join sessions s on s.id = t.session_id
              where t.parent_id = $1 and (t.input ->> 'call')::int = $2 order by t.seq"""
-    rows = await conn.fetch(sql, parent, call)
-    return [ChildRow(**{**row, "status": Status(row["status"]), "label": Label(row["label"])}) for row in rows]
+    return await fetch_all(conn, ChildRow, sql, parent, call)
 
 
 async def counts(conn: Connection, task: TaskId, *, tree: bool) -> dict[Status, int]:
@@ -192,7 +191,7 @@ async def master_of(conn: Connection, task: TaskId) -> TaskId:
 
 async def size(conn: Connection, master: TaskId) -> int:
     """How many tasks a tree has; no other run adds one until the transaction ends."""
-    await conn.execute("select pg_advisory_xact_lock(hashtextextended('supaclaw.tree ' || $1::uuid::text, 0))", master)
+    await lock_name(conn, f"supaclaw.tree {master}")
     return int(await conn.fetchval("select count(*) from tasks where master_id = $1", master))
 
 
@@ -218,9 +217,7 @@ async def place(conn: Connection, task: TaskId) -> TreePlace:
                     (select coalesce(sum(s.cost_usd), 0) from tasks n join task_steps s on s.task_id = n.id
                      where n.master_id = t.master_id) as spent_usd
              from tasks t join tasks m on m.id = t.master_id where t.id = $1"""
-    row = await conn.fetchrow(sql, task)
-    assert row is not None, "the task exists"
-    return TreePlace(**row)
+    return await fetch_one(conn, TreePlace, sql, task)
 
 
 async def raise_budget(conn: Connection, master: TaskId, usd: float) -> None:

@@ -7,7 +7,8 @@ from uuid import uuid4
 from gateway.domain.ids import PrincipalId, SessionId, TaskId
 from gateway.domain.principals import Label
 from gateway.domain.work.tasks import Status
-from gateway.store.connection.pool import Connection
+from gateway.store.connection.pool import Connection, lock_name
+from gateway.store.connection.rows import fetch_all, fetch_first
 
 DEDUPE = "trigger:"
 """What the `dedupe` of a trigger's task begins with."""
@@ -34,16 +35,14 @@ class SourceRow:
 
 async def reserve(conn: Connection, source: str, key: str) -> None:
     """Let nobody else use this idempotency key until the transaction ends."""
-    name = "\n".join(("supaclaw.trigger", source, key))
-    await conn.execute("select pg_advisory_xact_lock(hashtextextended($1, 0))", name)
+    await lock_name(conn, "\n".join(("supaclaw.trigger", source, key)))
 
 
 async def by_key(conn: Connection, source: str, key: str) -> TriggerRow | None:
     """What was sent with this idempotency key."""
     sql = """select g.digest, g.task_id, t.status from triggers g join tasks t on t.id = g.task_id
              where g.source = $1 and g.idempotency_key = $2"""
-    row = await conn.fetchrow(sql, source, key)
-    return TriggerRow(**{**row, "status": Status(row["status"])}) if row else None
+    return await fetch_first(conn, TriggerRow, sql, source, key)
 
 
 async def add(
@@ -57,7 +56,7 @@ async def add(
 
 async def live(conn: Connection, most: int) -> int:
     """How many triggers' tasks are not over, counted up to `most`; it stays so until the transaction ends."""
-    await conn.execute("select pg_advisory_xact_lock(hashtextextended('supaclaw.triggers', 0))")
+    await lock_name(conn, "supaclaw.triggers")
     sql = """select count(*) from (
                select from tasks where dedupe like $1 || '%' and status not in ('completed', 'failed', 'cancelled')
                limit $2) each"""
@@ -84,8 +83,7 @@ async def registered(conn: Connection) -> list[SourceRow]:
     sql = """select k.source, k.created_at, k.last_used_at,
                     (select count(*)::int from triggers g where g.source = k.source) as triggers
              from api_tokens k where k.source is not null and k.revoked_at is null order by k.source"""
-    rows = await conn.fetch(sql)
-    return [SourceRow(**row) for row in rows]
+    return await fetch_all(conn, SourceRow, sql)
 
 
 async def failed_this_hour(conn: Connection, principal: PrincipalId, source: str, but: TaskId) -> bool:
