@@ -131,7 +131,9 @@ def _site(backend: Backend, nav: tuple[Nav, ...]) -> Site:
     )
     rights = Rights(backend.database, backend.clock)
     backend.on_people_changed(rights.look_again)
-    return Site(backend, conversations, topics, pages, throttle, rate_limiter, nav, rights)
+    site = Site(backend, conversations, topics, pages, throttle, rate_limiter, nav, rights)
+    backend.on_people_changed(site.boards.wake)
+    return site
 
 
 @asynccontextmanager

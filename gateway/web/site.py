@@ -19,6 +19,7 @@ from gateway.store.trust.audit import Event
 from gateway.web.backend import Backend
 from gateway.web.http.errors import Refused
 from gateway.web.http.limits import CredentialLookups, RateLimiter, Throttle
+from gateway.web.live.boards import Boards
 from gateway.web.live.conversations import Conversations
 from gateway.web.live.topics import Topics
 from gateway.web.pages import Nav, Pages
@@ -39,6 +40,7 @@ class Site:
     rate_limiter: RateLimiter
     nav: tuple[Nav, ...]
     rights: Rights
+    boards: Boards = field(default_factory=Boards)
     lookups: CredentialLookups = field(default_factory=CredentialLookups)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
 

@@ -1,8 +1,12 @@
-from playwright.async_api import Browser, expect
+from collections.abc import Mapping
+from datetime import datetime
+
+from playwright.async_api import Browser, Page, expect
 
 from gateway.domain.channels.channel import Login
 from tests.browser.conftest import go_to, opened
 from tests.browser.looks import looks
+from tests.fakes.eventually import eventually
 from tests.fakes.login import FakeLogin
 from tests.web.conftest import Running, Web
 from tests.web.test_people import ask
@@ -68,5 +72,49 @@ async def test_a_messenger_is_connected(browser: Browser, running: Running, sche
         await watched.show(f"channels-connected-{look}")
         await page.get_by_role("button", name="Log out").click()
         await expect(page.locator("#login-whatsapp")).to_contain_text("Logged out")
+        await watched.assert_clean()
+    await started.stop()
+
+
+async def turn(page: Page, *, hidden: bool) -> None:
+    """Hide the tab, or show it again, as far as the page can tell."""
+    await page.evaluate(
+        """hidden => {
+          Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
+          document.dispatchEvent(new Event("visibilitychange"));
+        }""",
+        hidden,
+    )
+
+
+async def test_a_hidden_tab_reads_nothing_and_catches_up_when_it_is_shown(browser: Browser, running: Running):
+    reads, name = 0, "pruning"
+
+    def jobs() -> Mapping[str, datetime | None]:
+        nonlocal reads
+        reads += 1
+        return {name: None}
+
+    started = await running.start(jobs=jobs)
+    async with opened(browser, started.web) as watched:
+        page = await go_to(watched, "Jobs", phone=False)
+        await expect(page.locator("#job-pruning")).to_be_visible()
+        before = reads
+        await eventually(lambda: reads > before + 1)
+        await turn(page, hidden=True)
+        await page.wait_for_timeout(2_500)
+        before = reads
+        await page.wait_for_timeout(2_500)
+        assert reads == before
+        first = await page.query_selector("#job-pruning")
+        assert first is not None
+        await turn(page, hidden=False)
+        await eventually(lambda: reads > before + 1)
+        assert await first.evaluate("row => row.isConnected"), "an unchanged row keeps its node"
+        await turn(page, hidden=True)
+        name = "heartbeat"
+        await turn(page, hidden=False)
+        await expect(page.locator("#job-heartbeat")).to_be_visible()
+        await expect(page.locator("#job-pruning")).to_have_count(0)
         await watched.assert_clean()
     await started.stop()

@@ -1,6 +1,6 @@
 """Who owns the gateway, and who was let in."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from uuid import uuid4
 
@@ -68,6 +68,12 @@ async def get(conn: Connection, principal: PrincipalId) -> Principal:
     row = await conn.fetchrow("select id, role, name from principals where id = $1", principal)
     assert row is not None, "principals are never deleted"
     return Principal(row["id"], Role(row["role"]), row["name"])
+
+
+async def names(conn: Connection, principals: Collection[PrincipalId]) -> dict[PrincipalId, str]:
+    """The names of these principals."""
+    rows = await conn.fetch("select id, name from principals where id = any($1::uuid[])", list(principals))
+    return {row["id"]: row["name"] for row in rows}
 
 
 async def identities(conn: Connection, principal: PrincipalId) -> tuple[str, ...]:

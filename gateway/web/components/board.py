@@ -1,22 +1,15 @@
-"""A live status page made of pieces: redrawn at intervals; only changed pieces are sent."""
+"""The routes of a board: a screen made of pieces that follow what happens."""
 
-import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from typing import Annotated, TypeAlias
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Annotated
 
 from fastapi import Depends, Request
 from fastapi.responses import RedirectResponse, Response
 
-from gateway.domain.errors import TryAgainLater
 from gateway.web.auth.access import Caller, by_cookie, public, signed_in
-from gateway.web.live.sse import EventStream, Frame, Patch, difference, encoded_patches
+from gateway.web.live.sse import EventStream
 from gateway.web.pages import Screen
 from gateway.web.site import AtSite, Site
-
-POLL_SECONDS = 1.0
-
-Draw: TypeAlias = Callable[[], Awaitable[Mapping[str, str]]]
-"""Renders the current pieces, in order, by element id; `empty` is always the first."""
 
 
 def add_routes(
@@ -34,20 +27,5 @@ def add_routes(
 
     @screen.router.get(f"{nav.path}/events")
     async def events(site: AtSite, caller: Annotated[Caller, Depends(signed_in)]) -> Response:
-        return EventStream(follow(lambda: draw(site)), site.rights.hold(caller.session))
-
-
-async def follow(draw: Draw) -> AsyncGenerator[Frame, None]:
-    """Yield the whole page, then every change, for ever; nothing while the database is down."""
-    shown: Mapping[str, str] = {}
-    while True:
-        try:
-            now = await draw()
-        except TryAgainLater:
-            now = shown
-        if not shown and now:
-            yield Frame(encoded_patches([Patch("fill", "board", "".join(now.values()))]))
-        elif patches := difference(shown, now):
-            yield Frame(encoded_patches(patches))
-        shown = now
-        await asyncio.sleep(POLL_SECONDS)
+        frames = site.boards.follow(nav.path, lambda: draw(site))
+        return EventStream(frames, site.rights.hold(caller.session))

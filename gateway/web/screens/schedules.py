@@ -106,8 +106,7 @@ async def _change(site: Site, work: Callable[[Schedules], Awaitable[object]]) ->
 async def _pieces(site: Site) -> Mapping[str, str]:
     async with site.backend.database.connection() as conn:
         rows = await store.listed(conn, None, everything=True, limit=MAX_LISTED)
-        others = {row.principal_id for row in rows} - {site.backend.owner.id}
-        people = {id: (await principals.get(conn, id)).name for id in others}
+        people = await principals.names(conn, {row.principal_id for row in rows} - {site.backend.owner.id})
         running = await store.running(conn)
     piece = site.pages.piece
     made: dict[str, str] = {"empty": piece("schedule.html", row=None)}

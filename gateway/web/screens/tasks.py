@@ -9,7 +9,7 @@ from uuid import UUID
 
 from fastapi import APIRouter, Depends, Form, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from gateway.agent.limits import dollars
 from gateway.agent.work import task_trees
@@ -24,8 +24,8 @@ from gateway.store.work import steps, tasks, trees
 from gateway.store.work.steps import StepRow
 from gateway.store.work.trees import NodeRow, TreeFilter, TreeRow
 from gateway.web.auth.access import Caller, by_cookie, public, signed_in
-from gateway.web.components.board import Draw, follow
 from gateway.web.http.errors import Refused
+from gateway.web.live.boards import Draw
 from gateway.web.live.sse import EventStream
 from gateway.web.pages import Nav, Screen
 from gateway.web.screens.approvals import questions
@@ -96,6 +96,8 @@ SignedIn = Annotated[Caller, Depends(signed_in)]
 class TreeQuery(BaseModel):
     """Which trees to show; of every status and agent unless it says."""
 
+    model_config = ConfigDict(frozen=True)
+
     status: Status | Literal[""] = ""
     agent: Annotated[str, Field(max_length=200)] = ""
     text: Annotated[str, Field(max_length=200)] = ""
@@ -114,7 +116,8 @@ async def page(request: Request, site: AtSite, asked: Annotated[TreeQuery, Query
 @router.get(f"{HERE}/events")
 async def events(site: AtSite, caller: SignedIn, asked: Annotated[TreeQuery, Query()]) -> Response:
     """The list, and every change of it."""
-    return EventStream(follow(lambda: _list(site, asked)), site.rights.hold(caller.session))
+    frames = site.boards.follow((HERE, asked), lambda: _list(site, asked))
+    return EventStream(frames, site.rights.hold(caller.session))
 
 
 @router.get(f"{HERE}/{{id}}", dependencies=[Depends(public)])
@@ -133,7 +136,7 @@ async def tree(request: Request, site: AtSite, id: UUID) -> Response:
 async def tree_events(site: AtSite, caller: SignedIn, id: UUID) -> Response:
     """The tree, and every change of it until it is over."""
     await _nodes(site, id)
-    return EventStream(follow(_watch(site, id)), site.rights.hold(caller.session))
+    return EventStream(site.boards.follow((HERE, id), _watch(site, id)), site.rights.hold(caller.session))
 
 
 @router.get(f"{HERE}/{{id}}/trace", dependencies=OWNER)

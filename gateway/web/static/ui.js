@@ -87,17 +87,21 @@ if (chat) new ResizeObserver(() => stuck && toEnd()).observe(by("thread"));
 
 // ---- the connection: resumes where it was, or gets the whole again
 const stream = $("[data-stream]");
-let source, last = "", heard = Date.now();
+const isBoard = stream?.matches(".boards");                        // a chat costs nothing until something is said
+let source, last = "", latest = "", heard = Date.now();
 function apply(patches) {
   for (const [what, ...where] of patches) patch[what](...where);
   if (chat && stuck) toEnd(); else if (chat) newer.hidden = false;
 }
 function connect() {
-  source?.close();
+  source?.close(); source = undefined;
+  if (isBoard && document.hidden) return;                            // the gateway reads nothing for a hidden tab
   source = new EventSource(stream.dataset.stream + (last ? `?after=${encodeURIComponent(last)}` : ""));
   source.onopen = () => online(true);
   source.onmessage = event => {
     last = event.lastEventId; heard = Date.now();
+    if (isBoard && event.data === latest) return;                    // the whole again, and nothing has changed
+    latest = event.data;
     unpressed(() => apply(JSON.parse(event.data)));
   };
   source.onerror = () => { online(false); source.close(); setTimeout(again, 500) };      // signed out, perhaps
@@ -115,8 +119,8 @@ function online(now) {
   shown.textContent = now ? "Live" : "Reconnecting…";
   if (now) deliver();
 }
-const awake = () => { if (stream && !document.hidden && Date.now() - heard > 30000) connect() };
-document.addEventListener("visibilitychange", awake);
+const isLate = () => !document.hidden && Date.now() - heard > 30000;
+document.addEventListener("visibilitychange", () => { if (stream && (isBoard || isLate())) connect() });
 addEventListener("online", () => stream && connect());
 
 // ---- the composer: what was typed, and what could not be sent yet, survive a reload

@@ -63,3 +63,12 @@ async def test_a_principal_is_known_by_its_identities(world: World) -> None:
     async with world.database.transaction() as tx:
         await principals.add_identity(tx, bob, "slack:U2")
         assert await principals.identities(tx, bob) == ("fake:2", "slack:U2")
+
+
+async def test_the_names_of_several_are_read_at_once(world: World) -> None:
+    async with world.database.transaction() as tx:
+        ada = await principals.ensure_member(tx, "Ada", "telegram:1")
+        bo = await principals.ensure_member(tx, "Bo", "telegram:2")
+        await principals.ensure_member(tx, "Cy", "telegram:3")
+        assert await principals.names(tx, {ada, bo}) == {ada: "Ada", bo: "Bo"}
+        assert await principals.names(tx, ()) == {}
