@@ -11,9 +11,11 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import version
+from itertools import zip_longest
 from ssl import SSLContext, create_default_context
 
 import certifi
+from anyio import Event, create_task_group, move_on_after
 from httpcore2 import (
     AnyIOBackend,
     AsyncConnectionPool,
@@ -105,6 +107,7 @@ MAX_HEADERS = 200
 _CONNECT_SECONDS = 10.0
 _ADDRESSES = 4
 """Of one name that are tried."""
+_NEXT_ATTEMPT_SECONDS = 0.25
 _CONNECTIONS = 8
 
 NO_CONNECTION = (ConnectError, ConnectTimeout)
@@ -160,15 +163,38 @@ class Network(AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[object] | None = None,  # noqa: ARG002 - nobody sets any
     ) -> AsyncNetworkStream:
-        """To an address that was checked; raises `NetError`."""
-        addresses = await checked_addresses(host, port, self._rules())
-        failure = ConnectError(f"{host} has no address")
-        for address in addresses[:_ADDRESSES]:
+        """Connect to the first address that accepts, all of them checked; raises `NetError`.
+
+        As Happy Eyeballs (RFC 8305): the next address is tried as soon as one fails, or after a moment without an
+        answer, so a family of addresses that leads nowhere delays the connection but doesn't prevent it.
+        """
+        failure: Exception = ConnectError(f"{host} has no address")
+        connected: AsyncNetworkStream | None = None
+
+        async def attempt(address: str, failed: Event) -> None:
+            nonlocal connected, failure
             try:
-                return await self._backend.connect_tcp(address, port, timeout, local_address)
-            except ConnectError as error:
+                stream = await self._backend.connect_tcp(address, port, timeout, local_address)
+            except NO_CONNECTION as error:
                 failure = error
-        raise failure
+                failed.set()
+            else:
+                attempts.cancel_scope.cancel()
+                if connected is None:
+                    connected = stream
+                else:
+                    await stream.aclose()
+
+        addresses = _alternating(await checked_addresses(host, port, self._rules()))
+        async with create_task_group() as attempts:
+            for address in addresses[:_ADDRESSES]:
+                failed = Event()
+                attempts.start_soon(attempt, address, failed)
+                with move_on_after(_NEXT_ATTEMPT_SECONDS):
+                    await failed.wait()
+        if connected is None:
+            raise failure
+        return connected
 
     async def connect_unix_socket(self, path: str, *_: object, **__: object) -> AsyncNetworkStream:
         """Never."""
@@ -177,6 +203,14 @@ class Network(AsyncNetworkBackend):
     async def sleep(self, seconds: float) -> None:
         """Wait."""
         await asyncio.sleep(seconds)
+
+
+def _alternating(addresses: Iterable[str]) -> list[str]:
+    """The addresses in their order, but with IPv6 and IPv4 in turn, so that the first few include both."""
+    families: dict[bool, list[str]] = {}
+    for address in addresses:
+        families.setdefault(":" in address, []).append(address)
+    return [address for row in zip_longest(*families.values()) for address in row if address]
 
 
 class _Transport(AsyncHTTPTransport):
