@@ -31,7 +31,7 @@ from gateway.domain.errors import OwnerMustAct, TryAgainLater
 from gateway.domain.ids import TaskId
 from gateway.flow.channels.supervisor import ChannelSpec, channel_specs
 from gateway.flow.labels import list_older
-from gateway.llm.client import ModelClient, build_client
+from gateway.llm.client import ModelClient
 from gateway.store.connection.listener import Listener
 from gateway.store.delivery.addresses import StoredFacts
 from gateway.store.files import contents
@@ -250,10 +250,8 @@ class Gateway:
 
     async def _change(self, config: Config, group: asyncio.TaskGroup) -> None:
         """Take over an edited configuration; what runs goes on with the models it started with."""
-        if config.models != self._parts.current.config.models:
-            group.create_task(self._retire(self._parts.current.model), name="retired models")
-            self._parts.current.model = await build_client(config.models, os.environ, self._parts.clock)
-        self._parts.current.config = config
+        if replaced := await self._parts.current.apply(config, self._parts.clock):
+            group.create_task(self._retire(replaced), name="retired models")
         opened = await self._admitted(config)
         if self._parts.workplace.kind == "gateway":
             await self._parts.channel_manager.apply(opened, self._parts.gate.receive, group)

@@ -36,6 +36,17 @@ class LiveConfig:
         config = load(environment.config, os.environ, secrets.lookup)
         return cls(config, await build_client(config.models, os.environ, clock))
 
+    async def apply(self, config: Config, clock: Clock) -> ModelClient | None:
+        """Use an edited configuration; return the models it replaced, for the caller to close once no turn uses them.
+
+        The old ones stay in use until the new ones are built, which may take seconds.
+        """
+        replaced = None
+        if config.models != self.config.models:
+            replaced, self.model = self.model, await build_client(config.models, os.environ, clock)
+        self.config = config
+        return replaced
+
     def limits(self) -> Limits:
         """What a run, a day and a month may cost."""
         budgets = self.config.budgets

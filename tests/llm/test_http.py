@@ -71,6 +71,11 @@ async def test_a_request_says_who_asks_and_with_which_key(server: TestServer) ->
     assert answer["User-Agent"].startswith("SupaClaw/")
 
 
+async def test_a_request_after_the_end_opens_connections_again(server: TestServer) -> None:
+    client = HttpClient(str(server.make_url("/v1")), None)
+    assert (await told(client))["path"] == (await told(client))["path"]
+
+
 async def test_a_line_break_that_was_copied_with_the_key_does_no_harm(server: TestServer) -> None:
     assert (await told(HttpClient(str(server.make_url("/v1")), "sk-\n1\n")))["Authorization"] == "Bearer sk-1"
 

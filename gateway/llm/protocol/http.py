@@ -46,9 +46,10 @@ class HttpClient:
             return self._session
 
     async def close(self) -> None:
-        """Close every connection."""
-        if self._session is not None:
-            await self._session.close()
+        """Close every connection; a later request opens new ones."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
 
     @asynccontextmanager
     async def post(
