@@ -5,8 +5,8 @@ It knows no database, no channel and no clock.
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence, Set
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence, Set
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from itertools import count
 from time import perf_counter
@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from gateway.agent.limits import UNSPENT, Limits, Repeats, Spent, Stop
 from gateway.agent.toolbox import Toolbox, ToolOutcome, Yes
-from gateway.domain.conversation.model import Model, ModelEvent, Prompt, Reply, ToolCall
+from gateway.domain.conversation.model import Model, Prompt, Reply, ToolCall
 from gateway.domain.conversation.tools import Caller
 from gateway.domain.conversation.transcript import (
     Answered,
@@ -188,7 +188,7 @@ async def run_turn(
 async def _round(turn: _Turn, model: Model, render: Render) -> AsyncGenerator[TurnEvent, None]:
     """One model call and the tools it asks for; `Answered` when it asks for none."""
     reply: Reply | None = None
-    async with _closing(model.stream(render(turn.transcript))) as events:
+    async with aclosing(model.stream(render(turn.transcript))) as events:
         async for event in events:
             if isinstance(event, Reply):
                 reply = event
@@ -218,12 +218,3 @@ async def _tools(
             finished.append(event)
             yield event
     turn.conclude(finished)
-
-
-@asynccontextmanager
-async def _closing(events: AsyncIterator[ModelEvent]) -> AsyncGenerator[AsyncIterator[ModelEvent], None]:
-    try:
-        yield events
-    finally:
-        if isinstance(events, AsyncGenerator):
-            await events.aclose()

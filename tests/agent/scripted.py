@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -48,7 +48,7 @@ class ScriptedModel:
     def of(cls, *replies: Reply) -> "ScriptedModel":
         return cls([[reply] for reply in replies])
 
-    async def stream(self, prompt: Prompt) -> AsyncIterator[ModelEvent]:
+    async def stream(self, prompt: Prompt) -> AsyncGenerator[ModelEvent, None]:
         self.prompts.append(prompt)
         try:
             for event in self.script.pop(0):

@@ -1,6 +1,6 @@
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
@@ -14,7 +14,6 @@ from gateway.agent.toolbox import Toolbox
 from gateway.domain.conversation.model import (
     Attempt,
     Model,
-    ModelEvent,
     ModelsExhausted,
     Prompt,
     Restarted,
@@ -336,16 +335,3 @@ class TestCancelling:
             assert await anext(events) == TextDelta("Hel")
             assert model.closed == 0
         assert model.closed == 1
-
-    async def test_a_stream_that_is_no_generator_is_fine(self) -> None:
-        class Plain:
-            def stream(self, prompt: Prompt) -> AsyncIterator[ModelEvent]:
-                return self
-
-            def __aiter__(self) -> "Plain":
-                return self
-
-            async def __anext__(self) -> ModelEvent:
-                return reply("Hello")
-
-        assert (await events_of(Plain()))[-1] == Answered("Hello")

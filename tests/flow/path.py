@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 import json
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -75,7 +75,7 @@ class FakeModel:
     budget: int = 100_000
     most: Highest = field(default_factory=Highest)
 
-    async def stream(self, prompt: Prompt) -> AsyncIterator[ModelEvent]:
+    async def stream(self, prompt: Prompt) -> AsyncGenerator[ModelEvent, None]:
         self.prompts.append(prompt)
         self.called.set()
         try:

@@ -1,7 +1,7 @@
 """A model that says what a test tells it to, piece by piece, and waits where the test wants it to."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 
 from gateway.domain.conversation.model import (
@@ -45,7 +45,7 @@ class ScriptedModel:
     def says(self, *steps: Step) -> None:
         self.scripts.append(steps)
 
-    async def stream(self, prompt: Prompt) -> AsyncIterator[ModelEvent]:
+    async def stream(self, prompt: Prompt) -> AsyncGenerator[ModelEvent, None]:
         self.prompts.append(prompt)
         script = self.scripts.pop(0) if self.scripts else (f"re: {prompt.messages[-1].text.partition('] ')[2]}",)
         text, calls = "", []

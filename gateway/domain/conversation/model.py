@@ -1,7 +1,7 @@
 """The model as the loop sees it: a prompt in, a stream of events out."""
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
@@ -178,5 +178,5 @@ class ModelsExhausted(SupaclawError):
 class Model(Protocol):
     """Anything that answers prompts; it handles retries and fallbacks itself."""
 
-    def stream(self, prompt: Prompt) -> AsyncIterator[ModelEvent]:
+    def stream(self, prompt: Prompt) -> AsyncGenerator[ModelEvent, None]:
         """Yield deltas, restarts and waits, then exactly one `Reply`; raises `ModelsExhausted`."""

@@ -1,6 +1,7 @@
 """The guard at every door: a live secret in a text becomes its reference, and the log says where it was met."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -44,23 +45,23 @@ class CleanModel:
     clean: Clean
     leaks: Leaks
 
-    async def stream(self, prompt: Prompt) -> AsyncIterator[ModelEvent]:
+    async def stream(self, prompt: Prompt) -> AsyncGenerator[ModelEvent, None]:
         """As the model's."""
         held = ""
-        async for event in self.model.stream(prompt):
-            match event:
-                case TextDelta(text):
-                    shown, held = self.leaks.settled(held + text)
-                    if shown:
-                        yield TextDelta(shown)
-                    continue
-                case Reply():
-                    if held:
-                        yield TextDelta(self.leaks.clean(held)[0])
-                    yield self._reply(event)
-                case _:
-                    held = "" if isinstance(event, Restarted) else held
-                    yield event
+        async with aclosing(self.model.stream(prompt)) as events:
+            async for event in events:
+                match event:
+                    case TextDelta(text):
+                        shown, held = self.leaks.settled(held + text)
+                        if shown:
+                            yield TextDelta(shown)
+                    case Reply():
+                        if held:
+                            yield TextDelta(self.leaks.clean(held)[0])
+                        yield self._reply(event)
+                    case _:
+                        held = "" if isinstance(event, Restarted) else held
+                        yield event
 
     def _reply(self, reply: Reply) -> Reply:
         calls = tuple(replace(call, arguments=self.clean(call.arguments)) for call in reply.calls)

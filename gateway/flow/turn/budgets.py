@@ -1,7 +1,8 @@
 """Budgets: before each call of a model the most that it may cost is reserved; when a budget is used up, no model is
 called and the owner is asked for more."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -140,13 +141,14 @@ class BudgetedModel:
     tree: bool = False
     _asked: bool = False
 
-    async def stream(self, prompt: Prompt) -> AsyncIterator[ModelEvent]:
+    async def stream(self, prompt: Prompt) -> AsyncGenerator[ModelEvent, None]:
         """As the model's; raises `OutOfBudget`, and `RunLost`."""
         if self.tree or self.budgets.limited:
             await self.budgets.reserve(self.run, self.model.highest(prompt), self.role, asked_before=self._asked)
         self._asked = True
-        async for event in self.model.stream(prompt):
-            yield event
+        async with aclosing(self.model.stream(prompt)) as events:
+            async for event in events:
+                yield event
 
     def prompt_budget(self) -> int:
         """As the model's."""

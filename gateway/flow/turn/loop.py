@@ -142,7 +142,8 @@ class SizedModel(Model, Protocol):
 
 async def reply_of(model: Model, prompt: Prompt) -> Reply:
     """What a model says in the end, for whoever does not follow it."""
-    replies = [event async for event in model.stream(prompt) if isinstance(event, Reply)]
+    async with aclosing(model.stream(prompt)) as events:
+        replies = [event async for event in events if isinstance(event, Reply)]
     if not replies:
         raise RuntimeError("the model's stream ended without a reply")
     return replies[-1]

@@ -1,7 +1,8 @@
 """A live secret that somebody or something brings in reaches neither the model nor a chat."""
 
 import base64
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import cast
 
@@ -18,6 +19,7 @@ from gateway.domain.conversation.model import (
 from gateway.flow.live import TextWritten
 from gateway.flow.secrets.guard import CleanModel
 from gateway.secrets.leaks import Leaks
+from tests.agent.scripted import ScriptedModel
 from tests.flow.path import FakeModel, MessagePath, said
 
 VALUE = "hush-hush-hush"
@@ -84,7 +86,7 @@ class Streaming:
 
     pieces: Sequence[str | None]
 
-    async def stream(self, _prompt: Prompt) -> AsyncIterator[ModelEvent]:
+    async def stream(self, _prompt: Prompt) -> AsyncGenerator[ModelEvent, None]:
         whole = ""
         for piece in self.pieces:
             whole = "" if piece is None else whole + piece
@@ -97,6 +99,14 @@ async def streamed(*pieces: str | None) -> list[str]:
     leaks.learn({VALUE: SHOWN})
     model = CleanModel(cast(Model, Streaming(pieces)), lambda text: leaks.clean(text)[0], leaks)
     return [event.text async for event in model.stream(Prompt(())) if isinstance(event, TextDelta | Reply)]
+
+
+async def test_closing_in_the_middle_of_an_answer_closes_the_models_stream() -> None:
+    inner = ScriptedModel([[TextDelta("Hello"), TextDelta(" you")]])
+    async with aclosing(CleanModel(inner, str, Leaks()).stream(Prompt(()))) as events:
+        assert await anext(events) == TextDelta("Hello")
+        assert inner.closed == 0
+    assert inner.closed == 1
 
 
 async def test_a_secret_that_is_split_over_deltas_is_in_none() -> None:

@@ -1,21 +1,24 @@
 """The money of the day and of the month: shared by all runs, asked for before each model call."""
 
 import asyncio
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from gateway.agent.limits import TREE_USD, Limits
-from gateway.domain.conversation.model import Highest, Reply, Usage
+from gateway.domain.conversation.model import Highest, Prompt, Reply, TextDelta, Usage
 from gateway.domain.errors import RunLost
 from gateway.domain.principals import Role
 from gateway.domain.work.tasks import Claim
-from gateway.flow.turn.budgets import OutOfBudget, SharedBudgets
+from gateway.flow.turn.budgets import BudgetedModel, OutOfBudget, SharedBudgets
+from gateway.flow.turn.loop import SizedModel
 from gateway.store.connection.pool import Database
 from gateway.store.work import budgets, steps, tasks
 from gateway.store.work.budgets import Period
+from tests.agent.scripted import ScriptedModel
 from tests.flow.path import MEMBER, FakeModel, MessagePath, build, call, in_turn, said
 from tests.store.world import World, found, somebody
 
@@ -296,3 +299,13 @@ class TestTurns:
             [told] = await again.channel.until(bool)
         assert told.startswith("Today's model budget")
         assert again.model.prompts == []
+
+
+async def test_closing_in_the_middle_of_an_answer_closes_the_models_stream() -> None:
+    inner = ScriptedModel([[TextDelta("Hello"), TextDelta(" you")]])
+    unlimited = SharedBudgets(cast(Database, None), Limits, Clock())
+    model = BudgetedModel(cast(SizedModel, inner), unlimited, cast(Claim, None), Role.OWNER)
+    async with aclosing(model.stream(Prompt(()))) as events:
+        assert await anext(events) == TextDelta("Hello")
+        assert inner.closed == 0
+    assert inner.closed == 1

@@ -1,7 +1,7 @@
 """What a chat shows of a turn while it runs, and that nothing of it delays an answer."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import replace
 
 import pytest
@@ -66,7 +66,7 @@ class Holding(FakeChannel):
 class Wordy(FakeModel):
     """Says word after word."""
 
-    async def stream(self, prompt: Prompt) -> AsyncIterator[ModelEvent]:
+    async def stream(self, prompt: Prompt) -> AsyncGenerator[ModelEvent, None]:
         for word in range(30):
             yield TextDelta(f"{word} ")
             await asyncio.sleep(0)

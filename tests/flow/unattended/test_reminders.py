@@ -1,6 +1,6 @@
 """Reminders from the words of a person to the chat again, without any model."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from datetime import timedelta
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from tests.flow.path import MEMBER, FakeModel, MessagePath, build
 class Guided(FakeModel):
     """The guide in the place of a model."""
 
-    async def stream(self, prompt: Prompt) -> AsyncIterator[ModelEvent]:
+    async def stream(self, prompt: Prompt) -> AsyncGenerator[ModelEvent, None]:
         self.prompts.append(prompt)
         async for event in guide(Endpoint(vendor("guide"))).stream("guide", prompt, Params()):
             if isinstance(event, ProviderReply):
