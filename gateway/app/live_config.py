@@ -100,8 +100,8 @@ class Embedders:
 
     current: LiveConfig
     clock: Clock
-    clean: Clean = str
-    """Takes live secrets out of what goes to a provider."""
+    clean: Clean
+    """Removes live secrets from the texts that go to a provider."""
     _local: LocalEmbedder = field(default_factory=LocalEmbedder)
     _remotes: dict[str, RemoteEmbedder] = field(default_factory=dict)
 
@@ -123,7 +123,7 @@ class Embedders:
 
     def _remote(self, model: str) -> RemoteEmbedder:
         if model not in self._remotes:
-            self._remotes[model] = RemoteEmbedder(model, self._embed, self.clock, clean=self.clean)
+            self._remotes[model] = RemoteEmbedder(model, self._embed, self.clock, self.clean)
         return self._remotes[model]
 
     async def _embed(self, model: str, texts: Sequence[str]) -> Sequence[Sequence[float]]:

@@ -45,9 +45,12 @@ class RetryPolicy:
     max_wait: float = 300.0
 
 
+USUAL_POLICY = RetryPolicy()
+
+
 @dataclass(frozen=True, slots=True)
 class CallServices:
-    """What all calls of one configuration share."""
+    """Shared by all calls of one configuration."""
 
     providers: Providers
     params: Params
@@ -79,7 +82,7 @@ class ModelCall:
         for delay in (*self.services.retry_policy.delays, None):
             for model in models:
                 try:
-                    async with aclosing(self._tries(model)) as events:
+                    async with aclosing(self._retried(model)) as events:
                         async for event in events:
                             yield event
                 except ModelError as error:
@@ -100,31 +103,31 @@ class ModelCall:
     def _worth_waiting_for(self, error: ModelError) -> bool:
         return error.kind.busy and (error.retry_after or 0.0) <= self.services.retry_policy.max_wait
 
-    async def _tries(self, model: str) -> AsyncGenerator[ModelEvent, None]:
+    async def _retried(self, model: str) -> AsyncGenerator[ModelEvent, None]:
         """One model, retried after each delay while its failures look transient."""
         retrying = AsyncRetrying(
             retry=_transient,
-            stop=self._enough,
+            stop=self._exhausted,
             wait=wait_chain(*map(wait_fixed, self.services.retry_policy.delays)),
             sleep=self.services.clock.sleep,
             reraise=True,
         )
         async for attempt in retrying:
             with attempt:
-                async with aclosing(self._try(model)) as events:
+                async with aclosing(self._attempt(model)) as events:
                     async for event in events:
                         yield event
-            if _transient(attempt.retry_state) and not self._enough(attempt.retry_state):
+            if _transient(attempt.retry_state) and not self._exhausted(attempt.retry_state):
                 yield Waiting(self.failed[-1], retrying.wait(attempt.retry_state))
 
-    def _enough(self, state: RetryCallState) -> bool:
-        """After each delay; an answer that did not end costs much and is tried once more only."""
+    def _exhausted(self, state: RetryCallState) -> bool:
+        """Whether all delays are used; an answer without an end costs much and is retried only once."""
         error = state.outcome.exception() if state.outcome else None
         is_endless = isinstance(error, ModelError) and error.kind is ErrorKind.ENDLESS
         tries = len(self.services.retry_policy.delays) + 1
         return state.attempt_number >= (min(2, tries) if is_endless else tries)
 
-    async def _try(self, model: str) -> AsyncGenerator[ModelEvent, None]:
+    async def _attempt(self, model: str) -> AsyncGenerator[ModelEvent, None]:
         services, started, streamed = self.services, self.services.clock.monotonic(), False
         params = _capped(services.params, services.prices.of(model).output)
         prompt = services.prompt_for(model, self.prompt)
@@ -140,9 +143,9 @@ class ModelCall:
         except ModelError as error:
             if has_images(prompt) and refused_images(error) and not streamed:
                 services.no_vision.add(model)
-                async with aclosing(self._try(model)) as events:
-                    async for again in events:
-                        yield again
+                async with aclosing(self._attempt(model)) as events:
+                    async for repeated in events:
+                        yield repeated
                 return
             attempt = self._note(model, error)
             if streamed:
@@ -183,7 +186,7 @@ def _capped(params: Params, limit: int | None) -> Params:
 
 
 _KEEP_ALIVE_FACTOR = 2.5
-"""How much longer a connection may be alive without an answer than silent."""
+"""How much longer than silent a connection may be alive without an answer."""
 
 
 async def try_once(
@@ -191,16 +194,16 @@ async def try_once(
 ) -> AsyncGenerator[TextDelta | ProviderReply, None]:
     """Yield deltas, then the reply.
 
-    Raises `ModelError` if nothing at all arrives for `max_silence` seconds, or no part of an answer for `_ALIVE` times
-    as long.
+    Raises `ModelError` if nothing at all arrives for `max_silence` seconds, or no part of an answer for
+    `_KEEP_ALIVE_FACTOR` times as long.
     """
     await provider.warm()
     now = asyncio.get_running_loop().time
     async with aclosing(provider.stream(model, prompt, params)) as events:
-        grown = now()
-        while (event := await _next_event(events, max_silence, grown)) is not None:
+        last_progress = now()
+        while (event := await _next_event(events, max_silence, last_progress)) is not None:
             if not isinstance(event, KeepAlive):
-                grown = now()
+                last_progress = now()
             if isinstance(event, ProviderReply):
                 yield _require_content(event, params)
             elif isinstance(event, TextDelta) and event.text:
@@ -208,17 +211,17 @@ async def try_once(
 
 
 async def _next_event(
-    events: AsyncGenerator[ProviderEvent, None], max_silence: float, grown: float
+    events: AsyncGenerator[ProviderEvent, None], max_silence: float, last_progress: float
 ) -> ProviderEvent | None:
-    """The next event; the answer has not grown since `grown`."""
-    silent, idle = asyncio.get_running_loop().time() + max_silence, grown + _KEEP_ALIVE_FACTOR * max_silence
+    """The next event; the answer has not grown since `last_progress`."""
+    longest_idle = _KEEP_ALIVE_FACTOR * max_silence
+    silent, idle = asyncio.get_running_loop().time() + max_silence, last_progress + longest_idle
     try:
         async with asyncio.timeout_at(min(silent, idle)):
             return await anext(events, None)
     except TimeoutError as error:
-        told = f"nothing arrived for {max_silence:g} s"
-        told = told if silent < idle else f"nothing but keep-alives arrived for {_KEEP_ALIVE_FACTOR * max_silence:g} s"
-        raise ModelError(ErrorKind.SILENCE, told) from error
+        what, seconds = ("nothing", max_silence) if silent < idle else ("nothing but keep-alives", longest_idle)
+        raise ModelError(ErrorKind.SILENCE, f"{what} arrived for {seconds:g} s") from error
 
 
 def _require_content(reply: ProviderReply, params: Params) -> ProviderReply:

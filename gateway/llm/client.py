@@ -1,13 +1,14 @@
 """The model as the rest of the gateway sees it: a chain of models behind one interface."""
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from gateway.domain.conversation.model import Highest, ModelEvent, Prompt
 from gateway.domain.settings import ModelSettings
 from gateway.domain.time import Clock
 from gateway.llm.auto import GUIDE, ModelChoice, choose_model, ollama_models
-from gateway.llm.call import CallServices, ModelCall, RetryPolicy
+from gateway.llm.call import USUAL_POLICY, CallServices, ModelCall, RetryPolicy
 from gateway.llm.cooldown import Cooldowns, Cooling
 from gateway.llm.errors import ErrorKind, ModelError, scrub
 from gateway.llm.prices import Prices, estimate_prompt
@@ -17,7 +18,7 @@ from gateway.llm.vendors import endpoint_of
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """What `/model` and `/status` show: the model that answers next and why, the chain, the models cooling down."""
+    """The models as `/model` and `/status` show them: the next to answer and why, the chain, those cooling down."""
 
     active: str
     why: str
@@ -49,10 +50,10 @@ class ModelClient:
 
     def prompt_budget(self) -> int:
         """The most tokens a prompt may have for every model of the chain to accept it and still answer."""
-        return min(map(self._room, self._chain))
+        return min(map(self._prompt_room, self._chain))
 
     def highest(self, prompt: Prompt) -> Highest:
-        """The most that the answer may take, whichever model of the chain gives it."""
+        """The most that the answer may cost, whichever model of the chain gives it."""
         tokens, longest = estimate_prompt(prompt), self._services.params.max_output_tokens
         each = [self._services.prices.highest(model, tokens, longest) for model in self._chain]
         return Highest(max(one.usd for one in each), max(one.tokens for one in each))
@@ -75,20 +76,16 @@ class ModelClient:
         provider = self._services.providers.of(model)
         if not isinstance(provider, Transcriber):
             raise ModelError(ErrorKind.BAD_REQUEST, f"{model} cannot transcribe audio")
-        try:
+        with self._scrubbing(model):
             return await provider.transcribe(model, name, audio)
-        except ModelError as error:
-            raise self._scrubbed(model, error) from error
 
     async def embed(self, model: str, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        """One vector for each text by this model, as it came; tried once. Raises `ModelError`."""
+        """One vector for each text by this model, unchecked; tried once. Raises `ModelError`."""
         provider = self._services.providers.of(model)
         if not isinstance(provider, VectorProvider):
             raise ModelError(ErrorKind.BAD_REQUEST, f"{model} cannot embed texts")
-        try:
+        with self._scrubbing(model):
             return await provider.embed(model, texts)
-        except ModelError as error:
-            raise self._scrubbed(model, error) from error
 
     async def warm(self) -> None:
         """Import what the next call needs; to be called after the start."""
@@ -98,24 +95,28 @@ class ModelClient:
         """Close every connection; calls in progress fail, so wait for them first."""
         await self._services.providers.close()
 
-    def _scrubbed(self, model: str, error: ModelError) -> ModelError:
-        message = scrub(error.message, self._services.providers.secrets(model))
-        return ModelError(error.kind, message, status=error.status, retry_after=error.retry_after)
+    @contextmanager
+    def _scrubbing(self, model: str) -> Iterator[None]:
+        """Mask secrets in the errors of a provider."""
+        try:
+            yield
+        except ModelError as error:
+            message = scrub(error.message, self._services.providers.secrets(model))
+            raise ModelError(error.kind, message, status=error.status, retry_after=error.retry_after) from error
 
-    def _room(self, model: str) -> int:
+    def _prompt_room(self, model: str) -> int:
         window = self._services.prices.window(model)
         return max(window - self._services.params.max_output_tokens, window // 2)
 
 
 async def build_client(
-    settings: ModelSettings, environ: Mapping[str, str], clock: Clock, retry_policy: RetryPolicy | None = None
+    settings: ModelSettings, environ: Mapping[str, str], clock: Clock, retry_policy: RetryPolicy = USUAL_POLICY
 ) -> ModelClient:
     """Build the client for one configuration; looks for a local Ollama only if `auto` finds no key. Checks no key."""
     providers = Providers(settings.providers, environ, settings.engine)
     choice = await _primary(settings, environ)
     chain = tuple(dict.fromkeys((choice.model, *settings.fallbacks)))
-    policy = retry_policy or RetryPolicy()
-    services = CallServices(providers, settings.params, Prices(), clock, Cooldowns(clock), policy)
+    services = CallServices(providers, settings.params, Prices(), clock, Cooldowns(clock), retry_policy)
     return ModelClient(chain, choice.reason, services)
 
 

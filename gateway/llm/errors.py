@@ -1,4 +1,4 @@
-"""What went wrong with one attempt, by HTTP status and code: SDK exception classes are not reliable.
+"""The failures of one attempt, classified by HTTP status and code: SDK exception classes are not reliable.
 
 litellm raises `InternalServerError` for a refused connection, and Anthropic's "prompt is too long" is a plain 400."""
 

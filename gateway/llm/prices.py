@@ -57,7 +57,7 @@ class Price:
 
     @property
     def known(self) -> bool:
-        """Whether it says what the model costs."""
+        """Whether the model has a price."""
         return bool(self.per_input or self.per_output)
 
 
@@ -86,7 +86,7 @@ class Prices:
         return read + usage.output_tokens * price.per_output
 
     def highest(self, model: str, tokens: int, longest: int) -> Highest:
-        """The most that an answer of up to `longest` tokens may take to a prompt of so many."""
+        """The most that an answer of up to `longest` tokens to a prompt of so many may cost."""
         price = self.of(model)
         longest = min(longest, price.output or longest)
         if not price.known:

@@ -1,6 +1,4 @@
-"""A provider: one attempt at one model, without retries, fallbacks or prices.
-
-Which file of `providers/` serves a model."""
+"""A provider: one attempt at one model, without retries, fallbacks or prices; the choice of a file of `providers/`."""
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +13,7 @@ from gateway.llm.vendors import Endpoint, endpoint_of, split_model
 
 @dataclass(frozen=True, slots=True)
 class KeepAlive:
-    """Something arrived that is no part of an answer; the connection is alive."""
+    """Something arrived that adds nothing to the answer; the connection is alive."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,16 +31,21 @@ ProviderEvent: TypeAlias = TextDelta | KeepAlive | ProviderReply
 
 
 class Provider(Protocol):
-    """One API to reach models. SDKs are imported in `warm` or at the first call, never before."""
+    """One API to reach models. SDKs are imported in `warm` or at the first call, never before.
+
+    A provider without a set-up, or without connections of its own, inherits `warm` and `close`, which do nothing.
+    """
 
     def stream(self, model: str, prompt: Prompt, params: Params, /) -> AsyncGenerator[ProviderEvent, None]:
         """Yield deltas, then exactly one `ProviderReply`; raises `ModelError`. Closing it closes the connection."""
 
     async def warm(self) -> None:
         """Do the slow set-up that the first call would otherwise wait for."""
+        return
 
     async def close(self) -> None:
         """Close every connection; calls in progress fail."""
+        return
 
 
 @runtime_checkable
@@ -58,7 +61,7 @@ class VectorProvider(Protocol):
     """A provider whose models embed texts."""
 
     async def embed(self, model: str, texts: Sequence[str], /) -> Sequence[Sequence[float]]:
-        """One vector for each text, in their order, as it came. Raises `ModelError`."""
+        """One vector for each text, in their order, unchecked. Raises `ModelError`."""
 
 
 _PACKAGE = "gateway.llm.providers"

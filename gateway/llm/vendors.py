@@ -1,6 +1,6 @@
-"""Known vendors of models: their keys and addresses, the endpoint as configured, and whose key a key is.
+"""The vendors of models: their keys and addresses, the endpoint as configured, and the vendor of a key.
 
-litellm knows the rest."""
+Those that aren't listed are left to litellm."""
 
 import re
 from collections.abc import Mapping
@@ -28,9 +28,9 @@ class Vendor:
     host_variable: str = ""
     """Holds a bare `host:port` instead of an address."""
     cheap: str | None = None
-    """What is asked for summaries, where nothing else is said."""
+    """The model for summaries unless configured otherwise."""
     key_shape: str = ""
-    """What its keys look like; an old style that others share matches several vendors."""
+    """The pattern of its keys; an old style that several vendors share matches them all."""
 
 
 VENDORS = (
@@ -139,7 +139,7 @@ def split_model(model: str) -> tuple[str, str]:
 
 
 def cheap_model_beside(primary: str, providers: Mapping[str, ProviderSettings]) -> str | None:
-    """The cheap model of the same provider, by the same key; None for one without, or with an address of its own."""
+    """The cheap model of the same provider and key; None if it has none or its address is configured."""
     prefix, _ = split_model(primary)
     settings = providers.get(prefix)
     return None if settings is not None and settings.base_url is not None else vendor(prefix).cheap
@@ -220,7 +220,7 @@ _NOT_API_KEYS = {
 
 
 class UnknownVendor(OwnerMustAct):
-    """Several providers have keys like this one, or none known does; `vendors` are those to choose from."""
+    """Several providers have keys like this one, or none; `vendors` are those to choose from."""
 
     def __init__(self, vendors: tuple[Vendor, ...]) -> None:
         titles = " or ".join(each.title for each in vendors)
@@ -234,7 +234,7 @@ class UnknownVendor(OwnerMustAct):
 
 
 def vendor_of(key: str, prefix: str = "") -> Vendor:
-    """Whose key it is, or `prefix`'s, if one was chosen; raises `OwnerMustAct`, `UnknownVendor` to have one chosen."""
+    """The vendor of a key, or that of `prefix` if it was chosen; raises `OwnerMustAct`, `UnknownVendor` to choose."""
     for shape, advice in _NOT_API_KEYS.items():
         if re.fullmatch(shape, key):
             raise OwnerMustAct(advice)

@@ -22,7 +22,7 @@ async def local() -> str:
 
 def embedders(embedding: str) -> Embedders:
     config = Config.model_validate({"models": {"embedding": embedding}})
-    return Embedders(LiveConfig(config, cast("ModelClient", None)), SystemClock())
+    return Embedders(LiveConfig(config, cast("ModelClient", None)), SystemClock(), str)
 
 
 async def test_vectors_of_a_model_before_are_compared_with_a_question_to_that_model(local: str) -> None:

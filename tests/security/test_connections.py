@@ -12,7 +12,6 @@ ALLOWED = {
     "gateway/net": "the guarded client, the MCP client over it, and ddgs, which asks the search engines it names",
     "gateway/net/object_store.py": "the operator's object store, whose addresses are checked before each use",
     "gateway/llm/protocol/http.py": "endpoints of models, by the operator's configuration",
-    "gateway/llm/protocol/connector.py": "its connector: bounds, no connection of its own",
     "gateway/llm/protocol/bounded_httpx.py": "bounds for litellm's clients, none of its own",
     "gateway/llm/auto.py": "looks for an Ollama on this machine or where the operator says",
     "gateway/llm/providers/openai.py": "endpoints of models, through http.py",

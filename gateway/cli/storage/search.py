@@ -109,7 +109,7 @@ async def query_embedder(mode: SearchMode, clean: Callable[[str], str]) -> Async
         clock = SystemClock()
         client = await build_client(models, os.environ, clock)
         try:
-            yield RemoteEmbedder(name, client.embed, clock, clean=clean)
+            yield RemoteEmbedder(name, client.embed, clock, clean)
         finally:
             await client.close()
 

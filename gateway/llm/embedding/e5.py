@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 NAME = "local:multilingual-e5-small-q4"
 DIMENSIONS = 384
 QUERY, PASSAGE = "query: ", "passage: "
-"""What the model was trained to find before a question, and before what answers it."""
+"""The prefixes of the model's training, for questions and for texts that answer them."""
 MAX_TOKENS = 512
 MAX_CHARACTERS = 8 * MAX_TOKENS
-"""What lies beyond would hardly be seen: a token has four letters, seldom eight."""
+"""The model would hardly read more: a token has four letters, rarely eight."""
 _FOLDER = Path(__file__).with_name("e5_small")
 
 
@@ -64,7 +64,7 @@ class E5:
 
 
 def _unpacked(blocks: "NDArray[np.void]") -> "NDArray[np.float32]":
-    """Rows of four-bit weights, eight above their values, as numbers."""
+    """Rows of four-bit weights, stored eight above their values, as numbers."""
     import numpy as np
 
     halves = blocks["weights"]
@@ -79,7 +79,7 @@ _FAR_BELOW = 10.0
 
 
 class Unigram:
-    """Pieces by their numbers. The first four are signs, which no text contains: begin, padding, end, unknown."""
+    """Pieces by their numbers. The first four are markers, which no text contains: begin, padding, end, unknown."""
 
     BEGIN, END, UNKNOWN, FIRST = 0, 2, 3, 4
 
@@ -96,7 +96,7 @@ class Unigram:
         return [self.BEGIN, *self._cut(normalized(text))[: limit - 2], self.END]
 
     def _cut(self, text: str) -> list[int]:
-        """Viterbi: `best` is the score of the best way to each place, `steps` its last piece and where that begins."""
+        """Viterbi: `best` is the best score up to each place, `steps` the last piece of that split and its beginning."""
         best = [0.0] + [float("-inf")] * len(text)
         steps = [(0, self.UNKNOWN)] * len(best)
         for start in range(len(text)):
@@ -111,7 +111,7 @@ class Unigram:
 
 
 def normalized(text: str) -> str:
-    """Compatible forms made one, and each run of spaces a mark before the word."""
+    """The text in NFKC, with each run of spaces replaced by a mark before the next word."""
     words = unicodedata.normalize("NFKC", text).translate(_INVISIBLE).split()
     return "".join(_SPACE + word for word in words)
 

@@ -10,35 +10,35 @@ from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt, wait
 from gateway.domain.memory.memories import EmbeddingUnavailable, Vector
 from gateway.domain.text.tokens import estimate
 from gateway.domain.time import Clock
-from gateway.llm.call import RetryPolicy
+from gateway.llm.call import USUAL_POLICY, RetryPolicy
 from gateway.llm.errors import ErrorKind, ModelError
 
 Embed: TypeAlias = Callable[[str, Sequence[str]], Awaitable[Sequence[Sequence[float]]]]
-"""`ModelClient.embed`."""
+"""The raw vectors of texts by a model, as `ModelClient.embed` gives them."""
 
-BATCH = 32
+MAX_BATCH = 32
 QUERY_SECONDS = 5.0
 _MAX_TOKENS, _MIN_TOKENS = 8_000, 250
-"""Of one text: most models take 8,191, some refuse more than 512 instead of passing over the rest."""
+"""Of one text: most models take 8,191; some refuse more than 512 instead of ignoring the rest."""
 
 
 class RemoteEmbedder:
-    """One model of a provider. Nothing is sent until it is asked; a question is asked once, a batch tried again."""
+    """One model of a provider. A query is sent once, a batch of passages is retried."""
 
     def __init__(
         self,
         model: str,
         embed: Embed,
         clock: Clock,
-        retry_policy: RetryPolicy | None = None,
-        clean: Callable[[str], str] = str,
+        clean: Callable[[str], str],
+        retry_policy: RetryPolicy = USUAL_POLICY,
     ) -> None:
-        """`clean` takes live secrets out of what is sent."""
+        """`clean` removes live secrets from the texts that are sent."""
         self.model = model
         self._clean = clean
         self._embed = embed
         self._clock = clock
-        self._delays = (retry_policy or RetryPolicy()).delays
+        self._delays = retry_policy.delays
         self._dimensions: int | None = None
         self._longest = _MAX_TOKENS
 
@@ -49,14 +49,14 @@ class RemoteEmbedder:
 
     @property
     def dimensions(self) -> int | None:
-        """As its first answer had; None before."""
+        """Those of its first answer; None before."""
         return self._dimensions
 
     async def query(self, text: str, /) -> Vector:
-        """Tried once, for five seconds: somebody waits for what is found."""
+        """The vector of a query; tried once, for 5 s. Raises `EmbeddingUnavailable`."""
         try:
             async with asyncio.timeout(QUERY_SECONDS):
-                [vector] = await self._try([text])
+                [vector] = await self._attempt([text])
         except TimeoutError:
             raise EmbeddingUnavailable(f"{self.model} gave no vector within {QUERY_SECONDS:g} seconds") from None
         except ModelError as error:
@@ -64,13 +64,13 @@ class RemoteEmbedder:
         return vector
 
     async def passages(self, texts: Sequence[str], /) -> tuple[Vector, ...]:
-        """In batches of 32, each tried again for half a minute while that may help."""
+        """The vectors of texts, in batches of 32, each retried for half a minute if that may help."""
         found: list[Vector] = []
-        for start in range(0, len(texts), BATCH):
-            found += await self._tries(texts[start : start + BATCH])
+        for start in range(0, len(texts), MAX_BATCH):
+            found += await self._retried(texts[start : start + MAX_BATCH])
         return tuple(found)
 
-    async def _tries(self, texts: Sequence[str]) -> tuple[Vector, ...]:
+    async def _retried(self, texts: Sequence[str]) -> tuple[Vector, ...]:
         retrying = AsyncRetrying(
             retry=retry_if_exception(_worth_trying_again),
             stop=stop_after_attempt(len(self._delays) + 1),
@@ -79,12 +79,12 @@ class RemoteEmbedder:
             reraise=True,
         )
         try:
-            return await retrying(self._try, texts)
+            return await retrying(self._attempt, texts)
         except ModelError as error:
             raise self._unavailable(error) from error
 
-    async def _try(self, texts: Sequence[str]) -> tuple[Vector, ...]:
-        """Half as much of each text if they are too long; that is kept for all that follow."""
+    async def _attempt(self, texts: Sequence[str]) -> tuple[Vector, ...]:
+        """Halve the longest text while the model refuses it as too long; the limit then holds for later texts, too."""
         while True:
             try:
                 found = await self._embed(self.model, [_shortened(self._clean(text), self._longest) for text in texts])
@@ -107,19 +107,19 @@ def _worth_trying_again(error: BaseException) -> bool:
 
 
 def _shortened(text: str, tokens: int) -> str:
-    """The beginning of the text, of about so many tokens; some servers refuse a text of nothing."""
+    """The beginning of the text, about so many tokens; never empty, which some servers refuse."""
     counted = estimate(text)
     return (text if counted <= tokens else text[: len(text) * tokens // counted]).strip() or "."
 
 
 MAX_DIMENSIONS = 4_000
-"""The database indexes no longer ones (halfvec)."""
+"""The database can't index longer ones (halfvec)."""
 
 
 def check_vectors(
     model: str, found: Sequence[Sequence[float]], count: int, dimensions: int | None
 ) -> tuple[Vector, ...]:
-    """The vectors, made one long; raises `EmbeddingUnavailable` if one is missing, of another length, or no number."""
+    """The vectors, scaled to length 1; raises `EmbeddingUnavailable` if one is missing, misshapen or not numeric."""
     if len(found) != count:
         raise EmbeddingUnavailable(f"{model} gave {len(found)} vectors for {count} texts")
     return tuple(_check_vector(model, vector, dimensions or len(found[0])) for vector in found)
@@ -129,8 +129,8 @@ def _check_vector(model: str, vector: Sequence[float], dimensions: int) -> Vecto
     if len(vector) != dimensions:
         raise EmbeddingUnavailable(f"{model} gave {len(vector):,} numbers instead of {dimensions:,}")
     if not 0 < dimensions <= MAX_DIMENSIONS:
-        told = f"vectors of {dimensions:,} numbers; choose a model with {MAX_DIMENSIONS:,} at most (models.embedding)"
-        raise EmbeddingUnavailable(f"{model} gives {told}")
+        advice = f"choose a model with {MAX_DIMENSIONS:,} at most (models.embedding)"
+        raise EmbeddingUnavailable(f"{model} gives vectors of {dimensions:,} numbers; {advice}")
     try:
         length = math.hypot(*vector)
     except TypeError:

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from gateway.domain.conversation.model import TextDelta
 from gateway.llm.errors import ErrorKind, ModelError
-from gateway.llm.protocol.bounds import MAX_CALLS, MAX_LINE, bounded, check_width, endless
+from gateway.llm.protocol.bounds import MAX_CALLS, MAX_LINE_BYTES, bounded, check_part_count, endless
 from gateway.llm.protocol.chunks import AnswerBuilder, Chunk, parse_refusal
 from gateway.llm.provider import KeepAlive, ProviderEvent
 
@@ -21,7 +21,7 @@ _AFTER_FINISH_BYTES = 2**16
 async def read_answer(body: AsyncIterator[bytes]) -> AsyncGenerator[ProviderEvent, None]:
     """Yield an event per chunk, then the reply; raises `ModelError` if the answer is garbled, failed or cut off."""
     answer, lines, ended = AnswerBuilder(), DataLines(), False
-    async with aclosing(_settling(bounded(body), answer)) as pieces:
+    async with aclosing(_until_settled(bounded(body), answer)) as pieces:
         async for data in pieces:
             text, size = "", answer.size
             for payload in lines.feed(data):
@@ -39,7 +39,7 @@ async def read_answer(body: AsyncIterator[bytes]) -> AsyncGenerator[ProviderEven
 async def read_single(body: AsyncIterator[bytes]) -> AsyncGenerator[ProviderEvent, None]:
     """Read an answer sent in one piece: some servers never stream, and some send errors with status 200."""
     answer, data = AnswerBuilder(), bytearray()
-    async for piece in bounded(body, MAX_LINE):
+    async for piece in bounded(body, MAX_LINE_BYTES):
         data += piece
         yield KeepAlive()
     if text := answer.add(parse(bytes(data.removeprefix(BOM_UTF8)))):
@@ -49,7 +49,7 @@ async def read_single(body: AsyncIterator[bytes]) -> AsyncGenerator[ProviderEven
 
 def parse(payload: bytes) -> Chunk:
     """Parse one event of the stream; raises `ModelError` if the event is an error, or huge."""
-    check_width(payload)
+    check_part_count(payload)
     try:
         chunk = Chunk.model_validate_json(payload)
     except ValidationError as error:
@@ -66,8 +66,8 @@ def garbled(body: bytes) -> ModelError:
     return ModelError(ErrorKind.SERVER, f"garbled answer: {body[:80].decode(errors='replace')}")
 
 
-async def _settling(body: AsyncGenerator[bytes, None], answer: AnswerBuilder) -> AsyncGenerator[bytes, None]:
-    """The body; after the answer's finish only what belongs to it, for some servers never say that they are done."""
+async def _until_settled(body: AsyncGenerator[bytes, None], answer: AnswerBuilder) -> AsyncGenerator[bytes, None]:
+    """The body; once the answer has finished, at most 5 s and 64 KB more: some servers never end their stream."""
     now, until, left = asyncio.get_running_loop().time, None, _AFTER_FINISH_BYTES
     async with aclosing(body):
         while left > 0:

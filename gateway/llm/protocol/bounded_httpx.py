@@ -1,4 +1,4 @@
-"""Bounds for clients of httpx that others make. Imports httpx."""
+"""Limits for httpx clients that litellm builds. Imports httpx."""
 
 from collections.abc import AsyncIterator, Callable
 
@@ -11,7 +11,7 @@ _PIECE = 2**9
 
 
 def bounding(make: Callable[..., AsyncClient | None]) -> Callable[..., AsyncClient | None]:
-    """The same factory, of clients that read no more than our own does."""
+    """The same factory, whose clients read no more than our own does."""
 
     def make_bounded(*args: object, **kwargs: object) -> AsyncClient | None:
         client = make(*args, **kwargs)

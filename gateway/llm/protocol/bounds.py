@@ -1,4 +1,4 @@
-"""What one answer may be at most, so that a model that never ends harms nobody, and its share of the event loop."""
+"""Limits of one answer, so that a model that never ends harms nobody, and its share of the event loop."""
 
 import asyncio
 import re
@@ -10,16 +10,16 @@ from gateway.llm.errors import ErrorKind, ModelError, classify
 
 MAX_BYTES = 64 * 2**20
 """Of an answer as sent: a long one, a token at a time, in the most verbose of events."""
-MAX_LINE = 2**20
+MAX_LINE_BYTES = 2**20
 MAX_CHARS = 2**20
 """Of text, reasoning, names and arguments together: twice as much as any model writes at once."""
 MAX_CALLS = 64
 MAX_NAME = 256
-MAX_REFUSAL = 2**16
-PIECE = 2**12
+MAX_REFUSAL_BYTES = 2**16
+PIECE_BYTES = 2**12
 
-_OTHERS = 4.0
-"""How much more time the others get than was worked, where data never runs out."""
+_REST_RATIO = 4.0
+"""The rest after each piece, as a multiple of the time it took, while a stream never pauses: other tasks run then."""
 _LONGEST_REST_S = 0.25
 _MAX_ITEMS = 10_000
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
@@ -31,7 +31,7 @@ def endless(what: str) -> ModelError:
 
 
 async def bounded(
-    body: AsyncIterable[bytes], most: int = MAX_BYTES, size: int = PIECE, longest: int = MAX_LINE
+    body: AsyncIterable[bytes], most: int = MAX_BYTES, size: int = PIECE_BYTES, longest: int = MAX_LINE_BYTES
 ) -> AsyncGenerator[bytes, None]:
     """The body in pieces of this size at most; raises `ModelError` past `most` bytes, or `longest` in one line."""
     total = line = fed = 0
@@ -50,31 +50,33 @@ async def bounded(
             yield piece
             fed += len(piece)
             if fed >= size:
-                await asyncio.sleep(min(max(_OTHERS * (thread_time() - rested) - waited, 0.0), _LONGEST_REST_S))
+                await asyncio.sleep(min(max(_REST_RATIO * (thread_time() - rested) - waited, 0.0), _LONGEST_REST_S))
                 rested, fed, waited = thread_time(), 0, 0.0
         left = monotonic()
 
 
 async def beginning(body: AsyncIterable[bytes]) -> bytes:
-    """As much of a refusal as tells what it is."""
+    """The first 64 KB of a refusal, which name the error."""
     read = bytearray()
     with suppress(ModelError):
-        async for piece in bounded(body, MAX_REFUSAL):
+        async for piece in bounded(body, MAX_REFUSAL_BYTES):
             read += piece
     return bytes(read)
 
 
 def refuse_encoded(status: int, headers: Mapping[str, str]) -> None:
-    """Raise `ModelError` for a compressed body: a small one may be huge, and none is asked for."""
+    """Raise `ModelError` for a compressed body: none was requested, and a small one may unpack to a huge one."""
     encoding = headers.get("Content-Encoding", "identity").strip().lower()
     if encoding not in ("", "identity"):
-        told = f"the answer is compressed ({encoding[:40]}), which was not asked for"
-        raise classify(status, None, f"HTTP status {status}, and {told}", headers) if status >= 400 else endless(told)
+        problem = f"the answer is compressed ({encoding[:40]}), which was not asked for"
+        if status >= 400:
+            raise classify(status, None, f"HTTP status {status}, and {problem}", headers)
+        raise endless(problem)
 
 
-def check_width(payload: bytes) -> None:
-    """Raise `ModelError` for JSON of so many parts that to parse it would take long and much memory."""
-    if len(payload) > PIECE:
+def check_part_count(payload: bytes) -> None:
+    """Raise `ModelError` for JSON with so many parts that parsing it would take long and much memory."""
+    if len(payload) > PIECE_BYTES:
         bare = _STRING.sub(b"", payload)
         if bare.count(b",") + bare.count(b"[") + bare.count(b"{") > _MAX_ITEMS:
             raise endless(f"an event of more than {_MAX_ITEMS:,} parts")

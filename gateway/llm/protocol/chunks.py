@@ -14,13 +14,15 @@ from gateway.llm.errors import ModelError, classify
 from gateway.llm.protocol.bounds import MAX_CALLS, MAX_CHARS, MAX_NAME, endless
 from gateway.llm.provider import ProviderReply
 
-_MAX_SHOWN = 2_000
+_MAX_QUOTED_BYTES = 2_000
 
 
-class ProviderRefusal(BaseModel):
-    """An error in OpenAI's format, as a whole body or inside a stream."""
-
+class _Wire(BaseModel):
     model_config = ConfigDict(extra="ignore", from_attributes=True)
+
+
+class ProviderRefusal(_Wire):
+    """An error in OpenAI's format, as a whole body or inside a stream."""
 
     message: str = ""
     code: str | int | None = None
@@ -47,15 +49,11 @@ def parse_refusal(body: bytes) -> ProviderRefusal:
     try:
         parsed = _RefusalBody.model_validate_json(body)
     except ValidationError:
-        return ProviderRefusal(message=" ".join(body[:_MAX_SHOWN].decode("utf-8", "replace").split()))
+        return ProviderRefusal(message=" ".join(body[:_MAX_QUOTED_BYTES].decode("utf-8", "replace").split()))
     if isinstance(parsed.error, ProviderRefusal):
         return parsed.error
     message = parsed.error or parsed.message or parsed.detail
     return ProviderRefusal(message=message, code=parsed.code, type=parsed.type, param=parsed.param)
-
-
-class _Wire(BaseModel):
-    model_config = ConfigDict(extra="ignore", from_attributes=True)
 
 
 class FunctionPiece(_Wire):
@@ -81,7 +79,7 @@ class TextPart(_Wire):
 
 
 class Delta(_Wire):
-    """What one chunk adds."""
+    """The additions of one chunk."""
 
     content: str | Annotated[list[TextPart], Field(max_length=MAX_CALLS)] | None = None
     refusal: str | None = None
@@ -119,7 +117,7 @@ class UsageReport(_Wire):
 
 
 def _if_sensible(report: object, validate: Callable[[object], UsageReport | None]) -> UsageReport | None:
-    """A report that makes no sense is none: it does not spoil the answer, nor the accounts."""
+    """The report, or None if it is invalid, which must harm neither the answer nor the accounts."""
     with suppress(ValidationError):
         return validate(report)
     return None
@@ -145,7 +143,7 @@ class _Call:
 class AnswerBuilder:
     """Assembles chunks. `finish` is None until the provider reports the end of the answer.
 
-    `size` counts characters, those of reasoning too, which is not kept.
+    `size` counts characters, including those of the reasoning, which is discarded.
     """
 
     finish: str | None = None
@@ -217,7 +215,7 @@ def _text(delta: Delta) -> str:
 
 
 def _hidden(delta: Delta) -> int:
-    """Characters that are not shown; 1 for what is no text."""
+    """Characters of the reasoning; 1 if it isn't text."""
     hidden = delta.reasoning_content or delta.reasoning or delta.content
     return len(hidden) if isinstance(hidden, str) else bool(hidden)
 

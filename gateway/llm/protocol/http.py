@@ -1,26 +1,30 @@
 """Requests to one endpoint: a lazily opened connection pool, with failures raised as `ModelError`."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from importlib import import_module
 from importlib.metadata import version
 from io import BytesIO
 from typing import TYPE_CHECKING
 
 from gateway.llm.errors import ErrorKind, ModelError
-from gateway.llm.protocol.bounds import PIECE, refuse_encoded
+from gateway.llm.protocol.bounds import PIECE_BYTES, refuse_encoded
 
 if TYPE_CHECKING:
     from ssl import SSLContext
 
-    from aiohttp import ClientResponse, ClientSession, FormData
+    from aiohttp import ClientResponse, ClientSession, FormData, TCPConnector
+    from aiohttp.http_parser import RawResponseMessage
+    from aiohttp.streams import StreamReader
 
 _CONNECT_S = 20.0
 _KEEP_ALIVE_S = 60.0
 _CONNECTIONS = 1000
 _MAX_HEADER_BYTES = 2**15
 """Some services send more than the usual 8 KB."""
+_MAX_HINTS = 16
 
 
 class HttpClient:
@@ -99,25 +103,42 @@ def _proxy(base_url: str) -> str | None:
 
 
 def _session(trusted: "SSLContext", proxy: str | None, key: str | None) -> "ClientSession":
-    from aiohttp import ClientSession, DummyCookieJar, TCPConnector
-
-    from gateway.llm.protocol.connector import bound_hints
+    from aiohttp import ClientSession, DummyCookieJar
 
     bearer = "".join((key or "none").split())  # a line break copied along with the key would end the header
     return ClientSession(
-        connector=bound_hints(TCPConnector(ssl=trusted, limit=_CONNECTIONS, keepalive_timeout=_KEEP_ALIVE_S)),
+        connector=_connector(trusted),
         headers={
             "Authorization": f"Bearer {bearer}",
             "User-Agent": f"SupaClaw/{version('supaclaw')}",
             "Accept-Encoding": "identity",
         },
         auto_decompress=False,
-        read_bufsize=PIECE,
+        read_bufsize=PIECE_BYTES,
         cookie_jar=DummyCookieJar(),
         proxy=proxy,
         max_line_size=_MAX_HEADER_BYTES,
         max_field_size=_MAX_HEADER_BYTES,
     )
+
+
+def _connector(trusted: "SSLContext") -> "TCPConnector":
+    """A connector that fails a request answered by hints (1xx) without end; aiohttp would read them forever."""
+    from aiohttp import ClientConnectionError, TCPConnector
+    from aiohttp.client_proto import ResponseHandler
+
+    class Connection(ResponseHandler):
+        async def read(self) -> "tuple[RawResponseMessage, StreamReader]":
+            for _ in range(_MAX_HINTS):
+                message, body = await super().read()
+                if message.code >= 200 or message.code == 101:
+                    return message, body
+            raise ClientConnectionError(f"it sent {_MAX_HINTS} hints and no answer")
+
+    connector = TCPConnector(ssl=trusted, limit=_CONNECTIONS, keepalive_timeout=_KEEP_ALIVE_S)
+    make: Callable[..., ResponseHandler] = Connection
+    connector._factory = partial(make, loop=connector._loop)
+    return connector
 
 
 def _reason(error: Exception) -> str:

@@ -23,12 +23,12 @@ _PORTABLE_ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
 
 
 def messages_json(prompt: Prompt, *, short_ids: bool = False) -> list[JsonObject]:
-    """The messages, with call ids the provider accepts: the transcript may come from another provider."""
+    """The messages, with call ids that the provider accepts: another one may have made them."""
     return [_message(message, short_ids) for message in prompt.messages]
 
 
 def options_json(prompt: Prompt) -> dict[str, Json]:
-    """The tools on offer, whether one has to be called, and the form of the answer; only what is asked for."""
+    """The tools, whether one must be called, and the form of the answer: only fields that the prompt sets."""
     options: dict[str, Json] = {}
     if prompt.tools:
         options["tools"] = [_tool(spec) for spec in prompt.tools]
@@ -41,7 +41,7 @@ def options_json(prompt: Prompt) -> dict[str, Json]:
 
 
 def sampling_json(params: Params) -> dict[str, float]:
-    """The sampling parameters to send: a `top_p` of 1 has no effect, and some models refuse it with others."""
+    """The sampling parameters to send: a `top_p` of 1 has no effect, and some models refuse it beside others."""
     sent = {"temperature": params.temperature, "top_p": params.top_p}
     return {name: value for name, value in sent.items() if value is not None and (name, value) != ("top_p", 1.0)}
 

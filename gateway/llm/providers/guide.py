@@ -46,7 +46,7 @@ def build(_: Endpoint) -> Provider:
     return Guide()
 
 
-class Guide:
+class Guide(Provider):
     """Deterministic: the same question always gets the same answer."""
 
     async def stream(self, _model: str, prompt: Prompt, _params: Params, /) -> AsyncGenerator[ProviderEvent, None]:
@@ -55,12 +55,6 @@ class Guide:
         if reply.text:
             yield TextDelta(reply.text)
         yield reply
-
-    async def warm(self) -> None:
-        """Nothing to do."""
-
-    async def close(self) -> None:
-        """Nothing to close."""
 
 
 def _reply(prompt: Prompt) -> ProviderReply:

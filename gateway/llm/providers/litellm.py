@@ -3,8 +3,8 @@
 import asyncio
 import os
 import re
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager
 from importlib import import_module
 from json import loads
 from typing import Protocol, cast
@@ -18,7 +18,8 @@ from gateway.llm.protocol.wire import messages_json, options_json, sampling_json
 from gateway.llm.provider import KeepAlive, Provider, ProviderEvent
 from gateway.llm.vendors import NATIVE, Endpoint, split_model
 
-_TRANSCRIBE_S = _EMBED_S = 120.0
+_WHOLE_S = 120.0
+"""Seconds for an answer that isn't streamed."""
 _ENVIRONMENT = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_LOG": "ERROR"}
 _INNER_MESSAGE = re.compile(r'"message"\s*:\s*"((?:[^"\\]|\\.)+)"')
 _PREFIXES = re.compile(r"^(?:litellm\.\w+:\s*|\w+(?:Error|Exception)\s*[:-]\s*)+")
@@ -47,7 +48,7 @@ def build(endpoint: Endpoint) -> Provider:
     return LitellmProvider(endpoint)
 
 
-class LitellmProvider:
+class LitellmProvider(Provider):
     """One endpoint. litellm manages its own connections, shared by all its users in the process."""
 
     def __init__(self, endpoint: Endpoint) -> None:
@@ -59,43 +60,36 @@ class LitellmProvider:
         """Import litellm in a thread."""
         await self._open()
 
-    async def close(self) -> None:
-        """Nothing to close: litellm owns the connections, and others may be using them."""
-
     async def stream(self, model: str, prompt: Prompt, params: Params, /) -> AsyncGenerator[ProviderEvent, None]:
         """Send one request."""
         litellm = self._module or await self._open()
         answer = AnswerBuilder()
-        try:
+        with _translating():
             chunks = await litellm.acompletion(**self._request(litellm, model, prompt, params))
             async with aclosing(chunks):
                 async for raw in chunks:
                     size, text = answer.size, answer.add(Chunk.model_validate(raw))
                     yield TextDelta(text) if answer.size > size else KeepAlive()
-        except Exception as error:
-            raise translate(error) from error
         yield answer.reply()
 
     async def transcribe(self, model: str, name: str, audio: bytes, /) -> str:
         """Send one request; the answer is not streamed."""
         litellm = self._module or await self._open()
-        try:
+        with _translating():
             transcript = await litellm.atranscription(
                 file=(name, audio),
                 model=model,
                 api_key=self._endpoint.key,
                 api_base=self._endpoint.base_url,
                 max_retries=0,
-                timeout=_TRANSCRIBE_S,
+                timeout=_WHOLE_S,
             )
-        except Exception as error:
-            raise translate(error) from error
         return str(getattr(transcript, "text", None) or "")
 
     async def embed(self, model: str, texts: Sequence[str], /) -> Sequence[Sequence[float]]:
         """Send one request."""
         litellm = self._module or await self._open()
-        try:
+        with _translating():
             answer = await litellm.aembedding(
                 model=_named(litellm, model),
                 input=list(texts),
@@ -104,10 +98,8 @@ class LitellmProvider:
                 encoding_format="float",
                 drop_params=True,
                 max_retries=0,
-                timeout=_EMBED_S,
+                timeout=_WHOLE_S,
             )
-        except Exception as error:
-            raise translate(error) from error
         found = sorted(getattr(answer, "data", None) or (), key=lambda vector: vector["index"])
         return [vector["embedding"] for vector in found]
 
@@ -179,6 +171,14 @@ def _marked(message: JsonObject) -> JsonObject:
             pictures = []
     part = {"type": "text", "text": text, "cache_control": {"type": "ephemeral"}}
     return {**message, "content": [*pictures, part]}
+
+
+@contextmanager
+def _translating() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        raise translate(error) from error
 
 
 def translate(error: Exception) -> ModelError:

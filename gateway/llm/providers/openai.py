@@ -3,11 +3,11 @@
 The SDK costs 1.1 CPU s to import and twice the CPU per request, and would only pass bytes on.
 """
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from io import BytesIO
 from json import dumps
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -16,7 +16,7 @@ from gateway.domain.json import Json
 from gateway.domain.settings import Params
 from gateway.llm.errors import ErrorKind, ModelError
 from gateway.llm.protocol.answer_reader import garbled, read_answer, read_single
-from gateway.llm.protocol.bounds import MAX_LINE, beginning, bounded
+from gateway.llm.protocol.bounds import MAX_LINE_BYTES, beginning, bounded
 from gateway.llm.protocol.chunks import ProviderRefusal, parse_refusal
 from gateway.llm.protocol.http import HttpClient
 from gateway.llm.protocol.wire import messages_json, options_json, sampling_json
@@ -24,13 +24,16 @@ from gateway.llm.provider import Provider, ProviderEvent
 from gateway.llm.vendors import Endpoint, split_model
 
 if TYPE_CHECKING:
-    from aiohttp import ClientResponse
+    from aiohttp import ClientResponse, FormData
+
+T = TypeVar("T", bound=BaseModel)
 
 _OPTIONAL = frozenset(
     {"temperature", "top_p", "stream_options", "max_tokens", "max_completion_tokens", "response_format"}
 )
 _OTHER_NAME = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
-_TRANSCRIBE_S = _EMBED_S = 120.0
+_WHOLE_S = 120.0
+"""Seconds for an answer that isn't streamed."""
 _MAX_VECTORS_BYTES = 16 * 2**20
 _JSON = {"Content-Type": "application/json"}
 
@@ -71,8 +74,7 @@ class OpenAIProvider:
 
     async def stream(self, model: str, prompt: Prompt, params: Params, /) -> AsyncGenerator[ProviderEvent, None]:
         """Send one request, and another at once if the model refused an optional parameter."""
-        if self._endpoint.lacks_key:
-            raise ModelError(ErrorKind.AUTH, "no API key is configured")
+        self._require_key()
         _, name = split_model(model)
         answered = False
         while not answered:
@@ -86,37 +88,39 @@ class OpenAIProvider:
 
     async def transcribe(self, model: str, name: str, audio: bytes, /) -> str:
         """Send one request; the answer is not streamed."""
-        if self._endpoint.lacks_key:
-            raise ModelError(ErrorKind.AUTH, "no API key is configured")
+        self._require_key()
+        await self.warm()
         from aiohttp import FormData
 
         _, name_there = split_model(model)
         form = FormData({"model": name_there})
         form.add_field("file", BytesIO(audio), filename=name)
-        async with self._http.post("/audio/transcriptions", form, timeout=_TRANSCRIBE_S) as response:
-            if response.status >= 400:
-                raise (await _read_refusal(response)).as_error(response.status, response.headers)
-            transcript = b"".join([piece async for piece in bounded(response.content.iter_any(), MAX_LINE)])
-        try:
-            return _Transcript.model_validate_json(transcript).text
-        except ValidationError as error:
-            raise garbled(transcript) from error
+        return (await self._whole(_Transcript, "/audio/transcriptions", form, {}, MAX_LINE_BYTES)).text
 
     async def embed(self, model: str, texts: Sequence[str], /) -> Sequence[Sequence[float]]:
         """Send one request."""
+        self._require_key()
+        request = {"model": split_model(model)[1], "input": list(texts), "encoding_format": "float"}
+        body = BytesIO(dumps(request).encode())
+        found = await self._whole(_Vectors, "/embeddings", body, _JSON, _MAX_VECTORS_BYTES)
+        return [vector.embedding for vector in sorted(found.data, key=lambda vector: vector.index)]
+
+    def _require_key(self) -> None:
         if self._endpoint.lacks_key:
             raise ModelError(ErrorKind.AUTH, "no API key is configured")
-        body = {"model": split_model(model)[1], "input": list(texts), "encoding_format": "float"}
-        async with self._http.post("/embeddings", BytesIO(dumps(body).encode()), _JSON, _EMBED_S) as response:
+
+    async def _whole(
+        self, kind: type[T], path: str, body: "BytesIO | FormData", headers: Mapping[str, str], most: int
+    ) -> T:
+        """The answer to one request that isn't streamed, of at most so many bytes."""
+        async with self._http.post(path, body, headers, _WHOLE_S) as response:
             if response.status >= 400:
                 raise (await _read_refusal(response)).as_error(response.status, response.headers)
-            pieces = bounded(response.content.iter_any(), _MAX_VECTORS_BYTES, longest=_MAX_VECTORS_BYTES)
-            answer = b"".join([piece async for piece in pieces])
+            answer = b"".join([piece async for piece in bounded(response.content.iter_any(), most, longest=most)])
         try:
-            found = _Vectors.model_validate_json(answer).data
+            return kind.model_validate_json(answer)
         except ValidationError as error:
             raise garbled(answer) from error
-        return [vector.embedding for vector in sorted(found, key=lambda vector: vector.index)]
 
     def _body(self, name: str, prompt: Prompt, params: Params) -> dict[str, Json]:
         vendor, refused = self._endpoint.vendor, self._refused.get(name, frozenset())

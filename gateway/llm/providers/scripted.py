@@ -28,7 +28,7 @@ Line: TypeAlias = Say | ModelError | str
 Script: TypeAlias = Sequence[Line] | Callable[[str, Prompt], Line]
 
 
-class ScriptedProvider:
+class ScriptedProvider(Provider):
     """Plays a list line by line, or calls a function; records every prompt. An exhausted list fails the attempt."""
 
     def __init__(self, script: Script) -> None:
@@ -37,7 +37,7 @@ class ScriptedProvider:
         self.closed = 0
 
     async def stream(self, model: str, prompt: Prompt, _params: Params, /) -> AsyncGenerator[ProviderEvent, None]:
-        """The next line."""
+        """Play the next line."""
         self.requests.append((model, prompt))
         try:
             say = _say(self._line(model, prompt))
@@ -50,12 +50,6 @@ class ScriptedProvider:
             yield ProviderReply("".join(say.pieces), say.calls, say.usage, say.finish)
         finally:
             self.closed += 1
-
-    async def warm(self) -> None:
-        """Nothing to do."""
-
-    async def close(self) -> None:
-        """Nothing to close."""
 
     def _line(self, model: str, prompt: Prompt) -> Line:
         if callable(self._script):

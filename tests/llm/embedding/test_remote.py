@@ -34,7 +34,7 @@ class Embedders:
 
     async def build(self, engine: str = "auto") -> RemoteEmbedder:
         self.clients.append(await client_for(self.address, MODEL, engine=engine))
-        return RemoteEmbedder(MODEL, self.clients[-1].embed, self.clock)
+        return RemoteEmbedder(MODEL, self.clients[-1].embed, self.clock, str)
 
 
 @pytest.fixture
@@ -73,10 +73,10 @@ async def test_a_secret_is_not_sent(models: FakeModels, embedders: Embedders) ->
 
 async def test_many_texts_go_in_batches_and_a_long_one_is_cut(models: FakeModels, embedders: Embedders) -> None:
     embedder = await embedders.build()
-    texts = [*(f"text {number}" for number in range(remote.BATCH)), "rain " * 20_000, "   "]
+    texts = [*(f"text {number}" for number in range(remote.MAX_BATCH)), "rain " * 20_000, "   "]
     assert len(await embedder.passages(texts)) == len(texts)
     [first, second] = [asked.body["input"] for asked in models.asked]
-    assert (len(first), len(second)) == (remote.BATCH, 2)
+    assert (len(first), len(second)) == (remote.MAX_BATCH, 2)
     assert 20_000 < len(second[0]) < 60_000
     assert second[1] == "."
 
@@ -157,4 +157,4 @@ async def test_what_no_api_ever_gave_is_no_vector() -> None:
         return [["base64"]] * len(texts)  # type: ignore[list-item]
 
     with pytest.raises(EmbeddingUnavailable, match="no number"):
-        await RemoteEmbedder(MODEL, odd, FakeClock()).query("tea")
+        await RemoteEmbedder(MODEL, odd, FakeClock(), str).query("tea")
