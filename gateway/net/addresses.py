@@ -1,5 +1,5 @@
-"""Which addresses may be reached: URLs in one strict grammar, which IP addresses are public, the owner's rules,
-and names checked when they are looked up. What parsers disagree about is refused.
+"""Which addresses may be reached: URLs in one strict grammar, public IP addresses, the owner's rules, and names that
+are checked when they are looked up. URLs on which parsers disagree are refused.
 
 The table of networks is ours: the standard library's differs between its patch releases."""
 
@@ -22,9 +22,9 @@ class Reach(StrEnum):
 
     PUBLIC = "public"
     PRIVATE = "private"
-    """Where `net.private_allow` names it."""
+    """Only if `net.private_allow` lists it."""
     NEVER = "never"
-    """Cloud metadata, link-local, multicast, tunnels, documentation: nothing that anybody should read."""
+    """Cloud metadata, link-local, multicast, tunnels, documentation: always blocked."""
 
 
 _METADATA = frozenset(
@@ -50,7 +50,7 @@ _ISATAP = (b"\x00\x00\x5e\xfe", b"\x02\x00\x5e\xfe")
 
 
 def parse_ip(text: str) -> IPv4Address | IPv6Address | None:
-    """The address in this text, the IPv4 one of a mapped IPv6 one; None for a name, and for one with a zone."""
+    """The address in this text, for a mapped IPv6 address the IPv4 one; None for a name and an address with a zone."""
     try:
         address = ip_address(text)
     except ValueError:
@@ -61,7 +61,7 @@ def parse_ip(text: str) -> IPv4Address | IPv6Address | None:
 
 
 def reach(address: IPv4Address | IPv6Address) -> Reach:
-    """How far it may be reached."""
+    """Who may connect to this address."""
     if address in _METADATA:
         return Reach.NEVER
     if isinstance(address, IPv4Address):
@@ -91,12 +91,12 @@ _LOCAL = (".localhost", ".local", ".internal", ".home.arpa", ".svc")
 _BAD_PORTS = frozenset(
     {1719, 1720, 1723, 2049, 3659, 4045, 4190, 5060, 5061, 5432, 6000, 6379, 6566, 6667, 6697, 10080, 11211}
 )
-"""Of services that take a request for commands; browsers refuse most of them, too."""
+"""Ports of services that may take a request for commands; browsers block most of them, too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a request goes; `host` is lower-case ASCII without a final dot, an IPv6 address without brackets."""
+    """The target of a request; `host` is lower-case ASCII without a final dot, an IPv6 address without brackets."""
 
     scheme: str
     host: str
@@ -105,30 +105,30 @@ class Target:
 
     @property
     def url(self) -> str:
-        """As it is asked for."""
+        """The whole address."""
         return f"{self.origin}{self.rest}"
 
     @property
     def origin(self) -> str:
-        """Scheme, host, and port where it is not the usual one."""
+        """Scheme and host, and the port unless it is the usual one."""
         shown = f"[{self.host}]" if ":" in self.host else self.host
         usual = {"http": 80, "https": 443}[self.scheme]
         return f"{self.scheme}://{shown}{'' if self.port == usual else f':{self.port}'}"
 
     @property
     def local(self) -> bool:
-        """Whether the name means something in a private network only."""
+        """Whether it is a name that only a private network resolves."""
         name = parse_ip(self.host) is None
         return name and ("." not in self.host or self.host.endswith(_LOCAL))
 
     @property
     def odd_port(self) -> bool:
-        """Whether no website is on such a port."""
+        """Whether websites don't use this port."""
         return self.port in _BAD_PORTS or (self.port < 1024 and self.port not in (80, 443))
 
 
 def parse_url(url: str) -> Target:
-    """Raises `NetError`."""
+    """Parse an address in the strict grammar; raises `NetError`."""
     if len(url) > MAX_URL:
         raise _invalid_url(f"it is longer than {MAX_URL:,} characters")
     if any(ord(char) <= 32 or char == "\\" or unicodedata.category(char)[0] in "CZ" for char in url):
@@ -150,7 +150,7 @@ def parse_url(url: str) -> Target:
 
 
 def redirect_target(base: Target, location: str) -> Target:
-    """Where a redirect of `base` leads; raises `NetError`."""
+    """The target of a redirect from `base`; raises `NetError`."""
     try:
         return parse_url(urljoin(base.url, location))
     except ValueError:
@@ -167,7 +167,7 @@ def _host_name(text: str) -> str:
     host = (text if text.isascii() else _encoded(text)).lower().removesuffix(".")
     if not _HOST.fullmatch(host):
         raise _invalid_url("its host isn't valid")
-    # Whatever ends in a number is an IPv4 address to some parser, in one of a dozen spellings.
+    # Some parsers take any host that ends in a number for an IPv4 address, in one of a dozen spellings.
     if _NUMBER.fullmatch(host.rpartition(".")[2]) and not (_QUAD.fullmatch(host) and parse_ip(host)):
         raise _invalid_url("its host is a number in an unusual spelling; write it as 192.0.2.1")
     return host
@@ -188,7 +188,7 @@ def _invalid_url(reason: str) -> NetError:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Names cover their subdomains; `private` are the places of private networks that may be reached."""
+    """The owner's lists; names include their subdomains, `private` are the allowed places in private networks."""
 
     private: tuple[PrivatePlace, ...] = ()
     allow: tuple[str, ...] = ()
@@ -196,11 +196,11 @@ class Rules:
 
     @classmethod
     def of(cls, private: Sequence[str], allow: Sequence[str] = (), deny: Sequence[str] = ()) -> "Rules":
-        """As the configuration has them."""
+        """Parse the lists of the configuration."""
         return cls(tuple(map(private_place, private)), tuple(map(_bare_host, allow)), tuple(map(_bare_host, deny)))
 
     def admit(self, target: Target) -> None:
-        """Raise `NetError` if nothing may be asked of this host, before its name is looked up."""
+        """Raise `NetError` if the target is forbidden, before its name is looked up."""
         self.admit_host(target.host)
         address = parse_ip(target.host)
         listed = (place.port for place in self.private if place.covers(target.host, address, target.port))
@@ -212,14 +212,14 @@ class Rules:
             self.check(target.host, target.port, target.host)
 
     def admit_host(self, host: str) -> None:
-        """Raise `NetError` if the owner's lists keep this one away."""
+        """Raise `NetError` if the owner's lists exclude this host."""
         if _covers(self.deny, host):
             raise _not_allowed(f"{host} is in tools.web.deny_hosts")
         if self.allow and not _covers(self.allow, host):
             raise _not_allowed(f"{host} is not in tools.web.allow_hosts")
 
     def check(self, host: str, port: int, address: str) -> None:
-        """Raise `NetError` if no connection may be made to this address of the host."""
+        """Raise `NetError` if connections to this address of the host are forbidden."""
         found = parse_ip(address)
         kind = reach(found) if found else Reach.NEVER
         if kind is Reach.PRIVATE and any(place.covers(host, found, port) for place in self.private):
@@ -248,9 +248,9 @@ def _not_allowed(reason: str) -> NetError:
 
 
 async def checked_addresses(host: str, port: int, rules: Rules) -> list[str]:
-    """The addresses of a host, to which it may be connected; raises `NetError`.
+    """The addresses of a host, each checked by the rules; raises `NetError`.
 
-    One address that cannot be used refuses the whole name: it is not ours to guess which of them is meant.
+    One forbidden address refuses the whole name, since we can't guess which of them is meant.
     """
     addresses = await look_up(host, port)
     for address in addresses:

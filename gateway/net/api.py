@@ -1,6 +1,6 @@
-"""Requests to APIs that were declared: built from arguments, given their credential at the last moment, bounded.
+"""Requests to declared APIs: built from arguments, with their credential added last, and bounded.
 
-Token endpoints are asked the same way: a refresh token is exchanged for an access token."""
+Refresh tokens are exchanged for access tokens in the same way."""
 
 import asyncio
 import json
@@ -29,7 +29,7 @@ _SECONDS, _BYTES = 40.0, 2 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class ApiResponse:
-    """What an API answered: all of it is the words of its host."""
+    """The response of an API; all of it is the words of its host."""
 
     status: int
     mime: str
@@ -39,7 +39,7 @@ class ApiResponse:
 def build_request(
     operation: Operation, base: str, arguments: Mapping[str, Json], headers: Mapping[str, str]
 ) -> Outgoing:
-    """The request for these arguments; raises `NetError` for what can't be sent where it belongs."""
+    """The request for these arguments; raises `NetError` for a value that doesn't fit its place."""
     check_arguments(operation, arguments)
     parts: dict[RequestPart, dict[str, Json]] = {"path": {}, "query": {}, "header": {}, "body": {}}
     for name, value in arguments.items():
@@ -60,7 +60,7 @@ def build_request(
 
 
 def check_arguments(operation: Operation, arguments: Mapping[str, Json]) -> None:
-    """Raise `NetError` unless these are its arguments."""
+    """Raise `NetError` if a required argument is missing or one is unknown."""
     if missing := [name for name in operation.required if arguments.get(name) is None]:
         raise NetError("invalid_arguments", f"{missing[0]} is missing; it takes: {', '.join(operation.slots)}.")
     if unknown := sorted(set(arguments) - operation.slots.keys()):
@@ -70,15 +70,16 @@ def check_arguments(operation: Operation, arguments: Mapping[str, Json]) -> None
 
 
 async def send(request: Outgoing, rules: Callable[[], Rules]) -> ApiResponse:
-    """The answer, whatever its status; raises `NetError`. Only a GET is redirected, and never to another origin."""
+    """Send it, whatever the status of the response; raises `NetError`. Only GET follows redirects within the origin."""
     client, target = await asyncio.to_thread(load_client), parse_url(request.url)
     async with client.guarded(rules, client.Limits(_BYTES, _SECONDS)) as http:
         try:
             async with asyncio.timeout(_SECONDS):
-                with client.explained(target.host):
+                with client.translated_errors(target.host):
                     return await _answered(http, request)
         except TimeoutError:
-            raise NetError("timeout", f"{target.host} took too long; it may have done it.") from None
+            advice = "try again later" if request.method == "GET" else "it may have carried out the request"
+            raise NetError("timeout", f"{target.host} took too long; {advice}.") from None
 
 
 async def _answered(http: "AsyncClient", request: Outgoing) -> ApiResponse:
@@ -102,7 +103,7 @@ async def _answered(http: "AsyncClient", request: Outgoing) -> ApiResponse:
 
 
 def _segment(name: str, value: Json) -> str:
-    """One value in a path: it never becomes another path, not even at a server that decodes slashes."""
+    """A value as one segment of a path: never another path, even at a server that decodes slashes."""
     text = _text(value)
     if not text or {".", ".."} & set(text.replace("\\", "/").split("/")):
         raise NetError("invalid_arguments", f"{name} can't be a part of an address.")
@@ -125,12 +126,12 @@ def _text(value: Json) -> str:
 
 
 DEFAULT_TOKEN_SECONDS = 600
-"""How long a token is used whose endpoint doesn't say how long it lasts."""
+"""The life of a token whose endpoint doesn't state it."""
 _ERROR_CODE = re.compile(r'"error"\s*:\s*"([a-z_]{1,40})"')
 
 
 class TokenResponse(BaseModel):
-    """What the endpoint gives; `refresh_token` replaces the one that was sent."""
+    """The tokens of an endpoint; `refresh_token` replaces the one that was sent."""
 
     access_token: str = Field(min_length=1, max_length=16_384, pattern=r"^[\x21-\x7e]+$", repr=False)
     expires_in: float = Field(DEFAULT_TOKEN_SECONDS, ge=0, le=10**8)
@@ -139,14 +140,14 @@ class TokenResponse(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class AccessToken:
-    """An access token, and until when it may be sent, by the caller's monotonic clock."""
+    """An access token, and when it expires by the caller's monotonic clock."""
 
     token: str = field(repr=False)
     until: float
 
 
 async def exchange_refresh_token(request: Outgoing, rules: Callable[[], Rules]) -> TokenResponse:
-    """What it answers to this token request; raises `NetError`, without any of the answer's words."""
+    """Send a token request; raises `NetError`, which never quotes the answer."""
     answer, host = await send(request, rules), parse_url(request.url).host
     if answer.status != 200:
         raise NetError(

@@ -32,12 +32,12 @@ from gateway.net.errors import NetError
 
 _UNPACKED_AT_ONCE = 2**18
 _SMALLEST_PIECES = 512
-"""Bytes that the pieces of a body must have on average: a body in single bytes costs seconds of CPU."""
+"""The least average size of the pieces of a body, in bytes: single bytes would cost seconds of CPU."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds of one answer: bytes, unpacked, and seconds for all of it; None for a stream that goes on."""
+    """Bounds of one answer: its bytes, unpacked, and its seconds in total; None for a stream without an end."""
 
     size: int = 10 * 2**20
     seconds: float | None = 20.0
@@ -48,12 +48,12 @@ PAGE = Limits()
 
 @dataclass(slots=True)
 class Bounded(AsyncByteStream):
-    """The body as `unpack` makes it; raises `NetError` beyond the limits."""
+    """The unpacked body; raises `NetError` beyond the limits."""
 
     stream: AsyncByteStream
     limits: Limits
     until: float | None
-    """The event loop's time at which it must have come."""
+    """The deadline, by the event loop's clock."""
     host: str
     encoding: str = ""
     _taken: int = field(default=0, init=False)
@@ -95,7 +95,7 @@ class Bounded(AsyncByteStream):
 
 @asynccontextmanager
 async def within(until: float | None, host: str) -> AsyncIterator[None]:
-    """Raise `NetError` when the work inside is not done `until` then, by the event loop's time."""
+    """Raise `NetError` if the block isn't done at `until`, by the event loop's clock."""
     try:
         async with asyncio.timeout_at(until):
             yield
@@ -106,13 +106,13 @@ async def within(until: float | None, host: str) -> AsyncIterator[None]:
 MAX_HEADERS = 200
 _CONNECT_SECONDS = 10.0
 _ADDRESSES = 4
-"""Of one name that are tried."""
+"""How many addresses of one name are tried."""
 _NEXT_ATTEMPT_SECONDS = 0.25
 _CONNECTIONS = 8
 
 NO_CONNECTION = (ConnectError, ConnectTimeout)
 FindRules = Callable[[], Rules]
-"""The rules as they are now; asked at each request, so that an edited configuration holds at once."""
+"""Gives the current rules at each request, so that an edited configuration applies at once."""
 
 
 def guarded(
@@ -121,10 +121,10 @@ def guarded(
     headers: Mapping[str, str] | None = None,
     trusted: SSLContext | None = None,
 ) -> AsyncClient:
-    """A client that connects where the rules let it, and reads answers within the limits; close it after use.
+    """A client that connects where the rules allow and reads answers within the limits; close it after use.
 
-    It uses no proxy, no `.netrc` and nothing else of the environment, and follows no redirect: `fetch.get` does, for
-    pages. Its requests raise `NetError`, and what httpx2 raises; `explained` turns the latter into the former.
+    It takes no proxy, `.netrc` or anything else from the environment. It follows no redirect: `fetch.get_page` does.
+    Its requests raise `NetError` and the errors of httpx2, which `translated_errors` turns into `NetError`.
     """
     agent = {"User-Agent": f"Mozilla/5.0 (compatible; SupaClaw/{version('supaclaw')})"}
     timeout = Timeout(limits.seconds, connect=_CONNECT_SECONDS)
@@ -133,12 +133,12 @@ def guarded(
 
 
 @contextmanager
-def explained(host: str) -> Iterator[None]:
-    """Raise `NetError` for what httpx2 raises."""
+def translated_errors(host: str) -> Iterator[None]:
+    """Raise the errors of httpx2 as `NetError`."""
     try:
         yield
     except HTTPError as error:
-        raise explanation(host, error) from error
+        raise translate_error(host, error) from error
 
 
 @cache
@@ -196,14 +196,6 @@ class Network(AsyncNetworkBackend):
             raise failure
         return connected
 
-    async def connect_unix_socket(self, path: str, *_: object, **__: object) -> AsyncNetworkStream:
-        """Never."""
-        raise NetError("not_allowed", f"Not connected: {path} is a local socket.")
-
-    async def sleep(self, seconds: float) -> None:
-        """Wait."""
-        await asyncio.sleep(seconds)
-
 
 def _alternating(addresses: Iterable[str]) -> list[str]:
     """The addresses in their order, but with IPv6 and IPv4 in turn, so that the first few include both."""
@@ -224,7 +216,7 @@ class _Transport(AsyncHTTPTransport):
         )
 
     async def handle_async_request(self, request: Request) -> Response:
-        """Raises `NetError` and what httpx2 raises."""
+        """Raises `NetError` and the errors of httpx2."""
         target, seconds = parse_url(str(request.url)), self._limits.seconds
         self._rules().admit(target)
         request.headers["Accept-Encoding"] = "gzip"
@@ -244,7 +236,7 @@ class _Transport(AsyncHTTPTransport):
 
 
 def _problem(response: Response, encoding: str, most: int) -> tuple[str, str] | None:
-    """What is wrong with the head of an answer, as a code and words."""
+    """The problem with the head of a response, as a code and words; None if there is none."""
     if len(response.headers.raw) > MAX_HEADERS:
         return "bad_answer", f"sends more than {MAX_HEADERS} headers; its response wasn't read."
     if encoding not in ("", "identity", "gzip", "x-gzip", "deflate"):
@@ -255,8 +247,8 @@ def _problem(response: Response, encoding: str, most: int) -> tuple[str, str] | 
     return None
 
 
-def explanation(host: str, error: HTTPError) -> NetError:
-    """What went wrong, in one line."""
+def translate_error(host: str, error: HTTPError) -> NetError:
+    """The `NetError` for an error of httpx2."""
     text = str(error) or type(error).__name__
     if "CERTIFICATE_VERIFY_FAILED" in text:
         reason = text.partition("certificate verify failed: ")[2].partition(" (_ssl")[0]

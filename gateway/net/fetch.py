@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from email.message import Message
-from http import HTTPStatus
 from importlib import import_module
 from pathlib import PurePosixPath
 from types import ModuleType
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from gateway.net.addresses import Rules, Target, parse_url, redirect_target
-from gateway.net.errors import NetError
+from gateway.net.errors import NetError, status_error
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -28,7 +27,7 @@ _SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class WebPage:
-    """What an address answered. All of it is the words of `url`'s host; `name` is a file name, "" if it has none."""
+    """The page at an address. All of it is the words of `url`'s host; `name` is a file name, "" if it has none."""
 
     url: str
     mime: str
@@ -43,39 +42,39 @@ async def get_page(
     limits: "Limits | None" = None,
     headers: Mapping[str, str] | None = None,
     trusted: "SSLContext | None" = None,
-    may_follow: Callable[[str], bool] = lambda _url: True,
+    may_follow: Callable[[str], bool] | None = None,
 ) -> WebPage:
-    """The answer of this address, or of where it redirects; raises `NetError`, also for an answer that is an error.
+    """Fetch the page at this address, or where it redirects; raises `NetError`, also for an error status.
 
-    `headers` may hold credentials: they go to the origin of `url` and are dropped, for good, at the first other one.
-    `may_follow` says of each further address whether it may be asked.
+    `headers` may hold credentials: they go to the origin of `url` and are dropped at the first other one.
+    `may_follow` decides on each further address; None follows wherever the rules allow.
     """
     target = parse_url(url)
     client = await asyncio.to_thread(load_client)
     async with client.guarded(lambda: rules, limits or client.PAGE, trusted=trusted) as http:
         try:
             async with asyncio.timeout(_SECONDS):
-                with client.explained(target.host):
+                with client.translated_errors(target.host):
                     return await _followed(http, target, headers or {}, may_follow)
         except TimeoutError:
             raise NetError("timeout", f"{target.host} took too long; try again later.") from None
 
 
 def load_client() -> ModuleType:
-    """The module `client`, which imports httpx2, with the certificates read; for a thread."""
+    """Import the module `client`, and httpx2 with it, and read the certificates; slow, so run it in a thread."""
     client = import_module("gateway.net.client")
     client.certificates()
     return client
 
 
 def redirection(response: "Response") -> str | None:
-    """Where a response sends its client, as it is written; None if it is an answer."""
+    """The target of a redirect, as it is written; None if the response isn't one."""
     location: str | None = response.headers.get("Location")
     return location if response.status_code in (301, 302, 303, 307, 308) else None
 
 
 async def _followed(
-    http: "AsyncClient", target: Target, headers: Mapping[str, str], may_follow: Callable[[str], bool]
+    http: "AsyncClient", target: Target, headers: Mapping[str, str], may_follow: Callable[[str], bool] | None
 ) -> WebPage:
     for hop in range(MAX_REDIRECTS + 1):
         try:
@@ -86,7 +85,7 @@ async def _followed(
             error.foreign = hop > 0
             raise
         following = redirect_target(target, location)
-        if not may_follow(following.url):
+        if may_follow is not None and not may_follow(following.url):
             raise NetError(
                 "redirected", f"{target.host} redirects to where this request may not go; it was not sent there."
             )
@@ -98,12 +97,11 @@ async def _followed(
 async def _read(target: Target, response: "Response") -> WebPage:
     status = response.status_code
     if status >= 400 or status < 200:
-        words = HTTPStatus(status).phrase if status in set(HTTPStatus) else "unknown"
-        raise NetError(f"http_{status}", f"{target.host} answered {status} ({words}).")
+        raise status_error(target.host, status)
     body = b"".join([piece async for piece in response.aiter_raw()])
-    said = Message()
-    said["Content-Type"] = response.headers.get("Content-Type", "")
-    said["Content-Disposition"] = response.headers.get("Content-Disposition", "")
-    name = said.get_filename() or unquote(PurePosixPath(target.rest.partition("?")[0]).name)
-    mime = said.get_content_type() if response.headers.get("Content-Type") else ""
-    return WebPage(target.url, mime, str(said.get_content_charset() or ""), name[:200], body)
+    head = Message()
+    head["Content-Type"] = response.headers.get("Content-Type", "")
+    head["Content-Disposition"] = response.headers.get("Content-Disposition", "")
+    name = head.get_filename() or unquote(PurePosixPath(target.rest.partition("?")[0]).name)
+    mime = head.get_content_type() if head["Content-Type"] else ""
+    return WebPage(target.url, mime, str(head.get_content_charset() or ""), name[:200], body)

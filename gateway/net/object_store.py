@@ -1,7 +1,7 @@
-"""An object store that speaks S3, Supabase's included: objects by name below one prefix, and nothing else of it.
+"""An object store that speaks S3, Supabase's included: objects by name below one prefix.
 
-The operator names it. The SDK would follow any redirect, so it connects by a proxy, which leads to that host alone and
-checks its addresses. No condition of the store is relied on. Imports obstore at the first use, in a thread.
+The operator configures it. The SDK would follow any redirect, so it connects through a proxy that leads to that host
+alone and checks its addresses. Conditional writes aren't needed. Imports obstore at the first use, in a thread.
 """
 
 import asyncio
@@ -37,16 +37,16 @@ class StoreDown(TryAgainLater):
 
 
 class _MissingObject(StoreDown):
-    """There is no such object."""
+    """The object doesn't exist."""
 
 
 class BadObject(TryAgainLater):
-    """An object is missing, or isn't what its name says: it was damaged, or somebody else wrote into the bucket."""
+    """An object is missing or has another hash: it was damaged, or somebody else wrote into the bucket."""
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
-    """Where a store is, as the configuration has it; raises `OwnerMustAct` if that isn't enough."""
+class StoreAddress:
+    """The bucket of a store, and its credentials."""
 
     bucket: str
     prefix: str
@@ -56,8 +56,8 @@ class Address:
     secret: str = field(repr=False)
 
     @classmethod
-    def of(cls, settings: WorkspaceStore) -> "Address":
-        """Of a store that is configured."""
+    def of(cls, settings: WorkspaceStore) -> "StoreAddress":
+        """The configured store; raises `OwnerMustAct` if the configuration is incomplete."""
         if settings.url is None or settings.access_key is None or settings.secret_key is None:
             raise OwnerMustAct("workspace.url, workspace.access_key and workspace.secret_key are needed; set all three")
         bucket, _, prefix = settings.url.removeprefix("s3://").partition("/")
@@ -67,22 +67,22 @@ class Address:
 
     @property
     def place(self) -> str:
-        """Its name in the map: another bucket is another map."""
+        """The key of its index: another bucket has another index."""
         return f"{self.endpoint}/{self.bucket}/{self.prefix}".rstrip("/")
 
 
 @dataclass(slots=True)
 class ObjectStore:
-    """Methods raise `StoreDown`. `rules` say which addresses in private networks may be reached; close it after use."""
+    """Methods raise `StoreDown`. `rules` limit the addresses in private networks; close the store after use."""
 
-    address: Address
+    address: StoreAddress
     rules: Callable[[], Rules]
     _client: "S3Store | None" = None
     _proxy: Proxy | None = None
     _opening: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def close(self) -> None:
-        """End all connections."""
+        """Close all connections."""
         if self._proxy:
             self._proxy.close()
         self._client = self._proxy = None
@@ -94,13 +94,13 @@ class ObjectStore:
         self.close()
 
     async def put(self, sha256: str, file: Path) -> None:
-        """Store a file, whatever is there under this name."""
+        """Store a file, replacing an object of this name."""
         client = await self._checked()
         with _explained(self.address):
             await client.put_async(self._path(sha256), file)
 
     async def fetch(self, sha256: str, size: int, to: Path) -> None:
-        """Write an object to a file; raises `BadObject`, and reads no more than `size` bytes, if it is not that."""
+        """Write an object to a file; reads at most `size` bytes, and raises `BadObject` if size or hash differ."""
         client = await self._checked()
         digest, length = hashlib.sha256(), 0
         try:
@@ -118,14 +118,14 @@ class ObjectStore:
             raise BadObject(f"the object {sha256[:12]}… isn't what its name says; somebody may have changed the bucket")
 
     async def names(self, before: datetime) -> AsyncIterator[list[str]]:
-        """Yield the names of objects that were stored before then, many at a time."""
+        """Yield batches of names of objects that were stored before then."""
         client = await self._checked()
         with _explained(self.address):
             async for batch in client.list_async(self._path(""), chunk_size=_LISTED):
                 yield [each["path"].rpartition("/")[2] for each in batch if each["last_modified"] < before]
 
     async def delete(self, sha256: str) -> None:
-        """Delete an object; nothing happens if there is none."""
+        """Delete an object if it exists."""
         client = await self._checked()
         with suppress(_MissingObject), _explained(self.address):
             await client.delete_async(self._path(sha256))
@@ -156,8 +156,8 @@ async def _check(target: Target, rules: Rules) -> None:
         raise NetError("not_allowed", "Not connected: outside of a private network it must be https.")
 
 
-def _connected(address: Address, proxy: str) -> "S3Store":
-    """Nothing of the environment counts: neither its keys nor its endpoints, and no service of the machine for them."""
+def _connected(address: StoreAddress, proxy: str) -> "S3Store":
+    """The SDK's client, which takes neither keys nor endpoints from the environment or from services of the machine."""
     store = import_module("obstore.store")
     client: S3Store = store.S3Store(
         address.bucket,
@@ -188,7 +188,7 @@ def _connected(address: Address, proxy: str) -> "S3Store":
 
 
 @contextmanager
-def _explained(address: Address) -> Iterator[None]:
+def _explained(address: StoreAddress) -> Iterator[None]:
     errors = import_module("obstore.exceptions")
     try:
         yield
@@ -201,7 +201,7 @@ def _explained(address: Address) -> Iterator[None]:
 
 
 def _reason(text: str) -> str:
-    """An error of the SDK in a few words; it has pages of Rust around them, and may quote what was sent."""
+    """An error of the SDK in a few words: its own text is pages long and may quote the request."""
     if found := re.search(r"status code: (5\d\d)", text):
         return "it can't be reached" if found[1] == "502" else f"it answers with an error ({found[1]})"
     if "NoSuchBucket" in text:

@@ -29,19 +29,19 @@ if TYPE_CHECKING:
 MAX_CONNECTIONS, MAX_HEAD = 64, 64 * 1024
 _PIECE = 64 * 1024
 _CONNECT_SECONDS, _LAST_SECONDS = 10.0, 30.0
-"""For an answer, once the command has said all it will."""
+"""The latter for the rest of an answer once the command has sent all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """A host that may be reached; without a port of its own, where websites are."""
+    """A host that may be reached; without a port in its text, on 80 and 443."""
 
     host: str
     ports: tuple[int, ...]
 
     @classmethod
     def of(cls, text: str) -> "Destination":
-        """One as people and models write it: `example.org` or `example.org:8443`; raises `NetError`."""
+        """Parse `example.org` or `example.org:8443`; raises `NetError`."""
         target = parse_url(f"https://{text.strip()}")
         if target.rest != "/" or "/" in text:
             raise NetError("invalid_host", f"{text[:80]!r} isn't a host; write it as example.org or example.org:8443.")
@@ -54,18 +54,18 @@ class Destination:
 
 
 ANYWHERE = Destination("*", ())
-"""Any host that the rules of the net let through: for a server whose owner says so, such as a browser."""
+"""Any host that the rules allow: for a server whose owner says so, such as a browser."""
 
 
 def destinations(hosts: Sequence[str], *, anywhere: bool = False) -> tuple[Destination, ...]:
-    """Each of them once; raises `NetError`. With `anywhere`, "*" is one, too."""
+    """Each host once; raises `NetError`. With `anywhere`, "*" is allowed, too."""
     if anywhere and tuple(hosts) == ("*",):
         return (ANYWHERE,)
     return tuple(dict.fromkeys(map(Destination.of, hosts)))
 
 
 async def network_address(workshop: Workshop) -> str:
-    """Where a command reaches its proxy; raises `NetError` where none can have network."""
+    """The address at which a command reaches its proxy; raises `NetError` if commands can't have a network."""
     try:
         return await workshop.network()
     except NoNetwork as error:
@@ -101,19 +101,19 @@ async def start(
 
 @dataclass(eq=False)
 class Proxy:
-    """Of one command. Its credential is good for nothing else, nor later."""
+    """The proxy of one command. Its credential is valid for this proxy only."""
 
     allowed: Sequence[Destination]
     rules: Callable[[], Rules]
     address: str
-    """As its user names it."""
+    """The `host:port` at which its user reaches it."""
     _token: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
     _server: asyncio.Server | None = None
     _open: set[asyncio.Task[None]] = field(default_factory=set)
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """What tells programs of it."""
+        """The variables that make programs use it."""
         url = self.url
         names = ("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY")
         return {**dict.fromkeys(names, url), "no_proxy": "", "NO_PROXY": "", "NODE_USE_ENV_PROXY": "1"}
@@ -124,11 +124,11 @@ class Proxy:
         return f"http://agent:{self._token}@{self.address}"
 
     async def serve(self, listener: socket.socket) -> None:
-        """Answer there until it is closed."""
+        """Accept connections at this socket until `close`."""
         self._server = await asyncio.start_server(self._serve, sock=listener, limit=MAX_HEAD)
 
     def close(self) -> None:
-        """End it, with all connections."""
+        """Stop, and end all connections."""
         if self._server is not None:
             self._server.close()
         for each in self._open:
@@ -144,7 +144,7 @@ class Proxy:
         try:
             await self._answer(reader, writer)
         except (OSError, EOFError, asyncio.LimitOverrunError, TimeoutError, asyncio.CancelledError):
-            pass  # of a command that is over, or speaks otherwise
+            pass  # the command has ended, or sent something else
         finally:
             self._open.discard(task)
             writer.close()
@@ -167,12 +167,12 @@ class Proxy:
                 writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
             else:
                 await there.write(request.forwarded.encode("latin-1"))
-            await _joined(reader, writer, there)
+            await _pump(reader, writer, there)
         finally:
             await there.aclose()
 
     def _is_own(self, request: "_Request") -> bool:
-        """Whether it comes from this command: a browser can't say so, but no other command knows the address."""
+        """Whether the request comes from this command: a browser sends no credential, but only it knows the address."""
         token = f"agent:{self._token}".encode()
         return ANYWHERE in self.allowed or hmac.compare_digest(request.credential.encode(), token)
 
@@ -193,7 +193,7 @@ class Proxy:
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """What the proxy is asked; `forwarded` is the head that the host gets."""
+    """A request to the proxy; `forwarded` is the head that the host gets."""
 
     target: Target
     tunnel: bool
@@ -211,21 +211,21 @@ class _Request:
         if not version.startswith("HTTP/1.") or target.scheme != ("https" if tunnel else "http"):
             raise NetError("invalid_request", "This proxy takes CONNECT, and requests for http:// addresses.")
         fields = [(name.strip().lower(), value.strip()) for name, _, value in (each.partition(":") for each in lines)]
-        given = dict(fields).get("proxy-authorization", "")
+        credential = _basic_credential(dict(fields).get("proxy-authorization", ""))
         own = [each for each, (name, _) in zip(lines, fields, strict=True) if not _of_proxy(name)]
         host = target.origin.partition("://")[2]
         forwarded = "\r\n".join(
             [f"{method} {target.rest} HTTP/1.1", f"Host: {host}", *own, "Connection: close", "", ""]
         )
-        return cls(target, tunnel, _basic(given), forwarded)
+        return cls(target, tunnel, credential, forwarded)
 
 
 def _of_proxy(name: str) -> bool:
     return name in ("host", "connection", "keep-alive", "upgrade") or name.startswith("proxy-")
 
 
-def _basic(given: str) -> str:
-    kind, _, value = given.partition(" ")
+def _basic_credential(header: str) -> str:
+    kind, _, value = header.partition(" ")
     with suppress(ValueError):
         return base64.b64decode(value, validate=True).decode("latin-1") if kind.lower() == "basic" else ""
     return ""
@@ -238,9 +238,9 @@ def _refusal(status: str, reason: str) -> bytes:
     return f"{head}\r\n\r\n".encode() + body
 
 
-async def _joined(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, there: "AsyncNetworkStream") -> None:
-    """Pass bytes on, both ways, until the host has said all."""
-    up, down = asyncio.ensure_future(_up(reader, there)), asyncio.ensure_future(_down(there, writer))
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, there: "AsyncNetworkStream") -> None:
+    """Pass bytes on, both ways, until the host has sent all."""
+    up, down = asyncio.ensure_future(_upload(reader, there)), asyncio.ensure_future(_download(there, writer))
     try:
         await asyncio.wait((up, down), return_when=asyncio.FIRST_COMPLETED)
         await asyncio.wait((down,), timeout=_LAST_SECONDS)
@@ -250,12 +250,12 @@ async def _joined(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, th
         await asyncio.gather(up, down, return_exceptions=True)
 
 
-async def _up(reader: asyncio.StreamReader, there: "AsyncNetworkStream") -> None:
+async def _upload(reader: asyncio.StreamReader, there: "AsyncNetworkStream") -> None:
     while piece := await reader.read(_PIECE):
         await there.write(piece)
 
 
-async def _down(there: "AsyncNetworkStream", writer: asyncio.StreamWriter) -> None:
+async def _download(there: "AsyncNetworkStream", writer: asyncio.StreamWriter) -> None:
     while piece := await there.read(_PIECE):
         writer.write(piece)
         await writer.drain()

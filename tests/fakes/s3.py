@@ -18,7 +18,7 @@ from aiohttp import web
 
 from gateway.config.model import WorkspaceStore
 from gateway.net.addresses import Rules
-from gateway.net.object_store import Address, ObjectStore
+from gateway.net.object_store import ObjectStore, StoreAddress
 
 CONDITIONS = {"if-match", "if-none-match", "if-modified-since", "if-unmodified-since"}
 _HOPS = {"transfer-encoding", "connection", "content-length", "content-encoding", "host"}
@@ -48,7 +48,7 @@ def settings(endpoint: str, bucket: str, prefix: str = "home/files") -> Workspac
 
 
 def store(endpoint: str, bucket: str, prefix: str = "home/files") -> ObjectStore:
-    return ObjectStore(Address.of(settings(endpoint, bucket, prefix)), lambda: Rules.of(["127.0.0.1"]))
+    return ObjectStore(StoreAddress.of(settings(endpoint, bucket, prefix)), lambda: Rules.of(["127.0.0.1"]))
 
 
 async def new_bucket(endpoint: str) -> str:

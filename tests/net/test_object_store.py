@@ -12,7 +12,7 @@ import pytest
 from gateway.config.model import WorkspaceStore
 from gateway.domain.errors import OwnerMustAct
 from gateway.net.addresses import Rules
-from gateway.net.object_store import Address, BadObject, ObjectStore, StoreDown
+from gateway.net.object_store import BadObject, ObjectStore, StoreAddress, StoreDown
 from tests.fakes.s3 import Careless, settings
 from tests.fakes.s3_fixtures import bucket, careless, endpoint, s3
 
@@ -28,7 +28,7 @@ def store() -> Iterator[Make]:
     with ExitStack() as opened:
 
         def make(endpoint: str, bucket: str, rules: Rules | None = None) -> ObjectStore:
-            address, allowed = Address.of(settings(endpoint, bucket)), rules or Rules.of(["127.0.0.1"])
+            address, allowed = StoreAddress.of(settings(endpoint, bucket)), rules or Rules.of(["127.0.0.1"])
             made = ObjectStore(address, lambda: allowed)
             opened.callback(made.close)
             return made
@@ -125,8 +125,8 @@ async def test_a_redirect_leads_nowhere(store: Make, careless: Careless, s3: str
 def test_all_keys_are_needed(lacking: str) -> None:
     known = {"url": "s3://files", "access_key": "a", "secret_key": "b"}
     with pytest.raises(OwnerMustAct, match="set all three"):
-        Address.of(WorkspaceStore.model_validate({**known, lacking: None}))
+        StoreAddress.of(WorkspaceStore.model_validate({**known, lacking: None}))
 
 
 def test_the_secret_is_in_no_text() -> None:
-    assert "geheim" not in repr(Address("b", "p", "https://s3", "eu", "key", "geheim"))
+    assert "geheim" not in repr(StoreAddress("b", "p", "https://s3", "eu", "key", "geheim"))

@@ -19,7 +19,7 @@ from gateway.llm.call import RetryPolicy
 from gateway.llm.client import ModelClient, build_client
 from gateway.llm.vendors import endpoint_of, split_model
 from gateway.net.addresses import Rules
-from gateway.net.object_store import Address, ObjectStore
+from gateway.net.object_store import ObjectStore, StoreAddress
 
 _QUESTION = Prompt((UserMessage("Answer with one word: ready"),))
 _RETRY_POLICY = RetryPolicy(delays=(0.0,), max_silence=45.0)
@@ -123,7 +123,7 @@ def check_workspace(context: CheckContext) -> Iterator[Finding]:
     if context.config.workspace.url is None:
         return
     try:
-        address = Address.of(context.config.workspace)
+        address = StoreAddress.of(context.config.workspace)
     except OwnerMustAct as error:
         yield refused(error)
         return

@@ -24,7 +24,7 @@ from gateway.flow.files.replica import Missing, Replica
 from gateway.flow.files.sync import SYNC_FOLDER
 from gateway.flow.labels import ContentLabels
 from gateway.net.addresses import Rules
-from gateway.net.object_store import Address, ObjectStore
+from gateway.net.object_store import ObjectStore, StoreAddress
 from gateway.store.connection.pool import Database
 from gateway.workspace.files.tree import Workspace
 from gateway.workspace.locks import OwnerEdits
@@ -58,7 +58,7 @@ def sync(
     config = load(environment.config, os.environ, StoredSecrets(environment, os.environ))
     if config.workspace.url is None:
         raise OwnerMustAct(OFF)
-    store = ObjectStore(Address.of(config.workspace), lambda: Rules.of(config.net.private_allow))
+    store = ObjectStore(StoreAddress.of(config.workspace), lambda: Rules.of(config.net.private_allow))
 
     async def work(database: Database) -> tuple[list[SyncStep], dict[str, str]]:
         async with store:

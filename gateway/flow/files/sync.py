@@ -26,7 +26,7 @@ from gateway.flow.files.replica import Replica, SyncResult
 from gateway.flow.people import People
 from gateway.flow.turn.environment import AgentEnvironments
 from gateway.net.addresses import Rules
-from gateway.net.object_store import Address, ObjectStore
+from gateway.net.object_store import ObjectStore, StoreAddress
 from gateway.store.connection.pool import Database
 from gateway.store.files import file_map
 from gateway.workspace.files.paths import WorkspaceError
@@ -155,7 +155,7 @@ class FileSync:
 
     async def _all(self) -> None:
         try:
-            place = Address.of(self.settings()).place
+            place = StoreAddress.of(self.settings()).place
             async with self.database.connection() as conn:
                 everyone = await file_map.people(conn, place, [self.people.owner.id, *await self._here()])
         except (TryAgainLater, OwnerMustAct) as error:
@@ -237,7 +237,7 @@ class FileSync:
 
     def _stored(self) -> ObjectStore:
         """By the configuration as it is now."""
-        address = Address.of(self.settings())
+        address = StoreAddress.of(self.settings())
         if self._store is None or self._store.address != address:
             self.close()
             self._store, self._replicas = ObjectStore(address, self.rules), {}

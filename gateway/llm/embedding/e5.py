@@ -96,7 +96,7 @@ class Unigram:
         return [self.BEGIN, *self._cut(normalized(text))[: limit - 2], self.END]
 
     def _cut(self, text: str) -> list[int]:
-        """Viterbi: `best` is the best score up to each place, `steps` the last piece of that split and its beginning."""
+        """Viterbi: `best` is the best score up to a place, `steps` the last piece on the way and its beginning."""
         best = [0.0] + [float("-inf")] * len(text)
         steps = [(0, self.UNKNOWN)] * len(best)
         for start in range(len(text)):

@@ -2,7 +2,7 @@
 process in the jail. Imports both clients, so: in a thread.
 
 A task of its own holds it open, because its streams have to be closed by the task that opened them. It ends after
-some minutes without a call; whatever breaks it ends it, too, and the next call makes a new one."""
+some minutes without a call, or when it breaks; the next call makes a new one."""
 
 import asyncio
 import base64
@@ -10,7 +10,6 @@ import binascii
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from http import HTTPStatus
 from importlib.metadata import version
 from time import monotonic
 from typing import TypeAlias, TypeVar
@@ -27,7 +26,7 @@ from gateway.domain.json import JsonObject
 from gateway.domain.text.texts import one_line
 from gateway.net import client
 from gateway.net.client import Limits
-from gateway.net.errors import NetError
+from gateway.net.errors import NetError, status_error
 from gateway.net.mcp.server import MAX_BYTES, Blob, McpEndpoint, McpResult, ServerError, ToolDefinition, public_url
 from gateway.sandbox.command import Ending
 from gateway.sandbox.workshop import Running
@@ -37,18 +36,19 @@ T = TypeVar("T")
 MAX_TOOLS, MAX_PAGES, MAX_STREAMS = 200, 20, 10
 MAX_ANSWER = 20 * 2**20
 """Bytes."""
-CONNECT_SECONDS, IDLE_SECONDS, FRESH_SECONDS = 15.0, 300.0, 30.0
-"""How long its list of tools counts as seen: older, it's read again before a call, which also shows that it lives."""
+CONNECT_SECONDS, IDLE_SECONDS = 15.0, 300.0
+FRESH_SECONDS = 30.0
+"""The age at which the list of tools is read again before a call, which also shows that the server lives."""
 
 
 @dataclass(eq=False)
 class Connection:
-    """Use `open`; then its methods raise `NetError`, `ServerError` where the words are the server's."""
+    """Its methods raise `NetError`, or `ServerError` if the words are the server's."""
 
     endpoint: McpEndpoint
     rules: client.FindRules
     tools: Mapping[str, ToolDefinition] = field(default_factory=dict, init=False)
-    """By their own names, as last listed."""
+    """By the names that the server gives them, as last listed."""
     _listed: float = field(default=0.0, init=False)
     _streams: int = field(default=0, init=False)
     _failure: NetError | None = field(default=None, init=False)
@@ -56,8 +56,8 @@ class Connection:
     def __post_init__(self) -> None:
         self._busy, self._used, self._ended = 0, asyncio.Event(), asyncio.Event()
         self._ready: asyncio.Future[ClientSession] = asyncio.get_running_loop().create_future()
-        self._task = asyncio.create_task(self._live(), name=f"mcp {self.endpoint.name}")
-        self._task.add_done_callback(self._over)
+        self._task = asyncio.create_task(self._hold_open(), name=f"mcp {self.endpoint.name}")
+        self._task.add_done_callback(self._on_end)
 
     @property
     def alive(self) -> bool:
@@ -65,13 +65,13 @@ class Connection:
         return not self._task.done() and not self._ended.is_set()
 
     async def refresh(self) -> bool:
-        """Connect and list the tools, unless that was done just now; whether it was done."""
+        """Connect and list the tools, unless they are fresh; returns whether it listed them."""
         if self.tools and monotonic() - self._listed < FRESH_SECONDS:
             return False
         async with self._session(CONNECT_SECONDS) as session:
             found, cursor = dict[str, ToolDefinition](), None
             for _ in range(MAX_PAGES):
-                page = await self._asked(session.list_tools(params=types.PaginatedRequestParams(cursor=cursor)))
+                page = await self._translated(session.list_tools(params=types.PaginatedRequestParams(cursor=cursor)))
                 found |= {
                     each.name: each for each in map(self._definition, page.tools) if len(each.content) < MAX_BYTES
                 }
@@ -81,14 +81,14 @@ class Connection:
         return True
 
     async def call(self, name: str, arguments: JsonObject) -> McpResult:
-        """What the tool answers; cancelling it tells the server."""
+        """Call the tool; cancelling tells the server."""
         request = types.CallToolRequest(params=types.CallToolRequestParams(name=name, arguments=dict(arguments)))
         async with self._session(None) as session:
             # Not `session.call_tool`, which compiles a schema of the server's to check the server's own answer.
-            return _answer(await self._asked(session.send_request(request, types.CallToolResult)))
+            return _answer(await self._translated(session.send_request(request, types.CallToolResult)))
 
     async def close(self) -> None:
-        """Tell the server that the session is over, but do not wait long for that."""
+        """End the session and tell the server, waiting 2 s at most."""
         self._ended.set()
         self._used.set()
         await asyncio.wait([self._task], timeout=2.0)
@@ -108,7 +108,7 @@ class Connection:
             self._busy -= 1
             self._used.set()
 
-    async def _live(self) -> None:
+    async def _hold_open(self) -> None:
         async with self._opened() as session:
             self._ready.set_result(session)
             while not self._ended.is_set():
@@ -119,7 +119,7 @@ class Connection:
                 if not self._busy:
                     return
 
-    def _over(self, task: asyncio.Task[None]) -> None:
+    def _on_end(self, task: asyncio.Task[None]) -> None:
         self._ended.set()
         if not task.cancelled() and (error := task.exception()):
             self._failure = _reason(error, self.endpoint.host)
@@ -148,21 +148,20 @@ class Connection:
                 yield streams
 
     async def _count(self, request: Request) -> None:
-        """The client opens a stream again as often and as soon as the server likes."""
+        """Limit the streams: the SDK opens one again as often and as soon as the server likes."""
         self._streams += request.method == "GET"
         if self._streams > MAX_STREAMS:
             raise NetError("too_many_streams", f"{self.endpoint.host} ends its streams too often.")
 
     async def _check(self, response: Response) -> None:
-        """The client tells no status apart, so it's done here, for what no other request will change."""
+        """Raise for a status that a retry won't change: the SDK treats them all alike."""
         status = response.status_code
         if response.request.method != "POST" or not (status in (401, 403, 429) or status >= 500):
             return
-        words = HTTPStatus(status).phrase if status in set(HTTPStatus) else "unknown"
         hint = f"; check the headers of tools.mcp.{self.endpoint.name}" if status in (401, 403) else ""
-        raise NetError(f"http_{status}", f"{self.endpoint.host} answered {status} ({words}){hint}.")
+        raise status_error(self.endpoint.host, status, hint)
 
-    async def _asked(self, work: Awaitable[T]) -> T:
+    async def _translated(self, work: Awaitable[T]) -> T:
         try:
             return await work
         except (MCPError, ClosedResourceError, BrokenResourceError) as error:
@@ -191,7 +190,7 @@ def _reason(error: BaseException, host: str) -> NetError:
         case NetError():
             return error
         case HTTPError():
-            return client.explanation(host, error)
+            return client.translate_error(host, error)
         case MCPError():
             return ServerError("server_error", _refusal_text(host, error.message))
     return NetError("bad_answer", f"{host} did not answer as an MCP server does ({type(error).__name__}).")
@@ -221,8 +220,8 @@ def _blob(data: str, mime: str | None) -> list[Blob]:
 
 
 MAX_BAD_LINES = 100
-"""Of what isn't a message: some servers write their log there."""
-_LAST_WORDS = 2_000
+"""Lines that aren't messages: some servers write their log there."""
+_MAX_ERRORS_BYTES = 2_000
 Streams: TypeAlias = tuple[
     MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]
 ]
@@ -230,7 +229,7 @@ Streams: TypeAlias = tuple[
 
 @asynccontextmanager
 async def process_streams(name: str, launch: Callable[[], Awaitable[Running]], longest: int) -> AsyncIterator[Streams]:
-    """Start it, and end it and all it started afterwards. `longest`: bytes of a message, in either direction."""
+    """Start a server, and end it and all it started afterwards. `longest`: bytes of a message, in either direction."""
     running = await launch()
     arriving, read = create_memory_object_stream[SessionMessage | Exception](0)
     write, leaving = create_memory_object_stream[SessionMessage](0)
@@ -248,16 +247,16 @@ async def process_streams(name: str, launch: Callable[[], Awaitable[Running]], l
 
 class _Process:
     def __init__(self, name: str, running: Running, longest: int) -> None:
-        self._name, self._running, self._longest, self._words = name, running, longest, b""
+        self._name, self._running, self._longest, self._errors = name, running, longest, b""
 
     async def drain(self) -> None:
-        """Keep the last of its errors."""
-        assert self._running.errors is not None, "they are apart"
-        while piece := await self._running.errors.read(_LAST_WORDS):
-            self._words = (self._words + piece)[-_LAST_WORDS:]
+        """Keep the end of its standard error."""
+        assert self._running.errors is not None, "standard error has a pipe of its own"
+        while piece := await self._running.errors.read(_MAX_ERRORS_BYTES):
+            self._errors = (self._errors + piece)[-_MAX_ERRORS_BYTES:]
 
     async def receive(self, arriving: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
-        """Pass on its messages; raises `NetError` once it has ended, or speaks otherwise."""
+        """Pass on its messages; raises `NetError` once it has ended, or if it sends something else."""
         line, bad = bytearray(), 0
         async for piece in self._running.pieces():
             *ended, rest = (bytes(line) + piece).split(b"\n") if b"\n" in piece else (piece,)
@@ -278,7 +277,7 @@ class _Process:
         raise await self._end()
 
     async def send(self, leaving: MemoryObjectReceiveStream[SessionMessage]) -> None:
-        """Pass on ours."""
+        """Pass on our messages."""
         pipe = self._running.input
         assert pipe is not None, "it has one"
         async for each in leaving:
@@ -289,10 +288,10 @@ class _Process:
 
     async def _end(self) -> NetError:
         report = await self._running.report()
-        await asyncio.sleep(0)  # its last words
+        await asyncio.sleep(0)  # `drain` reads the rest
         if report.ending is Ending.REFUSED:
             return NetError("not_started", f"{self._name} did not start: {report.problem}.")
         how = f"with code {report.code}" if report.ending is Ending.EXITED else f"({report.ending})"
-        if words := one_line(self._words.decode("utf-8", "replace").strip()[-300:], 300):
-            return ServerError("ended", f"{self._name} ended {how}: {words}")
+        if errors := one_line(self._errors.decode("utf-8", "replace").strip()[-300:], 300):
+            return ServerError("ended", f"{self._name} ended {how}: {errors}")
         return NetError("ended", f"{self._name} ended {how}.")

@@ -21,41 +21,41 @@ if TYPE_CHECKING:
 
 @dataclass
 class Connections:
-    """One per person and server. `rules` say where they may go; asked at each request."""
+    """One per person and server. `rules` limit the addresses and are read at each request."""
 
     rules: Callable[[], Rules]
     _open: dict[Hashable, "Connection"] = field(default_factory=dict, init=False)
     _locks: dict[Hashable, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock), init=False)
 
     async def get(self, whose: Hashable, endpoint: McpEndpoint) -> tuple["Connection", bool]:
-        """A living one, and whether its tools were listed anew. Raises `NetError`.
+        """A live connection, and whether its tools were just listed. Raises `NetError`.
 
-        One that dropped, or whose address or credentials are others now, is replaced.
+        A connection that dropped, or whose address or credentials have changed, is replaced.
         """
         key = whose, endpoint.name
         async with self._locks[key]:
-            kept = self._open.get(key)
-            if kept is not None and kept.alive and kept.endpoint == endpoint:
-                with suppress(NetError):  # it dropped while nobody used it
-                    return kept, await kept.refresh()
-            if kept is not None:
-                await kept.close()
-            module = await asyncio.to_thread(_loaded)
-            kept = self._open[key] = module.Connection(endpoint, self.rules)
-            return kept, await kept.refresh()
+            current = self._open.get(key)
+            if current is not None and current.alive and current.endpoint == endpoint:
+                with suppress(NetError):  # it dropped while idle
+                    return current, await current.refresh()
+            if current is not None:
+                await current.close()
+            module = await asyncio.to_thread(_load_sdk)
+            opened = self._open[key] = module.Connection(endpoint, self.rules)
+            return opened, await opened.refresh()
 
     def alive(self, whose: Hashable, name: str) -> bool:
-        """Whether there is one that a call can be tried on."""
-        return (kept := self._open.get((whose, name))) is not None and kept.alive
+        """Whether a connection is open that a call can use."""
+        return (connection := self._open.get((whose, name))) is not None and connection.alive
 
     async def close(self) -> None:
-        """All of them."""
+        """Close all connections."""
         await asyncio.gather(*(each.close() for each in self._open.values()))
         self._open.clear()
 
 
-def _loaded() -> ModuleType:
-    """The official client takes most of a second to import. It logs what a server sends, however much that is."""
+def _load_sdk() -> ModuleType:
+    """Import the official client, which takes most of a second. Its log is off: it copies all that a server sends."""
     getLogger("mcp").setLevel(CRITICAL)
     fetch.load_client()
     return import_module("gateway.net.mcp.connection")

@@ -1,6 +1,6 @@
-"""Where an MCP server is, what it says of its tools and what of that a model may be shown, and what it answers.
+"""An MCP server: its address, its tools as it defines them and as a model is shown them, and its results.
 
-The types that need no SDK; every word of a definition is the server's."""
+These types need no SDK; every word of a definition is the server's."""
 
 import hashlib
 import json
@@ -16,7 +16,7 @@ from gateway.net.errors import NetError
 from gateway.sandbox.workshop import Running
 
 STDIO, STDIO_WITH_NETWORK = "stdio:", "stdio-net:"
-"""How the addresses of programs begin: without network, and with one to the hosts that follow its name."""
+"""Prefixes of the addresses of programs: without network, and with one to the hosts that follow the name."""
 
 
 class ServerError(NetError):
@@ -25,13 +25,13 @@ class ServerError(NetError):
 
 @dataclass(frozen=True, slots=True)
 class McpEndpoint:
-    """A server as one person reaches it; `headers` hold credentials, the variables of one that is started."""
+    """A server as one person reaches it; `headers` hold its credentials, or the variables of a program."""
 
     name: str
     url: str = field(repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     launch: Callable[[], Awaitable[Running]] | None = field(default=None, repr=False, compare=False)
-    """Starts it, where it is a process in the jail."""
+    """Starts the server in the jail if it is a program."""
 
     @property
     def host(self) -> str:
@@ -59,9 +59,9 @@ class McpResult:
 
 MAX_NAME = 64
 MAX_DESCRIPTION, MAX_WORDS, MAX_SCHEMA = 1_000, 200, 4_000
-"""Characters of what a model is shown: a description, one of an argument, all arguments."""
+"""Characters that a model is shown of a description, the description of an argument, and all arguments."""
 MAX_BYTES = 64 * 1024
-"""Of a definition as it is sent; a longer one is left out."""
+"""Of a definition as it is sent; longer ones are left out."""
 _DEPTH, _NODES = 6, 300
 _TYPES = frozenset({"string", "number", "integer", "boolean", "array", "object", "null"})
 _NUMBERS = frozenset({"minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems"})
@@ -83,17 +83,17 @@ class ToolDefinition:
 
     @property
     def content(self) -> bytes:
-        """All of it, the same bytes however it was sent."""
+        """The definition in canonical bytes, for its hash."""
         return json.dumps(asdict(self), sort_keys=True).encode()
 
     @property
     def sha256(self) -> str:
-        """What a confirmation covers."""
+        """The hash that a confirmation covers."""
         return hashlib.sha256(self.content).hexdigest()
 
     @property
     def tool_name(self) -> str:
-        """What our model calls it: no name of ours, of another server or of another tool of this one."""
+        """The name for our model, unique among our tools and those of all servers."""
         plain = re.sub(r"[^A-Za-z0-9_-]", "_", self.name)
         full = f"mcp_{self.server}_{plain}"
         if plain == self.name and len(full) <= MAX_NAME:
@@ -102,17 +102,17 @@ class ToolDefinition:
 
     @property
     def host(self) -> str:
-        """Whose words these are."""
+        """The host whose words these are."""
         return urlsplit(self.url).netloc
 
     @property
     def shown_description(self) -> str:
-        """What the model reads of it."""
+        """The description as the model reads it."""
         return visible(self.description)[:MAX_DESCRIPTION]
 
     @property
     def shown_parameters(self) -> JsonObject:
-        """Arguments as any provider takes them: a schema that one refuses would fail whole prompts."""
+        """The arguments in a form that any provider takes: a schema that one refuses would fail whole prompts."""
         for words in (MAX_WORDS, 0):
             shown = _Clipping(self.parameters, words).root()
             if len(json.dumps(shown)) <= MAX_SCHEMA:
@@ -121,12 +121,12 @@ class ToolDefinition:
 
 
 def visible(text: str) -> str:
-    """The text without characters that people can't see."""
+    """The text without invisible characters."""
     return "".join(char for char in text if char in _SEEN or not _hidden(char))
 
 
 def visible_json(value: Json) -> Json:
-    """The same of all texts in it."""
+    """The value with `visible` applied to every text in it."""
     match value:
         case str():
             return visible(value)
@@ -146,13 +146,13 @@ def _hidden(char: str) -> bool:
 
 
 def public_url(url: str) -> str:
-    """The address without what may hold a credential."""
+    """The address without the parts that may hold a credential."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 class _Clipping:
-    """One schema, rewritten: references in their places, known keywords only, within a depth and a size."""
+    """Rewrites one schema: references resolved, known keywords only, within a depth and a size."""
 
     def __init__(self, schema: JsonObject, words: int) -> None:
         self._schema, self._words, self._left = schema, words, _NODES
@@ -204,7 +204,7 @@ def _is_valid(keyword: str, value: Json) -> bool:
 
 
 def _plain(value: Json) -> Json:
-    """Values of a keyword, without hidden characters."""
+    """The value of a keyword, without hidden characters."""
     if isinstance(value, str):
         return visible(value)[:MAX_WORDS]
     if isinstance(value, float) and not isfinite(value):

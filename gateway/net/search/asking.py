@@ -19,7 +19,7 @@ _SECONDS, _BYTES = 12.0, 2 * 2**20
 
 
 class SearchApi(NamedTuple):
-    """A provider that is asked over HTTP: its key and its address, and how to ask and understand it."""
+    """A provider with an HTTP API: its key and address, the request, and the parser of its answer."""
 
     key: str
     base: str
@@ -28,7 +28,7 @@ class SearchApi(NamedTuple):
 
 
 class SearchResults(NamedTuple):
-    """Results, of this provider."""
+    """The results of one provider."""
 
     provider: str
     hits: Sequence[Hit]
@@ -36,15 +36,15 @@ class SearchResults(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class WebSearcher:
-    """Searches as configured; what `settings` and `rules` answer may change between two searches."""
+    """Searches as configured; `settings` and `rules` are read at each search."""
 
     settings: Callable[[], WebSearch]
     rules: Callable[[], Rules]
     bases: Mapping[str, str] = field(default_factory=dict)
-    """Addresses of the APIs, where they are not the usual ones."""
+    """Addresses of the APIs that differ from the usual ones."""
 
     async def find(self, query: str, count: int) -> SearchResults:
-        """What the first provider with results found; raises `NetError` that tells of each when all have failed."""
+        """The results of the first provider that has any; raises `NetError`, which names each failure, if all fail."""
         failed, empty = [], ""
         for name in self.providers:
             try:
@@ -61,7 +61,7 @@ class WebSearcher:
 
     @property
     def providers(self) -> list[str]:
-        """Those that are asked, in this order."""
+        """The providers to ask, in order."""
         named = self.settings().provider
         keyed = [name for name, api in self._apis().items() if api.key or (name == "searxng" and api.base)]
         return [*keyed, "ddgs"] if named == "auto" else [named]
@@ -86,11 +86,11 @@ class WebSearcher:
             raise NetError("not_configured", f"tools.web.search.{missing} is not set.")
         return api.hits(await self._answer(api.ask(query, count, api.key, api.base), missing))
 
-    async def _answer(self, asked: SearchRequest, setting: str) -> Json:
-        client, host = await asyncio.to_thread(load_client), parse_url(asked.url).host
-        with client.explained(host):
-            async with client.guarded(self.rules, client.Limits(_BYTES, _SECONDS), asked.headers) as http:
-                answer = await http.request(asked.method, asked.url, params=asked.params, json=asked.json)
+    async def _answer(self, request: SearchRequest, setting: str) -> Json:
+        client, host = await asyncio.to_thread(load_client), parse_url(request.url).host
+        with client.translated_errors(host):
+            async with client.guarded(self.rules, client.Limits(_BYTES, _SECONDS), request.headers) as http:
+                answer = await http.request(request.method, request.url, params=request.params, json=request.json)
         if answer.status_code != 200:
             advice = f"; check tools.web.search.{setting}" if answer.status_code in (401, 403) else ""
             raise NetError("refused", f"{host} answered {answer.status_code}{advice}.")
@@ -104,7 +104,7 @@ class WebSearcher:
 
 
 def _clamped(hits: Iterable[Hit], count: int) -> list[Hit]:
-    """At most `count`, on web addresses, each once."""
+    """At most `count` results with web addresses, each once."""
     found: dict[str, Hit] = {}
     for hit in hits:
         if len(found) < count and hit.url.startswith(("http://", "https://")) and len(hit.url) <= MAX_LINK:

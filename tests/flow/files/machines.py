@@ -10,7 +10,7 @@ from gateway.domain.principals import Label
 from gateway.flow.files.replica import Missing, Replica, SyncResult
 from gateway.flow.labels import ContentLabels
 from gateway.net.addresses import Rules
-from gateway.net.object_store import Address, ObjectStore
+from gateway.net.object_store import ObjectStore, StoreAddress
 from gateway.store.files import contents
 from gateway.workspace.files.tree import Workspace
 from gateway.workspace.locks import LockKeeper, LockWatch, OwnerEdits
@@ -77,7 +77,7 @@ class Machines:
             tampered.extend(paths)  # type: ignore[call-overload]
 
         locks = LockWatch(workspace, LockKeeper(root, data / "replaced", OwnerEdits(data)), tell)
-        address = Address.of(settings(self.endpoint, self.bucket))
+        address = StoreAddress.of(settings(self.endpoint, self.bucket))
         store = ObjectStore(address, lambda: Rules.of(["127.0.0.1"]))
         state = StateFile.of(data / "sync", root, str(owner), address.place)
         machine = Machine(
