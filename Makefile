@@ -19,7 +19,7 @@ run: setup  ## Set up and start the gateway.
 	@exec $(BIN)/supaclaw up
 
 dev: setup  ## The same, started again whenever the code changes.
-	@exec $(BIN)/watchfiles --filter python --sigint-timeout 30 "$(BIN)/supaclaw up" gateway channels
+	@exec $(BIN)/watchfiles --filter python --sigint-timeout 30 "$(BIN)/supaclaw up" gateway channels integrations
 
 test: check  ## Every check there is, but for the wheel and (COVERAGE=1) the coverage, which .ci/run adds.
 	$(if $(COVERAGE),$(BIN)/coverage erase)
@@ -52,7 +52,8 @@ wheel: setup  ## Build the wheel, install it on its own (PYTHON=python3.14) and 
 	@$(UV) pip install --quiet --python $(WHEEL)/venv --requirements $(WHEEL)/requirements.txt
 	@$(UV) pip install --quiet --python $(WHEEL)/venv --no-deps $(WHEEL)/supaclaw-*.whl
 	@cd / && "$(CURDIR)/$(WHEEL)/venv/bin/python" -I -c "import gateway.app; from gateway.store.migrate import read_migrations; assert read_migrations()"
-	@cd / && "$(CURDIR)/$(WHEEL)/venv/bin/supaclaw" --help >/dev/null
+	@cd / && "$(CURDIR)/$(WHEEL)/venv/bin/python" -I -c "from integrations.openclaw.installer.state import DATA; assert (DATA / 'SUPACLAW.md').is_file()"
+	@cd / && "$(CURDIR)/$(WHEEL)/venv/bin/supaclaw" openclaw --help >/dev/null
 	@! find $(WHEEL)/venv/lib -name '*.pth' -not -name _virtualenv.pth | grep . || { echo "a package brings code that runs at every start" >&2; exit 1; }
 	@echo "the wheel installs and starts on $$($(WHEEL)/venv/bin/python --version)"
 

@@ -45,7 +45,7 @@ def test_every_setting_of_a_provider_and_of_a_channel() -> None:
 
 
 def test_every_environment_variable() -> None:
-    sources = (path.read_text(encoding="utf-8") for path in (ROOT / "gateway").rglob("*.py"))
+    sources = (path.read_text("utf-8") for top in ("gateway", "integrations") for path in (ROOT / top).rglob("*.py"))
     names = {name for source in sources for name in re.findall(r'"(SUPACLAW_[A-Z_]+)"', source)}
 
     assert "SUPACLAW_DATA" in names

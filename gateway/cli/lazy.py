@@ -72,11 +72,11 @@ def texts_last(arguments: Sequence[str], valued: Collection[str]) -> list[str]:
 
 
 def deferred(target: str) -> Callable[[], Run]:
-    """A function that imports `module:function` and returns it."""
+    """A function that imports `module:function` and returns that function."""
     module, _, name = target.partition(":")
 
     def load() -> Run:
-        run: Run = getattr(import_module(f"gateway.cli.{module}"), name)
+        run: Run = getattr(import_module(_full_name(module)), name)
         return run
 
     return load
@@ -85,9 +85,13 @@ def deferred(target: str) -> Callable[[], Run]:
 def summary(target: str) -> str:
     """The docstring of `module:function`, read without running its module."""
     module, _, name = target.partition(":")
-    spec = find_spec(f"gateway.cli.{module}")
+    spec = find_spec(_full_name(module))
     assert spec is not None, module
     assert isinstance(spec.loader, SourceLoader), module
     body = ast.parse(spec.loader.get_data(spec.origin or "")).body
     (found,) = (node for node in body if isinstance(node, ast.FunctionDef) and node.name == name)
     return ast.get_docstring(found) or ""
+
+
+def _full_name(module: str) -> str:
+    return module if module.startswith("integrations.") else f"gateway.cli.{module}"

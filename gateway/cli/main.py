@@ -235,22 +235,25 @@ COMMANDS: Mapping[str, str | Group] = {
     "import": "storage.imports:run",
     "mcp-serve": "agent.mcp_serve:mcp_serve",
     "openclaw": Group(
-        "Make this the memory of an OpenClaw, or take it out again.",
+        "Make SupaClaw the memory of an OpenClaw, or remove it.",
         {
-            "install": "openclaw.commands:install",
-            "uninstall": "openclaw.commands:uninstall",
-            "verify": "openclaw.commands:check",
+            "install": "integrations.openclaw.installer.commands:install",
+            "uninstall": "integrations.openclaw.installer.commands:uninstall",
+            "verify": "integrations.openclaw.installer.commands:check",
         },
     ),
-    "install": "openclaw.commands:install",
-    "uninstall": "openclaw.commands:uninstall",
+    "install": "integrations.openclaw.installer.commands:install",
+    "uninstall": "integrations.openclaw.installer.commands:uninstall",
     "test": "process.deploy:test",
     "backup": "storage.backup:backup",
     "restore": "storage.backup:restore",
     "export": "storage.export:export",
     "version": "process.control:version",
 }
-"""Where each command is, as `module:function`; its module is imported when it runs."""
+"""Each command's `module:function`, whose module is imported when the command runs.
+
+A module is below `gateway.cli`, or is an integration's and has its full name.
+"""
 
 
 def build(commands: Mapping[str, str | Group] = COMMANDS) -> typer.Typer:

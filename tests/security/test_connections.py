@@ -24,6 +24,7 @@ ALLOWED = {
     "gateway/sandbox": "pairs of sockets between the gateway and the jail of commands; no address",
     "gateway/background/upkeep/health.py": "tells systemd over its socket",
     "gateway/cli": "asks the gateway of this machine",
+    "integrations/openclaw": "asks the SupaClaw gateway that the operator named",
     "channels/telegram": "Telegram, or the operator's Bot API server; a file's path is appended to that address",
     "channels/slack": "Slack's own hosts, or the configured one; no redirect is followed",
     "channels/whatsapp": "asks whether WhatsApp can be reached; its SDK does the rest, on WhatsApp's hosts",
@@ -43,7 +44,7 @@ CALLS = {
 
 
 def sources() -> list[Path]:
-    return sorted(path for top in ("gateway", "channels") for path in (ROOT / top).rglob("*.py"))
+    return sorted(path for top in ("gateway", "channels", "integrations") for path in (ROOT / top).rglob("*.py"))
 
 
 def connections(tree: ast.AST) -> Iterator[tuple[int, str]]:

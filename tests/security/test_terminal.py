@@ -15,7 +15,6 @@ import pytest
 import structlog
 
 from gateway.cli.conversation.chat import Screen
-from gateway.cli.terminal import console
 from gateway.cli.terminal.console import Style, copy_out, echo, print_error, print_traceback, redraw, show_progress
 from gateway.cli.terminal.output import print_json, print_rows
 from gateway.cli.terminal.questions import confirm
@@ -24,7 +23,8 @@ from gateway.domain.text.texts import printable
 from gateway.logs import SecretMask, logging_to
 from gateway.logs.files import line_renderer
 
-CLI = Path(console.__file__).parents[1]
+ROOT = Path(__file__).parents[2]
+PRINTING = sorted(path for top in ("gateway/cli", "integrations") for path in (ROOT / top).rglob("*.py"))
 EVIL = "a\x1b]52;c;cm0gLXJm\x07b\x9b2Jc\x7fd\r\u202egpj.\u2066exe\u2069\u200fe\U000e0041f\u2028g\udc80[red]h[/red]"
 
 
@@ -124,7 +124,7 @@ def test_a_question_is_tame(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
 @pytest.mark.parametrize("debug", ["", "1"])
 def test_the_process_ends_without_acting_on_the_terminal(tmp_path: Path, debug: str) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"models": {"a\x1b[2J\u202eb": 1}}))
-    environ = {**os.environ, "PYTHONPATH": str(CLI.parents[1]), "SUPACLAW_DEBUG": debug}
+    environ = {**os.environ, "PYTHONPATH": str(ROOT), "SUPACLAW_DEBUG": debug}
     command = [sys.executable, "-m", "gateway", "config", "validate"]
     done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False)
 
@@ -174,7 +174,7 @@ def breaches(tree: ast.AST) -> Iterator[str]:
                     yield root
 
 
-@pytest.mark.parametrize("file", sorted(CLI.rglob("*.py")), ids=lambda file: str(file.relative_to(CLI)))
+@pytest.mark.parametrize("file", PRINTING, ids=lambda file: str(file.relative_to(ROOT)))
 def test_the_command_line_has_one_way_to_print(file: Path) -> None:
     assert set(breaches(ast.parse(file.read_text()))) <= MAY.get(file.name, set())
 

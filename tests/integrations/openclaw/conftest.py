@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import Done, Supaclaw
+from tests.cli.conftest import Done, Supaclaw, place, supaclaw
 from tests.importers.test_storing import workspace
+
+__all__ = ["place", "supaclaw"]
 
 PROGRAM = """#!{python}
 import json, os, sys

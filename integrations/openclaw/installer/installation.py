@@ -1,4 +1,4 @@
-"""The nine steps of an installation; each can be repeated, whatever a kill has left of it."""
+"""The nine steps of an installation; each can be repeated after a kill."""
 
 import os
 from collections.abc import Callable
@@ -7,31 +7,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from gateway.cli.connections.database import owners_zone, require_owner, with_database
-from gateway.cli.openclaw import connection
-from gateway.cli.openclaw.backup import Backup
-from gateway.cli.openclaw.program import TESTED, OpenClaw
-from gateway.cli.openclaw.removal import Remover
-from gateway.cli.openclaw.settings import (
-    PLUGIN,
-    Edit,
-    all_edits,
-    discovers_hooks,
-    edited,
-    flush_edits,
-    hook_edits,
-    plugin_edits,
-    rendered,
-)
-from gateway.cli.openclaw.state import (
-    ADDED,
-    GUIDE_MARK,
-    HOOK_FOLDER,
-    PLUGIN_FOLDER,
-    SKILL_FOLDER,
-    InstallState,
-    Places,
-    Step,
-)
 from gateway.cli.storage.imports import make_findable, store_parts
 from gateway.cli.terminal.console import echo
 from gateway.config.data.files import disk_full, has_room, replace_private
@@ -43,21 +18,46 @@ from gateway.importers import discover
 from gateway.importers.records.files import Reader
 from gateway.importers.records.writer import ImportWriter, Tally
 from gateway.store.connection.pool import Database
+from integrations.openclaw.installer import connection
+from integrations.openclaw.installer.openclaw import (
+    PLUGIN,
+    TESTED_VERSION,
+    Edit,
+    OpenClaw,
+    all_edits,
+    as_json,
+    discovers_hooks,
+    edited,
+    flush_edits,
+    hook_edits,
+    plugin_edits,
+)
+from integrations.openclaw.installer.removal import Remover
+from integrations.openclaw.installer.state import (
+    ADDED,
+    GUIDE_MARK,
+    HOOK_FOLDER,
+    PLUGIN_FOLDER,
+    SKILL_FOLDER,
+    Backup,
+    InstallState,
+    Places,
+    Step,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Installer:
-    """Puts our memory into an OpenClaw; `tell` prints a line."""
+    """Makes SupaClaw the memory of an OpenClaw; `remote` is None for the gateway of this machine."""
 
     openclaw: OpenClaw
     places: Places
     state: InstallState
     failpoints: Failpoints
-    given: connection.Connection | None = None
-    tell: Callable[[str], None] = echo
+    remote: connection.Connection | None
 
     def run(self) -> None:
-        """Do what is left to do. What fails is undone as a whole; what is killed goes on at the next call."""
+        """Do the remaining steps. A failure undoes the whole installation; after a kill the next call continues."""
         self._check_folders()
         steps = self._steps()
         for step in [step for step in Step if step not in self.state.completedSteps]:
@@ -68,18 +68,18 @@ class Installer:
                 self._finish(step)
             except (SupaclawError, OSError) as error:
                 self._give_up(step, error)
-        self.tell("Installation complete. Restart your gateway.")
+        echo("Installation complete. Restart your gateway.")
 
     def preview(self) -> None:
-        """Check, and say what would be done."""
+        """Check, and print what would be changed."""
         self._check_folders()
         self._verify_prereqs()
-        self.tell(f"Would import: {self._imported(dry_run=True)}")
+        echo(f"Would import: {self._imported(dry_run=True)}")
         for path in self.places.ours(hooks=self.state.config.hooks):
-            self.tell(f"Would write {path}")
+            echo(f"Would write {path}")
         for edit in all_edits(self.state.config.eligibleHooks, hooks=self.state.config.hooks):
             if not edit.member:
-                self.tell(f"Would set {'.'.join(edit.path)} in {self.openclaw.config}")
+                echo(f"Would set {'.'.join(edit.path)} in {self.openclaw.config}")
 
     def _steps(self) -> dict[Step, Callable[[], None]]:
         return {
@@ -115,7 +115,7 @@ class Installer:
             Remover(self.openclaw, self.places, self.state, self.failpoints, lambda _: None).run()
         except (SupaclawError, OSError) as left:
             raise OwnerMustAct(
-                f"{step}: {text}; it could not all be undone ({left}): run `supaclaw openclaw uninstall`"
+                f"{step}: {text}; undoing the installation failed, too ({left}): run `supaclaw openclaw uninstall`"
             ) from error
         kind, advice = (DiskFull, "; make room, and run this again") if disk_full(error) else (OwnerMustAct, "")
         raise kind(f"{step}: {text.rstrip('.')}. Everything is as it was before{advice}") from error
@@ -124,31 +124,29 @@ class Installer:
 
     def _verify_prereqs(self) -> None:
         version = self.openclaw.version()
-        if version.split(".") != TESTED.split("."):
-            self.tell(
-                f"OpenClaw {version} is not the version that this was tested with ({TESTED}); it is checked as it goes"
-            )
+        if version != TESTED_VERSION:
+            echo(f"OpenClaw {version} is not the tested version ({TESTED_VERSION}); each step is checked")
         self.openclaw.read()
         if problem := self.openclaw.problem():
             raise OwnerMustAct(f"OpenClaw rejects its own settings ({problem}); run `openclaw doctor --fix` first")
         fresh = Backup(self.places).manifest() is None
         if fresh:
             self._check_free()
-        if self.given is None:
+        if self.remote is None:
             connection.check_database(self.state.token, fresh=fresh)
         else:
-            self.given.request("GET", "/api/memory?limit=1")
+            self.remote.request("GET", "/api/memory?limit=1")
 
     def _check_folders(self) -> None:
-        """Before anything is written, the state file included."""
+        """Raise `OwnerMustAct` if a folder can't be written; before anything is, even the state file."""
         for folder in (self.places.workspace, self.places.state, self.openclaw.config.parent):
             if not os.access(folder, os.W_OK | os.X_OK):
-                raise OwnerMustAct(f"{folder} cannot be written; make it writable, or run this as the user of OpenClaw")
+                raise OwnerMustAct(f"{folder} cannot be written; make it writable, or run this as OpenClaw's user")
             if not has_room(folder):
                 raise OwnerMustAct(f"the disk of {folder} is full; make room first")
 
     def _check_free(self) -> None:
-        """Nothing that is not ours lies where ours goes."""
+        """Raise `OwnerMustAct` if something lies where files will be copied to."""
         ours = self.places.ours(hooks=self.state.config.hooks)
         for path in {*ours, self.places.connection, *(path.parent for path in ours)}:
             if path.exists() and path not in {self.places.workspace}:
@@ -160,17 +158,17 @@ class Installer:
             backup.make(self.openclaw.config)
 
     def _import_memories(self) -> None:
-        if self.given is not None:
-            self.tell("Nothing is imported into a gateway elsewhere; `supaclaw import openclaw` does it there")
+        if self.remote is not None:
+            echo("Nothing is imported into a gateway on another machine; run `supaclaw import openclaw` there")
             return
         tally = self._imported(dry_run=False)
-        self.tell(f"Imported: {tally}")
-        self.tell(
-            "Search by meaning follows as the gateway embeds them. Keep to one embedding model: vectors of two don't"
+        echo(f"Imported: {tally}")
+        echo(
+            "Search by meaning works once the gateway has embedded them. Stay with one embedding model: vectors of "
+            "two models can't be compared. The model for summaries (models.summary) may change at any time."
         )
-        self.tell("compare. The model that writes summaries (models.summary) may be changed at any time.")
         for damaged in tally.damaged[:5]:
-            self.tell(f"Skipped: {damaged.place}: {damaged.why}")
+            echo(f"Skipped: {damaged.place}: {damaged.why}")
 
     def _imported(self, *, dry_run: bool) -> Tally:
         async def work(database: Database) -> Tally:
@@ -190,10 +188,10 @@ class Installer:
     def _install_plugin(self) -> None:
         self._place(self.places.state / PLUGIN_FOLDER)
         self._reach()
-        if self.given is None:
+        if self.remote is None:
             connection.issue(self.places, self.state)
         else:
-            connection.store(self.places, self.given)
+            connection.store(self.places, self.remote)
         self._reach()
         before = self.openclaw.read()
         try:
@@ -232,10 +230,10 @@ class Installer:
         except ValueError as error:
             raise OwnerMustAct(f"{self.openclaw.config}: {error}; change it by hand") from error
         if new != settings:
-            self.openclaw.write(rendered(new))
+            self.openclaw.write(as_json(new))
 
     def _place(self, folder: Path, only: Callable[[Path], bool] = lambda _: True) -> None:
-        """Copy what belongs below `folder`, having noted it."""
+        """Copy the files that belong below `folder`, after recording them in the backup's manifest."""
         ours = {
             path: data
             for path, data in self.places.ours(hooks=self.state.config.hooks).items()
@@ -250,7 +248,7 @@ class Installer:
 
 
 def verify(openclaw: OpenClaw, places: Places) -> None:
-    """OpenClaw has loaded the plugin into its memory slot, and the memory answers; raises `OwnerMustAct`."""
+    """Raise `OwnerMustAct` unless OpenClaw has loaded the plugin as its memory, and the memory works."""
     plugin = openclaw.inspected(PLUGIN)
     if plugin.get("status") != "loaded" or not (
         plugin.get("memorySlotSelected") or plugin.get("activationReason") == "selected memory slot"

@@ -6,9 +6,9 @@ import stat
 
 import pytest
 
-from gateway.cli.openclaw.state import Step
+from integrations.openclaw.installer.state import Step
 from tests.cli.conftest import Supaclaw
-from tests.cli.openclaw.conftest import BEFORE, Installation, mounted
+from tests.integrations.openclaw.conftest import BEFORE, Installation, mounted
 
 MOST_KILLS = 60
 
@@ -95,7 +95,7 @@ def test_an_older_version_gets_the_keys_that_it_takes(installation: Installation
     done = installation.act("install")
 
     assert (done.code, done.err) == (0, "")
-    assert "OpenClaw 2026.6.1 is not the version" in done.out
+    assert "OpenClaw 2026.6.1 is not the tested version" in done.out
     defaults = installation.settings["agents"]["defaults"]
     assert defaults["memorySearch"] == {"enabled": False}
     assert "memory_remember" in defaults["compaction"]["memoryFlush"]["prompt"]
@@ -155,7 +155,7 @@ def test_a_dry_run_changes_nothing(installation: Installation, supaclaw: Supacla
 @pytest.mark.parametrize(
     ("version", "rejects", "status", "why"),
     [
-        ("tsc 5.1", [], "loaded", "verify_prereqs: .* is no version of OpenClaw that is known"),
+        ("tsc 5.1", [], "loaded", "verify_prereqs: .* is not a supported version of OpenClaw"),
         ("2026.9.6", ["gateway"], "loaded", "verify_prereqs: OpenClaw rejects its own settings"),
         ("2026.9.6", ["memory-supaclaw"], "loaded", "install_plugin: OpenClaw rejects the settings"),
         ("2026.9.6", ["memorySearch"], "error", "verify: OpenClaw did not load memory-supaclaw"),
@@ -221,8 +221,8 @@ def test_what_cannot_be_begun_is_refused_in_a_line(installation: Installation, m
     (installation.workspace / "skills" / "supaclaw").rmdir()
     (installation.workspace / "skills").rmdir()
     assert "SupaClaw is not installed in" in installation.act("uninstall").err
-    assert "`supaclaw openclaw install` does it" in installation.act("verify").err
-    assert "nowhere is no folder" in installation.supaclaw("install", "--workspace", "nowhere").err
+    assert "run `supaclaw openclaw install`" in installation.act("verify").err
+    assert "nowhere is not a folder" in installation.supaclaw("install", "--workspace", "nowhere").err
     installation.record.write_text('{"version": 9}')
     for command in ("install", "uninstall"):
         assert "was changed by hand" in installation.act(command).err

@@ -2,17 +2,17 @@ import json
 
 import pytest
 
-from gateway.cli.openclaw.settings import (
+from integrations.openclaw.installer.openclaw import (
     Edit,
     Settings,
     all_edits,
+    as_json,
     discovers_hooks,
     edited,
     flush_edits,
     hook_edits,
     parsed,
     plugin_edits,
-    rendered,
     same,
     undone,
 )
@@ -77,7 +77,7 @@ def test_undoing_all_edits_gives_what_was_there(before: Settings, layout: str) -
 
     assert after != before
     assert undone(after, before, all_edits(["boot-md"], hooks=True)) == before
-    assert parsed(rendered(after).decode()) == after
+    assert parsed(as_json(after).decode()) == after
 
 
 def test_what_somebody_changed_since_stays() -> None:

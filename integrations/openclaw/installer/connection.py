@@ -1,4 +1,4 @@
-"""How OpenClaw reaches the memory: an address and a token of its own, in a private file of OpenClaw's state folder."""
+"""The way from OpenClaw to the memory: an address and a token, in a private file in OpenClaw's state folder."""
 
 import json
 import os
@@ -12,8 +12,6 @@ from pydantic import BaseModel, JsonValue
 
 from gateway.cli.connections.database import require_owner, with_database
 from gateway.cli.connections.local_gateway import gateway_address
-from gateway.cli.openclaw.backup import load_json
-from gateway.cli.openclaw.state import InstallState, Places, as_json
 from gateway.cli.people.tokens import create_token
 from gateway.cli.terminal.questions import ask, ask_secret
 from gateway.config.data.files import replace_private
@@ -23,11 +21,14 @@ from gateway.domain.people.credentials import Scope
 from gateway.domain.text.texts import one_line
 from gateway.store.connection.pool import Database
 from gateway.store.people import tokens
+from integrations.openclaw.installer.openclaw import as_json
+from integrations.openclaw.installer.state import InstallState, Places, load_json
 
 CREDENTIALS = ".supaclaw.json"
 FILE = "connection.json"
-SECONDS = 15.0
-OP_SECONDS = 60.0
+TIMEOUT_SECONDS = 15.0
+OP_TIMEOUT_SECONDS = 60.0
+"""Long enough for a person to unlock 1Password."""
 
 
 class _Row(BaseModel):
@@ -44,18 +45,21 @@ class _Found(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """A gateway and a token of scope memory."""
+    """The address of a gateway and a token of scope memory."""
 
     url: str
     token: str
 
     def request(self, method: str, path: str, body: JsonValue = None) -> dict[str, JsonValue]:
-        """The answer; raises `OwnerMustAct` or `TryAgainLater`, with the reason."""
+        """Send a request and return the JSON object of its response.
+
+        Raises `OwnerMustAct` if the gateway refuses it, `TryAgainLater` if it can't be reached.
+        """
         headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
         data = None if body is None else json.dumps(body).encode()
         try:
-            with urlopen(Request(self.url + path, data, headers, method=method), timeout=SECONDS) as answer:
-                found = json.loads(answer.read() or b"{}")
+            with urlopen(Request(self.url + path, data, headers, method=method), timeout=TIMEOUT_SECONDS) as response:
+                found = json.loads(response.read() or b"{}")
         except HTTPError as error:
             with error:
                 raise OwnerMustAct(
@@ -63,12 +67,12 @@ class Connection:
                 ) from error
         except (OSError, ValueError) as error:
             raise TryAgainLater(
-                f"no SupaClaw answers at {self.url} ({one_line(str(error), 80)}); `supaclaw up` starts it"
+                f"SupaClaw can't be reached at {self.url} ({one_line(str(error), 80)}); `supaclaw up` starts it"
             ) from error
         return found if isinstance(found, dict) else {}
 
     def round_trip(self) -> None:
-        """Keep a memory, find it, forget it."""
+        """Store a memory, find it and forget it; raises `OwnerMustAct` if the search misses it."""
         text = "OpenClaw keeps its memories in SupaClaw, as the check of its installation shows."
         answer = self.request("POST", "/api/memory", {"text": text, "category": "fact", "importance": 0.1})
         id = _Stored.model_validate(answer).memory.id
@@ -80,8 +84,8 @@ class Connection:
             raise OwnerMustAct("a memory was stored and not found again; `supaclaw doctor` looks for the reason")
 
 
-def given(places: Places, *, interactive: bool) -> Connection | None:
-    """The gateway that `.supaclaw.json` or the user names; None for the one of this machine."""
+def remote_connection(places: Places, *, interactive: bool) -> Connection | None:
+    """The gateway that `.supaclaw.json` names or the user types; None for the gateway of this machine."""
     found = load_json(places.workspace / CREDENTIALS)
     if not found and (Environment.read(os.environ).data.exists() or not interactive or not sys.stdin.isatty()):
         return None
@@ -91,15 +95,16 @@ def given(places: Places, *, interactive: bool) -> Connection | None:
     token = found.get("token") or ask_secret(
         "A token of scope memory (`supaclaw token create openclaw --scope memory`)?"
     )
-    return Connection(url.rstrip("/"), _revealed(token))
+    return Connection(url.rstrip("/"), _read_reference(token))
 
 
-def _revealed(token: str) -> str:
-    """What 1Password has, for a reference such as op://vault/item/field."""
+def _read_reference(token: str) -> str:
+    """Ask 1Password for the token if it is a reference such as op://vault/item/field."""
     if not token.startswith("op://"):
         return token
     try:
-        done = subprocess.run(["op", "read", token], capture_output=True, text=True, timeout=OP_SECONDS, check=True)  # noqa: S607
+        command = ["op", "read", token]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=OP_TIMEOUT_SECONDS, check=True)
     except (OSError, subprocess.SubprocessError) as error:
         raise OwnerMustAct(
             f"`op read {token}` fails; sign in to 1Password, or put the token into {CREDENTIALS}"
@@ -108,7 +113,7 @@ def _revealed(token: str) -> str:
 
 
 def issue(places: Places, state: InstallState) -> Connection:
-    """A token for the agent, in place of one that an interrupted installation made, stored for the plugin."""
+    """Create the plugin's token, replacing that of an interrupted installation, and store it."""
 
     async def renew(database: Database) -> str:
         await tokens.revoke(database, state.token)
@@ -120,14 +125,14 @@ def issue(places: Places, state: InstallState) -> Connection:
 
 
 def store(places: Places, connection: Connection) -> Connection:
-    """Write the plugin's file, 0600 in a folder 0700."""
+    """Write the plugin's file (0600, in a folder 0700)."""
     places.connection.mkdir(mode=0o700, exist_ok=True)
     replace_private(places.connection / FILE, as_json({"url": connection.url, "token": connection.token}))
     return connection
 
 
 def stored(places: Places) -> Connection:
-    """The plugin's; raises `OwnerMustAct` if there is none."""
+    """Read the plugin's file; raises `OwnerMustAct` if it is missing or damaged."""
     found = load_json(places.connection / FILE)
     if not {"url", "token"} <= found.keys():
         raise OwnerMustAct(
@@ -137,12 +142,12 @@ def stored(places: Places) -> Connection:
 
 
 def revoke(state: InstallState) -> None:
-    """Nothing that was read from the file reaches the memory any more; fine if there is no such token."""
+    """Revoke the plugin's token, if there is one, so that a copy of its file is worthless."""
     with_database(lambda database: tokens.revoke(database, state.token))
 
 
 def check_database(name: str, *, fresh: bool) -> None:
-    """Raises `OwnerMustAct` for a database without an owner, or, at a `fresh` start, one with a token of that name."""
+    """Raise `OwnerMustAct` if there is no owner, or if a `fresh` installation finds a token of that name."""
 
     async def work(database: Database) -> bool:
         async with database.connection() as conn:

@@ -1,1 +1,0 @@
-"""`supaclaw openclaw`: the memory of an OpenClaw installation, put in and taken out again."""

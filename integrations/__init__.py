@@ -1,0 +1,1 @@
+"""Parts of SupaClaw that live inside other programs, each with its installer."""

@@ -1,0 +1,1 @@
+"""`supaclaw openclaw`: make SupaClaw the memory of an OpenClaw installation, and undo that."""
