@@ -8,7 +8,14 @@ from pydantic import JsonValue
 from gateway.domain.memory.imports import Damaged, ImportedMessage, ImportedSession, Passed, Record
 from gateway.importers import Source
 from gateway.importers.records.files import ArrayItem
-from gateway.importers.records.texts import conversation_reader, has_key_near_start, text_of, text_or_empty, time_of
+from gateway.importers.records.texts import (
+    MAX_TITLE_CHARS,
+    conversation_reader,
+    has_key_near_start,
+    text_of,
+    text_or_empty,
+    time_of,
+)
 
 FILES = "conversations*.json"
 ROLES: dict[JsonValue, Literal["user", "assistant"]] = {"user": "user", "assistant": "assistant"}
@@ -23,7 +30,7 @@ def _conversation(place: str, found: ArrayItem) -> Iterator[Record]:
     if not isinstance(mapping, dict) or not key:
         yield Damaged(place, f"item {found.number} is not a conversation of ChatGPT; skipped")
         return
-    where = f"{place} ({text_or_empty(conversation.get('title'))[:60] or key})"
+    where = f"{place} ({text_or_empty(conversation.get('title'))[:MAX_TITLE_CHARS] or key})"
     yield ImportedSession(key, time_of(conversation.get("create_time")), where)
     for node, message in _branch(mapping, text_or_empty(conversation.get("current_node"))):
         yield _message(node, message, where)

@@ -8,7 +8,14 @@ from pydantic import JsonValue
 from gateway.domain.memory.imports import Damaged, ImportedMessage, ImportedSession, Passed, Record
 from gateway.importers import Source
 from gateway.importers.records.files import ArrayItem
-from gateway.importers.records.texts import conversation_reader, has_key_near_start, text_of, text_or_empty, time_of
+from gateway.importers.records.texts import (
+    MAX_TITLE_CHARS,
+    conversation_reader,
+    has_key_near_start,
+    text_of,
+    text_or_empty,
+    time_of,
+)
 
 FILES = "conversations*.json"
 ROLES: dict[str, Literal["user", "assistant"]] = {"human": "user", "assistant": "assistant"}
@@ -20,7 +27,7 @@ def _conversation(place: str, found: ArrayItem) -> Iterator[Record]:
     if not isinstance(messages, list) or not key:
         yield Damaged(place, f"item {found.number} is not a conversation of Claude; skipped")
         return
-    where = f"{place} ({text_or_empty(conversation.get('name'))[:60] or key})"
+    where = f"{place} ({text_or_empty(conversation.get('name'))[:MAX_TITLE_CHARS] or key})"
     yield ImportedSession(key, time_of(conversation.get("created_at")), where)
     for message in messages:
         yield _message(message, where)

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from tests.cli.conftest import Supaclaw
 
 GATEWAY = """
@@ -45,6 +47,24 @@ def test_a_gateway_that_goes_on_working_is_told(supaclaw: Supaclaw, place: Path)
 
         assert done.code == 1
         assert f"(pid {process.pid}) is still running; wait, or end it with `kill -9 {process.pid}`" in done.err
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "output"),
+    [(ProcessLookupError, 0, "stopped\n"), (PermissionError, 1, "runs as another user; stop it as that user\n")],
+)
+def test_a_gateway_that_has_just_ended_or_is_another_users(
+    supaclaw: Supaclaw, place: Path, monkeypatch: pytest.MonkeyPatch, error: type[OSError], code: int, output: str
+) -> None:
+    def refuse(_pid: int, _signal: int) -> None:
+        raise error
+
+    with gateway(place / "data", "polite"):
+        monkeypatch.setattr("gateway.cli.process.control.os.kill", refuse)
+        done = supaclaw("down")
+        monkeypatch.undo()
+
+    assert (done.code, (done.out + done.err).endswith(output)) == (code, True)
 
 
 def test_when_nothing_runs_it_says_so(supaclaw: Supaclaw, place: Path) -> None:

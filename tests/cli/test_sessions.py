@@ -90,6 +90,7 @@ def test_an_export_names_a_secret_that_was_said_before_it_was_one(supaclaw: Supa
         told = supaclaw("sessions", *command).out
         assert "a trip to" not in told
         assert "Plan ${secret:PLACE} " in told
+    assert "a-trip-to" not in supaclaw("sessions", "export", trip).out
 
 
 def test_what_is_not_there_says_so(supaclaw: Supaclaw, trip: str):

@@ -1,5 +1,5 @@
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -31,6 +31,18 @@ async def owner(database: Database) -> PrincipalId:
         return await principals.add(tx, Role.OWNER, "Ada", ())
 
 
+def writer_for(
+    database: Database,
+    owner: PrincipalId,
+    *,
+    agent: str = "default",
+    own: bool = False,
+    dry_run: bool = False,
+    clean: Callable[[str], str] = str,
+) -> ImportWriter:
+    return ImportWriter(database, owner, agent, NOW, own=own, dry_run=dry_run, most_trusted=Label.OWNER, clean=clean)
+
+
 async def imported(
     database: Database,
     owner: PrincipalId,
@@ -40,8 +52,9 @@ async def imported(
     agent: str = "default",
     own: bool = False,
     dry_run: bool = False,
+    clean: Callable[[str], str] = str,
 ) -> Tally:
-    storing, sources = ImportWriter(database, owner, agent, NOW, own=own, dry_run=dry_run), discover()
+    storing, sources = writer_for(database, owner, agent=agent, own=own, dry_run=dry_run, clean=clean), discover()
     for part in parts_of(source, path, sources):
         await storing.store(part.source, sources[part.source].read(part.path, Reader(BERLIN)))
     return storing.tally
@@ -199,8 +212,8 @@ async def test_an_import_that_dies_in_the_middle_is_finished_by_the_next(
 
     for at in (20, 45, 80):
         with pytest.raises(DatabaseDown):
-            await ImportWriter(database, owner, "default", NOW, own=False, dry_run=False).store("x", broken_off(at))
-    last = ImportWriter(database, owner, "default", NOW, own=False, dry_run=False)
+            await writer_for(database, owner).store("x", broken_off(at))
+    last = writer_for(database, owner)
     await last.store("x", many())
 
     assert 0 < last.tally.stored < 30
@@ -215,8 +228,32 @@ async def test_imports_side_by_side_store_each_thing_once(
     import asyncio
 
     monkeypatch.setattr(writer, "BATCH_RECORDS", 8)
-    both = [ImportWriter(database, owner, "default", NOW, own=False, dry_run=False) for _ in range(2)]
+    both = [writer_for(database, owner) for _ in range(2)]
     await asyncio.gather(*(each.store("x", many()) for each in both))
 
     assert await rows(database) == {"memories": 30, "sessions": 1, "messages": 30, "schedules": 30, "imports": 61}
     assert sum(each.tally.stored for each in both) == 90
+
+
+async def test_a_secret_in_a_title_is_stored_by_its_name_also_where_the_title_is_cut(
+    database: Database, owner: PrincipalId, tmp_path: Path
+) -> None:
+    """The title is kept as the place that a conversation came from."""
+    talks = [
+        chatgpt("a", said("user", "Hi"), title="The key is quite-secret-4711"),
+        chatgpt("b", said("user", "Ho"), title=f"{'x' * 55} quite-secret-4711"),
+    ]
+    written(tmp_path, "conversations.json", json.dumps(talks))
+
+    await imported(
+        database,
+        owner,
+        "chatgpt",
+        tmp_path / "conversations.json",
+        clean=lambda text: text.replace("quite-secret-4711", "${secret:KEY}"),
+    )
+
+    async with database.connection() as conn:
+        places = " ".join(row["place"] for row in await conn.fetch("select place from imports"))
+    assert "quite" not in places
+    assert places.count("${secret:KEY}") == 2

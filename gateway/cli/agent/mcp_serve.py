@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from http.client import HTTPException
 from typing import Annotated
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
@@ -36,7 +37,7 @@ def mcp_serve(url: Url = None) -> None:
             address = url or gateway_address(environment)
             token = os.environ.get(TOKEN) or local_token(environment)
             answer = _sent(f"{address.rstrip('/')}/mcp", token, line, version)
-        except (SupaclawError, OSError) as error:
+        except (SupaclawError, OSError, HTTPException, ValueError) as error:
             answer = _failure(line, f"the gateway does not answer ({error}); `supaclaw up` starts it")
         version = _version(answer) or version
         if answer.strip():

@@ -94,30 +94,35 @@ def _not_a_gateway(address: str, what: str) -> SupaclawError:
 START_SECONDS = 60.0
 STOP_SECONDS = 30.0
 LISTEN_SECONDS = 3.0
-"""A gateway that holds its data folder listens well within that, and answers that it is starting."""
+"""A gateway that holds its data folder listens well within this time, and answers that it is starting."""
+HEALTH_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class LocalGateway:
-    """A gateway and its address."""
+    """The gateway of a data directory, running or not, and its address."""
 
     environment: Environment
     url: str
 
     def listens(self) -> bool:
-        """Whether anything answers at its address, healthy or not."""
+        """Whether a program accepts connections at its address, healthy or not."""
         try:
-            with urlopen(f"{self.url}/health", timeout=2):
+            with urlopen(f"{self.url}/health", timeout=HEALTH_SECONDS):
                 return True
+        except HTTPError:
+            return True
         except URLError as error:
-            return isinstance(error, HTTPError) or not isinstance(error.reason, ConnectionRefusedError)
+            return not isinstance(error.reason, ConnectionRefusedError)
+        except (OSError, HTTPException):  # it accepted the connection, and then reset it, or answered late or nonsense
+            return True
 
     def healthy(self) -> bool:
         """Whether it reports that it is healthy."""
         try:
-            with urlopen(f"{self.url}/health", timeout=2) as answer:
-                return bool(answer.status == 200)
-        except OSError:
+            with urlopen(f"{self.url}/health", timeout=HEALTH_SECONDS) as response:
+                return bool(response.status == 200)
+        except (OSError, HTTPException):
             return False
 
 

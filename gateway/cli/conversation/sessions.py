@@ -1,15 +1,14 @@
 """`supaclaw sessions`: the owner's conversations."""
 
 import io
-import os
+from dataclasses import replace
 from typing import Annotated
 
 import typer
 
-from gateway.cli.connections.database import require_owner, with_connection, with_database
+from gateway.cli.connections.database import leak_guard, require_owner, with_connection, with_database
 from gateway.cli.terminal.console import echo
 from gateway.cli.terminal.output import AsJson, Limit, print_rows, save_copy
-from gateway.config.environment import Environment
 from gateway.domain.errors import OwnerMustAct
 from gateway.flow.journal import export as exporting
 from gateway.flow.journal.export import Format
@@ -56,7 +55,7 @@ def export(
 
 
 def _exported(id: str, form: Format) -> tuple[Conversation, str]:
-    """Without secrets that are stored now, whenever they were said."""
+    """A conversation and its text, with live secrets replaced in both, whenever they were said."""
 
     async def read(conn: Connection) -> tuple[Conversation, list[MessageRow]]:
         of = await conversations.beginning(conn, (await require_owner(conn)).id, id)
@@ -65,10 +64,8 @@ def _exported(id: str, form: Format) -> tuple[Conversation, str]:
         return of, await attachments.joined(conn, await messages.told_until(conn, of.id))
 
     async def cleaned(database: Database) -> tuple[Conversation, str]:
-        from gateway.app.storage.offline import leak_guard
-
         of, rows = await database.run(read)
-        clean = await leak_guard(database, Environment.read(os.environ), os.environ) or str
-        return of, clean(exporting.export(of, rows, form))
+        clean = await leak_guard(database)
+        return replace(of, title=clean(of.title)), clean(exporting.export(of, rows, form))
 
     return with_database(cleaned)

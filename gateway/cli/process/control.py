@@ -70,7 +70,12 @@ def down(timeout: Timeout = 30) -> None:
 
 def _stop(pid: int, data: Path, timeout: float) -> None:
     """Ask the gateway to stop and wait until it has released the data directory."""
-    os.kill(pid, signal.SIGTERM)
+    try:
+        os.kill(pid, signal.SIGTERM)
+    except ProcessLookupError:
+        return
+    except PermissionError:
+        raise OwnerMustAct(f"the gateway (pid {pid}) runs as another user; stop it as that user") from None
     deadline = time.monotonic() + timeout
     while running_pid(data) == pid:
         if time.monotonic() > deadline:

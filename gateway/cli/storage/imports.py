@@ -4,6 +4,7 @@ import os
 import sys
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -11,12 +12,13 @@ import typer
 
 from gateway.background.budgets import FREE_ROWS, PAID_PREFIX, estimate_embedding
 from gateway.cli.connections.database import leak_guard, owners_zone, require_owner, with_database
-from gateway.cli.terminal.console import echo, progress_bar
+from gateway.cli.terminal.console import Advance, echo, progress_bar
 from gateway.cli.terminal.output import AsJson, print_json
 from gateway.cli.terminal.questions import confirm
 from gateway.config.environment import Environment
 from gateway.config.load import load_early
 from gateway.domain.errors import OwnerMustAct
+from gateway.domain.principals import Label
 from gateway.domain.text.texts import one_line
 from gateway.domain.time import zone
 from gateway.importers import ALL, Source, discover, parts_of
@@ -54,15 +56,16 @@ def run(
     async def work(database: Database) -> Tally:
         async with database.connection() as conn:
             owner = (await require_owner(conn)).id
+        clean, now = await leak_guard(database), datetime.now(UTC)
+        new_writer = partial(ImportWriter, database, owner, name, now, own=own, most_trusted=Label.OWNER, clean=clean)
         if not (dry_run or yes) and (model := _paid_model()):
-            count = ImportWriter(database, owner, name, datetime.now(UTC), own=own, dry_run=True)
-            await store_parts(count, source, path, sources, Reader(zone(owners_zone() or "UTC"), lambda _: None))
+            count = new_writer(dry_run=True)
+            await store_parts(count, source, path, sources, reader())
             _confirm(model, count.tally, path)
-        clean = await leak_guard(database)
-        writer = ImportWriter(database, owner, name, datetime.now(UTC), own=own, dry_run=dry_run, clean=clean)
+        writer = new_writer(dry_run=dry_run)
         quiet = as_json or not path.exists()
         with progress_bar("Importing", 0 if quiet else total_bytes(path), quiet=quiet) as advance:
-            await store_parts(writer, source, path, sources, Reader(zone(owners_zone() or "UTC"), advance))
+            await store_parts(writer, source, path, sources, reader(advance))
             if writer.tally.messages and not dry_run:
                 await make_findable(database)
         return writer.tally
@@ -84,6 +87,11 @@ def _confirm(model: str, found: Tally, path: Path) -> None:
         if not sys.stdin.isatty():
             raise OwnerMustAct(f"{cost} would be embedded by {model}; add --yes to confirm")
         confirm(f"{cost} will be embedded by {model}. Import them?")
+
+
+def reader(advance: Advance | None = None) -> Reader:
+    """A reader of files whose times are in the owner's zone."""
+    return Reader(zone(owners_zone() or "UTC"), advance)
 
 
 async def store_parts(

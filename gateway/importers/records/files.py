@@ -41,10 +41,10 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Reads files for the sources; `zone` is that of times without one, `advance` hears of each byte read."""
+    """Reads files for the sources; `zone` is for times that name none, `advance` is called with the bytes read."""
 
     zone: ZoneInfo
-    advance: Callable[[int], None] = lambda _bytes: None
+    advance: Callable[[int], None] | None = None
 
     def lines(self, path: Path) -> Iterator[Line]:
         """Yield the lines of a text file in UTF-8, UTF-16 with a mark, or line by line in Windows-1252."""
@@ -52,7 +52,7 @@ class Reader:
             number = 0
             while text := file.readline(MAX_LINE_CHARS):
                 number += 1
-                self.advance(len(text))
+                self._count(len(text))
                 cut = not text.endswith("\n") and self._drop_rest(file)
                 yield Line(number, _repaired(text.rstrip("\n")), cut)
 
@@ -71,11 +71,15 @@ class Reader:
             with _opened(path) as file:
                 yield [(path.name, self._reading(file))]
 
+    def _count(self, count: int) -> None:
+        if self.advance:
+            self.advance(count)
+
     def _drop_rest(self, file: io.TextIOWrapper) -> bool:
         """Read to the end of the line; whether there was more of it."""
         more = False
         while text := file.readline(MAX_LINE_CHARS):
-            self.advance(len(text))
+            self._count(len(text))
             more = more or text != "\n"
             if text.endswith("\n"):
                 break
@@ -84,7 +88,7 @@ class Reader:
     def _reading(self, file: BinaryIO) -> ReadChunk:
         def read() -> bytes:
             chunk = file.read(CHUNK_BYTES)
-            self.advance(len(chunk))
+            self._count(len(chunk))
             return chunk
 
         return read
@@ -102,7 +106,7 @@ class Reader:
             total += len(chunk)
             if total > limit:
                 raise OwnerMustAct(f"{member.filename} expands to more than {MAX_EXPANSION} times its size; unpack it")
-            self.advance(len(chunk) * member.compress_size // max(1, member.file_size))
+            self._count(len(chunk) * member.compress_size // max(1, member.file_size))
             return chunk
 
         return read

@@ -92,6 +92,8 @@ def _part_text(part: JsonValue) -> str:
     return f"[{next((each for each in _KINDS if each in kind), kind[:40] or 'attachment')}]"
 
 
+MAX_TITLE_CHARS = 1_000
+"""Characters of a conversation's title that its place quotes; the writer cuts it once secrets are replaced."""
 MAX_BLOCK_CHARS = 4_000
 """Characters of a block."""
 

@@ -92,6 +92,7 @@ BATCH_RECORDS, BATCH_CHARACTERS = 500, 4_000_000
 LEARNING = "learning"
 MAX_NAMESAKES = 100
 MAX_KEY_CHARS = 200
+MAX_PLACE_CHARS = 200
 
 
 @dataclass(slots=True)
@@ -127,10 +128,10 @@ class _Batch:
 
 
 class ImportWriter:
-    """Stores for one principal and agent. With `own` the person's own words count as theirs, else all is `known`.
+    """Stores records for one principal and agent, and counts them.
 
-    Nothing of it is trusted more than `at_best`. `clean` takes live secrets out of what is stored.
-    A dry run reads what is there and counts, and changes nothing.
+    With `own` the person's own words get the label owner, all else `known`; no label is better than `most_trusted`.
+    `clean` replaces live secrets in every text that is stored. A dry run reads the database, and changes nothing.
     """
 
     def __init__(
@@ -142,18 +143,18 @@ class ImportWriter:
         *,
         own: bool,
         dry_run: bool,
-        at_best: Label = Label.OWNER,
-        clean: Callable[[str], str] = str,
+        most_trusted: Label,
+        clean: Callable[[str], str],
     ) -> None:
         self._database = database
         self._principal = principal
         self._agent = agent
         self._now = now
-        self._label = max(at_best, Label.OWNER if own else Label.KNOWN)
+        self._label = max(most_trusted, Label.OWNER if own else Label.KNOWN)
         self._dry_run = dry_run
         self._clean = clean
         self._begun: set[bytes] = set()
-        """What this run has stored, or in a dry run would have; the database knows of nothing then."""
+        """The keys that this run has stored, or would have stored in a dry run, of which the database has none."""
         self.tally = Tally()
 
     async def store(self, source: str, records: Iterable[Record]) -> None:
@@ -186,23 +187,23 @@ class ImportWriter:
             case Passed():
                 self.tally.passed[record.why] += 1
             case Damaged():
-                self.tally.damage(record.place, record.why)
+                self.tally.damage(self._place(record), record.why)
             case unreachable:
                 assert_never(unreachable)
 
     def _take_message(self, batch: _Batch, conversation: _Conversation | None, message: ImportedMessage) -> None:
         if conversation is None:
             raise ValueError(f"{message.place}: a message before its session")
-        text = storable(message.text)
+        text = self._clean(storable(message.text))
         if len(text) > MAX_TEXT:
-            self.tally.damage(message.place, f"only the first {MAX_TEXT:,} characters of the message were taken")
+            self.tally.damage(self._place(message), f"only the first {MAX_TEXT:,} characters of the message were taken")
             text = text[:MAX_TEXT]
         conversation.last_at = message.at or conversation.last_at
         own_key = message.key if len(message.key) <= MAX_KEY_CHARS else _key(message.key).hex()
         key = storable(own_key) or _content_key(message, conversation.untimed)
         label = self._label if message.role == "user" else max(self._label, Label.KNOWN)
         _, rows = batch.said.setdefault(conversation.key, (conversation, {}))
-        rows.setdefault(key, ImportedRow(key, message.role, self._clean(text), conversation.last_at, label))
+        rows.setdefault(key, ImportedRow(key, message.role, text, conversation.last_at, label))
         batch.grow(text)
 
     async def _flush(self, batch: _Batch) -> None:
@@ -246,7 +247,7 @@ class ImportWriter:
             )
             stored, is_new = await memories.add(tx, self._principal, new)
             learned = stored.id if stored.label >= self._label else None  # else it was known from somebody trusted more
-            await imports.note(tx, self._principal, self._agent, key, source, memory.place, memory=learned)
+            await imports.note(tx, self._principal, self._agent, key, source, self._place(memory), memory=learned)
             if not is_new:
                 done.known += 1
                 return
@@ -269,9 +270,9 @@ class ImportWriter:
                 tx, self._principal, definition, next_run_at=None, origin=origin, label=self._label
             )
             if row is not None:
-                await imports.note(tx, self._principal, self._agent, key, source, task.place, schedule=row.id)
+                await imports.note(tx, self._principal, self._agent, key, source, self._place(task), schedule=row.id)
                 return
-        self.tally.damage(task.place, f'there are {MAX_NAMESAKES} schedules called "{name}"; rename one of them')
+        self.tally.damage(self._place(task), f'there are {MAX_NAMESAKES} schedules called "{name}"; rename one of them')
 
     async def _append(
         self,
@@ -294,9 +295,13 @@ class ImportWriter:
             return
         if session is None:
             session = await imports.start(tx, self._principal, self._agent, fresh[0].at)
-            key, place = conversation.key, conversation.session.place
+            key, place = conversation.key, self._place(conversation.session)
             await imports.note(tx, self._principal, self._agent, key, source, place, session=session)
         await imports.append(tx, session, self._principal, f"{ORIGIN}{source}", fresh)
+
+    def _place(self, record: ImportedMemory | ImportedMessage | ImportedSession | ImportedTask | Damaged) -> str:
+        """Where a record was read, which may quote a title. It is cleaned first: a cut secret can't be found."""
+        return one_line(self._clean(record.place), MAX_PLACE_CHARS)
 
 
 def session_key(source: str, key: str) -> bytes:

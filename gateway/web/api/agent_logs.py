@@ -158,7 +158,14 @@ async def log(request: Request, site: AtSite, caller: Logger) -> LogResult:
     agent, backend = _agent(caller, asked), site.backend
     trust = Label.KNOWN if caller.reach.everything else Label.UNTRUSTED
     writer = ImportWriter(
-        backend.database, backend.owner.id, agent, backend.clock.now(), own=False, dry_run=False, at_best=trust
+        backend.database,
+        backend.owner.id,
+        agent,
+        backend.clock.now(),
+        own=False,
+        dry_run=False,
+        most_trusted=trust,
+        clean=str,  # `_cleaned` has done it, off the event loop
     )
     await writer.store(SOURCE, await asyncio.to_thread(lambda: _cleaned(site, asked)))
     await backend.database.run(lambda tx: indexing.index_turns(tx, None, INDEXED))

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from dataclasses import dataclass
+from http.client import HTTPException
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
@@ -65,7 +66,7 @@ class Connection:
                 raise OwnerMustAct(
                     f"{self.url} answers {error.code}; is its token valid and of scope memory?"
                 ) from error
-        except (OSError, ValueError) as error:
+        except (OSError, HTTPException, ValueError) as error:
             raise TryAgainLater(
                 f"SupaClaw can't be reached at {self.url} ({one_line(str(error), 80)}); `supaclaw up` starts it"
             ) from error

@@ -6,16 +6,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from gateway.cli.connections.database import owners_zone, require_owner, with_database
-from gateway.cli.storage.imports import make_findable, store_parts
+from gateway.cli.connections.database import leak_guard, require_owner, with_database
+from gateway.cli.storage.imports import make_findable, reader, store_parts
 from gateway.cli.terminal.console import echo
 from gateway.config.data.files import disk_full, has_room, replace_private
 from gateway.config.failpoints import Failpoints
 from gateway.config.failpoints import Step as Failpoint
 from gateway.domain.errors import DiskFull, OwnerMustAct, SupaclawError
-from gateway.domain.time import zone
+from gateway.domain.principals import Label
 from gateway.importers import discover
-from gateway.importers.records.files import Reader
 from gateway.importers.records.writer import ImportWriter, Tally
 from gateway.store.connection.pool import Database
 from integrations.openclaw.installer import connection
@@ -174,11 +173,20 @@ class Installer:
         async def work(database: Database) -> Tally:
             async with database.connection() as conn:
                 owner = (await require_owner(conn)).id
-            writer = ImportWriter(database, owner, self.state.agentId, datetime.now(UTC), own=False, dry_run=dry_run)
-            reader, sources = Reader(zone(owners_zone() or "UTC"), lambda _: None), discover()
-            await store_parts(writer, "openclaw", self.places.workspace, sources, reader)
+            writer = ImportWriter(
+                database,
+                owner,
+                self.state.agentId,
+                datetime.now(UTC),
+                own=False,
+                dry_run=dry_run,
+                most_trusted=Label.OWNER,
+                clean=await leak_guard(database),
+            )
+            files, sources = reader(), discover()
+            await store_parts(writer, "openclaw", self.places.workspace, sources, files)
             if self.places.state != self.places.workspace.parent:
-                await writer.store("openclaw", sources["openclaw"].read(self.places.state, reader))
+                await writer.store("openclaw", sources["openclaw"].read(self.places.state, files))
             if writer.tally.messages and not dry_run:
                 await make_findable(database)
             return writer.tally

@@ -1,13 +1,16 @@
 import os
 import socket
+import struct
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from gateway.cli.connections.local_gateway import web_address
+from gateway.cli.connections.local_gateway import LocalGateway, web_address
 from gateway.config.data.instance import hold_instance
+from gateway.config.environment import Environment
 from gateway.config.model import WebSettings
-from tests.cli.conftest import Supaclaw
+from tests.cli.conftest import Supaclaw, tcp_server
 
 
 @pytest.fixture
@@ -100,3 +103,36 @@ def test_a_key_that_cannot_be_read_is_told(supaclaw: Supaclaw, keys: Path) -> No
 )
 def test_a_gateway_on_all_addresses_is_reached_on_this_machine(host: str, address: str) -> None:
     assert web_address(WebSettings(host=host, port=1)) == address
+
+
+def reset(connection: socket.socket) -> None:
+    connection.recv(1000)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+def answer_nonsense(connection: socket.socket) -> None:
+    connection.recv(1000)
+    connection.sendall(b"220 mail.example.com\r\n")
+
+
+@pytest.mark.parametrize("answer", [reset, answer_nonsense])
+def test_a_program_that_answers_no_http_listens_and_is_not_healthy(
+    place: Path, answer: Callable[[socket.socket], None]
+) -> None:
+    with tcp_server(answer) as port:
+        gateway = LocalGateway(Environment.read(os.environ), f"http://127.0.0.1:{port}")
+
+        assert gateway.listens()
+        assert not gateway.healthy()
+
+
+def test_a_gateway_that_accepts_and_never_answers_listens(place: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        gateway = LocalGateway(Environment.read(os.environ), f"http://127.0.0.1:{server.getsockname()[1]}")
+
+        assert gateway.listens()
+        assert not gateway.healthy()
+
+
+def test_nothing_listens_where_a_connection_is_refused(place: Path, nobody_there: str) -> None:
+    assert not LocalGateway(Environment.read(os.environ), nobody_there).listens()

@@ -8,6 +8,7 @@ import pytest
 
 from integrations.openclaw.installer.state import Step
 from tests.cli.conftest import Supaclaw
+from tests.cli.test_memories import store_secret
 from tests.integrations.openclaw.conftest import BEFORE, Installation, mounted
 
 MOST_KILLS = 60
@@ -45,6 +46,17 @@ def test_an_installation_and_its_removal(installation: Installation, supaclaw: S
     assert (removed.code, removed.err) == (0, "")
     assert installation.snapshot() == before
     assert json.loads(supaclaw("token", "list", "--json").out) == []
+
+
+def test_a_stored_secret_is_imported_by_its_name(installation: Installation, supaclaw: Supaclaw) -> None:
+    store_secret("WEATHER_KEY", "quite-secret-4711")
+    (installation.workspace / "MEMORY.md").write_text("- The key is quite-secret-4711.\n")
+
+    assert installation.act("install").code == 0
+
+    memories = supaclaw("memories", "export").out
+    assert "quite-secret-4711" not in memories
+    assert "The key is ${secret:WEATHER_KEY}." in memories
 
 
 def test_the_token_and_the_backup_are_private_and_printed_nowhere(installation: Installation) -> None:
