@@ -6,10 +6,12 @@ import os
 import threading
 from hashlib import sha256
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from gateway.cli.storage import workspace as command
+from gateway.cli.terminal import questions
 from gateway.domain.principals import Label, Role
 from gateway.store.connection.pool import Database
 from gateway.store.files import contents
@@ -138,7 +140,7 @@ def test_at_a_terminal_it_asks(
         if abort and not answer:
             raise command.typer.Abort
 
-    monkeypatch.setattr(command, "_at_a_terminal", lambda: True)
+    monkeypatch.setattr(questions, "sys", SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True)))
     monkeypatch.setattr(command.typer, "confirm", confirm)
     done = supaclaw("checkpoints", "restore", id, "--path", "notes/a.md")
 

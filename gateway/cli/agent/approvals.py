@@ -1,124 +1,94 @@
-"""`supaclaw reviews`, `grants` and `audit`: the agent's questions, calls allowed in advance, and the record of both."""
+"""`supaclaw reviews`, `grants` and `audit`: approval requests, calls allowed in advance, and the audit trail."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Annotated, Self
+from typing import Annotated
 
 import typer
 
 from gateway.agent.work import approvals as rules
 from gateway.agent.work.approvals import NotDecided, settle_review
-from gateway.cli.connections.database import require_owner, with_connection
+from gateway.cli.connections.database import with_connection, with_owner
 from gateway.cli.terminal.console import echo
 from gateway.cli.terminal.output import AsJson, Limit, print_json, print_rows
 from gateway.domain.conversation.diff import legible
 from gateway.domain.errors import OwnerMustAct
-from gateway.domain.json import JsonObject
+from gateway.domain.ids import PrincipalId
 from gateway.store.connection.pool import Connection
 from gateway.store.trust import audit, grants, reviews
-from gateway.store.trust.audit import AuditRow, AuditVerdict
-from gateway.store.trust.grants import GrantRow
+from gateway.store.trust.audit import AuditVerdict
 from gateway.store.trust.reviews import ReviewRow
 
 REVIEW_COLUMNS = ("name", "tool", "state", "asked_at", "expires_at")
 Number = Annotated[str, typer.Argument(metavar="NUMBER", help="Such as A17.")]
-Comment = Annotated[str, typer.Option(metavar="TEXT", help="What the task that asks is told.")]
-
-
-@dataclass(frozen=True, slots=True)
-class ReviewLine:
-    """One question."""
-
-    name: str
-    tool: str
-    state: str
-    asked_at: datetime
-    expires_at: datetime | None
-    change: str
-    kind: str
-    decided_by: str | None
-    response: JsonObject | None
-
-    @classmethod
-    def of(cls, row: ReviewRow) -> Self:
-        """With its whole change, legible."""
-        change, answer = legible(row.preview), row.response
-        return cls(
-            row.name, row.tool, row.state, row.created_at, row.expires_at, change, row.kind, row.decided_by, answer
-        )
+Comment = Annotated[str, typer.Option(metavar="TEXT", help="A comment for the task that asks.")]
 
 
 def list_reviews(as_json: AsJson = False) -> None:
-    """List the questions waiting for the owner's answer."""
-
-    async def read(conn: Connection) -> list[ReviewRow]:
-        return await reviews.list_open(conn, (await require_owner(conn)).id, datetime.now(UTC))
-
-    print_rows(
-        [ReviewLine.of(row) for row in with_connection(read)], REVIEW_COLUMNS, as_json=as_json, none="No questions."
-    )
+    """List the requests that wait for your answer."""
+    rows = with_owner(lambda conn, owner: reviews.list_open(conn, owner, datetime.now(UTC)))
+    print_rows([_review_facts(row) for row in rows], REVIEW_COLUMNS, as_json=as_json, none="No questions.")
 
 
 def show_review(number: Number, as_json: AsJson = False) -> None:
-    """Show one question with the whole change."""
+    """Show a request with the whole change."""
 
-    async def read(conn: Connection) -> ReviewRow:
-        owner, id = await require_owner(conn), reviews.number(number)
+    async def read(conn: Connection, owner: PrincipalId) -> ReviewRow:
+        id = reviews.number(number)
         row = await reviews.get(conn, id) if id is not None else None
-        if row is None or row.asked_id != owner.id:
+        if row is None or row.asked_id != owner:
             raise NotDecided("There is no such approval for you; `supaclaw reviews list` shows the open ones.")
         return row
 
-    _print_review(with_connection(read), as_json, "{0.name}: {0.tool}, {0.state}\n\n{0.change}")
+    _print_review(with_owner(read), as_json, "{name}: {tool}, {state}\n\n{change}")
 
 
 def approve(number: Number, comment: Comment = "", as_json: AsJson = False) -> None:
-    """Approve a change; the running gateway makes it."""
+    """Approve a request; the running gateway makes the change."""
     _decide(number, comment, as_json, yes=True)
 
 
 def deny(number: Number, comment: Comment = "", as_json: AsJson = False) -> None:
-    """Deny a change."""
+    """Deny a request."""
     _decide(number, comment, as_json, yes=False)
 
 
 def _decide(number: str, comment: str, as_json: bool, *, yes: bool) -> None:
-    async def store(conn: Connection) -> ReviewRow:
-        owner = await require_owner(conn)
-        return await settle_review(conn, owner.id, number, datetime.now(UTC), yes=yes, by="terminal", comment=comment)
+    now = datetime.now(UTC)
+    row = with_owner(
+        lambda conn, owner: settle_review(conn, owner, number, now, yes=yes, by="terminal", comment=comment)
+    )
+    _print_review(row, as_json, "{name} is {state}")
 
-    _print_review(with_connection(store), as_json, "{0.name} is {0.state}")
+
+def _print_review(row: ReviewRow, as_json: bool, words: str) -> None:
+    facts = _review_facts(row)
+    print_rows([facts], REVIEW_COLUMNS, as_json=True) if as_json else echo(words.format(**facts))
 
 
-def _print_review(found: ReviewRow, as_json: bool, words: str) -> None:
-    row = ReviewLine.of(found)
-    print_rows([row], REVIEW_COLUMNS, as_json=True) if as_json else echo(words.format(row))
+def _review_facts(row: ReviewRow) -> Mapping[str, object]:
+    return {
+        "name": row.name,
+        "tool": row.tool,
+        "state": row.state,
+        "asked_at": row.created_at,
+        "expires_at": row.expires_at,
+        "change": legible(row.preview),
+        "kind": row.kind,
+        "decided_by": row.decided_by,
+        "response": row.response,
+    }
 
 
 GRANT_COLUMNS = ("name", "tool", "times_left", "expires_at", "allows")
 
 
-@dataclass(frozen=True, slots=True)
-class GrantLine:
-    """One grant."""
-
-    name: str
-    tool: str
-    times_left: int
-    expires_at: datetime
-    allows: str
-    arguments: object
-
-
 def list_grants(as_json: AsJson = False) -> None:
-    """List your grants."""
-
-    async def read(conn: Connection) -> list[GrantRow]:
-        return await grants.live(conn, (await require_owner(conn)).id, datetime.now(UTC))
-
+    """List the calls that you allowed in advance."""
     rows = [
-        GrantLine(row.name, row.tool, row.times_left, row.expires_at, rules.grant_line(row), row.arguments)
-        for row in with_connection(read)
+        {name: getattr(row, name) for name in ("name", "tool", "times_left", "expires_at")}
+        | {"allows": rules.grant_line(row), "arguments": row.arguments}
+        for row in with_owner(lambda conn, owner: grants.live(conn, owner, datetime.now(UTC)))
     ]
     print_rows(rows, GRANT_COLUMNS, as_json=as_json, none=rules.NO_GRANTS)
 
@@ -128,54 +98,32 @@ def give_grant(
     terms: Annotated[list[str], typer.Argument(metavar="TERMS", help="Such as: 5 24h amount<=50 total 200.")],
 ) -> None:
     """Allow a request's call in advance, with a count and a time."""
-
-    async def store(conn: Connection) -> GrantRow:
-        owner, now = await require_owner(conn), datetime.now(UTC)
-        return await rules.give_grant(conn, owner.id, number, rules.parse_terms(" ".join(terms), now), by="terminal")
-
-    echo(f"Allowed. {rules.grant_line(with_connection(store))}")
+    parsed = rules.parse_terms(" ".join(terms), datetime.now(UTC))
+    grant = with_owner(lambda conn, owner: rules.give_grant(conn, owner, number, parsed, by="terminal"))
+    echo(f"Allowed. {rules.grant_line(grant)}")
 
 
 def revoke_grant(number: Annotated[str, typer.Argument(metavar="NUMBER", help="Such as G3.")]) -> None:
     """Revoke a grant."""
-
-    async def end(conn: Connection) -> GrantRow:
-        owner = await require_owner(conn)
-        return await rules.revoke_grant(conn, owner.id, number, datetime.now(UTC), by="terminal")
-
-    echo(f"{with_connection(end).name} is revoked.")
+    now = datetime.now(UTC)
+    grant = with_owner(lambda conn, owner: rules.revoke_grant(conn, owner, number, now, by="terminal"))
+    echo(f"{grant.name} is revoked.")
 
 
 AUDIT_COLUMNS = ("seq", "at", "event", "subject", "principal")
-Head = Annotated[str, typer.Option(metavar="HASH", help="A hash noted earlier, which must still be in the trail.")]
-
-
-@dataclass(frozen=True, slots=True)
-class AuditLine:
-    """One act."""
-
-    seq: int
-    at: datetime
-    event: str
-    subject: str
-    principal: str
-    actor: str
-    detail: str
-    hash: str
-
-    @classmethod
-    def of(cls, row: AuditRow) -> Self:
-        """Hashes in hexadecimal."""
-        whose = str(row.principal_id) if row.principal_id else ""
-        return cls(row.seq, row.at, row.event, row.subject, whose, row.actor.hex(), row.detail.hex(), row.hash.hex())
+Head = Annotated[str, typer.Option(metavar="HASH", help="A hash that you noted earlier; the trail must still hold it.")]
 
 
 def list_audit(limit: Limit = 50, as_json: AsJson = False) -> None:
     """List the newest approvals, grants, sign-ins and permission changes."""
     rows = with_connection(lambda conn: audit.newest(conn, limit))
-    print_rows(
-        [AuditLine.of(row) for row in rows], AUDIT_COLUMNS, as_json=as_json, none="Nothing has been recorded yet."
-    )
+    facts = [
+        {name: getattr(row, name) for name in ("seq", "at", "event", "subject")}
+        | {"principal": str(row.principal_id or "")}
+        | {name: getattr(row, name).hex() for name in ("actor", "detail", "hash")}
+        for row in rows
+    ]
+    print_rows(facts, AUDIT_COLUMNS, as_json=as_json, none="Nothing has been recorded yet.")
 
 
 def verify_audit(head: Head = "", as_json: AsJson = False) -> None:

@@ -19,7 +19,7 @@ from gateway.cli.connections.database import require_owner, with_connection, wit
 from gateway.cli.process.config import set as set_key
 from gateway.cli.terminal.console import echo
 from gateway.cli.terminal.output import AsJson, print_rows
-from gateway.cli.terminal.questions import Yes, ask_shown
+from gateway.cli.terminal.questions import Yes, confirm_reviewed
 from gateway.config.editing import config_file
 from gateway.config.environment import Environment
 from gateway.domain.conversation.diff import legible
@@ -69,7 +69,7 @@ def confirm(names: Names, does: Does = Use.WRITE, yes: Yes = False) -> None:
     for tool in _named(names):
         if not yes:
             echo(legible(described_tool(tool)))
-            ask_shown(f"May the agent read this as your own words? A call is classed {does.value}.", "tools")
+            confirm_reviewed(f"May the agent read this as your own words? A call is classed {does.value}.", "tools")
         sha256 = tool.undecided.sha256
         with_database(partial(pinned_tools.confirm, name=tool.name, sha256=sha256, use=does))
         echo(f"{tool.name} is on: {does.value}")

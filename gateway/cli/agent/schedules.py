@@ -1,21 +1,21 @@
-"""`supaclaw schedules`: one-time and recurring work of the agent."""
+"""`supaclaw schedules`: reminders and recurring tasks."""
 
 import os
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
-from typing import Annotated, TypeVar
+from typing import Annotated, TypeAlias, TypeVar
 
 import typer
 
 from gateway.agent.work.schedules import ScheduleRequest, Schedules, schedule_line
-from gateway.cli.connections.database import owners_zone, require_owner, with_connection
+from gateway.cli.connections.database import owners_zone, with_connection, with_owner
 from gateway.cli.terminal.console import echo
 from gateway.cli.terminal.output import AsJson, print_json, print_rows
 from gateway.config.data.instance import running_pid
 from gateway.config.environment import Environment
 from gateway.domain.errors import OwnerMustAct
-from gateway.domain.ids import AddressId, PrincipalId, ScheduleId, TaskId
+from gateway.domain.ids import AddressId, PrincipalId
 from gateway.domain.principals import Role
 from gateway.domain.text.texts import one_line
 from gateway.domain.work.schedules import Misfire
@@ -36,25 +36,9 @@ NONE = "Nothing is scheduled. `schedules list --all` includes paused and finishe
 NOT_RUNNING = "; no gateway is running on this machine's data, so it runs once one is started"
 UTC_ASSUMED = "Your time zone is unknown, so UTC is used; set owner.timezone in config.json, or pass --zone."
 
+Facts: TypeAlias = Mapping[str, object]
 Result = TypeVar("Result")
 Which = Annotated[str, typer.Argument(metavar="NUMBER|NAME", help="A number in the list, or the name of one of yours.")]
-
-
-@dataclass(frozen=True, slots=True)
-class ScheduleLine:
-    """One line of the list; `of` is the member or group it belongs to, `task_id` the task of its last run."""
-
-    id: ScheduleId
-    name: str
-    of: str | None
-    when: str
-    next_run_at: datetime | None
-    state: str
-    prompt: str
-    misfire: str
-    include_session_history: bool
-    origin: str
-    task_id: TaskId | None
 
 
 def show_all(
@@ -63,26 +47,26 @@ def show_all(
 ) -> None:
     """List everybody's schedules."""
 
-    async def read(conn: Connection) -> list[ScheduleLine]:
-        return await _lines(conn, await store.listed(conn, None, everything=everything, limit=MAX_LISTED))
+    async def read(conn: Connection) -> list[Facts]:
+        return await _facts(conn, await store.listed(conn, None, everything=everything, limit=MAX_LISTED))
 
     rows = with_connection(read)
     print_rows(rows, COLUMNS, as_json=as_json, none=NONE)
 
 
 def show(which: Which, as_json: AsJson = False) -> None:
-    """Show one schedule and the outcome of its last runs."""
+    """Show a schedule and the outcome of its last runs."""
 
-    async def read(schedules: Schedules) -> tuple[ScheduleLine, list[RunRow]]:
+    async def read(schedules: Schedules) -> tuple[Facts, list[RunRow]]:
         row = await schedules.get(which)
-        [shown] = await _lines(schedules.tx, [row])
-        return shown, [_local(run, row.definition.zone) for run in await store.runs(schedules.tx, row.id)]
+        [facts] = await _facts(schedules.tx, [row])
+        return facts, [_local(run, row.definition.zone) for run in await store.runs(schedules.tx, row.id)]
 
-    row, runs = _with_schedules(read)
+    facts, runs = _with_schedules(read)
     if as_json:
-        print_json({**asdict(row), "runs": [asdict(run) for run in runs]})
+        print_json({**facts, "runs": [asdict(run) for run in runs]})
         return
-    for name, value in asdict(row).items():
+    for name, value in facts.items():
         if value not in {None, ""}:
             # Third-party text must stay on one line and must not control the terminal.
             echo(f"{name.replace('_', ' ').removesuffix(' at')}: {one_line(str(value), MAX_TEXT)}")
@@ -91,8 +75,8 @@ def show(which: Which, as_json: AsJson = False) -> None:
 
 
 def add(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Its name.")],
-    prompt: Annotated[str, typer.Option(metavar="TEXT", help="What the agent should do.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A name for the schedule.")],
+    prompt: Annotated[str, typer.Option(metavar="TEXT", help="Instructions for the agent.")],
     at: Annotated[
         str | None, typer.Option(metavar="TIME", help='Run once, such as at 2027-03-01T09:00 or "in 20 minutes".')
     ] = None,
@@ -134,7 +118,7 @@ def add(
 
 
 def run(which: Which, as_json: AsJson = False) -> None:
-    """Run one now, in addition to its planned runs."""
+    """Run a schedule now, in addition to its planned runs."""
 
     async def write(schedules: Schedules) -> ScheduleRow:
         row, task = await schedules.run(which)
@@ -144,17 +128,17 @@ def run(which: Which, as_json: AsJson = False) -> None:
 
 
 def pause(which: Which, as_json: AsJson = False) -> None:
-    """Pause one."""
+    """Pause a schedule."""
     _change(lambda schedules: schedules.pause(which), "paused", as_json)
 
 
 def resume(which: Which, as_json: AsJson = False) -> None:
-    """Resume one, from its next planned time."""
+    """Resume a schedule, from its next planned time."""
     _change(lambda schedules: schedules.resume(which), "resumed", as_json, _when_it_runs)
 
 
 def remove(which: Which, as_json: AsJson = False) -> None:
-    """Delete one, and the record of its runs."""
+    """Delete a schedule, and the record of its runs."""
     _change(lambda schedules: schedules.remove(which), "removed", as_json)
 
 
@@ -163,27 +147,26 @@ def _change(
 ) -> None:
     """Print the schedule that `work` changed, and how."""
 
-    async def changed(schedules: Schedules) -> tuple[ScheduleRow, ScheduleLine]:
+    async def changed(schedules: Schedules) -> tuple[ScheduleRow, Facts]:
         row = await work(schedules)
-        [shown] = await _lines(schedules.tx, [row])
-        return row, shown
+        [facts] = await _facts(schedules.tx, [row])
+        return row, facts
 
-    row, shown = _with_schedules(changed)
+    row, facts = _with_schedules(changed)
     if as_json:
-        print_json(asdict(shown))
+        print_json(facts)
     else:
         echo(f"{done}: {schedule_line(row)}{more()}")
 
 
 def _with_schedules(work: Callable[[Schedules], Awaitable[Result]]) -> Result:
-    """Run `work` on the owner's schedules; a number may refer to another person's."""
+    """Run `work` on the owner's schedules, where a number may name another person's; raises `OwnerMustAct`."""
 
-    async def run_work(tx: Connection) -> Result:
-        owner = (await require_owner(tx)).id
-        return await work(Schedules(tx, owner, datetime.now(UTC), owners_zone(), of_all=True))
+    def run_work(tx: Connection, owner: PrincipalId) -> Awaitable[Result]:
+        return work(Schedules(tx, owner, datetime.now(UTC), owners_zone(), of_all=True))
 
     try:
-        return with_connection(run_work)
+        return with_owner(run_work)
     except InvalidSchedule as refusal:
         raise OwnerMustAct(str(refusal)) from refusal
 
@@ -196,28 +179,29 @@ async def _address(tx: Connection, owner: PrincipalId, channel: str) -> AddressI
     return at.id
 
 
-async def _lines(conn: Connection, rows: Sequence[ScheduleRow]) -> list[ScheduleLine]:
+async def _facts(conn: Connection, rows: Sequence[ScheduleRow]) -> list[Facts]:
+    """The rows as they are shown: `of` is the member or group of one that isn't the owner's."""
     people = [await principals.get(conn, each) for each in {row.principal_id for row in rows}]
     others = {each.id: each.name for each in people if each.role is not Role.OWNER}
-    return [_line(row, others.get(row.principal_id)) for row in rows]
+    return [_row_facts(row, others.get(row.principal_id)) for row in rows]
 
 
-def _line(row: ScheduleRow, of: str | None) -> ScheduleLine:
+def _row_facts(row: ScheduleRow, of: str | None) -> Facts:
     definition = row.definition
     states = {"paused": row.paused_at, "over": row.completed_at, "failing": row.failing_since}
-    return ScheduleLine(
-        row.id,
-        definition.name,
-        of,
-        in_words(definition),
-        local(row.next_run_at, definition.zone) if row.next_run_at else None,
-        ", ".join(name for name, since in states.items() if since),
-        definition.prompt,
-        definition.misfire.value,
-        definition.include_session_history,
-        row.origin,
-        row.task_id,
-    )
+    return {
+        "id": row.id,
+        "name": definition.name,
+        "of": of,
+        "when": in_words(definition),
+        "next_run_at": local(row.next_run_at, definition.zone) if row.next_run_at else None,
+        "state": ", ".join(name for name, since in states.items() if since),
+        "prompt": definition.prompt,
+        "misfire": definition.misfire.value,
+        "include_session_history": definition.include_session_history,
+        "origin": row.origin,
+        "task_id": row.task_id,
+    }
 
 
 def _local(run: RunRow, zone: str) -> RunRow:

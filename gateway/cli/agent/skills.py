@@ -14,7 +14,7 @@ from gateway.agent.tool_files.confirmed import FORM, ToolFiles
 from gateway.cli.connections.database import with_database
 from gateway.cli.terminal.console import echo
 from gateway.cli.terminal.output import AsJson, print_rows
-from gateway.cli.terminal.questions import Yes, ask_shown
+from gateway.cli.terminal.questions import Yes, confirm_reviewed
 from gateway.config.environment import Environment
 from gateway.config.load import load
 from gateway.config.machine import SystemClock
@@ -74,7 +74,7 @@ def disable(name: Name, as_json: AsJson = False) -> None:
 def remove(name: Name, yes: Yes = False) -> None:
     """Delete a skill and its files."""
     if not yes:
-        ask_shown(f"Delete the skill {name} and its files?", "skills")
+        confirm_reviewed(f"Delete the skill {name} and its files?", "skills")
     with_library(lambda skills: skills.remove(name))
     echo(f"removed {name}")
 
@@ -85,7 +85,7 @@ def confirm_shown(
     """Ask, after showing all of it, and switch on exactly that."""
     if not yes:
         echo(legible(text))
-        ask_shown(f"May the agent follow {name} like your own instructions?", form.commands)
+        confirm_reviewed(f"May the agent follow {name} like your own instructions?", form.commands)
     with_library(lambda skills: skills.confirm(name, sha256, despite_findings=despite_findings), form)
     print_entry(name, as_json, form)
 

@@ -11,14 +11,14 @@ import typer
 from gateway.agent.limits import dollars
 from gateway.agent.work import task_trees
 from gateway.agent.work.agents import Agents, ListedAgent
-from gateway.agent.work.task_trees import MOST_STEPS, Comparison, TreeRequest, Trees, task_line, tree_summary
-from gateway.cli.connections.database import require_owner, with_connection, with_database
+from gateway.agent.work.task_trees import MOST_STEPS, TreeRequest, Trees, task_line, tree_summary
+from gateway.cli.connections.database import require_owner, with_database, with_owner
 from gateway.cli.terminal.console import echo
 from gateway.cli.terminal.output import AsJson, print_json, print_rows
 from gateway.config.environment import Environment
 from gateway.config.load import load_early
 from gateway.domain.errors import OwnerMustAct
-from gateway.domain.ids import TaskId
+from gateway.domain.ids import PrincipalId, TaskId
 from gateway.domain.principals import Label
 from gateway.domain.work.tasks import Status
 from gateway.domain.work.trees import MAIN
@@ -34,36 +34,34 @@ COLUMNS = ("id", "name", "agent", "status", "waits_for", "cost_usd", "created_at
 STEP_COLUMNS = ("id", "kind", "name", "ok", "latency_ms", "tokens_in", "tokens_out", "cost_usd", "message_id")
 NONE = "No tasks. `supaclaw tasks create TEXT` starts one."
 
-Which = Annotated[str, typer.Argument(metavar="ID", help="The beginning of its id.")]
+Which = Annotated[str, typer.Argument(metavar="ID", help="The task's id, or its beginning.")]
 
 
 def create(
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="All that the agent has to know.")],
-    agent: Annotated[str, typer.Option(metavar="SLUG", help="Which agent (default: main).")] = MAIN,
-    budget: Annotated[float | None, typer.Option(metavar="USD", help="No more than budgets.task_usd.")] = None,
-    key: Annotated[str | None, typer.Option(metavar="KEY", help="The same key never starts a second one.")] = None,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The task, with all that the agent has to know.")],
+    agent: Annotated[str, typer.Option(metavar="SLUG", help="The agent (default: main).")] = MAIN,
+    budget: Annotated[float | None, typer.Option(metavar="USD", help="Highest cost, at most budgets.task_usd.")] = None,
+    key: Annotated[str | None, typer.Option(metavar="KEY", help="The same key never starts a second task.")] = None,
 ) -> None:
     """Start a task; its result comes to your chat."""
     environment = Environment.read(os.environ)
     limit = load_early(environment, os.environ).budgets.task_usd
-    known = Trees(Agents(Workspace(environment.workspace)), lambda: limit)
+    all_trees = Trees(Agents(Workspace(environment.workspace)), lambda: limit)
 
-    async def work(conn: Connection) -> TaskId:
-        owner = await require_owner(conn)
-        await known.check(agent)
-        request = TreeRequest(agent, text, Label.OWNER, known.within(budget), private=True, key=key and f"cli {key}")
-        return await task_trees.start(conn, owner.id, request)
+    async def work(conn: Connection, owner: PrincipalId) -> TaskId:
+        await all_trees.check(agent)
+        request = TreeRequest(
+            agent, text, Label.OWNER, all_trees.within(budget), private=True, key=key and f"cli {key}"
+        )
+        return await task_trees.start(conn, owner, request)
 
-    echo(str(with_connection(work)))
+    echo(with_owner(work))
 
 
 def list_tasks(as_json: AsJson = False) -> None:
     """List the latest trees."""
-
-    async def read(conn: Connection) -> list[NodeRow]:
-        return await trees.newest(conn, (await require_owner(conn)).id, LISTED)
-
-    print_rows(with_connection(read), COLUMNS, as_json=as_json, none=NONE)
+    rows = with_owner(lambda conn, owner: trees.newest(conn, owner, LISTED))
+    print_rows(rows, COLUMNS, as_json=as_json, none=NONE)
 
 
 def show_task(which: Which, as_json: AsJson = False) -> None:
@@ -75,7 +73,7 @@ def show_task(which: Which, as_json: AsJson = False) -> None:
 def follow(which: Which, as_json: AsJson = False) -> None:
     """Show what a tree does, live, then its result.
 
-    Exits with 1 if there is none.
+    Exits with 1 unless the tree is completed.
     """
 
     async def work(database: Database) -> Sequence[NodeRow]:
@@ -107,58 +105,45 @@ def follow(which: Which, as_json: AsJson = False) -> None:
 def trace(which: Which, as_json: AsJson = False) -> None:
     """List the steps of a task: model calls, tools, hand-offs, questions."""
 
-    async def read(conn: Connection) -> list[StepRow]:
-        return await steps.trace(
-            conn, await task_trees.find_task(conn, (await require_owner(conn)).id, which), most=MOST_STEPS
-        )
+    async def read(conn: Connection, owner: PrincipalId) -> list[StepRow]:
+        return await steps.trace(conn, await task_trees.find_task(conn, owner, which), most=MOST_STEPS)
 
-    print_rows(with_connection(read), STEP_COLUMNS, as_json=as_json)
+    print_rows(with_owner(read), STEP_COLUMNS, as_json=as_json)
 
 
 def fork(
     which: Which,
-    at: Annotated[int, typer.Option(metavar="STEP", help="A step, as `trace` shows it; it is done again.")],
+    at: Annotated[int, typer.Option(metavar="STEP", help="The step to run again, by its number in `trace`.")],
     model: Annotated[str | None, typer.Option(metavar="NAME", help="Another model (default: its agent's).")] = None,
 ) -> None:
     """Run a task again from one of its model calls.
 
-    It asks before every act, and writes to a copy of the files.
+    The new run asks before every act, and writes to a copy of the files.
     """
-
-    async def work(conn: Connection) -> TaskId:
-        return await task_trees.fork(conn, (await require_owner(conn)).id, which, at, model)
-
-    echo(str(with_connection(work)))
+    echo(with_owner(lambda conn, owner: task_trees.fork(conn, owner, which, at, model)))
 
 
 def compare(which: Which, other: Which, as_json: AsJson = False) -> None:
     """Show two runs side by side: steps, costs, results."""
-
-    async def read(conn: Connection) -> Comparison:
-        return await task_trees.compare(conn, (await require_owner(conn)).id, which, other)
-
-    found = with_connection(read)
+    comparison = with_owner(lambda conn, owner: task_trees.compare(conn, owner, which, other))
     if as_json:
-        print_json(asdict(found))
+        print_json(asdict(comparison))
         return
-    for one, two in found.rows:
+    for one, two in comparison.rows:
         echo(f"{step_line(one) if one else '':60.60} | {step_line(two) if two else ''}")
-    for name, run in (("A", found.a), ("B", found.b)):
+    for name, run in (("A", comparison.a), ("B", comparison.b)):
         cost = f"{run.tasks} tasks, {len(run.steps)} steps, {run.tokens} tokens, {dollars(run.cost_usd)}"
         echo(f"\n{name}: {cost}, {run.model_ms} ms\n{run.node.result or run.node.error or run.node.status.value}")
 
 
 def cancel(which: Which) -> None:
     """Cancel a task and all below it, at once."""
-
-    async def work(conn: Connection) -> TaskId:
-        return (await task_trees.cancel(conn, (await require_owner(conn)).id, which))[0]
-
-    echo(f"Cancelled: {with_connection(work)}")
+    task, _ = with_owner(lambda conn, owner: task_trees.cancel(conn, owner, which))
+    echo(f"Cancelled: {task}")
 
 
 def step_line(step: StepRow) -> str:
-    """One step, as a line."""
+    """A step in one line: its number, task, kind, name, outcome, time and cost."""
     ended = "" if step.ok is None else " ok" if step.ok else " failed"
     took = f" {step.latency_ms} ms" if step.latency_ms else ""
     spent = f", {step.tokens_in} in, {step.tokens_out} out, {dollars(step.cost_usd)}" if step.kind == "model" else ""
@@ -166,10 +151,7 @@ def step_line(step: StepRow) -> str:
 
 
 def _tree(which: str) -> Sequence[NodeRow]:
-    async def read(conn: Connection) -> Sequence[NodeRow]:
-        return await task_trees.show(conn, (await require_owner(conn)).id, which)
-
-    return with_connection(read)
+    return with_owner(lambda conn, owner: task_trees.show(conn, owner, which))
 
 
 def _print_tree(rows: Sequence[NodeRow]) -> None:
@@ -183,12 +165,12 @@ def _print_tree(rows: Sequence[NodeRow]) -> None:
 
 
 AGENT_COLUMNS = ("slug", "description", "model", "state", "problem")
-Slug = Annotated[str, typer.Argument(metavar="SLUG", help="The file's name without .md.")]
+Slug = Annotated[str, typer.Argument(metavar="SLUG", help="The name of the agent's file, without .md.")]
 
 
 @dataclass(frozen=True, slots=True)
 class AgentLine:
-    """One agent, as its file is now."""
+    """An agent as its file describes it now."""
 
     slug: str
     description: str
@@ -202,7 +184,7 @@ class AgentLine:
 
     @classmethod
     def of(cls, listed: ListedAgent) -> Self:
-        """A wrong file has nothing but its problem."""
+        """The row of an agent; that of a file with an error holds the problem alone."""
         if (agent := listed.agent) is None:
             return cls(listed.slug, "", None, None, None, None, "wrong", listed.problem, "")
         head = agent.head
@@ -212,7 +194,7 @@ class AgentLine:
 
 
 def list_agents(as_json: AsJson = False) -> None:
-    """List the agents, with what is wrong with a file."""
+    """List the agents, and the errors in their files."""
     print_rows([AgentLine.of(each) for each in _all_agents()], AGENT_COLUMNS, as_json=as_json, none="No agents.")
 
 
@@ -235,7 +217,7 @@ def check_agent(slug: Slug) -> None:
     row = AgentLine.of(_agent_named(slug))
     if row.problem:
         raise OwnerMustAct(f"{slug}: {row.problem}")
-    echo(f"{slug}: the file is right, and the agent is {row.state}")
+    echo(f"{slug}: the file is valid, and the agent is {row.state}")
 
 
 def _all_agents() -> Sequence[ListedAgent]:
@@ -244,7 +226,7 @@ def _all_agents() -> Sequence[ListedAgent]:
 
 
 def _agent_named(slug: str) -> ListedAgent:
-    found = next((each for each in _all_agents() if each.slug == slug), None)
-    if found is None:
-        raise OwnerMustAct(f"there is no agent {slug!r}; `supaclaw agents list` names them")
-    return found
+    agent = next((each for each in _all_agents() if each.slug == slug), None)
+    if agent is None:
+        raise OwnerMustAct(f"there is no agent {slug!r}; `supaclaw agents list` shows them")
+    return agent

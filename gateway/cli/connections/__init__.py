@@ -1,1 +1,1 @@
-"""How a command reaches the database and the running gateway."""
+"""Connections of commands to the database and to the running gateway."""

@@ -1,4 +1,4 @@
-"""The gateway's database, its owner and the owner's time zone, for commands that read or change them themselves."""
+"""The gateway's database, its owner and the owner's time zone, for commands that use them without the gateway."""
 
 import asyncio
 import logging
@@ -12,6 +12,7 @@ from gateway.cli.terminal.console import show_after_a_second
 from gateway.config.environment import Environment
 from gateway.config.load import load_early
 from gateway.domain.errors import OwnerMustAct
+from gateway.domain.ids import PrincipalId
 from gateway.domain.time import moment
 from gateway.logs import SecretMask, logging_to
 from gateway.store.connection.pool import Connection, Database
@@ -45,30 +46,40 @@ def with_connection(work: Callable[[Connection], Awaitable[Result]]) -> Result:
     return with_database(lambda database: database.run(work))
 
 
+def with_owner(work: Callable[[Connection, PrincipalId], Awaitable[Result]]) -> Result:
+    """Run `work` in one transaction, with the owner's id; raises `OwnerMustAct` if there is no owner yet."""
+
+    async def run_work(conn: Connection) -> Result:
+        return await work(conn, (await require_owner(conn)).id)
+
+    return with_connection(run_work)
+
+
 async def leak_guard(database: Database) -> Callable[[str], str]:
-    """Takes the secrets that are stored out of texts, as a running gateway does."""
+    """A function that replaces stored secrets in a text by their names, as a running gateway does."""
     from gateway.app.storage.offline import leak_guard
 
-    return await leak_guard(database, Environment.read(os.environ), os.environ) or str
+    clean = await leak_guard(database, Environment.read(os.environ), os.environ)
+    return clean or str  # no secret is stored
 
 
 async def require_owner(conn: Connection) -> PrincipalRow:
     """The gateway's owner; raises `OwnerMustAct` if there is none yet."""
-    found = await principals.owner(conn)
-    if found is None:
+    owner = await principals.owner(conn)
+    if owner is None:
         raise OwnerMustAct("there is no owner yet; start the gateway once, or use `supaclaw owner set`")
-    return found
+    return owner
 
 
 def owners_zone() -> str | None:
-    """What config.json or USER.md names; None if neither does."""
+    """The time zone that config.json or USER.md names; None if neither does."""
     environment = Environment.read(os.environ)
     owner, workspace = load_early(environment, os.environ).owner, Workspace(environment.workspace)
     return owner.timezone or zone_in(Persona(workspace).user(workspace))
 
 
 def owners_moment(text: str | None, *, end: bool = False) -> datetime | None:
-    """A date or time as somebody types it, in their zone, by `zones.moment`; raises `OwnerMustAct`."""
+    """Parse a date or time in the owner's zone; with `end`, a date means its end. Raises `OwnerMustAct`."""
     try:
         return None if text is None else moment(text, owners_zone(), end=end)
     except ValueError:

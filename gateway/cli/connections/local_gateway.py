@@ -1,4 +1,4 @@
-"""The gateway on this machine: HTTP requests to the running one, or one started for as long as a command needs it."""
+"""The gateway on this machine: requests to the running one, or one started for as long as a command needs it."""
 
 import json
 import os
@@ -87,8 +87,8 @@ def _unexpected_status(environment: Environment, address: str, code: int) -> Sup
     return _not_a_gateway(address, f"answers {code}")
 
 
-def _not_a_gateway(address: str, what: str) -> SupaclawError:
-    return OwnerMustAct(f"{address} {what}; another program may have that port, see `supaclaw doctor`")
+def _not_a_gateway(address: str, problem: str) -> SupaclawError:
+    return OwnerMustAct(f"{address} {problem}; another program may have that port, see `supaclaw doctor`")
 
 
 START_SECONDS = 60.0
@@ -128,7 +128,7 @@ class LocalGateway:
 
 @contextmanager
 def ensure_gateway() -> Iterator[LocalGateway]:
-    """Your gateway; if none runs, starts one and stops it after the block."""
+    """Yield the running gateway, or one that is started for the block."""
     environment = Environment.read(os.environ)
     gateway = LocalGateway(environment, gateway_address(environment))
     if running_pid(environment.data) is not None:
@@ -144,7 +144,7 @@ def ensure_gateway() -> Iterator[LocalGateway]:
 
 @contextmanager
 def _started_gateway(environment: Environment, errors: IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:
-    """A gateway in its own session, so that Ctrl-C does not reach it."""
+    """Start a gateway in its own session, so that Ctrl-C does not reach it; stop it after the block."""
     process = subprocess.Popen(
         [sys.executable, "-m", "gateway", "up"],
         stdin=subprocess.DEVNULL,
@@ -176,4 +176,4 @@ def _wait_for(
 def _last_error_line(errors: IO[bytes]) -> str:
     errors.seek(0)
     lines = errors.read().decode(errors="replace").strip().splitlines()
-    return lines[-1].removeprefix("supaclaw: ") if lines else "it said nothing; see `supaclaw doctor`"
+    return lines[-1].removeprefix("supaclaw: ") if lines else "it printed nothing; see `supaclaw doctor`"

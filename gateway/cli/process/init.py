@@ -11,7 +11,7 @@ from gateway.cli.connections.database import require_owner, with_database
 from gateway.cli.connections.local_gateway import ensure_gateway
 from gateway.cli.people.channels import qr_picture
 from gateway.cli.terminal.console import echo, show_after_a_second
-from gateway.cli.terminal.questions import agrees, ask, ask_secret
+from gateway.cli.terminal.questions import ask, ask_secret_line, ask_yes_or_no
 from gateway.config.channels import enabled_channels
 from gateway.config.data.instance import running_pid
 from gateway.config.environment import Environment
@@ -44,7 +44,7 @@ def init() -> None:
 
 def _connect_model(setup: Setup) -> None:
     echo(f"Model: {asyncio.run(_model_in_use(setup))}")
-    while key := ask_secret("API key of any provider (Enter: skip)"):
+    while key := ask_secret_line("API key of any provider (Enter: skip)"):
         try:
             whose = _whose(key)
             model = ask("Model", whose.model or "")
@@ -74,13 +74,13 @@ def _whose(key: str) -> Vendor:
 def _connect_channel(setup: Setup, form: ChannelForm) -> None:
     connected = form.name in enabled_channels(setup.config().channels)
     question = f"{form.title} is connected. Connect it again?" if connected else f"Connect {form.title}?"
-    if not agrees(question):
+    if not ask_yes_or_no(question):
         return
     echo(form.steps)
     if form.copy:
         echo(f"\n{form.copy}")
     while True:
-        pasted = {field: ask_secret(f"{about.rstrip('.')} (Enter: skip)") for field, about in form.fields.items()}
+        pasted = {field: ask_secret_line(f"{about.rstrip('.')} (Enter: skip)") for field, about in form.fields.items()}
         if not all(pasted.values()):
             return
         try:
@@ -119,7 +119,7 @@ async def _wait_for_owner(database: Database, form: ChannelForm, link: str) -> N
     echo("Waiting for it; Ctrl-C skips it.")
     for _ in range(CODE_MINUTES * 60):
         if claim := next((each for each in await pairing.claims() if each.code == code), None):
-            you = agrees(f"{claim} entered the code. Is that you?")
+            you = ask_yes_or_no(f"{claim} entered the code. Is that you?")
             await pairing.answer(code, join=you)
             echo("Your account is linked." if you else "Not linked; run `supaclaw init` for a new code.")
             return

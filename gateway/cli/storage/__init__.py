@@ -1,1 +1,1 @@
-"""What it keeps: memories, files, versions, backups."""
+"""Stored things: memories, files, checkpoints, secrets, backups."""

@@ -11,7 +11,7 @@ import typer
 
 from gateway.cli.storage.secrets import recover_secrets
 from gateway.cli.terminal.console import echo
-from gateway.cli.terminal.questions import ask_hidden
+from gateway.cli.terminal.questions import ask_secret_text
 from gateway.config.data.keys import has_master_key
 from gateway.config.environment import Environment
 from gateway.config.load import load_early, parse, parse_json, read
@@ -79,7 +79,7 @@ def restore(
         echo(f"{file} is intact: {unpack(file, None)}")
         return
     config = _only_database(environment.config)
-    key = MasterKey.parse(ask_hidden("Recovery key", MAX_VALUE)) if recovery_key else None
+    key = MasterKey.parse(ask_secret_text("Recovery key", MAX_VALUE)) if recovery_key else None
     with logging_to(None, SecretMask(), level=logging.WARNING):
         saved, path = asyncio.run(put_back(environment, config, file, reach(environment, config, mine=True)))
     record_backup(environment.data, file.resolve(), saved.created)

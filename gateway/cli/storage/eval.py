@@ -1,7 +1,6 @@
-"""`supaclaw eval`: how well memory is searched, on published sets of conversations, without a call of any model.
+"""`supaclaw eval`: measure memory search on published sets of conversations, without a language model.
 
-The conversations go the way of those that people import, into a database of a server that is started for the run and
-removed after it.
+The conversations are imported into a temporary database on a server of its own.
 """
 
 import asyncio
@@ -15,6 +14,7 @@ from typing import Annotated
 import typer
 
 from gateway.app.storage.database import temporary_database
+from gateway.cli.storage.imports import make_findable
 from gateway.cli.terminal.console import echo
 from gateway.cli.terminal.output import AsJson, print_json
 from gateway.domain.errors import OwnerMustAct
@@ -40,10 +40,10 @@ AtMost = Annotated[int | None, typer.Option("--questions", min=1, metavar="N", h
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """The figures of all questions with evidence, and by category; milliseconds are those of the database.
+    """The figures of all questions with evidence, and by category; the milliseconds are of the database.
 
-    `weak` is the share of them that were said to have weak results only, `weak_abstentions` that of the questions which
-    have no answer.
+    `weak` is the share of them whose hits were reported as weak, `weak_abstentions` that of the questions without an
+    answer.
     """
 
     mode: str
@@ -117,7 +117,7 @@ async def _run(conversations: Sequence[Conversation], mode: SearchMode) -> Evalu
 
 
 async def _store(database: Database, conversation: Conversation) -> PrincipalId:
-    """A person to whom all of it was said, with the rows that an import would leave."""
+    """Store a conversation for a new person, as an import would."""
     async with database.transaction() as tx:
         owner = await principals.add(tx, Role.MEMBER, conversation.name, [])
         for _, said in groupby(conversation.turns, key=lambda turn: turn.session):
@@ -127,15 +127,14 @@ async def _store(database: Database, conversation: Conversation) -> PrincipalId:
             ]
             session = await imports.start(tx, owner, DEFAULT_AGENT, rows[0].at)
             await imports.append(tx, session, owner, "import:eval", rows)
-    while await database.run(lambda tx: indexing.index_turns(tx, None, BATCH)):
-        pass
+    await make_findable(database)
     while await database.run(lambda tx: indexing.count_words(tx, BATCH)):
         pass
     return owner
 
 
 class _Embedding:
-    """The model that a gateway has without any configuration, in this process."""
+    """The embedding model that is shipped with the gateway, in this process."""
 
     def __init__(self) -> None:
         from gateway.llm.embedding import e5
@@ -147,7 +146,7 @@ class _Embedding:
         return tuple(self._e5.vectors(self._e5.QUERY, [text])[0])
 
     async def embed_rows(self, database: Database) -> None:
-        """Give every row its vector."""
+        """Store the vector of every row."""
         model = await database.run(lambda tx: vectors.want(tx, self.name, self._dimensions))
         while True:
             async with database.connection() as conn:

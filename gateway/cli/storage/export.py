@@ -1,4 +1,4 @@
-"""`supaclaw export`: what makes an agent yours, as Markdown and JSON lines that any program reads."""
+"""`supaclaw export`: persona, skills, memories and transcripts, as Markdown and JSON lines for any program."""
 
 import asyncio
 import os
@@ -32,14 +32,14 @@ from gateway.workspace.skills.folder import FOLDER
 PERSONA = ("AGENTS", "SOUL", "TOOLS", "USER", "HEARTBEAT")
 PAGE = 100
 MAX_NAME_BYTES = 180
-"""Of a transcript's day and title; file systems take 255 with the id."""
+"""The day and title in a transcript's file name; with the id, file systems take 255."""
 
 Clean = Callable[[str], str]
 
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """A folder that is being filled; `clean` takes the stored secrets out of every text."""
+    """A folder that is being filled; `clean` replaces the stored secrets in every text."""
 
     folder: Path
     clean: Clean
@@ -70,7 +70,7 @@ def export(
 
 @contextmanager
 def _new_folder(folder: Path) -> Iterator[Path]:
-    """Yield a folder that becomes `folder` once it is complete; what fails leaves nothing."""
+    """Yield a folder that becomes `folder` after the block; a failure leaves nothing."""
     if os.path.lexists(folder):
         raise OwnerMustAct(f"{folder} already exists; name a folder that does not")
     half = folder.absolute().with_name(f".{folder.absolute().name}.{os.getpid()}")
@@ -94,12 +94,12 @@ async def _export(database: Database, folder: Path) -> str:
     persona, skills = await _write_files(into, Workspace(Environment.read(os.environ).workspace))
     lines = await database.run(lambda tx: exported_lines(Remembering(tx, owner, clean=into.clean)))
     await asyncio.to_thread(into.write, "memories.jsonl", "".join(f"{line}\n" for line in lines))
-    told = [await _write_transcript(into, of, rows) async for of, rows in _transcripts(database, owner)]
-    return f"{persona} persona files, {skills} files of skills, {len(lines)} memories, {len(told)} transcripts"
+    written = [await _write_transcript(into, of, rows) async for of, rows in _transcripts(database, owner)]
+    return f"{persona} persona files, {skills} files of skills, {len(lines)} memories, {len(written)} transcripts"
 
 
 async def _write_files(into: Export, workspace: Workspace) -> tuple[int, int]:
-    """Write the persona and the skills; the numbers of their files. Links are not followed."""
+    """Write the persona and the skills, without following links; returns the numbers of their files."""
     persona = [await _copy(into, workspace, (f"{name}.md", f".agents/{name}.md"), f"{name}.md") for name in PERSONA]
     try:
         found = await asyncio.to_thread(copies.zip_members, workspace.root, "/".join(FOLDER))
@@ -112,7 +112,7 @@ async def _write_files(into: Export, workspace: Workspace) -> tuple[int, int]:
 
 
 async def _copy(into: Export, workspace: Workspace, places: tuple[str, ...], name: str) -> bool:
-    """Write the first of `places` that is a file as `name`; whether there is one."""
+    """Write the first of `places` that is a file as `name`; returns whether there is one."""
     for path in places:
         try:
             content = await workspace.content(path, copies.MAX_ZIP_BYTES)
@@ -127,7 +127,7 @@ async def _copy(into: Export, workspace: Workspace, places: tuple[str, ...], nam
 async def _transcripts(database: Database, owner: PrincipalId) -> AsyncIterator[tuple[Conversation, list[MessageRow]]]:
     """Yield the owner's chats and automated runs, one in memory at a time.
 
-    A conversation that goes on meanwhile moves to the front: others are met twice then, none is missed.
+    A conversation that goes on meanwhile moves to the front, so that others are listed twice and none is missed.
     """
     listed: dict[str, Conversation] = {}
     for unattended in (False, True):
@@ -149,7 +149,7 @@ async def _conversations_page(
 
 
 async def _write_transcript(into: Export, of: Conversation, rows: list[MessageRow]) -> str:
-    """Write one as Markdown to read and as JSON lines for programs; the name of both."""
+    """Write a transcript as Markdown and as JSON lines; returns the name of both without the suffix."""
     titled = replace(of, title=into.clean(of.title))
     words = (
         exporting.file_name(titled, "markdown").removesuffix(".md").encode()[:MAX_NAME_BYTES].decode(errors="ignore")

@@ -1,4 +1,4 @@
-"""`supaclaw files` but for `sync`: list, fetch, edit, search, move, delete, zip and vouch for workspace files."""
+"""`supaclaw files`, except `sync`: list, fetch, edit, search, move, delete, zip and vouch for workspace files."""
 
 import asyncio
 import os
@@ -6,7 +6,8 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -17,11 +18,11 @@ import typer
 from pydantic import TypeAdapter
 
 from gateway.background.cpu.executor import run_alone
-from gateway.cli.connections.database import require_owner, with_connection, with_database
+from gateway.cli.connections.database import with_connection, with_database, with_owner
 from gateway.cli.storage.workspace import labelled_workspace, make_checkpoint, owners_workspace
 from gateway.cli.terminal.console import echo
 from gateway.cli.terminal.output import AsJson, Limit, print_rows, save_copy
-from gateway.cli.terminal.questions import confirm
+from gateway.cli.terminal.questions import Yes, confirm_unless
 from gateway.config.environment import Environment
 from gateway.domain.conversation.diff import difference
 from gateway.domain.errors import OwnerMustAct
@@ -42,14 +43,7 @@ from gateway.workspace.files.uploads import mime_of
 
 TRUST = {Label.OWNER: "yours", Label.KNOWN: "known", Label.UNTRUSTED: "not vouched for"}
 SHOWN_LINES = 3
-"""Lines of a file that are shown before it is vouched for."""
-
-
-@dataclass(frozen=True, slots=True)
-class ListedFile(FileRow):
-    """A file, and how far it is trusted, in words."""
-
-    trust: str
+"""Lines of a file that are printed before the owner vouches for it."""
 
 
 def list_files(limit: Limit = 20, as_json: AsJson = False) -> None:
@@ -59,31 +53,24 @@ def list_files(limit: Limit = 20, as_json: AsJson = False) -> None:
         owner = await principals.owner(conn)
         return await files.recent(conn, owner.id, limit) if owner else []
 
-    rows = [ListedFile(**asdict(row), trust=TRUST[row.label]) for row in with_connection(recent)]
+    rows = [{**asdict(row), "trust": TRUST[row.label]} for row in with_connection(recent)]
     print_rows(rows, ("id", "path", "size", "trust"), as_json=as_json)
 
 
 def vouch(
     paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Files, from the workspace root.")],
-    yes: Annotated[bool, typer.Option("--yes", help="Skip the confirmation.")] = False,
+    yes: Yes = False,
 ) -> None:
     """Vouch for files as they are now; they then count as your own words."""
     workspace = Workspace(Environment.read(os.environ).workspace)
-    found = {path: _print_head(workspace, path) for path in paths}
-    if not yes:
-        if not sys.stdin.isatty():
-            raise OwnerMustAct("look at the files; then add --yes to vouch for them")
-        confirm("Do you vouch for what is in them?")
-
-    async def store(conn: Connection) -> None:
-        await vouch_for(conn, (await require_owner(conn)).id, found, Label.OWNER)
-
-    with_connection(store)
-    echo(f"vouched for {len(found)} file{'s' * (len(found) != 1)}; a new conversation (/new) trusts them")
+    hashes = {path: _print_head(workspace, path) for path in paths}
+    confirm_unless(yes, "Do you vouch for their contents?", "look at the files; then add --yes to vouch for them")
+    with_owner(lambda conn, owner: vouch_for(conn, owner, hashes, Label.OWNER))
+    echo(f"vouched for {len(hashes)} file{'s' * (len(hashes) != 1)}; a new conversation (/new) trusts them")
 
 
 def _print_head(workspace: Workspace, path: str) -> str:
-    """Print what a file is; its hash."""
+    """Print size, time and first lines of a file; returns its hash."""
     head = workspace.head(path, 2_000)
     if head is None:
         raise OwnerMustAct(f"there is no file {path} in {workspace.root}")
@@ -121,32 +108,24 @@ def get(
 Where = Annotated[str, typer.Argument(metavar="PATH", help="From the workspace root, like notes/ideas.md.")]
 
 
-@dataclass(frozen=True, slots=True)
-class TreeLine:
-    """A file or folder; `locked` is "locked" if the file has markers."""
-
-    path: str
-    type: str
-    size: int
-    locked: str
-
-
 def tree(
     path: Annotated[str, typer.Argument(metavar="[PATH]", help="A folder; default: the workspace.")] = ".",
     as_json: AsJson = False,
 ) -> None:
     """List all files below a folder, and which are locked."""
-    rows = sorted(asyncio.run(_tree_below(path)), key=lambda row: row.path)
+    rows = sorted(asyncio.run(_tree_below(path)), key=lambda row: str(row["path"]))
     print_rows(rows, ("path", "type", "size", "locked"), as_json=as_json)
 
 
-async def _tree_below(top: str) -> list[TreeLine]:
-    found, waiting = list[TreeLine](), [top]
+async def _tree_below(top: str) -> list[Mapping[str, object]]:
+    """The files and folders below one; `locked` is "locked" if the file has locked parts."""
+    found, waiting = list[Mapping[str, object]](), [top]
     while waiting:
         folder = waiting.pop()
         for entry in (await owners_workspace().listing(folder)).entries:
             path = entry.name if folder == "." else f"{folder}/{entry.name}"
-            found.append(TreeLine(path, entry.kind, entry.size, await _badge(path, entry)))
+            badge = await _badge(path, entry)
+            found.append({"path": path, "type": entry.kind, "size": entry.size, "locked": badge})
             waiting += [path] if entry.kind == "folder" else []
     return found
 
@@ -158,9 +137,9 @@ async def _badge(path: str, entry: Listed) -> str:
 
 def put(
     path: Where,
-    source: Annotated[str, typer.Argument(metavar="[FILE]", help="What to write; default: standard input.")] = "-",
+    source: Annotated[str, typer.Argument(metavar="[FILE]", help="Its content (default: standard input).")] = "-",
 ) -> None:
-    """Write a file of the workspace, also one with locked text."""
+    """Write a file of the workspace, even one with locked text."""
     try:
         data = sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
     except OSError as error:
@@ -194,10 +173,10 @@ def _edit_copy(name: str, before: bytes) -> bytes:
 async def _write_over(database: Database, path: str, before: bytes | None, data: bytes) -> None:
     now = await owners_workspace().content(path, MAX_WRITE_BYTES)
     if now != before:
-        mine = Path(f"{Path(path).name}.mine")
-        await asyncio.to_thread(mine.write_bytes, data)
+        draft = Path(f"{Path(path).name}.mine")
+        await asyncio.to_thread(draft.write_bytes, data)
         texts = [text.decode("utf-8", "replace") for text in (now or b"", data)]
-        raise OwnerMustAct(f"{path} has changed meanwhile; your text is in {mine}\n{difference(path, *texts)}")
+        raise OwnerMustAct(f"{path} has changed meanwhile; your text is in {draft}\n{difference(path, *texts)}")
     await _write(database, path, data)
 
 
@@ -211,7 +190,7 @@ MAX_MATCHES = 500
 
 
 def find_lines(
-    pattern: Annotated[str, typer.Argument(metavar="TEXT", help="In whatever case.")],
+    pattern: Annotated[str, typer.Argument(metavar="TEXT", help="The text to find, in any case.")],
     path: Annotated[str, typer.Argument(metavar="[PATH]", help="A file or folder; default: the workspace.")] = ".",
     glob: Annotated[str | None, typer.Option(metavar="GLOB", help="Only files like *.md.")] = None,
     regex: Annotated[bool, typer.Option("--regex", help="TEXT is a regular expression.")] = False,
@@ -243,16 +222,14 @@ async def _move(path: str, to: str, database: Database) -> None:
 
 def delete(
     paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Files, from the workspace root.")],
-    yes: Annotated[bool, typer.Option("--yes", help="Skip the confirmation.")] = False,
+    yes: Yes = False,
 ) -> None:
     """Delete files, after a checkpoint."""
     workspace = owners_workspace()
     for path in paths:
         workspace.size(path)
-    if not yes:
-        if not sys.stdin.isatty():
-            raise OwnerMustAct("this deletes files of the workspace; add --yes to confirm")
-        confirm(f"Delete {', '.join(paths)}? A checkpoint is made first.")
+    question = f"Delete {', '.join(paths)}? A checkpoint is made first."
+    confirm_unless(yes, question, "this deletes files of the workspace; add --yes to confirm")
     make_checkpoint("before a deletion")
     for path in paths:
         asyncio.run(workspace.remove(path, unlocked=True))

@@ -1,7 +1,6 @@
-"""`supaclaw import`: take over what other programs have kept."""
+"""`supaclaw import`: import memories, conversations and tasks of other programs."""
 
 import os
-import sys
 from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
@@ -14,7 +13,7 @@ from gateway.background.budgets import FREE_ROWS, PAID_PREFIX, estimate_embeddin
 from gateway.cli.connections.database import leak_guard, owners_zone, require_owner, with_database
 from gateway.cli.terminal.console import Advance, echo, progress_bar
 from gateway.cli.terminal.output import AsJson, print_json
-from gateway.cli.terminal.questions import confirm
+from gateway.cli.terminal.questions import Yes, confirm_unless
 from gateway.config.environment import Environment
 from gateway.config.load import load_early
 from gateway.domain.errors import OwnerMustAct
@@ -28,21 +27,21 @@ from gateway.store.connection.pool import Database
 from gateway.store.memory import indexing
 
 SHOWN = 20
-"""Damaged places in a report."""
+"""Most damaged places in a report."""
 MAX_AGENT = 100
 INDEXED = 500
 """Messages that are indexed in one transaction."""
 
 
 def run(
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help="Such as chatgpt; `all` imports whatever is found.")],
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="Such as chatgpt; `all` imports all that is found.")],
     path: Annotated[Path, typer.Argument(metavar="PATH", help="The file or folder.")],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would be imported.")] = False,
-    own: Annotated[bool, typer.Option("--own", help="Treat its messages in your name as yours.")] = False,
+    own: Annotated[bool, typer.Option("--own", help="Treat messages in your name as your own words.")] = False,
     agent: Annotated[
-        str, typer.Option(metavar="NAME", help="The agent whose memory it becomes; default: your own.")
+        str, typer.Option(metavar="NAME", help="The agent that gets the memories (default: your own).")
     ] = "default",
-    yes: Annotated[bool, typer.Option("--yes", help="Skip the confirmation before a paid model embeds a lot.")] = False,
+    yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
     """Import memories, conversations and tasks. Anything imported before is skipped."""
@@ -80,13 +79,12 @@ def _paid_model() -> str | None:
     return model if model.startswith(PAID_PREFIX) else None
 
 
-def _confirm(model: str, found: Tally, path: Path) -> None:
-    """Ask before much is embedded; what the files have is more than what becomes of it."""
-    if (rows := found.messages + found.memories + found.learnings) > FREE_ROWS:
+def _confirm(model: str, tally: Tally, path: Path) -> None:
+    """Ask before much is embedded; the size of the files is an upper bound of the text."""
+    if (rows := tally.messages + tally.memories + tally.learnings) > FREE_ROWS:
         cost = estimate_embedding(model, rows, total_bytes(path))
-        if not sys.stdin.isatty():
-            raise OwnerMustAct(f"{cost} would be embedded by {model}; add --yes to confirm")
-        confirm(f"{cost} will be embedded by {model}. Import them?")
+        question = f"{cost} will be embedded by {model}. Import them?"
+        confirm_unless(False, question, f"{cost} would be embedded by {model}; add --yes to confirm")
 
 
 def reader(advance: Advance | None = None) -> Reader:
@@ -97,19 +95,19 @@ def reader(advance: Advance | None = None) -> Reader:
 async def store_parts(
     writer: ImportWriter, source: str, path: Path, sources: dict[str, Source], reader: Reader
 ) -> None:
-    """Read a path by a source, and by those of the files in it."""
+    """Store the records of a path, read by a source and by the sources of the files in it."""
     for part in parts_of(source, path, sources):
         await writer.store(part.source, sources[part.source].read(part.path, reader))
 
 
 async def make_findable(database: Database) -> None:
-    """Index what was said, as a running gateway does."""
+    """Index imported messages for search, as a running gateway does."""
     while await database.run(lambda tx: indexing.index_turns(tx, None, INDEXED)):
         pass
 
 
 def _report(tally: Tally, path: Path, source: str, sources: dict[str, Source], *, dry_run: bool, as_json: bool) -> None:
-    """Print what an import came to; the exit code is 1 if anything is damaged."""
+    """Print the result of an import; the exit code is 1 if anything is damaged."""
     if not tally.found and not tally.damaged:
         expected = sources[source].expects if source in sources else "something to import"
         raise OwnerMustAct(f"nothing was found in {path}; expected {expected}")

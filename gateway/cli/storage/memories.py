@@ -4,17 +4,15 @@ import asyncio
 import logging
 import os
 import sys
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from pydantic import TypeAdapter
 
 from gateway.agent.memory.remember import MemoryRefused, Remembering
-from gateway.cli.connections.database import leak_guard, require_owner, with_database
-from gateway.cli.storage.search import CATEGORIES, MinImportance, memory_json, split_list, whereabouts
+from gateway.cli.storage.search import CATEGORIES, MinImportance, memory_json, split_list, whereabouts, with_memories
 from gateway.cli.terminal.console import echo
 from gateway.cli.terminal.output import AsJson, Limit, print_json, print_rows
 from gateway.cli.terminal.questions import confirm
@@ -27,7 +25,6 @@ from gateway.domain.principals import Label
 from gateway.domain.text.texts import json_text, one_line
 from gateway.logs import SecretMask, logging_to
 from gateway.memory.wording import described, kind, who
-from gateway.store.connection.pool import Connection, Database
 from gateway.store.memory import memories
 from gateway.store.memory.memories import MemorySource
 from gateway.store.transcript import imports
@@ -41,24 +38,9 @@ COLUMNS = ("id", "category", "text", "importance", "tags", "pinned", "learned_at
 PAGE = 1_000
 LONGEST_LISTED, LONGEST_SOURCE = 200, 300
 NONE = 'No memories yet; `supaclaw remember "…"` adds one, and so does your agent.'
-KEPT = (Kind.MEMORY, Kind.SUMMARY)
+LISTED_KINDS = (Kind.MEMORY, Kind.SUMMARY)
 
-Result = TypeVar("Result")
-Id = Annotated[int, typer.Argument(metavar="ID", help="Its number in the list.")]
-
-
-@dataclass(frozen=True, slots=True)
-class ListedMemory:
-    """A line of the list."""
-
-    id: MemoryId
-    category: str
-    text: str
-    importance: float
-    tags: tuple[str, ...]
-    pinned: str
-    learned_at: datetime
-    replaced_by: MemoryId | None
+Id = Annotated[int, typer.Argument(metavar="ID", help="The memory's number in the list.")]
 
 
 def show_all(
@@ -71,19 +53,19 @@ def show_all(
 ) -> None:
     """List memories and summaries, newest first."""
     which = MemoryFilter(
-        kinds=KEPT,
+        kinds=LISTED_KINDS,
         categories=(category,) if category else (),
         tags=split_list(tags.casefold()),
         at_most=Label.UNTRUSTED,
         superseded=superseded,
         min_importance=min_importance,
     )
-    rows = _with_own(lambda own: memories.listed(own.tx, own.principal, which, limit))
+    rows = with_memories(lambda own: memories.listed(own.tx, own.principal, which, limit))
     if as_json:
         print_json([memory_json(row) for row in rows])
     elif rows:
         columns = (*COLUMNS, "replaced_by") if superseded else COLUMNS
-        print_rows([_memory_line(row) for row in rows], columns, as_json=False)
+        print_rows([_memory_facts(row) for row in rows], columns, as_json=False)
     else:
         echo(NONE)
 
@@ -98,7 +80,7 @@ def show(id: Id, as_json: AsJson = False) -> None:
         learned = await memories.sources(own.tx, own.principal, memory.id)
         return memory, learned, await imports.whence(own.tx, own.principal, memory.id)
 
-    memory, learned, whence = _with_own(read)
+    memory, learned, whence = with_memories(read)
     if as_json:
         print_json({**memory_json(memory), **_times(memory), "learned_from": _provenance(learned, whence)})
     else:
@@ -122,20 +104,19 @@ def edit(
         new = None if tags is None else split_list(tags)
         return await own.edit(MemoryId(id), text=text, category=category, importance=importance, tags=new)
 
-    echo(f"changed: {id} {described(_with_own(change))}")
+    echo(f"changed: {id} {described(with_memories(change))}")
 
 
 def pin(id: Id, undo: Annotated[bool, typer.Option("--undo", help="Unpin it.")] = False) -> None:
     """Pin a memory: your agent looks at it first."""
-
-    pinned = _with_own(lambda own: own.pin(MemoryId(id), pinned=not undo))
+    pinned = with_memories(lambda own: own.pin(MemoryId(id), pinned=not undo))
     echo(f"{'unpinned' if undo else 'pinned'}: {id} {described(pinned)}")
 
 
 def forget(
     id: Id,
-    undo: Annotated[bool, typer.Option("--undo", help="Remember it again.")] = False,
-    erase: Annotated[bool, typer.Option("--erase", help="Permanently remove what was said, everywhere.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Restore it.")] = False,
+    erase: Annotated[bool, typer.Option("--erase", help="Permanently erase it and its sources, everywhere.")] = False,
     also: Annotated[
         list[str] | None, typer.Option(metavar="WORDS", help="Also erase sentences that contain this; repeatable.")
     ] = None,
@@ -153,46 +134,36 @@ def forget(
     async def change(own: Remembering) -> Memory:
         return await (own.restore(MemoryId(id)) if undo else own.forget(MemoryId(id)))
 
-    said = described(_with_own(change))
+    said = described(with_memories(change))
     echo(f"remembered again: {id} {said}" if undo else f"forgotten: {id} {said}; --undo restores it")
 
 
 def export() -> None:
     """Print all memories, including replaced ones, as JSON lines."""
-    for line in _with_own(exported_lines):
+    for line in with_memories(exported_lines):
         echo(line)
 
 
 async def exported_lines(own: Remembering) -> list[str]:
     """All memories, including replaced ones, the oldest first, each as a line of JSON."""
-    which = MemoryFilter(kinds=KEPT, at_most=Label.UNTRUSTED, superseded=True)
+    which = MemoryFilter(kinds=LISTED_KINDS, at_most=Label.UNTRUSTED, superseded=True)
     rows: list[Memory] = []
     while page := await memories.listed(own.tx, own.principal, which, PAGE, len(rows)):
         rows += page
     return [json_text({**memory_json(row), **_times(row)}) for row in reversed(rows)]
 
 
-def _with_own(work: Callable[[Remembering], Awaitable[Result]]) -> Result:
-    """Run `work` on the owner's memories."""
-
-    async def run_work(database: Database) -> Result:
-        clean = await leak_guard(database)
-
-        async def run(tx: Connection) -> Result:
-            return await work(Remembering(tx, (await require_owner(tx)).id, clean=clean))
-
-        return await database.run(run)
-
-    try:
-        return with_database(run_work)
-    except MemoryRefused as refusal:
-        raise OwnerMustAct(str(refusal)) from refusal
-
-
-def _memory_line(memory: Memory) -> ListedMemory:
-    text, pinned = one_line(memory.text, LONGEST_LISTED), "yes" if memory.pinned else ""
-    rest = (memory.importance, memory.tags, pinned, memory.created_at, memory.superseded_by)
-    return ListedMemory(memory.id, kind(memory), text, *rest)
+def _memory_facts(memory: Memory) -> Mapping[str, object]:
+    return {
+        "id": memory.id,
+        "category": kind(memory),
+        "text": one_line(memory.text, LONGEST_LISTED),
+        "importance": memory.importance,
+        "tags": memory.tags,
+        "pinned": memory.pinned,
+        "learned_at": memory.created_at,
+        "replaced_by": memory.superseded_by,
+    }
 
 
 def _times(memory: Memory) -> dict[str, object]:
@@ -242,15 +213,15 @@ def _print(memory: Memory, learned: Sequence[MemorySource], whence: Whence | Non
         echo(f"learned: {source.sent_at:%Y-%m-%d %H:%M} UTC, {source.kind}: {one_line(source.text, LONGEST_SOURCE)}")
 
 
-_SHOWN, _WIDTH = 20, 150
+_MAX_QUOTED, _QUOTE_CHARS = 20, 150
 
 
 def erase_permanently(memory: MemoryId, also: Sequence[str], *, yes: bool) -> None:
-    """Erase a memory, if the owner agrees to what that comes to."""
+    """Erase a memory and its sources, once the owner has seen the list of them and agreed."""
     from gateway.app.storage.erase import erase
 
     if not (yes or sys.stdin.isatty()):
-        raise OwnerMustAct("this permanently removes what was said; add --yes to confirm")
+        raise OwnerMustAct("this permanently erases texts; add --yes to confirm")
     environment = Environment.read(os.environ)
     config = load_early(environment, os.environ)
     receipt: list[str] = []
@@ -267,12 +238,12 @@ def erase_permanently(memory: MemoryId, also: Sequence[str], *, yes: bool) -> No
 
 
 def _print_erasure(found: "Found") -> None:
-    """The words, which the receipt does not repeat."""
+    """Print the texts to erase, which the receipt leaves out."""
     said = list(dict.fromkeys([*found.origins.memories.values(), *found.origins.messages.values()]))
-    for text in said[:_SHOWN]:
-        echo(f"“{one_line(text, _WIDTH)}”")
-    if len(said) > _SHOWN:
-        echo(f"… and {len(said) - _SHOWN} more")
+    for text in said[:_MAX_QUOTED]:
+        echo(f"“{one_line(text, _QUOTE_CHARS)}”")
+    if len(said) > _MAX_QUOTED:
+        echo(f"… and {len(said) - _MAX_QUOTED} more")
     echo("\n".join(_erasure_lines(found)))
 
 

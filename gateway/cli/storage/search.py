@@ -1,9 +1,9 @@
 """`supaclaw search` and `supaclaw remember`, without a running gateway."""
 
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Annotated
+from typing import Annotated, TypeVar
 from uuid import UUID
 
 import typer
@@ -40,6 +40,7 @@ from gateway.store.connection.pool import Connection, Database
 OWNER_ORIGIN = "user"
 CATEGORIES = ", ".join(Category)
 
+Result = TypeVar("Result")
 Importance = Annotated[float, typer.Option(min=0, max=1, metavar="0–1", help="Importance, 0 to 1.")]
 MinImportance = Annotated[float | None, typer.Option(min=0, max=1, metavar="0–1", help="Minimum importance, 0 to 1.")]
 Tags = Annotated[str, typer.Option(metavar="TAG,…", help="Tags, separated by commas.")]
@@ -52,21 +53,9 @@ def remember(
     tags: Tags = "",
     as_json: AsJson = False,
 ) -> None:
-    """Remember something, in your name."""
+    """Store a memory in your name."""
     new = NewMemory(text, category, importance, split_list(tags), label=Label.OWNER, origin=OWNER_ORIGIN)
-
-    async def store(database: Database) -> tuple[Memory, bool]:
-        clean = await leak_guard(database)
-
-        async def work(tx: Connection) -> tuple[Memory, bool]:
-            return await Remembering(tx, (await require_owner(tx)).id, clean=clean).remember(new)
-
-        return await database.run(work)
-
-    try:
-        memory, is_new = with_database(store)
-    except MemoryRefused as refusal:
-        raise OwnerMustAct(str(refusal)) from refusal
+    memory, is_new = with_memories(lambda own: own.remember(new))
     if as_json:
         print_json({"id": memory.id, "new": is_new, "seen_count": memory.seen_count})
     elif is_new:
@@ -75,18 +64,35 @@ def remember(
         echo(f"Memory {memory.id} already says so (seen {memory.seen_count} times); `memories edit` changes it")
 
 
+def with_memories(work: Callable[[Remembering], Awaitable[Result]]) -> Result:
+    """Run `work` on the owner's memories; raises `OwnerMustAct` if it can't be done."""
+
+    async def run_work(database: Database) -> Result:
+        clean = await leak_guard(database)
+
+        async def run(tx: Connection) -> Result:
+            return await work(Remembering(tx, (await require_owner(tx)).id, clean=clean))
+
+        return await database.run(run)
+
+    try:
+        return with_database(run_work)
+    except MemoryRefused as refusal:
+        raise OwnerMustAct(str(refusal)) from refusal
+
+
 def split_list(tags: str) -> tuple[str, ...]:
-    """The tags of a list with commas."""
+    """The tags of a list that is separated by commas."""
     return tuple(tag for each in tags.split(",") if (tag := each.strip()))
 
 
 MODEL_LOAD_SECONDS = 20.0
-"""How long a question waits for the shipped model, which is loaded for it; then the search goes on by words."""
+"""Time for loading the shipped model; a search that waited longer goes on by words alone."""
 
 
 @asynccontextmanager
 async def query_embedder(mode: SearchMode, clean: Callable[[str], str]) -> AsyncIterator[Embedder | None]:
-    """None if only words are to be compared, or `models.embedding` is "none"."""
+    """Yield the configured model; None for a search by words, or if `models.embedding` is "none"."""
     from gateway.app.storage.offline import StoredSecrets
 
     environment = Environment.read(os.environ)
@@ -115,7 +121,7 @@ async def query_embedder(mode: SearchMode, clean: Callable[[str], str]) -> Async
 
 
 LONGEST_HIT = 1_000
-"""Characters of one row's text."""
+"""Most characters that are shown of one hit."""
 
 
 def search(
@@ -171,13 +177,13 @@ def search(
 
 
 def memory_json(memory: Memory) -> dict[str, object]:
-    """A row as JSON shows it."""
+    """A memory in the form of the API."""
     shown: dict[str, object] = TypeAdapter(MemoryRow).dump_python(memory_row(memory), mode="json")
     return shown
 
 
 def whereabouts(memory: Memory) -> str:
-    """The file and page, or the conversation; "" if it has neither."""
+    """The file and page, or the conversation, of a memory; empty if it has neither."""
     if memory.path:
         return f"{memory.path}, page {memory.page}" if memory.page else memory.path
     return f"conversation {memory.session_id}" if memory.session_id else ""
@@ -187,13 +193,7 @@ def _found_json(found: SearchResult) -> dict[str, object]:
     hits = [
         {"score": hit.score, "words": hit.words, "cosine": hit.cosine, **memory_json(hit.memory)} for hit in found.hits
     ]
-    return {
-        "mode": found.mode.value,
-        "weak": found.weak,
-        "left_out": found.left_out,
-        "note": found.note,
-        "hits": hits,
-    }
+    return {name: getattr(found, name) for name in ("mode", "weak", "left_out", "note")} | {"hits": hits}
 
 
 def _print_hits(found: SearchResult) -> None:
@@ -222,4 +222,4 @@ def _kinds(types: str) -> tuple[Kind, ...]:
     try:
         return tuple(KIND_NAMES[each] for each in split_list(types))
     except KeyError as error:
-        raise OwnerMustAct(f"{error} is not a valid Type; --types takes {', '.join(KIND_NAMES)}") from None
+        raise OwnerMustAct(f"{error} is not a type; --types takes {', '.join(KIND_NAMES)}") from None

@@ -1,9 +1,7 @@
 """`supaclaw secrets`: values that the model never sees. A value comes from a prompt or standard input."""
 
 import os
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated, TypeVar
 
 import typer
@@ -11,7 +9,7 @@ import typer
 from gateway.cli.connections.database import require_owner, with_database
 from gateway.cli.terminal.console import echo
 from gateway.cli.terminal.output import AsJson, print_rows
-from gateway.cli.terminal.questions import ask, ask_hidden
+from gateway.cli.terminal.questions import ask, ask_secret_text
 from gateway.config.data.keys import master_key_variable, read_keyring
 from gateway.config.environment import Environment
 from gateway.config.load import load_early
@@ -24,32 +22,19 @@ from gateway.secrets.facts import MAX_VALUE, Binding
 from gateway.store.connection.pool import Database
 
 Result = TypeVar("Result")
-Name = Annotated[str, typer.Argument(help="Such as WEATHER_KEY; in config.json it's $secret:WEATHER_KEY.")]
-Own = Annotated[bool, typer.Option("--own", help="Only for you; default: for everybody.")]
-Hosts = Annotated[list[str] | None, typer.Option("--host", help="Where it may be sent, such as api.example.org.")]
-Tools = Annotated[list[str] | None, typer.Option("--tool", help="The tool that may send it.")]
+Name = Annotated[str, typer.Argument(help="Such as WEATHER_KEY, in config.json $secret:WEATHER_KEY.")]
+Own = Annotated[bool, typer.Option("--own", help="For you alone (default: for everybody).")]
+Hosts = Annotated[
+    list[str] | None, typer.Option("--host", help="Host that may get it, such as api.example.org; repeatable.")
+]
+Tools = Annotated[list[str] | None, typer.Option("--tool", help="Tool that may send it; repeatable.")]
 Header = Annotated[str, typer.Option(help="The only header it may be sent in.")]
-FormField = Annotated[str, typer.Option("--field", help="Or the only field, of a token request.")]
+FormField = Annotated[str, typer.Option("--field", help="The only field of a token request that may hold it.")]
 COLUMNS = ("name", "whose", "hosts", "tools", "place", "changed_at", "last_used_at", "problem")
 KEEP = (
     "This is the recovery key of your secrets. Keep it outside this machine: no backup contains it, and without it "
     "they can't be decrypted. `supaclaw secrets confirm` asks whether you have."
 )
-
-
-@dataclass(frozen=True, slots=True)
-class ListedSecret:
-    """A stored secret, without its value."""
-
-    name: str
-    whose: str
-    hosts: tuple[str, ...]
-    tools: tuple[str, ...]
-    place: str
-    created_at: datetime
-    changed_at: datetime
-    last_used_at: datetime | None
-    problem: str
 
 
 def put(
@@ -71,21 +56,17 @@ def put(
 def show(as_json: AsJson = False) -> None:
     """List the secrets, without their values."""
 
-    async def work(vault: Vault, owner: PrincipalId) -> list[ListedSecret]:
+    async def work(vault: Vault, owner: PrincipalId) -> list[Mapping[str, object]]:
         secrets = LiveSecrets(vault, owner, os.environ)
         await secrets.look()
         return [
-            ListedSecret(
-                facts.name,
-                "everybody" if facts.shared else "yours" if facts.principal == owner else str(facts.principal),
-                facts.binding.hosts,
-                facts.binding.tools,
-                facts.binding.place,
-                each.row.created_at,
-                each.row.changed_at,
-                each.row.last_used_at,
-                each.problem or (f"hidden by {cover}" if (cover := secrets.hidden_by(facts)) else ""),
-            )
+            {
+                "name": facts.name,
+                "whose": "everybody" if facts.shared else "yours" if facts.principal == owner else facts.principal,
+                **{name: getattr(facts.binding, name) for name in ("hosts", "tools", "place")},
+                **{name: getattr(each.row, name) for name in ("created_at", "changed_at", "last_used_at")},
+                "problem": each.problem or (f"hidden by {cover}" if (cover := secrets.hidden_by(facts)) else ""),
+            }
             for each in secrets.stored
             for facts in [each.row.facts]
         ]
@@ -101,11 +82,12 @@ def rotate(
 ) -> None:
     """Replace a secret's value, keeping its bindings; or the master key."""
     if master == bool(name):
-        raise OwnerMustAct("name a secret, or say --master")
+        raise OwnerMustAct("name a secret, or use --master")
     if master:
         _show(_with_vault(lambda vault, _owner: vault.rotate_master()))
         return
-    _check_stored(name, own=own)
+    if not _with_vault(lambda vault, owner: vault.holds(owner, name, shared=not own)):
+        raise _unknown(name)
     value = _value(name)
     _with_vault(lambda vault, owner: vault.put(owner, name, value, shared=not own))
     echo(f"{name} has its new value")
@@ -145,12 +127,12 @@ def confirm() -> None:
 
 def recover() -> None:
     """Enter the recovery key if the master key is lost."""
-    recover_secrets(ask_hidden("Recovery key", MAX_VALUE))
+    recover_secrets(ask_secret_text("Recovery key", MAX_VALUE))
     echo("a running gateway loads it within a minute")
 
 
 def recover_secrets(text: str) -> None:
-    """Take this recovery key; raises `OwnerMustAct` unless it opens what is stored."""
+    """Install this recovery key as master key; raises `OwnerMustAct` if it can't decrypt the stored secrets."""
     _with_vault(lambda vault, _owner: vault.recover(text))
     echo("the master key is in place")
 
@@ -167,16 +149,11 @@ def _with_vault(work: Callable[[Vault, PrincipalId], Awaitable[Result]]) -> Resu
 
 
 def _binding(hosts: list[str] | None, tools: list[str] | None, header: str, field: str) -> Binding | None:
-    """None if nothing was said."""
+    """The binding that the options describe; None without options."""
     if header and field:
         raise OwnerMustAct("a secret is sent in one place: use --header or --field")
     place = f"header:{header}" if header else f"field:{field}" if field else ""
     return Binding.of(hosts or (), tools or (), place) if hosts or tools or place else None
-
-
-def _check_stored(name: str, *, own: bool) -> None:
-    if not _with_vault(lambda vault, owner: vault.holds(owner, name, shared=not own)):
-        raise _unknown(name)
 
 
 def _unknown(name: str) -> OwnerMustAct:
@@ -184,7 +161,7 @@ def _unknown(name: str) -> OwnerMustAct:
 
 
 def _value(name: str) -> str:
-    return ask_hidden(f"Value of {name}", MAX_VALUE + 2)
+    return ask_secret_text(f"Value of {name}", MAX_VALUE + 2)
 
 
 def _show(key: MasterKey) -> None:

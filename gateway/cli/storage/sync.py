@@ -1,9 +1,8 @@
-"""`supaclaw files sync`."""
+"""`supaclaw files sync`: synchronise a folder with the object store once."""
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, assert_never
@@ -36,16 +35,8 @@ OFF = "workspace.url is not set, so there is nothing to synchronise with; docs/s
 GATEWAY_SYNCS = "the gateway that runs here synchronises its workspace itself; `supaclaw down` stops it"
 
 
-@dataclass(frozen=True, slots=True)
-class SyncStep:
-    """What is done, or would be done, with a file."""
-
-    what: str
-    path: str
-
-
 def sync(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder; the first time both sides are joined.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder; the first run merges both sides.")],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done.")] = False,
     missing: Annotated[
         Missing, typer.Option("--missing", help="If most files are missing in DIR: ask, delete or restore them.")
@@ -54,13 +45,13 @@ def sync(
 ) -> None:
     """Synchronise a folder with the workspace on the object store, once."""
     environment = Environment.read(os.environ)
-    root = _usable(folder.absolute(), environment)
+    root = _checked_folder(folder.absolute(), environment)
     config = load(environment.config, os.environ, StoredSecrets(environment, os.environ))
     if config.workspace.url is None:
         raise OwnerMustAct(OFF)
     store = ObjectStore(StoreAddress.of(config.workspace), lambda: Rules.of(config.net.private_allow))
 
-    async def work(database: Database) -> tuple[list[SyncStep], dict[str, str]]:
+    async def work(database: Database) -> tuple[list[Mapping[str, str]], dict[str, str]]:
         async with store:
             replica = await _replica(database, environment, root, store)
             if dry_run:
@@ -77,15 +68,15 @@ def sync(
         echo(f"supaclaw: {path} was left alone: {why}", error=True)
 
 
-def _usable(root: Path, environment: Environment) -> Path:
-    """Raises `OwnerMustAct` for what is no folder of files to share: never the data folder, which has the keys."""
+def _checked_folder(root: Path, environment: Environment) -> Path:
+    """The folder to synchronise; raises `OwnerMustAct` if it isn't one, or overlaps the data folder with the keys."""
     real, data, own = root.resolve(), environment.data.resolve(), environment.workspace.resolve()
     if real == own and running_pid(environment.data):
         raise OwnerMustAct(GATEWAY_SYNCS)
     if real != own and (data.is_relative_to(real) or real.is_relative_to(data)):
         raise OwnerMustAct(f"{root} overlaps the data folder {data}, which has the keys; choose another folder")
     if not root.is_dir():
-        raise OwnerMustAct(f"there is no folder {root}; make it first")
+        raise OwnerMustAct(f"there is no folder {root}; create it first")
     return real
 
 
@@ -104,11 +95,11 @@ def _start_bar(bars: ExitStack, quiet: bool, many: int) -> Callable[[], None]:
     return lambda: advance(1)
 
 
-def _steps(actions: Sequence[Action]) -> Iterator[SyncStep]:
+def _steps(actions: Sequence[Action]) -> Iterator[Mapping[str, str]]:
     for action in sorted(actions, key=lambda each: each.path):
-        yield SyncStep(_word(action), action.path)
+        yield {"what": _word(action), "path": action.path}
         if isinstance(action, Pull) and action.beside:
-            yield SyncStep("keep beside", action.beside)
+            yield {"what": "keep beside", "path": action.beside}
 
 
 def _word(action: Action) -> str:

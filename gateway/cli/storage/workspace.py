@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import sys
 from dataclasses import asdict
 from functools import partial
 from typing import Annotated
@@ -13,7 +12,7 @@ from gateway.background.cpu.executor import run_alone
 from gateway.cli.connections.database import require_owner, with_connection, with_database
 from gateway.cli.terminal.console import echo
 from gateway.cli.terminal.output import AsJson, Limit, print_json, print_rows
-from gateway.cli.terminal.questions import confirm
+from gateway.cli.terminal.questions import Yes, confirm_unless
 from gateway.config.environment import Environment
 from gateway.config.machine import SystemClock
 from gateway.domain.errors import OwnerMustAct, SupaclawError
@@ -32,35 +31,35 @@ from gateway.workspace.template import merge_renewal as merge_file
 
 def show_renewals() -> None:
     """Show what merging would change in files that you edited."""
-    _, found = _edited_files()
-    for path, renewal in found.items():
+    pending = _edited_files()
+    for path, renewal in pending.items():
         how = (
             f"supaclaw workspace merge {path}" if renewal.merged is not None else "edit it by hand: same lines changed"
         )
         echo(f"# {path}: {how}\n{renewal.diff()}")
-    if not found:
+    if not pending:
         echo("nothing to merge: every file is up to date")
 
 
 def merge(file: Annotated[str, typer.Argument(metavar="FILE", help="Such as AGENTS.md.")]) -> None:
     """Merge this version's changes into a file that you edited."""
-    _, found = _edited_files()
-    if file not in found:
-        raise OwnerMustAct(f"there is nothing to merge into {file}; `supaclaw workspace diff` lists what is pending")
+    pending = _edited_files()
+    if file not in pending:
+        raise OwnerMustAct(f"there is nothing to merge into {file}; `supaclaw workspace diff` lists pending changes")
 
     async def merge_labelled(database: Database) -> None:
-        """As far as the text was trusted before, it is after."""
+        """Merge, keeping the label of the text."""
         async with database.connection() as conn:
             owner = await principals.owner(conn)
         labels = ContentLabels(database, owner.id, Label.OWNER, template_hashes()) if owner else None
-        await merge_file(owners_workspace(labels), found[file])
+        await merge_file(owners_workspace(labels), pending[file])
 
     with_database(merge_labelled)
     echo(f"{file} is merged")
 
 
 def owners_workspace(labels: Labels | None = None) -> Workspace:
-    """The workspace as its owner edits it, also while the agent works: the gateway is told whose edits these are."""
+    """The workspace for edits by its owner, of which the gateway is told, so that they can be made while it runs."""
     environment = Environment.read(os.environ)
     workspace = Workspace(environment.workspace, labels)
     workspace.before_edit = OwnerEdits(environment.data).note
@@ -68,15 +67,15 @@ def owners_workspace(labels: Labels | None = None) -> Workspace:
 
 
 async def labelled_workspace(database: Database) -> Workspace:
-    """The same; what is written or moved there is the owner's from the first byte on."""
-    async with database.connection() as conn:
-        owner = await require_owner(conn)
+    """The same, where all that is written or moved gets the label owner."""
+    owner = await database.run(require_owner)
     return owners_workspace(ContentLabels(database, owner.id, Label.OWNER, template_hashes()))
 
 
-def _edited_files() -> tuple[Workspace, dict[str, Renewal]]:
+def _edited_files() -> dict[str, Renewal]:
+    """The changes of this version to files that the owner edited, by path."""
     workspace = Workspace(Environment.read(os.environ).workspace)
-    return workspace, {renewal.path: renewal for renewal in renewals(workspace) if renewal.edited}
+    return {renewal.path: renewal for renewal in renewals(workspace) if renewal.edited}
 
 
 CHECKPOINT_SECONDS = 600.0
@@ -111,15 +110,12 @@ def create_checkpoint(as_json: AsJson = False) -> None:
 def restore_checkpoint(
     id: Id,
     path: Annotated[str | None, typer.Option(metavar="PATH", help="Only this file or folder.")] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Skip the confirmation.")] = False,
+    yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
     """Restore the workspace to a checkpoint. The current state is saved as a checkpoint first."""
-    if not yes:
-        if not _at_a_terminal():
-            raise OwnerMustAct("this changes files of the workspace; add --yes to confirm")
-        question = f"Restore {path or 'all files'} from {id}? The current state is saved as a checkpoint first."
-        confirm(question)
+    question = f"Restore {path or 'all files'} from {id}? The current state is saved as a checkpoint first."
+    confirm_unless(yes, question, "this changes files of the workspace; add --yes to confirm")
     done = with_database(lambda database: _checkpoints().restore(database, SystemClock(), id, path))
     kept = f"; the previous state is {done.before}" if done.before else ""
     print_json(asdict(done)) if as_json else echo(
@@ -132,12 +128,8 @@ def restore_checkpoint(
 
 
 def make_checkpoint(reason: str) -> Created:
-    """Make one, if anything has changed; raises `SupaclawError`."""
+    """Make a checkpoint, if anything has changed since the last one; raises `SupaclawError`."""
     return asyncio.run(_checkpoints().create(reason, _last_message()))
-
-
-def _at_a_terminal() -> bool:
-    return sys.stdin.isatty()
 
 
 def _checkpoints() -> Checkpoints:
@@ -146,7 +138,7 @@ def _checkpoints() -> Checkpoints:
 
 
 def _last_message() -> MessageId | None:
-    """None without the database: saving files does not need it."""
+    """The newest message; None without the database, which a checkpoint of files does not need."""
     try:
         return with_connection(messages.last_id)
     except SupaclawError as exc:

@@ -1,1 +1,1 @@
-"""The terminal: what a command prints and what it asks."""
+"""The terminal: output, questions and errors."""

@@ -1,6 +1,7 @@
 """The only way to the terminal: text from outside can't move the cursor, reverse the reading order or hide.
 
-Also progress bars, and how a command reports an error."""
+Also progress bars and error reports.
+"""
 
 import errno
 import os
@@ -20,7 +21,7 @@ from gateway.domain.text.texts import printable
 
 
 class Style(StrEnum):
-    """How a terminal shows our own words."""
+    """ANSI codes for the words of a command itself."""
 
     DIM = "2"
     RED = "31"
@@ -31,7 +32,7 @@ class Style(StrEnum):
 def echo(
     text: object = "", *, lead: str = "", style: Style | None = None, end: str = "\n", error: bool = False
 ) -> None:
-    """Print text, to standard error if `error`; `lead` comes before it, in `style` where colours are shown."""
+    """Print text, on standard error if `error`; `lead` comes before it, in `style` if the stream shows colours."""
     stream = sys.stderr if error else sys.stdout
     lead = printable(lead)
     if lead and style and _has_colours(stream):
@@ -51,7 +52,7 @@ def show_progress(text: str) -> None:
 
 
 def redraw(picture: str) -> None:
-    """Print the picture, on a terminal in place of everything before it."""
+    """Print the picture; on a terminal, clear the screen first."""
     if sys.stdout.isatty():
         print("\x1b[H\x1b[2J", end="")
     echo(picture)
@@ -70,9 +71,9 @@ def _has_colours(stream: TextIO) -> bool:
 
 
 QUIET_SECONDS = 1.0
-"""Seconds before it is shown."""
+"""Time before progress is shown."""
 REDRAW_SECONDS = 0.1
-"""Seconds."""
+"""Time between two pictures of a progress bar."""
 
 Advance = Callable[[int], None]
 
@@ -99,7 +100,7 @@ def show_after_a_second(text: str) -> Iterator[None]:
 
 @contextmanager
 def progress_bar(title: str, total: int, *, quiet: bool) -> Iterator[Advance]:
-    """Tell the result how much of `total` is done; nothing is shown to a program, or when `quiet`."""
+    """Yield a function to call with each part of `total` that is done; a bar is shown on terminals, unless `quiet`."""
     if quiet or not sys.stderr.isatty():
         yield lambda _count: None
         return
@@ -121,22 +122,22 @@ def progress_bar(title: str, total: int, *, quiet: bool) -> Iterator[Advance]:
         yield advance
 
 
-_IN_THE_WAY = frozenset(
+_EXPLAINED_ERRNOS = frozenset(
     {errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EEXIST, errno.ENOTDIR, errno.ELOOP}
 )
 
 
 def print_error(_kind: type[BaseException], error: BaseException, _trace: TracebackType | None) -> None:
-    """Print the error to stderr for people: what is wrong and what to do, without a traceback."""
+    """Print the error to stderr in one line: what is wrong and what to do."""
     for leaf in leaves(error):
         match leaf:
             case SupaclawError():
                 _print_lines(str(leaf))
             case KeyboardInterrupt() | BrokenPipeError():
                 continue
-            case OSError() if leaf.errno in _IN_THE_WAY:
+            case OSError() if leaf.errno in _EXPLAINED_ERRNOS:
                 where = f": {leaf.filename}" if leaf.filename else ""
-                _print_lines(f"{leaf.strerror}{where}; `supaclaw doctor` shows what is in the way")
+                _print_lines(f"{leaf.strerror}{where}; `supaclaw doctor` shows the cause")
             case _:
                 _print_lines(f"{type(leaf).__name__}: {leaf} (a defect; SUPACLAW_DEBUG=1 shows where)")
 

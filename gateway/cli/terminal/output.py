@@ -1,4 +1,4 @@
-"""Command output: JSON for programs, tables for people; never a secret. And the options of several commands."""
+"""Command output: JSON for programs, tables for people, without secrets; and the options that commands share."""
 
 import shutil
 import sys
@@ -22,20 +22,24 @@ UNWRAPPED_WIDTH = 10_000
 """Columns when stdout is not a terminal, so that programs read one row per line."""
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Limit = Annotated[int, typer.Option(min=1, metavar="N", help="How many.")]
+Limit = Annotated[int, typer.Option(min=1, metavar="N", help="How many at most.")]
 Timeout = Annotated[float, typer.Option(metavar="SECONDS", help="How long to wait.")]
 
 
 def print_json(value: object) -> None:
-    """Print `value`, indented."""
+    """Print `value` as indented JSON, with secrets masked."""
     echo(json_text(SecretMask().value(value), indent=2))
 
 
 def print_rows(
-    rows: Sequence["DataclassInstance"], columns: Sequence[str], *, as_json: bool, none: str = "Nothing here yet."
+    rows: Sequence["DataclassInstance | Mapping[str, object]"],
+    columns: Sequence[str],
+    *,
+    as_json: bool,
+    none: str = "Nothing here yet.",
 ) -> None:
-    """Print rows: all fields as JSON, or the named columns as a table; to people `none` if there are no rows."""
-    facts = [{field.name: getattr(row, field.name) for field in fields(row)} for row in rows]
+    """Print rows: all fields as JSON, or the named columns as a table; without rows, people get the text `none`."""
+    facts = [row if isinstance(row, Mapping) else _fields(row) for row in rows]
     if as_json:
         print_json(facts)
     elif not facts:
@@ -44,8 +48,12 @@ def print_rows(
         _print_table(facts, columns)
 
 
+def _fields(row: "DataclassInstance") -> Mapping[str, object]:
+    return {field.name: getattr(row, field.name) for field in fields(row)}
+
+
 def save_copy(file: BinaryIO, output: str, name: str) -> None:
-    """Write it to `output`, a file or a folder, or for - to standard output; never over another file."""
+    """Write `file` to `output`: a new file, a folder, or - for standard output; raises `OwnerMustAct`."""
     if output == "-":
         copy_out(file)
         return

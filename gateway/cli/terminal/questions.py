@@ -1,4 +1,4 @@
-"""Questions on the terminal; they go to stderr, so that what is piped on holds none."""
+"""Questions on the terminal; they go to stderr, so that piped output holds none."""
 
 import sys
 from typing import Annotated
@@ -12,35 +12,42 @@ Yes = Annotated[bool, typer.Option("--yes", help="Don't ask.")]
 
 
 def confirm(question: str) -> None:
-    """Anything but yes ends the command."""
+    """Ask, and end the command unless the answer is yes."""
     typer.confirm(printable(question), abort=True, err=True)
 
 
-def ask_shown(question: str, commands: str) -> None:
-    """Confirm what was just shown; raises `OwnerMustAct` where nobody can see it."""
+def confirm_unless(yes: bool, question: str, refusal: str) -> None:
+    """Ask unless `yes`; where nobody can answer, raise `OwnerMustAct` with `refusal`."""
+    if yes:
+        return
     if not sys.stdin.isatty():
-        raise OwnerMustAct(f"review it with `supaclaw {commands} show`; then add --yes")
+        raise OwnerMustAct(refusal)
     confirm(question)
 
 
-def agrees(question: str) -> bool:
-    """Enter alone means no."""
+def confirm_reviewed(question: str, commands: str) -> None:
+    """Ask about something just printed; raises `OwnerMustAct` where nobody can read it."""
+    confirm_unless(False, question, f"review it with `supaclaw {commands} show`; then add --yes")
+
+
+def ask_yes_or_no(question: str) -> bool:
+    """Whether the answer is yes; Enter alone means no."""
     return typer.confirm(printable(question), default=False, err=True)
 
 
 def ask(question: str, default: str = "") -> str:
-    """What was typed, or on Enter alone the default, which is shown."""
+    """Ask for a line; Enter alone means the default, which the question shows."""
     return str(typer.prompt(printable(question), default=default, show_default=bool(default), err=True)).strip()
 
 
-def ask_hidden(question: str, limit: int) -> str:
-    """What is typed without an echo; of a pipe, all of it, up to `limit` characters."""
+def ask_secret_text(question: str, limit: int) -> str:
+    """Ask for a line without echoing it; a pipe may hold several lines, up to `limit` characters in all."""
     if not sys.stdin.isatty():
         return sys.stdin.read(limit)
     return str(typer.prompt(printable(question), hide_input=True, err=True))
 
 
-def ask_secret(question: str) -> str:
-    """Not shown while it is typed; empty on Enter alone. A pipe is read as it is."""
+def ask_secret_line(question: str) -> str:
+    """Ask for a line without echoing it; empty on Enter alone. A pipe may answer several such questions."""
     hidden = sys.stdin.isatty()
     return str(typer.prompt(printable(question), default="", show_default=False, hide_input=hidden, err=True)).strip()

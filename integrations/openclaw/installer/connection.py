@@ -14,7 +14,7 @@ from pydantic import BaseModel, JsonValue
 from gateway.cli.connections.database import require_owner, with_database
 from gateway.cli.connections.local_gateway import gateway_address
 from gateway.cli.people.tokens import create_token
-from gateway.cli.terminal.questions import ask, ask_secret
+from gateway.cli.terminal.questions import ask, ask_secret_line
 from gateway.config.data.files import replace_private
 from gateway.config.environment import Environment
 from gateway.domain.errors import OwnerMustAct, TryAgainLater
@@ -93,7 +93,7 @@ def remote_connection(places: Places, *, interactive: bool) -> Connection | None
     url = found.get("url") or ask(
         "The address of your SupaClaw gateway?", gateway_address(Environment.read(os.environ))
     )
-    token = found.get("token") or ask_secret(
+    token = found.get("token") or ask_secret_line(
         "A token of scope memory (`supaclaw token create openclaw --scope memory`)?"
     )
     return Connection(url.rstrip("/"), _read_reference(token))
