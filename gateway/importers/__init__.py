@@ -1,6 +1,6 @@
-"""Importers of what other programs keep, one source per file: a module's `source` defines it, its name names it.
+"""Imports from other programs, one source per file: the module's name is the source's, its `source` defines it.
 
-A source is a pure parser. It reads files, yields records and stores nothing; `storing` does that for all of them.
+A source is a pure parser: it reads files and yields records, which `records/writer` stores for all of them.
 """
 
 import importlib
@@ -16,7 +16,7 @@ from gateway.importers.records.files import Reader
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What another source, by its name, is to read."""
+    """A file or folder for another source, which is named."""
 
     source: str
     path: Path
@@ -24,17 +24,22 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A kind of file or folder; `expects` describes it in a few words, `matches` looks whether a path is one."""
+    """A kind of file or folder: `expects` describes it in a few words, `matches` recognises it, `read` parses it."""
 
     expects: str
     matches: Callable[[Path], bool]
     read: Callable[[Path, Reader], Iterable[Record]]
     parts: Callable[[Path], Sequence[Part]] = lambda _path: ()
-    """Files in it that other sources read, before its own."""
+    """The files in it that other sources read first."""
+
+
+def named(name: str) -> Callable[[Path], bool]:
+    """A `matches` for a file of this name, in capital letters, whatever case the file's is in."""
+    return lambda path: path.is_file() and path.name.upper() == name
 
 
 def discover() -> dict[str, Source]:
-    """All sources, by name as on the command line; raises `OwnerMustAct` for a file that does not define one."""
+    """All sources, by their names on the command line; raises `OwnerMustAct` for a file that does not define one."""
     found: dict[str, Source] = {}
     for module in pkgutil.iter_modules(__path__):
         if module.ispkg:
@@ -48,26 +53,21 @@ def discover() -> dict[str, Source]:
 
 
 def parts_of(name: str, path: Path, sources: dict[str, Source]) -> Iterator[Part]:
-    """Yield what is to be read at `path`, in order: for `all` by whichever source knows it, else by the named one.
+    """Yield the parts of `path` to read, in order, by the named source, or for `all` by each source that matches it.
 
-    Raises `OwnerMustAct` if nothing can be.
+    Raises `OwnerMustAct` if there is none.
     """
     if not path.exists():
-        raise OwnerMustAct(f"{path} does not exist; give the file or folder to import")
+        raise OwnerMustAct(f"{path} does not exist; name the file or folder to import")
     if name == ALL:
         names = [each for each, source in sources.items() if source.matches(path)]
         if not names:
-            known = "; ".join(f"{each}: {source.expects}" for each, source in sources.items())
-            raise OwnerMustAct(f"nothing to import was found in {path}. Sources are {known}")
+            expected = "; ".join(f"{each}: {source.expects}" for each, source in sources.items())
+            raise OwnerMustAct(f"nothing to import was found in {path}. Sources are {expected}")
     else:
         names = [name]
-    seen: set[Part] = set()
-    for each in names:
-        for part in (*sources[each].parts(path), Part(each, path)):
-            if part not in seen:
-                seen.add(part)
-                yield part
+    yield from dict.fromkeys(part for each in names for part in (*sources[each].parts(path), Part(each, path)))
 
 
 ALL = "all"
-"""The name for whatever is found."""
+"""The name that stands for every source that matches."""

@@ -1,7 +1,6 @@
-"""ChatGPT's export: conversations.json, its folder or its ZIP; of each conversation the branch that was shown last."""
+"""ChatGPT's export: conversations.json, its folder or its ZIP; each conversation's branch that was shown last."""
 
 from collections.abc import Iterator
-from typing import Literal
 
 from pydantic import JsonValue
 
@@ -9,7 +8,9 @@ from gateway.domain.memory.imports import Damaged, ImportedMessage, ImportedSess
 from gateway.importers import Source
 from gateway.importers.records.files import ArrayItem
 from gateway.importers.records.texts import (
+    CONVERSATION_FILES,
     MAX_TITLE_CHARS,
+    ROLES,
     conversation_reader,
     has_key_near_start,
     text_of,
@@ -17,8 +18,6 @@ from gateway.importers.records.texts import (
     time_of,
 )
 
-FILES = "conversations*.json"
-ROLES: dict[JsonValue, Literal["user", "assistant"]] = {"user": "user", "assistant": "assistant"}
 TEXTS = ("text", "multimodal_text")
 
 Fields = dict[str, JsonValue]
@@ -37,7 +36,7 @@ def _conversation(place: str, found: ArrayItem) -> Iterator[Record]:
 
 
 def _branch(mapping: Fields, last: str) -> list[tuple[str, Fields]]:
-    """The messages from the first to the last that was shown, by id."""
+    """The messages of the branch that ends with `last`, the oldest first, each with its id."""
     node: JsonValue = last if last in mapping else next(reversed(mapping), None)
     branch: dict[str, Fields] = {}
     while isinstance(node, str) and node not in branch and isinstance(found := mapping.get(node), dict):
@@ -66,6 +65,6 @@ def _fields(value: JsonValue) -> Fields:
 
 source = Source(
     "ChatGPT's conversations.json, or the ZIP",
-    lambda path: has_key_near_start(path, FILES, b'"mapping"'),
-    conversation_reader(FILES, _conversation),
+    lambda path: has_key_near_start(path, CONVERSATION_FILES, b'"mapping"'),
+    conversation_reader(CONVERSATION_FILES, _conversation),
 )

@@ -9,6 +9,7 @@ from gateway.domain.memory.imports import Damaged, ImportedMessage, ImportedSess
 from gateway.importers import Source
 from gateway.importers.records.files import ArrayItem
 from gateway.importers.records.texts import (
+    CONVERSATION_FILES,
     MAX_TITLE_CHARS,
     conversation_reader,
     has_key_near_start,
@@ -17,7 +18,6 @@ from gateway.importers.records.texts import (
     time_of,
 )
 
-FILES = "conversations*.json"
 ROLES: dict[str, Literal["user", "assistant"]] = {"human": "user", "assistant": "assistant"}
 
 
@@ -44,7 +44,7 @@ def _message(message: JsonValue, place: str) -> Record:
 
 
 def _files(message: dict[str, JsonValue]) -> Iterator[str]:
-    """Yield the names of what was attached."""
+    """Yield the names of the attachments."""
     for each in ("attachments", "files"):
         listed = message.get(each)
         for file in listed if isinstance(listed, list) else ():
@@ -54,6 +54,6 @@ def _files(message: dict[str, JsonValue]) -> Iterator[str]:
 
 source = Source(
     "Claude's conversations.json, or the ZIP",
-    lambda path: has_key_near_start(path, FILES, b'"chat_messages"'),
-    conversation_reader(FILES, _conversation),
+    lambda path: has_key_near_start(path, CONVERSATION_FILES, b'"chat_messages"'),
+    conversation_reader(CONVERSATION_FILES, _conversation),
 )

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gateway.domain.memory.imports import Record
-from gateway.importers import Source
+from gateway.importers import Source, named
 from gateway.importers.records.files import Reader
 from gateway.importers.records.texts import facts
 
@@ -15,4 +15,4 @@ def _read(path: Path, reader: Reader) -> Iterator[Record]:
     return facts(path, reader, (TAG,), whole=True)
 
 
-source = Source("a LEARNINGS.md", lambda path: path.is_file() and path.name.upper() == "LEARNINGS.MD", _read)
+source = Source("a LEARNINGS.md", named("LEARNINGS.MD"), _read)

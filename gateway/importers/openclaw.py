@@ -1,7 +1,7 @@
-"""An OpenClaw workspace: its MEMORY.md, memory/, TODO.md and LEARNINGS.md, and as far as they can be read its sessions.
+"""An OpenClaw workspace: its MEMORY.md, memory/, TODO.md and LEARNINGS.md, and those of its sessions that can be read.
 
-Sessions lie in the state folder, one above the workspace: since 2026.9 in `agents/*/agent/openclaw-agent.sqlite`,
-before that in `agents/*/sessions/*.jsonl`. A row of the one is a line of the other.
+Sessions are in the state folder, one above the workspace: since 2026.9 in `agents/*/agent/openclaw-agent.sqlite`,
+before that in `agents/*/sessions/*.jsonl`. A row of the database has the content of a line of the files.
 """
 
 import json
@@ -9,19 +9,17 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Literal
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from gateway.domain.memory.imports import Damaged, ImportedMessage, ImportedSession, Passed, Record
 from gateway.importers import Part, Source
 from gateway.importers.records.files import Reader
-from gateway.importers.records.texts import text_of, text_or_empty, time_of
+from gateway.importers.records.texts import ROLES, text_of, text_or_empty, time_of
 
 DATABASES, TRANSCRIPTS = "agents/*/agent/openclaw-agent.sqlite", "agents/*/sessions/*.jsonl"
-ROLES: dict[str, Literal["user", "assistant"]] = {"user": "user", "assistant": "assistant"}
 SILENT = frozenset({"HEARTBEAT_OK", "NO_REPLY"})
-"""Answers that nobody was shown."""
+"""Answers that OpenClaw doesn't show."""
 
 _EVENT = TypeAdapter(dict[str, JsonValue])
 _FILES = (
@@ -34,7 +32,7 @@ _FILES = (
 
 
 def _parts(path: Path) -> list[Part]:
-    """The files of the workspace, or of those in a state folder."""
+    """The files of a workspace, or of the workspaces in a state folder."""
     workspaces = (path, *sorted(path.glob("workspace*")))
     found = (Part(name, root / file) for root in workspaces for name, file in _FILES)
     return [part for part in found if part.path.exists()]
@@ -53,13 +51,12 @@ def _read(path: Path, reader: Reader) -> Iterator[Record]:
 
 
 def _database(file: Path, seen: set[str]) -> Iterator[Record]:
-    """Yield the sessions of a database; what cannot be read of it is told, in a line."""
+    """Yield the sessions of a database, and one `Damaged` if it can't be read to its end."""
     rows = "select seq, event_json from transcript_events where session_id = ? order by seq"
     try:
         with closing(sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True)) as database:
-            for (session,) in database.execute(
-                "select distinct session_id from transcript_events order by 1"
-            ).fetchall():
+            ids = database.execute("select distinct session_id from transcript_events order by 1").fetchall()
+            for (session,) in ids:
                 seen.add(str(session))
                 yield from _session(str(session), file.name, database.execute(rows, (session,)))
     except sqlite3.Error as error:
@@ -83,7 +80,7 @@ def _session(key: str, name: str, events: Iterable[tuple[int, str]]) -> Iterator
 
 
 def _event(event: dict[str, JsonValue], place: str) -> Iterator[Record]:
-    """Yield the message that an event is; most are none."""
+    """Yield the message of an event, if it is one."""
     message = event.get("message")
     if event.get("type") != "message" or not isinstance(message, dict):
         return

@@ -1,13 +1,13 @@
-"""TODO.md: each open item of the first level is a task, with what is below it; items that are done are left out."""
+"""TODO.md: each open item of the first level is a task, with the lines below it; finished items are left out."""
 
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from gateway.domain.memory.imports import Damaged, ImportedTask, Passed, Record
-from gateway.importers import Source
+from gateway.domain.memory.imports import ImportedTask, Passed, Record
+from gateway.importers import Source, named
 from gateway.importers.records.files import Reader
-from gateway.importers.records.texts import MAX_BLOCK_CHARS, blocks
+from gateway.importers.records.texts import blocks
 
 _BOX = re.compile(r"\[(.)\]\s+")
 _DONE = re.compile(r"done|completed?|finished|archived?|erledigt|fertig", re.IGNORECASE)
@@ -24,8 +24,7 @@ def _read(path: Path, reader: Reader) -> Iterator[Record]:
             yield Passed("done")
         elif text:
             yield ImportedTask(text, place)
-            if block.cut:
-                yield Damaged(place, f"only its first {MAX_BLOCK_CHARS:,} characters were taken")
+            yield from block.damage(place)
 
 
-source = Source("a TODO.md", lambda path: path.is_file() and path.name.upper() == "TODO.MD", _read)
+source = Source("a TODO.md", named("TODO.MD"), _read)

@@ -9,6 +9,7 @@ import pytest
 
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.memory.imports import Damaged, Passed
+from gateway.importers import discover
 from tests.importers.reads import damage, messages, read, sessions
 from tests.importers.test_markdown import written
 
@@ -100,7 +101,7 @@ def test_what_is_damaged_is_told_with_its_line_and_the_rest_is_kept(tmp_path: Pa
 
 
 def test_an_object_larger_than_may_be_held_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.importers.records.files.MAX_OBJECT", 1 << 20)
+    monkeypatch.setattr("gateway.importers.records.files.MAX_OBJECT_BYTES", 1 << 20)
     large = [
         chatgpt("a", said("user", "small")),
         chatgpt("b", said("user", "x" * (4 << 20))),
@@ -199,3 +200,14 @@ def test_what_nobody_knows_is_refused(tmp_path: Path) -> None:
         read("chatgpt", tmp_path / "nowhere")
     with pytest.raises(OwnerMustAct, match="is not a text file"):
         read("memory-md", written(tmp_path, "MEMORY.md", b"\x89PNG\0\0"))
+
+
+def test_a_zip_whose_content_is_damaged_matches_no_source(tmp_path: Path) -> None:
+    path = tmp_path / "export.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("conversations.json", "".join(f"{number} " for number in range(20_000)))
+    raw = bytearray(path.read_bytes())
+    raw[100:200] = bytes(100)
+    path.write_bytes(raw)
+
+    assert [name for name, source in discover().items() if source.matches(path)] == []

@@ -1,4 +1,4 @@
-"""Files of unknown size as lines, bytes or the objects of a JSON array, in bounded memory; from a ZIP, too."""
+"""Reading files of any size in bounded memory: as lines, as bytes, or as the objects of a JSON array, also in a ZIP."""
 
 import codecs
 import io
@@ -21,9 +21,9 @@ from gateway.domain.errors import OwnerMustAct
 from gateway.domain.memory.imports import Damaged
 
 MAX_LINE_CHARS = 1 << 20
-"""Characters of a line; the rest of a longer one is dropped."""
+"""The rest of a longer line is dropped."""
 MAX_EXPANSION, FREE_EXPANSION = 100, 64 << 20
-"""A ZIP may expand to so many times its size, and to so many bytes in any case."""
+"""A member of a ZIP may expand to this many times its size, and to this many bytes in any case."""
 HEAD_BYTES = 64 << 10
 CHUNK_BYTES = 256 << 10
 
@@ -32,7 +32,7 @@ ReadChunk = Callable[[], bytes]
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line without its end, counted from 1; `cut` if it was longer than `MAX_LINE`."""
+    """A line without its end, counted from 1; `cut` if it was longer than `MAX_LINE_CHARS`."""
 
     number: int
     text: str
@@ -48,27 +48,27 @@ class Reader:
 
     def lines(self, path: Path) -> Iterator[Line]:
         """Yield the lines of a text file in UTF-8, UTF-16 with a mark, or line by line in Windows-1252."""
-        with _opened(path) as raw, io.TextIOWrapper(raw, _encoding(path, raw), errors="surrogateescape") as file:
+        with _open(path) as raw, io.TextIOWrapper(raw, _encoding(path, raw), errors="surrogateescape") as file:
             number = 0
             while text := file.readline(MAX_LINE_CHARS):
                 number += 1
                 self._count(len(text))
                 cut = not text.endswith("\n") and self._drop_rest(file)
-                yield Line(number, _repaired(text.rstrip("\n")), cut)
+                yield Line(number, _as_unicode(text.rstrip("\n")), cut)
 
     @contextmanager
-    def chunks(self, path: Path, pattern: str) -> Iterator[list[tuple[str, ReadChunk]]]:
-        """The file, or those in the folder or ZIP whose names match, each as a name and a function that reads on."""
+    def open_chunks(self, path: Path, pattern: str) -> Iterator[list[tuple[str, ReadChunk]]]:
+        """Open a file, or the files in a folder or ZIP whose names match, as their names and functions that read on."""
         if path.is_dir():
             found = sorted(each for each in path.iterdir() if fnmatch(each.name, pattern) and each.is_file())
-            with _all_opened(found) as files:
+            with _open_all(found) as files:
                 yield [(each.name, self._reading(file)) for each, file in zip(found, files, strict=True)]
         elif zipfile.is_zipfile(path):
-            with _explained(path), zipfile.ZipFile(path) as archive:
+            with _translate_errors(path), zipfile.ZipFile(path) as archive:
                 members = [each for each in archive.infolist() if fnmatch(Path(each.filename).name, pattern)]
                 yield [(each.filename, self._expanding(archive, each)) for each in members]
         else:
-            with _opened(path) as file:
+            with _open(path) as file:
                 yield [(path.name, self._reading(file))]
 
     def _count(self, count: int) -> None:
@@ -76,7 +76,7 @@ class Reader:
             self.advance(count)
 
     def _drop_rest(self, file: io.TextIOWrapper) -> bool:
-        """Read to the end of the line; whether there was more of it."""
+        """Read to the end of the line; returns whether it had more text."""
         more = False
         while text := file.readline(MAX_LINE_CHARS):
             self._count(len(text))
@@ -100,7 +100,7 @@ class Reader:
 
         def read() -> bytes:
             nonlocal file, total
-            with _explained(Path(archive.filename or "")):
+            with _translate_errors(Path(archive.filename or "")):
                 file = file or archive.open(member)
                 chunk = file.read(CHUNK_BYTES)
             total += len(chunk)
@@ -113,7 +113,7 @@ class Reader:
 
 
 def read_head(path: Path) -> bytes:
-    """The beginning of a file; of none if it cannot be read."""
+    """The beginning of a file; empty if it can't be read."""
     try:
         with open(path, "rb") as file:
             return file.read(HEAD_BYTES)
@@ -122,26 +122,26 @@ def read_head(path: Path) -> bytes:
 
 
 def total_bytes(path: Path) -> int:
-    """Bytes of a file, or of the files in a folder and below it."""
+    """The size of a file, or of all files below a folder."""
     if not path.is_dir():
         return path.stat().st_size
     return sum(os.lstat(os.path.join(at, name)).st_size for at, _, names in os.walk(path) for name in names)
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[BinaryIO]:
-    with _explained(path), open(path, "rb") as file:
+def _open(path: Path) -> Iterator[BinaryIO]:
+    with _translate_errors(path), open(path, "rb") as file:
         yield file
 
 
 @contextmanager
-def _all_opened(paths: list[Path]) -> Iterator[list[BinaryIO]]:
+def _open_all(paths: list[Path]) -> Iterator[list[BinaryIO]]:
     with ExitStack() as stack:
-        yield [stack.enter_context(_opened(path)) for path in paths]
+        yield [stack.enter_context(_open(path)) for path in paths]
 
 
 @contextmanager
-def _explained(path: Path) -> Iterator[None]:
+def _translate_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -158,12 +158,12 @@ def _encoding(path: Path, file: BinaryIO) -> str:
     if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
     if b"\0" in first:
-        raise OwnerMustAct(f"{path} is not a text file; give the Markdown file, or name another source")
+        raise OwnerMustAct(f"{path} is not a text file; name the Markdown file, or another source")
     return "utf-8-sig"
 
 
-def _repaired(text: str) -> str:
-    """A line that was not UTF-8, as Windows-1252."""
+def _as_unicode(text: str) -> str:
+    """The text, decoded as Windows-1252 if it isn't UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -171,8 +171,7 @@ def _repaired(text: str) -> str:
     return text
 
 
-MAX_OBJECT = 32 << 20
-"""Bytes of one object."""
+MAX_OBJECT_BYTES = 32 << 20
 
 _OUTSIDE, _INSIDE = re.compile(rb'["{}\[\]]'), re.compile(rb'["\\]')
 _FIRST_KEY = re.compile(rb'\{\s*("[^"\\]{1,60}")')
@@ -181,7 +180,7 @@ _OBJECT = TypeAdapter(dict[str, JsonValue])
 
 @dataclass(frozen=True, slots=True)
 class ArrayItem:
-    """One object of the array, counted from 1, with the line it begins on."""
+    """An object of the array, counted from 1, and the line on which it begins."""
 
     number: int
     line: int
@@ -189,9 +188,9 @@ class ArrayItem:
 
 
 def array_items(name: str, read: Callable[[], bytes]) -> Iterator[ArrayItem | Damaged]:
-    """Yield the objects of the array that `read` returns in pieces, "" at its end.
+    """Yield the objects of an array, which `read` returns in pieces, and b"" at its end.
 
-    After a damaged one it goes on at the next place where an object begins with the key that the first began with.
+    After a damaged object it continues with the next one that begins with the same key as the first.
     """
     window = _Window(read)
     first_key: bytes | None = None
@@ -213,7 +212,7 @@ def array_items(name: str, read: Callable[[], bytes]) -> Iterator[ArrayItem | Da
 
 
 class _Window:
-    """The part of the text that is being looked at; it begins where an object does."""
+    """The part of the text that is in memory, from the beginning of an object."""
 
     def __init__(self, read: Callable[[], bytes]) -> None:
         self.data = bytearray()
@@ -222,19 +221,19 @@ class _Window:
         self._read = read
 
     def fill(self) -> bool:
-        """Read on; False at the end."""
+        """Read the next piece; returns False at the end."""
         chunk = self._read()
         self.data += chunk
         self.ended = not chunk
         return bool(chunk)
 
     def drop(self, end: int) -> None:
-        """Move on by so many bytes."""
+        """Skip this many bytes."""
         self.line += self.data.count(b"\n", 0, end)
         del self.data[:end]
 
     def seek(self, mark: bytes) -> bool:
-        """Move on to the mark; False if there is none."""
+        """Skip to the mark; returns False if there is none."""
         while (at := self.data.find(mark)) < 0:
             self.drop(len(self.data))
             if not self.fill():
@@ -243,13 +242,13 @@ class _Window:
         return True
 
     def end_of_object(self) -> int | None:
-        """Where the object ends that the window begins with; None if it does not, or is too large."""
+        """The length of the object at the beginning; None if it has no end, or is too large."""
         depth, at, inside = 0, 0, False
         while True:
             found = (_INSIDE if inside else _OUTSIDE).search(self.data, at)
             if found is None:
                 at = len(self.data)
-                if at > MAX_OBJECT or not self.fill():
+                if at > MAX_OBJECT_BYTES or not self.fill():
                     return None
                 continue
             at, token = found.end(), found[0]
@@ -265,7 +264,7 @@ class _Window:
                     return at
 
     def resume(self, key: bytes | None, end: int | None) -> None:
-        """Move on behind a damaged object."""
+        """Skip a damaged object."""
         begins = re.search(rb"\{\s*" + re.escape(key), self.data[1 : end or None]) if key else None
         self.drop(1 + begins.start() if begins else end or len(self.data))
 
@@ -280,4 +279,4 @@ def _damage(number: int, end: int | None, window: _Window) -> str:
         return f"item {number} is not valid JSON; skipped"
     if window.ended:
         return f"item {number} has no end: the file is incomplete"
-    return f"item {number} is larger than {MAX_OBJECT >> 20} MiB; skipped"
+    return f"item {number} is larger than {MAX_OBJECT_BYTES >> 20} MiB; skipped"

@@ -1,26 +1,31 @@
-"""What exports say: times and texts of messages, the blocks of Markdown, and the facts in a file of notes."""
+"""Times and texts of exported messages, the blocks of Markdown, and the facts in a file of notes."""
 
 import re
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from fnmatch import fnmatch
 from itertools import groupby
 from pathlib import Path
+from typing import ClassVar, Literal
 from zipfile import BadZipFile, ZipFile, is_zipfile
 
 from pydantic import JsonValue
 
 from gateway.domain.memory.imports import Damaged, ImportedMemory, Record
 from gateway.domain.memory.memories import Category
-from gateway.importers.records.files import ArrayItem, Line, Reader, array_items, read_head
+from gateway.importers.records.files import HEAD_BYTES, ArrayItem, Line, Reader, array_items, read_head
 
 _EARLIEST, _LATEST = datetime(1990, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)
 _KINDS = ("image", "audio", "video", "file", "document")
+CONVERSATION_FILES = "conversations*.json"
+ROLES: dict[str, Literal["user", "assistant"]] = {"user": "user", "assistant": "assistant"}
+"""The roles of the messages that are imported; those of the system and of tools are left out."""
 
 
 def time_of(value: JsonValue) -> datetime | None:
-    """The time that seconds or milliseconds since 1970, or ISO text, stand for; None if it is none that can be."""
+    """The time of seconds or milliseconds since 1970, or of ISO text; None if it isn't one between 1990 and 2100."""
     try:
         match value:
             case bool() | None:
@@ -38,7 +43,7 @@ def time_of(value: JsonValue) -> datetime | None:
 
 
 def text_of(parts: JsonValue) -> str:
-    """The text of a text, or of a list of texts and typed parts; a part that is no text is named in brackets."""
+    """The text of a string, or of a list of strings and typed parts; other parts are named in brackets."""
     if isinstance(parts, str):
         return parts.strip()
     if not isinstance(parts, list):
@@ -47,17 +52,17 @@ def text_of(parts: JsonValue) -> str:
 
 
 def text_or_empty(value: JsonValue) -> str:
-    """The value if it is a text, else ""."""
+    """The value if it is a string, else an empty one."""
     return value if isinstance(value, str) else ""
 
 
 def conversation_reader(
     pattern: str, conversation: Callable[[str, ArrayItem], Iterator[Record]]
 ) -> Callable[[Path, Reader], Iterator[Record]]:
-    """What reads files of this name, by what makes records of each conversation in them, given its place."""
+    """A source's `read` for files of this name; `conversation` yields the records of one, given its place."""
 
     def read(path: Path, reader: Reader) -> Iterator[Record]:
-        with reader.chunks(path, pattern) as files:
+        with reader.open_chunks(path, pattern) as files:
             for name, read_chunk in files:
                 for found in array_items(name, read_chunk):
                     yield from [found] if isinstance(found, Damaged) else conversation(f"{name}:{found.line}", found)
@@ -66,7 +71,7 @@ def conversation_reader(
 
 
 def has_key_near_start(path: Path, pattern: str, key: bytes) -> bool:
-    """Whether the file, or one in the folder or ZIP whose name matches, has this key near its beginning."""
+    """Whether a file has this key near its beginning, or in a folder or ZIP one whose name matches."""
     if path.is_dir():
         return any(key in read_head(each) for each in path.iterdir() if fnmatch(each.name, pattern))
     if not is_zipfile(path):
@@ -74,8 +79,8 @@ def has_key_near_start(path: Path, pattern: str, key: bytes) -> bool:
     try:
         with ZipFile(path) as archive:
             members: Sequence[str] = [name for name in archive.namelist() if fnmatch(Path(name).name, pattern)]
-            return any(key in archive.open(name).read(64 << 10) for name in members)
-    except (BadZipFile, OSError, RuntimeError):
+            return any(key in archive.open(name).read(HEAD_BYTES) for name in members)
+    except (BadZipFile, EOFError, OSError, RuntimeError, zlib.error):
         return False
 
 
@@ -95,7 +100,6 @@ def _part_text(part: JsonValue) -> str:
 MAX_TITLE_CHARS = 1_000
 """Characters of a conversation's title that its place quotes; the writer cuts it once secrets are replaced."""
 MAX_BLOCK_CHARS = 4_000
-"""Characters of a block."""
 
 _HEADING = re.compile(r"(#{1,6})\s+(.*?)\s*#*$")
 _BULLET = re.compile(r"(\s*)(?:[-*+]|\d{1,9}[.)])\s+(.*)")
@@ -104,26 +108,48 @@ _FENCE = re.compile(r"\s*(```|~~~)")
 _DATE = re.compile(r"\b(20\d\d|19\d\d)-(\d\d)-(\d\d)\b")
 
 
-@dataclass(slots=True)
-class Block:
-    """A top-level bullet with all that is indented below it, or a paragraph; `cut` if it was too long."""
+@dataclass(slots=True, kw_only=True)
+class CutLines:
+    """Lines up to `MAX_CHARS` in all; `cut` if some text was left out."""
 
-    line: int
-    headings: tuple[str, ...]
-    bullet: bool
-    indent: int = 0
+    MAX_CHARS: ClassVar[int]
+
     lines: list[str] = field(default_factory=list)
     cut: bool = False
     _length: int = 0
 
     @property
     def text(self) -> str:
-        """Its lines, without the bullet."""
+        """The lines as one text."""
         return "\n".join(self.lines).strip()
+
+    def add(self, line: Line, text: str) -> None:
+        """Append the text of a line, as far as there is room."""
+        room = self.MAX_CHARS - self._length
+        self.cut = self.cut or line.cut or len(text) > room
+        if room > 0:
+            self.lines.append(text[:room])
+        self._length += len(text) + 1
+
+    def damage(self, place: str) -> list[Record]:
+        """A note that the text was cut, if it was."""
+        return [Damaged(place, f"only its first {self.MAX_CHARS:,} characters were taken")] if self.cut else []
+
+
+@dataclass(slots=True)
+class Block(CutLines):
+    """A top-level bullet with all that is indented below it, without its mark, or a paragraph."""
+
+    MAX_CHARS = MAX_BLOCK_CHARS
+
+    line: int
+    headings: tuple[str, ...]
+    bullet: bool
+    indent: int = 0
 
     @property
     def day(self) -> datetime | None:
-        """The first date that it or a heading of it names, at noon UTC, which is that day in most places."""
+        """The first date in the text, else in the nearest heading, at noon UTC, which is that day in most places."""
         for text in (self.text, *reversed(self.headings)):
             if found := _DATE.search(text):
                 try:
@@ -132,14 +158,6 @@ class Block:
                     continue
                 return datetime(day.year, day.month, day.day, 12, tzinfo=UTC)
         return None
-
-    def add(self, line: Line, text: str) -> None:
-        """Append a line, as far as there is room."""
-        room = MAX_BLOCK_CHARS - self._length
-        self.cut = self.cut or line.cut or len(text) > room
-        if room > 0:
-            self.lines.append(text[:room])
-        self._length += len(text) + 1
 
 
 def blocks(lines: Iterable[Line]) -> Iterator[Block]:
@@ -169,7 +187,7 @@ def blocks(lines: Iterable[Line]) -> Iterator[Block]:
 
 
 def _ends_block(block: Block, text: str, bullet: re.Match[str] | None) -> bool:
-    """Whether the line is none of the block's."""
+    """Whether the line is outside of the block."""
     if _RULE.match(text):
         return True
     if not text.strip():
@@ -194,18 +212,18 @@ def _visible(lines: Iterable[Line]) -> Iterator[Line]:
 
 
 def _without_comments(text: str, hidden: bool) -> tuple[str | None, bool]:
-    """What of the line is in no comment, None if that is nothing; and whether the next line begins in one."""
-    kept: list[str] = []
+    """The text outside of comments, None if the line is all comment; and whether the next line begins in one."""
+    visible: list[str] = []
     touched = hidden
     while text:
         mark = "-->" if hidden else "<!--"
         before, found, text = text.partition(mark)
         if not hidden:
-            kept.append(before)
+            visible.append(before)
         if found:
             hidden, touched = not hidden, True
-    shown = "".join(kept)
-    return (None if touched and not shown.strip() else shown.rstrip()), hidden
+    outside = "".join(visible)
+    return (None if touched and not outside.strip() else outside.rstrip()), hidden
 
 
 CATEGORIES = {
@@ -221,25 +239,22 @@ CATEGORIES = {
     "correction": Category.CORRECTION,
     "mistake": Category.CORRECTION,
 }
-"""What a heading begins a word with, and the category of what is below it."""
+"""Beginnings of words in headings, and the category of the facts below."""
 
 _EMPTY_WORDS = re.compile(
     "active|and|context|current|general|important|key|learnings?|long|memor(y|ies)|misc|my|notes?|of|open|other|term|the|user"
 )
-"""Words of headings that need not be repeated with each fact."""
+"""Words of headings that say nothing about a fact."""
 
 
-def facts(
-    path: Path, reader: Reader, tags: tuple[str, ...] = (), *, whole: bool = False
-) -> Iterator[ImportedMemory | Damaged]:
-    """Yield a memory for each block; with `whole` one for each section that has no bullets."""
+def facts(path: Path, reader: Reader, tags: tuple[str, ...] = (), *, whole: bool = False) -> Iterator[Record]:
+    """Yield a memory for each block; with `whole`, one for each section without bullets."""
     for _, section in groupby(blocks(reader.lines(path)), key=lambda block: block.headings):
         found = list(section)
         for block in [_joined_blocks(found)] if whole and not any(each.bullet for each in found) else found:
             place = f"{path.name}:{block.line}"
             yield ImportedMemory(_fact_text(block), place, _category(block.headings), tags, block.day)
-            if block.cut:
-                yield Damaged(place, f"only its first {MAX_BLOCK_CHARS:,} characters were taken")
+            yield from block.damage(place)
 
 
 def _joined_blocks(found: list[Block]) -> Block:
@@ -250,16 +265,16 @@ def _joined_blocks(found: list[Block]) -> Block:
 
 
 def _fact_text(block: Block) -> str:
-    """Its text, behind the heading it needs to be understood."""
+    """The text, after its heading if that says what the fact is about."""
     about = block.headings[-1] if len(block.headings) > 1 else ""
     says = any(not _EMPTY_WORDS.fullmatch(word) and not _category_of(word) for word in _words(about))
     return f"{about}: {block.text}" if says else block.text
 
 
 def _category(headings: tuple[str, ...]) -> Category:
-    """What the nearest heading that names one says."""
-    named = (_category_of(word) for heading in reversed(headings) for word in _words(heading))
-    return next((category for category in named if category), Category.CONTEXT)
+    """The category that the nearest heading names, else context."""
+    categories = (_category_of(word) for heading in reversed(headings) for word in _words(heading))
+    return next(filter(None, categories), Category.CONTEXT)
 
 
 def _category_of(word: str) -> Category | None:

@@ -1,4 +1,4 @@
-"""The writer: stores records in batches, each of them once, and counts what an import came to."""
+"""The writer: stores records in batches, each record once, and counts them."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -31,12 +31,12 @@ from gateway.store.work import schedules
 from gateway.timetable.schedules import LONGEST_NAME, MAX_PROMPT, define
 
 MAX_DAMAGED = 100
-"""Damaged places that are kept; more are counted."""
+"""Damaged places that are listed; further ones are counted."""
 
 
 @dataclass(slots=True)
 class Tally:
-    """Counts of what was stored, or in a dry run would be; and what was left out."""
+    """Counts of the records that were stored, or would be in a dry run, and of those left out."""
 
     memories: int = 0
     sessions: int = 0
@@ -51,7 +51,7 @@ class Tally:
     more_damaged: int = 0
 
     def damage(self, place: str, why: str) -> None:
-        """Note something that cannot be imported."""
+        """Record something that can't be imported."""
         if len(self.damaged) < MAX_DAMAGED:
             self.damaged.append(Damaged(place, why))
         else:
@@ -64,20 +64,16 @@ class Tally:
 
     @property
     def stored(self) -> int:
-        """The number of new things."""
+        """The number of new memories, messages, tasks and learnings."""
         return self.memories + self.messages + self.tasks + self.learnings
 
     def add(self, other: "Tally") -> None:
-        """Take over the counts of what a batch stored."""
-        self.memories += other.memories
-        self.sessions += other.sessions
-        self.messages += other.messages
-        self.tasks += other.tasks
-        self.learnings += other.learnings
-        self.known += other.known
+        """Add the counts of a batch."""
+        for name in ("memories", "sessions", "messages", "tasks", "learnings", "known"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
 
     def __str__(self) -> str:
-        """ "47 memories, 12 sessions, 3 tasks, 5 learnings"."""
+        """Such as "47 memories, 12 sessions, 3 tasks, 5 learnings"."""
         counts = {"memory": self.memories, "session": self.sessions, "task": self.tasks, "learning": self.learnings}
         return ", ".join(f"{count} {_plural(name, count)}" for name, count in counts.items())
 
@@ -97,7 +93,7 @@ MAX_PLACE_CHARS = 200
 
 @dataclass(slots=True)
 class _Conversation:
-    """A session as its messages are read; `last_at` is the time of those without one."""
+    """A session while its messages are read; `last_at` stands in for missing times."""
 
     session: ImportedSession
     key: bytes
@@ -107,7 +103,7 @@ class _Conversation:
 
 @dataclass(slots=True)
 class _Batch:
-    """What is stored in one transaction."""
+    """The records of one transaction, by their keys."""
 
     source: str
     memories: dict[bytes, ImportedMemory] = field(default_factory=dict)
@@ -123,7 +119,7 @@ class _Batch:
 
     @property
     def full(self) -> bool:
-        """Whether it is to be stored before more is read."""
+        """Whether it must be stored before more is read."""
         return self.size >= BATCH_RECORDS or self.characters >= BATCH_CHARACTERS
 
 
@@ -153,12 +149,12 @@ class ImportWriter:
         self._label = max(most_trusted, Label.OWNER if own else Label.KNOWN)
         self._dry_run = dry_run
         self._clean = clean
-        self._begun: set[bytes] = set()
+        self._stored_keys: set[bytes] = set()
         """The keys that this run has stored, or would have stored in a dry run, of which the database has none."""
         self.tally = Tally()
 
     async def store(self, source: str, records: Iterable[Record]) -> None:
-        """Store what is read, in order. What was read before an `OwnerMustAct` is kept, and that is noted as damage."""
+        """Store the records in order. An `OwnerMustAct` from reading them ends it, and is noted as damage."""
         batch, conversation = _Batch(source), None
         try:
             for record in records:
@@ -166,9 +162,9 @@ class ImportWriter:
                     at = record.started_at or self._now
                     conversation = _Conversation(record, session_key(source, record.key), at)
                 elif isinstance(record, ImportedMessage):
-                    self._take_message(batch, conversation, record)
+                    self._add_message(batch, conversation, record)
                 else:
-                    self._take(batch, record)
+                    self._add_record(batch, record)
                 if batch.full:
                     await self._flush(batch)
                     batch = _Batch(source)
@@ -176,7 +172,7 @@ class ImportWriter:
             self.tally.damage(source, str(error))
         await self._flush(batch)
 
-    def _take(self, batch: _Batch, record: ImportedMemory | ImportedTask | Passed | Damaged) -> None:
+    def _add_record(self, batch: _Batch, record: ImportedMemory | ImportedTask | Passed | Damaged) -> None:
         match record:
             case ImportedMemory():
                 batch.memories.setdefault(_key("memory", content_hash(storable(record.text)).hex()), record)
@@ -191,7 +187,7 @@ class ImportWriter:
             case unreachable:
                 assert_never(unreachable)
 
-    def _take_message(self, batch: _Batch, conversation: _Conversation | None, message: ImportedMessage) -> None:
+    def _add_message(self, batch: _Batch, conversation: _Conversation | None, message: ImportedMessage) -> None:
         if conversation is None:
             raise ValueError(f"{message.place}: a message before its session")
         text = self._clean(storable(message.text))
@@ -209,28 +205,28 @@ class ImportWriter:
     async def _flush(self, batch: _Batch) -> None:
         if batch.size:
             self.tally.add(await self._database.run(lambda tx: self._stored(tx, batch)))
-            self._begun |= {*batch.memories, *batch.tasks, *batch.said}
+            self._stored_keys |= {*batch.memories, *batch.tasks, *batch.said}
 
     async def _stored(self, tx: Connection, batch: _Batch) -> Tally:
-        """Store what is new of the batch."""
+        """Store the new records of a batch; returns their counts."""
         if not self._dry_run:
             await imports.alone(tx, self._principal)
         done = Tally()
         keys = {*batch.memories, *batch.tasks}
-        known = await imports.known(tx, self._principal, self._agent, {*keys, *batch.said}) | (self._begun & keys)
+        known = await imports.known(tx, self._principal, self._agent, {*keys, *batch.said}) | (self._stored_keys & keys)
         done.known += len(known & keys)
         for key, memory in batch.memories.items():
             if key not in known:
                 await self._remember(tx, batch.source, key, memory, done)
         for key, task in batch.tasks.items():
             if key not in known:
-                await self._put_off(tx, batch.source, key, task)
+                await self._add_task(tx, batch.source, key, task)
                 done.tasks += 1
         for key, (conversation, rows) in batch.said.items():
             session = await imports.session_of(tx, self._principal, self._agent, key) if key in known else None
             if session or key not in known:
                 await self._append(tx, batch.source, conversation, session, rows, done)
-            else:  # it was deleted since
+            else:  # the session was deleted after its import
                 done.known += len(rows)
         return done
 
@@ -246,7 +242,7 @@ class ImportWriter:
                 event_at=memory.at,
             )
             stored, is_new = await memories.add(tx, self._principal, new)
-            learned = stored.id if stored.label >= self._label else None  # else it was known from somebody trusted more
+            learned = stored.id if stored.label >= self._label else None  # a better trusted source had it already
             await imports.note(tx, self._principal, self._agent, key, source, self._place(memory), memory=learned)
             if not is_new:
                 done.known += 1
@@ -256,8 +252,8 @@ class ImportWriter:
         else:
             done.memories += 1
 
-    async def _put_off(self, tx: Connection, source: str, key: bytes, task: ImportedTask) -> None:
-        """Add a task to the backlog, under its first words; a number tells it from others of that name."""
+    async def _add_task(self, tx: Connection, source: str, key: bytes, task: ImportedTask) -> None:
+        """Add a task to the backlog, named by its first words and, if that name is in use, a number."""
         if self._dry_run:
             return
         text = self._clean(task.text)
@@ -283,14 +279,14 @@ class ImportWriter:
         rows: dict[str, ImportedRow],
         done: Tally,
     ) -> None:
-        """Add the messages that the session lacks; without one it begins now."""
+        """Add the messages that the session lacks; without a session, start one."""
         known = await imports.said(tx, session, rows) if session else set()
         fresh = [row for key, row in rows.items() if key not in known]
         done.known += len(rows) - len(fresh)
         if not fresh:
             return
         done.messages += len(fresh)
-        done.sessions += session is None and conversation.key not in self._begun
+        done.sessions += session is None and conversation.key not in self._stored_keys
         if self._dry_run:
             return
         if session is None:
@@ -305,7 +301,7 @@ class ImportWriter:
 
 
 def session_key(source: str, key: str) -> bytes:
-    """How a conversation of a source is noted."""
+    """The key under which a source's conversation is stored."""
     return _key(source, "session", key)
 
 
@@ -314,7 +310,7 @@ def _key(*parts: str) -> bytes:
 
 
 def _content_key(message: ImportedMessage, untimed: Counter[str]) -> str:
-    """The same for the same words at the same time; without a time, the second time the same words are said is told."""
+    """A key that is equal for equal words at the same time; repeats without a time are numbered."""
     content = _key(message.role, storable(message.text), message.at.isoformat() if message.at else "").hex()[:32]
     if message.at is None:
         untimed[content] += 1
