@@ -17,6 +17,7 @@ from gateway.domain.conversation.transcript import AssistantText
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.health import Vitals
 from gateway.domain.ids import MessageId, PrincipalId, SessionId, TaskId
+from gateway.domain.people.credentials import CodeRefusal
 from gateway.domain.principals import Label, Role
 from gateway.domain.time import Clock
 from gateway.domain.work.tasks import Lane
@@ -34,7 +35,7 @@ _NUMBERED = re.compile(r"#(\d{1,18})(?!\S)\s*", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class CommandContext:
-    """What a command may use; the address and its session are locked."""
+    """A message that is a command, and the services for it; the address and its session are locked."""
 
     tx: Connection
     at: AddressRow
@@ -48,15 +49,15 @@ class CommandContext:
     vitals: Vitals
     commands: "Mapping[str, Command]"
     sign_in_link: Callable[[], str | None]
-    """Makes a link to the page under its public address; None if it has none."""
+    """Creates a sign-in link to the page; None if the page has no public address."""
     secret_link: Callable[[PrincipalId, str], str | None]
-    """Makes a link to the form for a person's own secret; None if the page has no public address."""
+    """Creates a link to the form for a person's own secret; None if the page has no public address."""
     note_zone: Callable[[PrincipalId, str, Label], Awaitable[str | None]]
-    """Writes a person's time zone into their USER.md and returns the one that counts; raises `ValueError`."""
+    """Writes a person's time zone into their USER.md and returns the zone in effect; raises `ValueError`."""
     written: str = ""
     """The unfinished text of the running turn, if it runs in this process."""
     processes: int = 0
-    """Of this session, that run on between turns."""
+    """The number of this session's processes that run between turns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +68,15 @@ class CommandReply:
     cancelled: tuple[TaskId, ...] = ()
     successor: SessionId | None = None
     unfinished: AssistantText | None = None
-    """What the agent had said until it was stopped; it stands before the reply."""
+    """The agent's text until it was stopped, which comes before the reply."""
     admission: bool = False
     """Whether access rights have changed."""
     secret: str = ""
-    """Sent below the text, to this chat alone: the transcript, which the agent reads, does not hold it."""
+    """A text to send below the reply to this chat alone; the transcript, which the agent reads, doesn't hold it."""
     asked: MessageId | None = None
-    """A message of the person's, in the successor, that is answered instead of this reply."""
+    """A message in the successor that is to be answered; there is no reply then."""
     ends_processes: bool = False
-    """Those of the session."""
+    """Whether to end the session's processes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +87,9 @@ class Command:
     summary: str
     run: Callable[[CommandContext], Awaitable[CommandReply]]
     owner_only: bool = False
-    """Hidden from and ignored for others, and for the owner in a group."""
+    """Whether it is hidden from others and in groups, and ignored there."""
     tokens: Literal["none", "as owner", "any"] = "none"
-    """Which API tokens may run it; people's own accounts, the page and the local terminal always may."""
+    """The API tokens that may run it; people's own accounts, the page and the local terminal always may."""
 
     def allows(self, ctx: CommandContext) -> bool:
         """Whether the sender may run it here."""
@@ -120,12 +121,15 @@ class Ended:
 
 
 def closed_approvals(names: Sequence[str]) -> str:
-    """What a reply adds when it closed questions; "" if it closed none."""
+    """The end of a reply whose command closed these questions; empty for none."""
     return f" {', '.join(names)} {'is' if len(names) == 1 else 'are'} closed." if names else ""
 
 
 async def end_session(tx: Connection, session: SessionId) -> Ended:
-    """Cancel its runs, close its messages, questions and journal, have it summarised; the caller has locked it."""
+    """Cancel a session's runs, close its messages, questions and journal, and have it summarised.
+
+    The caller has locked the session.
+    """
     task = await live_chat(tx, session)
     cancelled = await cancel(tx, task) if task else []
     closed = await messages.close(tx, session)
@@ -138,9 +142,16 @@ async def end_session(tx: Connection, session: SessionId) -> Ended:
 
 
 def numbered(argument: str) -> tuple[MessageId | None, str]:
-    """The message that an argument like `#17 and so on` names, and the rest of it."""
+    """The message that an argument such as `#17 new words` names, if any, and the rest of the argument."""
     found = _NUMBERED.match(argument)
     return (MessageId(int(found[1])), argument[found.end() :]) if found else (None, argument)
+
+
+def decided(outcome: object, words: str) -> CommandReply:
+    """The reply to a decision about access: `words` with its outcome, or why a code was refused."""
+    if isinstance(outcome, CodeRefusal):
+        return CommandReply(outcome)
+    return CommandReply(words.format(outcome), admission=True)
 
 
 def discover() -> dict[str, Command]:
@@ -153,7 +164,7 @@ def discover() -> dict[str, Command]:
             raise OwnerMustAct(f"command /{module.name} cannot be loaded: {exc}; fix or remove its file") from exc
         if not isinstance(command, Command):
             raise OwnerMustAct(
-                f"command /{module.name} cannot be loaded: its `command` is none; fix or remove its file"
+                f"command /{module.name} cannot be loaded: its `command` is not a Command; fix or remove its file"
             )
         found[command.name] = command
     return found

@@ -1,4 +1,4 @@
-"""/budget: what the models cost, what is left, and raising the limit."""
+"""/budget: model costs, what is left of the budgets, and raising a limit."""
 
 from gateway.agent.limits import dollars, used_up
 from gateway.commands import Command, CommandContext, CommandReply
@@ -16,11 +16,13 @@ async def run(ctx: CommandContext) -> CommandReply:
     now = ctx.clock.now()
     accounts = await budgets.accounts(ctx.tx, now, await budgets.settled(ctx.tx, now))
     unpriced = await budgets.unpriced(ctx.tx, now)
-    return CommandReply(await (_more(ctx, accounts, unpriced) if ctx.argument else _shown(ctx, accounts, unpriced)))
+    return CommandReply(
+        await (_raised(ctx, accounts, unpriced) if ctx.argument else _overview(ctx, accounts, unpriced))
+    )
 
 
-async def _shown(ctx: CommandContext, accounts: Accounts, unpriced: Unpriced) -> str:
-    lines = [f"{WORDS[period]}: {_told(account, _limit(ctx, period))}" for period, account in accounts.items()]
+async def _overview(ctx: CommandContext, accounts: Accounts, unpriced: Unpriced) -> str:
+    lines = [f"{WORDS[period]}: {_account_line(account, _limit(ctx, period))}" for period, account in accounts.items()]
     if unpriced.tokens or ctx.limits.day_tokens is not None:
         lines.append(f"Today, models without a price: {_tokens(unpriced, ctx.limits.day_tokens)}")
     return "\n".join([f"One answer: {await _last(ctx)}", *lines])
@@ -36,7 +38,7 @@ async def _last(ctx: CommandContext) -> str:
     return f"{limit}, the last one here cost {dollars(spent.cost_usd)}"
 
 
-def _told(account: Account, limit: float | None) -> str:
+def _account_line(account: Account, limit: float | None) -> str:
     if limit is None:
         return f"{dollars(account.spent)} spent, no limit"
     allowed = limit + account.extra
@@ -51,8 +53,8 @@ def _tokens(unpriced: Unpriced, limit: int | None) -> str:
     return f"{unpriced.tokens:,} tokens{models}, {allowed}"
 
 
-async def _more(ctx: CommandContext, accounts: Accounts, unpriced: Unpriced) -> str:
-    """Grant the whole limit again; what exceeded the old one does not count against it."""
+async def _raised(ctx: CommandContext, accounts: Accounts, unpriced: Unpriced) -> str:
+    """Raise each exhausted limit by its whole amount, counted from what was spent."""
     done = []
     for period, account in accounts.items():
         limit = _limit(ctx, period)
@@ -63,7 +65,7 @@ async def _more(ctx: CommandContext, accounts: Accounts, unpriced: Unpriced) -> 
         await budgets.raise_tokens(ctx.tx, ctx.clock.now(), unpriced.tokens)
         done.append(f"Today: another {tokens:,} tokens of models without a price.")
     if not done:
-        return f"No limit is used up, so there's nothing to raise.\n{await _shown(ctx, accounts, unpriced)}"
+        return f"No limit is used up, so there's nothing to raise.\n{await _overview(ctx, accounts, unpriced)}"
     return "\n".join([*done, "Send any unanswered message again."])
 
 

@@ -1,4 +1,4 @@
-"""/edit: change a message of one's own, in a branch of the conversation."""
+"""/edit: change one of your messages, in a branch of the conversation."""
 
 from gateway.agent.conversation.branches import NotBranched, branch, own_message
 from gateway.commands import Command, CommandContext, CommandReply, numbered
@@ -9,7 +9,7 @@ USAGE = "Write /edit and the new words; they replace your last message, in a bra
 
 
 async def run(ctx: CommandContext) -> CommandReply:
-    """The new words may quote somebody again, whom the ones before quoted."""
+    """Branch before the message, with new words. Marks of quoted text are removed from them."""
     id, words = numbered(ctx.argument)
     try:
         row = await own_message(ctx.tx, ctx.at, id)

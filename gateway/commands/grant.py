@@ -1,4 +1,4 @@
-"""/grant: what a person allows in advance: the call of a request, for some time and some number of times."""
+"""/grant: allow the call of a request in advance, for some time and a number of times."""
 
 from datetime import datetime
 
@@ -10,7 +10,7 @@ from gateway.store.trust import grants
 
 
 async def run(ctx: CommandContext) -> CommandReply:
-    """Only the person who is asked can give one, with their own account."""
+    """List, give or revoke grants; only the person who is asked can, with an account of their own."""
     who, now = await speaker(ctx.tx, ctx.at, ctx.arrival), ctx.clock.now()
     try:
         return CommandReply(await _answer(ctx, who, now))

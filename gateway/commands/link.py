@@ -1,16 +1,15 @@
 """/link: share one conversation between several accounts of the same person."""
 
-from gateway.commands import Command, CommandContext, CommandReply, end_session
+from gateway.commands import Command, CommandContext, CommandReply, decided, end_session
 from gateway.domain.people.credentials import CodeRefusal, new_code, parse_code
 from gateway.domain.principals import label_of
 from gateway.store.delivery import addresses
 from gateway.store.people import accounts, links
-from gateway.store.people.links import AccountClaim
 from gateway.store.transcript import sessions
 
 OFFER = (
     "Write /link {code} from your other account or page within ten minutes to continue this conversation there. "
-    "If that account is new to me, I ask you here first."
+    "If I don't know that account, I ask you here first."
 )
 JOINED = "This chat now continues the other one's conversation. /link off separates them again."
 
@@ -18,7 +17,7 @@ JOINED = "This chat now continues the other one's conversation. /link off separa
 async def run(ctx: CommandContext) -> CommandReply:
     """Create a code for this session; with a code, join that session; `off` leaves the shared session.
 
-    `join` and `deny` decide on an account that gave a code of this person's.
+    `join` and `deny` decide about another account that used a code of this person's.
     """
     if not ctx.at.private:
         return CommandReply("Linking only works in private chats; write /link there.")
@@ -30,17 +29,11 @@ async def run(ctx: CommandContext) -> CommandReply:
         case ["off"]:
             return await _part(ctx)
         case ["join", code]:
-            return _settled(await accounts.join(ctx.tx, ctx.at.principal_id, code), "{} is now one of your accounts.")
+            return decided(await accounts.join(ctx.tx, ctx.at.principal_id, code), "{} is now one of your accounts.")
         case ["deny", code]:
-            return _settled(await accounts.refuse(ctx.tx, ctx.at.principal_id, code), "{} is not linked.")
+            return decided(await accounts.refuse(ctx.tx, ctx.at.principal_id, code), "{} is not linked.")
         case _:
             return await _join(ctx, ctx.argument)
-
-
-def _settled(outcome: AccountClaim | CodeRefusal, words: str) -> CommandReply:
-    if isinstance(outcome, CodeRefusal):
-        return CommandReply(outcome)
-    return CommandReply(words.format(outcome), admission=True)
 
 
 async def _join(ctx: CommandContext, typed: str) -> CommandReply:

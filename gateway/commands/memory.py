@@ -1,4 +1,4 @@
-"""/memory: what is remembered; searching, pinning and forgetting it."""
+"""/memory: list, search, pin and forget memories."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ from gateway.store.memory import consolidation, indexing, memories, search
 
 SHOWN = 10
 NEWEST = 100
-"""Messages that a search makes findable before it looks."""
+"""Most messages that are indexed before a search."""
 USAGE = (
     "Write /memory WORDS to search, /memory NUMBER to read one, "
     "/memory pin, unpin, forget, restore or keep with a number, /remember TEXT to add one."
@@ -22,9 +22,9 @@ NONE = "No memories yet."
 
 
 async def run(ctx: CommandContext) -> CommandReply:
-    """List what is pinned and what is newest, or act on one; other words are searched for, by keyword.
+    """List pinned and new memories, or act on one; other words are searched for.
 
-    What is not verified is shown too, and said to be so: people read this, no model does.
+    Unverified memories are listed too, with a note: people read this, not a model.
     """
     own = Remembering(ctx.tx, ctx.at.principal_id)
     action, _, which = ctx.argument.partition(" ")
@@ -32,14 +32,14 @@ async def run(ctx: CommandContext) -> CommandReply:
         if action.casefold() == "keep" and which.strip().isdecimal():
             label = label_of(ctx.role, private=ctx.at.private, as_owner=ctx.arrival.as_owner)
             return CommandReply(await _keep(own, _number(which.strip()), label))
-        return CommandReply(await _done(own, ctx.argument, action.casefold(), which.strip()))
+        return CommandReply(await _reply_to(own, ctx.argument, action.casefold(), which.strip()))
     except MemoryRefused as refusal:
         return CommandReply(str(refusal))
 
 
-async def _done(own: Remembering, argument: str, action: str, which: str) -> str:
+async def _reply_to(own: Remembering, argument: str, action: str, which: str) -> str:
     if not argument:
-        return "\n".join([*await _proposed(own), _lines(await _standing(own), NONE)])
+        return "\n".join([*await _proposed(own), _lines(await _overview(own), NONE)])
     if argument.isdecimal():
         return listed(await own.get(_number(argument)), limit=10 * LONGEST)
     if which.isdecimal():
@@ -52,11 +52,11 @@ async def _done(own: Remembering, argument: str, action: str, which: str) -> str
                 return f"Forgotten: {listed(memory)}\n\n/memory restore {memory.id} undoes that."
             case "restore":
                 return f"Remembered again: {listed(await own.restore(_number(which)))}"
-    return _lines(await _found(own, argument), "No memory matches that.")
+    return _lines(await _search_hits(own, argument), "No memory matches that.")
 
 
 async def _keep(own: Remembering, id: MemoryId, label: Label) -> str:
-    """Accept what was proposed: to remember this, or to have it replace others."""
+    """Accept a proposal: to remember this, or to replace other memories by it."""
     replaced = [old for old, new in await consolidation.doubts(own.tx, own.principal) if new.id == id]
     for old in replaced:
         await memories.supersede(own.tx, own.principal, old.id, id, label)
@@ -66,14 +66,14 @@ async def _keep(own: Remembering, id: MemoryId, label: Label) -> str:
 
 
 async def _proposed(own: Remembering) -> list[str]:
-    """What waits for a yes; without one it is dropped."""
+    """The lines about proposals, which are dropped unless somebody accepts them."""
     lines = [listed(memory) for memory in await consolidation.proposals(own.tx, own.principal)]
     for old, new in await consolidation.doubts(own.tx, own.principal):
         lines.append(f"{listed(new)}\n  instead of {listed(old)}")
     return ["Proposed; /memory keep NUMBER accepts one:", *lines, ""] if lines else []
 
 
-async def _standing(own: Remembering) -> list[Memory]:
+async def _overview(own: Remembering) -> list[Memory]:
     every = MemoryFilter(kinds=(Kind.MEMORY,), at_most=Label.UNTRUSTED)
     pinned = MemoryFilter(kinds=(Kind.MEMORY,), at_most=Label.UNTRUSTED, pinned=True)
     rows = await memories.listed(own.tx, own.principal, pinned, SHOWN, weightiest=True)
@@ -81,7 +81,7 @@ async def _standing(own: Remembering) -> list[Memory]:
     return list({memory.id: memory for memory in rows}.values())
 
 
-async def _found(own: Remembering, argument: str) -> list[Memory]:
+async def _search_hits(own: Remembering, argument: str) -> list[Memory]:
     await indexing.index_turns(own.tx, own.principal, NEWEST)
     anything = MemoryFilter(at_most=Label.UNTRUSTED)
     ranked = await search.hybrid(own.tx, own.principal, lexemes(argument), anything, SHOWN)
@@ -89,7 +89,7 @@ async def _found(own: Remembering, argument: str) -> list[Memory]:
 
 
 def _number(text: str) -> MemoryId:
-    """Of a number too long for any memory, the beginning is too long as well."""
+    """The number; one with more than 20 digits is cut, and still larger than any memory's."""
     return MemoryId(int(text[:20]))
 
 

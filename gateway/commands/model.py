@@ -5,7 +5,7 @@ from gateway.domain.principals import Role
 
 
 async def run(ctx: CommandContext) -> CommandReply:
-    """Show the chain in order, with models in cooldown after an error; others than the owner see the model only."""
+    """Show the chain in order, and models in cooldown after an error; others see the model alone."""
     models = ctx.models
     if ctx.role is not Role.OWNER:
         return CommandReply(f"Model: {models.active}")

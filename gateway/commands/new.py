@@ -1,4 +1,4 @@
-"""/new: end the session, start a fresh one."""
+"""/new: end the session and start another."""
 
 from gateway.commands import Command, CommandContext, CommandReply, end_session
 from gateway.domain.principals import label_of

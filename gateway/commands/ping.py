@@ -1,4 +1,4 @@
-"""/ping: whether the gateway is alive, and its latency."""
+"""/ping: check that the gateway is alive, and its latency."""
 
 from gateway.commands import Command, CommandContext, CommandReply
 

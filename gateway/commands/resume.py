@@ -12,9 +12,9 @@ READ_ONLY = "You can read that conversation but not continue it: a program, a sc
 
 
 async def run(ctx: CommandContext) -> CommandReply:
-    """End this conversation, as /new does; the chats that share it go on in the other one, which keeps its label.
+    """End this conversation, as /new does, and move the chats that share it to the other one, which keeps its label.
 
-    If that is open in another chat, both share it. No title is told: others may have written it.
+    If that is open in another chat, both share it. The reply names no title, which others may have written.
     """
     wanted = None
     if ctx.at.private and len(ctx.argument) >= SHORTEST:

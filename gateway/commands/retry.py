@@ -1,4 +1,4 @@
-"""/retry: have a message of one's own answered once more, in a branch of the conversation."""
+"""/retry: answer one of your messages again, in a branch of the conversation."""
 
 from gateway.agent.conversation.branches import NotBranched, branch, own_message
 from gateway.commands import Command, CommandContext, CommandReply, numbered
@@ -6,7 +6,7 @@ from gateway.domain.principals import Role, label_of
 
 
 async def run(ctx: CommandContext) -> CommandReply:
-    """The same words, before which the conversation branches off; with a model, that one answers first."""
+    """Branch before the message, with the same words; a model that is named is tried first."""
     id, model = numbered(ctx.argument)
     if model and ctx.role is not Role.OWNER:
         return CommandReply("Only the owner can choose the model; /retry alone asks the same one again.")

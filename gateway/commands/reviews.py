@@ -1,11 +1,11 @@
-"""/reviews: what waits for a person's answer."""
+"""/reviews: list the requests that wait for an answer."""
 
 from gateway.agent.work.approvals import answer_by_command
 from gateway.commands import Command, CommandContext, CommandReply
 
 
 async def run(ctx: CommandContext) -> CommandReply:
-    """The same list as /approve shows without a number."""
+    """List them, as /approve without a number does."""
     return CommandReply(await answer_by_command(ctx.tx, ctx.at, ctx.arrival, "", ctx.clock.now(), yes=True))
 
 

@@ -1,4 +1,4 @@
-"""/schedules: one-time and recurring work of the agent."""
+"""/schedules: reminders and recurring tasks."""
 
 from gateway.agent.work.schedules import MOST_SCHEDULES, Schedules, schedule_line
 from gateway.commands import Command, CommandContext, CommandReply
@@ -17,33 +17,33 @@ async def run(ctx: CommandContext) -> CommandReply:
     """List the schedules of this person or group; `pause`, `resume`, `run` or `remove` acts on one."""
     person = await principals.get(ctx.tx, ctx.at.principal_id)
     most = None if person.role is Role.OWNER else MOST_SCHEDULES
-    mine = Schedules(ctx.tx, person.id, ctx.clock.now(), most=most)
+    schedules = Schedules(ctx.tx, person.id, ctx.clock.now(), most=most)
     action, _, which = ctx.argument.partition(" ")
     try:
-        return CommandReply(await _done(mine, action.casefold(), which.strip()))
+        return CommandReply(await _reply_to(schedules, action.casefold(), which.strip()))
     except InvalidSchedule as refusal:
         return CommandReply(str(refusal))
 
 
-async def _done(mine: Schedules, action: str, which: str) -> str:
+async def _reply_to(schedules: Schedules, action: str, which: str) -> str:
     match action:
         case "" | "list" | "all" if not which:
-            return await _shown(mine, everything=action == "all")
+            return await _shown(schedules, everything=action == "all")
         case "pause" if which:
-            return f"Paused: {schedule_line(await mine.pause(which))}"
+            return f"Paused: {schedule_line(await schedules.pause(which))}"
         case "resume" if which:
-            return f"Resumed: {schedule_line(await mine.resume(which))}"
+            return f"Resumed: {schedule_line(await schedules.resume(which))}"
         case "run" if which:
-            row, _task = await mine.run(which)
+            row, _task = await schedules.run(which)
             return f"Running now: {schedule_line(row)}"
         case "remove" if which:
-            return f"Removed: {schedule_line(await mine.remove(which))}"
+            return f"Removed: {schedule_line(await schedules.remove(which))}"
         case _:
             return USAGE
 
 
-async def _shown(mine: Schedules, *, everything: bool) -> str:
-    rows, more = await mine.shown(everything=everything)
+async def _shown(schedules: Schedules, *, everything: bool) -> str:
+    rows, more = await schedules.shown(everything=everything)
     if not rows:
         return "\n\n".join([NONE, USAGE])
     return "\n".join([*map(schedule_line, rows), *([f"and {more} more"] if more else []), "", USAGE])

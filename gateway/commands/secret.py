@@ -1,4 +1,4 @@
-"""/secret NAME: a form for a credential of one's own, which is never written into a chat."""
+"""/secret NAME: a form for a credential of your own, which is never written into a chat."""
 
 import re
 
@@ -24,7 +24,7 @@ log = structlog.get_logger(__name__)
 
 
 async def run(ctx: CommandContext) -> CommandReply:
-    """Make a link for a person's own private chat on a messenger; what was forwarded or sent by a token gets none."""
+    """Create a link for a person's private chat on a messenger; forwarded messages and tokens get none."""
     if not ctx.at.private or not ctx.arrival.sender:
         return CommandReply(PRIVATE)
     if not re.fullmatch(NAME, ctx.argument):

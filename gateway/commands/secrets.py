@@ -1,4 +1,4 @@
-"""/secrets: one's own keys and passwords by name, and their removal. Their values are never shown."""
+"""/secrets: list and delete your own keys and passwords by name; their values are never shown."""
 
 from gateway.commands import Command, CommandContext, CommandReply
 from gateway.secrets.facts import Facts
@@ -11,7 +11,7 @@ MOST = 50
 
 
 async def run(ctx: CommandContext) -> CommandReply:
-    """For a person's own private chat: what was forwarded or sent by a token lists and deletes nothing."""
+    """List or delete them in a person's private chat; forwarded messages and tokens can't."""
     if not ctx.at.private or not ctx.arrival.sender:
         return CommandReply(PRIVATE)
     match ctx.argument.split():

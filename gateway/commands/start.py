@@ -1,4 +1,4 @@
-"""/start: what Telegram says when somebody opens the bot; links to it may carry a code along."""
+"""/start: Telegram sends it when somebody opens the bot, with a code if the link to the bot has one."""
 
 from dataclasses import replace
 
@@ -14,9 +14,9 @@ GREETING = (
 
 
 async def run(ctx: CommandContext) -> CommandReply:
-    """A greeting and what can be typed; a code counts as typed with /link.
+    """Greet and list the commands; run /link with a code.
 
-    One of somebody who asks to be let in is only looked up: a stranger may have made the link that the owner opened.
+    The code of an access request is only looked up: a stranger may have made the link that the owner opened.
     """
     code = parse_code(ctx.argument)
     if code is None or ctx.at.address.by_token:

@@ -37,7 +37,7 @@ async def _today(ctx: CommandContext) -> str:
 
 
 def _condition(vitals: Vitals) -> Iterator[str]:
-    """Yield one line per known and relevant fact."""
+    """Yield a line for each fact that is known and matters."""
     if (lag := vitals.loop) is not None:
         yield f"Event loop: at most {lag.worst_ms:.0f} ms late in the last minute, {lag.worst_ever_ms:.0f} ms ever"
     if (memory := vitals.memory) is not None:

@@ -1,4 +1,4 @@
-"""/stop: cancel the running turn, its processes and what it asked; what it has said so far stays."""
+"""/stop: cancel the running turn, its processes and its questions; its text so far stays."""
 
 from gateway.commands import Command, CommandContext, CommandReply, closed_approvals
 from gateway.domain.conversation.transcript import AssistantText

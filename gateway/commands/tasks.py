@@ -1,4 +1,4 @@
-"""/tasks: work in the background, by trees of agents."""
+"""/tasks: trees of agents that work in the background."""
 
 from gateway.agent.work import task_trees
 from gateway.agent.work.task_trees import NoSuchTask, TooManyTasks, task_line, tree_summary
@@ -10,7 +10,7 @@ from gateway.store.work import trees
 
 SHOWN, LINES = 10, 50
 USAGE = "Write /tasks to see the latest, or /tasks show, cancel or retry with an id."
-NONE = "There are no tasks in the background. Ask for something long, and say that it can run in the background."
+NONE = "There are no background tasks. Ask for something long, and say that it can run in the background."
 
 
 async def run(ctx: CommandContext) -> CommandReply:
@@ -18,13 +18,13 @@ async def run(ctx: CommandContext) -> CommandReply:
     action, _, which = ctx.argument.partition(" ")
     cancelled: list[TaskId] = []
     try:
-        text = await _done(ctx, action.casefold(), which.strip(), cancelled)
+        text = await _reply_to(ctx, action.casefold(), which.strip(), cancelled)
     except (NoSuchTask, TooManyTasks) as error:
         text = str(error)
     return CommandReply(text, tuple(cancelled))
 
 
-async def _done(ctx: CommandContext, action: str, which: str, cancelled: list[TaskId]) -> str:
+async def _reply_to(ctx: CommandContext, action: str, which: str, cancelled: list[TaskId]) -> str:
     whose = ctx.at.principal_id
     match action:
         case "" | "list" if not which:

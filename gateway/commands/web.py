@@ -16,7 +16,7 @@ log = structlog.get_logger(__name__)
 
 
 async def run(ctx: CommandContext) -> CommandReply:
-    """Make a link for the owner's own private chat on a messenger; what was forwarded or sent by a token gets none."""
+    """Create a link for the owner's private chat on a messenger; forwarded messages and tokens get none."""
     if not ctx.at.private or not ctx.arrival.sender:
         return CommandReply("Write /web yourself, in your private chat with me.")
     if ctx.at.channel in OWN_CHANNELS:

@@ -18,13 +18,13 @@ async def run(ctx: CommandContext) -> CommandReply:
     trace = await steps.of_task(ctx.tx, answer.task_id, asked_at)
     delivery = await outbox.of_message(ctx.tx, answer.id)
     lines = [f"Received {asked_at:%H:%M:%S}, answered after {(answer.created_at - asked_at).total_seconds():.1f} s"]
-    lines += [line for step in trace for line in _told(step, owner=ctx.role is Role.OWNER)]
+    lines += [line for step in trace for line in _step_lines(step, owner=ctx.role is Role.OWNER)]
     lines += [_delivered(part) for part in delivery] or ["Shown where you read it: nothing had to be sent"]
     return CommandReply("\n".join(lines))
 
 
-def _told(step: StepRow, *, owner: bool) -> list[str]:
-    """One step as lines; only the owner sees costs and provider messages, which may mention the account."""
+def _step_lines(step: StepRow, *, owner: bool) -> list[str]:
+    """The lines of a step; only the owner sees costs and provider messages, which may mention the account."""
     tried = [f"{a.model} failed: {a.error}{f': {a.message}' if owner else ''}" for a in step.failed]
     if step.kind == "model":
         cost = f", ${step.cost_usd:.4f}" if owner else ""

@@ -5,7 +5,7 @@ from gateway.domain.principals import label_of
 
 
 async def run(ctx: CommandContext) -> CommandReply:
-    """Note the zone in USER.md; running it twice notes it once."""
+    """Write the zone into USER.md; a second run changes nothing."""
     if not ctx.argument:
         return CommandReply("Write /zone and your time zone by its IANA name, such as: /zone Europe/Berlin")
     label = label_of(ctx.role, private=ctx.at.private, as_owner=ctx.arrival.as_owner)
