@@ -1,4 +1,4 @@
-"""A shell on virtual files, which last for one turn: no program, no network, no file of the machine."""
+"""A shell on virtual files that last for one turn, without programs, network or files of the machine."""
 
 import asyncio
 import hashlib
@@ -64,7 +64,7 @@ class _Bash:
         return Labelled(_answer(run.result, not_saved), run.label)
 
     async def kind(self, arguments: BashArguments, caller: Caller) -> ToolClass:
-        """An address that nobody named is a message to its host."""
+        """A request to an address that the person didn't name counts as a message to its host."""
         if arguments.urls:
             named = [await caller.said(url) for url in arguments.urls]
             return ToolClass.NET if all(named) else ToolClass.SEND
@@ -75,7 +75,7 @@ class _Bash:
             return str(WorkspacePath.parse(path.removeprefix(f"{HOME}/")))
 
     async def _copied(self, patterns: Sequence[str], label: Label) -> tuple[Label, dict[str, bytes]]:
-        """The files, and how far all of what they tell is trusted."""
+        """The files to copy in, and the label of all that they hold."""
         workspace, files, size = self.services.workspace, dict[str, bytes](), 0
         with explained():
             found = [await files_named(workspace, pattern.removeprefix(f"{HOME}/")) for pattern in patterns]
@@ -118,22 +118,18 @@ def _answer(result: ShellResult, not_saved: Sequence[str]) -> JsonObject:
         "not_supported": list(result.refused),
         "not_saved": list(not_saved),
     }
-    said = {name: value for name, value in more.items() if value}
-    return {"exit_code": result.exit_code, "output": _page(result.output), **said}
+    notes = {name: value for name, value in more.items() if value}
+    return {"exit_code": result.exit_code, "output": _page(result.output), **notes}
 
 
 def _page(text: str) -> str:
-    """The beginning and the end; the rest can be had with head and tail."""
-    half = PAGE_CHARS // 2
-    return (
-        text
-        if len(text) <= PAGE_CHARS
-        else f"{text[:half]}\n[... {len(text) - PAGE_CHARS:,} left out ...]\n{text[-half:]}"
-    )
+    """The beginning and the end of a long text; `head` and `tail` show the rest."""
+    half, left_out = PAGE_CHARS // 2, len(text) - PAGE_CHARS
+    return f"{text[:half]}\n[... {left_out:,} left out ...]\n{text[-half:]}" if left_out > 0 else text
 
 
 def tools(services: Services) -> tuple[AnyTool, ...]:
-    """Where the kernel can confine it."""
+    """The tool, if the kernel can confine the shell."""
     if services.bash is None:
         return ()
     shell = _Bash(services, services.bash)

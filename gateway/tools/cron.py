@@ -1,4 +1,4 @@
-"""Schedules: one-time and recurring work of the agent."""
+"""Schedules: reminders and recurring tasks."""
 
 import asyncio
 import hashlib
@@ -70,10 +70,10 @@ class CronArguments(ToolArguments):
 
     @property
     def changes(self) -> ScheduleChanges:
-        """The fields given for the definition."""
-        meant = self.action == "update" and self.id is None
+        """The fields to set; a name that says which schedule to update is none of them."""
+        names_schedule = self.action == "update" and self.id is None
         return ScheduleChanges(
-            name=None if meant else self.name,
+            name=None if names_schedule else self.name,
             prompt=self.prompt,
             schedule_type=self.schedule_type,
             run_at=self.run_at,
@@ -106,7 +106,7 @@ async def _act(tx: Connection, context: PrincipalContext, arguments: CronArgumen
 
 
 async def _change(schedules: Schedules, arguments: CronArguments, caller: Caller) -> _Changed:
-    """The schedule before and after."""
+    """Make the change; returns the schedule before and after it."""
     if arguments.action == "add":
         before, row = None, await schedules.add(await _request_of(schedules.tx, caller), arguments.changes)
     else:
@@ -125,16 +125,16 @@ async def _class(arguments: CronArguments, _caller: Caller) -> ToolClass:
 
 
 async def _lasting(context: PrincipalContext | None, arguments: CronArguments, caller: Caller) -> Change | None:
-    """Every change of a schedule; what it would be is found by making it in a transaction that is rolled back."""
+    """The difference that a change would make, found by making it in a transaction that is rolled back."""
     if context is None or arguments.action == "list":
         return None
 
     async def rehearse(tx: Connection) -> _Changed:
-        raise _Rehearsed(await _change(await _schedules(tx, context, caller), arguments, caller))
+        raise _RolledBack(await _change(await _schedules(tx, context, caller), arguments, caller))
 
     try:
         await context.transact(rehearse)
-    except _Rehearsed as rehearsed:
+    except _RolledBack as rehearsed:
         before, after = (_written_out(row) if row else "" for row in rehearsed.changed)
     except InvalidSchedule as refusal:
         raise ToolFailed("refused", str(refusal)) from refusal
@@ -144,13 +144,13 @@ async def _lasting(context: PrincipalContext | None, arguments: CronArguments, c
     return Change(preview, hashlib.sha256(preview.encode()).hexdigest())
 
 
-class _Rehearsed(Exception):
+class _RolledBack(Exception):
     def __init__(self, changed: _Changed) -> None:
         self.changed = changed
 
 
 def _written_out(row: ScheduleRow) -> str:
-    """Everything that was asked for, as people read it."""
+    """The whole schedule as text for people."""
     definition, state = row.definition, "paused" if row.paused_at else "over" if row.completed_at else "active"
     reads = "yes" if definition.include_session_history else "no"
     facts = f"name: {definition.name}\nwhen: {in_words(definition)}\nmissed: {definition.misfire}\nstate: {state}"
@@ -158,7 +158,7 @@ def _written_out(row: ScheduleRow) -> str:
 
 
 async def _schedules(tx: Connection, context: PrincipalContext, caller: Caller) -> Schedules:
-    """A delay counts from what the person said, which may have waited; nobody says anything in an unattended run."""
+    """The principal's schedules; delays count from the person's message, which may have waited in the queue."""
     most = None if context.role is Role.OWNER else MOST_SCHEDULES
     said_at = None if caller.address is None else await messages.said_at(tx, caller.session)
     return Schedules(tx, context.principal, context.clock.now(), context.zone(), most, asked_at=said_at)

@@ -26,7 +26,7 @@ from gateway.tools import Services
 PAGE_CHARS = 8_000
 KEPT_BYTES = 2 * 1024**2
 FLOOD_BYTES = 64 * 1024**2
-"""Of output, after which a command is ended."""
+"""The most output; a command that writes more is ended."""
 MAX_SECONDS = 900
 
 
@@ -43,14 +43,14 @@ class ExecArguments(ToolArguments):
 
 @dataclass(slots=True)
 class Output:
-    """The beginning and the end of what a command writes; `dropped` bytes lie between."""
+    """The beginning and the end of a command's output."""
 
     head: bytearray = field(default_factory=bytearray)
     tail: bytearray = field(default_factory=bytearray)
     size: int = 0
 
     def add(self, piece: bytes) -> None:
-        """Take what comes next."""
+        """Add a piece of output."""
         self.size += len(piece)
         room = KEPT_BYTES // 2 - len(self.head)
         self.head += piece[:room]
@@ -58,7 +58,7 @@ class Output:
         del self.tail[: -KEPT_BYTES // 2]
 
     def text(self) -> str:
-        """Whatever the bytes are."""
+        """The output as text; other bytes than UTF-8 are replaced."""
         dropped = self.size - len(self.head) - len(self.tail)
         between = f"\n[... {dropped:,} bytes are left out ...]\n".encode() if dropped else b""
         return (self.head + between + self.tail).decode("utf-8", "replace")
@@ -85,7 +85,7 @@ class _Exec:
         )
 
     async def _page(self, text: str, permit: Permit, caller: Caller) -> JsonObject:
-        """The beginning and the end; a file has all of it, in pages."""
+        """The beginning and the end of the output, and the path of a file with all of it."""
         half = PAGE_CHARS // 2
         path = f"command-output/{str(caller.task)[:8]}-{caller.ordinal}.txt"
         written = await self.services.workspace.write(path, text, permit.label, "text/plain")
@@ -93,11 +93,11 @@ class _Exec:
         return {"output": f"{text[:half]}\n{note}\n{text[-half:]}", "path": written.path}
 
     async def lasting(self, arguments: ExecArguments, _caller: Caller) -> Change | None:
-        """The command."""
+        """The command, as a person approves it."""
         return await self.commands.change(arguments.command, arguments.folder, arguments.hosts)
 
     async def kind(self, arguments: ExecArguments, _caller: Caller) -> ToolClass:
-        """What reaches others always asks."""
+        """A command that reaches other hosts always asks."""
         return ToolClass.IRREVERSIBLE if arguments.hosts else ToolClass.RUN
 
 
@@ -111,7 +111,7 @@ async def _followed(running: Running, output: Output) -> Report:
 
 
 def tools(services: Services) -> tuple[AnyTool, ...]:
-    """Where the kernel can confine it."""
+    """The tool, if the kernel can confine commands."""
     commands = services.commands
     if commands is None or not commands.offered():
         return ()

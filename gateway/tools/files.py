@@ -1,4 +1,4 @@
-"""Files of the workspace: list, read, write, edit."""
+"""Files of the workspace: list, search, read, write, edit, move and delete them."""
 
 import asyncio
 import hashlib
@@ -32,7 +32,7 @@ from gateway.workspace.files.uploads import PAGES_SUFFIX, mime_of
 PAGE_BYTES = 20_000
 MAX_FOUND = 50
 MAX_FILE_BYTES = 100 * 1024**2
-"""What a checkpoint holds of a file."""
+"""The largest file that a checkpoint holds."""
 
 _Path = Annotated[str, Field(description="E.g. notes/ideas.md")]
 
@@ -144,7 +144,7 @@ class _Files:
         return Labelled({"matches": lines} | ({"more": True} if found.more else {}), label)
 
     async def move_file(self, arguments: MoveArguments, caller: Caller) -> JsonObject:
-        await self._keep("before a move")
+        await self._checkpoint("before a move")
         with explained():
             written = await self.services.workspace.move(
                 arguments.path, arguments.to, caller.label, mime_of(arguments.to)
@@ -155,13 +155,13 @@ class _Files:
         with explained():
             await asyncio.to_thread(self.services.workspace.size, arguments.path)
             await asyncio.to_thread(self.services.workspace.check_locked, arguments.path, b"")
-        await self._keep("before a deletion")
+        await self._checkpoint("before a deletion")
         with explained():
             await self.services.workspace.remove(arguments.path)
         return {"ok": True}
 
-    async def _keep(self, reason: str) -> None:
-        """So that what follows can be undone; what can't be was allowed by a person."""
+    async def _checkpoint(self, reason: str) -> None:
+        """Make a checkpoint, so that the next step can be undone; without checkpoints a person has approved it."""
         if self.services.keep is not None:
             try:
                 await self.services.keep(reason)
@@ -179,7 +179,7 @@ class _Files:
         return ToolClass.PERSIST if any(instructions) else ToolClass.WRITE
 
     async def lasting_removal(self, arguments: MoveArguments | DeleteArguments, _caller: Caller) -> Change | None:
-        """Of what the file holds now."""
+        """The move or deletion, bound to the file's content now."""
         with explained():
             await asyncio.to_thread(self.services.workspace.check_locked, arguments.path, b"")
             raw = await self.services.workspace.content(arguments.path, MAX_WRITE_BYTES)
@@ -211,7 +211,7 @@ class _Files:
     async def _extracted_page(self, arguments: ReadArguments, failure: ToolFailed) -> Labelled:
         """A page of the text extracted from a binary file; sizes and offsets refer to that text.
 
-        What went wrong with the file may be told in words of the file.
+        The text of a problem may quote the file, so it is untrusted.
         """
         path = str(WorkspacePath.parse(arguments.path))
         read = await self.services.find_read(path)
@@ -246,17 +246,17 @@ class _Files:
         return {"ok": True, "path": written.path, "replaced": counts}
 
     async def class_of_write(self, arguments: WriteArguments | EditArguments, _caller: Caller) -> ToolClass:
-        """The agent's instructions last; other files are trusted as far as what is written."""
+        """Persistent for the agent's instructions; other files get the label of what is written."""
         with explained():
             instructions = await asyncio.to_thread(self.services.workspace.is_instructions, arguments.path)
         return ToolClass.PERSIST if instructions else ToolClass.WRITE
 
     async def lasting_write(self, arguments: WriteArguments, _caller: Caller) -> Change | None:
-        """Of the agent's instructions."""
+        """The difference that a write makes; None if it makes none."""
         return await self._lasting(arguments.path, lambda _text: arguments.content)
 
     async def lasting_edit(self, arguments: EditArguments, _caller: Caller) -> Change | None:
-        """Of the agent's instructions."""
+        """The difference that the edits make; None if they make none."""
         return await self._lasting(arguments.path, lambda text: apply_edits(text, arguments.edits)[0])
 
     async def _lasting(self, path: str, change: Callable[[str], str]) -> Change | None:

@@ -1,4 +1,4 @@
-"""find_tools: tools of servers and files that not every prompt shows; what it finds, the conversation can call."""
+"""find_tools: find tools of servers and files that prompts don't list; the conversation can then call them."""
 
 import asyncio
 import re
@@ -34,8 +34,8 @@ class _Finder:
     async def find(self, arguments: FindArguments, _caller: Caller) -> Labelled:
         best, problems = self._fitting(arguments), list[str]()
         if not best or any(source.more for source in self.sources):
-            told = await asyncio.gather(*(source.discover() for source in self.sources))
-            problems = [one_line(problem, 300) for lines in told for problem in lines]
+            reports = await asyncio.gather(*(source.discover() for source in self.sources))
+            problems = [one_line(problem, 300) for lines in reports for problem in lines]
             best = self._fitting(arguments) or [offer for source in self.sources for offer in source.offers]
         rows = list(map(_row, best[:MOST]))
         others = [offer.tool.name for offer in best[MOST : 4 * MOST]]
@@ -49,7 +49,7 @@ def _row(offer: Offer) -> JsonObject:
 
 
 def ranked(offers: Sequence[Offer], query: str) -> list[Offer]:
-    """Those that have a word of the query, the best first; without a query all."""
+    """The offers with a word of the query, the best first; without a query all of them."""
     words = set(re.findall(r"\w{2,}", query.lower()))
 
     def fits(offer: Offer) -> int:
@@ -60,7 +60,7 @@ def ranked(offers: Sequence[Offer], query: str) -> list[Offer]:
 
 
 def tools(services: Services) -> tuple[AnyTool, ...]:
-    """Nothing where there are no further tools."""
+    """The tool, if there are tools to find."""
     if not services.sources:
         return ()
     return (

@@ -1,4 +1,4 @@
-"""Memory: search it, read it, remember, forget."""
+"""Memory: search it, read it, remember and forget."""
 
 import hashlib
 from collections.abc import Awaitable, Callable, Iterable
@@ -46,8 +46,8 @@ from gateway.tools import PrincipalContext, Services
 Result = TypeVar("Result")
 
 MOST_RESULTS = 20
-LONGEST_HIT, LONGEST_SOURCE = 700, 300
-"""Characters of one row's text, and of a message that it was learned from."""
+MAX_HIT_CHARS, MAX_SOURCE_CHARS = 700, 300
+"""Most characters of a memory in a list, and of a message that it was learned from."""
 SOURCES = 3
 ORIGIN = "agent"
 
@@ -77,9 +77,9 @@ class SearchArguments(ToolArguments):
 
     @property
     def limit(self) -> int:
-        """Rows to show."""
-        asked = [number for number in (self.max_results, self.match_count) if number is not None]
-        return max(1, min([*asked, MOST_RESULTS])) if asked else 8
+        """The number of hits to return."""
+        limits = [number for number in (self.max_results, self.match_count) if number is not None]
+        return max(1, min([*limits, MOST_RESULTS])) if limits else 8
 
 
 class GetArguments(ToolArguments):
@@ -110,7 +110,7 @@ class _Memory:
     context: PrincipalContext | None
 
     async def search(self, arguments: SearchArguments, caller: Caller) -> Labelled:
-        context = self._there()
+        context = self._required_context()
         if not arguments.query:
             raise ToolFailed("empty_query", "Say what to look for: names, things, numbers.")
         if context.search is None:
@@ -126,7 +126,7 @@ class _Memory:
             session=caller.session,
             reach=context.reach,
         )
-        return _answered(found)
+        return _search_result(found)
 
     def _filter(self, arguments: SearchArguments, at_most: Label) -> MemoryFilter:
         since, until = self._moment(arguments.since), self._moment(arguments.until, end=True)
@@ -138,21 +138,21 @@ class _Memory:
 
     def _moment(self, text: str | None, *, end: bool = False) -> datetime | None:
         try:
-            return None if text is None else moment(text, self._there().zone(), end=end)
+            return None if text is None else moment(text, self._required_context().zone(), end=end)
         except ValueError as error:
             raise ToolFailed("not_a_time", f'"{text}" is not an ISO date or time such as 2026-11-22.') from error
 
     async def get(self, arguments: GetArguments, caller: Caller) -> Labelled:
-        context = self._there()
+        context = self._required_context()
         if arguments.id is not None:
             id = MemoryId(arguments.id)
-            return await self._done(lambda tx: _whole(tx, context, id))
+            return await self._transact(lambda tx: _whole(tx, context, id))
         which = MemoryFilter(
             kinds=(Kind.MEMORY,),
             categories=(arguments.category,) if arguments.category else (),
             at_most=recall_limit(context.role, caller.label),
         )
-        return await self._done(lambda tx: _listed(tx, context, which))
+        return await self._transact(lambda tx: _listed(tx, context, which))
 
     async def remember(self, arguments: RememberArguments, caller: Caller) -> Labelled:
         async def store(own: Remembering) -> Labelled:
@@ -171,7 +171,7 @@ class _Memory:
             )
             return Labelled({"id": memory.id, "new": new, "seen_count": memory.seen_count}, Label.OWNER)
 
-        return await self._changed(store)
+        return await self._with_memories(store)
 
     async def forget(self, arguments: ForgetArguments, _caller: Caller) -> Labelled:
         async def leave_out(own: Remembering) -> Labelled:
@@ -179,40 +179,40 @@ class _Memory:
             text: JsonObject = {"forgotten": memory.id, "text": shortened(memory), "undo": "/memory restore ID"}
             return Labelled(text, memory.label)
 
-        return await self._changed(leave_out)
+        return await self._with_memories(leave_out)
 
     async def remember_lasts(self, arguments: RememberArguments, _caller: Caller) -> Change | None:
-        """What is remembered is told in other conversations."""
+        """The new memory, which other conversations will see, and the one that it replaces."""
         what = f"remember [{(arguments.category or Category.CONTEXT).value}]: {arguments.content}"
         if arguments.supersedes is None:
             return Change(what)
         return await self._change(MemoryId(arguments.supersedes), f"{what}\ninstead of")
 
     async def forget_lasts(self, arguments: ForgetArguments, _caller: Caller) -> Change | None:
-        """What is forgotten is missed in other conversations."""
+        """The memory that other conversations will miss."""
         return await self._change(MemoryId(arguments.id), "forget")
 
     async def _change(self, id: MemoryId, what: str) -> Change:
-        old = await self._changed(lambda own: own.get(id))
+        old = await self._with_memories(lambda own: own.get(id))
         return Change(f"{what} {id}: {old.text}", hashlib.sha256(old.text.encode()).hexdigest())
 
-    async def _changed(self, work: Callable[[Remembering], Awaitable[Result]]) -> Result:
-        context = self._there()
-        return await self._done(lambda tx: work(Remembering(tx, context.principal, context.reach)))
+    async def _with_memories(self, work: Callable[[Remembering], Awaitable[Result]]) -> Result:
+        context = self._required_context()
+        return await self._transact(lambda tx: work(Remembering(tx, context.principal, context.reach)))
 
-    async def _done(self, work: Callable[[Connection], Awaitable[Result]]) -> Result:
+    async def _transact(self, work: Callable[[Connection], Awaitable[Result]]) -> Result:
         try:
-            return await self._there().transact(work)
+            return await self._required_context().transact(work)
         except MemoryRefused as refusal:
             raise ToolFailed("refused", str(refusal)) from refusal
 
-    def _there(self) -> PrincipalContext:
+    def _required_context(self) -> PrincipalContext:
         if self.context is None:
             raise ToolFailed("unavailable", "There is no memory here.")
         return self.context
 
 
-def _answered(found: SearchResult) -> Labelled:
+def _search_result(found: SearchResult) -> Labelled:
     rows: list[Json] = [_row(hit.memory) | {"score": round(hit.score, 3)} for hit in found.hits]
     notes = [verdict(found), found.note]
     answer: dict[str, Json] = {"memories": rows, "mode": found.mode.value, "weak": found.weak}
@@ -226,12 +226,12 @@ def _answered(found: SearchResult) -> Labelled:
 async def _whole(tx: Connection, context: PrincipalContext, id: MemoryId) -> Labelled:
     memory = await Remembering(tx, context.principal, context.reach).get(id)
     learned = await memories.sources(tx, context.principal, id) if context.reach.changes(memory) else []
-    told: list[Json] = [
-        {"when": _minute(source.sent_at), "who": source.kind, "text": source.text[:LONGEST_SOURCE]}
+    sources: list[Json] = [
+        {"when": _minute(source.sent_at), "who": source.kind, "text": source.text[:MAX_SOURCE_CHARS]}
         for source in learned[:SOURCES]
     ]
     whole: dict[str, Json] = _row(memory) | {"text": memory.text, "importance": memory.importance}
-    whole |= {"tags": list(memory.tags), "seen_count": memory.seen_count, "learned_from": told}
+    whole |= {"tags": list(memory.tags), "seen_count": memory.seen_count, "learned_from": sources}
     if memory.superseded_by is not None:
         whole |= {"superseded_by": memory.superseded_by}
     return Labelled(whole, memory.label)
@@ -250,7 +250,7 @@ async def _listed(tx: Connection, context: PrincipalContext, which: MemoryFilter
 def _row(memory: Memory) -> dict[str, Json]:
     row: dict[str, Json] = {
         "id": memory.id,
-        "text": shortened(memory, LONGEST_HIT),
+        "text": shortened(memory, MAX_HIT_CHARS),
         "category": kind(memory),
         "when": _minute(memory.event_at or memory.created_at),
         "who": who(memory),
@@ -272,7 +272,7 @@ def _minute(at: datetime) -> str:
 
 
 def tools(services: Services) -> tuple[AnyTool, ...]:
-    """The tools for memory; none of them is there in a chat by a token."""
+    """The tools for memory, which chats by a token don't get."""
     own = _Memory(services.context)
     return (
         Tool(

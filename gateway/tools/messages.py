@@ -1,4 +1,4 @@
-"""Sends messages and files to the user's own chats."""
+"""Sending messages and files to the person's own chats."""
 
 from dataclasses import dataclass
 
@@ -49,7 +49,7 @@ def _receipt(posted: Posted) -> JsonObject:
 
 
 def tools(services: Services) -> tuple[AnyTool, ...]:
-    """The tools that send to other chats of the same person."""
+    """The tools that send to the person's other chats."""
     messages = _Messages(services.post)
     return (
         Tool(

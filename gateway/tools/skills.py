@@ -1,4 +1,4 @@
-"""Skills: instructions for certain tasks that the owner has confirmed, loaded when a task needs them."""
+"""Skills: instructions for certain tasks, which the owner has confirmed and which are loaded when needed."""
 
 import asyncio
 from collections.abc import Iterator
@@ -47,8 +47,8 @@ class SkillsArguments(ToolArguments):
             raise ValueError(NO_SYNC)
         return action
 
-    def given(self, field: Literal["name", "source"]) -> str:
-        """A field that this action needs."""
+    def required(self, field: Literal["name", "source"]) -> str:
+        """A field that this action needs; raises `ToolFailed` if it is missing."""
         value: str | None = getattr(self, field)
         if value is None:
             raise ToolFailed("invalid_arguments", f"{self.action} needs {field}.")
@@ -56,7 +56,7 @@ class SkillsArguments(ToolArguments):
 
 
 @dataclass(frozen=True, slots=True)
-class _Tool:
+class _SkillsTool:
     skills: Skills
 
     async def run(self, arguments: SkillsArguments, _caller: Caller) -> JsonObject | Labelled:
@@ -65,18 +65,18 @@ class _Tool:
                 case "list":
                     return await self._list()
                 case "load":
-                    return await self._load(arguments.given("name"))
+                    return await self._load(arguments.required("name"))
                 case "read":
                     return await self._read(arguments)
                 case "install":
-                    return await self._install(arguments.given("source"))
+                    return await self._install(arguments.required("source"))
 
     async def lasting(self, arguments: SkillsArguments, _caller: Caller) -> Change | None:
-        """An installation, with the whole of what would be on."""
+        """The whole skill that an installation would switch on."""
         if arguments.action != "install":
             return None
-        with _explained(Label.UNTRUSTED):  # what is fetched may speak in the error
-            pin, files = await self.skills.stage(arguments.given("source"))
+        with _explained(Label.UNTRUSTED):  # the error may quote the fetched skill
+            pin, files = await self.skills.stage(arguments.required("source"))
             before = await self.skills.on_disk(pin.name)
         look = await asyncio.to_thread(Look.at, files)
         if look.severe:
@@ -90,7 +90,7 @@ class _Tool:
         return Change(shown, f"{pin.sha256} {digest(before)}")
 
     async def _list(self) -> Labelled:
-        """What nobody confirmed is named only: its name may be another's words, too."""
+        """Unconfirmed skills are only named, and untrusted even so: other people may have chosen the name."""
         every = await self.skills.list_all()
         on: list[JsonObject] = [
             {"name": each.name, "version": skill.version, "description": skill.description, "about": dict(skill.about)}
@@ -108,7 +108,7 @@ class _Tool:
         return {"name": name, "version": skill.version, "instructions": skill.body[:PAGE], "files": others, **more}
 
     async def _read(self, arguments: SkillsArguments) -> JsonObject:
-        files, at = await self.skills.confirmed(arguments.given("name")), arguments.offset
+        files, at = await self.skills.confirmed(arguments.required("name")), arguments.offset
         path = arguments.path or manifest(files)
         if path not in files:
             raise ToolFailed("not_found", f"{path[:80]!r} isn't a file of the skill; load lists its files.")
@@ -120,14 +120,14 @@ class _Tool:
         return {"content": text[at : at + PAGE], **more}
 
     async def _install(self, source: str) -> JsonObject:
-        """Runs only once the owner said yes to exactly these bytes."""
+        """Install; it runs only after the owner approved exactly these bytes."""
         pin, _ = await self.skills.stage(source)
         await self.skills.confirm(pin.name, pin.sha256)
         return {"installed": pin.name, "sha256": pin.sha256}
 
 
 async def _class(arguments: SkillsArguments, _caller: Caller) -> ToolClass:
-    """An installation asks whatever was read before."""
+    """An installation always asks."""
     return ToolClass.IRREVERSIBLE if arguments.action == "install" else ToolClass.READ
 
 
@@ -140,10 +140,10 @@ def _explained(label: Label = Label.OWNER) -> Iterator[None]:
 
 
 def tools(services: Services) -> tuple[AnyTool, ...]:
-    """The owner's skills; nobody else has any."""
+    """The tool for the owner's skills; nobody else has any."""
     if services.skills is None:
         return ()
-    own = _Tool(services.skills)
+    own = _SkillsTool(services.skills)
     return (
         Tool(
             "skills",

@@ -1,4 +1,4 @@
-"""Long-running commands: started in one turn, read, typed into and ended in others."""
+"""Commands that run between turns: started in one turn, read, written to and ended in others."""
 
 import hashlib
 from dataclasses import dataclass
@@ -53,11 +53,11 @@ class _Spawn:
     async def run(self, arguments: SpawnArguments, caller: Caller) -> Labelled:
         match arguments.action:
             case "start":
-                process = await self.processes.start(_given(arguments.command, "command"), arguments.seconds, caller)
+                process = await self.processes.start(_required(arguments.command, "command"), arguments.seconds, caller)
             case "list":
                 return self._list()
             case "poll" | "write" | "kill":
-                found = self.processes.get(_given(arguments.process, "process"))
+                found = self.processes.get(_required(arguments.process, "process"))
                 if found is None:
                     return Labelled({"process": arguments.process, "running": False, "ended": GONE}, Label.OWNER)
                 process = found
@@ -79,7 +79,7 @@ class _Spawn:
         return Labelled({"processes": found}, label)
 
     async def kind(self, arguments: SpawnArguments, caller: Caller) -> ToolClass:
-        """What reads only reads; a run may end what its own conversation has started."""
+        """A run may end the processes of its own conversation without approval."""
         if arguments.action in {"poll", "list"}:
             return ToolClass.READ
         process = self.processes.get(arguments.process or "")
@@ -87,14 +87,14 @@ class _Spawn:
         return ToolClass.WRITE if arguments.action == "kill" and own else ToolClass.RUN
 
     async def lasting(self, arguments: SpawnArguments, _caller: Caller) -> Change | None:
-        """The command, or what is typed into which."""
+        """The command, or the input and the process that gets it."""
         if arguments.action == "start":
-            line = _given(arguments.command, "command")
+            line = _required(arguments.command, "command")
             change = await self.processes.commands.change(line, ".")
             return Change(
                 f"{change.preview}\nIt may go on for {arguments.seconds} s, after this turn, too.", change.base
             )
-        process = self.processes.get(_given(arguments.process, "process"))
+        process = self.processes.get(_required(arguments.process, "process"))
         if process is None or process.report:
             return None
         end = "\nand end its input" if arguments.end_input else ""
@@ -118,20 +118,20 @@ async def _page(process: Process, arguments: SpawnArguments) -> Labelled:
 def _state(process: Process) -> dict[str, Json]:
     if process.report is None:
         return {"running": True}
-    told = command_ending(process.report, process.seconds, 0)
+    ending = command_ending(process.report, process.seconds, 0)
     if process.report.ending is Ending.CANCELLED:
-        told["ended"] = "It was killed, with all it had started."
-    return {"running": False, **told, **(changed_files(process.permit) if process.permit else {})}
+        ending["ended"] = "It was killed, with all it had started."
+    return {"running": False, **ending, **(changed_files(process.permit) if process.permit else {})}
 
 
-def _given(value: str | None, name: str) -> str:
+def _required(value: str | None, name: str) -> str:
     if not value:
         raise ToolFailed("invalid_arguments", f"{name} is missing.")
     return value
 
 
 def tools(services: Services) -> tuple[AnyTool, ...]:
-    """Where `exec` is."""
+    """The tool, where `exec` is available."""
     processes = services.processes
     if processes is None or not processes.commands.offered():
         return ()

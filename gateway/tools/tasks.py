@@ -1,4 +1,4 @@
-"""Trees of tasks, as the chat's agent starts and follows them."""
+"""Background tasks: the chat's agent starts, follows and cancels trees of agents."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -38,8 +38,7 @@ from gateway.store.work import trees
 from gateway.tools import PrincipalContext, Services, Transact
 
 SHOWN = 10
-LONGEST = 2_000
-"""Characters of a result."""
+MAX_RESULT_CHARS = 2_000
 
 
 class StartArguments(ToolArguments):
@@ -58,7 +57,7 @@ class TasksArguments(ToolArguments):
 
 
 @dataclass(frozen=True, slots=True)
-class _Tool:
+class _TasksTool:
     trees: Trees
     context: PrincipalContext
     transact: Transact
@@ -86,7 +85,7 @@ class _Tool:
         return {"task": str(task)[: task_trees.SHORT], "message": message}
 
     async def _start(self, tx: Connection, request: TreeRequest) -> TaskId:
-        """A group has no trees: nobody in it could be asked, and everybody would spend."""
+        """Start a tree; refused to groups, where nobody could be asked and everybody would spend."""
         if any(GROUP in identity for identity in await principals.identities(tx, self.context.principal)):
             raise ToolFailed("not_in_groups", "A group can't start tasks; the person can, in a private chat.")
         return await task_trees.start(tx, self.context.principal, request)
@@ -110,7 +109,7 @@ class _Tool:
     async def _show(self, tx: Connection, which: str) -> Labelled:
         rows = await task_trees.show(tx, self.context.principal, which)
         label = await sessions.highest_label(tx, [row.session_id for row in rows])
-        result = {"result": rows[0].result[:LONGEST]} if rows[0].result else {}
+        result = {"result": rows[0].result[:MAX_RESULT_CHARS]} if rows[0].result else {}
         files = [path for row in rows for path in row.storage_paths][:MOST_FILES]
         listed = [task_line(row) for row in rows[:100]]
         return Labelled({"summary": tree_summary(rows), "tasks": listed, "files": [*files], **result}, label)
@@ -121,10 +120,10 @@ class _Tool:
 
 
 def tools(services: Services) -> tuple[AnyTool, ...]:
-    """The trees of the person whom the tools work for, and no others."""
+    """The tools for the trees of the person that the tools act for."""
     if services.trees is None or services.context is None or services.engine is None:
         return ()
-    own = _Tool(services.trees, services.context, services.engine)
+    own = _TasksTool(services.trees, services.context, services.engine)
     return (
         Tool(
             "start_task",

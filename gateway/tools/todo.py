@@ -1,4 +1,4 @@
-"""The plan of a run: made, checked off and rewritten step by step."""
+"""The plan of a run: write it, check steps off, rewrite it."""
 
 from dataclasses import dataclass, replace
 from typing import Annotated
@@ -42,7 +42,7 @@ class _Todo:
         if arguments.steps is None and not arguments.done and arguments.trivial is None:
             raise ToolFailed("invalid_arguments", "Give steps, done, or trivial.")
         try:
-            plan = await self.plans.write(caller, lambda before: _changed(before, arguments))
+            plan = await self.plans.write(caller, lambda before: _rewritten_plan(before, arguments))
         except IndexError as error:
             raise ToolFailed("invalid_arguments", f"done: {error}; nothing was changed.") from error
         if plan.trivial is not None:
@@ -50,7 +50,7 @@ class _Todo:
         return {"plan": [f"{number} {step}" for number, step in enumerate(plan.steps, start=1)]}
 
 
-def _changed(plan: Plan, arguments: TodoArguments) -> Plan:
+def _rewritten_plan(plan: Plan, arguments: TodoArguments) -> Plan:
     if arguments.steps is not None:
         plan = plan.rewritten([PlanStep.parse(each) for each in arguments.steps])
     elif arguments.trivial is not None and not plan.steps:
@@ -60,7 +60,7 @@ def _changed(plan: Plan, arguments: TodoArguments) -> Plan:
 
 
 def tools(services: Services) -> tuple[AnyTool, ...]:
-    """The plan of whoever calls."""
+    """The tool for the caller's plan."""
     if services.plans is None:
         return ()
     return (

@@ -30,7 +30,7 @@ from gateway.tools import PageText, Services, Web, explained
 PAGE_CHARS = 12_000
 MAX_COUNT = 10
 MAX_FOLLOWED = 10
-"""Links of pages that a run may follow unasked once it has read what is trusted less than its person."""
+"""Links of pages that a session may follow without asking once it has read untrusted text."""
 _DOCUMENTS, _SESSIONS, _LINKS = 4, 64, 1_000
 
 
@@ -50,8 +50,8 @@ class SearchArguments(ToolArguments):
 
 
 @dataclass(slots=True)
-class _Seen:
-    """Addresses that a session was shown: as results of a search, and as links of a page on its own host."""
+class _SeenAddresses:
+    """The addresses that a session has seen: results of searches, and links of pages to their own host."""
 
     results: set[str] = field(default_factory=set)
     links: set[str] = field(default_factory=set)
@@ -62,8 +62,8 @@ class _Seen:
 class _WebTools:
     services: Services
     documents: OrderedDict[tuple[str, bool], PageText] = field(default_factory=OrderedDict)
-    """The documents read last, so that their further pages cost no request."""
-    seen: OrderedDict[SessionId, _Seen] = field(default_factory=OrderedDict)
+    """The last documents, so that their further pages need no request."""
+    seen: OrderedDict[SessionId, _SeenAddresses] = field(default_factory=OrderedDict)
 
     async def fetch(self, arguments: FetchArguments, caller: Caller) -> Labelled:
         with explained():
@@ -88,16 +88,16 @@ class _WebTools:
         )
 
     async def kind_of_fetch(self, arguments: FetchArguments, caller: Caller) -> ToolClass:
-        """An address can carry anything away, so one that nobody named is a message to its host."""
+        """An address can carry data away, so one that nobody named counts as a message to its host."""
         try:
             url = parse_url(arguments.url).url
         except NetError:
-            return ToolClass.READ  # nothing is asked for
-        known = self._kept(url, arguments) is not None or await self._named(arguments.url, url, caller)
+            return ToolClass.READ  # there will be no request
+        known = self._cached_document(url, arguments) is not None or await self._named(arguments.url, url, caller)
         return ToolClass.NET if known else ToolClass.SEND
 
     async def shown_fetch(self, arguments: FetchArguments, _caller: Caller) -> Change | None:
-        """The address as it is asked for."""
+        """The address that would be requested."""
         with explained():
             url = parse_url(arguments.url).url
         return Change(f"Fetch this address; its host learns everything in it:\n{url}")
@@ -110,16 +110,16 @@ class _WebTools:
             [await caller.said(form) for form in dict.fromkeys((written, url, url.removesuffix("/"), key, f"{key}/"))]
         )
 
-    def _kept(self, url: str, arguments: FetchArguments) -> PageText | None:
-        """For a further page; the first one is always asked for, as it may have changed."""
+    def _cached_document(self, url: str, arguments: FetchArguments) -> PageText | None:
+        """The document for a further page; None for the first one, which is always requested anew."""
         return self.documents.get((url, bool(arguments.raw))) if (arguments.page or 1) > 1 else None
 
     async def _document(self, url: str, arguments: FetchArguments, caller: Caller) -> PageText:
-        if (kept := self._kept(url, arguments)) is not None:
-            return kept
+        if (cached := self._cached_document(url, arguments)) is not None:
+            return cached
         web = self._web()
         page = await fetch.get_page(url, web.rules())
-        read = await asyncio.to_thread(_unread, page) if arguments.raw else await web.read(page)
+        read = await asyncio.to_thread(_source_page, page) if arguments.raw else await web.read(page)
         self.documents[url, bool(arguments.raw)] = read
         if len(self.documents) > _DOCUMENTS:
             self.documents.popitem(last=False)
@@ -135,8 +135,8 @@ class _WebTools:
         if len(seen.links) < _LINKS:
             seen.links.update(_key(link) for link in found.links if _host(link) == host)
 
-    def _session(self, session: SessionId) -> _Seen:
-        self.seen.setdefault(session, _Seen())
+    def _session(self, session: SessionId) -> _SeenAddresses:
+        self.seen.setdefault(session, _SeenAddresses())
         self.seen.move_to_end(session)
         if len(self.seen) > _SESSIONS:
             self.seen.popitem(last=False)
@@ -148,8 +148,8 @@ class _WebTools:
         return self.services.web
 
 
-def _unread(page: fetch.WebPage) -> PageText:
-    """The source as it was sent, for what wants to be read by a program."""
+def _source_page(page: fetch.WebPage) -> PageText:
+    """The source of a page, without extraction."""
     try:
         text = page.body.decode(page.charset or "utf-8", "replace")
     except (LookupError, UnicodeError):
@@ -158,7 +158,7 @@ def _unread(page: fetch.WebPage) -> PageText:
 
 
 def _key(url: str) -> str:
-    """What is compared of an address: people write it without its scheme, and with or without a slash at its end."""
+    """An address for comparison: without scheme, fragment and last slash, which people leave out."""
     plain = re.sub(r"\Ahttps?://", "", url, flags=re.IGNORECASE).partition("#")[0]
     host, slash, rest = plain.partition("/")
     return f"{host.lower()}{slash}{rest}".removesuffix("/")
