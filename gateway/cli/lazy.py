@@ -1,4 +1,4 @@
-"""Commands that are imported when they run, so that `--help` and completion need none of what they need."""
+"""Commands that are imported when they run, so that `--help` and completion load none of them."""
 
 import ast
 import re
@@ -17,7 +17,7 @@ _OPTION = re.compile(r"--?[A-Za-z][^\s=]*(=.*)?", re.DOTALL)
 
 
 def parser(about: str, *, completion: bool = False, default: str | None = None) -> typer.Typer:
-    """A command line without commands; `default` runs where none is named."""
+    """A command line without commands; `default` is the command that runs if none is named."""
     return typer.Typer(
         help=about,
         cls=type("Group", (DefaultGroup,), {"default": default}) if default else None,
@@ -30,12 +30,12 @@ def parser(about: str, *, completion: bool = False, default: str | None = None) 
 
 
 class DefaultGroup(TyperGroup):
-    """Commands of which one runs where none is named."""
+    """A group of commands, of which `default` runs if none is named."""
 
     default = ""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """The arguments, with the command's name before options of its own."""
+        """Parse the arguments, with the default command's name before its options."""
         named = args and (not args[0].startswith("-") or args[0] in ctx.help_option_names)
         return super().parse_args(ctx, list(args) if named else [self.default, *args])
 
@@ -44,7 +44,7 @@ class LazyCommand(TyperCommand):
     """A command whose callback returns the function that it stands for."""
 
     def make_context(self, info_name: str | None, args: list[str], *rest: Any, **extra: Any) -> Any:
-        """The context of the function's own command, which takes this one's place."""
+        """The context of the command that is made of the loaded function."""
         assert self.callback is not None, "each command has one"
         app = parser("")
         app.command(self.name)(self.callback())
@@ -54,7 +54,7 @@ class LazyCommand(TyperCommand):
 
 
 def texts_last(arguments: Sequence[str], valued: Collection[str]) -> list[str]:
-    """The arguments with `--` before texts such as `-5 °C` or `- milk`, which are no options.
+    """The arguments with `--` before texts such as `-5 °C` or `- milk`, which aren't options.
 
     `valued` are the options that take the argument after them.
     """

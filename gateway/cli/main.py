@@ -1,4 +1,4 @@
-"""Every command and its name, on one screen."""
+"""The table of all commands, and the command line that is built of it."""
 
 import os
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ class Group:
     about: str
     commands: Mapping[str, str]
     default: str | None = None
-    """The command that runs where none is named; None: the help is shown."""
+    """The command that runs if none is named; None shows the help."""
 
 
 COMMANDS: Mapping[str, str | Group] = {
@@ -25,7 +25,7 @@ COMMANDS: Mapping[str, str | Group] = {
     "up": "process.start:up",
     "worker": "process.start:worker",
     "machines": Group(
-        "List the machines on this database, forget one that is gone.",
+        "List the machines on the database, or forget one.",
         {"list": "process.machines:show", "forget": "process.machines:forget"},
         default="list",
     ),
@@ -257,7 +257,7 @@ A module is below `gateway.cli`, or is an integration's and has its full name.
 
 
 def build(commands: Mapping[str, str | Group] = COMMANDS) -> typer.Typer:
-    """The command line, ready to be called."""
+    """Build the command line."""
     about = "Your own AI agent, behind the messengers you already use. `supaclaw up` starts it."
     app = parser(about, completion=True)
     app.callback()(_begin)
@@ -283,7 +283,7 @@ def _begin(
         bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version)
     ] = False,
 ) -> None:
-    """Read `.env` before a command runs; help and completion do without."""
+    """Read `.env` before a command runs; help and completion don't need it."""
     from gateway.config.environment import read_env_file
 
     read_env_file(os.environ)

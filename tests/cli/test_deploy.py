@@ -96,6 +96,6 @@ def test_bad_addresses_are_told(supaclaw: Supaclaw, arguments: tuple[str, ...], 
 
 def test_a_pooler_that_is_none_is_told(supaclaw: Supaclaw, dsn: str) -> None:
     assert (
-        "FAIL pooler: it is no transaction pooler's"
+        "FAIL pooler: it isn't a transaction pooler's"
         in supaclaw("deploy", "supabase", "--direct", dsn, "--pooler", dsn).out
     )

@@ -1,4 +1,4 @@
-"""`supaclaw heartbeat`: run one now, for a person, a systemd timer or a cron job."""
+"""`supaclaw heartbeat`: run a heartbeat now, for a person, a systemd timer or a cron job."""
 
 import time
 from dataclasses import asdict
@@ -16,7 +16,7 @@ from gateway.domain.text.texts import one_line
 
 PATH = "/api/heartbeat"
 POLL_SECONDS = 1.0
-ANSWER_SECONDS = 60.0
+REQUEST_SECONDS = 60.0
 MAX_TEXT = 2_000
 
 _BEAT = TypeAdapter(HeartbeatResult)
@@ -29,13 +29,13 @@ def heartbeat(as_json: AsJson = False, timeout: Timeout = 600) -> None:
 
     Prints the outcome in one line. If one is already running, waits for that one.
     """
-    beat = _BEAT.validate_python(ask_gateway(PATH, method="POST", timeout=ANSWER_SECONDS))
+    beat = _BEAT.validate_python(ask_gateway(PATH, method="POST", timeout=REQUEST_SECONDS))
     deadline = time.monotonic() + timeout
     while beat.outcome is HeartbeatOutcome.RUNNING:
         if time.monotonic() >= deadline:
             raise TryAgainLater("the heartbeat is still running; `supaclaw status` shows its outcome")
         time.sleep(POLL_SECONDS)
-        beat = _BEAT.validate_python(ask_gateway(PATH, timeout=ANSWER_SECONDS))
+        beat = _BEAT.validate_python(ask_gateway(PATH, timeout=REQUEST_SECONDS))
     if as_json:
         print_json(asdict(beat) | {"at": beat.at.isoformat()})
     else:

@@ -1,4 +1,4 @@
-"""`supaclaw mcp-serve`: hands a program's messages over to the running gateway, one JSON line each."""
+"""`supaclaw mcp-serve`: relay MCP messages between a program's standard input and output and the running gateway."""
 
 import json
 import os
@@ -16,9 +16,9 @@ from gateway.config.environment import Environment
 from gateway.domain.errors import SupaclawError
 
 TOKEN = "SUPACLAW_TOKEN"
-ANSWER_SECONDS = 60.0
-FAILED = -32000
-Url = Annotated[str | None, typer.Option(help="The gateway's address; default: the one on this machine.")]
+TIMEOUT_SECONDS = 60.0
+ERROR_CODE = -32000
+Url = Annotated[str | None, typer.Option(help="The gateway's address (default: the one on this machine).")]
 
 
 def mcp_serve(url: Url = None) -> None:
@@ -26,7 +26,7 @@ def mcp_serve(url: Url = None) -> None:
 
     The Model Context Protocol runs over standard input and output.
 
-    SUPACLAW_TOKEN is a token with the scope memory. Without it, the program is the agent "mcp", which may read your
+    Set SUPACLAW_TOKEN to a token of scope memory. Without it, the program is the agent "mcp", which may read your
     memory.
     """
     environment, version = Environment.read(os.environ), ""
@@ -36,16 +36,16 @@ def mcp_serve(url: Url = None) -> None:
         try:
             address = url or gateway_address(environment)
             token = os.environ.get(TOKEN) or local_token(environment)
-            answer = _sent(f"{address.rstrip('/')}/mcp", token, line, version)
+            answer = _post(f"{address.rstrip('/')}/mcp", token, line, version)
         except (SupaclawError, OSError, HTTPException, ValueError) as error:
             answer = _failure(line, f"the gateway does not answer ({error}); `supaclaw up` starts it")
-        version = _version(answer) or version
+        version = _protocol_version(answer) or version
         if answer.strip():
             sys.stdout.buffer.write(answer.strip() + b"\n")
             sys.stdout.buffer.flush()
 
 
-def _sent(url: str, token: str, message: bytes, version: str) -> bytes:
+def _post(url: str, token: str, message: bytes, version: str) -> bytes:
     headers = {
         "Authorization": f"Bearer {token}",
         "Content-Type": "application/json",
@@ -54,7 +54,7 @@ def _sent(url: str, token: str, message: bytes, version: str) -> bytes:
     if version:
         headers["MCP-Protocol-Version"] = version
     try:
-        with urlopen(Request(url, message, headers), timeout=ANSWER_SECONDS) as answer:
+        with urlopen(Request(url, message, headers), timeout=TIMEOUT_SECONDS) as answer:
             return bytes(answer.read())
     except HTTPError as error:
         with error:
@@ -68,15 +68,15 @@ def _sent(url: str, token: str, message: bytes, version: str) -> bytes:
 
 
 def _failure(message: bytes, reason: str) -> bytes:
-    """The answer to a request that failed; a notification gets none."""
+    """The error response to a request; empty for a notification, which gets none."""
     match _json(message):
         case {"id": id}:
-            return json.dumps({"jsonrpc": "2.0", "id": id, "error": {"code": FAILED, "message": reason}}).encode()
+            return json.dumps({"jsonrpc": "2.0", "id": id, "error": {"code": ERROR_CODE, "message": reason}}).encode()
     return b""
 
 
-def _version(answer: bytes) -> str:
-    """What was agreed on, if this is the answer to that."""
+def _protocol_version(answer: bytes) -> str:
+    """The version in the answer to an initialize request; empty for other answers."""
     match _json(answer):
         case {"result": {"protocolVersion": str(version)}}:
             return version

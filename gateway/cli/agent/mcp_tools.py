@@ -28,14 +28,16 @@ from gateway.net.errors import NetError
 from gateway.store.connection.pool import Database
 
 COLUMNS = ("name", "state", "does", "description")
-Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="Tools, or a server: all of its tools.")]
+Names = Annotated[
+    list[str], typer.Argument(metavar="NAME...", help="Tools, or a server for all of its tools.")
+]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="As `supaclaw tools list` shows it.")]
-Does = Annotated[Use, typer.Option("--class", help="What a call does.")]
+Does = Annotated[Use, typer.Option("--class", help="The class of its calls.")]
 
 
 @dataclass(frozen=True, slots=True)
 class ServerTest:
-    """A server that was connected."""
+    """The result of connecting to a server."""
 
     server: str
     tools: int
@@ -51,7 +53,7 @@ def show_all(as_json: AsJson = False) -> None:
 
 
 def show(name: Name, as_json: AsJson = False) -> None:
-    """Show a tool, and what changed in it."""
+    """Show a tool, and its changes since you confirmed it."""
     tool = with_database(lambda database: pinned_tools.get(database, name))
     print_rows([PinnedToolRow.of(tool)], COLUMNS, as_json=True) if as_json else echo(legible(described_tool(tool)))
 
@@ -106,11 +108,11 @@ async def _test_server(servers: McpServers, name: str) -> ServerTest:
 
 
 SCRAPLING_SERVICE = "scrapling:8000"
-"""In docker-compose.yml."""
+"""The service in docker-compose.yml."""
 
 
 def _config_entry(program: Path) -> dict[str, object]:
-    """How the gateway starts one that is installed: in the jail, with its packages and its browsers."""
+    """The entry of an installed scrapling: the gateway starts it in the jail, with its packages and browsers."""
     browsers = Path(os.environ.get("PLAYWRIGHT_BROWSERS_PATH") or Path.home() / ".cache/ms-playwright")
     packages = program.resolve().parent.parent
     reads = [packages, (packages / "bin/python").resolve().parent.parent, browsers]
@@ -132,14 +134,14 @@ class KnownServer(StrEnum):
 def add(
     name: Annotated[KnownServer, typer.Argument(help="web-fetch: pages that need a browser, read by scrapling.")],
     url: Annotated[
-        str, typer.Option(help="Where it listens; default: the one that is installed here, else the container's.")
+        str, typer.Option(help="The server's address (default: the one installed here, else the container's).")
     ] = "",
 ) -> None:
-    """Add an MCP server that is known here to config.json."""
+    """Add an MCP server to config.json by its name."""
     path = Environment.read(os.environ).config
     servers = config_file.get_key(path, "tools.mcp", os.environ)
     if isinstance(servers, dict) and name in servers:
-        raise OwnerMustAct(f"tools.mcp.{name} is there already; `supaclaw config set` changes it")
+        raise OwnerMustAct(f"tools.mcp.{name} already exists; `supaclaw config set` changes it")
     if not url and (installed := shutil.which("scrapling")):
         set_key(f"tools.mcp.{name}", json.dumps(_config_entry(Path(installed))))
         echo(
@@ -148,10 +150,10 @@ def add(
         return
     url = url or f"http://{SCRAPLING_SERVICE}/mcp"
     private = config_file.get_key(path, "net.private_allow", os.environ)
-    known = [str(each) for each in private] if isinstance(private, list) else []
+    allowed = [str(each) for each in private] if isinstance(private, list) else []
     place = url.partition("://")[2].partition("/")[0]
-    if place not in known:
-        set_key("net.private_allow", json.dumps([*known, place]))
+    if place not in allowed:
+        set_key("net.private_allow", json.dumps([*allowed, place]))
     set_key(f"tools.mcp.{name}", json.dumps({"url": url}))
     start = "docker compose --profile scrapling up -d" if place == SCRAPLING_SERVICE else f"start it at {url}"
     echo(f"next: {start}; then `supaclaw tools test`, and `supaclaw tools confirm {name}`")

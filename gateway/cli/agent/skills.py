@@ -30,7 +30,7 @@ Result = TypeVar("Result")
 
 COLUMNS = ("name", "version", "state", "findings", "description")
 Name = Annotated[str, typer.Argument(metavar="NAME", help="As `supaclaw skills list` shows it.")]
-Despite = Annotated[bool, typer.Option("--despite-findings", help="Confirm it despite severe findings.")]
+Despite = Annotated[bool, typer.Option("--despite-findings", help="Confirm it even with severe findings.")]
 
 
 def show_all(as_json: AsJson = False) -> None:
@@ -49,7 +49,7 @@ def install(
     despite_findings: Despite = False,
     as_json: AsJson = False,
 ) -> None:
-    """Install a skill, once you have seen it."""
+    """Install a skill, after you have reviewed it."""
 
     async def stage(skills: Skills) -> tuple[Pin, str]:
         files, origin = _local(source)
@@ -82,7 +82,7 @@ def remove(name: Name, yes: Yes = False) -> None:
 def confirm_shown(
     name: str, sha256: str, text: str, yes: bool, despite_findings: bool, as_json: bool, form: Form = SKILLS
 ) -> None:
-    """Ask, after showing all of it, and switch on exactly that."""
+    """Show the whole skill and ask, unless `yes`; then switch on exactly this version."""
     if not yes:
         echo(legible(text))
         confirm_reviewed(f"May the agent follow {name} like your own instructions?", form.commands)
@@ -91,13 +91,13 @@ def confirm_shown(
 
 
 def list_entries(form: Form, as_json: bool, none: str) -> None:
-    """All of a form."""
+    """Print all skills, or all tool files."""
     rows = [SkillRow.of(each) for each in with_library(lambda library: library.list_all(), form)]
     print_rows(rows, COLUMNS, as_json=as_json, none=none)
 
 
 def show_entry(name: str, as_json: bool, form: Form) -> None:
-    """All that a yes would cover."""
+    """Print one, with all that enabling it would confirm."""
 
     async def read_one(library: Skills) -> tuple[ListedSkill, str]:
         return await library.get(name), described_skill(*await undecided_skill(library, name), form)
@@ -109,19 +109,19 @@ def show_entry(name: str, as_json: bool, form: Form) -> None:
 
 
 def disable_entry(name: str, as_json: bool, form: Form) -> None:
-    """Switch it off."""
+    """Switch one off, and print its state."""
     with_library(lambda library: library.disable(name), form)
     print_entry(name, as_json, form)
 
 
 def print_entry(name: str, as_json: bool, form: Form = SKILLS) -> None:
-    """What state it is in."""
+    """Print the state of one."""
     row = SkillRow.of(with_library(lambda skills: skills.get(name), form))
     print_rows([row], COLUMNS, as_json=True) if as_json else echo(f"{name} {row.version} is {row.state}")
 
 
 def _local(source: str) -> tuple[Files, str]:
-    """The files of a folder or a SKILL.md on this machine, if it is one; else what may be a link or a text."""
+    """The files and the path of a folder; for other sources no files, and the link or the text of a SKILL.md."""
     if source == "-":
         return {}, sys.stdin.read()
     if source.startswith("https://"):
@@ -136,7 +136,7 @@ def _local(source: str) -> tuple[Files, str]:
 
 
 def with_library(work: Callable[[Skills], Awaitable[Result]], form: Form = SKILLS) -> Result:
-    """Do it with those of the owner's workspace."""
+    """Run `work` with the skills, or by `form` the tool files, of the owner's workspace."""
 
     async def run(database: Database) -> Result:
         environment = Environment.read(os.environ)

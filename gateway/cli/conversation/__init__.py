@@ -1,1 +1,1 @@
-"""Talk with the agent, and what was said."""
+"""Conversations with the agent: chat in the terminal, list and export earlier ones."""

@@ -20,7 +20,7 @@ class PendingFiles:
     _files: list[Path] = field(default_factory=list)
 
     def handle(self, line: str) -> bool:
-        """Run the line if it is `/attach PATH`; returns whether it was. Raises `OwnerMustAct`."""
+        """Run the line if it is `/attach PATH`, and return whether it is; raises `OwnerMustAct`."""
         command, _, rest = line.partition(" ")
         if command != COMMAND:
             return False

@@ -33,11 +33,11 @@ class Screen:
     _thinking: ExitStack = field(default_factory=ExitStack)
 
     def wait(self) -> None:
-        """Say that the answer is awaited, until its first word."""
+        """Show that the answer is awaited, until its first word."""
         self._thinking.enter_context(show_after_a_second("thinking …"))
 
     def stop_waiting(self) -> None:
-        """Say so no more."""
+        """Stop showing that."""
         self._thinking.close()
 
     def show(self, event: Mapping[str, JsonValue]) -> None:
@@ -63,7 +63,7 @@ class Screen:
         self._end_part()
 
     def _catch_up(self, text: str) -> None:
-        """Write what is missing; models put blank space around an answer that is not stored."""
+        """Write the rest of the text. Models put blank space around an answer, which isn't stored."""
         text, shown = text.lstrip(), self._part.lstrip()
         if text.rstrip() == shown.rstrip():
             return
@@ -119,9 +119,9 @@ def chat(
 
 
 def _message(text: str | None, *, files: bool) -> str | None:
-    """The message of this command, None to ask for messages.
+    """The message of this command; None to prompt for messages.
 
-    Beside a text or a file only a pipe or a file is read: nobody ends the standard input of a service.
+    With a text or a file, standard input is only read if it is a pipe or a file: that of a service never ends.
     """
     if text == "-" or (text is None and not files and not sys.stdin.isatty()):
         return sys.stdin.read()

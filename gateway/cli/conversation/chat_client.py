@@ -22,7 +22,7 @@ _FILES = TypeAdapter(list[dict[str, JsonValue]])
 
 @dataclass(frozen=True, slots=True)
 class ChatAnswer:
-    """The answer to a message; `failed` means that the agent could not answer. `files` are those it sent."""
+    """The answer to a message, with the files that the agent sent; `failed` means that it could not answer."""
 
     text: str
     failed: bool
@@ -56,7 +56,7 @@ class ChatClient:
             await self._send(client, "/stop")
 
     async def events(self) -> AsyncIterator[Mapping[str, JsonValue]]:
-        """Yield the events of the chat, for ever; after a reconnect, a snapshot comes first."""
+        """Yield the events of the chat, without end; after a reconnect, a snapshot comes first."""
         while True:
             try:
                 async with (
@@ -115,7 +115,7 @@ class ChatClient:
             return await client.request(method, path, files={"file": (file.name, opened)})
 
     def _authorized(self, request: httpx.Request) -> httpx.Request:
-        """The credential changes with each start of the gateway, so each request reads it anew."""
+        """Add the token, which changes with each start of the gateway, so each request reads it."""
         request.headers["Authorization"] = f"Bearer {local_token(self.gateway.environment)}"
         return request
 
@@ -127,7 +127,7 @@ class ChatClient:
 
 
 def _problem(answer: httpx.Response) -> str:
-    """The message of an error response; raises `OwnerMustAct` if a retry cannot help."""
+    """The message of an error response; raises `OwnerMustAct` if a retry can't help."""
     try:
         message = str(answer.json()["error"]["message"])
     except (ValueError, KeyError, TypeError):

@@ -17,12 +17,12 @@ from gateway.cli.terminal.console import echo
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """Reads messages with editing; the history file is readable by its owner only."""
+    """Reads messages with line editing; only the user can read the history file."""
 
     history: Path
 
     def messages(self) -> Iterator[str]:
-        """Yield what is typed or pasted, without empty texts, until Ctrl-D, or Ctrl-C at an empty prompt."""
+        """Yield typed or pasted texts that aren't empty, until Ctrl-D, or Ctrl-C at an empty prompt."""
         session: PromptSession[str] = PromptSession(
             "› ",
             history=_private(self.history),
@@ -50,7 +50,7 @@ class _Paths(Completer):
 
 
 def _keys() -> KeyBindings:
-    """Alt-Enter, or Enter after a backslash, begins a new line; Ctrl-C clears what is typed."""
+    """Alt-Enter, or Enter after a backslash, begins a new line; Ctrl-C clears the text."""
     keys = KeyBindings()
 
     @keys.add("escape", "enter")
@@ -77,7 +77,7 @@ def _keys() -> KeyBindings:
 
 
 def _private(file: Path) -> History:
-    """The history in the file; in memory where there cannot be one."""
+    """The history in the file; in memory if the file can't be written."""
     try:
         file.touch(mode=0o600)
         os.chmod(file, 0o600)

@@ -1,4 +1,4 @@
-"""`supaclaw sessions`: the owner's conversations."""
+"""`supaclaw sessions`: list, show and export the owner's conversations."""
 
 import io
 from dataclasses import replace
@@ -19,7 +19,7 @@ from gateway.store.transcript import conversations, messages
 from gateway.store.transcript.conversations import Conversation
 from gateway.store.transcript.messages import MessageRow
 
-Id = Annotated[str, typer.Argument(metavar="ID", help="The id, or its beginning.")]
+Id = Annotated[str, typer.Argument(metavar="ID", help="The conversation's id, or its beginning.")]
 
 
 def show_all(

@@ -1,1 +1,1 @@
-"""Who may talk to it: the owner, guests, programs, linked accounts."""
+"""People and programs with access: the owner, members, tokens, linked accounts."""

@@ -1,4 +1,4 @@
-"""`supaclaw owner` and `supaclaw pairing`: whom the gateway belongs to, and access requests."""
+"""`supaclaw owner` and `supaclaw pairing`: the owner's accounts, and access requests."""
 
 import os
 from typing import Annotated
@@ -22,19 +22,15 @@ from gateway.store.people.principals import PrincipalRow
 def show_owner(as_json: AsJson = False) -> None:
     """Show the owner and the owner's ids."""
     owner = with_connection(principals.owner)
-    print_rows(
-        [owner] if owner else [],
-        ("name", "identities"),
-        as_json=as_json,
-        none="No owner yet; the first start creates one.",
-    )
+    none = "No owner yet; the first start creates one."
+    print_rows([owner] if owner else [], ("name", "identities"), as_json=as_json, none=none)
     if owner:
         _print_unsettled(owner)
 
 
 def set_owner(
     channel: Annotated[str, typer.Argument(help="The messenger, such as telegram.")],
-    id: Annotated[str, typer.Argument(help="Your own id there.")],
+    id: Annotated[str, typer.Argument(help="Your user id on it.")],
 ) -> None:
     """Set the owner's id on a messenger. It replaces the previous one at once."""
     check_owner({channel: id})
@@ -72,7 +68,7 @@ def list_requests(as_json: AsJson = False) -> None:
     print_rows(with_database(read), COLUMNS, as_json=as_json, none="No access requests.")
 
 
-def approve_request(code: Annotated[str, typer.Argument(help="The code that the stranger received.")]) -> None:
+def approve_request(code: Annotated[str, typer.Argument(help="The code that the person received.")]) -> None:
     """Approve an access request."""
     row = with_database(lambda database: Pairing(database).approve(code))
     echo(f"{row} has access")

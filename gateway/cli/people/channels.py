@@ -1,4 +1,4 @@
-"""`supaclaw channel`: link an account of yours to the running gateway, and unlink it."""
+"""`supaclaw channel`: link an account on a channel without tokens, and unlink it."""
 
 import io
 import time
@@ -27,7 +27,7 @@ PhoneTimeout = Annotated[float, typer.Option(metavar="SECONDS", help="How long t
 
 
 class LoginState(BaseModel):
-    """What the gateway says about a login."""
+    """The state of a login, as the gateway reports it."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -45,31 +45,31 @@ def login(name: Name, phone: Phone = None, timeout: PhoneTimeout = 300) -> None:
         echo(f"On the phone: Linked devices > Link a device > Link with phone number instead, then type {code}")
     shown, deadline = "", time.monotonic() + timeout
     while time.monotonic() < deadline:
-        told = _login_state(name)
-        if told.state == "connected":
-            echo(f"Linked to +{told.account}." if told.account else "Linked.")
+        state = _login_state(name)
+        if state.state == "connected":
+            echo(f"Linked to +{state.account}." if state.account else "Linked.")
             return
-        new = "" if told.state == "logged out" else told.problem or (told.qr if phone is None else "")
+        new = "" if state.state == "logged out" else state.problem or (state.qr if phone is None else "")
         if new and new != shown:
-            _show(told)
+            _show(state)
             shown = new
         time.sleep(POLL_SECONDS)
     raise OwnerMustAct(f"nobody linked the device in time; run `supaclaw channel login {name}` again")
 
 
 def logout(name: Name) -> None:
-    """Unlink the account and forget it."""
+    """Unlink the account and delete its login."""
     ask_gateway(_path(name, "logout"), method="POST", timeout=CODE_SECONDS)
     echo("Unlinked.")
 
 
 def status(name: Name, as_json: AsJson = False) -> None:
     """Show which account is linked, and whether the link works."""
-    told = _login_state(name)
+    state = _login_state(name)
     if as_json:
-        print_json(told.model_dump(exclude={"qr", "code"}))
+        print_json(state.model_dump(exclude={"qr", "code"}))
     else:
-        parts = (told.state, f"+{told.account}" if told.account else "", told.problem)
+        parts = (state.state, f"+{state.account}" if state.account else "", state.problem)
         echo(": ".join(filter(None, parts)))
 
 
@@ -81,16 +81,16 @@ def _path(name: str, what: str) -> str:
     return f"/api/channels/{quote(name, safe='')}/{what}"
 
 
-def _show(told: LoginState) -> None:
-    """On a terminal a code takes the place of the one before, so that no camera sees two."""
-    if told.problem:
-        echo(told.problem, error=True)
+def _show(state: LoginState) -> None:
+    """Print the problem, or the QR code in place of the previous one, so that no camera sees two."""
+    if state.problem:
+        echo(state.problem, error=True)
     else:
-        redraw(qr_picture(told.qr))
+        redraw(qr_picture(state.qr))
 
 
 def qr_picture(text: str) -> str:
-    """A QR code in half blocks, light on dark as terminals are."""
+    """A QR code in half blocks, for light text on a dark terminal."""
     from segno import make_qr
 
     drawn = io.StringIO()

@@ -1,7 +1,8 @@
-"""`supaclaw token` and `supaclaw webhooks`: API tokens of programs, and of sources that may only trigger the agent."""
+"""`supaclaw token` and `supaclaw webhooks`: API tokens, and those of sources that may only trigger the agent."""
 
 import os
 import re
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -10,7 +11,7 @@ from gateway.cli.connections.database import require_owner, with_connection, wit
 from gateway.cli.connections.local_gateway import web_address
 from gateway.cli.terminal.console import echo
 from gateway.cli.terminal.output import AsJson, print_rows
-from gateway.cli.terminal.questions import confirm
+from gateway.cli.terminal.questions import Yes, confirm
 from gateway.config.environment import Environment
 from gateway.config.load import load_early
 from gateway.domain.errors import OwnerMustAct
@@ -30,22 +31,22 @@ WARNING = (
 MEMBER_WARNING = (
     "Anyone who has this token will be treated as this member. Without --as-owner, it can only talk, without tools."
 )
-Name = Annotated[str, typer.Argument(help="What the token is for; any name.")]
+Name = Annotated[str, typer.Argument(help="A name for the token, such as the program's.")]
 
 
 def create(
     name: Name,
-    scope: Annotated[Scopes, typer.Option(metavar="SCOPE", help=f"What it may do: {', '.join(Scope)}; repeatable.")],
+    scope: Annotated[Scopes, typer.Option(metavar="SCOPE", help=f"A right: {', '.join(Scope)}; repeatable.")],
     as_owner: Annotated[bool, typer.Option(help="Treat what it sends as sent by you, or by its member.")] = False,
     agent: Annotated[
         str | None, typer.Option(help="The agent whose memory it uses, and no other; default: NAME's own.")
     ] = None,
-    shared: Annotated[bool, typer.Option(help="It may also read your memory, but never change it.")] = False,
+    shared: Annotated[bool, typer.Option(help="Let it read your own memories, but never change them.")] = False,
     member: Annotated[
         str | None,
         typer.Option(metavar="CHANNEL:ID", help="The member whose token it is, such as telegram:123; default: yours."),
     ] = None,
-    yes: Annotated[bool, typer.Option(help="Skip the confirmation.")] = False,
+    yes: Yes = False,
 ) -> None:
     """Create a token and print it. It isn't stored and can't be shown again."""
     if member is not None and (set(scope) != {Scope.CHAT} or agent is not None or shared):
@@ -58,13 +59,8 @@ def create(
             confirm("Create it?")
     if (agent is not None or shared) and not permits(set(scope), Scope.MEMORY):
         raise OwnerMustAct("--agent and --shared are for tokens that use the memory: add --scope memory")
-    echo(
-        with_database(
-            lambda database: create_token(
-                database, name, scope, as_owner=as_owner, agent=agent, shared=shared, member=member
-            )
-        )
-    )
+    rights = partial(create_token, as_owner=as_owner, agent=agent, shared=shared, member=member)
+    echo(with_database(lambda database: rights(database, name, scope)))
 
 
 async def create_token(
@@ -82,7 +78,7 @@ async def create_token(
     async with database.connection() as connection:
         whose: PrincipalId | None = (await require_owner(connection)).id
         if member is not None and (whose := await principals.find(connection, member)) is None:
-            raise OwnerMustAct(f"nobody is known as {member}; `supaclaw pairing list` and the page list who is")
+            raise OwnerMustAct(f"there is no member {member}; `supaclaw pairing list` and the page list them")
     assert whose is not None
     _, plain = await tokens.create(
         database, whose, name, scopes, source=source, as_owner=as_owner, agent=agent, shared=shared
@@ -120,7 +116,7 @@ def register_webhook(source: Source) -> None:
 def list_webhooks(as_json: AsJson = False) -> None:
     """List sources and how often each has triggered."""
     columns = ("source", "created_at", "last_used_at", "triggers")
-    none = "No sources; `supaclaw webhooks register NAME` adds one."
+    none = "No sources; `supaclaw webhooks register SOURCE` adds one."
     print_rows(with_connection(triggers.registered), columns, as_json=as_json, none=none)
 
 
@@ -128,7 +124,7 @@ def revoke_webhook(source: Source) -> None:
     """Revoke a source's token. It stops working at once, and its runs end."""
     ended = with_database(lambda database: tokens.revoke(database, _token_of(source)))
     if ended is None:
-        raise OwnerMustAct(f"{source} is not registered; `supaclaw webhooks list` shows what is")
+        raise OwnerMustAct(f"{source} is not registered; `supaclaw webhooks list` shows the sources")
     echo(f"{source} is revoked ({ended})")
 
 

@@ -1,1 +1,1 @@
-"""The gateway's process: start, stop, look, configure."""
+"""The gateway's process: start it, stop it, check it, configure it."""

@@ -1,4 +1,4 @@
-"""`supaclaw config`."""
+"""`supaclaw config`: read, check and change config.json."""
 
 import json
 import os
@@ -48,7 +48,7 @@ def get(key: Key) -> None:
         echo(f"(set by {variable} in the environment)", error=True)
 
 
-def set(key: Key, value: Annotated[str, typer.Argument(help="JSON; anything else is taken as text.")]) -> None:
+def set(key: Key, value: Annotated[str, typer.Argument(help="The value as JSON; anything else is a string.")]) -> None:
     """Change one setting. A running gateway applies it at once. An invalid value is refused and not written."""
     from gateway.app.storage.offline import StoredSecrets
 

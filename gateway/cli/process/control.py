@@ -1,4 +1,4 @@
-"""`supaclaw status`, `web`, `down` and `version`: look at the running gateway, sign in to it, stop it."""
+"""`supaclaw status`, `web`, `down` and `version`: show the running gateway, sign in to it, stop it."""
 
 import asyncio
 import logging
@@ -23,11 +23,8 @@ from gateway.logs import SecretMask, logging_to
 
 def status(as_json: AsJson = False, timeout: Timeout = 10) -> None:
     """Show the state of the running gateway."""
-    told = ask_gateway("/api/status", timeout=timeout)
-    if as_json:
-        print_json(told)
-    else:
-        echo("\n".join(_lines(told)))
+    state = ask_gateway("/api/status", timeout=timeout)
+    print_json(state) if as_json else echo("\n".join(_lines(state)))
 
 
 def _lines(value: Mapping[str, JsonValue], indent: str = "") -> Iterator[str]:

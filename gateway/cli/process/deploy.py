@@ -19,31 +19,33 @@ from gateway.store.memory import vectors
 from gateway.store.migrate import check_server, migrate, schema_of
 
 CONNECTIONS = 15
-"""What one gateway or worker takes at most."""
+"""The most connections of one gateway or worker."""
 
-Direct = Annotated[str | None, typer.Option("--direct", help="Direct or session address, port 5432.")]
-Pooler = Annotated[str | None, typer.Option("--pooler", help="Transaction pooler's address, port 6543; optional.")]
-Upgrade = Annotated[bool, typer.Option("--migrate", help="Apply missing migrations too.")]
-Fix = Annotated[bool, typer.Option("--fix", help="Revoke what anon and authenticated may do in our schema.")]
+Direct = Annotated[
+    str | None, typer.Option("--direct", help="Direct or session address, port 5432.")
+]
+Pooler = Annotated[str | None, typer.Option("--pooler", help="Address of the transaction pooler, port 6543; optional.")]
+Upgrade = Annotated[bool, typer.Option("--migrate", help="Apply missing migrations.")]
+Fix = Annotated[bool, typer.Option("--fix", help="Revoke the rights of anon and authenticated in the schema supaclaw.")]
 
 
 @dataclass(frozen=True, slots=True)
 class DatabaseCheck:
-    """What was looked at; `wrong` says what to do, or is empty."""
+    """One check: what it found, or in `fix` what is wrong and what to do."""
 
     name: str
     found: str = ""
-    wrong: str = ""
+    fix: str = ""
 
 
 def supabase(direct: Direct = None, pooler: Pooler = None, upgrade: Upgrade = False, fix: Fix = False) -> None:
     """Check step by step that a Supabase project can be the database.
 
-    Without --direct it looks at SUPACLAW_DATABASE_URL. Addresses on a command line are seen by others on this machine.
+    Without --direct it checks SUPACLAW_DATABASE_URL. Other users of this machine can see a command line.
     """
     url = direct or os.environ.get("SUPACLAW_DATABASE_URL")
     if not url:
-        raise OwnerMustAct("set SUPACLAW_DATABASE_URL, or give --direct, as Supabase shows it under Connect")
+        raise OwnerMustAct("set SUPACLAW_DATABASE_URL, or pass --direct, as Supabase shows it under Connect")
     if not asyncio.run(_report(url, pooler, upgrade=upgrade, fix=fix)):
         raise typer.Exit(1)
 
@@ -51,8 +53,8 @@ def supabase(direct: Direct = None, pooler: Pooler = None, upgrade: Upgrade = Fa
 async def _report(direct: str, pooler: str | None, *, upgrade: bool, fix: bool) -> bool:
     good = True
     async for step in _checks(direct, pooler, upgrade=upgrade, fix=fix):
-        echo(f"{'FAIL' if step.wrong else 'ok':<5}{step.name}: {step.wrong or step.found}")
-        good = good and not step.wrong
+        echo(f"{'FAIL' if step.fix else 'ok':<5}{step.name}: {step.fix or step.found}")
+        good = good and not step.fix
     return good
 
 
@@ -60,7 +62,8 @@ async def _checks(direct: str, pooler: str | None, *, upgrade: bool, fix: bool) 
     try:
         if not parse_dsn(direct).direct:
             yield DatabaseCheck(
-                "direct address", wrong="it is a transaction pooler's; give that with --pooler, this on port 5432"
+                "direct address",
+                fix="it is a transaction pooler's; pass it as --pooler, and here that on port 5432",
             )
             return
         async with await Database.connect(direct, size=1) as database:
@@ -70,7 +73,7 @@ async def _checks(direct: str, pooler: str | None, *, upgrade: bool, fix: bool) 
             for step in await _schema_checks(database, fix=fix):
                 yield step
     except SupaclawError as error:
-        yield DatabaseCheck("direct address", wrong=str(error))
+        yield DatabaseCheck("direct address", fix=str(error))
         return
     if pooler:
         yield await _pooled(pooler)
@@ -82,9 +85,9 @@ async def _migrations(database: Database, *, upgrade: bool) -> DatabaseCheck:
             await migrate(database)
         schema = await schema_of(database)
     except SupaclawError as error:
-        return DatabaseCheck("migrations", wrong=str(error))
+        return DatabaseCheck("migrations", fix=str(error))
     if schema.missing:
-        return DatabaseCheck("migrations", wrong=f"{schema.number} of {schema.newest}; run again with --migrate")
+        return DatabaseCheck("migrations", fix=f"{schema.number} of {schema.newest}; run again with --migrate")
     return DatabaseCheck("migrations", f"{schema.number} of {schema.newest}")
 
 
@@ -98,7 +101,7 @@ async def _schema_checks(database: Database, *, fix: bool) -> tuple[DatabaseChec
     hint = "out of Data API > Exposed schemas, and run this again with --fix, which revokes that"
     crowded = f"only {free} of the {CONNECTIONS} that a gateway may take are free: close others, or enlarge the project"
     return (
-        DatabaseCheck("extension vector", "there", vector),
+        DatabaseCheck("extension vector", "installed", vector),
         DatabaseCheck(
             "anon and authenticated", "see nothing", f"{'; '.join(seen)}: leave supaclaw {hint}" if seen else ""
         ),
@@ -110,17 +113,17 @@ async def _pooled(url: str) -> DatabaseCheck:
     try:
         if parse_dsn(url).direct:
             return DatabaseCheck(
-                "pooler", wrong="it is no transaction pooler's: port 6543, or add ?pool_mode=transaction"
+                "pooler", fix="it isn't a transaction pooler's: use port 6543, or add ?pool_mode=transaction"
             )
         async with await Database.connect(url, size=1) as database, database.transaction() as conn:
             await conn.fetchval("select 1")
     except SupaclawError as error:
-        return DatabaseCheck("pooler", wrong=str(error))
+        return DatabaseCheck("pooler", fix=str(error))
     return DatabaseCheck("pooler", "answers; workers may use it, and then poll instead of listening")
 
 
 def test() -> None:
-    """Check that the database works."""
+    """Check that the database works and can be written."""
 
     async def work(database: Database) -> ServerFacts:
         async with database.connection() as conn:

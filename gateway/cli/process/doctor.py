@@ -1,4 +1,4 @@
-"""`supaclaw doctor`."""
+"""`supaclaw doctor`: check the installation."""
 
 import logging
 import os
@@ -19,8 +19,8 @@ from gateway.config.failpoints import Step
 from gateway.domain.health import Finding, FindingLevel
 from gateway.logs import SecretMask, logging_to
 
-_WIDEST = 110
-_REQUEUE_WITHIN = 120.0
+_MAX_WIDTH = 110
+_REQUEUE_SECONDS = 120.0
 _COLOURS = {FindingLevel.OK: Style.GREEN, FindingLevel.WARN: Style.YELLOW, FindingLevel.FAIL: Style.RED}
 
 
@@ -41,8 +41,8 @@ def doctor(
     It doesn't start, change or send anything, except with --requeue.
     """
     if requeue:
-        told = ask_gateway("/api/requeue", method="POST", timeout=_REQUEUE_WITHIN)
-        print_json(told) if as_json else echo(f"messages stored again: {told['requeued']}")
+        result = ask_gateway("/api/requeue", method="POST", timeout=_REQUEUE_SECONDS)
+        print_json(result) if as_json else echo(f"messages stored again: {result['requeued']}")
         return
     if failpoints:
         _print_failpoints(as_json=as_json)
@@ -65,13 +65,13 @@ def doctor(
 
 
 def _progress(check: str) -> None:
-    """Show the current check on a terminal, in one line that is overwritten."""
+    """Show the current check in a line that the next one overwrites."""
     show_progress(f"checking {check} …" if check else "")
 
 
 def _print_findings(findings: Sequence[tuple[str, Finding]]) -> None:
-    """Print the level, the check and the finding; below it the fix."""
-    mask, width = SecretMask(), min(shutil.get_terminal_size().columns, _WIDEST)
+    """Print the level, the check and the finding of each, with the fix below, then the counts."""
+    mask, width = SecretMask(), min(shutil.get_terminal_size().columns, _MAX_WIDTH)
     wrap = textwrap.TextWrapper(max(width, 50), "", " " * 16, break_long_words=False, break_on_hyphens=False)
     for name, finding in findings:
         fix = [] if not finding.fix else wrap.wrap(f"{'':16}→ {finding.fix}")

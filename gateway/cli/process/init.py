@@ -1,4 +1,4 @@
-"""`supaclaw init`: the page's Setup in the terminal."""
+"""`supaclaw init`: connect a model and messengers in the terminal, as the page's Setup does."""
 
 import asyncio
 import logging
@@ -46,9 +46,9 @@ def _connect_model(setup: Setup) -> None:
     echo(f"Model: {asyncio.run(_model_in_use(setup))}")
     while key := ask_secret_line("API key of any provider (Enter: skip)"):
         try:
-            whose = _whose(key)
-            model = ask("Model", whose.model or "")
-            connected = _tested(connect_model(setup, key, whose.prefix, model))
+            vendor = _vendor(key)
+            model = ask("Model", vendor.model or "")
+            connected = _tested(connect_model(setup, key, vendor.prefix, model))
         except SupaclawError as error:
             echo(error, error=True)
         else:
@@ -62,7 +62,7 @@ async def _model_in_use(setup: Setup) -> str:
     return f"{client.describe().active} ({client.describe().why})"
 
 
-def _whose(key: str) -> Vendor:
+def _vendor(key: str) -> Vendor:
     try:
         return vendor_of(key)
     except UnknownVendor as error:
@@ -80,11 +80,11 @@ def _connect_channel(setup: Setup, form: ChannelForm) -> None:
     if form.copy:
         echo(f"\n{form.copy}")
     while True:
-        pasted = {field: ask_secret_line(f"{about.rstrip('.')} (Enter: skip)") for field, about in form.fields.items()}
-        if not all(pasted.values()):
+        answers = {field: ask_secret_line(f"{about.rstrip('.')} (Enter: skip)") for field, about in form.fields.items()}
+        if not all(answers.values()):
             return
         try:
-            done = _tested(connect_channel(setup, form.name, pasted))
+            done = _tested(connect_channel(setup, form.name, answers))
         except SupaclawError as error:
             echo(error, error=True)
             if not form.fields:
@@ -97,7 +97,7 @@ def _connect_channel(setup: Setup, form: ChannelForm) -> None:
 
 
 def _link_own_account(form: ChannelForm, link: str) -> None:
-    """The owner's own account there proves itself by a code."""
+    """Link the owner's own account on the messenger, which proves itself by a code."""
     if not form.fields:
         echo(f"Now link the account: `supaclaw channel login {form.name}`, with the gateway running.")
     else:
@@ -119,9 +119,9 @@ async def _wait_for_owner(database: Database, form: ChannelForm, link: str) -> N
     echo("Waiting for it; Ctrl-C skips it.")
     for _ in range(CODE_MINUTES * 60):
         if claim := next((each for each in await pairing.claims() if each.code == code), None):
-            you = ask_yes_or_no(f"{claim} entered the code. Is that you?")
-            await pairing.answer(code, join=you)
-            echo("Your account is linked." if you else "Not linked; run `supaclaw init` for a new code.")
+            is_owner = ask_yes_or_no(f"{claim} entered the code. Is that you?")
+            await pairing.answer(code, join=is_owner)
+            echo("Your account is linked." if is_owner else "Not linked; run `supaclaw init` for a new code.")
             return
         await asyncio.sleep(1)
     echo(f"Nobody entered the code within {CODE_MINUTES} minutes; run `supaclaw init` again for a new one.", error=True)

@@ -1,4 +1,4 @@
-"""`supaclaw logs`."""
+"""`supaclaw logs`: print the log of the gateway or of a session."""
 
 import os
 import sys
@@ -33,11 +33,11 @@ POLL_SECONDS = 0.25
 def logs(
     session: Annotated[
         str | None,
-        typer.Argument(metavar="SESSION", help="A session's id or its beginning; default: the gateway's log."),
+        typer.Argument(metavar="SESSION", help="A session's id or its beginning (default: the gateway's log)."),
     ] = None,
     day: Annotated[
         datetime | None,
-        typer.Option(formats=["%Y-%m-%d"], metavar="YYYY-MM-DD", help="Which day (UTC); default: the latest."),
+        typer.Option(formats=["%Y-%m-%d"], metavar="YYYY-MM-DD", help="The day in UTC (default: the latest)."),
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep printing new lines until Ctrl-C.")] = False,
     level: Annotated[Level, typer.Option(help="The lowest level to print.")] = "debug",
@@ -68,7 +68,7 @@ def _print(lines: Sequence[str], level: Level, show: Callable[[Event], str], las
 
 
 def _first_day(trail: Trail, wanted: date | None, *, follow: bool) -> date:
-    """The requested day, else the latest, with a note if that is not today; raises `OwnerMustAct`."""
+    """The requested day, else the latest with logs, with a note if that isn't today; raises `OwnerMustAct`."""
     days = trail.days()
     if follow and wanted not in {None, _today()}:
         raise OwnerMustAct("--follow shows new lines only; leave out --day")

@@ -11,7 +11,7 @@ from gateway.domain.errors import OwnerMustAct
 from gateway.store.work import instances
 
 COLUMNS = ("name", "kind", "state", "seen_at", "channels", "files", "tasks")
-Name = Annotated[str, typer.Argument(metavar="NAME", help="As `supaclaw machines` shows it.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="A name in the list of `supaclaw machines`.")]
 
 
 def show(as_json: AsJson = False) -> None:

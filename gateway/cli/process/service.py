@@ -1,4 +1,4 @@
-"""`supaclaw service`: start with the machine, stay up, and be locked in, all by systemd."""
+"""`supaclaw service`: run the gateway as a systemd service, confined."""
 
 import os
 import pwd
@@ -18,14 +18,15 @@ from gateway.domain.errors import OwnerMustAct
 
 UNIT = "supaclaw.service"
 STOP_SECONDS = 45
-"""More than a gateway takes: 10 for turns, 10 for deliveries, 5 for the journal, then Postgres."""
+"""A gateway stops sooner: 10 seconds for turns, 10 for deliveries, 5 for the journal, then Postgres."""
 WATCHDOG_SECONDS = 120
-"""A gateway that hangs ends itself after 60; this is for one that cannot even do that."""
-_BACKS_OFF = 254
-"""The first systemd that can wait longer after every failure; older ones wait the same each time."""
+"""A gateway that hangs ends itself after 60 seconds; the watchdog ends one that can't."""
+_BACKOFF_VERSION = 254
+"""The first systemd that waits longer after each failure."""
 
 ForUser = Annotated[
-    bool | None, typer.Option("--user/--system", help="A service of your login, or of the machine (default for root).")
+    bool | None,
+    typer.Option("--user/--system", help="A service of your login, or of the machine (default for root)."),
 ]
 
 
@@ -46,8 +47,8 @@ def install(
     if running_pid(environment.data) and not systemd.runs():
         raise OwnerMustAct(f"a gateway already runs on {environment.data}; `supaclaw down` first")
     if account:
-        _make(environment.data)
-        _make(environment.workspace)
+        _make_owned_folder(environment.data)
+        _make_owned_folder(environment.workspace)
     systemd.file.parent.mkdir(parents=True, exist_ok=True)
     systemd.file.write_text(unit, encoding="utf-8")
     systemd.file.chmod(0o644)
@@ -72,14 +73,14 @@ def uninstall(user: ForUser = None) -> None:
 
 
 def unit_text(environment: Environment, account: str | None, version: int) -> str:
-    """The unit of this installation; `account` is who a system unit runs as, None makes one for a login.
+    """The unit of this installation: a system unit that runs as `account`, or for None one of a login.
 
-    A login's systemd may not be allowed to lock anything in, so only a system unit asks for it. Left out on purpose:
-    RestrictNamespaces and SystemCallFilter, which would take from a jail for commands what it is made of.
+    A login's systemd may lack the rights to confine a service, so only a system unit asks for it. RestrictNamespaces
+    and SystemCallFilter are left out: the jail for commands needs namespaces and system calls.
     """
     places = {"CONFIG": environment.config, "DATA": environment.data, "WORKSPACE": environment.workspace}
     where = "".join(f"Environment={_quoted(f'SUPACLAW_{name}={path}')}\n" for name, path in places.items())
-    back_off = "RestartSteps=6\nRestartMaxDelaySec=120\n" if version >= _BACKS_OFF else ""
+    back_off = "RestartSteps=6\nRestartMaxDelaySec=120\n" if version >= _BACKOFF_VERSION else ""
     return f"""\
 [Unit]
 Description=SupaClaw
@@ -99,13 +100,13 @@ RestartSec=5
 TimeoutStopSec={STOP_SECONDS}
 UMask=0077
 NoNewPrivileges=yes
-{_locked_in(environment, account) if account else ""}
+{_confinement(environment, account) if account else ""}
 [Install]
 WantedBy={"multi-user.target" if account else "default.target"}
 """
 
 
-def _locked_in(environment: Environment, account: str) -> str:
+def _confinement(environment: Environment, account: str) -> str:
     return f"""\
 User={account}
 ProtectSystem=strict
@@ -139,24 +140,24 @@ def _escaped(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Systemd:
-    """The machine's, or the one of a login."""
+    """The systemd of a login (`user`) or of the machine."""
 
     user: bool
 
     @property
     def file(self) -> Path:
-        """Where the unit goes."""
+        """The path of the unit."""
         if not self.user:
             return Path("/etc/systemd/system", UNIT)
         return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "systemd" / "user" / UNIT
 
     @property
     def command(self) -> str:
-        """What a person types."""
+        """The command that a person types."""
         return "systemctl --user" if self.user else "systemctl"
 
     def check(self) -> None:
-        """Raises `OwnerMustAct` when it cannot be asked for anything."""
+        """Raise `OwnerMustAct` if it can't be used."""
         if self._run("is-system-running").stdout.strip() in {"", "offline", "unknown"}:
             whose = "of this login" if self.user else "on this machine"
             raise OwnerMustAct(f"there is no systemd {whose}; start `supaclaw up` with another service manager")
@@ -164,16 +165,16 @@ class _Systemd:
             raise OwnerMustAct("only root can change system services; use sudo, or --user for your own login")
 
     def runs(self) -> bool:
-        """Whether our unit does."""
+        """Whether the unit is active."""
         return self._run("is-active", "--quiet", UNIT).returncode == 0
 
     def version(self) -> int:
-        """0 where there is none."""
-        told = self._run("--version").stdout.split()
-        return int(told[1]) if len(told) > 1 and told[1].isdecimal() else 0
+        """The version of systemd; 0 if there is none."""
+        words = self._run("--version").stdout.split()
+        return int(words[1]) if len(words) > 1 and words[1].isdecimal() else 0
 
     def ask(self, *arguments: str) -> None:
-        """Raises `OwnerMustAct` with what it answers when it will not."""
+        """Run systemctl; raises `OwnerMustAct` with its message if it fails."""
         done = self._run(*arguments)
         if done.returncode != 0:
             reason = done.stderr.strip().splitlines()[-1:] or ["it does not say why"]
@@ -188,10 +189,10 @@ class _Systemd:
 
 
 def _account(data: Path) -> str:
-    """Who the data belongs to, or will; raises `OwnerMustAct` for root, who need not be that."""
+    """The user who owns the data folder, or its nearest parent; raises `OwnerMustAct` if that is root."""
     owner = next(place for place in (data, *data.parents) if place.exists()).stat().st_uid
     if owner == 0:
-        raise OwnerMustAct(f"{data} is root's; give it to a user of its own first, see docs/deploy.md")
+        raise OwnerMustAct(f"{data} belongs to root; give it to a user of its own first, see docs/deploy.md")
     return _name(owner)
 
 
@@ -202,10 +203,10 @@ def _name(uid: int) -> str:
         return str(uid)
 
 
-def _make(folder: Path) -> None:
-    """A unit that is locked in cannot make the folders it may write to."""
+def _make_owned_folder(folder: Path) -> None:
+    """Create a folder with its parent's owner, since a confined service can't create it itself."""
     if not folder.exists():
-        _make(folder.parent)
+        _make_owned_folder(folder.parent)
         owner = folder.parent.stat()
         folder.mkdir(mode=0o700)
         os.chown(folder, owner.st_uid, owner.st_gid)

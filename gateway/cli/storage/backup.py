@@ -1,4 +1,4 @@
-"""`supaclaw backup` and `supaclaw restore`."""
+"""`supaclaw backup` and `supaclaw restore`: save everything to a file, and restore it."""
 
 import asyncio
 import json
