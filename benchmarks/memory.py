@@ -186,7 +186,7 @@ async def _filled(database: Database, world: World, rows: int) -> Filled:
     async with database.transaction() as tx:
         owner = await principals.add(tx, Role.OWNER, "Ada", [])
         member = await principals.add(tx, Role.MEMBER, "Bo", [])
-    model = await database.run(lambda tx: vectors.want(tx, NAME, DIMENSIONS))
+    model = await database.run(lambda tx: vectors.request_model(tx, NAME, DIMENSIONS))
     began = perf_counter()
     definitions = await _drop_indexes(database)
     for first in range(1, rows, BATCH):
@@ -282,7 +282,7 @@ async def _store(database: Database, world: World, owner: PrincipalId, model: ve
     while await database.run(lambda tx: indexing.count_words(tx, STORED)):
         pass
     async with database.transaction() as tx:
-        lacking = await vectors.lacking(tx, 2 * STORED)
+        lacking = await vectors.list_unembedded(tx, 2 * STORED)
         await take_long(tx)
         await vectors.put(tx, model, lacking, world.vectors(len(lacking)).tolist())
     return len(lacking) / (perf_counter() - began)

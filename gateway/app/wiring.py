@@ -406,7 +406,7 @@ class Parts:
         """Runs tasks."""
         lanes = [Lane.CHAT, Lane.FILES, Lane.AGENTS]
         tell_owner, works = self.notices.tell_owner, self._takes_messages
-        tidy, abandoned, able = self._run_ended, schedule_runs.failed, self.workplace.able
+        tidy, abandoned, able = self._run_ended, schedule_runs.mark_failed, self.workplace.able
         return Worker(self.database, self.instance, self.runners, lanes, tell_owner, works, tidy, abandoned, able)
 
     async def _run_ended(self) -> None:

@@ -14,7 +14,7 @@ async def run(ctx: CommandContext) -> CommandReply:
     if ctx.argument not in ("", "more"):
         return CommandReply("Write /budget to see what is left, /budget more to raise a limit that is used up.")
     now = ctx.clock.now()
-    accounts = await budgets.accounts(ctx.tx, now, await budgets.settled(ctx.tx, now))
+    accounts = await budgets.accounts(ctx.tx, now, await budgets.settled_cost(ctx.tx, now))
     unpriced = await budgets.unpriced(ctx.tx, now)
     return CommandReply(
         await (_raised(ctx, accounts, unpriced) if ctx.argument else _overview(ctx, accounts, unpriced))

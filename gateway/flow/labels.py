@@ -160,7 +160,7 @@ async def ask_to_vouch(tx: Connection, principal: PrincipalId, paths: Mapping[st
         lasts=None,
         act=ToolClass.PERSIST,
     )
-    if principal not in await contents.with_older(tx) and not await reviews.asked(tx, question):
+    if principal not in await contents.with_older(tx) and not await reviews.was_asked(tx, question):
         await reviews.ask(tx, question, clock.now())
 
 

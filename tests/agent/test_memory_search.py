@@ -23,8 +23,8 @@ class Model:
 
 
 async def embedded(tx: Connection, name: str) -> None:
-    model = await vectors.want(tx, name, DIMENSIONS[name])
-    rows = await vectors.lacking(tx, 10)
+    model = await vectors.request_model(tx, name, DIMENSIONS[name])
+    rows = await vectors.list_unembedded(tx, 10)
     await vectors.put(tx, model, rows, [[1.0] * model.dimensions for _ in rows])
     await vectors.settle(tx, model)
 
@@ -45,7 +45,7 @@ async def test_the_model_before_is_asked_until_the_vectors_of_the_new_one_are_ma
     asked: list[str] = []
     searching = MemorySearch(database, lambda name=None: Model(name or "test:new", asked))
     async with database.transaction() as tx:
-        await vectors.want(tx, "test:new", DIMENSIONS["test:new"])
+        await vectors.request_model(tx, "test:new", DIMENSIONS["test:new"])
 
     found = await searching.find(owner, "what to drink", mode=SearchMode.SEMANTIC)
     assert ([hit.memory.text for hit in found.hits], found.mode) == (["Tea without sugar"], SearchMode.SEMANTIC)
@@ -62,7 +62,7 @@ async def test_words_alone_are_compared_where_the_model_before_cannot_be_asked(
 ) -> None:
     searching = MemorySearch(database, lambda name=None: None if name else Model("test:new", []))
     async with database.transaction() as tx:
-        await vectors.want(tx, "test:new", DIMENSIONS["test:new"])
+        await vectors.request_model(tx, "test:new", DIMENSIONS["test:new"])
 
     found = await searching.find(owner, "tea", mode=SearchMode.HYBRID)
     assert [(hit.memory.text, hit.cosine) for hit in found.hits] == [("Tea without sugar", None)]

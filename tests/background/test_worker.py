@@ -447,7 +447,9 @@ class TestPoison:
             order = Assignment(prompt="go", name="n", origin="schedule", label=Label.OWNER, schedule=row.id, slot=slot)
             await schedules.fire(tx, row, order)
         async with working(
-            Worker(database, somebody(), {"agent": poisoned}, [Lane.AGENTS], told.put, abandoned=schedule_runs.failed)
+            Worker(
+                database, somebody(), {"agent": poisoned}, [Lane.AGENTS], told.put, abandoned=schedule_runs.mark_failed
+            )
         ):
             await told.get()
         assert await world.column("select error from schedule_runs") == ["giving up failed"]

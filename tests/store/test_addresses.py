@@ -98,7 +98,7 @@ async def test_a_person_is_told_where_it_was_asked_for_else_on_the_channel_else_
         known = {each: at.id for each in (silent, phone, group, terminal) if (at := await addresses.find(tx, each))}
 
         async def told(*read: str, **more: Any) -> Address | None:
-            at = await addresses.told_at(tx, world.principal, read, "terminal", **more)
+            at = await addresses.notification_address(tx, world.principal, read, "terminal", **more)
             return at and at.address
 
         assert await told("fake", "web") is None

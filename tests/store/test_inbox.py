@@ -33,7 +33,7 @@ async def test_the_same_thing_is_entered_once_even_when_it_comes_fifty_times_at_
     ids = await asyncio.gather(*(enter(world, arrival()) for _ in range(50)))
     [id] = [id for id in ids if id is not None]
     async with world.database.connection() as conn:
-        first = await inbox.seen(conn, arrival())
+        first = await inbox.find_duplicate(conn, arrival())
     assert first is not None
     assert first.id == id
 
@@ -41,7 +41,7 @@ async def test_the_same_thing_is_entered_once_even_when_it_comes_fifty_times_at_
 async def test_another_chats_message_of_the_same_number_is_another(world: World) -> None:
     assert await enter(world, arrival()) is not None
     async with world.database.connection() as conn:
-        assert await inbox.seen(conn, arrival(id="m2")) is None
+        assert await inbox.find_duplicate(conn, arrival(id="m2")) is None
     assert await enter(world, arrival(id="m2")) is not None
 
 
@@ -61,10 +61,10 @@ async def test_a_command_is_open_until_its_effect_is_committed(world: World) -> 
     answer = await world.answer("New session started.")
     async with world.database.transaction() as tx:
         assert not await inbox.still_open(tx, done)
-        assert await inbox.unhandled(tx) == [first, second]
+        assert await inbox.open_commands(tx) == [first, second]
         assert await inbox.still_open(tx, first)
-        await inbox.handled(tx, first, answer)
-        assert await inbox.unhandled(tx) == [second]
+        await inbox.mark_handled(tx, first, answer)
+        assert await inbox.open_commands(tx) == [second]
         assert not await inbox.still_open(tx, first)
         assert (await inbox.get(tx, first)).message_id == answer
 
@@ -73,7 +73,7 @@ async def test_an_arrival_knows_the_message_it_became(world: World) -> None:
     id, message = await enter(world, arrival()), await world.ask("hello")
     assert id is not None
     async with world.database.transaction() as tx:
-        await inbox.became(tx, id, message)
+        await inbox.set_message(tx, id, message)
         assert (await inbox.get(tx, id)).message_id == message
 
 

@@ -83,10 +83,10 @@ async def test_a_part_on_its_way_holds_back_what_follows(world: World) -> None:
     await put(world, "one", "two")
     [head] = await rows_due(world)
     async with world.database.connection() as conn:
-        assert await outbox.sending(conn, head.id)
-        assert not await outbox.sending(conn, head.id)
+        assert await outbox.mark_sending(conn, head.id)
+        assert not await outbox.mark_sending(conn, head.id)
         assert await outbox.due(conn, ["fake"], [], 10) == []
-        await outbox.sent(conn, head.id, "p1")
+        await outbox.mark_sent(conn, head.id, "p1")
     [row] = await rows_due(world)
     assert row.text == "two"
     [sent, _] = await world.column("select (state, platform_id, attempts, error) from outbox order by id")
@@ -97,8 +97,8 @@ async def test_a_delayed_part_waits_with_everything_behind_it(world: World) -> N
     await put(world, "one", "two")
     [head] = await rows_due(world)
     async with world.database.connection() as conn:
-        await outbox.sending(conn, head.id)
-        await outbox.delayed(conn, head.id, 60, "flood")
+        await outbox.mark_sending(conn, head.id)
+        await outbox.delay(conn, head.id, 60, "flood")
     assert await due(world) == []
     await world.do("update outbox set run_at = now() where id = $1", head.id)
     [again] = await rows_due(world)
@@ -110,11 +110,11 @@ async def test_a_refused_part_takes_the_rest_of_its_message_with_it(world: World
     await put(world, "another")
     [head] = await rows_due(world)
     async with world.database.connection() as conn:
-        await outbox.sent(conn, head.id, "p1")
+        await outbox.mark_sent(conn, head.id, "p1")
         second = await outbox.next_for(conn, world.address)
         assert second is not None
-        await outbox.sending(conn, second.id)
-        await outbox.failed(conn, second.id, "blocked")
+        await outbox.mark_sending(conn, second.id)
+        await outbox.mark_failed(conn, second.id, "blocked")
         dead = await outbox.in_state(conn, "failed")
     assert await states(world) == [("one", "sent"), ("two", "failed"), ("three", "failed"), ("another", "pending")]
     assert {row.error for row in dead} == {"blocked"}
@@ -125,23 +125,23 @@ async def test_an_uncertain_part_blocks_nothing(world: World) -> None:
     await put(world, "one", "two")
     [head] = await rows_due(world)
     async with world.database.connection() as conn:
-        await outbox.sending(conn, head.id)
-        await outbox.uncertain(conn, head.id, "no answer")
-        assert not await outbox.doubted_before(conn, head)
+        await outbox.mark_sending(conn, head.id)
+        await outbox.mark_uncertain(conn, head.id, "no answer")
+        assert not await outbox.is_another_part_uncertain(conn, head)
     [second] = await rows_due(world)
     assert second.text == "two"
     async with world.database.connection() as conn:
-        assert await outbox.doubted_before(conn, second)
+        assert await outbox.is_another_part_uncertain(conn, second)
 
 
 async def test_nothing_that_was_decided_goes_back_to_waiting(world: World) -> None:
     await put(world, "one")
     [head] = await rows_due(world)
     async with world.database.connection() as conn:
-        await outbox.sending(conn, head.id)
-        await outbox.uncertain(conn, head.id, "no answer")
-        await outbox.delayed(conn, head.id, 0, "late")
-        assert not await outbox.sending(conn, head.id)
+        await outbox.mark_sending(conn, head.id)
+        await outbox.mark_uncertain(conn, head.id, "no answer")
+        await outbox.delay(conn, head.id, 0, "late")
+        assert not await outbox.mark_sending(conn, head.id)
     assert await states(world) == [("one", "uncertain")]
 
 
@@ -149,7 +149,7 @@ async def test_what_a_crash_left_half_sent_is_found_by_channel(world: World) -> 
     await put(world, "one", "two")
     [head] = await rows_due(world)
     async with world.database.connection() as conn:
-        await outbox.sending(conn, head.id)
+        await outbox.mark_sending(conn, head.id)
         assert [row.text for row in await outbox.left_sending(conn, "fake")] == ["one"]
         assert await outbox.left_sending(conn, "telegram") == []
 
@@ -182,11 +182,11 @@ async def test_words_in_place_of_a_file_are_due_at_once_and_before_what_follows(
     await put(world, "caption", "later")
     [head] = await rows_due(world)
     async with world.database.connection() as conn:
-        await outbox.sending(conn, head.id)
-        await outbox.without_file(conn, head.id, "caption and why", "refused")
+        await outbox.mark_sending(conn, head.id)
+        await outbox.replace_file(conn, head.id, "caption and why", "refused")
     [again] = await rows_due(world)
     assert (again.id, again.text, again.error, again.attempts) == (head.id, "caption and why", "refused", 1)
     async with world.database.connection() as conn:
-        await outbox.uncertain(conn, head.id, "no answer")
-        await outbox.without_file(conn, head.id, "too late", "")
+        await outbox.mark_uncertain(conn, head.id, "no answer")
+        await outbox.replace_file(conn, head.id, "too late", "")
     assert await states(world) == [("caption and why", "uncertain"), ("later", "pending")]

@@ -50,7 +50,7 @@ TASK = TaskId(uuid4())
 ASKED_OFTEN: dict[str, Work] = {
     # storing what arrives
     "inbox.enter": _enter,
-    "inbox.seen": lambda conn, world: inbox.seen(conn, arrival(id="p77")),
+    "inbox.seen": lambda conn, world: inbox.find_duplicate(conn, arrival(id="p77")),
     "inbox.address_of": lambda conn, world: inbox.address_of_key(conn, "key", "k77"),
     "sessions.by_digest": lambda conn, world: sessions.by_digest(conn, world.principal, "key", "abc"),
     "unread.receive": lambda conn, world: unread.receive(
@@ -97,15 +97,15 @@ ASKED_OFTEN: dict[str, Work] = {
     "tasks.recover": lambda conn, world: tasks.recover(conn),
     "tasks.queue": lambda conn, world: tasks.queue(conn),
     "tasks.live_chat": lambda conn, world: tasks.live_chat(conn, world.session),
-    "inbox.unhandled": lambda conn, world: inbox.unhandled(conn),
+    "inbox.unhandled": lambda conn, world: inbox.open_commands(conn),
     "outbox.due": lambda conn, world: outbox.due(conn, ["fake"], [], 200),
     "outbox.next_for": lambda conn, world: outbox.next_for(conn, world.address),
     "outbox.left_sending": lambda conn, world: outbox.left_sending(conn, "fake"),
     "schedule_runs.deliver": lambda conn, world: schedule_runs.deliver(conn),
-    "schedule_runs.arrived": lambda conn, world: schedule_runs.arrived(conn),
+    "schedule_runs.arrived": lambda conn, world: schedule_runs.settled_deliveries(conn),
     "schedule_runs.on_their_way": lambda conn, world: schedule_runs.on_their_way(conn),
     "schedule_runs.refuse": lambda conn, world: schedule_runs.refuse(conn, ["fake"]),
-    "schedule_runs.known": lambda conn, world: schedule_runs.known(conn, TASK),
+    "schedule_runs.known": lambda conn, world: schedule_runs.exists(conn, TASK),
     "heartbeats.look": lambda conn, world: heartbeats.concerns(conn, world.principal, NOW - timedelta(minutes=30), NOW),
     "heartbeats.get": lambda conn, world: heartbeats.get(conn),
     "heartbeats.spent": lambda conn, world: heartbeats.spent(conn, NOW - timedelta(hours=12)),

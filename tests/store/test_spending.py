@@ -24,7 +24,7 @@ async def spent(world: World, usd: float, at: datetime) -> None:
 
 async def read(world: World, now: datetime) -> dict[Period, Account]:
     async with world.database.connection() as conn:
-        return await budgets.accounts(conn, now, await budgets.settled(conn, now))
+        return await budgets.accounts(conn, now, await budgets.settled_cost(conn, now))
 
 
 async def test_each_call_counts_once_in_the_day_and_the_month_it_was_made_in(world: World) -> None:

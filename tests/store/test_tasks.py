@@ -501,7 +501,7 @@ async def test_in_a_conversation_of_several_tasks_the_oldest_goes_first(world: W
 
     async def ahead() -> list[int]:
         async with world.database.connection() as conn:
-            return [await tasks.ahead(conn, run) for run in runs]
+            return [await tasks.count_ahead(conn, run) for run in runs]
 
     assert await ahead() == [0, 1, 0, 0]
     async with world.database.transaction() as tx:

@@ -68,7 +68,7 @@ async def branch(
         as_owner=arrival.as_owner,
     )
     asked = await unread.receive(tx, made, at.principal_id, at.id, words, label, EntryId(uuid4()), arrival.id, model)
-    [row] = await attachments.joined(tx, [row])
+    [row] = await attachments.with_attachments(tx, [row])
     files = [Attachment(str(file.id), file.name) for file in row.attached if file.id]
     await attachments.add_kept(tx, at.principal_id, asked, at.channel, files)
     return made, asked

@@ -100,7 +100,7 @@ class AgentRun:
         if why := await self._unwanted(tx, run, assignment):
             await self._drop(tx, run, assignment, why)
             return assignment, None
-        if ahead := await tasks.ahead(tx, run):
+        if ahead := await tasks.count_ahead(tx, run):
             await tasks.requeue(tx, run, delay=min(ahead * TURN_SECONDS, MOST_SECONDS), failed=False)
             return assignment, None
         label, history = await _history(tx, run, assignment)
@@ -142,7 +142,7 @@ async def _history(tx: Connection, run: Claim, assignment: Assignment) -> tuple[
         return Label.OWNER, ()
     # What is open there a turn answers, and nobody else.
     rows = list(takewhile(lambda row: not row.open, await messages.transcript(tx, at.session_id)))
-    return await sessions.label(tx, at.session_id), await attachments.joined(tx, rows)
+    return await sessions.label(tx, at.session_id), await attachments.with_attachments(tx, rows)
 
 
 async def _private(tx: Connection, assignment: Assignment) -> bool:

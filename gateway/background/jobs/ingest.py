@@ -21,7 +21,7 @@ from gateway.flow.turn.presence import typing
 from gateway.store.connection.pool import Connection
 from gateway.store.delivery import addresses
 from gateway.store.files import attachments, files
-from gateway.store.files.attachments import Incomplete
+from gateway.store.files.attachments import PendingAttachment
 from gateway.store.transcript import messages, sessions
 from gateway.store.transcript.messages import MessageRow
 from gateway.store.work import tasks
@@ -74,7 +74,7 @@ class Ingest:
             for each in await attachments.incomplete(tx, message.id):
                 if each.file_id is not None:
                     await files.derived(tx, each.file_id, problem="it could not be read")
-                await attachments.failed(tx, each.id, "it could not be stored")
+                await attachments.mark_failed(tx, each.id, "it could not be stored")
             await tasks.finish(tx, run, Status.FAILED, error="out of attempts")
             await tasks.hasten(tx, message.session_id)
 
@@ -86,7 +86,7 @@ class Ingest:
         self._services.live.publish(session, MessageStored(message))
         self._services.journal.rewrite(session)
 
-    async def _left(self, run: Claim) -> tuple[MessageRow, list[Incomplete]]:
+    async def _left(self, run: Claim) -> tuple[MessageRow, list[PendingAttachment]]:
         """The message as it is now, and what of it is still to be brought in."""
         async with self._database.connection() as conn:
             match await tasks.payload(conn, run.id):
@@ -105,7 +105,7 @@ class Ingest:
         async with typing(self._services.outbound.channel(at), at):
             yield
 
-    async def _bring_in(self, run: Claim, each: Incomplete) -> None:
+    async def _bring_in(self, run: Claim, each: PendingAttachment) -> None:
         """Raises `FetchDelayed` for a file that may be there later."""
         if each.file_id is not None:
             await self._extraction.read(run, each.principal_id, each.file_id)
@@ -119,7 +119,7 @@ class Ingest:
                 raise
             await self._fail(run, each, f"it could not be fetched for a day: {exc}")
 
-    async def _fetch(self, run: Claim, each: Incomplete) -> None:
+    async def _fetch(self, run: Claim, each: PendingAttachment) -> None:
         uploads = self._services.uploads
         channel = self._services.outbound.channel(Address(each.channel, "", ""))
         if channel is None:
@@ -132,14 +132,14 @@ class Ingest:
         except TimeoutError:
             raise FetchFailed(f"it could not be fetched within {FETCH_SECONDS / 60:g} minutes") from None
         self._services.failpoints.reach(Step.INGEST_KEPT)
-        await tasks.step(self._database, run, lambda tx: attachments.stored(tx, each.id, file.id))
+        await tasks.step(self._database, run, lambda tx: attachments.mark_stored(tx, each.id, file.id))
 
-    async def _fail(self, run: Claim, each: Incomplete, error: str) -> None:
+    async def _fail(self, run: Claim, each: PendingAttachment, error: str) -> None:
         reason = " ".join(error.split())[:500]
-        await tasks.step(self._database, run, lambda tx: attachments.failed(tx, each.id, reason))
+        await tasks.step(self._database, run, lambda tx: attachments.mark_failed(tx, each.id, reason))
         log.info("ingest.refused", attachment=str(each.id))
 
-    def _wait(self, each: Incomplete) -> float:
+    def _wait(self, each: PendingAttachment) -> float:
         """Seconds: the longer it has been waited for, the longer the next wait."""
         age = (self._services.clock.now() - each.created_at).total_seconds()
         return min(MOST_SECONDS, max(1.0, age / 2))

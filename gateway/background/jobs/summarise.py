@@ -89,7 +89,7 @@ class Summarise:
                 case _:
                     return None
             own = [row for row in await messages.transcript(conn, session) if row.session_id == session]
-            rows = await attachments.joined(conn, [row for row in own if _within(row, until)])
+            rows = await attachments.with_attachments(conn, [row for row in own if _within(row, until)])
             label, agent = await sessions.label(conn, session), await sessions.agent(conn, session)
         previous = next((row for row in rows if row.kind == "summary"), None)
         covered = tuple(row for row in rows if row.kind != "summary")

@@ -24,7 +24,7 @@ from gateway.memory.passages import passages
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.memory import indexing, vectors
 from gateway.store.memory.indexing import PendingIndexing, pending
-from gateway.store.memory.vectors import Lacking, VectorModel
+from gateway.store.memory.vectors import UnembeddedMemory, VectorModel
 from gateway.store.people import principals
 from gateway.workspace.files.paths import INSTRUCTIONS, READ_ONLY, WorkspaceError
 from gateway.workspace.files.tree import Workspace
@@ -209,17 +209,17 @@ class Indexing:
     async def _model(self, embedder: Embedder) -> VectorModel:
         """Whose vectors are made; from the first moment that a model is used, those of another are not."""
         async with self.database.connection() as conn:
-            known = await vectors.wanted(conn, embedder.name, embedder.dimensions)
+            known = await vectors.requested_model(conn, embedder.name, embedder.dimensions)
         if known is not None:
             return known
         dimensions = embedder.dimensions or len((await embedder.passages(["."]))[0])
         log.info("memory.model", name=embedder.name, dimensions=dimensions)
-        return await self.database.run(lambda tx: vectors.want(tx, embedder.name, dimensions))
+        return await self.database.run(lambda tx: vectors.request_model(tx, embedder.name, dimensions))
 
     async def _wait(self, embedder: Embedder, model: VectorModel) -> float | None:
         """For how long to gather more, or to wait for an answer; None: go on."""
         async with self.database.connection() as conn:
-            left = await vectors.left(conn, ENOUGH)
+            left = await vectors.count_unembedded(conn, ENOUGH)
         if not left:
             self._gathering_since = None
             return None
@@ -230,12 +230,12 @@ class Indexing:
                 return wait
         self._gathering_since = None
         async with self.database.connection() as conn:
-            left = await vectors.left(conn, 2**31)
+            left = await vectors.count_unembedded(conn, 2**31)
         return None if await self.allowed(embedder, left) else RETRY_SECONDS
 
     async def _embed_batch(self, embedder: Embedder, model: VectorModel) -> bool:
         async with self.database.connection() as conn:
-            rows = await vectors.lacking(conn, EMBED_BATCH)
+            rows = await vectors.list_unembedded(conn, EMBED_BATCH)
         if not rows:
             return False
         made = await embedder.passages([row.text for row in rows])
@@ -264,7 +264,7 @@ class Indexing:
         self._trouble = why
 
 
-def _check_vectors(model: VectorModel, rows: Sequence[Lacking], made: Sequence[Vector]) -> None:
+def _check_vectors(model: VectorModel, rows: Sequence[UnembeddedMemory], made: Sequence[Vector]) -> None:
     """Raise `ValueError` for what the model should not have answered."""
     lengths = {len(vector) for vector in made}
     if len(made) != len(rows) or lengths != {model.dimensions}:

@@ -24,7 +24,7 @@ from gateway.domain.work.tasks import Status
 from gateway.domain.work.trees import MAIN
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.work import steps, trees
-from gateway.store.work.steps import Settled, StepRow
+from gateway.store.work.steps import CommittedSteps, StepRow
 from gateway.store.work.trees import NodeRow
 from gateway.workspace.files.tree import Workspace
 
@@ -77,7 +77,7 @@ def follow(which: Which, as_json: AsJson = False) -> None:
     """
 
     async def work(database: Database) -> Sequence[NodeRow]:
-        shown, since, settled = "", 0, Settled()
+        shown, since, settled = "", 0, CommittedSteps()
         while True:
             async with database.connection() as conn:
                 rows = await task_trees.show(conn, (await require_owner(conn)).id, which)

@@ -61,7 +61,7 @@ def _exported(id: str, form: Format) -> tuple[Conversation, str]:
         of = await conversations.beginning(conn, (await require_owner(conn)).id, id)
         if of is None:
             raise OwnerMustAct(f"no conversation, or more than one, begins with {id}; `supaclaw sessions` lists them")
-        return of, await attachments.joined(conn, await messages.told_until(conn, of.id))
+        return of, await attachments.with_attachments(conn, await messages.told_until(conn, of.id))
 
     async def cleaned(database: Database) -> tuple[Conversation, str]:
         of, rows = await database.run(read)

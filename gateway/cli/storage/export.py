@@ -137,7 +137,7 @@ async def _transcripts(database: Database, owner: PrincipalId) -> AsyncIterator[
             offset += PAGE
     for of in listed.values():
         async with database.connection() as conn:
-            rows = await attachments.joined(conn, await messages.told_until(conn, of.id))
+            rows = await attachments.with_attachments(conn, await messages.told_until(conn, of.id))
         yield of, rows
 
 

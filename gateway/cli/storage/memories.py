@@ -28,7 +28,7 @@ from gateway.memory.wording import described, kind, who
 from gateway.store.memory import memories
 from gateway.store.memory.memories import MemorySource
 from gateway.store.transcript import imports
-from gateway.store.transcript.imports import Whence
+from gateway.store.transcript.imports import ImportOrigin
 
 if TYPE_CHECKING:
     from gateway.app.storage.erase import Found
@@ -73,7 +73,7 @@ def show_all(
 def show(id: Id, as_json: AsJson = False) -> None:
     """Show a memory and its sources."""
 
-    async def read(own: Remembering) -> tuple[Memory, list[MemorySource], Whence | None]:
+    async def read(own: Remembering) -> tuple[Memory, list[MemorySource], ImportOrigin | None]:
         memory = await memories.get(own.tx, own.principal, MemoryId(id))
         if memory is None:
             raise MemoryRefused(f"There is no memory {id}; `supaclaw memories list` and `supaclaw search` show them.")
@@ -174,7 +174,7 @@ def _times(memory: Memory) -> dict[str, object]:
     return times
 
 
-def _provenance(learned: Sequence[MemorySource], whence: Whence | None) -> dict[str, object]:
+def _provenance(learned: Sequence[MemorySource], whence: ImportOrigin | None) -> dict[str, object]:
     messages = [
         {
             "message": source.message_id,
@@ -189,7 +189,7 @@ def _provenance(learned: Sequence[MemorySource], whence: Whence | None) -> dict[
     return {"messages": messages, "import": imported}
 
 
-def _print(memory: Memory, learned: Sequence[MemorySource], whence: Whence | None) -> None:
+def _print(memory: Memory, learned: Sequence[MemorySource], whence: ImportOrigin | None) -> None:
     echo(memory.text)
     echo()
     shown = {

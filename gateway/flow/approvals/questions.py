@@ -156,7 +156,7 @@ class Questions:
         """Whose yes it needs: for a group that of the one who asked, or the owner's if nobody did."""
         if not any(GROUP in identity for identity in await principals.identities(tx, principal)):
             return principal
-        said = await inbox.spoke_last(tx, caller.session)
+        said = await inbox.last_speaker(tx, caller.session)
         return await principals.ensure_member(tx, said[1], said[0]) if said else self.people.owner.id
 
     async def _put(self, tx: Connection, ids: Sequence[ReviewId]) -> MessageRow | None:

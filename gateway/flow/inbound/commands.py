@@ -86,7 +86,7 @@ class CommandRunner:
     async def resume(self) -> None:
         """Run the commands that a crash or a database outage left without an effect."""
         async with self.database.connection() as conn:
-            left = await inbox.unhandled(conn)
+            left = await inbox.open_commands(conn)
         for arrival in left:
             await self.run(arrival)
 
@@ -152,7 +152,7 @@ class CommandRunner:
         moved: Events = () if reply.successor is None else ((at.session_id, SessionReplaced(reply.successor)),)
         if reply.asked is not None:
             await tasks.create_chat(tx, at.principal_id, session, self.instance)
-            await inbox.handled(tx, arrival, reply.asked)
+            await inbox.mark_handled(tx, arrival, reply.asked)
             return Done(events=(*moved, (session, MessageStored(reply.asked))))
         if reply.unfinished is not None:
             label = await sessions.label(tx, session)
@@ -160,7 +160,7 @@ class CommandRunner:
         text = f"{reply.text}\n\n{NOT_TAKEN}" if row.files else reply.text
         notice = await messages.say(tx, session, at.principal_id, Notice(text), label=Label.OWNER, address=at.id)
         await self.outbound.put(tx, at, notice.id, f"{text}\n\n{reply.secret}" if reply.secret else text)
-        await inbox.handled(tx, arrival, notice.id)
+        await inbox.mark_handled(tx, arrival, notice.id)
         told = (*moved, (session, MessageStored(notice.id)))
         return Done(reply.cancelled, told, reply.admission, at.session_id if reply.ends_processes else None)
 

@@ -96,7 +96,7 @@ class InboundWriter:
         if message is None:
             message = await unread.receive(tx, at.session_id, at.principal_id, at.id, said, label, arrival.id, arrived)
         else:
-            await inbox.became(tx, arrived, message)
+            await inbox.set_message(tx, arrived, message)
         if said.attachments:
             await self._attach(tx, at, message, said.attachments)
         delay = ALBUM_SECONDS if said.album else 0.0
@@ -185,7 +185,7 @@ async def _in_its_place(tx: Connection, inbound: Inbound) -> Inbound:
         await sessions.lock(tx, at.session_id)
         told = digest.of(said.told for said in inbound.earlier)
         same = await sessions.by_digest(tx, at.principal_id, at.account, told)
-        if same == inbound.address or await inbox.seen(tx, inbound) is not None:
+        if same == inbound.address or await inbox.find_duplicate(tx, inbound) is not None:
             return inbound
     return replace(inbound, address=replace(inbound.address, chat=inbound.fork))
 
@@ -228,7 +228,7 @@ def _entry(said: Earlier, inbound: Inbound) -> UserText | AssistantText:
 
 
 async def _seen_before(tx: Connection, inbound: Inbound, decision: Decision) -> Accepted:
-    first = await inbox.seen(tx, inbound)
+    first = await inbox.find_duplicate(tx, inbound)
     assert first is not None, "the key is taken"
     session = (await addresses.get(tx, first.address_id)).session_id
     if first.message_id is not None and (row := await messages.get(tx, first.message_id)):

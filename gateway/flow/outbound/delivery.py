@@ -79,7 +79,7 @@ class Delivery:
             doubt = SendUncertain(f"{type(exc).__name__}: {exc}", lasting=row.attempts + 1 >= TRIES)
             return await self._unsure(channel, row, doubt)
         self._failpoints.reach(Step.OUTBOX_REQUESTED)
-        await self._record(row, lambda conn: outbox.sent(conn, row.id, platform_id))
+        await self._record(row, lambda conn: outbox.mark_sent(conn, row.id, platform_id))
         self._failpoints.reach(Step.OUTBOX_SENT)
         return True
 
@@ -88,7 +88,7 @@ class Delivery:
     ) -> None:
         """What was left between request and receipt may have been shown: it is repeated only where that is safe."""
         if _repeatable(channel, row):
-            await self._record(row, lambda conn: outbox.delayed(conn, row.id, 0, error))
+            await self._record(row, lambda conn: outbox.delay(conn, row.id, 0, error))
         else:
             await self._doubt(channel, row, error, text)
 
@@ -115,7 +115,7 @@ class Delivery:
         """Commit that it is being sent; if that is in doubt, nothing has left yet, and it simply waits."""
         try:
             async with self._database.connection() as conn:
-                return await outbox.sending(conn, row.id)
+                return await outbox.mark_sending(conn, row.id)
         except Exception as exc:
             if not isinstance(exc, TryAgainLater):
                 log.exception("outbound.broken", outbox_id=row.id)
@@ -127,13 +127,13 @@ class Delivery:
             log.warning("outbound.refused", outbox_id=row.id, error=str(exc))
         if file is not None:
             return await self._without_file(row, NotAttachable(f"{file.name} was refused: {exc} {whereabouts(file)}"))
-        await self._record(row, lambda conn: outbox.failed(conn, row.id, str(exc)))
+        await self._record(row, lambda conn: outbox.mark_failed(conn, row.id, str(exc)))
         return True
 
     async def _without_file(self, row: OutboxRow, why: NotAttachable) -> bool:
         """Nothing of it was shown: its caption and a word about the file go next."""
         text = f"{row.text}\n\n{why}".strip()
-        await self._record(row, lambda conn: outbox.without_file(conn, row.id, text, str(why)))
+        await self._record(row, lambda conn: outbox.replace_file(conn, row.id, text, str(why)))
         return True
 
     async def _delay(self, row: OutboxRow, exc: SendDelayed) -> bool:
@@ -142,7 +142,7 @@ class Delivery:
         delay = least + uniform(0, min(least / 4, 5))  # many chats may not come back all at once
         async with self._of_its_run(row):
             log.info("outbound.delayed", outbox_id=row.id, seconds=delay, error=str(exc))
-        await self._record(row, lambda conn: outbox.delayed(conn, row.id, delay, str(exc)))
+        await self._record(row, lambda conn: outbox.delay(conn, row.id, delay, str(exc)))
         return False
 
     async def _unsure(self, channel: Channel, row: OutboxRow, exc: SendUncertain) -> bool:
@@ -160,9 +160,9 @@ class Delivery:
     async def _admit(self, tx: Connection, channel: Channel, row: OutboxRow, error: str, text: str) -> None:
         at = await addresses.lock_by_id(tx, row.address_id)
         await sessions.lock(tx, at.session_id)
-        if not await outbox.uncertain(tx, row.id, error):
+        if not await outbox.mark_uncertain(tx, row.id, error):
             return
-        if row.notice or await outbox.doubted_before(tx, row):
+        if row.notice or await outbox.is_another_part_uncertain(tx, row):
             return
         doubted = await messages.get(tx, row.message_id)
         notice = Notice(POST_IN_DOUBT if doubted is not None and not doubted.final else text)

@@ -62,7 +62,7 @@ class ProactiveMessages:
         """The chat to send to, locked with its session: `address`, else one on `channel`, else where the person wrote
         last; the terminal only if there is nothing else; never `avoid`. None: there is no chat.
         """
-        reach = partial(addresses.told_at, tx, principal, self.channels, TERMINAL)
+        reach = partial(addresses.notification_address, tx, principal, self.channels, TERMINAL)
         while at := await reach(asked=address, channel=channel, avoid=avoid):
             held = await addresses.lock_by_id(tx, at.id)
             if held.principal_id == principal:  # else it was handed over while we waited

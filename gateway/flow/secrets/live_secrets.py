@@ -91,7 +91,7 @@ class LiveSecrets:
         ids = [best.row.id for name in sorted(names) if (best := self._best(name, principal))]
 
         async def note(tx: Connection) -> None:
-            await secrets.used(tx, ids)
+            await secrets.mark_used(tx, ids)
             for id in ids:
                 await audit.note(
                     tx, Event.SECRET_USED, f"secret {id}", principal=principal, by=str(principal), detail=by

@@ -226,11 +226,11 @@ def _checked(row: SecretRow, text: str | None, problem: str) -> Stored:
 
 
 async def _rewrap_some(tx: Connection, keys: Keyring) -> int:
-    rows: Sequence[SecretRow] = await secrets.under_others(tx, keys.keys[0].id, _BATCH)
+    rows: Sequence[SecretRow] = await secrets.list_under_other_keys(tx, keys.keys[0].id, _BATCH)
     for row in rows:
         if keys.named(row.envelope.key_id) is None:
             raise MasterKeyMissing(row.facts.name)
-        await secrets.rewrapped(tx, row, rewrap(keys, row.facts, row.envelope))
+        await secrets.rewrap(tx, row, rewrap(keys, row.facts, row.envelope))
     return len(rows)
 
 

@@ -18,7 +18,7 @@ from gateway.flow.wakeup import Wakeup
 from gateway.store.connection.listener import Subscriptions
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.work import instances, steps, trees, triggers
-from gateway.store.work.steps import MOST, Settled, StepRow
+from gateway.store.work.steps import MOST, CommittedSteps, StepRow
 
 TASKS_SOURCE = "/api/tasks"
 """As what a program's trees are noted among the triggers; no trigger's source can have this name."""
@@ -119,7 +119,7 @@ class TraceFollowers:
     async def follow(self, task: TaskId, *, tree: bool, since: int = 0) -> AsyncGenerator[Progress, None]:
         """Yield what a task, or the whole tree that it is the first of, does behind the step `since`, until its end."""
         channel = f"{instances.FOLLOWED_PREFIX}{'master' if tree else 'task'}:{task}"
-        settled, renewed = Settled(), -LEASE_SECONDS
+        settled, renewed = CommittedSteps(), -LEASE_SECONDS
         known: Mapping[Status, int] = {}
         with self._called(channel) as called:
             while True:

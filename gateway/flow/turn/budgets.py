@@ -91,7 +91,7 @@ class SharedBudgets:
             return 0.0
         day = Period.DAY.start(now)
         if self._settled is None or self._settled[0] != day:
-            self._settled = day, await budgets.settled(conn, now)
+            self._settled = day, await budgets.settled_cost(conn, now)
         return self._settled[1]
 
     async def _explain(self, limit: str, role: Role, asked_before: bool) -> str:

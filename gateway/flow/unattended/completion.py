@@ -122,11 +122,11 @@ class ScheduleOrigin:
 
     async def unwanted(self, tx: Connection, run: Claim) -> str | None:
         """The run of a schedule that was removed."""
-        return None if await schedule_runs.known(tx, run.id) else "its schedule was removed"
+        return None if await schedule_runs.exists(tx, run.id) else "its schedule was removed"
 
     async def dropped(self, tx: Connection, run: Claim, why: str) -> None:
         """The slot's history says why."""
-        await schedule_runs.failed(tx, run.id, why)
+        await schedule_runs.mark_failed(tx, run.id, why)
 
     async def ended(
         self, tx: Connection, ended: UnattendedResult, at: AddressRow | None, deliver: Deliver
@@ -138,7 +138,7 @@ class ScheduleOrigin:
             return RunOutcome(Status.CANCELLED)
         if ended.reason is not None:
             return RunOutcome(Status.FAILED, ended.reason, await self._fail(tx, ended, ended.reason, schedule, at))
-        await schedule_runs.executed(tx, ended.run.id)
+        await schedule_runs.mark_executed(tx, ended.run.id)
         if ended.tells:
             return RunOutcome(Status.COMPLETED, sent=await _deliver_result(tx, ended, deliver))
         # That a schedule works again is said here only if no result is on its way.
@@ -147,7 +147,7 @@ class ScheduleOrigin:
     async def _fail(
         self, tx: Connection, ended: UnattendedResult, reason: str, schedule: ScheduleRow, at: AddressRow | None
     ) -> MessageRow | None:
-        await schedule_runs.failed(tx, ended.run.id, reason)
+        await schedule_runs.mark_failed(tx, ended.run.id, reason)
         slot = ended.assignment.slot
         assert slot is not None, "a schedule's run has one"
         notice = schedule_failed(schedule.definition, slot, reason)
@@ -162,9 +162,9 @@ class ScheduleOrigin:
 
 async def _deliver_result(tx: Connection, ended: UnattendedResult, deliver: Deliver) -> MessageRow | None:
     said = await deliver()
-    await schedule_runs.produced(tx, ended.run.id, said.id if said else None)
+    await schedule_runs.mark_produced(tx, ended.run.id, said.id if said else None)
     if said is None:
-        await schedule_runs.failed(tx, ended.run.id, NO_CHAT)
+        await schedule_runs.mark_failed(tx, ended.run.id, NO_CHAT)
     return said
 
 

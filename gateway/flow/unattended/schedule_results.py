@@ -115,7 +115,7 @@ class DeliveryFollowUp:
         await self._database.run(lambda tx: schedule_runs.refuse(tx, self._proactive.channels))
         await self._database.run(schedule_runs.deliver)
         async with self._database.connection() as conn:
-            outcomes = await schedule_runs.arrived(conn)
+            outcomes = await schedule_runs.settled_deliveries(conn)
         for outcome in outcomes:
             await self._settled(outcome)
 
@@ -141,9 +141,9 @@ class DeliveryFollowUp:
             return None
         if outcome.uncertain:
             log.warning("run.in_doubt", task_id=str(outcome.task_id))
-            await schedule_runs.failed(tx, outcome.task_id, IN_DOUBT)
+            await schedule_runs.mark_failed(tx, outcome.task_id, IN_DOUBT)
             return None
-        await schedule_runs.delivered(tx, outcome.task_id)
+        await schedule_runs.mark_delivered(tx, outcome.task_id)
         if schedule.failing_since is None or outcome.produced_at < schedule.failing_since:  # it says nothing of later
             return None
         return await alert_recovery(tx, self._proactive, schedule, at)
@@ -159,7 +159,7 @@ class DeliveryFollowUp:
         log.warning("run.refused", task_id=str(outcome.task_id), again=elsewhere is not None)
         if elsewhere is not None:
             return await self._again(tx, outcome, elsewhere, schedule.definition.name)
-        await schedule_runs.failed(tx, outcome.task_id, f"could not be delivered: {why}")
+        await schedule_runs.mark_failed(tx, outcome.task_id, f"could not be delivered: {why}")
         return await alert_failure(tx, told, schedule, at, schedule_undelivered(schedule.definition, outcome.slot, why))
 
     async def _again(self, tx: Connection, outcome: DeliveryOutcome, at: AddressRow, name: str) -> MessageRow:
@@ -181,11 +181,11 @@ class DeliveryFollowUp:
             files=files,
             heading=top,
         )
-        await schedule_runs.moved(tx, outcome.task_id, told.id)
+        await schedule_runs.set_message(tx, outcome.task_id, told.id)
         return told
 
 
 async def _hold(tx: Connection, outcome: DeliveryOutcome) -> ScheduleRow | None:
     """Its schedule; None if that is gone, or somebody else has dealt with it."""
     schedule = await schedule_runs.hold(tx, outcome.schedule_id)
-    return schedule if schedule is not None and await schedule_runs.still(tx, outcome) else None
+    return schedule if schedule is not None and await schedule_runs.is_current(tx, outcome) else None

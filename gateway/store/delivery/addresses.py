@@ -130,7 +130,7 @@ async def lock_private(conn: Connection, principal: PrincipalId, channel: str) -
     return await fetch_all(conn, AddressRow, sql, principal, channel)
 
 
-async def of_accounts(conn: Connection, principal: PrincipalId) -> list[AddressRow]:
+async def private_chats(conn: Connection, principal: PrincipalId) -> list[AddressRow]:
     """A person's private chats, the newest thread of each, the page last; the terminal and the APIs are no accounts."""
     sql = """select distinct on (channel = 'web', channel, account, chat) * from addresses
              where principal_id = $1 and private and channel not in ('api', 'terminal')
@@ -148,7 +148,7 @@ async def last_spoken_at(conn: Connection, principal: PrincipalId, channel: str 
     return await fetch_first(conn, AddressRow, sql, principal, channel)
 
 
-async def told_at(
+async def notification_address(
     conn: Connection,
     principal: PrincipalId,
     read: Collection[str],

@@ -95,14 +95,14 @@ async def enter(
     return InboxId(found) if found else None
 
 
-async def seen(conn: Connection, inbound: Inbound) -> InboxRow | None:
+async def find_duplicate(conn: Connection, inbound: Inbound) -> InboxRow | None:
     """The first arrival of the same thing."""
     at = inbound.address
     sql = "select * from inbox where (channel, account, chat, platform_id) = ($1, $2, $3, $4)"
     return await fetch_first(conn, InboxRow, sql, at.channel, at.account, at.chat, inbound.platform_id)
 
 
-async def brought(conn: Connection, at: Address, ids: Sequence[str | None]) -> tuple[bool, str | None]:
+async def client_input(conn: Connection, at: Address, ids: Sequence[str | None]) -> tuple[bool, str | None]:
     """Whether all these messages, by their platform ids, may act for the owner, and what came with the newest."""
     sql = """select coalesce(bool_and(as_owner), false) as as_owner, (array_agg(client order by id desc))[1] as client
              from inbox where (channel, account, chat) = ($1, $2, $3) and platform_id = any($4)"""
@@ -124,7 +124,7 @@ async def get(conn: Connection, arrival: InboxId) -> InboxRow:
     return await fetch_one(conn, InboxRow, "select * from inbox where id = $1", arrival)
 
 
-async def became(conn: Connection, arrival: InboxId, message: MessageId) -> None:
+async def set_message(conn: Connection, arrival: InboxId, message: MessageId) -> None:
     """Record which message an arrival turned into."""
     await conn.execute("update inbox set message_id = $2 where id = $1", arrival, message)
 
@@ -135,17 +135,17 @@ async def still_open(conn: Connection, arrival: InboxId) -> bool:
     return found is not None
 
 
-async def handled(conn: Connection, arrival: InboxId, answer: MessageId | None) -> None:
+async def mark_handled(conn: Connection, arrival: InboxId, answer: MessageId | None) -> None:
     """The effect of a command commits together with this and with its answer."""
     await conn.execute("update inbox set handled_at = now(), message_id = $2 where id = $1", arrival, answer)
 
 
-async def unhandled(conn: Connection) -> list[InboxId]:
+async def open_commands(conn: Connection) -> list[InboxId]:
     """Commands that a crash left open, in the order they came."""
     return [InboxId(r["id"]) for r in await conn.fetch("select id from inbox where handled_at is null order by id")]
 
 
-async def spoke_last(conn: Connection, session: SessionId) -> tuple[str, str] | None:
+async def last_speaker(conn: Connection, session: SessionId) -> tuple[str, str] | None:
     """Identity and name of whoever said the newest message that a turn of this session has taken."""
     sql = """select i.sender, m.sender as name from messages m
              join inbox i on i.address_id = m.address_id and i.message_id = m.id

@@ -115,7 +115,7 @@ async def touch(conn: Connection, row: OutboxId) -> None:
     await conn.execute("update outbox set error = error where id = $1", row)
 
 
-async def sending(conn: Connection, row: OutboxId) -> bool:
+async def mark_sending(conn: Connection, row: OutboxId) -> bool:
     """Mark it on its way, before the request leaves; False if somebody else did."""
     sql = """update outbox set state = 'sending', sending_at = now(), attempts = attempts + 1
              where id = $1 and state = 'pending' returning true"""
@@ -123,27 +123,27 @@ async def sending(conn: Connection, row: OutboxId) -> bool:
     return bool(done)
 
 
-async def sent(conn: Connection, row: OutboxId, platform_id: str) -> None:
+async def mark_sent(conn: Connection, row: OutboxId, platform_id: str) -> None:
     """The platform has it."""
     sql = "update outbox set state = 'sent', sent_at = now(), platform_id = $2, error = null where id = $1"
     await conn.execute(sql, row, storable(platform_id))
 
 
-async def delayed(conn: Connection, row: OutboxId, delay: float, error: str) -> None:
+async def delay(conn: Connection, row: OutboxId, delay: float, error: str) -> None:
     """Nothing was shown; try again after `delay` seconds."""
     sql = """update outbox set state = 'pending', run_at = now() + $2, error = $3
              where id = $1 and state in ('pending', 'sending')"""
     await conn.execute(sql, row, timedelta(seconds=delay), storable(error))
 
 
-async def without_file(conn: Connection, row: OutboxId, text: str, error: str) -> None:
+async def replace_file(conn: Connection, row: OutboxId, text: str, error: str) -> None:
     """Its file cannot go and nothing was shown: a text takes its place, and is due at once."""
     sql = """update outbox set state = 'pending', file_id = null, text = $2, error = $3
              where id = $1 and state in ('pending', 'sending')"""
     await conn.execute(sql, row, storable(text), storable(error))
 
 
-async def failed(conn: Connection, row: OutboxId, error: str) -> None:
+async def mark_failed(conn: Connection, row: OutboxId, error: str) -> None:
     """Refused for good: a dead letter, and with it the rest of the same message."""
     sql = """update outbox set state = 'failed', error = $2
              where message_id = (select message_id from outbox where id = $1) and state in ('pending', 'sending')"""
@@ -156,14 +156,14 @@ async def withdraw(conn: Connection, address: AddressId, error: str) -> None:
     await conn.execute(sql, address, error)
 
 
-async def uncertain(conn: Connection, row: OutboxId, error: str) -> bool:
+async def mark_uncertain(conn: Connection, row: OutboxId, error: str) -> bool:
     """It may have been shown; never sent again. Whether that is new."""
     sql = "update outbox set state = 'uncertain', error = $2 where id = $1 and state <> 'uncertain' returning true"
     doubted = await conn.fetchval(sql, row, storable(error))
     return doubted is not None
 
 
-async def doubted_before(conn: Connection, row: OutboxRow) -> bool:
+async def is_another_part_uncertain(conn: Connection, row: OutboxRow) -> bool:
     """Whether another part of the same message is uncertain too: its notice has been given."""
     sql = "select exists (select from outbox where message_id = $1 and id <> $2 and state = 'uncertain')"
     found = await conn.fetchval(sql, row.message_id, row.id)

@@ -22,7 +22,7 @@ _LARGEST = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Incomplete:
+class PendingAttachment:
     """An attachment that is still to be fetched, or to be read; `size` is claimed, in bytes."""
 
     id: UUID
@@ -87,28 +87,28 @@ async def add_kept(
     )
 
 
-async def incomplete(conn: Connection, message: MessageId) -> list[Incomplete]:
+async def incomplete(conn: Connection, message: MessageId) -> list[PendingAttachment]:
     """What of a message is still to be fetched or read, in order."""
     sql = """select a.id, a.principal_id, a.message_id, a.channel, a.ref, a.name, a.mime, a.size, a.state, a.file_id,
                     a.created_at
              from attachments a left join files f on f.id = a.file_id
              where a.message_id = $1 and a.state <> 'failed' and f.derived_at is null order by a.place"""
-    return await fetch_all(conn, Incomplete, sql, message)
+    return await fetch_all(conn, PendingAttachment, sql, message)
 
 
-async def stored(conn: Connection, attachment: UUID, file: FileId) -> None:
+async def mark_stored(conn: Connection, attachment: UUID, file: FileId) -> None:
     """Its bytes are here."""
     sql = "update attachments set state = 'stored', file_id = $2 where id = $1 and state = 'waiting'"
     await conn.execute(sql, attachment, file)
 
 
-async def failed(conn: Connection, attachment: UUID, error: str) -> None:
+async def mark_failed(conn: Connection, attachment: UUID, error: str) -> None:
     """Its bytes will never be here; `error` is one line for people."""
     sql = "update attachments set state = 'failed', error = $2 where id = $1 and state = 'waiting'"
     await conn.execute(sql, attachment, storable(error))
 
 
-async def joined(conn: Connection, rows: Sequence[MessageRow]) -> list[MessageRow]:
+async def with_attachments(conn: Connection, rows: Sequence[MessageRow]) -> list[MessageRow]:
     """The rows with their files."""
     return _with(rows, await conn.fetch("select * from attached where message_id = any($1)", [row.id for row in rows]))
 

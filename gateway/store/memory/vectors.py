@@ -114,7 +114,7 @@ class VectorModel:
 
 
 @dataclass(frozen=True, slots=True)
-class Lacking:
+class UnembeddedMemory:
     """A row without a vector, as it was at `updated_at`."""
 
     id: MemoryId
@@ -128,14 +128,14 @@ async def current(conn: Connection) -> VectorModel | None:
     return await fetch_first(conn, VectorModel, "select id, name, dimensions, current from memory_models where current")
 
 
-async def wanted(conn: Connection, name: str, dimensions: int | None) -> VectorModel | None:
+async def requested_model(conn: Connection, name: str, dimensions: int | None) -> VectorModel | None:
     """The model of this name, if it is the one whose vectors are being made."""
     sql = """select id, name, dimensions, current from memory_models
              where wanted and name = $1 and dimensions = coalesce($2, dimensions)"""
     return await fetch_first(conn, VectorModel, sql, name, dimensions)
 
 
-async def want(tx: Connection, name: str, dimensions: int) -> VectorModel:
+async def request_model(tx: Connection, name: str, dimensions: int) -> VectorModel:
     """From now on make vectors of this model, and note which rows lack them; the first one is searched at once.
 
     Raises `ValueError` for a number of dimensions that no index takes.
@@ -164,7 +164,7 @@ async def want(tx: Connection, name: str, dimensions: int) -> VectorModel:
     return VectorModel(**row)
 
 
-async def left(conn: Connection, at_most: int) -> int:
+async def count_unembedded(conn: Connection, at_most: int) -> int:
     """How many rows lack a vector, counted up to a bound."""
     return int(await conn.fetchval("select count(*) from (select from memory_unembedded limit $1) u", at_most))
 
@@ -177,16 +177,18 @@ async def characters_left(conn: Connection) -> int:
     return int(await conn.fetchval(sql, MAX_TEXT))
 
 
-async def lacking(conn: Connection, limit: int) -> list[Lacking]:
+async def list_unembedded(conn: Connection, limit: int) -> list[UnembeddedMemory]:
     """Rows without a vector, the newest first; a turn begins with who speaks, where that is known."""
     sql = """select m.id, m.principal_id, left(coalesce(m.text, concat_ws(': ', nullif(s.sender, ''), s.text)), $2)
                as text, m.updated_at
              from memory_unembedded u join memories m on m.id = u.memory_id left join messages s on s.id = m.message_id
              order by u.memory_id desc limit $1"""
-    return await fetch_all(conn, Lacking, sql, limit, MAX_TEXT)
+    return await fetch_all(conn, UnembeddedMemory, sql, limit, MAX_TEXT)
 
 
-async def put(tx: Connection, model: VectorModel, rows: Sequence[Lacking], vectors: Sequence[Sequence[float]]) -> int:
+async def put(
+    tx: Connection, model: VectorModel, rows: Sequence[UnembeddedMemory], vectors: Sequence[Sequence[float]]
+) -> int:
     """Store the vectors of rows that have not changed meanwhile; the others still lack theirs. Returns how many."""
     await _speak_vectors(tx)
     sql = """with unchanged as materialized (
@@ -211,7 +213,7 @@ async def put(tx: Connection, model: VectorModel, rows: Sequence[Lacking], vecto
 
 async def settle(tx: Connection, model: VectorModel) -> bool:
     """Search by this model from now on, if no row lacks its vector; returns whether that is so."""
-    if await left(tx, 1):
+    if await count_unembedded(tx, 1):
         return False
     if not model.current:
         await tx.execute("update memory_models set current = false where current")

@@ -93,7 +93,7 @@ async def stop(conn: Connection, session: SessionId) -> int:
 async def announce(conn: Connection, principal: PrincipalId, text: str) -> None:
     """Tell a person on each messenger account and on the page."""
     told = set[SessionId]()
-    for at in await addresses.of_accounts(conn, principal):
+    for at in await addresses.private_chats(conn, principal):
         if at.channel != "web" or at.session_id not in told:
             await say(conn, at, text)
             told.add(at.session_id)

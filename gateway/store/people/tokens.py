@@ -74,7 +74,7 @@ async def end_work(conn: Connection, principal: PrincipalId, name: str, account:
     )
     for row in live:
         await tasks.cancel(conn, row["id"])
-        await schedule_runs.failed(conn, row["id"], REVOKED)
+        await schedule_runs.mark_failed(conn, row["id"], REVOKED)
     ended = EndedWork(closed, len(live), tuple(row["name"] for row in paused))
     if paused and (at := await addresses.last_spoken_at(conn, principal)):
         await accounts.say(conn, at, SCHEDULES_PAUSED.format(name, ", ".join(ended.schedules)))
@@ -136,7 +136,7 @@ select t.*, t.scopes || p.role || p.identities || case when t.shared then '{shar
 from api_tokens t join principals p on p.id = t.principal_id where revoked_at is null"""
 
 
-def fresh() -> str:
+def new_token() -> str:
     """A new bearer token: 256 random bits behind a prefix that scanners recognise."""
     return PREFIX + secrets.token_urlsafe(32)
 
@@ -163,7 +163,7 @@ async def create(
     """
     if agent == DEFAULT_AGENT:
         raise OwnerMustAct(f"{agent} is your own agent; give the token's agent another name")
-    plain = fresh()
+    plain = new_token()
     held = [Scope(scope) for scope in scopes]
     named = agent or (f"token {name}" if name == DEFAULT_AGENT else name)
     row = await _insert(

@@ -26,7 +26,7 @@ class ImportedRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Whence:
+class ImportOrigin:
     """Where something was imported from: the source, the file and line, and when."""
 
     source: str
@@ -39,7 +39,7 @@ async def alone(tx: Connection, principal: PrincipalId) -> None:
     await lock_name(tx, f"supaclaw.import {principal}")
 
 
-async def known(conn: Connection, principal: PrincipalId, agent: str, keys: Collection[bytes]) -> set[bytes]:
+async def known_keys(conn: Connection, principal: PrincipalId, agent: str, keys: Collection[bytes]) -> set[bytes]:
     """Which of these were imported before."""
     sql = "select key from imports where principal_id = $1 and agent = $2 and key = any($3)"
     rows = await conn.fetch(sql, principal, agent, list(keys))
@@ -127,7 +127,7 @@ async def append(
     )
 
 
-async def whence(conn: Connection, principal: PrincipalId, memory: MemoryId) -> Whence | None:
+async def whence(conn: Connection, principal: PrincipalId, memory: MemoryId) -> ImportOrigin | None:
     """Where a memory was imported from."""
     sql = "select source, place, imported_at from imports where principal_id = $1 and memory_id = $2"
-    return await fetch_first(conn, Whence, sql, principal, memory)
+    return await fetch_first(conn, ImportOrigin, sql, principal, memory)

@@ -116,7 +116,7 @@ def number(text: str) -> ReviewId | None:
     return ReviewId(int(match[1])) if match else None
 
 
-async def asked(conn: Connection, question: ReviewQuestion) -> bool:
+async def was_asked(conn: Connection, question: ReviewQuestion) -> bool:
     """Whether the person has been asked for all of this before, perhaps together with more."""
     sql = """select exists (select from reviews where (principal_id, asked_id, tool) = ($1, $2, $3)
                                                   and arguments @> $4::jsonb)"""

@@ -81,19 +81,19 @@ async def remove(conn: Connection, principal: PrincipalId, name: str, *, shared:
     return str(status) != "DELETE 0"
 
 
-async def under_others(conn: Connection, key_id: str, limit: int) -> list[SecretRow]:
+async def list_under_other_keys(conn: Connection, key_id: str, limit: int) -> list[SecretRow]:
     """Some that another master key wraps, held until the transaction ends."""
     sql = "select * from secrets where key_id <> $1 and wrapped <> '' order by id limit $2 for update"
     return await fetch_all(conn, _row, sql, key_id, limit)
 
 
-async def rewrapped(conn: Connection, row: SecretRow, envelope: Envelope) -> None:
+async def rewrap(conn: Connection, row: SecretRow, envelope: Envelope) -> None:
     """The same value is under another master key."""
     sql = "update secrets set key_id = $2, wrapped = $3 where id = $1"
     await conn.execute(sql, row.id, envelope.key_id, envelope.wrapped)
 
 
-async def used(conn: Connection, ids: Sequence[int]) -> None:
+async def mark_used(conn: Connection, ids: Sequence[int]) -> None:
     """Note, once a minute at most, that these were put into a request."""
     sql = """update secrets set last_used_at = now()
              where id = any($1) and coalesce(last_used_at, '-infinity') < now() - interval '1 minute'"""

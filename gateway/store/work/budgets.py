@@ -98,7 +98,7 @@ async def used(conn: Connection, since: datetime, until: datetime) -> list[Usage
     return await fetch_all(conn, UsageRow, sql, since, until)
 
 
-async def settled(conn: Connection, now: datetime) -> float:
+async def settled_cost(conn: Connection, now: datetime) -> float:
     """What the month cost until yesterday began: every run that counts there has ended."""
     cost: float = await conn.fetchval(
         "select coalesce(sum(cost_usd), 0) from task_steps where cost_usd > 0 and created_at >= $1 and created_at < $2",

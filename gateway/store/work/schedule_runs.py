@@ -37,33 +37,33 @@ async def hold(conn: Connection, schedule: ScheduleId) -> ScheduleRow | None:
     return await fetch_first(conn, ScheduleRow, "select * from schedules where id = $1 for no key update", schedule)
 
 
-async def known(conn: Connection, task: TaskId) -> bool:
+async def exists(conn: Connection, task: TaskId) -> bool:
     """Whether the task is for a slot of a schedule that is still there."""
     return bool(await conn.fetchval("select exists (select from schedule_runs where task_id = $1)", task))
 
 
-async def executed(conn: Connection, task: TaskId) -> None:
+async def mark_executed(conn: Connection, task: TaskId) -> None:
     """The agent came to an end with it."""
     await conn.execute("update schedule_runs set executed_at = now() where task_id = $1", task)
 
 
-async def produced(conn: Connection, task: TaskId, message: MessageId | None) -> None:
+async def mark_produced(conn: Connection, task: TaskId, message: MessageId | None) -> None:
     """There was something to tell, and it was said in a chat; None: there is none."""
     sql = "update schedule_runs set produced_at = now(), message_id = $2 where task_id = $1"
     await conn.execute(sql, task, message)
 
 
-async def failed(conn: Connection, task: TaskId, error: str) -> None:
+async def mark_failed(conn: Connection, task: TaskId, error: str) -> None:
     """What went wrong, in one line: with the run, or with what it had to tell."""
     await conn.execute("update schedule_runs set error = $2 where task_id = $1", task, storable(error))
 
 
-async def moved(conn: Connection, task: TaskId, message: MessageId) -> None:
+async def set_message(conn: Connection, task: TaskId, message: MessageId) -> None:
     """It was said once more, elsewhere."""
     await conn.execute("update schedule_runs set message_id = $2 where task_id = $1", task, message)
 
 
-async def delivered(conn: Connection, task: TaskId) -> None:
+async def mark_delivered(conn: Connection, task: TaskId) -> None:
     """The last part of what was told is there."""
     await conn.execute("update schedule_runs set delivered_at = now() where task_id = $1", task)
 
@@ -94,7 +94,7 @@ async def deliver(conn: Connection) -> None:
     await conn.execute(sql)
 
 
-async def arrived(conn: Connection) -> list[DeliveryOutcome]:
+async def settled_deliveries(conn: Connection) -> list[DeliveryOutcome]:
     """What else is not on its way any more."""
     sql = """select r.schedule_id, r.slot, r.principal_id, r.task_id, r.message_id, m.address_id, r.produced_at,
                     m.created_at <> r.produced_at as again, o.refused, coalesce(o.uncertain, false) as uncertain
@@ -109,7 +109,7 @@ async def arrived(conn: Connection) -> list[DeliveryOutcome]:
     return await fetch_all(conn, DeliveryOutcome, sql)
 
 
-async def still(conn: Connection, arrival: DeliveryOutcome) -> bool:
+async def is_current(conn: Connection, arrival: DeliveryOutcome) -> bool:
     """Whether nobody has dealt with it meanwhile; the caller holds its schedule."""
     sql = """select exists (select from schedule_runs
                             where task_id = $1 and message_id = $2 and delivered_at is null and error is null)"""

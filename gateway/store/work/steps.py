@@ -164,7 +164,7 @@ _PATIENCE = 5.0
 
 
 @dataclass(slots=True)
-class Settled:
+class CommittedSteps:
     """Up to which step nothing can come any more: a step has its number before it is committed.
 
     Whoever reads on behind the last step seen would miss one that was committed later under a lower number.

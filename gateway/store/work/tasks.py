@@ -129,7 +129,7 @@ async def payload(conn: Connection, task: TaskId) -> JsonObject:
     return found or {}
 
 
-async def ahead(conn: Connection, run: Claim) -> int:
+async def count_ahead(conn: Connection, run: Claim) -> int:
     """How many older tasks of the conversation that they all go on with are not over."""
     sql = """select count(*) from tasks own join sessions s on s.id = own.session_id and s.name is not null
              join tasks t on t.session_id = s.id and t.seq < own.seq

@@ -77,7 +77,7 @@ async def nodes(conn: Connection, master: TaskId) -> list[NodeRow]:
     )
 
 
-async def among(conn: Connection, tasks: Collection[TaskId]) -> set[TaskId]:
+async def nodes_among(conn: Connection, tasks: Collection[TaskId]) -> set[TaskId]:
     """Those of the tasks that are nodes of trees."""
     sql = "select id from tasks where id = any($1) and kind = 'agent' and input ->> 'origin' = 'task'"
     return {TaskId(row["id"]) for row in await conn.fetch(sql, list(tasks))}

@@ -127,7 +127,7 @@ async def _event(site: Site, event: live.LiveEvent) -> dict[str, Json] | None:
 async def _stored(site: Site, id: MessageId) -> dict[str, Json] | None:
     async with site.backend.database.connection() as conn:
         row = await messages.get(conn, id)
-        [row] = await attachments.joined(conn, [row]) if row else [None]
+        [row] = await attachments.with_attachments(conn, [row]) if row else [None]
     return {"type": "message", "message": _message(row)} if row else None
 
 

@@ -110,7 +110,7 @@ async def _sent_files(site: Site, accepted: Accepted, answer: Answer) -> list[Js
         question = await messages.get(conn, accepted.message_id) if accepted.message_id else None
         if question is None or question.seq is None:
             return []
-        rows = await attachments.joined(conn, await messages.shown(conn, question.session_id))
+        rows = await attachments.with_attachments(conn, await messages.shown(conn, question.session_id))
     last = max((row.seq or 0 for row in rows if row.id == answer.message_id), default=question.seq)
     between = [row for row in rows if row.kind == "assistant" and question.seq < (row.seq or 0) <= last]
     return [attachment_json(file) for row in between for file in row.attached]

@@ -62,7 +62,7 @@ class Conversations:
         """The stored session, and its answer as written so far."""
         async with self._database.connection() as conn:
             rows = await messages.shown(conn, session, limit=SHOWN)
-            rows = conversations.with_memories(await attachments.joined(conn, rows))
+            rows = conversations.with_memories(await attachments.with_attachments(conn, rows))
             rows = await conversations.with_versions(conn, await conversations.with_costs(conn, rows))
         written = self._live.written(session)
         if written and any(row.kind == "assistant" and row.text == written for row in rows[-2:]):

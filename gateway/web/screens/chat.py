@@ -110,7 +110,7 @@ async def _message(site: Site, id: int) -> MessageRow:
         row = await messages.get(conn, MessageId(id))
         if row is None or row.principal_id != site.backend.owner.id:
             raise Refused(404, "not_found", f"There is no message {id}.")
-        [row] = await attachments.joined(conn, [row])
+        [row] = await attachments.with_attachments(conn, [row])
         return row
 
 

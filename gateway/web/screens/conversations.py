@@ -131,7 +131,7 @@ async def read_stretch(site: Site, session: SessionId, first: int | None, around
             first = max(1, row.seq - ENTRIES_BEFORE)
         rows = await (conversations.stretch(conn, session, first, SHOWN) if first else messages.shown(conn, session))
         rows = await conversations.with_versions(
-            conn, conversations.with_memories(await attachments.joined(conn, rows))
+            conn, conversations.with_memories(await attachments.with_attachments(conn, rows))
         )
     places = [row.seq for row in rows if row.seq is not None] or [1]
     thread = Thread(site.pages, Markdown(), Markup(), site.backend.wordings)
@@ -190,7 +190,7 @@ async def download(site: AtSite, id: UUID, form: Format = "markdown") -> Respons
     """The whole conversation as a file."""
     of = await _of(site, id)
     async with site.backend.database.connection() as conn:
-        said = await attachments.joined(conn, await messages.told_until(conn, of.id))
+        said = await attachments.with_attachments(conn, await messages.told_until(conn, of.id))
     saved_as = f"attachment; filename*=UTF-8''{quote(file_name(of, form), safe='')}"
     text = await asyncio.to_thread(export, of, said, form)
     kind = "text/markdown" if form == "markdown" else "application/json"

@@ -191,7 +191,7 @@ async def _list(site: Site, asked: TreeQuery) -> Mapping[str, str]:
     async with site.backend.database.connection() as conn:
         rows = await trees.listing(conn, site.backend.owner.id, wanted, TREES + 1)
         waiting = await _waiting(site, conn)
-        of_trees = await trees.among(conn, [row.task_id for row in waiting if row.task_id])
+        of_trees = await trees.nodes_among(conn, [row.task_id for row in waiting if row.task_id])
     made: dict[str, str] = {"empty": site.pages.part("no_trees", asked)}
     made |= _pinned(site, [row for row in waiting if row.task_id in of_trees])
     shown = sorted(rows[:TREES], key=lambda row: not row.waits_for)

@@ -36,7 +36,7 @@ async def page(
     first, last = (day, day) if day else (now.date() - timedelta(days=days - 1), now.date())
     async with site.backend.database.connection() as conn:
         rows = await budgets.used(conn, _midnight(first), _midnight(last) + timedelta(days=1))
-        accounts = await budgets.accounts(conn, now, await budgets.settled(conn, now))
+        accounts = await budgets.accounts(conn, now, await budgets.settled_cost(conn, now))
     of_day = {line.day: line for line in summed(rows, lambda row: row.day)}
     return site.screen(
         request,

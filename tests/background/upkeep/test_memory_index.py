@@ -147,11 +147,11 @@ async def test_an_edit_gets_another_vector_and_one_that_comes_in_between_is_not_
     assert model is not None
     await job.world.do("update memories set text = 'wine', updated_at = now() where id = $1", row.id)
     async with job.world.database.connection() as conn:
-        [lacking] = await vectors.lacking(conn, 10)
+        [lacking] = await vectors.list_unembedded(conn, 10)
     await job.world.do("update memories set text = 'beer', updated_at = now() where id = $1", row.id)
     async with job.world.database.transaction() as tx:
         assert await vectors.put(tx, model, [lacking], [[1.0, 0.0, 0.0, 0.0]]) == 0
-        assert [each.text for each in await vectors.lacking(tx, 10)] == ["beer"]
+        assert [each.text for each in await vectors.list_unembedded(tx, 10)] == ["beer"]
 
 
 async def test_another_model_is_made_beside_the_first_and_takes_over_when_it_is_whole(job: Job) -> None:
@@ -167,8 +167,8 @@ async def test_another_model_is_made_beside_the_first_and_takes_over_when_it_is_
     assert await job.vectors() == [("local:fake", 40)]
     other.broken = None
     async with job.world.database.transaction() as tx:
-        model = await vectors.want(tx, other.name, 8)
-        rows = await vectors.lacking(tx, 16)
+        model = await vectors.request_model(tx, other.name, 8)
+        rows = await vectors.list_unembedded(tx, 16)
         await vectors.put(tx, model, rows, await other.passages([row.text for row in rows]))
         assert not await vectors.settle(tx, model)
         state = await vectors.state(tx)

@@ -267,7 +267,7 @@ async def test_an_outage_during_the_next_try_means_another_one(
     path: MessagePath, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     outages = [DatabaseDown("away")] * 2
-    really = inbox.unhandled
+    really = inbox.open_commands
 
     async def unhandled(conn: Any) -> list[InboxId]:
         if outages:
@@ -279,7 +279,7 @@ async def test_an_outage_during_the_next_try_means_another_one(
             raise DatabaseDown("away")
         return CommandReply("done")
 
-    monkeypatch.setattr(inbox, "unhandled", unhandled)
+    monkeypatch.setattr(inbox, "open_commands", unhandled)
     inbound, command_runner = with_commands(path, {"late": Command("late", "", second_time)})
     [accepted] = await inbound.accept([message("/late")])
     async with background(command_runner.retry, inbound.run):

@@ -79,7 +79,7 @@ class Desk:
         entered = await inbox.enter(tx, inbound, kind, at, arrived.id, handled=True)
         if entered is not None and kind == "message":
             said = await unread.receive(tx, at.session_id, at.principal_id, at.id, inbound, Label.OWNER, arrived.id)
-            await inbox.became(tx, entered, said)
+            await inbox.set_message(tx, entered, said)
         return at.session_id
 
     async def open(self, tx: Connection, inbound: Inbound) -> AddressRow:

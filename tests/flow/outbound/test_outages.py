@@ -58,14 +58,14 @@ async def test_looking_for_work_goes_on_when_the_database_is_back(
 async def test_a_receipt_is_written_however_long_that_takes(
     path: MessagePath, breaks: Break, trouble: TryAgainLater
 ) -> None:
-    breaks("sent", *[trouble] * 5)
+    breaks("mark_sent", *[trouble] * 5)
     await unsent(path, "hello")
     await sent(path, count=1)
     assert (path.channel.asked, await path.rows(STATES)) == (1, [("hello", "sent")])
 
 
 async def test_a_receipt_that_fails_for_no_known_reason_is_tried_again(path: MessagePath, breaks: Break) -> None:
-    breaks("sent", RuntimeError("a bug"), RuntimeError("a bug"))
+    breaks("mark_sent", RuntimeError("a bug"), RuntimeError("a bug"))
     await unsent(path, "hello")
     await sent(path, count=1)
     assert (path.channel.asked, await path.rows(STATES)) == (1, [("hello", "sent")])
@@ -149,7 +149,7 @@ async def test_what_a_process_left_that_is_gone_is_found_without_a_restart(path:
 async def test_what_could_not_be_announced_has_not_left_and_waits(
     path: MessagePath, breaks: Break, trouble: Exception, afterwards: bool
 ) -> None:
-    breaks("sending", trouble, afterwards=afterwards)
+    breaks("mark_sending", trouble, afterwards=afterwards)
     await unsent(path, "hello")
     running = asyncio.create_task(path.outbound.run())
     await path.outbound.drain(5)

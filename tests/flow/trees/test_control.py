@@ -12,7 +12,7 @@ from gateway.flow.trees import control
 from gateway.flow.trees.control import TraceFollowers
 from gateway.store.connection.listener import Listener
 from gateway.store.work import steps
-from gateway.store.work.steps import Settled
+from gateway.store.work.steps import CommittedSteps
 from tests.flow.path import MessagePath, call, results, said
 from tests.flow.trees.test_trees import boss_and_workers, run_dry, started, write
 from tests.store.world import somebody
@@ -119,7 +119,7 @@ async def test_steps_refer_and_never_say(path: MessagePath) -> None:
 
 
 async def test_what_may_still_come_before_it_holds_a_step_back(path: MessagePath) -> None:
-    settled = Settled()
+    settled = CommittedSteps()
     async with path.database.connection() as conn, path.database.transaction() as slow:
         await slow.execute("create temporary table slow ()")
         assert await settled.look(conn) is True or settled.upto >= 0

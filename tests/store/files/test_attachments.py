@@ -30,7 +30,7 @@ async def settle(world: World, message: MessageId, file: FileRow | None = None) 
     file = file or await kept(world)
     async with world.database.transaction() as tx:
         for each in await attachments.incomplete(tx, message):
-            await attachments.stored(tx, each.id, file.id)
+            await attachments.mark_stored(tx, each.id, file.id)
         await files.derived(tx, file.id, mime="application/pdf", text_path="t", pages=2, description="a report")
     return file.id
 
@@ -70,8 +70,8 @@ class TestAnnounced:
         await announce(world, message)
         async with world.database.transaction() as tx:
             [each] = await attachments.incomplete(tx, message)
-            await attachments.failed(tx, each.id, "gone")
-            await attachments.stored(tx, each.id, (await kept(world)).id)
+            await attachments.mark_failed(tx, each.id, "gone")
+            await attachments.mark_stored(tx, each.id, (await kept(world)).id)
         assert await left(world, message) == []
         assert await world.value("select state from attachments") == "failed"
 
@@ -146,7 +146,7 @@ class TestAlbums:
 class TestShown:
     async def rows(self, world: World) -> list[messages.MessageRow]:
         async with world.database.connection() as conn:
-            return await attachments.joined(conn, await messages.transcript(conn, world.session))
+            return await attachments.with_attachments(conn, await messages.transcript(conn, world.session))
 
     async def test_messages_have_their_files_with_them(self, world: World) -> None:
         message = await world.ask("look")

@@ -60,8 +60,8 @@ async def said(tx: Connection, who: PrincipalId, *texts: str, day: int = 0, labe
 
 async def embedded(tx: Connection) -> None:
     await vectors.ensure_table(tx)
-    model = await vectors.want(tx, MODEL, DIMENSIONS)
-    while rows := await vectors.lacking(tx, 500):
+    model = await vectors.request_model(tx, MODEL, DIMENSIONS)
+    while rows := await vectors.list_unembedded(tx, 500):
         await vectors.put(tx, model, rows, [vector(row.text) for row in rows])
 
 
@@ -257,7 +257,7 @@ async def test_a_filter_that_few_rows_pass_loses_none_to_the_index(
             agent = "bob" if n % 100 == 0 else DEFAULT_AGENT
             await memories.add(tx, owner, NewMemory(f"Note {n}", label=Label.OWNER, agent=agent))
         await embedded(tx)
-        model = await vectors.wanted(tx, MODEL, DIMENSIONS)
+        model = await vectors.requested_model(tx, MODEL, DIMENSIONS)
         assert model is not None
         await vectors.index(tx, model)
         await tx.execute("set local hnsw.max_scan_tuples = 1; set local hnsw.scan_mem_multiplier = 1")

@@ -41,13 +41,13 @@ class Slots:
     async def tell(self, task: TaskId, parts: int = 1) -> MessageId:
         async with self.world.database.transaction() as tx:
             told = await self._said(tx, parts)
-            await schedule_runs.produced(tx, task, told)
+            await schedule_runs.mark_produced(tx, task, told)
         return told
 
     async def tell_again(self, task: TaskId) -> MessageId:
         async with self.world.database.transaction() as tx:
             told = await self._said(tx, 1)
-            await schedule_runs.moved(tx, task, told)
+            await schedule_runs.set_message(tx, task, told)
         return told
 
     async def _said(self, tx: Connection, parts: int) -> MessageId:
@@ -75,7 +75,7 @@ class Slots:
 
     async def arrived(self) -> list[DeliveryOutcome]:
         async with self.world.database.connection() as conn:
-            return await schedule_runs.arrived(conn)
+            return await schedule_runs.settled_deliveries(conn)
 
     async def waiting(self) -> bool:
         async with self.world.database.connection() as conn:
@@ -94,7 +94,7 @@ async def slots(world: World) -> Slots:
 async def test_each_is_noted_by_itself(slots: Slots) -> None:
     task = await slots.come()
     async with slots.world.database.transaction() as tx:
-        await schedule_runs.executed(tx, task)
+        await schedule_runs.mark_executed(tx, task)
     run = await slots.run()
     assert (run.executed_at is None, run.produced_at, run.message_id, run.delivered_at) == (False, None, None, None)
     told = await slots.tell(task)
@@ -105,8 +105,8 @@ async def test_each_is_noted_by_itself(slots: Slots) -> None:
 async def test_with_nowhere_to_say_it_that_is_the_error(slots: Slots) -> None:
     task = await slots.come()
     async with slots.world.database.transaction() as tx:
-        await schedule_runs.produced(tx, task, None)
-        await schedule_runs.failed(tx, task, "no\x00where")
+        await schedule_runs.mark_produced(tx, task, None)
+        await schedule_runs.mark_failed(tx, task, "no\x00where")
     run = await slots.run()
     assert (run.produced_at is None, run.message_id, run.error) == (False, None, "nowhere")
     assert not await slots.waiting()
@@ -172,9 +172,9 @@ async def test_what_was_dealt_with_is_left_alone(slots: Slots) -> None:
     await slots.state(await slots.tell(task), "failed")
     [arrival] = await slots.arrived()
     async with slots.world.database.transaction() as tx:
-        assert await schedule_runs.still(tx, arrival)
-        await schedule_runs.failed(tx, task, "gone")
-        assert not await schedule_runs.still(tx, arrival)
+        assert await schedule_runs.is_current(tx, arrival)
+        await schedule_runs.mark_failed(tx, task, "gone")
+        assert not await schedule_runs.is_current(tx, arrival)
     assert await slots.arrived() == []
 
 
@@ -195,9 +195,9 @@ async def test_how_long_it_has_failed_is_kept_until_it_works(slots: Slots) -> No
 async def test_of_what_is_removed_nothing_is_known(slots: Slots) -> None:
     task = await slots.come()
     async with slots.world.database.transaction() as tx:
-        assert await schedule_runs.known(tx, task)
+        assert await schedule_runs.exists(tx, task)
         await schedules.remove(tx, slots.row.id)
-        assert not await schedule_runs.known(tx, task)
+        assert not await schedule_runs.exists(tx, task)
         assert await schedule_runs.hold(tx, slots.row.id) is None
 
 
