@@ -33,7 +33,7 @@ class DatabaseDown(TryAgainLater):
 
 
 class DiskFull(DatabaseDown):
-    """A start has no room on this machine's disk; it goes on when there is some."""
+    """The disk is full at a start, which continues once there is room."""
 
 
 class RunLost(TryAgainLater):

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from itertools import zip_longest
 
 _MARK = re.compile(rb"<!--\s{0,20}(/?)\s{0,20}(CORE:LOCK|AI:OPEN)\s{0,20}(-->)?", re.IGNORECASE)
-"""Also one that isn't finished: it may come to be one by the text that follows."""
+"""Matches an unfinished one too, since the text that follows may complete it."""
 _UTF_16 = (BOM_UTF16_LE, BOM_UTF16_BE)
 
 
 def locked_parts(data: bytes) -> tuple[bytes, ...]:
-    """What only the owner may change: the pieces around each AI:OPEN section, markers included. Empty without markers.
+    """The pieces that only the owner may change: all around AI:OPEN sections, with the markers. Empty without markers.
 
     Open is only what stands between an AI:OPEN marker and its end, outside of CORE:LOCK and without a marker in
     between. A CORE:LOCK section without an end locks all that follows; so does one whose markers aren't well-formed.
@@ -47,7 +47,7 @@ def _kind(mark: re.Match[bytes]) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class FileContent:
-    """What is in a file; two are the same if all of this is."""
+    """A file's content; equal if all fields are."""
 
     sha256: str
     size: int

@@ -80,6 +80,6 @@ class Vitals:
     unclean_ends: int = 0
     checkpoints: str | None = None
     files: str | None = None
-    """Of the object store that several machines share."""
+    """State of the object store that several machines share."""
     heartbeat: str | None = None
     jobs: Mapping[str, datetime | None] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Who is talking, and how far their messages can be trusted."""
+"""People's roles, and the trust labels of texts."""
 
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum

@@ -57,7 +57,7 @@ class DatabaseSnapshot:
 
 @asynccontextmanager
 async def snapshot(db: Database) -> AsyncIterator[DatabaseSnapshot]:
-    """Look at one instant while others go on writing; raises `OwnerMustAct` if there is nothing, or not all, to see."""
+    """Read one instant while others keep writing; raises `OwnerMustAct` if there is no data, or not all is readable."""
     async with db.transaction() as connection:
         try:
             await connection.execute("set transaction isolation level repeatable read read only")
@@ -143,7 +143,7 @@ time used the next keys of the outbox on the platforms."""
 async def lacks_rows(db: Database, schema: int, *, unless: str | None) -> bool:
     """Whether the rows of an archive are yet to be loaded: they are not where the archive `unless` already was.
 
-    Raises `OwnerMustAct` if there are others: whoever has been here has left a principal.
+    Raises `OwnerMustAct` if the database is in use, which a principal shows.
     """
     async with db.connection() as connection:
         if await connection.fetchval("select to_regclass('supaclaw.meta')") is None:
@@ -191,7 +191,7 @@ async def _copy(connection: Connection, table: Table, path: Path) -> None:
 
 
 async def addresses_in_doubt(conn: Connection) -> list[AddressId]:
-    """Where an answer may or may not have been shown, the first time it is asked after a restore."""
+    """Addresses that may have been sent an answer before a restore; empty at every further call."""
     first = await conn.fetchval(
         """update meta set value = value || '{"told": true}'
            where key = 'restored' and value -> 'told' = 'false' returning true"""

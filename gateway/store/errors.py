@@ -41,9 +41,9 @@ def reaching() -> Iterator[None]:
 
 @contextmanager
 def translated(*, denying: bool = False) -> Iterator[None]:
-    """Raise one of our errors for what asyncpg raises, unless what was asked for is the reason.
+    """Raise one of our errors for one of asyncpg's, unless the statement itself is the reason.
 
-    With `denying`, a lack of rights is one such reason: whoever asks is not allowed all that there is.
+    With `denying`, a lack of rights counts as such a reason.
     """
     try:
         yield
@@ -57,7 +57,7 @@ def translated(*, denying: bool = False) -> Iterator[None]:
 
 
 def _refused(error: Exception) -> DatabaseDown:
-    """It may be mended there without us, so it is no reason to end, or to give anything up."""
+    """The server's administrator may fix it, so neither the process nor its work ends."""
     cure = "check database.url, and the role, its rights and its limits on that server"
     return DatabaseDown(f"The database refuses the request: {_line(error)}; {cure}")
 

@@ -43,7 +43,7 @@ class Migration:
 
     @property
     def sha256(self) -> str:
-        """What tells a changed file."""
+        """Identifies the file's content."""
         return sha256(self.sql.encode()).hexdigest()
 
 

@@ -10,7 +10,7 @@ from gateway.domain.errors import SupaclawError
 
 
 class ChannelFacts(Protocol):
-    """The facts of one channel. Only whoever has the channel open writes them."""
+    """The facts of one channel. Only the process that has the channel open writes them."""
 
     async def load(self) -> Mapping[str, str]:
         """All of them, those that were saved longest ago first; raises `TryAgainLater`."""
@@ -20,7 +20,7 @@ class ChannelFacts(Protocol):
 
 
 class NoFacts:
-    """Of a channel that is never opened, only probed."""
+    """For channels that are only probed, never opened."""
 
     async def load(self) -> Mapping[str, str]:
         """None."""
@@ -35,7 +35,7 @@ Accept = Callable[[Sequence[Inbound]], Awaitable[None]]
 
 
 class Drafts(StrEnum):
-    """Where a platform can show an answer while it is written."""
+    """Chats in which a platform can show an answer while it is written."""
 
     NOWHERE = "nowhere"
     PRIVATE = "private"
@@ -44,7 +44,7 @@ class Drafts(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What the platform can do; core code asks these and never which channel it holds."""
+    """The platform's abilities; core code asks these and never which channel it holds."""
 
     max_text: int
     """The longest message, in UTF-16 units."""
@@ -107,7 +107,7 @@ class Outgoing:
 
 
 class SendFailed(SupaclawError):
-    """The platform refused for good (blocked, chat gone); trying again is pointless."""
+    """The platform refused permanently (blocked, chat gone); retrying is pointless."""
 
 
 class SendDelayed(SupaclawError):
@@ -156,7 +156,7 @@ class Channel(Protocol):
         """Import the SDK and connect; raises `OwnerMustAct` when the settings cannot work."""
 
     async def receive(self, accept: Accept) -> None:
-        """Hand over what arrives, in platform order, until cancelled; reconnects by itself and for ever."""
+        """Hand over what arrives, in platform order, until cancelled; reconnects by itself, forever."""
 
     async def send(self, message: Outgoing) -> str:
         """The platform's id of the sent message; raises `SendFailed`, `SendDelayed` or `SendUncertain`."""
@@ -183,7 +183,7 @@ class Channel(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class WebhookReply:
-    """What to answer the platform's HTTP request."""
+    """The answer to the platform's HTTP request."""
 
     status: int
     text: str = ""
@@ -246,7 +246,7 @@ class LoginChannel(Protocol):
     """A channel that a person connects by a QR code or a code typed on the phone."""
 
     def login(self) -> Login:
-        """How it stands now; without an account, a code is fetched for whoever looks."""
+        """The current state; without an account, fetches a code to show."""
 
     async def request_code(self, phone: str) -> str:
         """A code to type on the phone with this number (digits, with the country); raises `OwnerMustAct`."""

@@ -38,7 +38,7 @@ class PlatformError(SupaclawError):
 
 
 class Unreachable(PlatformError):
-    """Nothing left this machine."""
+    """No request left this machine."""
 
 
 class Unanswered(PlatformError):
@@ -69,7 +69,7 @@ class Refused(PlatformError):
 
 
 class TokenRefused(PlatformError):
-    """A token is wrong or was revoked; whatever was asked for can be done once the owner has mended that."""
+    """A token is wrong or was revoked; requests work again once the owner has replaced it."""
 
     trouble = "token_refused"
     owner_must_act = True
@@ -77,7 +77,7 @@ class TokenRefused(PlatformError):
 
 
 def send_error(error: PlatformError) -> SendFailed | SendDelayed | SendUncertain:
-    """What it means for the message that was to be sent."""
+    """The consequence for the message that was being sent."""
     match error:
         case Refused():
             return SendFailed(str(error))
@@ -90,7 +90,7 @@ def send_error(error: PlatformError) -> SendFailed | SendDelayed | SendUncertain
 
 
 def seconds_to_wait(told: object) -> float | None:
-    """What a platform asks for, at most an hour; None if it does not say, or nonsense."""
+    """Seconds that a platform asks to wait, at most an hour; None without a valid value."""
     try:
         seconds = float(str(told))
     except ValueError:
@@ -112,11 +112,11 @@ class Recovery:
         self._trouble = ""
         self._since: datetime | None = None
         self.trouble = ""
-        """What the platform's last answer was, in words for people; "" when it was a good one."""
+        """The platform's last error in words for people; "" after a success."""
 
     @property
     def needed(self) -> bool:
-        """The last try failed."""
+        """Whether the last attempt failed."""
         return self._failures > 0
 
     def over(self) -> None:

@@ -1,4 +1,4 @@
-"""What to do with an inbound message: decided here, without I/O, before anything is stored."""
+"""Decides what to do with an inbound message, without I/O, before anything is stored."""
 
 import re
 from collections.abc import Set

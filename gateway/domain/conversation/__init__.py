@@ -1,1 +1,1 @@
-"""What is said: messages, models and tools as a transcript has them."""
+"""Conversations: messages, models and tools as a transcript has them."""

@@ -1,4 +1,4 @@
-"""What a change changes, as text for the person who decides on it; nothing in it can pass for anything else."""
+"""Shows a change to the person who decides on it; no character in it can pass for another."""
 
 import difflib
 import json
@@ -12,7 +12,7 @@ from gateway.domain.json import JsonObject
 LONGEST = 60_000
 """Characters, before and after together, of which a difference is made."""
 CHAT_LINES, CHAT_CHARS = 60, 3_000
-"""What one message on any messenger shows of a difference."""
+"""Characters of a difference that fit into one message on any messenger."""
 
 _LINES = 400
 _WIDE = re.compile(" {16,}")

@@ -34,5 +34,5 @@ def spoken(texts: Sequence[str]) -> str:
 
 
 def said(text: str, calls: Sequence[ToolCall]) -> str:
-    """What the agent said, with the calls that it handed to the client; how their JSON is written does not count."""
+    """The agent's text with the calls handed to the client, whose JSON is normalised."""
     return "\n".join([text, *(f"{call.id} {call.name} {call.canonical}" for call in calls)])

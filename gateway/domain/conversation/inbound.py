@@ -1,4 +1,4 @@
-"""What a channel hands to the gateway: one message, edit or button press, with what an API client sent along."""
+"""The input of a channel: one message, edit or button press, with an API client's options."""
 
 import json
 from dataclasses import asdict, dataclass, field
@@ -47,7 +47,7 @@ NO_OPTIONS = ClientOptions()
 
 @dataclass(frozen=True, slots=True)
 class ClientInput:
-    """What came with one message: `options` as JSON, and the results of calls that were handed to the program."""
+    """An API client's part of one message: `options` as JSON, and results of the calls that it was handed."""
 
     options: str | None = None
     results: tuple[ToolResult, ...] = ()
@@ -60,7 +60,7 @@ PROGRAMS = frozenset({"api", "terminal"})
 OWN_CHANNELS = PROGRAMS | {"web"}
 """Reached only with a credential of ours, whose person reads the transcript itself: the owner's, else a member's."""
 MEMBER = "member:"
-"""What the id of a sender on these channels begins with whose credential is a member's."""
+"""Prefix of a sender's id on these channels if the credential is a member's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """Who sent a message, by the platform's id."""
+    """The sender of a message, by the platform's id."""
 
     id: str
     name: str
@@ -157,7 +157,7 @@ class Inbound:
 
     @property
     def member(self) -> PrincipalId | None:
-        """Whose credential it came with, if that is a member's; None where a platform says who it is."""
+        """The member whose credential it came with; None if it came by a platform or with the owner's."""
         theirs = self.address.channel in OWN_CHANNELS and self.sender.id.startswith(MEMBER)
         return PrincipalId(UUID(self.sender.id.removeprefix(MEMBER))) if theirs else None
 

@@ -43,7 +43,7 @@ class Effect(StrEnum):
 
 
 class ToolClass(StrEnum):
-    """What a call does to the world; `agent/policy` decides by it whether the call may run."""
+    """A call's effect on the world; `agent/policy` decides by it whether the call may run."""
 
     READ = "read"
     WRITE = "write own"
@@ -55,7 +55,7 @@ class ToolClass(StrEnum):
     SEND = "send elsewhere"
     """Tells others something; a GET of an address that the model made, too."""
     ACT = "act elsewhere"
-    """What only a server knows: even a person's own words may mean anything to it."""
+    """An effect that only the server knows: even a person's own words may mean anything to it."""
     RUN = "run"
     IRREVERSIBLE = "irreversible"
 
@@ -103,7 +103,7 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a call would do, as people are shown it; a yes counts only while `base` is the same.
+    """The effect of a call as shown to people; a yes counts only while `base` is the same.
 
     `base` is a hash of the contents that the call works on: of the file it changes, of the files it names.
     """
@@ -114,7 +114,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Wording:
-    """What a person reads of a call while it runs and when it is done; `{path}` is the argument of that name.
+    """Texts that show a call while it runs and when it is done; `{path}` is the argument of that name.
 
     Of an argument named `url` its host is shown.
     """
@@ -154,11 +154,11 @@ AnyTool = Tool[Any]
 
 
 RequestPart: TypeAlias = Literal["path", "query", "header", "body"]
-"""Of a request. What goes into the body without a name is the body."""
+"""Part of a request; an argument for the body without a name is the whole body."""
 
 
 class RequestSlot(NamedTuple):
-    """Where an argument goes, and its name there."""
+    """The place of an argument in a request, and its name there."""
 
     part: RequestPart
     name: str
@@ -175,7 +175,7 @@ class Operation:
     slots: Mapping[str, RequestSlot]
     """By argument."""
     schema: JsonObject
-    """Of the arguments, as a model is shown it."""
+    """JSON Schema of the arguments, as shown to models."""
     kind: ToolClass | None = None
     """As its owner confirmed it; None: by the method."""
 

@@ -1,1 +1,1 @@
-"""What is remembered, what is imported, and what is erased."""
+"""Memories, imports and erasure."""

@@ -1,4 +1,4 @@
-"""What is to be erased, and texts without it: whole sentences go, whatever the case, the markup or the escapes."""
+"""Removes passages from texts, by whole sentences, whatever the case, the markup or the escapes."""
 
 import re
 import unicodedata
@@ -65,7 +65,7 @@ class Erasure:
                 return value
 
     def _found(self, text: str) -> Iterator[tuple[int, int]]:
-        """Where in the text the passages begin and end."""
+        """Yield the start and end of each passage in the text."""
         if "\\u" not in text:
             plain = _plain(text)
             if not any(word in plain for word in self._longest):

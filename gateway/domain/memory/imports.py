@@ -23,7 +23,7 @@ class ImportedSession:
 
 @dataclass(frozen=True, slots=True)
 class ImportedMessage:
-    """What was said; without a `key` of its source it is told from others by its content."""
+    """An imported message; without a `key` of its source it is identified by its content."""
 
     role: Literal["user", "assistant"]
     text: str

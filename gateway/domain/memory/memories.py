@@ -1,4 +1,4 @@
-"""What is remembered, how it is searched for, and the interface of embedding models."""
+"""Memories, searches of them, and the interface of embedding models."""
 
 import hashlib
 import unicodedata
@@ -16,7 +16,7 @@ DEFAULT_AGENT = "default"
 
 
 class Kind(StrEnum):
-    """What a row of memory is."""
+    """The kinds of rows in memory."""
 
     TURN = "turn"
     MEMORY = "memory"
@@ -29,7 +29,7 @@ KIND_NAMES: Mapping[str, Kind] = {"turn": Kind.TURN, "memory": Kind.MEMORY, "sum
 
 
 class Category(StrEnum):
-    """What a memory says."""
+    """The categories of memories."""
 
     PREFERENCE = "preference"
     DECISION = "decision"
@@ -50,7 +50,7 @@ class SearchMode(StrEnum):
 
 
 class SearchScope(StrEnum):
-    """Where to search; `AUTO` begins with this session's summaries and what is pinned."""
+    """The part of memory to search; `AUTO` begins with this session's summaries and pinned memories."""
 
     AUTO = "auto"
     CURRENT = "current"
@@ -198,7 +198,7 @@ class MemoryHit:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """What a search came to: `left_out` counts untrusted rows; `note` says why it was by keyword only, else ""."""
+    """A search's hits; `left_out` counts untrusted rows; `note` says why it was by keyword only, else ""."""
 
     hits: tuple[MemoryHit, ...]
     mode: SearchMode
@@ -213,11 +213,11 @@ def content_hash(text: str) -> bytes:
 
 
 Vector: TypeAlias = tuple[float, ...]
-"""Of unit length: the product of two is their cosine."""
+"""Vectors of unit length: the product of two is their cosine."""
 
 
 class EmbeddingUnavailable(TryAgainLater):
-    """There is no vector now; the text says why, in one line. A search goes on by keyword."""
+    """There is no vector now; the text says why, in one line. A search continues by keyword."""
 
 
 class Embedder(Protocol):
@@ -225,7 +225,7 @@ class Embedder(Protocol):
 
     @property
     def name(self) -> str:
-        """What its vectors are stored under, such as `litellm:openai/text-embedding-3-small`.
+        """The name that its vectors are stored under, such as `litellm:openai/text-embedding-3-small`.
 
         Vectors of different names are never compared.
         """
@@ -249,4 +249,4 @@ class Embedders(Protocol):
 
 
 def no_embedder(_name: str | None = None, /) -> None:
-    """Of a place without embedding models."""
+    """Return None: there are no embedding models here."""

@@ -1,1 +1,1 @@
-"""Who may what."""
+"""People, their access and their credentials."""

@@ -40,7 +40,7 @@ _CODE = re.compile(f"[{CODE_ALPHABET}]{{{CODE_LENGTH}}}")
 
 
 class CodeRefusal(StrEnum):
-    """Why a code opens nothing, in words for whoever gave it."""
+    """Why a code was refused, in words for its sender."""
 
     WRONG = "This code isn't valid; it may be mistyped, already used or older than ten minutes."
     LOCKED = "Too many wrong codes; try again in ten minutes."

@@ -9,7 +9,7 @@ from markdown_it.tree import SyntaxTreeNode
 
 
 def parser() -> MarkdownIt:
-    """What models write: CommonMark with tables, and no HTML."""
+    """The Markdown that models write: CommonMark with tables, without HTML."""
     return MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
 
 
@@ -20,7 +20,7 @@ class Renderer(ABC):
     indent = "    "
     gap = "\n\n"
     picture = "image"
-    """What a picture is called that has no description."""
+    """Name of a picture without a description."""
 
     def render(self, text: str) -> str:
         """Never raises, whatever a model wrote: what is nested too deep is only text."""
@@ -42,7 +42,7 @@ class Renderer(ABC):
         """A block in a fixed-width font."""
 
     def quote(self, inner: str) -> str:
-        """What somebody else said."""
+        """A quotation of somebody else."""
         return "\n".join(f"> {line}" for line in inner.split("\n"))
 
     @abstractmethod
@@ -50,7 +50,7 @@ class Renderer(ABC):
         """A link, or a picture, which is never loaded."""
 
     def cell(self, node: SyntaxTreeNode) -> str:
-        """What a cell of a table says, on one line and without marks."""
+        """Text of a table's cell, on one line and without marks."""
         return " ".join(_words(node).split())
 
     def table(self, rows: Sequence[Sequence[str]]) -> str:

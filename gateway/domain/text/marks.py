@@ -34,7 +34,7 @@ def quoted(text: str) -> str:
 
 
 def forwarded(text: str, source: str) -> str:
-    """What somebody passed on, under the mark that says where it comes from."""
+    """Forwarded text under the mark that names its source."""
     name = one_line(re.sub(r"[\[\]]", " ", source), _NAME) or "somebody"
     return "\n".join(filter(None, (f"[Forwarded from {name}]", quoted(text))))
 

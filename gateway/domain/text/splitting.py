@@ -47,7 +47,7 @@ def find_blocks(text: str) -> list[Block]:
 
 
 def find_marks(text: str, within: list[Block]) -> list[int]:
-    """Where each piece with a look of its own begins; of the blocks in the text, each is one."""
+    """The starts of formatted pieces; a block counts as one piece."""
     found, passed = list[int](), 0
     for mark in _FORMATTING.finditer(text):
         while passed < len(within) and within[passed].start <= mark.start():
@@ -178,7 +178,7 @@ def _reach(text: str, position: int, units: int) -> int:
 
 
 def _choose(text: str, blocks: list[Block], first: int, position: int, end: int, limit: int) -> _Cut:
-    """Where to end the part that starts at `position` and cannot go beyond `end`."""
+    """The end of the part that starts at `position`, at most `end`."""
     free = position
     for index in range(first, len(blocks)):
         block = blocks[index]

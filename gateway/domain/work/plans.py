@@ -63,7 +63,7 @@ class Plan:
 
 
 def lacking(plan: Plan | None, ordinal: int) -> str | None:
-    """What an unattended run has to do before its call number `ordinal`, counted from 0; None if it may call."""
+    """Why an unattended run may not make its call number `ordinal` (from 0) yet, for the model; None if it may."""
     if ordinal < FREE_CALLS:
         return None
     if plan is None:

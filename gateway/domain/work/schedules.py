@@ -9,7 +9,7 @@ UTC_ZONE = "UTC"
 
 
 class Misfire(StrEnum):
-    """What to do with slots missed during downtime: run the last one, none, or each."""
+    """Policy for slots missed during downtime: run the last one, none, or each."""
 
     RUN_ONCE = "run_once"
     SKIP = "skip"
@@ -48,7 +48,7 @@ class ScheduleDefinition:
 
 @dataclass(frozen=True, slots=True)
 class SlotPlan:
-    """What to do about a due schedule: run `slot`, unless it is None; the schedule is due again at `next_slot`.
+    """The decision on a due schedule: run `slot`, unless it is None; the schedule is due again at `next_slot`.
 
     `missed` slots from `missed_since` to `missed_until` are not run; at most `MOST_COUNTED` are counted. `next_slot`
     is None if there is no other.

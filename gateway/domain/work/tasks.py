@@ -107,18 +107,18 @@ class Assignment(BaseModel):
     schedule: ScheduleId | None = None
     slot: datetime | None = None
     private: bool = False
-    """Of a node: whether its tree was asked for by its person, so that it may use memory."""
+    """For a node: whether its person asked for the tree, so that it may use memory."""
     call: int | None = None
-    """Of a subtask: the parent's tool call that made it."""
+    """For a subtask: the parent's tool call that made it."""
 
     fork: TaskId | None = None
-    """Of a fork and of all below it: the fork, which asks before every act and has a copy of the files."""
+    """For a fork and all below it: the fork, which asks before every act and has a copy of the files."""
     forked_from: TaskId | None = None
-    """Of a fork: the task whose conversation it goes on with."""
+    """For a fork: the task whose conversation it continues."""
     asked: MessageId | None = None
-    """Of a fork: its prompt, in that conversation."""
+    """For a fork: its prompt, in that conversation."""
     model: str | None = None
-    """Of a fork: which model is asked instead of its agent's."""
+    """For a fork: the model that is asked instead of its agent's."""
 
     @property
     def heading(self) -> str:

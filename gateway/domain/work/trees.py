@@ -14,7 +14,7 @@ MOST_LIVE = 5
 MAIN = "main"
 """The agent that people chat with; as a node it is the persona with all of its tools."""
 TREE_TOOLS = frozenset({"start_task", "tasks"})
-"""Of the chat's agent alone: a node makes subtasks."""
+"""Only for the chat's agent: a node makes subtasks."""
 FILES, MOST_FILES = "tasks", 100
 """The folder of the workspace for the files of tasks, and of how many a task knows."""
 LONGEST_INPUT, LONGEST_RESULT, LONGEST_NAME = 50_000, 20_000, 80
@@ -22,7 +22,7 @@ LONGEST_INPUT, LONGEST_RESULT, LONGEST_NAME = 50_000, 20_000, 80
 
 
 class DoubtAnswer(StrEnum):
-    """What a person says of a call that may have run: as a yes, as a no with these words, or as any other no."""
+    """Answers about a call that may have run: a yes, a no with these words, or any other no."""
 
     AGAIN = "run it again"
     RAN = "it ran"

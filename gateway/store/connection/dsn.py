@@ -75,7 +75,7 @@ def _pooled(parts: SplitResult, options: dict[str, str]) -> bool:
 SEARCH_PATH = "supaclaw, public, extensions"
 ANSWER_SECONDS = 30.0
 _TRANSACTION_LIMIT = "set {scope} transaction_timeout to '2min'"
-"""Whoever is frozen in a transaction, or is gone without a word, holds its locks no longer. Postgres from 17 on."""
+"""Ends the transaction of a frozen or vanished client, and with it its locks. Postgres 17 and newer."""
 
 
 async def open_pool(target: Dsn, size: int, *, cleared: bool = False) -> asyncpg.Pool:
@@ -100,7 +100,7 @@ async def open_pool(target: Dsn, size: int, *, cleared: bool = False) -> asyncpg
 
 
 def transaction_settings(connection: PoolConnectionProxy) -> str:
-    """What behind a pooler holds for one transaction only."""
+    """Statement that sets, for one transaction, what a pooler doesn't keep for a session."""
     limit = f"; {_TRANSACTION_LIMIT.format(scope='local')}" if ends_transactions(connection) else ""
     return f"set local search_path to {SEARCH_PATH}{limit}"
 

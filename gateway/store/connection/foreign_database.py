@@ -27,7 +27,7 @@ _ARGUMENTS = """
 
 
 class FunctionFailed(Exception):
-    """What went wrong, as the model is told; `foreign` if the words are the server's."""
+    """A failed call, in words for the model; `foreign` if the words are the server's."""
 
     def __init__(self, error: str, message: str, *, foreign: bool = False) -> None:
         super().__init__(message)
@@ -79,7 +79,7 @@ async def call_function(
 
 
 async def _connected(database: ForeignDatabase) -> asyncpg.Connection:
-    """Nothing comes of the environment: no password, no certificate of a client."""
+    """Connect without anything from the environment: no password, no client certificate."""
     return await asyncpg.connect(
         host=database.addresses,
         port=database.port,

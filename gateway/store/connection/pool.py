@@ -73,7 +73,7 @@ class Members:
         self._way: _MemberAccess | None = None
 
     async def pool(self) -> asyncpg.Pool:
-        """Where to take a connection for `bind`."""
+        """The pool to take a connection for `bind` from."""
         return (await self._found()).pool
 
     async def bind(self, connection: PoolConnectionProxy, principal: PrincipalId) -> None:
@@ -148,7 +148,7 @@ _OPTION_REFUSED = (
     asyncpg.CantChangeRuntimeParamError,
     asyncpg.InvalidParameterValueError,
 )
-"""What a server says to settings that it does not have, or not so."""
+"""Errors of a server that doesn't know a setting, or not with this value."""
 
 
 class Database:

@@ -1,4 +1,4 @@
-"""What a database server says of itself, what it shows to Supabase's web roles, and its free connections."""
+"""Facts about a database server: its version and clock, the rights of Supabase's web roles, free connections."""
 
 import time
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ where relkind = 'r' and relnamespace = 'supaclaw'::regnamespace
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
-    """What it said. `migrations` is how many are applied; its clock may be ahead of ours; `denied` are tables."""
+    """The server's answers. `migrations` counts those applied; its clock may be ahead of ours; `denied` are tables."""
 
     version: str
     read_only: bool
@@ -108,7 +108,7 @@ select least(
 
 
 async def seen_from_the_web(conn: Connection) -> list[str]:
-    """What `anon` and `authenticated` may do in our schema, one line each; nothing, if all is well."""
+    """Rights of `anon` and `authenticated` in our schema, one line each; empty if all is well."""
     return [str(row[0]) for row in await conn.fetch(_SEEN)]
 
 

@@ -1,1 +1,1 @@
-"""What came in and what goes out, and where to."""
+"""Arrivals, deliveries, and the addresses of both."""

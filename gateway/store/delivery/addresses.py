@@ -1,4 +1,4 @@
-"""Where conversations are held, which session is current there, and the facts that channels remember."""
+"""Addresses of conversations with their current sessions, and the facts that channels remember."""
 
 from collections.abc import Collection, Mapping
 from contextlib import suppress
@@ -51,7 +51,7 @@ async def lock_by_id(conn: Connection, address: AddressId) -> AddressRow:
 async def lock_joined(conn: Connection, address: AddressId) -> AddressRow:
     """The same together with every address in its session, all in one order, so that nobody waits in a circle.
 
-    Whoever moves addresses out of a session or into one holds all that are in it.
+    Moving an address out of a session or into one takes the locks of all that are in it.
     """
     while True:
         with suppress(_Moved):
@@ -60,7 +60,7 @@ async def lock_joined(conn: Connection, address: AddressId) -> AddressRow:
 
 
 async def lock_session(conn: Connection, session: SessionId) -> bool:
-    """The same for every address in a session; whether there is any."""
+    """Lock every address in a session; False if it has none."""
     first = await conn.fetchval("select min(id) from addresses where session_id = $1", session)
     if first is not None:
         await lock_joined(conn, first)
@@ -120,7 +120,7 @@ async def hand_over(conn: Connection, address: AddressId, principal: PrincipalId
 
 
 async def move(conn: Connection, session: SessionId, successor: SessionId) -> None:
-    """Every address of a session goes on in its successor; the caller holds their locks."""
+    """Move every address of a session to its successor; the caller holds their locks."""
     await conn.execute("update addresses set session_id = $2 where session_id = $1", session, successor)
 
 
@@ -139,7 +139,7 @@ async def private_chats(conn: Connection, principal: PrincipalId) -> list[Addres
 
 
 async def last_spoken_at(conn: Connection, principal: PrincipalId, channel: str | None = None) -> AddressRow | None:
-    """Where this principal wrote last, on this channel or on any where something can be said unasked."""
+    """The address where this principal wrote last, on this channel or on any that allows unsolicited messages."""
     sql = """select a.* from addresses a
              cross join lateral (select id from inbox where address_id = a.id order by id desc limit 1) last
              where a.principal_id = $1 and a.channel <> 'api' and a.channel = coalesce($2, a.channel)
@@ -158,9 +158,9 @@ async def notification_address(
     channel: str | None = None,
     avoid: AddressId | None = None,
 ) -> AddressRow | None:
-    """Where this principal is told something, never at `avoid`: what is `read` goes before the `last_resort`.
+    """The address for a notification to this principal, never `avoid`: channels they `read` before the `last_resort`.
 
-    At the address that was `asked` for, else on that channel, else in private, and there where they wrote last.
+    The address that was `asked` for, else one on that `channel`, else a private one; of several, where they wrote last.
     """
     sql = """select a.* from addresses a
              left join lateral (select id from inbox where address_id = a.id order by id desc limit 1) last on true

@@ -37,13 +37,13 @@ class InboxRow:
     entry_id: EntryId
     journal_id: JournalId | None
     files: int
-    """That came with a command; a command takes none."""
+    """Files that came with a command, which takes none."""
     sender: str
-    """The identity of whoever said it; "" for what counts as nobody's word: sent with a token, or forwarded."""
+    """The sender's identity; "" if it counts as nobody's word: sent with a token, or forwarded."""
     as_owner: bool
     """Whether it may act for the owner; false if it came with a token that may not."""
     client: str | None
-    """What a program brought along, as `ClientOptions` is stored."""
+    """An API client's `ClientOptions` as JSON."""
 
 
 def kind_of(decision: Decision) -> Kind:
@@ -146,7 +146,7 @@ async def open_commands(conn: Connection) -> list[InboxId]:
 
 
 async def last_speaker(conn: Connection, session: SessionId) -> tuple[str, str] | None:
-    """Identity and name of whoever said the newest message that a turn of this session has taken."""
+    """Identity and name of the sender of the newest message that a turn of this session has taken."""
     sql = """select i.sender, m.sender as name from messages m
              join inbox i on i.address_id = m.address_id and i.message_id = m.id
              where m.session_id = $1 and m.kind = 'user' and m.seq is not null order by m.seq desc, i.id desc limit 1"""

@@ -1,4 +1,4 @@
-"""What is to be sent, one row per part, in order per address.
+"""Deliveries, one row per part, in order per address.
 
 pending → sending (committed before the request leaves) → sent | uncertain | failed
 """
@@ -24,7 +24,7 @@ State = Literal["pending", "sending", "sent", "uncertain", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class OutboxPart:
-    """What is sent at once: a text, or a file with the text as its caption."""
+    """One part of a message: a text, or a file with the text as its caption."""
 
     text: str
     file: FileId | None = None
@@ -89,10 +89,10 @@ async def put(
 async def due(
     conn: Connection, channels: Sequence[str], busy: Sequence[AddressId], limit: int, left: Sequence[OutboxId] = ()
 ) -> list[OutboxRow]:
-    """The head of each address that is due, on these channels, the oldest; an address being sent to is left alone.
+    """The oldest due part of each address on these channels, except `busy` addresses.
 
-    So is one that another process sends to; what this one `left` as `sending` is due, or it would hold back the rest,
-    and so is what nobody can still be sending.
+    An address that another process sends to is skipped. A part is due, too, if this process `left` it as `sending`, or
+    if it has been `sending` for longer than `LONGEST_SEND`.
     """
     sql = """select * from (
                select distinct on (o.address_id) o.* from outbox o join addresses a on a.id = o.address_id
@@ -130,7 +130,7 @@ async def mark_sent(conn: Connection, row: OutboxId, platform_id: str) -> None:
 
 
 async def delay(conn: Connection, row: OutboxId, delay: float, error: str) -> None:
-    """Nothing was shown; try again after `delay` seconds."""
+    """Retry after `delay` seconds; nothing was shown."""
     sql = """update outbox set state = 'pending', run_at = now() + $2, error = $3
              where id = $1 and state in ('pending', 'sending')"""
     await conn.execute(sql, row, timedelta(seconds=delay), storable(error))
@@ -144,7 +144,7 @@ async def replace_file(conn: Connection, row: OutboxId, text: str, error: str) -
 
 
 async def mark_failed(conn: Connection, row: OutboxId, error: str) -> None:
-    """Refused for good: a dead letter, and with it the rest of the same message."""
+    """Fail permanently, with the rest of the same message."""
     sql = """update outbox set state = 'failed', error = $2
              where message_id = (select message_id from outbox where id = $1) and state in ('pending', 'sending')"""
     await conn.execute(sql, row, storable(error))
@@ -171,7 +171,7 @@ async def is_another_part_uncertain(conn: Connection, row: OutboxRow) -> bool:
 
 
 async def left_sending(conn: Connection, channel: str) -> list[OutboxRow]:
-    """What a crash interrupted between request and receipt."""
+    """Parts that a crash interrupted between request and receipt."""
     sql = """select o.* from outbox o join addresses a on a.id = o.address_id
              where o.state = 'sending' and a.channel = $1 order by o.id"""
     return await fetch_all(conn, _row, sql, channel)

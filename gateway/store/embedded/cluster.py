@@ -181,7 +181,7 @@ def _roles(passwords: Passwords) -> list[str]:
 
 
 def member_role(password: str) -> list[str]:
-    """What a superuser has to run, also in a cluster of an older version, which lacks the role or its login."""
+    """Statements for a superuser; also for a cluster of an older version, which lacks the role or its login."""
     return [
         f"do $$ begin create role {MEMBERS}; exception when duplicate_object then null; end $$",
         f"alter role {MEMBERS} login password '{password}'",

@@ -104,7 +104,7 @@ class EmbeddedPostgres:
 
     @property
     def member_password(self) -> str:
-        """Of the role of members' tools."""
+        """The password of the role of members' tools."""
         return read_passwords(self._keys).members
 
     def _dsn(self, user: str, password: str, database: str) -> str:

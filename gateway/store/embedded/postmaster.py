@@ -74,7 +74,7 @@ def socket_folder(folder: Path) -> Path:
 
 
 def _private_folder() -> Path:
-    """The same for every process of this user, and closed to all others."""
+    """A folder for sockets: the same for every process of this user, and closed to all others."""
     folder = Path(tempfile.gettempdir()) / f"supaclaw-{os.geteuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     found = folder.lstat()
@@ -111,7 +111,7 @@ class Postmaster:
 
     @property
     def says_ready(self) -> bool:
-        """What the server wrote into its pid file, perhaps long ago: it spares logins that cannot work yet.
+        """Whether the pid file says that the server is ready, perhaps long ago: it spares logins that cannot work yet.
 
         A file that is not of its making says nothing against a login; an empty one is of it until it is written.
         """

@@ -19,10 +19,10 @@ from gateway.config.data.files import clear_way, error_type, has_room, open_regu
 from gateway.domain.errors import DiskFull, OwnerMustAct, SupaclawError
 
 SERVICE_UID = 47832
-"""Who Postgres is when we are root: an id without a name, so that nothing else runs as it."""
+"""User id of Postgres when we are root: without a name, so that nothing else runs as it."""
 
 SHARED = Path("/var/lib/supaclaw")
-"""Where a copy of the programs goes if that user cannot reach the installed ones (a venv below /root)."""
+"""Folder for a copy of the programs if that user cannot reach the installed ones (a venv below /root)."""
 
 _ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LC_ALL": "C", "TZ": "UTC"}
 
@@ -63,12 +63,12 @@ class Programs:
         )
 
     def path(self, name: str) -> str:
-        """Where a program lies."""
+        """The path of a program."""
         return str(self.folder / name)
 
 
 def service_uid() -> int:
-    """Who a new cluster shall belong to: ourselves, or the service user if we are root."""
+    """The owner of a new cluster: our user, or the service user if we are root."""
     return os.geteuid() or SERVICE_UID
 
 
@@ -152,11 +152,11 @@ class ServerLog:
         return os.fdopen(os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab")
 
     def size(self) -> int:
-        """Where the next line will begin."""
+        """The position where the next line will begin."""
         return self.path.stat().st_size if self.path.exists() else 0
 
     def said(self, since: int) -> str:
-        """What was written after position `since`."""
+        """The text written after position `since`."""
         try:
             with open_regular(self.path, os.O_RDONLY) as file:
                 return os.pread(file, _MAX_READ_BYTES, since).decode(errors="replace")
@@ -164,7 +164,7 @@ class ServerLog:
             return ""
 
     def last_line(self) -> str:
-        """What the server said last."""
+        """The last line of the server's log."""
         return next(reversed(self.said(max(0, self.size() - _TAIL)).splitlines()), "")
 
     def trim(self) -> None:
@@ -177,13 +177,13 @@ class ServerLog:
 
 
 def reason(output: str) -> str:
-    """What a program complained about last, as one line."""
+    """The last error of a program's output, as one line."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     complaints = [found.group() for line in lines if (found := _COMPLAINT.search(line))]
     return next(reversed(complaints or lines), "it gave no reason")
 
 
 def program_error(what: str, output: str, folder: Path, see: str = "") -> SupaclawError:
-    """What to raise for a program that failed; its output may lack the reason if it lies on the disk that is full."""
+    """The error for a failed program; its output may lack the reason if it is on the disk that is full."""
     kind = OwnerMustAct if has_room(folder) and not _FULL.search(output) else DiskFull
     return kind(f"{what}: {_FOLDER.sub(str(folder), reason(output))}{see}")

@@ -1,1 +1,1 @@
-"""What is known about files: whose they are, how far they are trusted, which messages and machines share them."""
+"""Files: their owners, their labels, and the messages and machines that share them."""

@@ -39,7 +39,7 @@ class PendingAttachment:
 
     @property
     def announced(self) -> Attachment:
-        """As its channel told of it."""
+        """As its channel announced it."""
         return Attachment(self.ref, self.name, self.mime, self.size)
 
 
@@ -88,7 +88,7 @@ async def add_kept(
 
 
 async def incomplete(conn: Connection, message: MessageId) -> list[PendingAttachment]:
-    """What of a message is still to be fetched or read, in order."""
+    """Attachments of a message that have yet to be fetched or read, in order."""
     sql = """select a.id, a.principal_id, a.message_id, a.channel, a.ref, a.name, a.mime, a.size, a.state, a.file_id,
                     a.created_at
              from attachments a left join files f on f.id = a.file_id

@@ -56,12 +56,12 @@ async def expect_older(conn: Connection, principal: PrincipalId | None = None) -
 
 
 async def with_older(conn: Connection) -> list[PrincipalId]:
-    """Whose workspaces those are."""
+    """Principals whose workspaces have yet to be listed."""
     return [row["principal_id"] for row in await conn.fetch("select * from contents where sha256 = 'before'")]
 
 
 async def listed_older(conn: Connection, principal: PrincipalId) -> None:
-    """What they hold has a label now."""
+    """Record that all contents of the workspace have labels now."""
     await conn.execute("delete from contents where principal_id = $1 and sha256 = 'before'", principal)
 
 
@@ -79,17 +79,17 @@ async def less_trusted(
 
 
 async def begin_command(conn: Connection, principal: PrincipalId, instance: InstanceId) -> None:
-    """A program may write what others caused; until `end_commands` what has no label is untrusted."""
+    """Note that a command may write untrusted content; until `end_commands`, content without a label is untrusted."""
     await conn.execute("insert into running_commands values ($1, $2) on conflict do nothing", principal, instance)
 
 
 async def end_commands(conn: Connection, principal: PrincipalId, instance: InstanceId) -> None:
-    """What such programs of this process wrote has a label now."""
+    """Note that the contents written by this process's commands have labels now."""
     await conn.execute("delete from running_commands where principal_id = $1 and instance_id = $2", principal, instance)
 
 
 async def commands_interrupted(conn: Connection, instance: InstanceId) -> None:
-    """What the programs wrote that this process, as it was before, or one that is dead left behind must be listed."""
+    """Have the workspaces listed in which commands of this process's predecessor, or of a dead process, were cut off."""
     await conn.execute(
         """with gone as (delete from running_commands r where instance_id = $1 or not exists (
              select from leases where name = concat('instance ', r.instance_id) and expires_at > now())

@@ -76,7 +76,7 @@ async def compare_and_set(
 
 
 async def people(conn: Connection, place: str, here: Collection[PrincipalId]) -> list[PrincipalId]:
-    """Whose files are in the map, and those of `here` who are known."""
+    """Principals whose files are in the map, and those of `here` who exist."""
     sql = """select id from principals p where id = any($2::uuid[])
                or exists (select from synced_files where principal_id = p.id and place = $1) order by created_at, id"""
     return [PrincipalId(row["id"]) for row in await conn.fetch(sql, place, list(here))]

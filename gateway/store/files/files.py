@@ -1,4 +1,4 @@
-"""What is known about the files of a principal; the bytes are in the workspace."""
+"""Facts about the files of a principal; the bytes are in the workspace."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -38,7 +38,7 @@ class FileRow:
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """Its name for people."""
         return self.path.rpartition("/")[2]
 
     @property
@@ -63,14 +63,14 @@ async def record(
 
 
 async def get(conn: Connection, principal: PrincipalId, path: str) -> FileRow | None:
-    """What is known about one file."""
+    """The file at this path; None if it is not stored."""
     return await fetch_first(
         conn, FileRow, "select * from files where principal_id = $1 and path = $2", principal, path
     )
 
 
 async def by_id(conn: Connection, principal: PrincipalId, file: FileId) -> FileRow | None:
-    """What is known about one file, if it is this principal's."""
+    """The file of this id, if it is this principal's."""
     return await fetch_first(conn, FileRow, "select * from files where principal_id = $1 and id = $2", principal, file)
 
 

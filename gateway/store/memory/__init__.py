@@ -1,1 +1,1 @@
-"""What is remembered, and how it is found again."""
+"""Memories and their indexes."""

@@ -1,4 +1,4 @@
-"""What is known without being asked for: the conversation before this one, and the memories that matter most."""
+"""The memories that every new session begins with: the previous conversation, and the most important ones."""
 
 from collections.abc import Collection
 from datetime import datetime
@@ -93,7 +93,7 @@ async def version(
     at_most: Label,
     agent: str = DEFAULT_AGENT,
 ) -> str:
-    """What both of these tell, as a digest: another one as soon as any of it was changed, forgotten or deleted."""
+    """A digest of both; it differs once any of their rows was changed, forgotten or deleted."""
     return str(await conn.fetchval(_VERSION, principal, as_of, at_most, agent, ENOUGH, _further(tags), session))
 
 

@@ -1,4 +1,4 @@
-"""What the daily consolidation reads and writes. Its proposals are memories that a person has not accepted yet.
+"""Statements of the daily consolidation. Its proposals are memories that a person has not accepted yet.
 
 New words are a memory that is forgotten from its beginning, so that nothing finds it until it is restored; that one may
 replace another is noted there, as `doubted_by`.
@@ -41,7 +41,7 @@ class ConsolidationInput:
 
 
 async def due(conn: Connection) -> list[PrincipalId]:
-    """Whose last run is a day ago and who has something new; the first one is a day after the first words."""
+    """Principals with new memories whose last run is a day ago; the first one is a day after their first words."""
     sql = """select principal_id from memory_stats s where consolidated_at <= now() - $1::interval and exists (
                select from memories m where m.principal_id = s.principal_id and m.id > consolidated_to
                  and (m.kind = 'memory' or (m.kind = 'turn' and m.created_at > now() - $1::interval)))"""
@@ -119,7 +119,7 @@ async def done(tx: Connection, principal: PrincipalId, upto: MemoryId | None) ->
 
 
 async def proposals(conn: Connection, principal: PrincipalId) -> list[Memory]:
-    """What was proposed in the last week, and neither accepted nor touched since."""
+    """Proposals of the last week that were neither accepted nor changed since."""
     sql = """select * from remembered where principal_id = $1 and kind = 'memory' and origin = $2
                and forgotten_at = created_at and created_at > now() - interval '7 days' order by id"""
     return await fetch_all(conn, memory_of, sql, principal, ORIGIN)

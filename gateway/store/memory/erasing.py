@@ -1,4 +1,4 @@
-"""Removing what was said for good, from every row that has it; the heap pages come after the commit."""
+"""Removes passages permanently, from every row that has them; the heap pages follow after the commit."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -106,7 +106,7 @@ async def erase(tx: Connection, erasure: Erasure, origins: Origins) -> Counter[s
 
 
 async def forget_file(tx: Connection, principal: PrincipalId, path: str) -> None:
-    """Nothing is known any more of a file and what was read out of it, but that there was one."""
+    """Forget a file's name, facts, text and passages; only its row's id stays."""
     sql = """with gone as (
                update files set path = 'erased/' || id, mime = '', size = 0, sha256 = '', description = '',
                  text_path = '', view_path = '', pages = 0, problem = 'it was erased', derived_at = now()
@@ -126,7 +126,7 @@ async def relabel(tx: Connection, principal: PrincipalId, path: str, before: str
 
 
 async def forget_content(tx: Connection, principal: PrincipalId, before: str) -> None:
-    """The hash of what is gone would tell whoever guesses it."""
+    """Forget the label of an erased content: its hash would confirm a guess."""
     await tx.execute("delete from contents where principal_id = $1 and sha256 = $2", principal, before)
 
 
@@ -180,7 +180,7 @@ async def _paths(tx: Connection, erasure: Erasure) -> int:
 
 
 async def _memories(tx: Connection, erasure: Erasure, origins: Origins, messages: Sequence[MessageId]) -> int:
-    """Whatever quotes it goes whole, with its vectors; of messages, what finds them."""
+    """Delete memories that quote it, with their vectors; of messages, only their index rows."""
     ids = list(origins.memories)
     query = "select id, text, tags, path from memories where kind <> 'turn'"
     async for row in tx.cursor(query, prefetch=_BATCH):

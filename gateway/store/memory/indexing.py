@@ -1,4 +1,4 @@
-"""What makes memory searchable: rows of turns and of files' passages, and in how many rows each word is.
+"""The index of memory: rows of turns and of files' passages, and the number of rows with each word.
 
 A row says itself whether its words are counted, and what is no longer counted waits in `memory_gone`: each
 transaction counts what it marks, so nothing counts twice. One writer at a time: the job `embed`."""
@@ -68,7 +68,7 @@ order by m.session_id, m.seq limit $2
 
 
 async def unindexed(conn: Connection) -> list[PrincipalId]:
-    """Whose conversations have something that was not looked at."""
+    """Principals whose conversations have messages that were not indexed."""
     sql = """select distinct s.principal_id from sessions s left join memory_progress p on p.session_id = s.id
              where s.next_seq - 1 > coalesce(p.seq, 0)"""
     rows = await conn.fetch(sql)

@@ -24,7 +24,7 @@ from gateway.store.connection.rows import fetch_all, fetch_first
 
 FILTER = """row($2::text[], $3::text[], $4::text[], $5::uuid, $6::text, $7::timestamptz, $8::timestamptz, $9::smallint,
   $10::boolean, $11::boolean, $12::double precision)::memory_filter"""
-"""What `filtering` gives, for `memory_matches`."""
+"""The arguments of `filtering` as a `memory_filter`."""
 
 _LISTED = """
 with page as (
@@ -89,7 +89,7 @@ async def listed(
     *,
     weightiest: bool = False,
 ) -> list[Memory]:
-    """What is in force, the newest first, or with `weightiest` what is pinned and then what is important."""
+    """Current memories, the newest first; with `weightiest` pinned ones first, then by importance."""
     return await fetch_all(
         conn, memory_of, _WEIGHTIEST if weightiest else _NEWEST, *filtering(principal, which), limit, offset
     )
@@ -132,7 +132,7 @@ async def supersede(
 ) -> bool:
     """Say that one memory replaces another, which stays behind it; not one that is trusted more, nor in a circle.
 
-    `label` is of whoever says so, who may be trusted less than the new one, and has seen both `as_of` then.
+    `label` is that of the person or run that says so, which may be trusted less than the new one; it saw both `as_of`.
     """
     sql = """update memories o set superseded_by = n.id, superseded_at = coalesce(o.superseded_at, now()),
                updated_at = now()

@@ -30,7 +30,7 @@ class WrongDimension(SupaclawError):
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """What a search found, best first; `left_out` rows are as good, but trusted too little to be shown."""
+    """A search's hits, best first; `left_out` rows are as good, but trusted too little to be shown."""
 
     hits: tuple[MemoryHit, ...]
     left_out: int
@@ -114,7 +114,7 @@ async def _hits(conn: Connection, ranked: Sequence[asyncpg.Record]) -> tuple[Mem
 
 
 RECALL_TIMEOUT_MS = 20
-"""What a turn waits at most: it goes on without them."""
+"""Seconds that a turn waits at most before it continues without them."""
 
 _RECALLED = """
 with words as materialized (

@@ -85,7 +85,7 @@ async def ensure_table(tx: Connection) -> str:
 
 
 async def _create(tx: Connection) -> None:
-    """Where extensions are kept, not in our schema; who may not do it is told by `problem`."""
+    """Create the extension outside our schema; a lack of rights is reported by `extension_problem`."""
     try:
         async with tx.transaction():
             kept = await tx.fetchval("select to_regnamespace('extensions') is not null")
@@ -95,7 +95,7 @@ async def _create(tx: Connection) -> None:
 
 
 MAX_DIMENSIONS = 4_000
-"""Of what the index takes."""
+"""Dimensions that the index supports."""
 INDEXED_FROM = 5_000
 """Rows of a model; fewer are compared one by one as fast."""
 LONGEST_SECONDS = 3600.0
@@ -222,7 +222,7 @@ async def settle(tx: Connection, model: VectorModel) -> bool:
 
 
 async def index(tx: Connection, model: VectorModel) -> None:
-    """Make the index of a model that has many vectors. Searches go on meanwhile; only the job writes vectors."""
+    """Make the index of a model that has many vectors. Searches work meanwhile; only the job writes vectors."""
     name = f"memory_vectors_near_{int(model.id)}"
     if await tx.fetchval("select to_regclass($1) is not null", name):
         return
@@ -294,7 +294,7 @@ class MostRows:
 
 
 async def most_rows(conn: Connection, tool: str, model: str) -> MostRows:
-    """Of the calls of this name with these `arguments`: {"model", "rows"}."""
+    """The most rows over all approvals of this tool for `model`."""
     return await fetch_one(
         conn,
         MostRows,

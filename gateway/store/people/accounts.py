@@ -42,7 +42,7 @@ async def ask(conn: Connection, claim: AccountClaim) -> messages.MessageRow:
 
 
 async def join(conn: Connection, principal: PrincipalId, code: str) -> AccountClaim | CodeRefusal:
-    """The person's yes: the account that gave the code is one of theirs, and all of them are told."""
+    """Link the account that gave the code to the person, and notify all of their accounts."""
     claim = await links.settle(conn, principal, parse_code(code) or "")
     if claim is None:
         return CodeRefusal.WRONG
@@ -56,7 +56,7 @@ async def join(conn: Connection, principal: PrincipalId, code: str) -> AccountCl
 
 
 async def refuse(conn: Connection, principal: PrincipalId, code: str) -> AccountClaim | CodeRefusal:
-    """The person's no."""
+    """Refuse the account that gave the code."""
     return await links.settle(conn, principal, parse_code(code) or "") or CodeRefusal.WRONG
 
 

@@ -17,7 +17,7 @@ from gateway.store.people.pairings import AccessRequest
 
 @dataclass(frozen=True, slots=True)
 class LinkRow:
-    """Whose chats a code joins, and the address whose session is the one to join."""
+    """The person whose chats a code joins, and the address whose session is the one to join."""
 
     principal_id: PrincipalId
     address_id: AddressId
@@ -48,7 +48,7 @@ async def offered(conn: Connection, address: AddressId) -> str | None:
 
 
 async def redeem(conn: Connection, who: str, code: str) -> LinkRow | CodeRefusal:
-    """What a code joins; it is used up by that."""
+    """Use up a code; returns what it joins."""
     if await pairings.is_locked_out(conn, who):
         return CodeRefusal.LOCKED
     sql = """delete from links where code = $1 and expires_at > now() and sender is null

@@ -21,7 +21,7 @@ from gateway.store.trust.audit import Event
 
 MAX_WRONG_CODES = 5
 APPROVER = "pairing"
-"""Whoever may let people in counts as one, wherever the codes are typed."""
+"""Approvers count as one sender of codes, wherever they type them."""
 
 
 async def is_locked_out(conn: Connection, who: str) -> bool:
@@ -68,7 +68,7 @@ class AccessRequest:
 
     @property
     def address(self) -> Address:
-        """Where the person asked."""
+        """The chat in which the person asked."""
         return Address(self.channel, self.account, self.chat, self.thread)
 
 
@@ -86,7 +86,7 @@ class PairingRow(AccessRequest):
 
 
 async def standing(conn: Connection, inbound: Inbound) -> State | None:
-    """What this person's last request came to, while that counts; None for who may ask."""
+    """The state of this person's last request, while it counts; None if they may ask."""
     sql = """select state from pairings where channel = $1 and sender = $2
                and (state = 'approved' or expires_at > now() or decided_at > now() - interval '1 day')"""
     found: State | None = await conn.fetchval(sql, inbound.address.channel, inbound.sender.id)
@@ -122,14 +122,14 @@ async def request(conn: Connection, inbound: Inbound, code: str) -> PairingRow |
 
 
 async def open_requests(conn: Connection) -> list[PairingRow]:
-    """Who waits for an answer, the oldest first."""
+    """Open requests, the oldest first."""
     return await fetch_all(
         conn, PairingRow, "select * from pairings where state = 'open' and expires_at > now() order by id"
     )
 
 
 async def admitted(conn: Connection) -> list[PairingRow]:
-    """Who was let in by a code, by channel and name."""
+    """Approved requests, by channel and name."""
     return await fetch_all(
         conn, PairingRow, "select * from pairings where state = 'approved' order by channel, name, id"
     )
@@ -142,7 +142,7 @@ async def paired(conn: Connection) -> frozenset[str]:
 
 
 async def approve(conn: Connection, typed: str) -> PairingRow | CodeRefusal:
-    """Let the person with this code in, and say so where they asked. Whoever decides counts as one guesser."""
+    """Approve the request with this code, and say so where it came from. All approvers count as one guesser."""
     if await is_locked_out(conn, APPROVER):
         return CodeRefusal.LOCKED
     sql = "select * from pairings where code = $1 and state = 'open' and expires_at > now() for update"

@@ -1,4 +1,4 @@
-"""Who owns the gateway, and who was let in."""
+"""Principals: the owner and the members."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -97,7 +97,7 @@ async def ensure_member(conn: Connection, name: str, identity: str) -> Principal
 
 
 async def find(conn: Connection, identity: str) -> PrincipalId | None:
-    """Who has this identity."""
+    """The principal with this identity."""
     found = await conn.fetchval("select id from principals where $1 = any(identities)", identity)
     return PrincipalId(found) if found else None
 

@@ -106,9 +106,9 @@ class TokenRow:
     source: str | None = None
     """It may trigger for this source and for no other."""
     as_owner: bool = False
-    """What it sends counts as said by the owner."""
+    """Its messages count as the owner's."""
     agent: str | None = None
-    """Whose rows of memory are its own; None for a browser session."""
+    """The agent whose memories are its own; None for a browser session."""
     shared: bool = False
     """It may read the owner's memory, too."""
 

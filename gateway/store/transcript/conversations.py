@@ -116,7 +116,7 @@ def _conversation(row: Record) -> Conversation:
 
 
 MAX_OTHER_VERSIONS = 1_000
-"""Messages of other versions that are told apart, the newest."""
+"""The newest messages of other versions that are compared."""
 
 
 MAX_BRANCH_DEPTH = 32
@@ -161,7 +161,7 @@ async def said_by_person(conn: Connection, session: SessionId, message: MessageI
 
 
 async def other_versions(conn: Connection, session: SessionId) -> set[MessageId]:
-    """What was said in the other versions of what this branch says; empty for what is no branch."""
+    """The other versions of this branch's messages; empty if it is not a branch."""
     sql = """with behind as (
                 select p.id, p.until from past($1) p where p.depth > 0
                 union all
@@ -199,7 +199,7 @@ select i.message_id, i.text from unnest($1::bigint[]) a (id) cross join lateral 
   select message_id, text, kind from inbox where address_id = a.id order by id desc limit 500) i
 where i.kind = 'command' and i.message_id = any($2)
 """
-"""Of the newest arrivals only, which an index finds: a screen shows no more."""
+"""Only among the newest arrivals, which an index finds: a screen shows no more."""
 
 
 async def with_costs(conn: Connection, rows: Sequence[MessageRow]) -> list[MessageRow]:

@@ -27,7 +27,7 @@ class ImportedRow:
 
 @dataclass(frozen=True, slots=True)
 class ImportOrigin:
-    """Where something was imported from: the source, the file and line, and when."""
+    """The origin of an import: its source, file and line, and time."""
 
     source: str
     place: str
@@ -89,7 +89,7 @@ async def start(tx: Connection, principal: PrincipalId, agent: str, at: datetime
 
 
 async def end(tx: Connection, session: SessionId) -> None:
-    """Say that it is over: the next one of its agent is told of it."""
+    """End an imported session as a chat, which its agent's next session is shown."""
     await tx.execute("update sessions set ended_by_person = true where id = $1", session)
 
 
@@ -128,6 +128,6 @@ async def append(
 
 
 async def whence(conn: Connection, principal: PrincipalId, memory: MemoryId) -> ImportOrigin | None:
-    """Where a memory was imported from."""
+    """The origin of an imported memory; None if it was not imported."""
     sql = "select source, place, imported_at from imports where principal_id = $1 and memory_id = $2"
     return await fetch_first(conn, ImportOrigin, sql, principal, memory)

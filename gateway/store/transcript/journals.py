@@ -46,7 +46,7 @@ class CopyMark:
 
 
 async def lines(conn: Connection, journal: JournalId, after: CopyMark) -> list[JournalLine]:
-    """What the file should hold after this mark; tool calls and results cut, `length` being that of the whole."""
+    """The file's lines after this mark; tool calls and results are cut, `length` is that of the whole."""
     # By time, but never against the order within a table: a row's time is when its transaction began.
     sql = """select id, false as arrived, entry_id, kind, created_at as at,
                     case when kind in ('tool_intent', 'tool_result') then coalesce(tool, '') else sender end as who,
@@ -90,7 +90,7 @@ def _line(row: Record) -> JournalLine:
 
 @dataclass(frozen=True, slots=True)
 class JournalRow:
-    """One file: open while its session goes on, closed by `/new` or compaction, then filed under `memory/`."""
+    """One file: open while its session is, closed by `/new` or compaction, then filed under `memory/`."""
 
     id: JournalId
     principal_id: PrincipalId
@@ -153,7 +153,7 @@ async def at_path(conn: Connection, principal: PrincipalId, path: str) -> Journa
 
 
 async def all_open(conn: Connection, after: SessionId, limit: int) -> list[JournalRow]:
-    """The files of sessions that go on, in the order of the sessions, those after this one."""
+    """The files of open sessions after this one, in the order of the sessions."""
     sql = """select * from journals where closed_at is null and session_id > $1
              order by session_id limit $2"""
     return await fetch_all(conn, JournalRow, sql, after, limit)
@@ -167,7 +167,7 @@ async def newest(conn: Connection) -> CopyMark:
 
 
 async def with_rows_after(conn: Connection, mark: CopyMark) -> list[JournalRow]:
-    """The files of sessions that go on which should have rows after this mark."""
+    """The files of open sessions that lack rows after this mark."""
     sql = """select * from journals where closed_at is null and id in (
                select journal_id from messages where id > $1
                union select journal_id from inbox where id > $2 and kind in ('command', 'edit'))"""
@@ -181,7 +181,7 @@ async def unfiled(conn: Connection, limit: int) -> list[JournalRow]:
 
 
 async def current(conn: Connection, address: Address) -> tuple[PrincipalId, str | None] | None:
-    """Whose conversation an address holds and the path of its open file; None where nothing was ever said."""
+    """The principal of an address's conversation and the path of its open file; None for an unknown address."""
     sql = """select a.principal_id, j.path from addresses a
              left join journals j on j.session_id = a.session_id and j.closed_at is null
              where (a.channel, a.account, a.chat, a.thread) = ($1, $2, $3, $4)"""

@@ -27,14 +27,14 @@ from gateway.store.connection.pool import Connection
 from gateway.store.connection.rows import fetch_all, fetch_first, fetch_one
 
 EARLIER = "earlier"
-"""Where texts come from that were said before the conversation reached us."""
+"""Origin of texts from before the conversation reached us."""
 INSTRUCTIONS = "(Instructions from the client)\n"
-"""What stands before a system message that came from there."""
+"""Prefix of a system message of that origin."""
 CLIENT = "client"
-"""Where calls and results come from whose tools a program runs that asks over the API."""
+"""Origin of calls and results of tools that an API client runs."""
 
 REFERENCE_TOKENS, TEXT_TOKENS = 100, 1_000
-"""What a file takes of a prompt at most: what is said of it, with its text where that is short."""
+"""Tokens that a file takes of a prompt at most: its description, with its text if that is short."""
 
 STOPPED = "[The user stopped this; it needs no answer any more.]"
 
@@ -74,14 +74,14 @@ class MessageRow:
     remembered: tuple[MemoryId, ...]
     """The memories that an answer's turn was reminded of, or, where that was asked for, all that it used."""
     model: str | None
-    """That is asked first for its answer; None: the configured one."""
+    """The model that is asked first for its answer; None: the configured one."""
     attached: tuple[Attached, ...] = ()
     """Its files, where they were asked for: they are rows of their own."""
     models: tuple[str, ...] = ()
-    """That wrote an answer, where that was asked for, and `usage` what all its calls took."""
+    """The model that wrote an answer, if it was queried; `usage` is the total of all its calls."""
     usage: Usage | None = None
     command: str = ""
-    """What a notice replies to, where that was asked for."""
+    """The message that a notice replies to, if it was queried."""
     version_of: SessionId | None = None
     """The conversation that went on otherwise from here, where that was asked for: a branch begins with this entry."""
 
@@ -234,7 +234,7 @@ _KIND: dict[type[Entry], Kind] = {
 
 
 async def said_by_person(conn: Connection, session: SessionId, own: Label) -> list[str]:
-    """What the person of this trust level wrote here themselves, among the newest entries; not what they passed on."""
+    """Texts that the person of this trust level wrote here, among the newest entries; without forwarded ones."""
     sql = """select text from (select kind, label, origin, text from messages where session_id = $1 and seq is not null
                                order by seq desc limit 1000) newest
              where kind = 'user' and label <= $2 and origin <> $3"""
@@ -295,7 +295,7 @@ async def shown(conn: Connection, session: SessionId, *, limit: int = 200) -> li
 
 
 async def said_since(conn: Connection, session: SessionId, seq: int, until: int = 2**31 - 1) -> list[str]:
-    """What the agent said after a place in the transcript and up to another, in order."""
+    """The agent's texts after one place in the transcript and up to another, in order."""
     sql = """select text from messages
              where session_id = $1 and kind = 'assistant' and seq > $2 and seq <= $3 order by seq"""
     rows = await conn.fetch(sql, session, seq, until)

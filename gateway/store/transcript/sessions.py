@@ -52,24 +52,24 @@ async def end(conn: Connection, session: SessionId) -> None:
 
 
 async def end_chat(conn: Connection, session: SessionId) -> PrincipalId:
-    """The same for a conversation of people, which the next one is told of; answers whose it is."""
+    """Close a chat, which the person's next session is shown; returns its principal."""
     sql = "update sessions set ended_at = now(), ended_by_person = true where id = $1 returning principal_id"
     whose = await conn.fetchval(sql, session)
     return PrincipalId(whose)
 
 
 async def reopen(conn: Connection, session: SessionId) -> None:
-    """Let it go on, whether it has ended or not; the caller holds its lock."""
+    """Reopen a session, ended or not; the caller holds its lock."""
     await conn.execute("update sessions set ended_at = null, ended_by_person = false where id = $1", session)
 
 
 async def is_open(conn: Connection, session: SessionId) -> bool:
-    """Whether it goes on."""
+    """Whether the session is open."""
     return bool(await conn.fetchval("select ended_at is null from sessions where id = $1", session))
 
 
 async def end_unnamed(conn: Connection, session: SessionId) -> bool:
-    """Close a task's own session, unless it has a name and other tasks go on with it; the caller holds its lock."""
+    """Close a task's own session, unless it has a name, so that other tasks continue it; the caller holds its lock."""
     sql = "update sessions set ended_at = now() where id = $1 and name is null returning true"
     done = await conn.fetchval(sql, session)
     return bool(done)
@@ -86,12 +86,12 @@ async def label(conn: Connection, session: SessionId) -> Label:
 
 
 async def highest_label(conn: Connection, of: Sequence[SessionId]) -> Label:
-    """Of all of these; the owner's if there are none."""
+    """The highest label of these sessions; the owner's if there are none."""
     return Label(await conn.fetchval("select coalesce(max(label), 0) from sessions where id = any($1)", of))
 
 
 async def agent(conn: Connection, session: SessionId) -> str:
-    """Whose conversation it is: the owner's agent, or a program's."""
+    """The agent of the conversation: 'default', or a program's."""
     return str(await conn.fetchval("select agent from sessions where id = $1", session))
 
 

@@ -86,7 +86,7 @@ async def conclude(
 
 
 async def prompt_of(conn: Connection, task: TaskId) -> MessageId | None:
-    """What an unattended run was asked."""
+    """The prompt of an unattended run."""
     sql = """select m.id from tasks t join messages m on m.session_id = t.session_id and m.task_id = t.id
              where t.id = $1 and m.kind = 'user' order by m.seq limit 1"""
     found: MessageId | None = await conn.fetchval(sql, task)

@@ -1,1 +1,1 @@
-"""Whose words something is, what was allowed, and the record of it."""
+"""Approvals, grants, secrets and pins, and the audit trail."""

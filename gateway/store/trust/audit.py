@@ -17,7 +17,7 @@ _PAGE = 1_000
 
 
 class Event(StrEnum):
-    """What is written down."""
+    """The acts that are recorded."""
 
     ASKED = "approval asked"
     APPROVED = "approval approved"
@@ -57,7 +57,7 @@ class AuditRow:
     hash: bytes
 
     def sealed(self, key: bytes) -> bytes:
-        """What its hash must be."""
+        """The hash that the row must have."""
         whose = str(self.principal_id) if self.principal_id else None
         facts = [self.seq, self.at.astimezone(UTC).isoformat(), self.event, whose, self.subject]
         exact = json.dumps([*facts, self.actor.hex(), self.detail.hex(), self.prev.hex()], separators=(",", ":"))
@@ -104,7 +104,7 @@ async def newest(conn: Connection, limit: int) -> list[AuditRow]:
 
 
 async def verify(conn: Connection) -> AuditVerdict:
-    """Follow the chain from its beginning; whoever kept an older head can look for it among the hashes."""
+    """Follow the chain from its beginning; `holds` then tells whether a head noted earlier is part of it."""
     key, rows, prev = await _key(conn), 0, b""
     async for row in _all(conn):
         rows += 1

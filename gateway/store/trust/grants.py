@@ -112,7 +112,7 @@ async def take(tx: Connection, call: GrantCall, now: datetime) -> GrantId | None
 
 
 def covered(grant: GrantRow, arguments: JsonObject) -> Decimal | None:
-    """What a call with these arguments uses up of its sum, 0 if it has none; None if the grant does not cover it."""
+    """The amount a call with these arguments takes from the grant's sum, 0 without one; None if it isn't covered."""
     rest = {name: value for name, value in arguments.items() if name != grant.bounded}
     if _exact(rest) != _exact(grant.arguments):
         return None
@@ -131,7 +131,7 @@ def _exact(arguments: JsonObject) -> str:
 
 
 async def live(conn: Connection, given_by: PrincipalId, now: datetime) -> list[GrantRow]:
-    """What this person has allowed that still counts, the oldest first."""
+    """This person's valid grants, the oldest first."""
     sql = """select * from grants where given_by = $1 and revoked_at is null and times_left > 0 and expires_at > $2
              order by id"""
     return await fetch_all(conn, GrantRow, sql, given_by, now)

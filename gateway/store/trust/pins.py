@@ -68,7 +68,7 @@ async def put(
 
 
 async def switch_off(conn: Connection, kind: str, name: str) -> bool:
-    """What was confirmed stays known, but is off; whether there was such a one."""
+    """Switch a confirmed content off but keep it; False if there is none."""
     sql = """update pins set state = 'off', changed_at = now() where kind = $1 and name = $2 and state <> 'staged'
              returning true"""
     done = await conn.fetchval(sql, kind, name)

@@ -22,9 +22,9 @@ from gateway.store.work import steps, tasks, trees
 
 LASTS = timedelta(minutes=15)
 BUDGET = "task_budget"
-"""What a tree asks for whose budget is used up."""
+"""The question of a tree whose budget is used up."""
 DOUBT = "call_in_doubt"
-"""What a task asks whose call may have run before a crash."""
+"""The question of a task whose call may have run before a crash."""
 _NUMBER = re.compile(r"[Aa]?(\d{1,18})", re.ASCII)
 
 State = Literal["open", "approved", "done", "denied", "expired", "closed"]
@@ -32,7 +32,7 @@ State = Literal["open", "approved", "done", "denied", "expired", "closed"]
 
 @dataclass(frozen=True, slots=True)
 class ReviewQuestion:
-    """A call that needs `asked`'s yes; `lasts` is how long the question stays open, None for ever.
+    """A call that needs `asked`'s yes; `lasts` is how long the question stays open, None forever.
 
     With a `grant` the yes was given before: the call runs, and nobody is asked.
     """
@@ -55,7 +55,7 @@ class ReviewQuestion:
 
     @property
     def digest(self) -> str:
-        """What the yes is bound to."""
+        """The hash that the yes is bound to."""
         return digest_of(self.tool, self.arguments, self.base, self.session)
 
 
@@ -97,14 +97,14 @@ class ReviewRow:
 
     @property
     def title(self) -> str:
-        """What would run, or what a task asks for."""
+        """Name of the call, or of a task's question, for people."""
         if self.tool == DOUBT:
             return f"{self.arguments['tool']}, which may have run"
         return {"request_human_review": "question of a task", BUDGET: "more budget"}.get(self.tool, self.tool)
 
 
 def digest_of(tool: str, arguments: JsonObject, base: str, session: SessionId | None) -> str:
-    """Of everything that a yes is bound to; `base` stands for the contents of files."""
+    """A hash of everything that a yes is bound to; `base` stands for the contents of files."""
     where = [str(session)] if session else []
     exact = json.dumps([tool, arguments, base, *where], sort_keys=True, separators=(",", ":"))
     return sha256(exact.encode()).hexdigest()
@@ -174,7 +174,7 @@ async def ask(conn: Connection, question: ReviewQuestion, now: datetime) -> Revi
 
 
 async def of_call(conn: Connection, task: TaskId, ordinal: int) -> ReviewRow | None:
-    """What this very call asked already: a resumed run makes it again."""
+    """The question that this call has asked already: a resumed run makes it again."""
     return await fetch_first(
         conn, ReviewRow, "select * from reviews where task_id = $1 and ordinal = $2", task, ordinal
     )
@@ -199,7 +199,7 @@ async def asked_before(conn: Connection, question: ReviewQuestion, now: datetime
 
 
 async def list_open(conn: Connection, asked: PrincipalId, now: datetime) -> list[ReviewRow]:
-    """What waits for this person's answer, the oldest first."""
+    """This person's open questions, the oldest first."""
     sql = """select * from reviews where asked_id = $1 and state = 'open' and (expires_at is null or expires_at > $2)
              order by id"""
     return await fetch_all(conn, ReviewRow, sql, asked, now)
@@ -258,7 +258,7 @@ async def decide(
 
 
 async def expire(conn: Connection, now: datetime) -> datetime | None:
-    """Close the questions whose time is up, and queue that their runs are told; when the next one expires."""
+    """Close questions that have expired, and act on it; returns when the next one expires."""
     sql = "update reviews set state = 'expired' where state = 'open' and expires_at <= $1 returning *"
     await _settle(conn, await fetch_all(conn, ReviewRow, sql, now), Event.EXPIRED)
     due: datetime | None = await conn.fetchval("select min(expires_at) from reviews where state = 'open'")
@@ -275,7 +275,7 @@ async def close(conn: Connection, *sessions: SessionId) -> list[str]:
 
 
 async def latest(conn: Connection, asked: PrincipalId, limit: int) -> list[ReviewRow]:
-    """What this person has answered, or what was settled without them, the newest first."""
+    """Settled questions to this person, the newest first, answered or not."""
     sql = "select * from reviews where asked_id = $1 and state <> 'open' order by id desc limit $2"
     return await fetch_all(conn, ReviewRow, sql, asked, limit)
 
@@ -307,7 +307,7 @@ async def start(conn: Connection, review: ReviewId) -> tuple[ReviewRow, bool]:
 
 
 async def mark_done(conn: Connection, review: ReviewRow) -> None:
-    """Its call has run, and its result is told with this transaction."""
+    """Record that its call has run; its result is delivered with this transaction."""
     await conn.execute("update reviews set state = 'done' where id = $1", review.id)
     await _note(conn, Event.RUN, review)
 
@@ -352,7 +352,7 @@ async def _resume(conn: Connection, row: ReviewRow) -> None:
 
 
 async def close_cancelled(conn: Connection, master: TaskId) -> None:
-    """Nobody needs to answer any more what the cancelled tasks of a tree asked."""
+    """Close the open questions of a tree's cancelled tasks."""
     sql = """update reviews r set state = 'closed', decided_at = now() from tasks t
              where t.id = r.task_id and t.master_id = $1 and t.status = 'cancelled' and r.state = 'open'
              returning r.*"""

@@ -51,7 +51,7 @@ class SharedLimits:
 
 @dataclass(frozen=True, slots=True)
 class Unpriced:
-    """What models without a price have used in the day under way, which models; `extra` as in `Account`."""
+    """Tokens of models without a price in the current day, and these models; `extra` as in `Account`."""
 
     tokens: int
     extra: int
@@ -60,7 +60,7 @@ class Unpriced:
 
 @dataclass(frozen=True, slots=True)
 class UsageRow:
-    """What one session used of one model on one day (UTC); work that no session asked for is named by its kind."""
+    """One session's use of one model on one day (UTC); work without a session is named by its kind."""
 
     day: date
     model: str
@@ -75,7 +75,7 @@ class UsageRow:
 
 
 async def used(conn: Connection, since: datetime, until: datetime) -> list[UsageRow]:
-    """What was used in that time, by day."""
+    """The use of models in that time, by day."""
     sql = """with used as (
                select (s.created_at at time zone 'utc')::date as day, s.name as model, s.principal_id, t.session_id,
                       t.kind, count(*)::int as calls, sum(s.tokens_in)::bigint as tokens_in,
@@ -99,7 +99,7 @@ async def used(conn: Connection, since: datetime, until: datetime) -> list[Usage
 
 
 async def settled_cost(conn: Connection, now: datetime) -> float:
-    """What the month cost until yesterday began: every run that counts there has ended."""
+    """The cost of the month until the start of yesterday: every run before that has ended."""
     cost: float = await conn.fetchval(
         "select coalesce(sum(cost_usd), 0) from task_steps where cost_usd > 0 and created_at >= $1 and created_at < $2",
         Period.MONTH.start(now),

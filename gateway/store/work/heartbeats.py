@@ -27,9 +27,9 @@ class Pulse(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     at: datetime
-    """Of the last one; before there was one, when it was first waited for."""
+    """Time of the last one; before the first, when waiting began."""
     looked: datetime
-    """What had come up by then has been looked after."""
+    """Concerns up to this time were handled."""
     outcome: HeartbeatOutcome = HeartbeatOutcome.WAITING
     text: str = ""
     day: date | None = None
@@ -94,7 +94,7 @@ async def ask(tx: Connection, owner: PrincipalId, payload: JsonObject) -> None:
 
 
 async def ended(tx: Connection, outcome: HeartbeatOutcome, text: str, looked: datetime) -> None:
-    """What came of the run; unless it failed, what had come up by `looked` has been looked after."""
+    """Record the outcome of a run; unless it failed, concerns up to `looked` count as handled."""
     known: dict[str, Json] = {"outcome": outcome.value, "text": storable(text)[:LONGEST]}
     if outcome is HeartbeatOutcome.FAILED:
         known["failing"] = True
@@ -135,9 +135,9 @@ class Concern:
 
 
 async def concerns(conn: Connection, principal: PrincipalId, since: datetime, until: datetime) -> list[Concern]:
-    """What came to be worth a word after `since` and by `until`, the oldest first, at most `MOST`.
+    """Concerns whose time came after `since` and by `until`, oldest first, at most `MAX_CONCERNS`.
 
-    Each thing is found by one look only, if each begins where the one before ended.
+    Each is found only once, if each look begins where the previous one ended.
     """
     rows = await conn.fetch(
         """select kind, what, at, label from (

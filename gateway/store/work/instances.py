@@ -11,11 +11,11 @@ from gateway.store.connection.rows import fetch_all
 
 LEASE_SECONDS = 8.0
 RENEW_SECONDS = 2.0
-"""Of an instance's life and of the channels that it holds."""
+"""Interval at which an instance renews its life's lease and its channels'."""
 LOOK_SECONDS = 1.0
 """How often others look whether they are free: a death is noticed after 9 seconds at most, and taken over within 15."""
 FOLLOWED_PREFIX = "supaclaw:"
-"""What the names begin with that are channels on which somebody is told of steps."""
+"""Prefix of leases that are notification channels of traces."""
 
 
 def life_lease(instance: InstanceId) -> str:
@@ -73,7 +73,7 @@ class Instance:
     channels: tuple[str, ...]
     """Those that it holds open."""
     homes: tuple[str, ...]
-    """What lies in its files only."""
+    """Things that only its machine's files have."""
     running: int
     """Tasks."""
 
@@ -99,7 +99,7 @@ where l.name = over.name and (gone.id is not null or not exists (select from ins
 
 
 async def enter(conn: Connection, instance: InstanceId, name: str, kind: Kind) -> None:
-    """It has started; what died long ago without anything in its files is forgotten, and who followed traces."""
+    """Register a started instance; forget long-dead instances without files of their own, and expired followers."""
     await conn.execute(_TIDY)
     await conn.execute("delete from leases where starts_with(name, $1) and expires_at < now()", FOLLOWED_PREFIX)
     sql = """insert into instances (id, name, kind) values ($1, $2, $3)
@@ -108,7 +108,7 @@ async def enter(conn: Connection, instance: InstanceId, name: str, kind: Kind) -
 
 
 async def leave(conn: Connection, instance: InstanceId) -> None:
-    """It has stopped in order; with what lies on its machine it stays known."""
+    """Record an orderly stop; forget the instance unless its machine has files of its own."""
     await conn.execute("update instances set stopped_at = now() where id = $1", instance)
     await conn.execute(
         "delete from instances where id = $1 and not exists (select from homes where instance_id = $1)", instance
@@ -161,7 +161,7 @@ async def holder(conn: Connection, lease: str) -> str | None:
 
 
 async def forget(conn: Connection, name: str) -> int:
-    """Give up for good machines of this name that do not run, with what lay there; returns how many."""
+    """Forget stopped machines of this name permanently, with the files that only they had; returns how many."""
     sql = """with gone as (delete from instances i where name = $1 and not exists (
                select from leases where name = concat('instance ', i.id) and expires_at > now()) returning id)
              select count(*) from gone"""

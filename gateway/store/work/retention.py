@@ -1,4 +1,4 @@
-"""What is over and old is cleared away, in small batches; what is said, remembered, filed or audited never is."""
+"""Clears old finished work in small batches; never messages, memories, files or the audit trail."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

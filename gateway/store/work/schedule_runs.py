@@ -17,7 +17,7 @@ from gateway.store.work.schedules import ScheduleRow
 
 @dataclass(frozen=True, slots=True)
 class DeliveryOutcome:
-    """What was told and is not on its way any more: all of it is there, unless it was `refused` or is `uncertain`."""
+    """A settled delivery of a run's result: complete, unless it was `refused` or is `uncertain`."""
 
     schedule_id: ScheduleId
     slot: datetime
@@ -43,18 +43,18 @@ async def exists(conn: Connection, task: TaskId) -> bool:
 
 
 async def mark_executed(conn: Connection, task: TaskId) -> None:
-    """The agent came to an end with it."""
+    """Record that the agent finished."""
     await conn.execute("update schedule_runs set executed_at = now() where task_id = $1", task)
 
 
 async def mark_produced(conn: Connection, task: TaskId, message: MessageId | None) -> None:
-    """There was something to tell, and it was said in a chat; None: there is none."""
+    """Record that there was a result, and the message with it; None if no chat could have it."""
     sql = "update schedule_runs set produced_at = now(), message_id = $2 where task_id = $1"
     await conn.execute(sql, task, message)
 
 
 async def mark_failed(conn: Connection, task: TaskId, error: str) -> None:
-    """What went wrong, in one line: with the run, or with what it had to tell."""
+    """Record an error of the run or of its delivery, as one line."""
     await conn.execute("update schedule_runs set error = $2 where task_id = $1", task, storable(error))
 
 

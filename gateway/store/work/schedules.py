@@ -47,7 +47,7 @@ class ScheduleRow:
 
 @dataclass(frozen=True, slots=True)
 class Firing:
-    """What is to become of a schedule that is due; without an assignment nothing is run, its slots are missed."""
+    """The decision on a due schedule; without an assignment nothing runs and its slots are missed."""
 
     row: ScheduleRow
     plan: SlotPlan
@@ -127,9 +127,8 @@ async def update(
 async def pause(
     conn: Connection, schedule: ScheduleId, *, paused: bool, next_run_at: datetime | None
 ) -> ScheduleRow | None:
-    """Let it rest, or go on at its next slot from now on; None when it is gone. A chat not theirs is forgotten.
-
-    For it was handed over to somebody else, and no row that a member writes may refer to it.
+    """Pause a schedule, or resume it at its next slot; None if it is gone. An address that was handed over is dropped,
+    since no row that a member writes may refer to another's address.
     """
     sql = """update schedules s set paused_at = case when $2 then coalesce(paused_at, now()) end,
                next_run_at = case when completed_at is null then $3::timestamptz end, updated_at = now(),
@@ -174,7 +173,7 @@ async def count(conn: Connection, principal: PrincipalId, *, paused: bool = True
 
 
 async def runs(conn: Connection, schedule: ScheduleId, limit: int = 20) -> list[RunRow]:
-    """What became of its slots, the latest first."""
+    """Its slots and their runs, the latest first."""
     return await fetch_all(
         conn,
         RunRow,
@@ -194,9 +193,9 @@ async def running(conn: Connection) -> set[ScheduleId]:
 
 
 async def due(conn: Connection, now: datetime, limit: int) -> list[ScheduleRow]:
-    """Whose slot has come and whose last run is over, the longest due first, held until the transaction ends.
+    """Lock due schedules whose last run is over, the longest due first; skip those that another transaction holds.
 
-    What another transaction holds is left to it. Raises `TryAgainLater` in a process older than the schema.
+    Raises `TryAgainLater` in a process older than the schema.
     """
     await check_not_outdated(conn)
     sql = """select s.* from schedules s
@@ -208,7 +207,7 @@ async def due(conn: Connection, now: datetime, limit: int) -> list[ScheduleRow]:
 
 
 async def next_due(conn: Connection) -> datetime | None:
-    """When the first is due; in the past where its last run goes on, or another transaction holds it."""
+    """When the first is due; in the past while its last run isn't over, or another transaction holds it."""
     found: datetime | None = await conn.fetchval("select min(next_run_at) from schedules where paused_at is null")
     return found
 
@@ -229,7 +228,7 @@ async def fire(conn: Connection, row: ScheduleRow, assignment: Assignment) -> Ta
 
 
 async def halt(conn: Connection, schedule: ScheduleId, error: str) -> None:
-    """It cannot go on: pause it, and say why at the slot that it was due for. The caller holds it."""
+    """Pause a schedule that can't continue, and record why at its due slot. The caller holds it."""
     sql = """with halted as (
                update schedules set paused_at = now(), updated_at = now() where id = $1
                returning id, principal_id, next_run_at

@@ -116,7 +116,7 @@ async def note(
 
 
 async def of_task(conn: Connection, task: TaskId, since: datetime) -> list[StepRow]:
-    """What a task ran from a moment on, in order."""
+    """The steps of a task since a time, in order."""
     return await fetch_all(
         conn, StepRow, "select * from task_steps where task_id = $1 and created_at >= $2 order by id", task, since
     )
@@ -139,7 +139,7 @@ async def trace(
 
 @dataclass(frozen=True, slots=True)
 class CallPlace:
-    """Where a model was asked: in the transcript behind `seq`, by this agent."""
+    """The place of a model call: in the transcript behind `seq`, by this agent."""
 
     session: SessionId
     seq: int
@@ -147,7 +147,7 @@ class CallPlace:
 
 
 async def asked_at(conn: Connection, task: TaskId, step: int) -> CallPlace | None:
-    """Where the model call was that is this step of the task, or the last one before it; None if there is none."""
+    """The place of the task's last model call up to this step; None if there is none."""
     sql = """select m.session_id as session, m.seq - 1 as seq,
                     coalesce((select split_part(h.name, ' > ', 1) from task_steps h
                               where h.task_id = t.id and h.kind = 'hand-off' and h.id > s.id order by h.id limit 1),
@@ -165,9 +165,9 @@ _PATIENCE = 5.0
 
 @dataclass(slots=True)
 class CommittedSteps:
-    """Up to which step nothing can come any more: a step has its number before it is committed.
+    """The step up to which all are committed: a step has its number before its commit.
 
-    Whoever reads on behind the last step seen would miss one that was committed later under a lower number.
+    A reader that continues behind the last step it saw would miss one committed later under a lower number.
     """
 
     upto: int = 0
@@ -205,12 +205,12 @@ from task_steps where kind = 'model' and created_at >= $1
 
 
 async def spent_since(conn: Connection, since: datetime) -> ModelUse:
-    """What all model calls since then used."""
+    """The use of all model calls since then."""
     return await _spent(conn, _SPENT, since)
 
 
 async def spent_on(conn: Connection, task: TaskId, since: datetime) -> ModelUse:
-    """What the model calls of one task used since then."""
+    """The use of one task's model calls since then."""
     return await _spent(conn, f"{_SPENT} and task_id = $2", since, task)
 
 

@@ -30,7 +30,7 @@ class TaskSummary:
 
 @dataclass(frozen=True, slots=True)
 class TaskReport(TaskSummary):
-    """What became of it: what the agent said at its end, and how each part of that got to the chat it was said in."""
+    """A task's outcome: the agent's final text, and the delivery state of each of its parts."""
 
     created_at: datetime
     updated_at: datetime
@@ -124,13 +124,13 @@ async def claim(
 
 
 async def payload(conn: Connection, task: TaskId) -> JsonObject:
-    """What the task was queued with."""
+    """The payload that the task was queued with."""
     found: JsonObject | None = await conn.fetchval("select input from tasks where id = $1", task)
     return found or {}
 
 
 async def count_ahead(conn: Connection, run: Claim) -> int:
-    """How many older tasks of the conversation that they all go on with are not over."""
+    """How many older tasks of its named conversation are not over."""
     sql = """select count(*) from tasks own join sessions s on s.id = own.session_id and s.name is not null
              join tasks t on t.session_id = s.id and t.seq < own.seq
              where own.id = $1 and t.status not in ('completed', 'failed', 'cancelled')"""
@@ -261,7 +261,7 @@ async def queue(conn: Connection) -> dict[Status, int]:
 
 
 async def report(conn: Connection, task: TaskId) -> TaskReport | None:
-    """What became of one task."""
+    """The outcome of one task; None if there is none of this id."""
     sql = """select t.id, t.kind, t.status, t.attempts, t.error, t.created_at, t.updated_at,
                     case when t.status = 'completed' then (
                       select m.text from messages m
@@ -274,6 +274,6 @@ async def report(conn: Connection, task: TaskId) -> TaskReport | None:
 
 
 async def get(conn: Connection, task: TaskId) -> TaskSummary | None:
-    """Where one task stands."""
+    """The state of one task; None if there is none of this id."""
     row = await conn.fetchrow("select id, kind, status, attempts, error from tasks where id = $1", task)
     return TaskSummary(row["id"], row["kind"], Status(row["status"]), row["attempts"], row["error"]) if row else None

@@ -1,4 +1,4 @@
-"""Trees of tasks: nodes with their children, what they came to and what they cost."""
+"""Trees of tasks: nodes with their children, results and costs."""
 
 import re
 from collections.abc import Collection, Sequence
@@ -43,7 +43,7 @@ class NodeRow:
 
 @dataclass(frozen=True, slots=True)
 class ChildRow:
-    """What a parent is told of a child: its result, or why there is none; `label` is that of all it had read."""
+    """A child as its parent sees it: its result, or why there is none; `label` is that of all it had read."""
 
     name: str
     agent: str
@@ -109,7 +109,7 @@ class TreeFilter:
 
 @dataclass(frozen=True, slots=True)
 class TreeRow:
-    """A tree as a list shows it: its first task, and what all of its tasks came to.
+    """A tree as a list shows it: its first task, with totals over all of its tasks.
 
     `counts` has how many of them are in each status, `waits_for` the open questions and approvals of all, such as A17.
     """
@@ -169,7 +169,7 @@ async def matching(conn: Connection, principal: PrincipalId, beginning: str) -> 
 
 
 async def children(conn: Connection, parent: TaskId, call: int) -> list[ChildRow]:
-    """What one call created, in its order."""
+    """The children that one call created, in order."""
     sql = """select t.input ->> 'name' as name, t.agent, t.status, t.output ->> 'result' as result, t.error,
                     t.storage_paths, s.label
              from tasks t join sessions s on s.id = t.session_id
@@ -203,7 +203,7 @@ async def fork_of(conn: Connection, task: TaskId) -> TaskId | None:
 
 @dataclass(frozen=True, slots=True)
 class TreePlace:
-    """Where a task is in its tree, and what that may cost and has cost."""
+    """A task's place in its tree, with the tree's budget and cost."""
 
     master: TaskId
     depth: int
@@ -212,7 +212,7 @@ class TreePlace:
 
 
 async def place(conn: Connection, task: TaskId) -> TreePlace:
-    """Of a task that exists."""
+    """The place of a task, which must exist."""
     sql = """select t.master_id as master, t.depth, m.budget_usd,
                     (select coalesce(sum(s.cost_usd), 0) from tasks n join task_steps s on s.task_id = n.id
                      where n.master_id = t.master_id) as spent_usd
@@ -238,7 +238,7 @@ async def keep_files(conn: Connection, run: Claim, paths: Sequence[str]) -> None
 
 
 async def hand_off(conn: Connection, run: Claim, agent: str) -> None:
-    """Another agent goes on with the task, and the trace says so; the caller holds it."""
+    """Give the task to another agent, and note it in the trace; the caller holds the task."""
     await conn.execute("update tasks set agent = $2 where id = $1", run.id, agent)
     await steps.note(conn, run.id, run.principal_id, "hand-off", f"{run.agent} > {agent}")
 
@@ -249,7 +249,7 @@ async def hand_offs(conn: Connection, task: TaskId) -> int:
 
 
 async def resume(conn: Connection, waiting: Sequence[TaskId]) -> None:
-    """These go on, with all attempts, if they wait for a person."""
+    """Make the tasks that wait for a person pending again, with all attempts."""
     sql = """update tasks set status = 'pending', run_at = now(), attempts = 0, updated_at = now()
              where id = any($1) and status = 'needs_human_review'"""
     await conn.execute(sql, list(waiting))

@@ -11,12 +11,12 @@ from gateway.store.connection.pool import Connection, lock_name
 from gateway.store.connection.rows import fetch_all, fetch_first
 
 DEDUPE = "trigger:"
-"""What the `dedupe` of a trigger's task begins with."""
+"""Prefix of the `dedupe` of a trigger's task."""
 
 
 @dataclass(frozen=True, slots=True)
 class TriggerRow:
-    """What a trigger became, and where that stands; `digest` is of what was sent."""
+    """A trigger's task and its status; `digest` is of the request."""
 
     digest: str
     task_id: TaskId
@@ -39,7 +39,7 @@ async def reserve(conn: Connection, source: str, key: str) -> None:
 
 
 async def by_key(conn: Connection, source: str, key: str) -> TriggerRow | None:
-    """What was sent with this idempotency key."""
+    """The trigger with this idempotency key; None if there is none."""
     sql = """select g.digest, g.task_id, t.status from triggers g join tasks t on t.id = g.task_id
              where g.source = $1 and g.idempotency_key = $2"""
     return await fetch_first(conn, TriggerRow, sql, source, key)
