@@ -213,7 +213,8 @@ class ImportWriter:
             await imports.alone(tx, self._principal)
         done = Tally()
         keys = {*batch.memories, *batch.tasks}
-        known = await imports.known_keys(tx, self._principal, self._agent, {*keys, *batch.said}) | (self._stored_keys & keys)
+        known = await imports.known_keys(tx, self._principal, self._agent, {*keys, *batch.said})
+        known |= self._stored_keys & keys
         done.known += len(known & keys)
         for key, memory in batch.memories.items():
             if key not in known:

@@ -89,7 +89,7 @@ async def end_commands(conn: Connection, principal: PrincipalId, instance: Insta
 
 
 async def commands_interrupted(conn: Connection, instance: InstanceId) -> None:
-    """Have the workspaces listed in which commands of this process's predecessor, or of a dead process, were cut off."""
+    """Have workspaces listed in which commands of this process's predecessor, or of a dead process, were cut off."""
     await conn.execute(
         """with gone as (delete from running_commands r where instance_id = $1 or not exists (
              select from leases where name = concat('instance ', r.instance_id) and expires_at > now())
