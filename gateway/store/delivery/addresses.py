@@ -177,8 +177,7 @@ async def channels(conn: Connection, principal: PrincipalId) -> list[str]:
     sql = """select distinct channel from addresses
              where principal_id = $1 and channel <> 'api' and (channel <> 'terminal' or account = 'local')
              order by channel"""
-    rows = await conn.fetch(sql, principal)
-    return [row["channel"] for row in rows]
+    return [row["channel"] for row in await conn.fetch(sql, principal)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,8 +119,7 @@ async def mark_sending(conn: Connection, row: OutboxId) -> bool:
     """Mark it on its way, before the request leaves; False if somebody else did."""
     sql = """update outbox set state = 'sending', sending_at = now(), attempts = attempts + 1
              where id = $1 and state = 'pending' returning true"""
-    done = await conn.fetchval(sql, row)
-    return bool(done)
+    return bool(await conn.fetchval(sql, row))
 
 
 async def mark_sent(conn: Connection, row: OutboxId, platform_id: str) -> None:
@@ -159,15 +158,13 @@ async def withdraw(conn: Connection, address: AddressId, error: str) -> None:
 async def mark_uncertain(conn: Connection, row: OutboxId, error: str) -> bool:
     """It may have been shown; never sent again. Whether that is new."""
     sql = "update outbox set state = 'uncertain', error = $2 where id = $1 and state <> 'uncertain' returning true"
-    doubted = await conn.fetchval(sql, row, storable(error))
-    return doubted is not None
+    return await conn.fetchval(sql, row, storable(error)) is not None
 
 
 async def is_another_part_uncertain(conn: Connection, row: OutboxRow) -> bool:
     """Whether another part of the same message is uncertain too: its notice has been given."""
     sql = "select exists (select from outbox where message_id = $1 and id <> $2 and state = 'uncertain')"
-    found = await conn.fetchval(sql, row.message_id, row.id)
-    return bool(found)
+    return bool(await conn.fetchval(sql, row.message_id, row.id))
 
 
 async def left_sending(conn: Connection, channel: str) -> list[OutboxRow]:
@@ -189,8 +186,7 @@ async def waiting(conn: Connection) -> dict[str, str]:
                     ': ' || (array_agg(o.error order by o.id) filter (where o.error is not null))[1]) as told
            from outbox o join addresses a on a.id = o.address_id where o.state in ('pending', 'sending')
            group by a.channel having bool_or(o.error is not null) or min(o.created_at) < now() - interval '1 minute'"""
-    rows = await conn.fetch(sql)
-    return {row["channel"]: row["told"] for row in rows}
+    return {row["channel"]: row["told"] for row in await conn.fetch(sql)}
 
 
 async def in_state(conn: Connection, state: State, limit: int = 100) -> list[OutboxRow]:

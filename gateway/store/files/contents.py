@@ -43,8 +43,7 @@ async def add(conn: Connection, principal: PrincipalId, contents: Iterable[str],
     """Label those contents that nobody has labelled; returns them."""
     sql = """insert into contents (principal_id, sha256, label, source)
              select $1, each, $3, $4 from unnest($2::text[]) each on conflict do nothing returning sha256"""
-    rows = await conn.fetch(sql, principal, sorted(set(contents)), label, source)
-    return {row["sha256"] for row in rows}
+    return {row["sha256"] for row in await conn.fetch(sql, principal, sorted(set(contents)), label, source)}
 
 
 async def expect_older(conn: Connection, principal: PrincipalId | None = None) -> None:

@@ -79,8 +79,7 @@ async def recent(conn: Connection, principal: PrincipalId, limit: int) -> list[F
     sql = """select f.*, coalesce(c.label, f.label) as known
              from files f left join contents c using (principal_id, sha256)
              where principal_id = $1 order by f.updated_at desc, path limit $2"""
-    rows = await conn.fetch(sql, principal, limit)
-    return [FileRow.of({**row, "label": row["known"]}) for row in rows]
+    return [FileRow.of({**row, "label": row["known"]}) for row in await conn.fetch(sql, principal, limit)]
 
 
 async def names_label(conn: Connection, principal: PrincipalId, folder: str) -> Label:

@@ -45,8 +45,7 @@ async def due(conn: Connection) -> list[PrincipalId]:
     sql = """select principal_id from memory_stats s where consolidated_at <= now() - $1::interval and exists (
                select from memories m where m.principal_id = s.principal_id and m.id > consolidated_to
                  and (m.kind = 'memory' or (m.kind = 'turn' and m.created_at > now() - $1::interval)))"""
-    rows = await conn.fetch(sql, EVERY)
-    return [row["principal_id"] for row in rows]
+    return [row["principal_id"] for row in await conn.fetch(sql, EVERY)]
 
 
 async def changed(conn: Connection, principal: PrincipalId, at_most: Label) -> ConsolidationInput:

@@ -71,8 +71,7 @@ async def unindexed(conn: Connection) -> list[PrincipalId]:
     """Principals whose conversations have messages that were not indexed."""
     sql = """select distinct s.principal_id from sessions s left join memory_progress p on p.session_id = s.id
              where s.next_seq - 1 > coalesce(p.seq, 0)"""
-    rows = await conn.fetch(sql)
-    return [row["principal_id"] for row in rows]
+    return [row["principal_id"] for row in await conn.fetch(sql)]
 
 
 async def index_turns(tx: Connection, principal: PrincipalId | None, limit: int) -> int:

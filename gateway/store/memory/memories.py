@@ -142,16 +142,14 @@ async def supersede(
                and coalesce(n.superseded_at, n.forgotten_at, o.forgotten_at) is null and o.superseded_by is null
                and ($5::timestamptz is null or greatest(n.updated_at, o.updated_at) <= $5)
              returning true"""
-    done = await tx.fetchval(sql, principal, old, new, label, as_of)
-    return bool(done)
+    return bool(await tx.fetchval(sql, principal, old, new, label, as_of))
 
 
 async def forget(tx: Connection, principal: PrincipalId, memory: MemoryId) -> bool:
     """Leave a row out of everything from now on; `restore` undoes it."""
     sql = """update memories set forgotten_at = now(), updated_at = now()
              where principal_id = $1 and id = $2 and forgotten_at is null returning true"""
-    done = await tx.fetchval(sql, principal, memory)
-    return bool(done)
+    return bool(await tx.fetchval(sql, principal, memory))
 
 
 async def restore(tx: Connection, principal: PrincipalId, memory: MemoryId) -> bool:

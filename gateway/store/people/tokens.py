@@ -229,8 +229,7 @@ async def find(database: Database, plain: str) -> LiveToken | None:
 async def live(database: Database, ids: Collection[TokenId]) -> dict[TokenId, LiveToken]:
     """Those of them that are not revoked, as they are now."""
     async with database.connection() as conn:
-        rows = await conn.fetch(f"{_LIVE} and t.id = any($1)", list(ids))
-    return {row["id"]: _live(row) for row in rows}
+        return {row["id"]: _live(row) for row in await conn.fetch(f"{_LIVE} and t.id = any($1)", list(ids))}
 
 
 async def touch(database: Database, token: TokenRow, now: datetime) -> None:

@@ -170,8 +170,7 @@ async def other_versions(conn: Connection, session: SessionId) -> set[MessageId]
               select m.id from behind b cross join lateral (
                 select id from messages where session_id = b.id and seq > b.until order by seq desc limit $2) m
               order by m.id desc limit $2"""
-    rows = await conn.fetch(sql, session, MAX_OTHER_VERSIONS)
-    return {MessageId(row["id"]) for row in rows}
+    return {MessageId(row["id"]) for row in await conn.fetch(sql, session, MAX_OTHER_VERSIONS)}
 
 
 async def with_versions(conn: Connection, rows: Sequence[MessageRow]) -> list[MessageRow]:

@@ -42,8 +42,7 @@ async def alone(tx: Connection, principal: PrincipalId) -> None:
 async def known_keys(conn: Connection, principal: PrincipalId, agent: str, keys: Collection[bytes]) -> set[bytes]:
     """Which of these were imported before."""
     sql = "select key from imports where principal_id = $1 and agent = $2 and key = any($3)"
-    rows = await conn.fetch(sql, principal, agent, list(keys))
-    return {row["key"] for row in rows}
+    return {row["key"] for row in await conn.fetch(sql, principal, agent, list(keys))}
 
 
 async def note(
@@ -75,8 +74,7 @@ async def said(conn: Connection, session: SessionId, keys: Collection[str]) -> s
     """Which of these messages the session has."""
     sql = """select platform_id from messages
              where session_id = $1 and platform_id = any($2) and origin like 'import:%'"""
-    rows = await conn.fetch(sql, session, list(keys))
-    return {row["platform_id"] for row in rows}
+    return {row["platform_id"] for row in await conn.fetch(sql, session, list(keys))}
 
 
 async def start(tx: Connection, principal: PrincipalId, agent: str, at: datetime) -> SessionId:

@@ -193,8 +193,7 @@ async def close(tx: Connection, session: SessionId, summary: str) -> bool:
     """Close the session's file; what comes after goes into another. The caller holds the session."""
     sql = """update journals set closed_at = now(), summary = $2
              where session_id = $1 and closed_at is null returning true"""
-    done = await tx.fetchval(sql, session, summary)
-    return bool(done)
+    return bool(await tx.fetchval(sql, session, summary))
 
 
 async def outline(conn: Connection, session: SessionId) -> tuple[str, str, int]:

@@ -238,8 +238,7 @@ async def said_by_person(conn: Connection, session: SessionId, own: Label) -> li
     sql = """select text from (select kind, label, origin, text from messages where session_id = $1 and seq is not null
                                order by seq desc limit 1000) newest
              where kind = 'user' and label <= $2 and origin <> $3"""
-    rows = await conn.fetch(sql, session, own, EARLIER)
-    return [row["text"] for row in rows]
+    return [row["text"] for row in await conn.fetch(sql, session, own, EARLIER)]
 
 
 async def was_asked(conn: Connection, session: SessionId, task: TaskId) -> bool:
@@ -298,8 +297,7 @@ async def said_since(conn: Connection, session: SessionId, seq: int, until: int 
     """The agent's texts after one place in the transcript and up to another, in order."""
     sql = """select text from messages
              where session_id = $1 and kind = 'assistant' and seq > $2 and seq <= $3 order by seq"""
-    rows = await conn.fetch(sql, session, seq, until)
-    return [row["text"] for row in rows]
+    return [row["text"] for row in await conn.fetch(sql, session, seq, until)]
 
 
 async def told_until(conn: Connection, session: SessionId, seq: int = 2**31 - 1) -> list[MessageRow]:
@@ -339,8 +337,7 @@ async def open_questions(conn: Connection, session: SessionId) -> list[MessageId
     """The messages that the running turn answers."""
     sql = """select id from messages where session_id = $1 and kind = 'user' and seq is not null
                and answered_by is null and closed_at is null order by seq"""
-    rows = await conn.fetch(sql, session)
-    return [row["id"] for row in rows]
+    return [row["id"] for row in await conn.fetch(sql, session)]
 
 
 async def last_id(conn: Connection) -> MessageId | None:

@@ -71,8 +71,7 @@ async def is_open(conn: Connection, session: SessionId) -> bool:
 async def end_unnamed(conn: Connection, session: SessionId) -> bool:
     """Close a task's own session, unless it has a name, so that other tasks continue it; the caller holds its lock."""
     sql = "update sessions set ended_at = now() where id = $1 and name is null returning true"
-    done = await conn.fetchval(sql, session)
-    return bool(done)
+    return bool(await conn.fetchval(sql, session))
 
 
 async def taint(conn: Connection, session: SessionId, label: Label) -> None:

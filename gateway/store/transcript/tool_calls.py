@@ -105,8 +105,7 @@ async def handed_since(conn: Connection, session: SessionId, seq: int, until: in
     sql = """select call_id, tool, text from messages
              where session_id = $1 and kind = 'tool_intent' and origin = 'client' and seq > $2 and seq <= $3
              order by seq"""
-    rows = await conn.fetch(sql, session, seq, until)
-    return [ToolCall(row["call_id"], row["tool"], row["text"]) for row in rows]
+    return [ToolCall(row["call_id"], row["tool"], row["text"]) for row in await conn.fetch(sql, session, seq, until)]
 
 
 async def handed(conn: Connection, session: SessionId, call_id: str) -> MessageRow | None:

@@ -236,8 +236,7 @@ async def mark_reminded(conn: Connection, review: ReviewId, told_before: datetim
 async def mark_told(conn: Connection, review: ReviewId) -> bool:
     """Its question is on its way with this transaction; False if it was before, or is open no more."""
     sql = "update reviews set told_at = now() where id = $1 and state = 'open' and told_at is null returning true"
-    done = await conn.fetchval(sql, review)
-    return bool(done)
+    return bool(await conn.fetchval(sql, review))
 
 
 async def decide(

@@ -83,8 +83,7 @@ async def claim(tx: Connection, before: datetime, after: Pulse) -> bool:
     """Note down the next beat, unless there was another since the one `before`."""
     sql = """update meta set value = value || $2
              where key = 'heartbeat' and (value ->> 'at')::timestamptz = $1 returning true"""
-    noted = await tx.fetchval(sql, before, after.model_dump(mode="json", exclude={"failing"}))
-    return noted is not None
+    return await tx.fetchval(sql, before, after.model_dump(mode="json", exclude={"failing"})) is not None
 
 
 async def ask(tx: Connection, owner: PrincipalId, payload: JsonObject) -> None:

@@ -113,13 +113,11 @@ async def is_current(conn: Connection, arrival: DeliveryOutcome) -> bool:
     """Whether nobody has dealt with it meanwhile; the caller holds its schedule."""
     sql = """select exists (select from schedule_runs
                             where task_id = $1 and message_id = $2 and delivered_at is null and error is null)"""
-    found = await conn.fetchval(sql, arrival.task_id, arrival.message_id)
-    return bool(found)
+    return bool(await conn.fetchval(sql, arrival.task_id, arrival.message_id))
 
 
 async def on_their_way(conn: Connection) -> set[MessageId]:
     """What was told and is not there yet."""
     sql = """select message_id from schedule_runs
              where message_id is not null and delivered_at is null and error is null"""
-    rows = await conn.fetch(sql)
-    return {row["message_id"] for row in rows}
+    return {row["message_id"] for row in await conn.fetch(sql)}

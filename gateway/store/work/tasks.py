@@ -256,8 +256,7 @@ async def queue(conn: Connection) -> dict[Status, int]:
     """How many tasks wait and run."""
     sql = """select status, count(*)::int as n from tasks
              where status not in ('completed', 'failed', 'cancelled') group by status"""
-    rows = await conn.fetch(sql)
-    return {Status(row["status"]): row["n"] for row in rows}
+    return {Status(row["status"]): row["n"] for row in await conn.fetch(sql)}
 
 
 async def report(conn: Connection, task: TaskId) -> TaskReport | None:
