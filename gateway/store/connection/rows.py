@@ -1,9 +1,10 @@
 """Rows of the database as dataclasses: columns become fields, with enums and tuples as the fields are annotated."""
 
 from collections.abc import Callable
+from dataclasses import fields
 from enum import Enum
 from functools import cache
-from typing import Any, TypeAlias, TypeVar, get_origin, get_type_hints
+from typing import Any, TypeAlias, TypeVar, get_origin
 
 from asyncpg import Record
 
@@ -48,11 +49,11 @@ def _reader(kind: type[Row] | Reader[Row]) -> Reader[Row]:
 
 
 @cache
-def _special(kind: type) -> dict[str, Callable[[Any], object]]:
+def _special(kind: Any) -> dict[str, Callable[[Any], object]]:
     """The fields whose columns have another type than they."""
-    hints = get_type_hints(kind).items()
-    enums = {name: hint for name, hint in hints if isinstance(hint, type) and issubclass(hint, Enum)}
-    return enums | {name: tuple for name, hint in hints if get_origin(hint) is tuple}
+    hints = {field.name: field.type for field in fields(kind)}
+    enums = {name: hint for name, hint in hints.items() if isinstance(hint, type) and issubclass(hint, Enum)}
+    return enums | {name: tuple for name, hint in hints.items() if get_origin(hint) is tuple}
 
 
 def _converted(row: Record, special: dict[str, Callable[[Any], object]]) -> dict[str, Any]:
