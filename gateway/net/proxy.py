@@ -94,7 +94,7 @@ async def start(
         if listener := await running.listener():
             await proxy.serve(listener)
     except BaseException:
-        await running.gone()
+        await running.kill()
         raise
     return running
 

@@ -1,1 +1,1 @@
-"""The jail of a process: what the Linux kernel lets a program give up for good, without any privilege."""
+"""Jails for processes, made of the rights that Linux lets a program give up permanently, without any privilege."""

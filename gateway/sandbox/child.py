@@ -1,4 +1,4 @@
-"""A function in a forked child of its own that has given up what it does not need; it cannot take anything along."""
+"""Runs a function in a forked child that has given up all rights it doesn't need."""
 
 import json
 import logging
@@ -18,41 +18,41 @@ from gateway.sandbox.jail import landlock, seccomp
 from gateway.sandbox.jail.kernel import die_with, drop_privileges
 from gateway.sandbox.jail.landlock import FileAccess
 
-_REPLY = 1024**2
+_MAX_REPLY_BYTES = 1024**2
 _OPEN_FILES = 256
-_LOOK_SECONDS = 0.1
+_POLL_SECONDS = 0.1
 _BLOCK = 4096
 
 log = logging.getLogger(__name__)
 
 
 class ChildFailed(SupaclawError):
-    """The child came to no good end; the text is how."""
+    """The child failed, crashed or exceeded a limit; the text says how."""
 
 
 @dataclass(frozen=True, slots=True)
 class Jail:
-    """What the child may do: read `reads` and what lies beneath, and fill one folder."""
+    """The rights of the child: read the paths in `reads`, and fill one folder."""
 
     reads: tuple[str, ...]
     folder: str
     memory: int
-    """Bytes of address space, beside what the child is forked with: threads of the parent may hold gigabytes of it."""
+    """Bytes of address space, beyond those at the fork: threads of the parent may hold gigabytes of it."""
     seconds: float
     space: int
     """Bytes in the folder."""
 
 
 def run_in_jail(jail: Jail, work: Callable[[], Json]) -> Json:
-    """What `work` answers in the child, at most a megabyte of JSON, which is as trusted as what it works on.
+    """Run `work` in a child and return its result, at most a megabyte of JSON, which is as trusted as its input.
 
-    Raises `Ended` when it fails, crashes, or goes beyond a limit. Where a kernel has neither Landlock nor seccomp, the
-    other limits hold alone. One call at a time, from the main thread.
+    Raises `ChildFailed`. If the kernel has neither Landlock nor seccomp, only the other limits hold. Call it from the
+    main thread, one at a time.
     """
     parent, (answers, answer) = os.getpid(), os.pipe()
     child = os.fork()
     if child == 0:
-        _inside(jail, work, parent, answer)
+        _run_child(jail, work, parent, answer)
     os.close(answer)
     try:
         body = b"".join(_received(answers, jail))
@@ -63,13 +63,13 @@ def run_in_jail(jail: Jail, work: Callable[[], Json]) -> Json:
     return _value(body, code)
 
 
-def _inside(jail: Jail, work: Callable[[], Json], parent: int, answer: int) -> NoReturn:
-    """Never returns into the parent's frames, whatever happens."""
+def _run_child(jail: Jail, work: Callable[[], Json], parent: int, answer: int) -> NoReturn:
+    """Run `work` in the child and exit; never returns into the parent's frames."""
     try:
         _keep_only(answer)
         _limit(jail)
         _give_up(jail, parent)
-        view = memoryview(json.dumps(_answered(work)).encode())
+        view = memoryview(json.dumps(_result_of(work)).encode())
         while view:
             view = view[os.write(3, view) :]
         os._exit(0)
@@ -77,7 +77,7 @@ def _inside(jail: Jail, work: Callable[[], Json], parent: int, answer: int) -> N
         os._exit(1)
 
 
-def _answered(work: Callable[[], Json]) -> Json:
+def _result_of(work: Callable[[], Json]) -> Json:
     try:
         return {"value": work()}
     except MemoryError:
@@ -88,7 +88,7 @@ def _answered(work: Callable[[], Json]) -> Json:
 
 
 def _keep_only(answer: int) -> None:
-    """As 3, beside nothing for what is standard; no terminal, no pipe of the parent."""
+    """Keep this descriptor, as 3, and /dev/null as the standard ones; close all others and leave the terminal."""
     os.setsid()
     nothing, kept = os.open(os.devnull, os.O_RDWR), os.dup(answer)
     for descriptor in range(3):
@@ -99,7 +99,7 @@ def _keep_only(answer: int) -> None:
 
 def _limit(jail: Jail) -> None:
     bounds = {
-        resource.RLIMIT_AS: _held() + jail.memory,
+        resource.RLIMIT_AS: _address_space() + jail.memory,
         resource.RLIMIT_CPU: int(jail.seconds) + 1,
         resource.RLIMIT_FSIZE: jail.space,
         resource.RLIMIT_NOFILE: _OPEN_FILES,
@@ -112,15 +112,15 @@ def _limit(jail: Jail) -> None:
     os.umask(0o077)
 
 
-def _held() -> int:
-    """Bytes of address space of this process, as the kernel counts them for its limit; 0 where it does not tell."""
+def _address_space() -> int:
+    """Bytes of address space of this process, as the kernel counts them for its limit; 0 if unknown."""
     with suppress(OSError), open("/proc/self/statm", "rb") as counts:
         return int(counts.read().split()[0]) * resource.getpagesize()
     return 0
 
 
 def _give_up(jail: Jail, parent: int) -> None:
-    """All that this kernel can take; nothing where it is another system's."""
+    """Give up all rights that this kernel can remove; does nothing on other systems."""
     if os.uname().sysname != "Linux":
         return
     drop_privileges()
@@ -134,8 +134,8 @@ def _give_up(jail: Jail, parent: int) -> None:
 
 
 def _received(answers: int, jail: Jail) -> Iterator[bytes]:
-    """Until the child is gone."""
-    deadline, left = time.monotonic() + jail.seconds, _REPLY
+    """Yield the reply of the child until it ends; raises `ChildFailed` beyond a limit."""
+    deadline, left = time.monotonic() + jail.seconds, _MAX_REPLY_BYTES
     poll = select.poll()
     poll.register(answers, select.POLLIN)
     while left:
@@ -143,7 +143,7 @@ def _received(answers: int, jail: Jail) -> Iterator[bytes]:
             raise ChildFailed(f"took longer than {jail.seconds:g} seconds and was stopped")
         if _size(jail.folder) > jail.space:
             raise ChildFailed("wrote more than it may")
-        if poll.poll(_LOOK_SECONDS * 1000):
+        if poll.poll(_POLL_SECONDS * 1000):
             if not (piece := os.read(answers, min(left, 2**16))):
                 return
             left -= len(piece)
@@ -152,7 +152,7 @@ def _received(answers: int, jail: Jail) -> Iterator[bytes]:
 
 
 def _size(folder: str) -> int:
-    """Bytes on disk; where the jail holds, nothing but plain files lies in it."""
+    """Bytes on disk of a folder, which holds plain files only if the jail works."""
     size = 0
     with suppress(FileNotFoundError), os.scandir(folder) as entries:
         for entry in entries:

@@ -1,4 +1,4 @@
-"""One command for the workshop: what to run, what it may see of the files, and how much it may take."""
+"""One command for the workshop: its arguments, the files it may see, and its limits."""
 
 import json
 from collections.abc import Mapping
@@ -6,42 +6,42 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 
 MAX_REQUEST_BYTES = 128 * 1024
-"""Of a command with its environment; a socket does not take much more at once, nor does the kernel in one argument."""
+"""Of a command with its environment; neither a socket nor one argument to the kernel can be much larger."""
 
 
 class Tier(StrEnum):
-    """How a command is confined; each has seccomp and limits, and Landlock but where a container stands for it."""
+    """How a command is confined; all have seccomp and limits, and Landlock unless a container replaces it."""
 
     NAMESPACES = "namespaces"
-    """Its own root, processes, network and users: nothing else exists for it."""
+    """Its own root, processes, network and users."""
     LANDLOCK = "landlock"
-    """No namespaces: what Landlock does not cover is supervised, call by call."""
+    """No namespaces: calls that Landlock doesn't cover are supervised one by one."""
     CONTAINER = "container"
-    """A container that has nothing but the workspace around all commands; Landlock as far as there is any."""
+    """A container that holds only the workspace, around all commands; Landlock if the kernel has it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What all processes of a command may take together, unless it says otherwise."""
+    """Limits for all processes of a command together, unless noted."""
 
     seconds: float = 60
     cpu_seconds: int = 600
     """Of each process."""
     memory: int = 1024**3
-    """Bytes; each process may ask for as much."""
+    """Bytes; each process may reserve as much."""
     processes: int = 256
     """Threads count."""
     file_bytes: int = 1024**3
     """Of each file."""
     disk_bytes: int = 4 * 1024**3
-    """By which free space may shrink meanwhile."""
+    """By how much free space may shrink meanwhile."""
     spare_disk_bytes: int = 256 * 1024**2
     """Free space that is left to others."""
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """Paths of the workspace are relative to it."""
+    """A command and its confinement; paths of the workspace are relative to it."""
 
     arguments: tuple[str, ...]
     workspace: str
@@ -49,33 +49,33 @@ class Command:
     landlock: int
     """The version of Landlock to use."""
     folder: str = "."
-    """Where it starts, in the workspace."""
+    """Its working directory in the workspace."""
     environment: Mapping[str, str] = field(default_factory=dict)
     read_only: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
     reads: tuple[str, ...] = ()
-    """Further files and folders that are seen, read-only."""
+    """Further files and folders that it may read."""
     scratch: str = ""
-    """A private folder for temporary files; in namespaces it has one in memory."""
+    """A private folder for temporary files; in namespaces it is in memory."""
     limits: Limits = Limits()
     network: str = ""
-    """Where on its loopback the gateway listens, as `address:port`; "" for no sockets at all."""
+    """Where the gateway listens on its loopback, as `address:port`; "" for no sockets at all."""
     temporary: str = ""
     """A folder to delete once the command is over."""
 
     @property
     def proxy(self) -> tuple[str, int]:
-        """`network` as sockets take it."""
+        """`network` as host and port."""
         host, _, port = self.network.partition(":")
         return host, int(port)
 
     def packed(self) -> bytes:
-        """As `unpacked` reads it."""
+        """The bytes for `parse_command`."""
         return json.dumps(asdict(self), ensure_ascii=False).encode("utf-8", "replace")
 
 
 def parse_command(request: bytes) -> Command:
-    """A command as it was packed."""
+    """The command in packed bytes."""
     values = json.loads(request)
     limits, tier = Limits(**values.pop("limits")), Tier(values.pop("tier"))
     return Command(**{**values, **{name: tuple(values[name]) for name in _TUPLES}}, limits=limits, tier=tier)
@@ -85,7 +85,7 @@ _TUPLES = ("arguments", "read_only", "hidden", "reads")
 
 
 class Ending(StrEnum):
-    """Why a command is over."""
+    """Why a command has ended."""
 
     EXITED = "exited"
     TIMEOUT = "timeout"
@@ -97,12 +97,12 @@ class Ending(StrEnum):
     REFUSED = "refused"
     """It never started."""
     LOST = "lost"
-    """What watched over it is gone, and it with that."""
+    """Its watcher has ended, and the command with it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """How a command ended. A signal counts as an exit code of 128 and its number, as shells say it."""
+    """How a command ended. A signal counts as exit code 128 plus its number, as in shells."""
 
     ending: Ending
     code: int | None = None
@@ -110,12 +110,12 @@ class Report:
     milliseconds: int = 0
 
     def packed(self) -> bytes:
-        """As `report` reads it."""
+        """The bytes for `parse_report`."""
         return json.dumps(asdict(self)).encode()
 
 
 def parse_report(body: bytes) -> Report:
-    """A report as it was packed; of nothing, that the command was lost."""
+    """The report in packed bytes; without any, the command was lost."""
     if not body:
         return Report(Ending.LOST, problem="the process that watched over it was killed; the machine may lack memory")
     values = json.loads(body)

@@ -1,4 +1,4 @@
-"""Starts commands in the jail and follows them; the gateway's one door to programs that are not its own."""
+"""Starts commands in the jail and follows them: the only way in which the gateway runs other programs."""
 
 import asyncio
 import os
@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 from gateway.domain.errors import SupaclawError
 from gateway.sandbox.command import MAX_REQUEST_BYTES, Command, Ending, Limits, Report, Tier, parse_report
@@ -21,7 +22,7 @@ _PIECE = 64 * 1024
 _END_SECONDS = 10.0
 _PROXY_PORT = 3128
 _PORTS = range(10_000, 32_000)
-"""Below those that connections get."""
+"""Below the range that the kernel uses for connections."""
 
 
 class NoJail(SupaclawError):
@@ -34,30 +35,30 @@ class NoNetwork(NoJail):
 
 @dataclass(slots=True)
 class Running:
-    """A command under way."""
+    """A running command."""
 
     output: asyncio.StreamReader
     _reading: tuple[asyncio.ReadTransport, ...]
     _control: socket.socket
     input: asyncio.WriteTransport | None = None
-    """What is written there it reads; None if it has no input."""
+    """Its standard input; None if it has none."""
     errors: asyncio.StreamReader | None = None
-    """None: they are in its output."""
+    """Its standard error; None if it is part of the output."""
     closing: list[Callable[[], None]] = field(default_factory=list)
-    """What to do once it is closed."""
+    """Called by `close`."""
     _ended: Report | None = None
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        """Yield what it writes, until it and all it started are gone."""
+        """Yield its output until it and all it started have ended."""
         while piece := await self.output.read(_PIECE):
             yield piece
 
     async def listener(self) -> socket.socket | None:
-        """What listens on the loopback of a command with network, asked for once; None if it did not start."""
-        loop, told = asyncio.get_running_loop(), asyncio.Event()
-        loop.add_reader(self._control.fileno(), told.set)
+        """The listening socket on the loopback of a command with network; None if it didn't start. Call it once."""
+        loop, readable = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_reader(self._control.fileno(), readable.set)
         try:
-            await told.wait()
+            await readable.wait()
         finally:
             loop.remove_reader(self._control.fileno())
         body, descriptors, *_ = socket.recv_fds(self._control, _PIECE, 1)
@@ -68,11 +69,11 @@ class Running:
             listener = socket.socket(fileno=descriptors[0])
         except OSError as error:
             os.close(descriptors[0])
-            raise NoNetwork("what runs the commands has handed over something else than a socket") from error
+            raise NoNetwork("the process that runs commands has passed something other than a socket") from error
         return listener
 
     async def report(self) -> Report:
-        """How it ended, once it has."""
+        """Wait for its end; returns how it ended."""
         if self._ended is None:
             body = b""
             with suppress(OSError):
@@ -81,12 +82,12 @@ class Running:
         return self._ended
 
     def cancel(self) -> None:
-        """Have it and all it started killed."""
+        """Have it and all it started killed, without waiting."""
         with suppress(OSError):
             self._control.shutdown(socket.SHUT_WR)
 
-    async def gone(self) -> None:
-        """The same, and close; returns once they are gone, when nothing of it writes files any more."""
+    async def kill(self) -> None:
+        """Have it and all it started killed, wait until none of them writes files any more, and close."""
         self.cancel()
         with suppress(TimeoutError):
             async with asyncio.timeout(_END_SECONDS):
@@ -94,7 +95,7 @@ class Running:
         self.close()
 
     def close(self) -> None:
-        """The same, without caring how it ends."""
+        """Close its pipes without waiting for its end; the jail then kills what is left."""
         for each in self._reading:
             each.close()
         self._control.close()
@@ -106,40 +107,37 @@ class Running:
 
 @dataclass(slots=True)
 class Workshop:
-    """The jail of this machine. What starts the commands is itself started by the first one; `scratch` is private."""
+    """The jail of this machine. The first command starts the process that starts commands; `scratch` is private."""
 
+    guards_instructions: ClassVar[bool] = True
+    """Whether no command can change the agent's instructions, which then need not be compared afterwards."""
     scratch: Path
     landlock: int = field(default_factory=landlock.abi)
     without: frozenset[Tier] = frozenset()
-    """Tiers that are not tried."""
+    """Tiers to skip."""
     _starting: asyncio.Lock = field(default_factory=asyncio.Lock)
     _zygote: asyncio.subprocess.Process | None = None
     _requests: socket.socket | None = None
     _tier: Tier | None = None
     _zygote_flags: tuple[str, ...] = ()
 
-    @property
-    def guards_instructions(self) -> bool:
-        """Whether no command can change the agent's instructions, which then need not be compared afterwards."""
-        return True
-
     async def network(self) -> str:
-        """Where a command may reach the gateway, as `Command.network`; raises `NoNetwork`."""
+        """The address for `Command.network` at which a command reaches the gateway; raises `NoNetwork`."""
         return f"127.0.0.1:{_PROXY_PORT}" if await self.tier() is Tier.NAMESPACES else hidden_address()
 
     async def require_privacy(self) -> None:
-        """Raise `NoJail` where a command can't have files that no other command reaches."""
+        """Raise `NoJail` if a command can't have files that no other command reaches."""
         await self.tier()
 
     def folder(self, until: ExitStack) -> str:
-        """A new private folder, which is deleted with `until`. Blocks."""
+        """Make a private folder, which `until` deletes. Blocks."""
         self.scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = tempfile.mkdtemp(dir=self.scratch)
         until.callback(shutil.rmtree, path, ignore_errors=True)
         return path
 
     def missing(self) -> str:
-        """Why no tier can work here; "" if one may. Costs nothing."""
+        """Why no tier can work here; "" if one may. Fast."""
         if not seccomp.supported():
             return "this kernel does not filter system calls (seccomp); use Linux 5.13 or newer on x86-64 or ARM64"
         if not self.landlock:
@@ -147,19 +145,19 @@ class Workshop:
         return ""
 
     async def tier(self) -> Tier:
-        """The strongest that works; raises `NoJail`."""
+        """The strongest tier that works; raises `NoJail`."""
         if self._tier is None:
             self._tier = await self._probed()
         return self._tier
 
     async def start(self, command: Command, *, typed: bool = False, apart: bool = False) -> Running:
-        """Start a command; `typed`: it has an input. Output and errors come as one stream unless they are `apart`."""
+        """Start a command; `typed`: it has an input. Output and errors are one stream unless `apart`."""
         pipes = [os.pipe() for _ in range(2 if apart else 1)]
         control, control_there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         source, writes = os.pipe() if typed else (os.open(os.devnull, os.O_RDONLY), -1)
         there = [source, pipes[0][1], pipes[-1][1], control_there.fileno()]
         try:
-            await self._send(command.packed(), there)
+            await self._send(command, there)
         except BaseException:
             for each in (*(reads for reads, _ in pipes), control.detach(), *([writes] if typed else [])):
                 os.close(each)
@@ -178,7 +176,7 @@ class Workshop:
         return running
 
     async def close(self) -> None:
-        """End all commands."""
+        """Kill all commands."""
         if self._requests is not None:
             self._requests.close()
             self._requests = None
@@ -188,9 +186,8 @@ class Workshop:
             await self._zygote.wait()
             self._zygote = None
 
-    async def _send(self, request: bytes, descriptors: list[int]) -> None:
-        if len(request) > MAX_REQUEST_BYTES:
-            raise NoJail("the command is too long; put its text into a file and pass the path")
+    async def _send(self, command: Command, descriptors: list[int]) -> None:
+        request = check_size(command.packed())
         async with self._starting:
             if self._requests is None or self._zygote is None or self._zygote.returncode is not None:
                 await self._start_zygote()
@@ -228,7 +225,7 @@ class Workshop:
         raise NoJail(f"user namespaces do not work here ({problem}), {why}")
 
     async def _tried(self, tier: Tier) -> str:
-        """Why a command does not run in it; "" if one does."""
+        """Why commands can't run in this tier; "" if they can."""
         with tempfile.TemporaryDirectory(dir=self.scratch if self.scratch.is_dir() else None) as folder:
             limits = Limits(seconds=10, spare_disk_bytes=0)
             command = Command(("/bin/sh", "-c", "exit 7"), folder, tier, self.landlock, scratch=folder, limits=limits)
@@ -242,8 +239,15 @@ class Workshop:
         return ended.problem or f"a command {ended.ending} with {ended.code}"
 
 
+def check_size(request: bytes) -> bytes:
+    """Return the request; raises `NoJail` if it is too long."""
+    if len(request) > MAX_REQUEST_BYTES:
+        raise NoJail("the command is too long; put its text into a file and pass the path")
+    return request
+
+
 def hidden_address() -> str:
-    """One on a loopback that others share, and cannot guess."""
+    """An address on a loopback that others share, which they can't guess."""
     own = (secrets.randbelow(254) + 1 for _ in range(3))
     return f"127.{'.'.join(map(str, own))}:{_PORTS[secrets.randbelow(len(_PORTS))]}"
 

@@ -239,7 +239,7 @@ class WorkspaceCommands:
 
     async def _finish(self, permit: Permit) -> None:
         if permit.running:
-            await permit.running.gone()
+            await permit.running.kill()
         self._open.remove(permit)
         try:
             after = await asyncio.to_thread(take_snapshot, self.workspace.root, _APART)

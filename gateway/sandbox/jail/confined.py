@@ -15,19 +15,19 @@ _OPEN_FILES = 1024
 _FIRST_TO_DIE = 1000
 LISTENER = b"\0"
 _NICE = 10
-"""What watches over a fork bomb must get its turn; the gateway, too."""
+"""So that the watcher of a fork bomb gets its turn, and the gateway, too."""
 _OTHERS = 1024
-"""Processes and threads that the same user may have elsewhere; without namespaces they count, too."""
+"""Processes and threads of the same user elsewhere, which count, too, without namespaces."""
 
 Standard: TypeAlias = tuple[int, int, int]
 """The descriptors of input, output and errors."""
 
 
-def become(command: Command, standard: Standard, told: socket.socket) -> NoReturn:
-    """Run the command in the place of this process. `told` gets the listener of its filter, and what prevents that."""
+def become(command: Command, standard: Standard, status: socket.socket) -> NoReturn:
+    """Run the command in place of this process. `status` gets the listener of its filter, or why it failed."""
     try:
         os.setsid()
-        _set_standard(*standard, told.detach())
+        _set_standard(*standard, status.detach())
         if command.tier is not Tier.NAMESPACES:
             prefer_to_kill()
         _limit(command)
@@ -39,7 +39,7 @@ def become(command: Command, standard: Standard, told: socket.socket) -> NoRetur
         os.nice(_NICE)
         os.execvpe(command.arguments[0], command.arguments, environment)  # noqa: S606
     except (OSError, ValueError) as error:
-        os.write(3, _explained(command, error).encode()[:4000])
+        os.write(3, _problem(command, error).encode()[:4000])
     finally:
         os._exit(126)
 
@@ -51,7 +51,7 @@ def _enter_folder(command: Command) -> None:
         raise NotADirectoryError(f"{command.folder!r}: no such folder in the workspace") from error
 
 
-def _explained(command: Command, error: Exception) -> str:
+def _problem(command: Command, error: Exception) -> str:
     match error:
         case NotADirectoryError(args=(str(text),)):
             return text
@@ -64,7 +64,7 @@ def _explained(command: Command, error: Exception) -> str:
 
 
 def prefer_to_kill() -> None:
-    """Have the kernel take this process and its children first when memory runs out."""
+    """Have the kernel kill this process and its children first when memory runs out."""
     with open("/proc/self/oom_score_adj", "w") as file:
         file.write(str(_FIRST_TO_DIE))
 
@@ -103,7 +103,7 @@ def _give_up(command: Command) -> int | None:
 
 
 def _port(command: Command) -> int | None:
-    """What Landlock lets it connect to; a network of its own has nothing else in it."""
+    """The port that Landlock allows; 0 for any, in a network of its own."""
     if not command.network:
         return None
     return 0 if command.tier is Tier.NAMESPACES else command.proxy[1]

@@ -1,4 +1,4 @@
-"""Landlock: which files a process may reach from now on. Rights that the kernel does not know yet are left out."""
+"""Landlock: the files that a process may reach from now on. Rights that the kernel doesn't know yet are left out."""
 
 import ctypes
 import os
@@ -14,16 +14,16 @@ _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 """The same on all architectures."""
 _PATH_BENEATH, _NET_PORT = 1, 2
 _RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15}
-"""How many rights to files the early versions know."""
+"""The number of rights to files in the early versions."""
 _TCP, _CONNECT = 0b11, 0b10
 TRUNCATE_SINCE, SIGNALS_SINCE = 3, 6
-"""The versions that confine these."""
+"""The versions from which these are confined."""
 _SCOPES = 0b11
 """Abstract Unix sockets, and signals."""
 
 
 class FileAccess(IntFlag):
-    """What may be done beneath a path."""
+    """Rights beneath a path."""
 
     EXECUTE = 1 << 0
     WRITE_FILE = 1 << 1
@@ -44,9 +44,9 @@ class FileAccess(IntFlag):
     RUN = READ | EXECUTE
     DEVICE = READ_FILE | WRITE_FILE | TRUNCATE | IOCTL_DEV
     KEEP_FILES = READ | WRITE_FILE | MAKE_REG | REMOVE_FILE | TRUNCATE
-    """Plain files and nothing else: no links, pipes, sockets, folders."""
+    """Plain files only: no links, pipes, sockets, folders."""
     WORK = RUN | KEEP_FILES | REMOVE_DIR | MAKE_DIR | MAKE_SOCK | MAKE_FIFO | MAKE_SYM | REFER
-    """All but devices."""
+    """Everything but devices."""
 
 
 _OF_FILES = (
@@ -64,12 +64,11 @@ def abi() -> int:
 
 
 def restrict(rules: Mapping[str, FileAccess], version: int | None = None, *, port: int | None = None) -> None:
-    """Deny all files but these, for good; also TCP, and signals to others, where the kernel can. Skips missing paths.
+    """Deny all files but these, permanently; also TCP, and signals to others, if the kernel can. Skips missing paths.
 
-    `version` is that of an older kernel, to see what it would do. TCP leads to `port` of any address; 0 leaves
-    it as it is.
+    `version`: act as an older kernel would. TCP may connect to `port` of any address; 0 doesn't restrict it.
 
-    Does not cover what needs no open file (chmod, stat), nor UDP, Unix and netlink sockets: seccomp does.
+    Doesn't cover calls that need no open file (chmod, stat), nor UDP, Unix and netlink sockets: seccomp does.
     """
     version = abi() if version is None else version
     handled = (1 << _RIGHTS.get(version, 16)) - 1
@@ -86,7 +85,7 @@ def restrict(rules: Mapping[str, FileAccess], version: int | None = None, *, por
 
 
 def scope_signals() -> None:
-    """Let this process and its children signal each other alone; needs version 6."""
+    """Restrict signals of this process and its children to each other; needs version 6."""
     ruleset = _call(_CREATE_RULESET, struct.pack("=QQQ", 0, 0, _SCOPES), ctypes.c_size_t(24), 0)
     _call(_RESTRICT_SELF, ruleset, 0)
     os.close(ruleset)

@@ -1,5 +1,5 @@
-"""A root, processes, network and users of its own, without any privilege; and what a command sees of the system:
-programs, libraries and a few settings, nothing that is anybody's."""
+"""A root, processes, network and users of its own, without any privilege; and the part of the system that a command
+sees: programs, libraries and a few settings, no private file."""
 
 import fcntl
 import os
@@ -14,7 +14,7 @@ from gateway.sandbox.jail.landlock import FileAccess
 
 WORKSPACE, HOME, TEMPORARY = "/workspace", "/home/agent", "/tmp"  # of a root of its own
 PROGRAMS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
-# Only what is public: in a root of its own, a command of a gateway that is root could read private files, too.
+# Only public files: in a root of its own, a command of a gateway that is root could read private ones, too.
 SETTINGS = tuple(
     f"/etc/{name}"
     for name in (
@@ -30,12 +30,12 @@ _ABOUT_MACHINE = tuple(
     f"/proc/{name}" for name in ("cpuinfo", "filesystems", "loadavg", "meminfo", "stat", "uptime", "version")
 )
 _ACCOUNTS = ("/etc/passwd", "/etc/group")
-"""In namespaces it has its own."""
+"""In namespaces a command has its own."""
 _SHARED_MEMORY = "/dev/shm"
 
 
 def command_environment(command: Command) -> dict[str, str]:
-    """Of the command: nothing of the gateway's."""
+    """The variables of a command; none are the gateway's."""
     temporary = TEMPORARY if command.tier is Tier.NAMESPACES else command.scratch
     return {
         "PATH": "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin",
@@ -54,15 +54,15 @@ def command_environment(command: Command) -> dict[str, str]:
 
 
 def workspace_of(command: Command) -> str:
-    """Where the workspace is for the command."""
+    """The path of the workspace as the command sees it."""
     return WORKSPACE if command.tier is Tier.NAMESPACES else command.workspace
 
 
 def file_access(command: Command) -> Mapping[str, FileAccess]:
-    """For Landlock, of the paths as the command sees them."""
+    """The rules for Landlock, with paths as the command sees them."""
     devices, root = dict.fromkeys(DEVICES, FileAccess.DEVICE), workspace_of(command)
     if command.tier is Tier.NAMESPACES:
-        # Its root holds nothing else; what is read-only or hidden in the workspace, a mount makes so.
+        # Its root holds nothing else; mounts hide parts of the workspace and make parts read-only.
         return {
             "/": FileAccess.RUN,
             **devices,
@@ -70,13 +70,13 @@ def file_access(command: Command) -> Mapping[str, FileAccess]:
         }
     system = dict.fromkeys((*PROGRAMS, *SETTINGS, *_ACCOUNTS, *command.reads), FileAccess.RUN)
     machine = dict.fromkeys(_ABOUT_MACHINE, FileAccess.READ)
-    # In a container, mounts and a look afterwards keep what is the gateway's: new names at the top are possible.
+    # In a container, mounts and a check afterwards protect the gateway's files: new names at the top are possible.
     files = {root: FileAccess.WORK} if command.tier is Tier.CONTAINER else dict(_workspace_access(command))
     return {**system, **devices, **machine, **files, command.scratch: FileAccess.WORK}
 
 
 def _workspace_access(command: Command, folder: str = "") -> Iterator[tuple[str, FileAccess]]:
-    """Each entry by itself where something beside it is closed, as rights to a folder hold for all beneath it."""
+    """The rights to each entry by itself, since rights to a folder would include closed entries in it."""
     with suppress(OSError), os.scandir(os.path.join(command.workspace, folder)) as entries:
         for entry in entries:
             path = os.path.join(folder, entry.name)
@@ -98,21 +98,21 @@ _FILES, _GROUPS, _HOST, _MESSAGES, _USERS, _PROCESSES, _NETWORK = (
 _SET_FLAGS, _UP = 0x8914, 1
 _USER_ID = 1000
 _RESERVED = 300
-"""Numbers of processes that are used only once."""
+"""Process numbers that are used only once."""
 _PRIVATE = 0x4000 | 0x40000
-"""And so is everything below."""
+"""With everything below."""
 _NO_SET_ID, _NO_DEVICES, _NO_PROGRAMS = 2, 4, 8
 _READ_ONLY = 1
 _SAFE = _NO_SET_ID | _NO_DEVICES
 _MEMORY = "mode=755,size=256m,nr_inodes=65536"
-"""Of the root: temporary files are in there."""
+"""For the root, which holds temporary files."""
 _COPIED_BYTES = 256 * 1024
 _PLACES = ("/mnt", "/media", "/srv", "/var", "/usr")
-"""Somewhere to build it; covered only for whoever builds."""
+"""Places to build the root in; covered only for the process that builds."""
 
 
 def enter_namespaces() -> None:
-    """Enter new namespaces; processes that are started from now on are in one of their own, the first is its init."""
+    """Enter new namespaces; the next process that is started is the init of a new one of processes."""
     user, group = os.getuid(), os.getgid()
     unshare(_USERS | _PROCESSES | _NETWORK | _MESSAGES | _HOST | _GROUPS)
     for name, text in (
@@ -125,7 +125,7 @@ def enter_namespaces() -> None:
 
 
 def enter_root(command: Command) -> None:
-    """Make a root of programs, the workspace and memory; to be called by the init."""
+    """Make a root of programs, the workspace and memory; for the init."""
     unshare(_FILES)
     mount(None, "/", _PRIVATE)
     trees = list(_trees(command))  # before anything is covered
@@ -146,7 +146,7 @@ def enter_root(command: Command) -> None:
 
 
 def start_loopback() -> None:
-    """Bring up the one device of this network."""
+    """Bring up the loopback device, the only one of this network."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         fcntl.ioctl(any_socket, _SET_FLAGS, struct.pack("16sh14x", b"lo", _UP))
 
@@ -161,7 +161,7 @@ def _trees(command: Command) -> Iterator[tuple[str, int]]:
 
 
 def _copied(path: str) -> bool:
-    """A mount takes longer than a copy, and goes with the command."""
+    """Whether to copy a file: a mount takes longer."""
     return path in SETTINGS and os.path.isfile(path) and os.path.getsize(path) <= _COPIED_BYTES
 
 
@@ -187,7 +187,7 @@ def _fill(base: str) -> None:
 
 
 def _place(target: str, tree: int) -> str:
-    """Something of the same kind to mount on."""
+    """Make a mount point of the same kind."""
     if os.path.isdir(f"/proc/self/fd/{tree}"):
         os.makedirs(target, exist_ok=True)
     else:
@@ -198,7 +198,7 @@ def _place(target: str, tree: int) -> str:
 
 
 def _cover(path: str, *, hide: bool) -> None:
-    """Make something in the workspace read-only, or empty; links lead nowhere new."""
+    """Make an entry of the workspace read-only, or empty; links lead nowhere else anyway."""
     if not os.path.lexists(path) or os.path.islink(path):
         return
     if not hide:
@@ -210,14 +210,14 @@ def _cover(path: str, *, hide: bool) -> None:
 
 
 def _bound_buffers(proc: str) -> None:
-    """Of each socket: memory that no process shows."""
+    """Limit the buffers of each socket, memory that no process accounts for."""
     for name in ("tcp_rmem", "tcp_wmem"):
         with open(f"{proc}/sys/net/ipv4/{name}", "w") as file:
             file.write("4096 16384 32768")
 
 
 def _bound_processes(proc: str, most: int) -> None:
-    """Where the number of processes is a namespace's own; before, this file is the machine's."""
+    """Limit the processes if the kernel counts them per namespace; in older ones this file is the machine's."""
     if release() >= MAX_PROCESSES_SINCE:
         with suppress(OSError), open(f"{proc}/sys/kernel/pid_max", "w") as file:
             file.write(str(_RESERVED + most))

@@ -1,4 +1,4 @@
-"""The system calls of a program that runs in the workshop: any work on files and processes of its own, nothing else."""
+"""The system calls of a program in the workshop: any work on its own files and processes, nothing else."""
 
 import errno
 import platform
@@ -11,11 +11,17 @@ from gateway.sandbox.jail.seccomp import (
     ANY_BIT,
     ARGUMENTS,
     ASK,
+    ATTRIBUTES,
+    CHANGES,
     EQUAL,
     ERROR,
     LOAD,
+    OUTSIDE,
+    OWNERS_AND_PIPES,
     REFUSE,
     RETURN,
+    TYPING,
+    UNCOUNTED,
     Step,
     by_argument,
     install,
@@ -26,32 +32,11 @@ from gateway.sandbox.jail.seccomp import (
 
 # By name: the numbers on x86_64 and aarch64; - where there is none.
 _REFUSED = {
-    errno.EPERM: """
-ptrace 101 117, process_vm_readv 310 270, process_vm_writev 311 271, kcmp 312 272, pidfd_getfd 438 438,
-process_madvise 440 440, process_mrelease 448 448, ioprio_set 251 30, mount 165 40, umount2 166 39,
-pivot_root 155 41, chroot 161 51, unshare 272 97, setns 308 268, open_tree 428 428, move_mount 429 429, fsopen 430 430,
-fsconfig 431 431, fsmount 432 432, fspick 433 433, mount_setattr 442 442, quotactl_fd 443 443, open_tree_attr 467 467,
-keyctl 250 219, add_key 248 217, request_key 249 218, bpf 321 280, perf_event_open 298 241, userfaultfd 323 282,
-init_module 175 105, finit_module 313 273, delete_module 176 106, kexec_load 246 104, kexec_file_load 320 294,
-reboot 169 142, swapon 167 224, swapoff 168 225, acct 163 89, quotactl 179 60, personality 135 92, settimeofday 164 170,
-clock_settime 227 112, adjtimex 159 171, clock_adjtime 305 266, sethostname 170 161, setdomainname 171 162, iopl 172 -,
-ioperm 173 -, modify_ldt 154 -, syslog 103 116, vhangup 153 58, name_to_handle_at 303 264, open_by_handle_at 304 265,
-fanotify_init 300 262, inotify_init 253 -, inotify_init1 294 26, mlock 149 228, mlock2 325 284, mlockall 151 230
-""",
+    errno.EPERM: f"{OUTSIDE}, mlock 149 228, mlock2 325 284, mlockall 151 230",
     errno.EACCES: "socket 41 198",
-    errno.ENOSYS: """
-io_uring_setup 425 425, io_uring_enter 426 426, io_uring_register 427 427, io_setup 206 0, memfd_create 319 279,
-memfd_secret 447 447, shmget 29 194, shmat 30 196, shmctl 31 195, shmdt 67 197, semget 64 190, semop 65 193,
-semctl 66 191, semtimedop 220 192, msgget 68 186, msgsnd 69 189, msgrcv 70 188, msgctl 71 187, mq_open 240 180,
-mq_unlink 241 181, openat2 437 437
-""",
-    errno.EOPNOTSUPP: """
-fallocate 285 47, setxattr 188 5, lsetxattr 189 6, fsetxattr 190 7, setxattrat 463 463, removexattr 197 14,
-lremovexattr 198 15, fremovexattr 199 16, removexattrat 466 466, file_setattr 469 469
-""",
+    errno.ENOSYS: f"{UNCOUNTED}, shmdt 67 197, openat2 437 437",
+    errno.EOPNOTSUPP: ATTRIBUTES,
 }
-"""Other processes, mounts, keys, the machine, what tells names of files elsewhere; sockets; memory and disk space that
-no limit counts, and calls whose arguments a filter cannot see; attributes that survive."""
 _SENDS = {"sendto 44 206": 3, "sendmsg 46 211": 2, "sendmmsg 307 269": 3}
 """Which argument is the flags."""
 _CONNECTS = 0x20000000
@@ -59,15 +44,10 @@ _LISTENING = ", bind 49 200, listen 50 201"
 _OWNERS = "chown 92 -, lchown 94 -, fchownat 260 54"
 _TRUNCATE = "truncate 76 45"
 _OTHER_SIGNALS = "rt_sigqueueinfo 129 138, rt_tgsigqueueinfo 297 240, pidfd_send_signal 424 424"
-_CHANGES = """
-chmod 90 -, fchmod 91 52, fchmodat 268 53, fchmodat2 452 452, utime 132 -, utimes 235 -, futimesat 261 -,
-utimensat 280 88
-"""
-"""Of files, which Landlock does not see."""
 _KILLS = "kill 62 129, tkill 200 130, tgkill 234 131"
 _CONNECT = "connect 42 203"
-SUPERVISED = f"{_CHANGES}, {_KILLS}, {_CONNECT}"
-"""What is answered from outside where there are no namespaces."""
+SUPERVISED = f"{CHANGES}, {_KILLS}, {_CONNECT}"
+"""The calls that are answered from outside if there are no namespaces."""
 _ABOUT_ONESELF = (
     "prlimit64 302 261, sched_setaffinity 203 122, sched_setscheduler 144 119, sched_setparam 142 118, "
     "sched_setattr 314 274"
@@ -91,14 +71,10 @@ _STREAMS, _DATAGRAMS, _KIND_OF_SOCKET = 1, 2, 15
 _INTERNET, _INTERNET6, _TCP = 2, 10, 6
 _BUFFERS = (7, 8)
 _NEW_NAMESPACES = 0x7E020080
-_OWNERS_AND_PIPES = (8, 10, 15, 1026, 1031)
-"""fcntl: who gets signals of a file, news of a folder, the size of a pipe."""
-_TYPING = (0x5412, 0x541C, 0x8901, 0x8902)
-"""ioctl: input for a terminal, and who gets signals of a socket."""
 
 
 def restrict(tier: Tier, version: int, *, network: bool = False) -> int | None:
-    """Refuse the rest for good; see `rules`. Returns where calls are to be answered, if any are."""
+    """Refuse the rest permanently; see `rules`. Returns the descriptor for answers to supervised calls, if any."""
     program = rules(platform.machine(), tier, version, network=network)
     if tier is Tier.LANDLOCK:
         return install_with_listener(program)
@@ -130,15 +106,15 @@ def rules(machine: str, tier: Tier, version: int = SIGNALS_SINCE, *, network: bo
     for table, argument in _SIGNALS.items() if tier is Tier.CONTAINER else ():
         for number in numbers(table, column).values():
             steps += by_argument(number, argument, _STOP_SIGNALS, ALLOW, REFUSE)
-    steps += by_argument(numbers("fcntl 72 25", column)["fcntl"], 1, _OWNERS_AND_PIPES, ALLOW, REFUSE)
-    steps += by_argument(numbers("ioctl 16 29", column)["ioctl"], 1, _TYPING, ALLOW, REFUSE)
+    steps += by_argument(numbers("fcntl 72 25", column)["fcntl"], 1, OWNERS_AND_PIPES, ALLOW, REFUSE)
+    steps += by_argument(numbers("ioctl 16 29", column)["ioctl"], 1, TYPING, ALLOW, REFUSE)
     return [*steps, ALLOW]
 
 
 def _beside_landlock(version: int, column: int, *, network: bool) -> list[Step]:
     signals, truncate = version < SIGNALS_SINCE, version < TRUNCATE_SINCE
     refused = [_OWNERS, *[_OTHER_SIGNALS] * signals, *[_TRUNCATE] * truncate]
-    asked = [_CHANGES, *[_KILLS] * signals, *[_CONNECT] * network]
+    asked = [CHANGES, *[_KILLS] * signals, *[_CONNECT] * network]
     return [
         step
         for tables, verdict in ((refused, REFUSE), (asked, ASK))
@@ -188,7 +164,7 @@ def _modes(column: int) -> list[Step]:
 
 
 def _masked(calls: dict[str, int], argument: int, bits: int) -> list[Step]:
-    """Refuse calls with one of these bits; the others are looked at further."""
+    """Refuse calls with one of these bits; go on with the others."""
     steps: list[Step] = []
     for number in calls.values():
         steps += [

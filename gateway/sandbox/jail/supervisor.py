@@ -1,8 +1,8 @@
-"""Calls that no filter can weigh: the kernel holds each of them until it is answered here. They change modes and times
-of files, send signals, and connect to the gateway's proxy.
+"""Calls that no filter can decide: the kernel holds each of them until it is answered here. They change modes and
+times of files, send signals, and connect to the gateway's proxy.
 
-What a call points to may change meanwhile. So it is made from here, on what was looked at, and never let through
-with a pointer."""
+The memory that a call points to may change meanwhile. So the call is made from here, on what was read, and never let
+through with a pointer."""
 
 import ctypes
 import errno
@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from gateway.sandbox.jail.kernel import checked, libc, release
+from gateway.sandbox.jail.kernel import EMPTY_PATH, HERE, checked, libc, release
 from gateway.sandbox.jail.landlock import FileAccess
 from gateway.sandbox.jail.program_filter import SUPERVISED
 from gateway.sandbox.jail.seccomp import named
@@ -27,16 +27,16 @@ _NOTICE, _REPLY, _LET_THROUGH = struct.Struct("=QIIiIQ6Q"), struct.Struct("=QqiI
 _MAX_PATH = 4096
 
 Handler: TypeAlias = "Callable[[Call], Callable[[], None] | None]"
-"""Makes a call, and returns what is left to do once the caller goes on. Raises `OSError`, or `Harmless`."""
+"""Makes a call; may return a function to run once the caller continues. Raises `OSError`, or `Harmless`."""
 
 
 class Harmless(Exception):
-    """The call concerns its caller alone, and has no pointer: it may be made."""
+    """The call affects its caller alone and has no pointer: the kernel may make it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One that waits; `thread` makes it."""
+    """A waiting call, made by `thread`."""
 
     ident: int
     thread: int
@@ -49,7 +49,7 @@ class Call:
         return ctypes.c_int(self.arguments[place] & 0xFFFFFFFF).value
 
     def memory(self, place: int, size: int) -> bytes:
-        """What an argument points to, as much of it as there is; raises `OSError`."""
+        """Up to `size` bytes that an argument points to; raises `OSError`."""
         address = self.arguments[place]
         if not 0 < address < 2**63:
             raise OSError(errno.EFAULT, "no address")
@@ -60,7 +60,7 @@ class Call:
             os.close(memory)
 
     def path(self, place: int) -> str:
-        """The path that an argument points to; its own folder of /proc is named so that it is the same here."""
+        """The path that an argument points to, with /proc/self rewritten to the caller's folder."""
         text, end, _ = self.memory(place, _MAX_PATH).partition(b"\0")
         if not end:
             raise OSError(errno.ENAMETOOLONG, "no end")
@@ -68,19 +68,19 @@ class Call:
         return os.fsdecode(f"/proc/{self.thread}/".encode() + text[len(own) :] if text.startswith(own) else text)
 
     def check(self) -> None:
-        """Raise `FileNotFoundError` if it waits no more, and `thread` may be another by now."""
+        """Raise `FileNotFoundError` if the call no longer waits: `thread` may be another process by now."""
         fcntl.ioctl(self.listener, _IS_WAITING, struct.pack("=Q", self.ident))
 
 
 class Supervisor:
-    """Of one command, whose filter has this `listener`."""
+    """Answers the calls of one command, whose filter has this `listener`."""
 
     def __init__(self, listener: int, handlers: Mapping[str, Handler]) -> None:
         self.listener, self._handlers = listener, handlers
         self._names = named(SUPERVISED, platform.machine())
 
     def answer(self) -> None:
-        """Answer one call, once there is one; those of processes that are gone need no answer."""
+        """Wait for one call and answer it; calls of processes that have ended need no answer."""
         with suppress(FileNotFoundError):
             notice = bytearray(_NOTICE.size)
             fcntl.ioctl(self.listener, _RECEIVE, notice)
@@ -98,13 +98,13 @@ class Supervisor:
                 rest()
 
 
-_HERE, _NO_FOLLOW, _EMPTY_PATH = -100, 0x100, 0x1000
+_NO_FOLLOW = 0x100
 _TIMES = struct.Struct("=4q")
 _MODE_BITS = 0o1777
 
 
 def change_handlers(access: Mapping[str, FileAccess]) -> dict[str, Handler]:
-    """For the calls that make them. `access`: what Landlock lets the command do."""
+    """Handlers of calls that change modes and times. `access`: the rules of Landlock for the command."""
     roots = tuple(os.path.realpath(path) for path, rights in access.items() if FileAccess.WORK in rights)
 
     def modes(folder: int | None, path: int | None, mode: int, flags: int | None = None) -> Handler:
@@ -118,7 +118,7 @@ def change_handlers(access: Mapping[str, FileAccess]) -> dict[str, Handler]:
         def handle(call: Call) -> None:
             new = _times(call, value)
             with _changed_file(call, roots, folder, path, flags) as file:
-                checked(libc().utimensat(_HERE, file.encode(), new, 0), "utimensat")
+                checked(libc().utimensat(HERE, file.encode(), new, 0), "utimensat")
 
         return handle
 
@@ -138,12 +138,12 @@ def change_handlers(access: Mapping[str, FileAccess]) -> dict[str, Handler]:
 def _changed_file(
     call: Call, roots: tuple[str, ...], folder: int | None, path: int | None, flags: int | None
 ) -> Iterator[str]:
-    """What the call is about, by a descriptor of ours; the arguments are told by their places. Raises `OSError`."""
+    """The file that a call is about, by a descriptor of ours; takes the places of its arguments. Raises `OSError`."""
     descriptor = _open_path(call, folder, path, 0 if flags is None else call.arguments[flags])
     try:
         call.check()
         own = f"/proc/self/fd/{descriptor}"
-        # Nothing can bring a file from elsewhere below these, so where it lies now is where it lay.
+        # No file can be moved below these from elsewhere, so it was below them all the time.
         place = os.readlink(own)
         if not any(place == root or place.startswith(f"{root}/") for root in roots):
             raise PermissionError(errno.EPERM, "not where it may write")
@@ -153,13 +153,13 @@ def _changed_file(
 
 
 def _open_path(call: Call, folder: int | None, path: int | None, flags: int) -> int:
-    number = _HERE if folder is None else call.number(folder)
-    base = f"/proc/{call.thread}/cwd" if number == _HERE else f"/proc/{call.thread}/fd/{number}"
+    number = HERE if folder is None else call.number(folder)
+    base = f"/proc/{call.thread}/cwd" if number == HERE else f"/proc/{call.thread}/fd/{number}"
     if path is None or call.arguments[path] == 0:  # of an open file
         return os.open(base, os.O_PATH | os.O_CLOEXEC)
     name = call.path(path)
     if not name:
-        if not flags & _EMPTY_PATH:
+        if not flags & EMPTY_PATH:
             raise FileNotFoundError(errno.ENOENT, "no path")
         return os.open(base, os.O_PATH | os.O_CLOEXEC)
     how = os.O_PATH | os.O_CLOEXEC | (os.O_NOFOLLOW if flags & _NO_FOLLOW else 0)
@@ -173,7 +173,7 @@ def _open_path(call: Call, folder: int | None, path: int | None, flags: int) -> 
 
 
 def _times(call: Call, place: int) -> bytes | None:
-    """As `utimensat` takes them; None for now."""
+    """The times as `utimensat` takes them; None for the current time."""
     if call.arguments[place] == 0:
         return None
     if call.name == "utime":
@@ -197,13 +197,13 @@ def _whole_memory(call: Call, place: int, size: int) -> bytes:
 
 _PUT_DESCRIPTOR, _AT_NUMBER = 0x40182103, 1
 _CONNECT_SECONDS = 1.0
-"""Who connects too often must not make us wait."""
+"""Short, so that a command that connects too often doesn't make us wait."""
 _BUFFER_BYTES = 64 * 1024
-"""Of a socket: memory that no process shows."""
+"""Of a socket: memory that no process accounts for."""
 
 
 def connection_handlers(address: tuple[str, int]) -> dict[str, Handler]:
-    """For the call that connects: it gets a socket that is connected to this address, in the place of its own."""
+    """The handler of `connect`: it replaces the socket by one that is connected to this address."""
     host, port = address
     named = struct.pack("@H", socket.AF_INET) + struct.pack("!H", port) + socket.inet_aton(host)
 
@@ -227,7 +227,7 @@ def connection_handlers(address: tuple[str, int]) -> dict[str, Handler]:
 
 
 def _socket_flags(call: Call) -> int:
-    """Of the socket that the call names; raises `OSError` if it is something else."""
+    """The flags of the call's socket; raises `OSError` if it isn't one."""
     place = f"/proc/{call.thread}/fd/{call.number(0)}"
     if not os.readlink(place).startswith("socket:"):
         raise OSError(errno.ENOTSOCK, "not a socket")
@@ -241,7 +241,7 @@ _UNINTERRUPTED_SINCE = (5, 19)
 
 
 def signal_handlers() -> dict[str, Handler]:
-    """For the calls that send them. To be used by what all these processes descend from."""
+    """Handlers of calls that send signals. For the process that all these processes descend from."""
     return {"kill": _kill, "tkill": _kill_thread, "tgkill": _kill_thread}
 
 
@@ -264,7 +264,7 @@ def _kill(call: Call) -> Callable[[], None] | None:
 
 
 def _kill_thread(call: Call) -> None:
-    """Of its own process, which waits and so keeps its number; threads of others are out of reach."""
+    """Allow the own thread, which waits and so keeps its number; refuse all others."""
     own = call.thread if call.name == "tkill" else process_of(call.thread)
     call.check()
     if call.number(0) == own:
@@ -273,13 +273,13 @@ def _kill_thread(call: Call) -> None:
 
 
 def _group_members(target: int, own: int) -> Iterator[int]:
-    """Those of a group, or all for -1."""
+    """The processes of a group, or all for -1."""
     group = group_of(own) if target == 0 else -target
     yield from (each for each in set(descendants(os.getpid())) if target == -1 or group_of(each) == group)
 
 
 def _send_signal(process: int, number: int) -> bool:
-    """Whether it is one of ours, and got it. A descriptor means one process, however its number is used later."""
+    """Send it to one of our processes; returns whether it arrived. A descriptor is safe from reused numbers."""
     try:
         descriptor = os.pidfd_open(process)
     except OSError:
@@ -301,7 +301,7 @@ def _send_late(process: int, number: int) -> None:
 
 
 def descendants(process: int) -> Iterator[int]:
-    """Yield its children, theirs and so on; those that start meanwhile may be left out."""
+    """Yield its children, their children and so on; new ones may be missed."""
     waiting = [process]
     while waiting:
         with suppress(OSError):
@@ -314,13 +314,13 @@ def descendants(process: int) -> Iterator[int]:
 
 
 def process_of(thread: int) -> int:
-    """That a thread belongs to; raises `OSError`."""
+    """The process of a thread; raises `OSError`."""
     with open(f"/proc/{thread}/status", "rb") as file:
         return next(int(line.split()[1]) for line in file if line.startswith(b"Tgid:"))
 
 
 def group_of(process: int) -> int:
-    """The number of its group; 0 if it is gone."""
+    """The number of its group; 0 if the process has ended."""
     with suppress(OSError):
         return os.getpgid(process)
     return 0

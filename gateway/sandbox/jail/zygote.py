@@ -1,6 +1,6 @@
 """`python -m gateway.sandbox.jail.zygote`: the process that starts commands, small, so that a fork is cheap, and
-without anything of the gateway's; and what watches over each command, with which everything ends: the init of its
-namespaces, or what its orphans fall to."""
+without the gateway's data; and the watcher of each command, with which everything ends: the init of its namespaces,
+or the process that adopts its orphans."""
 
 import gc
 import os
@@ -18,20 +18,20 @@ from typing import NoReturn
 from gateway.sandbox.command import MAX_REQUEST_BYTES, Command, Ending, Report, Tier, parse_command
 from gateway.sandbox.jail import confined, landlock, namespaces, supervisor
 from gateway.sandbox.jail.confined import Standard
-from gateway.sandbox.jail.kernel import DUMPABLE, drop_bounds, drop_privileges, set_control
+from gateway.sandbox.jail.kernel import DUMPABLE, SET_NO_NEW_PRIVS, drop_bounds, drop_privileges, set_control
 from gateway.sandbox.jail.supervisor import Supervisor, descendants
 
-_CHILD_SUBREAPER, _NO_NEW_PRIVILEGES = 36, 38
+_CHILD_SUBREAPER = 36
 _FIRST_LOOK, _LAST_LOOK = 0.01, 0.1
 _ENDING_SECONDS = 10.0
 _KINDS = (b"RssAnon:", b"RssShmem:", b"VmPTE:", b"VmSwap:")
 _BACKLOG = 64
 _SOCKET_BYTES = 64 * 1024
-"""What an open one may hold without being seen."""
+"""Memory that an open socket may hold unaccounted."""
 
 
 def watch(command: Command, standard: Standard, control: socket.socket) -> NoReturn:
-    """Run the command to its end, or to that of `control`, whose other end is the gateway's; reports there."""
+    """Run the command until it ends or the gateway closes its end of `control`, which gets the report."""
     began = time.monotonic()
     report = Report(Ending.LOST)
     try:
@@ -59,7 +59,7 @@ def _run_command(command: Command, standard: Standard, control: socket.socket) -
             namespaces.start_loopback()
     else:
         set_control(_CHILD_SUBREAPER)
-        set_control(_NO_NEW_PRIVILEGES)
+        set_control(SET_NO_NEW_PRIVS)
         if _is_scoped(command):
             landlock.scope_signals()
     if command.tier is not Tier.CONTAINER and _is_scoped(command) and not _is_isolated():
@@ -67,32 +67,32 @@ def _run_command(command: Command, standard: Standard, control: socket.socket) -
     if command.network:
         with socket.create_server(command.proxy, backlog=_BACKLOG) as listener:
             socket.send_fds(control, [b"listening"], [listener.fileno()])
-    told, told_there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    status, status_there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     if (child := os.fork()) == 0:
-        confined.become(command, standard, told_there)
-    told_there.close()
+        confined.become(command, standard, status_there)
+    status_there.close()
     for each in standard:
         os.close(each)
     drop_bounds()
     drop_privileges()
     set_control(DUMPABLE, 0)
-    text, answering = _start_result(told)
-    if text:
-        return Report(Ending.REFUSED, problem=text)
-    return _until_end(command, child, control, _supervisor(command, answering))
+    problem, calls = _start_result(status)
+    if problem:
+        return Report(Ending.REFUSED, problem=problem)
+    return _until_end(command, child, control, _supervisor(command, calls))
 
 
 def _is_scoped(command: Command) -> bool:
-    """Whether signals reach none but its own processes; without that, one to all would end what its user runs."""
+    """Whether its signals reach its own processes only; else one to all would end everything of its user."""
     return command.tier is Tier.NAMESPACES or command.landlock >= landlock.SIGNALS_SINCE
 
 
-def _start_result(told: socket.socket) -> tuple[str, int | None]:
-    """What has prevented it, once it runs or does not; and where its calls are answered, if there."""
+def _start_result(status: socket.socket) -> tuple[str, int | None]:
+    """Wait for the start; returns the problem, "" if it runs, and the listener of its filter, if it has one."""
     text, listener = b"", None
-    with told:
+    with status:
         while True:
-            piece, descriptors, *_ = socket.recv_fds(told, 4096, 1)
+            piece, descriptors, *_ = socket.recv_fds(status, 4096, 1)
             if not piece:
                 return text.decode("utf-8", "replace"), listener
             if descriptors:
@@ -103,8 +103,8 @@ def _start_result(told: socket.socket) -> tuple[str, int | None]:
 def _supervisor(command: Command, listener: int | None) -> Supervisor | None:
     if listener is None:
         return None
-    known = supervisor.change_handlers(namespaces.file_access(command)) | supervisor.signal_handlers()
-    return Supervisor(listener, known | (supervisor.connection_handlers(command.proxy) if command.network else {}))
+    handlers = supervisor.change_handlers(namespaces.file_access(command)) | supervisor.signal_handlers()
+    return Supervisor(listener, handlers | (supervisor.connection_handlers(command.proxy) if command.network else {}))
 
 
 def _until_end(command: Command, child: int, control: socket.socket, supervisor: Supervisor | None) -> Report:
@@ -167,7 +167,7 @@ def _processes(tier: Tier) -> Iterator[int]:
 
 
 def _memory_and_threads(process: int) -> tuple[int, int]:
-    """Bytes of memory, and threads."""
+    """The bytes of memory of a process, and its threads."""
     taken, threads = 0, 1
     with suppress(OSError), open(f"/proc/{process}/status", "rb") as file:
         for line in file:
@@ -179,7 +179,7 @@ def _memory_and_threads(process: int) -> tuple[int, int]:
 
 
 def _sockets(tier: Tier) -> int:
-    """How many are open in its network."""
+    """The number of open sockets in its network."""
     if tier is Tier.NAMESPACES:
         with suppress(OSError, ValueError, IndexError), open("/proc/net/sockstat") as file:
             return int(file.readline().split()[2])
@@ -187,14 +187,14 @@ def _sockets(tier: Tier) -> int:
 
 
 def _reap(child: int) -> None:
-    """Orphans, so that they do not pile up; not the command itself, whose end is told by its descriptor."""
+    """Reap orphans, but not the command itself, whose end its descriptor reports."""
     with suppress(ChildProcessError):
         while (found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) and found.si_pid != child:
             os.waitpid(found.si_pid, os.WNOHANG)
 
 
 def _is_isolated() -> bool:
-    """Whether this process can signal no process but its own children: a first of a namespace, or a scope."""
+    """Whether this process can signal only its own children, as the init of a namespace or in a scope."""
     if os.getpid() == 1:
         return os.getppid() == 0
     try:
@@ -205,7 +205,7 @@ def _is_isolated() -> bool:
 
 
 def _end_all() -> None:
-    """Kill what this process may signal, again and again, until nothing is left."""
+    """Kill everything this process may signal, repeatedly, until nothing is left."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     with suppress(ChildProcessError):
         while True:
@@ -217,9 +217,9 @@ def _end_all() -> None:
 
 
 def _end_descendants(tier: Tier) -> None:
-    """Stop all that this process has started, for what is stopped can't fork, then kill it.
+    """Stop everything this process has started, since a stopped process can't fork, then kill it.
 
-    If that takes too long in a container it dies of a signal, at which the container ends.
+    If that takes too long in a container, this process kills itself, which ends the container.
     """
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     deadline, seen = time.monotonic() + _ENDING_SECONDS, set[int]()
@@ -236,14 +236,14 @@ def _end_descendants(tier: Tier) -> None:
 
 
 def main(requests: socket.socket, *, watched: bool) -> None:
-    """Start a command for each request, with its input, output, errors and a line to the gateway, until the end.
+    """Start a command for each request, with its input, output, errors and a socket to the gateway.
 
-    `watched`: until a command has killed what watches over it.
+    `watched`: end once a command has killed its watcher.
     """
     signal.signal(signal.SIGCHLD, _on_child_exit if watched else signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     set_control(DUMPABLE, 0)
-    gc.disable()  # a collection in a child would copy all that it shares with this process
+    gc.disable()  # a collection in a child would copy all the memory it shares with this process
     gc.freeze()
     while True:
         request, descriptors, _, _ = socket.recv_fds(requests, MAX_REQUEST_BYTES, 4)
@@ -281,7 +281,7 @@ def _start_command(command: Command, descriptors: list[int]) -> NoReturn:
 
 
 def _clean_up(init: int, command: Command, control: socket.socket, descriptors: list[int]) -> None:
-    """What lies outside the command's root it can't delete itself."""
+    """Delete its temporary folder, which is outside its root, once it has ended."""
     if command.temporary:
         control.close()
         for each in descriptors[:3]:

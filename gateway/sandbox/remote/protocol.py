@@ -1,5 +1,5 @@
-"""What the gateway and the service say to each other: one packet each way. A command's input, output, errors, the line
-that it ends with, and an archive of its own files, if it has any, come along as descriptors."""
+"""The packets between the gateway and the service: one each way. A command's input, output, errors, the socket for its
+report, and an archive of its own files, if it has any, are passed as descriptors."""
 
 import json
 import math
@@ -17,22 +17,22 @@ from gateway.sandbox.command import Command, Limits, Tier
 VERSION = 2
 MAX_REPLY_BYTES = 4096
 DESCRIPTORS = 4
-"""A command's input, output, errors, and the line that it ends with."""
+"""A command's input, output, errors, and the socket for its report."""
 TEMPORARY = "/tmp"
-"""Where both containers have a file system of their own for what one command needs."""
+"""Where both containers have a file system of their own for the files of one command."""
 _OWN = ("workspace", "tier", "landlock", "scratch", "temporary")
-"""What the service knows itself."""
+"""The fields that the service fills in."""
 _TEXTS = ("arguments", "read_only", "hidden", "reads")
 _LOOPBACK = re.compile(r"127(\.\d{1,3}){3}:\d{4,5}")
 
 
 class BadRequest(SupaclawError):
-    """A packet that no gateway of this version sends."""
+    """A packet that doesn't follow this version of the protocol."""
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """The process at the other end, as this one sees it."""
+    """The process at the other end, by its numbers here."""
 
     user: int
     process: int
@@ -42,52 +42,52 @@ Admits: TypeAlias = Callable[[Peer], bool]
 
 
 def from_elsewhere(peer: Peer) -> bool:
-    """Whether it is of the same user, and in another container: no process of this one's namespace has the number 0.
+    """Whether the peer has the same user and is in another container, where its process number is 0.
 
-    A command has the same user, and always a number.
+    A command has the same user, but always a number.
     """
     return peer == Peer(os.getuid(), 0)
 
 
 def peer_of(connection: socket.socket) -> Peer:
-    """As the kernel says it."""
+    """The process at the other end, as the kernel reports it."""
     process, user, _ = struct.unpack("=3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
     return Peer(user, process)
 
 
 @dataclass(frozen=True, slots=True)
 class WorkshopRequest:
-    """A command, and the folder below `TEMPORARY` that is made for it alone, if there is one."""
+    """A command, and the private folder below `TEMPORARY` to make for it, if any."""
 
     command: Command
     folder: str = ""
     apart: bool = False
-    """Whether it works there, and not in the workspace; else it reads there what the archive holds."""
+    """Whether it works there, not in the workspace; else it only reads the archive's files there."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkshopReply:
-    """How commands are confined there; a problem is why none runs."""
+    """How the service confines commands, or the problem that prevents them."""
 
     tier: Tier = Tier.CONTAINER
     landlock: int = 0
     problem: str = ""
 
     def packed(self) -> bytes:
-        """As `reply` reads it."""
+        """The bytes for `parse_reply`."""
         return json.dumps({"version": VERSION, **asdict(replace(self, problem=self.problem[:500]))}).encode()
 
 
 def parse_reply(packet: bytes) -> WorkshopReply:
-    """Raises `BadRequest`."""
+    """The reply in a packet; raises `BadRequest`."""
     match _loaded(packet):
-        case {"version": 2, "tier": str(tier), "landlock": int(landlock), "problem": str(problem)} if tier in set(Tier):
+        case {"tier": str(tier), "landlock": int(landlock), "problem": str(problem)} if tier in set(Tier):
             return WorkshopReply(Tier(tier), landlock, problem)
     raise BadRequest("the service of commands answers with something else; start both from the same image")
 
 
 def pack_request(request: WorkshopRequest | None) -> bytes:
-    """A command to run; without one, the question how it would be confined."""
+    """The packet for a command; without one, it asks how commands are confined."""
     values: dict[str, object] = {"version": VERSION, "command": None}
     if request is not None:
         values |= asdict(request)
@@ -96,23 +96,24 @@ def pack_request(request: WorkshopRequest | None) -> bytes:
 
 
 def parse_request(packet: bytes, descriptors: int) -> WorkshopRequest | None:
-    """A request as it was packed, with so many descriptors; raises `BadRequest`."""
+    """The request in a packet that came with so many descriptors; raises `BadRequest`."""
     match _loaded(packet):
-        case {"version": 2, "command": None} if not descriptors:
+        case {"command": None} if not descriptors:
             return None
-        case {"version": 2, "command": dict(values), "folder": str(folder), "apart": bool(apart)} if (
-            descriptors == DESCRIPTORS + (folder != "" and not apart)
-            and (_temporary(folder) or (folder == "" and not apart))
-        ):
+        case {"command": dict(values), "folder": str(folder), "apart": bool(apart)} if descriptors == DESCRIPTORS + (
+            folder != "" and not apart
+        ) and (_temporary(folder) or (folder == "" and not apart)):
             return WorkshopRequest(_command(values), folder, apart)
     raise BadRequest(f"this is not a request of version {VERSION}; start both services from the same image")
 
 
 def _loaded(packet: bytes) -> object:
+    """The JSON of a packet of this version; None if it isn't one."""
     try:
-        return json.loads(packet)
+        values: object = json.loads(packet)
     except (ValueError, RecursionError):
         return None
+    return values if isinstance(values, dict) and values.get("version") == VERSION else None
 
 
 def _command(values: dict[str, object]) -> Command:
@@ -156,7 +157,7 @@ def _temporary(path: str) -> bool:
 
 
 def _limits(usual: Limits, values: dict[object, object]) -> Limits:
-    """Whole numbers, but for the time."""
+    """The limits of a packet: whole numbers, except the seconds."""
     for name, value in values.items():
         number = type(value) is int or (name == "seconds" and type(value) is float and math.isfinite(value))
         if name not in asdict(usual) or not number or not 0 <= float(str(value)) < 2**53:

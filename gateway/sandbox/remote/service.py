@@ -1,7 +1,7 @@
 """`python -m gateway.sandbox.remote.service`: runs commands for the gateway of another container.
 
-It has no data, no configuration and no keys. Its container stands around all commands and holds nothing else; it
-ends with the service, and so does everything that a command left."""
+It has no data, no configuration and no keys. Its container is around all commands and holds nothing else; it ends
+with the service, and with it everything that a command left."""
 
 import asyncio
 import os
@@ -13,6 +13,7 @@ import zipfile
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import ClassVar
 
 from gateway.sandbox.command import MAX_REQUEST_BYTES, Command, Tier
 from gateway.sandbox.jail import seccomp
@@ -33,25 +34,26 @@ from gateway.sandbox.workshop import NoJail, Workshop
 
 @dataclass(slots=True)
 class ContainerWorkshop(Workshop):
-    """Takes namespaces where the kernel gives them. Once a command has got at what watches over it, nothing runs."""
+    """Uses namespaces if the kernel has them. Once a command has killed its watcher, nothing runs any more."""
 
+    guards_instructions: ClassVar[bool] = False
     _zygote_flags: tuple[str, ...] = ("watched",)
 
     def missing(self) -> str:
-        """Why no tier can work here; a kernel without Landlock will do."""
+        """Why no tier can work here; "" if one may, even without Landlock."""
         return "" if seccomp.supported() else "this kernel does not filter system calls (seccomp)"
 
     def alive(self) -> bool:
-        """Whether what starts the commands is, if it has been started."""
+        """Whether the process that starts commands runs, or hasn't been started yet."""
         return self._zygote is None or self._zygote.returncode is None
 
     async def start_with(self, command: Command, descriptors: list[int]) -> None:
-        """Start a command with its input, its output and the line that it ends with."""
-        await self._send(command.packed(), descriptors)
+        """Start a command with its input, output, errors and the socket for its report."""
+        await self._send(command, descriptors)
 
     async def _start_zygote(self) -> None:
         if self._zygote is not None:
-            raise NoJail("the service of commands is being started anew; try it again in a moment")
+            raise NoJail("the service of commands is restarting; try again in a moment")
         await Workshop._start_zygote(self)
 
     async def _probed(self) -> Tier:
@@ -82,7 +84,7 @@ class Service:
     admits: Admits = from_elsewhere
 
     async def serve(self) -> None:
-        """Return when it can serve no longer; the caller ends, and with it the container."""
+        """Serve until it can't any more; then the caller ends, and with it the container."""
         problem = await self._problem()
         path = self.folder / SOCKET
         path.unlink(missing_ok=True)
@@ -100,7 +102,7 @@ class Service:
                             requests.create_task(self._answer(connection, problem))
 
     async def _problem(self) -> str:
-        """Why it runs nothing, now or later."""
+        """Why it can't run commands, found at the start; "" if it can."""
         if open_folders := [name for name in READ_ONLY if not _read_only(self.workspace / name)]:
             return f"{open_folders[0]}/ is not mounted read-only in the service of commands"
         try:
@@ -110,7 +112,7 @@ class Service:
         return ""
 
     async def _answer(self, connection: socket.socket, problem: str) -> None:
-        """One request; whatever it is, the connection is closed."""
+        """Answer one request and close the connection."""
         with connection:
             if not self.admits(peer_of(connection)):
                 return
@@ -147,7 +149,7 @@ class Service:
 
 
 def _prepared(request: WorkshopRequest, tier: Tier, workspace: str, files: list[int]) -> Command:
-    """The command with folders for it alone, and with its files; what ends it deletes them."""
+    """The command with its private folder and files, which are deleted when it ends."""
     command, folder = request.command, request.folder
     if missing := [path for path in command.reads if not os.path.exists(path)]:
         raise NoJail(f"{missing[0]} is not in the service of commands; mount it there at the same path")
@@ -168,7 +170,7 @@ def _prepared(request: WorkshopRequest, tier: Tier, workspace: str, files: list[
 
 
 def _unpack(archive: int, folder: str) -> None:
-    """Its files, which nothing can change and anything may run; all of them or none."""
+    """Unpack its files as read-only programs; all of them or none."""
     try:
         with open(archive, "rb", closefd=False) as file, zipfile.ZipFile(file) as packed:
             for name in packed.namelist():
@@ -193,7 +195,7 @@ def _read_only(path: Path) -> bool:
 
 
 async def main(folder: str, workspace: str) -> None:
-    """Serve until it can't."""
+    """Serve until it can't any more."""
     set_control(DUMPABLE, 0)
     jail = ContainerWorkshop(Path(tempfile.gettempdir()))
     try:

@@ -1,1 +1,1 @@
-"""A shell on files in memory: just-bash, of which only what answers as the real programs do is offered."""
+"""A shell on files in memory: just-bash, restricted to the commands that behave as the real programs do."""

@@ -1,9 +1,9 @@
-"""The commands of the virtual shell: those of just-bash in the forms that it answers as the real ones do, `sort`,
-`xargs` and `curl` of our own. Every other form is an error, never a guess.
+"""The commands of the virtual shell: those of just-bash in the forms in which they behave as the real ones do, and
+`sort`, `xargs` and `curl` of our own. Every other form is an error, never a guess.
 
 Measured by `tests/sandbox/virtual/test_corpus.py`. awk, jq, tar, date, diff and others give wrong results without a
-message, and so do some forms of the rest: `sed -E` ignores case. Two differences of the language are left: the last
-command of a pipeline runs in the same shell, as with `shopt -s lastpipe`, and `declare -i` counts for nothing."""
+message, and so do some forms of the rest: `sed -E` ignores case. Two differences of the language remain: the last
+command of a pipeline runs in the same shell, as with `shopt -s lastpipe`, and `declare -i` has no effect."""
 
 import re
 import shlex
@@ -17,47 +17,33 @@ from just_bash.commands import create_command_registry
 
 @dataclass(frozen=True, slots=True)
 class CommandForm:
-    """Options of one letter; those in `valued` take a value. `words`: what looks like an option is an argument."""
+    """The options, of one letter; those in `valued` take a value. `words`: arguments may look like options."""
 
     plain: str = ""
     valued: str = ""
     words: bool = False
 
 
+_PLAIN = ("basename", "dirname", "false", "md5sum", "mv", "nl", "pwd", "rev", "sha256sum", "tac", "touch", "true")
+_WITH_WORDS = ("echo", "expr", "find", "printf", "read", "seq")
 FORMS: Mapping[str, CommandForm] = {
+    **dict.fromkeys(_PLAIN, CommandForm()),
+    **dict.fromkeys(_WITH_WORDS, CommandForm(words=True)),
     "base64": CommandForm("d"),
-    "basename": CommandForm(),
     "cat": CommandForm("n"),
     "cp": CommandForm("r"),
     "cut": CommandForm("s", "dfc"),
-    "dirname": CommandForm(),
-    "echo": CommandForm(words=True),
-    "expr": CommandForm(words=True),
-    "false": CommandForm(),
-    "find": CommandForm(words=True),
     "grep": CommandForm("EFchinoqrvwx", "eABCm"),
     "head": CommandForm("", "nc"),
     "ls": CommandForm("1"),
-    "md5sum": CommandForm(),
     "mkdir": CommandForm("p"),
-    "mv": CommandForm(),
-    "nl": CommandForm(),
     "paste": CommandForm("", "d"),
-    "printf": CommandForm(words=True),
-    "pwd": CommandForm(),
-    "read": CommandForm(words=True),
-    "rev": CommandForm(),
     "rm": CommandForm("rf"),
     "sed": CommandForm("ni", "e"),
-    "seq": CommandForm(words=True),
-    "sha256sum": CommandForm(),
     "sort": CommandForm("bfnru", "kt"),
-    "tac": CommandForm(),
     "tail": CommandForm("", "n"),
     "tee": CommandForm("a"),
-    "touch": CommandForm(),
     "tr": CommandForm("ds"),
-    "true": CommandForm(),
     "uniq": CommandForm("cdu"),
     "wc": CommandForm("clw"),
     "xargs": CommandForm("0r", "nI"),
@@ -67,11 +53,11 @@ _FIND_OPTIONS = frozenset({"-name", "-iname", "-type", "-maxdepth", "-mindepth",
 
 
 class WrongForm(Exception):
-    """A form that isn't offered; the text says which."""
+    """A form that isn't supported; the text names it."""
 
 
 def split_arguments(command: str, given: Sequence[str]) -> list[str]:
-    """Options taken apart, one letter each, before the other arguments; raises `WrongForm`."""
+    """The arguments with options split, one letter each, and placed first; raises `WrongForm`."""
     form = FORMS[command]
     if form.words:
         _check_words(command, given)
@@ -92,7 +78,7 @@ def split_arguments(command: str, given: Sequence[str]) -> list[str]:
         elif word.startswith("-") and word[1:].isdigit() and command in ("head", "tail"):
             options += ["-n", word[1:]]
         else:
-            options += _taken_apart(command, word, form, rest)
+            options += _split_option(command, word, form, rest)
     if command == "grep" and {"-o", "-n"} <= {*options}:
         raise WrongForm("grep: -o with -n isn't supported in bash")
     if command == "sed" and any(_NUMBERED_SUBSTITUTION.search(word) for word in (*options, *others)):
@@ -100,7 +86,7 @@ def split_arguments(command: str, given: Sequence[str]) -> list[str]:
     return options + others
 
 
-def _taken_apart(command: str, word: str, form: CommandForm, rest: list[str]) -> list[str]:
+def _split_option(command: str, word: str, form: CommandForm, rest: list[str]) -> list[str]:
     options = []
     for place, letter in enumerate(word[1:], 2):
         if letter in form.plain:
@@ -128,7 +114,7 @@ _NUMBER = re.compile(r"\s*(-?\d*\.?\d+)")
 
 @dataclass(frozen=True, slots=True)
 class SortKey:
-    """From a field to one, both counted from 1; None: to the end of the line."""
+    """A range of fields, counted from 1; `last` None: to the end of the line."""
 
     first: int
     last: int | None
@@ -143,7 +129,7 @@ def sorted_text(text: str, options: Sequence[tuple[str, str]]) -> str:
     lines = text.splitlines()
     ordered = [*(_parse_key(key, flags) for key in keys)] or [SortKey(0, None, flags)]
     if "u" not in flags:
-        lines.sort(reverse="r" in flags)  # what all keys find equal
+        lines.sort(reverse="r" in flags)  # the order of lines that are equal by all keys
     for key in reversed(ordered):
         lines.sort(key=_comparison(key, separator), reverse="r" in key.flags)
     if "u" in flags:
@@ -172,7 +158,7 @@ def _comparison(key: SortKey, separator: str | None) -> Callable[[str], Compared
 
 
 def _fields(line: str, key: SortKey, separator: str | None) -> str:
-    """With blanks as separators, those before a field belong to it."""
+    """The key's fields; if blanks separate them, those before a field belong to it."""
     parts = line.split(separator) if separator else re.findall(r"\s*\S+", line)
     return (separator or "").join(parts[key.first - 1 : key.last])
 
@@ -187,12 +173,12 @@ def _distinct(lines: Iterable[str], keys: Sequence[SortKey], separator: str | No
 
 
 _QUIET = frozenset({"-s", "-S", "-f", "-L", "-sS", "-fsS", "-sL", "-fsSL", "--silent"})
-"""Options of curl that change nothing here."""
+"""Options of curl that have no effect here."""
 MISSING = ("python3", "python", "node", "git", "perl", "wget", "trap", "sqlite3")
 
 
 def commands(pages: Mapping[str, bytes], refused: list[str]) -> dict[str, Command]:
-    """By name; a command or form that isn't offered fails and is noted in `refused`: a pipeline drops its message."""
+    """All commands by name; an unsupported one fails and is noted in `refused`, since a pipeline drops its message."""
     theirs = create_command_registry()
     ours: dict[str, Command] = {name: MissingCommand(name, refused) for name in [*theirs, *MISSING]}
     ours |= {name: MeasuredCommand(name, theirs[name], refused) for name in FORMS}
@@ -206,34 +192,34 @@ def commands(pages: Mapping[str, bytes], refused: list[str]) -> dict[str, Comman
 
 @dataclass(slots=True)
 class MissingCommand:
-    """A command that isn't there, or is wrong."""
+    """A command that is missing, or whose results would be wrong."""
 
     name: str
     refused: list[str]
 
     async def execute(self, _args: list[str], _ctx: CommandContext) -> ExecResult:
-        """Fail as an unknown command does."""
+        """Fail like an unknown command."""
         self.refused.append(f"{self.name}: not available in bash")
         return ExecResult("", "", 127)
 
 
 @dataclass(slots=True)
 class MeasuredCommand:
-    """A command in the forms that were measured."""
+    """A command, in the forms that were tested."""
 
     name: str
     command: Command
     refused: list[str]
 
     async def execute(self, args: list[str], ctx: CommandContext) -> ExecResult:
-        """Run it, unless it is given in another form."""
+        """Run it, unless the form is another one."""
         try:
             given = split_arguments(self.name, args)
             result = await self.command.execute(given, ctx)
         except WrongForm as error:
             self.refused.append(str(error))
             return ExecResult("", "", 2)
-        if self.name == "grep" and "-o" in given:  # it prints what matches nothing, too
+        if self.name == "grep" and "-o" in given:  # it also prints empty matches
             return replace(
                 result, stdout="".join(line for line in result.stdout.splitlines(keepends=True) if line.strip("\n"))
             )
@@ -242,12 +228,12 @@ class MeasuredCommand:
 
 @dataclass(slots=True)
 class Sort:
-    """Of files, or of what is piped in; by POSIX's rules in the locale C."""
+    """Sorts files or standard input by POSIX's rules in the locale C."""
 
     name: str = "sort"
 
     async def execute(self, args: list[str], ctx: CommandContext) -> ExecResult:
-        """The arguments are as `forms.arguments_of` returns them; raises `WrongForm`."""
+        """Sort; takes arguments from `split_arguments`, and raises `WrongForm`."""
         options, names = _options(self.name, args)
         try:
             texts = [await ctx.fs.read_file(_path(name, ctx)) for name in names]
@@ -258,12 +244,12 @@ class Sort:
 
 @dataclass(slots=True)
 class Xargs:
-    """Runs a command on what is piped in; just-bash's own quotes too little."""
+    """Runs a command on the items of standard input; just-bash's own quotes too little."""
 
     name: str = "xargs"
 
     async def execute(self, args: list[str], ctx: CommandContext) -> ExecResult:
-        """The arguments are as `forms.arguments_of` returns them."""
+        """Run the command; takes arguments from `split_arguments`."""
         given, command = _options(self.name, args)
         options = dict(given)
         calls = _calls(options, command or ["echo"], _items(options, ctx.stdin))
@@ -275,7 +261,7 @@ class Xargs:
 
 @dataclass(slots=True)
 class Curl:
-    """Of pages that were fetched before the script began: there is no network here."""
+    """Gives pages that were fetched before the script began: it has no network."""
 
     pages: Mapping[str, bytes]
     name: str = "curl"
@@ -297,7 +283,7 @@ class Curl:
 
 
 def _options(command: str, given: Sequence[str]) -> tuple[list[tuple[str, str]], list[str]]:
-    """The options that come first, each by its letter with its value, if it takes one; and what follows."""
+    """The leading options, each by its letter with its value or "", and the remaining arguments."""
     options, rest = list[tuple[str, str]](), list(given)
     while rest and re.fullmatch("-[^-]", rest[0]):
         letter = rest.pop(0)[1]

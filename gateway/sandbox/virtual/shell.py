@@ -1,4 +1,4 @@
-"""One script in a shell on virtual files, in a forked child without rights: a job for a process of its own."""
+"""Runs one script in a shell on virtual files, in a forked child without rights; for a process of its own."""
 
 import base64
 import json
@@ -27,7 +27,7 @@ SPACE = 64 * 1024**2
 MAX_BYTES = 16 * 1024**2
 """Of all files together."""
 MAX_SHOWN = 100_000
-"""Characters of either output that are kept."""
+"""Characters that are kept of the output, and of the errors."""
 _SYSTEM = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/etc/ld.so.cache", "/dev/urandom")
 
 _EMPTY_BRACES = re.compile(r"""\{\}[^\s'"`;|&)]|[^\s'"`;|&(]\{\}""")
@@ -38,7 +38,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class ShellResult:
-    """What a script came to; `refused` names what bash has and this shell hasn't."""
+    """The result of a script; `refused` names what bash has and this shell hasn't."""
 
     output: str = ""
     errors: str = ""
@@ -47,48 +47,48 @@ class ShellResult:
 
 
 def is_supported() -> bool:
-    """Whether this kernel can confine it: just-bash hands parts of a script to Python's eval."""
+    """Whether this kernel can confine scripts: just-bash passes parts of them to Python's eval."""
     return sys.platform == "linux" and bool(landlock.abi()) and seccomp.supported()
 
 
 def run_script(source: str, target: str, script: str, save: list[str]) -> Json:
-    """What it writes and its exit code, as `ShellResult`.
+    """Run a script and return the fields of `ShellResult`.
 
-    `source` holds the files as JSON, `{"files": {path: base64}, "pages": {url: base64}}` in `STATE`, and those that are
-    given anew in `GIVEN`; `target` gets their `STATE` afterwards, and as `saved-N` the content of the path N of `save`,
-    if it exists. All of it is as trusted as the script. Raises `Ended`.
+    `source` holds the files as JSON, `{"files": {path: base64}, "pages": {url: base64}}` in `STATE`, and additional
+    ones in `GIVEN`; `target` gets the new `STATE`, and as `saved-N` the content of the path N of `save`, if it exists.
+    All of it is as trusted as the script. Raises `ChildFailed`.
     """
     import just_bash  # noqa: F401 - loaded before the fork, for all scripts to come
 
-    return run_in_jail(jail(source, target), partial(_inside, source, target, script, save))
+    return run_in_jail(shell_jail(source, target), partial(_run_child, source, target, script, save))
 
 
-def jail(source: str, target: str) -> Jail:
-    """What the child may do: read Python's libraries and `source`, and fill `target`."""
+def shell_jail(source: str, target: str) -> Jail:
+    """The rights of the child: read Python's libraries and `source`, and fill `target`."""
     packages = (path for path in sys.path if path.endswith("-packages"))
     reads = (*_SYSTEM, sysconfig.get_path("stdlib"), *packages, *gateway.__path__, source)
     return Jail(reads, target, MEMORY, SECONDS, SPACE)
 
 
-def _inside(source: str, target: str, script: str, save: list[str]) -> Json:
+def _run_child(source: str, target: str, script: str, save: list[str]) -> Json:
     given = [json.loads(path.read_text("utf-8")) for name in (STATE, GIVEN) if (path := Path(source, name)).exists()]
     files = {name: content for each in given for name, content in each["files"].items()}
     pages = {url: body for each in given for url, body in each["pages"].items()}
     refused: list[str] = []
     bash = _shell(files, pages, refused)
     answer = _run(bash, script, refused)
-    kept = _kept(bash)
-    Path(target, STATE).write_text(json.dumps({"files": kept, "pages": pages}), "utf-8")
+    files_after = _files_of(bash)
+    Path(target, STATE).write_text(json.dumps({"files": files_after, "pages": pages}), "utf-8")
     for number, name in enumerate(save):
-        if name in kept:
-            Path(target, f"saved-{number}").write_bytes(base64.b64decode(kept[name]))
+        if name in files_after:
+            Path(target, f"saved-{number}").write_bytes(base64.b64decode(files_after[name]))
     return answer
 
 
 def _run(bash: "Bash", script: str, refused: list[str]) -> JsonObject:
     if _EMPTY_BRACES.search(script):
         return {"refused": [EMPTY_BRACES]}
-    result = _finished(bash.exec(script, cwd=HOME))
+    result = _run_coroutine(bash.exec(script, cwd=HOME))
     return {
         "output": result.stdout[:MAX_SHOWN],
         "errors": result.stderr[:MAX_SHOWN],
@@ -106,25 +106,25 @@ def _shell(files: Mapping[str, str], pages: Mapping[str, str], refused: list[str
     registry = commands({url: base64.b64decode(body) for url, body in pages.items()}, refused)
     limits = ExecutionLimits(max_loop_iterations=100_000)
     shell = Bash(files=given, cwd=HOME, env={"HOME": HOME}, limits=limits, commands=registry, unescape_html=False)
-    _finished(shell.fs.mkdir(HOME, recursive=True))
+    _run_coroutine(shell.fs.mkdir(HOME, recursive=True))
     return shell
 
 
-def _kept(bash: "Bash") -> dict[str, str]:
+def _files_of(bash: "Bash") -> dict[str, str]:
     fs: InMemoryFs = bash.fs  # type: ignore[assignment]  # it is made without another one
-    kept, size = {}, 0
+    files, size = {}, 0
     for path in fs.get_all_paths():
-        if _finished(fs.is_file(path)):
-            content = _finished(fs.read_file_bytes(path))
+        if _run_coroutine(fs.is_file(path)):
+            content = _run_coroutine(fs.read_file_bytes(path))
             size += len(content)
             if size > MAX_BYTES:
                 raise MemoryError
-            kept[path] = base64.b64encode(content).decode()
-    return kept
+            files[path] = base64.b64encode(content).decode()
+    return files
 
 
-def _finished(work: Coroutine[object, None, Result]) -> Result:
-    """What it returns: nothing waits, as all is in memory. So there is no event loop, which would open sockets."""
+def _run_coroutine(work: Coroutine[object, None, Result]) -> Result:
+    """The result of a coroutine that never waits, as all is in memory; without an event loop, which opens sockets."""
     try:
         work.send(None)
     except StopIteration as done:

@@ -205,7 +205,7 @@ def answers(desk: Desk) -> bool:
     jail = desk.workshop
     assert isinstance(jail, RemoteWorkshop)
     with suppress(NoJail):
-        jail._asked(None, [])
+        jail._ask(None, [])
         return True
     return False
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.sandbox.virtual.shell import HOME, _finished, _shell
+from gateway.sandbox.virtual.shell import HOME, _run_coroutine, _shell
 
 LINES = Path(__file__).with_name("everyday.txt").read_text("utf-8").rstrip("\n").split("\n%%\n")
 FILES = {
@@ -44,7 +44,7 @@ OTHERS = (
 def answered(line: str) -> tuple[str, int, list[str]]:
     refused: list[str] = []
     files = {f"{HOME}/{name}": b64encode(text.encode()).decode() for name, text in FILES.items()}
-    result = _finished(_shell(files, {}, refused).exec(line, cwd=HOME))
+    result = _run_coroutine(_shell(files, {}, refused).exec(line, cwd=HOME))
     return result.stdout, result.exit_code, refused
 
 
