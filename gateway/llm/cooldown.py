@@ -7,15 +7,9 @@ from gateway.domain.time import Clock
 from gateway.llm.errors import ErrorKind, ModelError
 
 _SECONDS = {
-    ErrorKind.RATE_LIMIT: 60.0,
+    **dict.fromkeys((kind for kind in ErrorKind if kind.transient or kind.busy), 60.0),
     ErrorKind.OVERLOADED: 30.0,
-    ErrorKind.AUTH: 300.0,
-    ErrorKind.NO_CREDIT: 300.0,
-    ErrorKind.UNKNOWN_MODEL: 300.0,
-    ErrorKind.SERVER: 60.0,
-    ErrorKind.NETWORK: 60.0,
-    ErrorKind.SILENCE: 60.0,
-    ErrorKind.ENDLESS: 60.0,
+    **dict.fromkeys((ErrorKind.AUTH, ErrorKind.NO_CREDIT, ErrorKind.UNKNOWN_MODEL), 300.0),
 }
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt, wait_chain, wait_fixed
@@ -22,35 +23,24 @@ _MAX_TOKENS, _MIN_TOKENS = 8_000, 250
 """Of one text: most models take 8,191; some refuse more than 512 instead of ignoring the rest."""
 
 
+@dataclass
 class RemoteEmbedder:
     """One model of a provider. A query is sent once, a batch of passages is retried."""
 
-    def __init__(
-        self,
-        model: str,
-        embed: Embed,
-        clock: Clock,
-        clean: Callable[[str], str],
-        retry_policy: RetryPolicy = USUAL_POLICY,
-    ) -> None:
-        """`clean` removes live secrets from the texts that are sent."""
-        self.model = model
-        self._clean = clean
-        self._embed = embed
-        self._clock = clock
-        self._delays = retry_policy.delays
-        self._dimensions: int | None = None
-        self._longest = _MAX_TOKENS
+    model: str
+    embed: Embed
+    clock: Clock
+    clean: Callable[[str], str]
+    """Removes live secrets from the texts that are sent."""
+    retry_policy: RetryPolicy = USUAL_POLICY
+    dimensions: int | None = field(default=None, init=False)
+    """Those of its first answer; None before."""
+    _longest: int = field(default=_MAX_TOKENS, init=False)
 
     @property
     def name(self) -> str:
         """`litellm:` and the model."""
         return f"litellm:{self.model}"
-
-    @property
-    def dimensions(self) -> int | None:
-        """Those of its first answer; None before."""
-        return self._dimensions
 
     async def query(self, text: str, /) -> Vector:
         """The vector of a query; tried once, for 5 s. Raises `EmbeddingUnavailable`."""
@@ -73,9 +63,9 @@ class RemoteEmbedder:
     async def _retried(self, texts: Sequence[str]) -> tuple[Vector, ...]:
         retrying = AsyncRetrying(
             retry=retry_if_exception(_worth_trying_again),
-            stop=stop_after_attempt(len(self._delays) + 1),
-            wait=wait_chain(*map(wait_fixed, self._delays)),
-            sleep=self._clock.sleep,
+            stop=stop_after_attempt(len(self.retry_policy.delays) + 1),
+            wait=wait_chain(*map(wait_fixed, self.retry_policy.delays)),
+            sleep=self.clock.sleep,
             reraise=True,
         )
         try:
@@ -87,14 +77,14 @@ class RemoteEmbedder:
         """Halve the longest text while the model refuses it as too long; the limit then holds for later texts, too."""
         while True:
             try:
-                found = await self._embed(self.model, [_shortened(self._clean(text), self._longest) for text in texts])
+                found = await self.embed(self.model, [_shortened(self.clean(text), self._longest) for text in texts])
             except ModelError as error:
                 if error.kind is not ErrorKind.CONTEXT_LENGTH or self._longest <= _MIN_TOKENS:
                     raise
                 self._longest //= 2
             else:
-                vectors = check_vectors(self.model, found, len(texts), self._dimensions)
-                self._dimensions = len(vectors[0])
+                vectors = check_vectors(self.model, found, len(texts), self.dimensions)
+                self.dimensions = len(vectors[0])
                 return vectors
 
     def _unavailable(self, error: ModelError) -> EmbeddingUnavailable:

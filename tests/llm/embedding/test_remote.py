@@ -65,7 +65,7 @@ async def test_vectors_come_in_order_and_one_long(models: FakeModels, embedders:
 
 async def test_a_secret_is_not_sent(models: FakeModels, embedders: Embedders) -> None:
     built = await embedders.build()
-    embedder = RemoteEmbedder(MODEL, built._embed, embedders.clock, clean=lambda text: text.replace("4711", "<key>"))
+    embedder = RemoteEmbedder(MODEL, built.embed, embedders.clock, clean=lambda text: text.replace("4711", "<key>"))
     await embedder.query("what is 4711?")
     await embedder.passages(["4711 is it"])
     assert [asked.body["input"] for asked in models.asked] == [["what is <key>?"], ["<key> is it"]]
