@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from gateway.ingest.extraction import read_file
 from gateway.ingest.ocr import Rapid, Tesseract, tesseract
-from gateway.ingest.output import Derived
+from gateway.ingest.output import ExtractedFile
 from tests.ingest import samples
 from tests.ingest.pictures import ENGLISH, error_rate, noisy, pictures, written
 
@@ -43,14 +43,14 @@ def files() -> Iterator[tuple[str, bytes]]:
     yield "letter", samples.letter()
 
 
-def cost(content: bytes) -> tuple[Cost, Derived]:
+def cost(content: bytes) -> tuple[Cost, ExtractedFile]:
     """Runs in the fresh process."""
     with tempfile.TemporaryDirectory() as folder:
         source, target = Path(folder, "source"), Path(folder, "target")
         source.write_bytes(content)
         target.mkdir()
         wall, cpu = time.perf_counter(), time.process_time()
-        derived = Derived.from_json(read_file(str(source), str(target), "", ""))
+        derived = ExtractedFile.from_json(read_file(str(source), str(target), "", ""))
         spent = Cost(time.perf_counter() - wall, time.process_time() - cpu, peak_mb())
     return spent, derived
 

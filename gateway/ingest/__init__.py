@@ -1,1 +1,1 @@
-"""Bytes into pages and text. Every file is hostile: reading is bounded, and a bad file is a problem told, no error."""
+"""Turns files into pages and text. Files may be hostile: reading is bounded, and a bad one gives a problem text."""

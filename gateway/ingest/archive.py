@@ -1,4 +1,4 @@
-"""Zip files: what lies in them is told, nothing is unpacked to anywhere; those that are documents are checked."""
+"""Zip files: lists their contents without unpacking them, and checks those that are documents."""
 
 import re
 import zipfile
@@ -19,7 +19,7 @@ _XML = (".xml", ".rels", ".vml")
 
 
 def read_zip(source: Path, out: Output) -> str:
-    """The description."""
+    """List the files; returns the description."""
     with _opened(source) as archive:
         entries = archive.infolist()
     first = entries[:MAX_ENTRIES]
@@ -32,11 +32,11 @@ def read_zip(source: Path, out: Output) -> str:
 
 
 @contextmanager
-def checked(source: Path, *, office: bool = False) -> Iterator[zipfile.ZipFile]:
-    """Raises `Unreadable` for a zip that is a bomb, locked or not whole: `zipfile` unpacks no more than it states.
+def checked_zip(source: Path, *, office: bool) -> Iterator[zipfile.ZipFile]:
+    """Open a zip; raises `Unreadable` if it is a bomb, locked or damaged: `zipfile` unpacks no more than it states.
 
-    With `office`, also for a document type, which is where entity bombs and outside references live; it has no place
-    in Office Open XML (ECMA-376-2, 8.2.5).
+    With `office`, a document type is refused, too, since libraries read the parts: it holds entity bombs and outside
+    references, and has no place in Office Open XML (ECMA-376-2, 8.2.5). Other formats are read by `xml_part`.
     """
     with _opened(source) as archive:
         entries = archive.infolist()
@@ -64,8 +64,8 @@ def _opened(source: Path) -> Iterator[zipfile.ZipFile]:
         raise Unreadable("the file is damaged") from None
 
 
-def xml(archive: zipfile.ZipFile, name: str) -> "_Element":
-    """A part of a checked zip, read without document types, entities and network; raises `KeyError` for none."""
+def xml_part(archive: zipfile.ZipFile, name: str) -> "_Element":
+    """A part of a checked zip, read without document types, entities and network; raises `KeyError`."""
     from lxml import etree
 
     parser = etree.XMLParser(

@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gateway.ingest import archive
+from gateway.ingest.archive import checked_zip, xml_part
 from gateway.ingest.output import MAX_COLUMNS, MAX_ROWS, Output
 from gateway.ingest.text import html_text, parsed_html, start_of
 
@@ -27,24 +27,24 @@ _AS_HTML = {
     "tracked-changes": "script",
     "annotation": "script",
 }
-"""OpenDocument's elements; what was deleted and what was remarked is not read."""
+"""OpenDocument's elements as HTML's; deletions and comments are skipped."""
 
 
 def read_docx(source: Path, out: Output) -> str:
-    """The description; pictures are left out, nothing outside the file is opened."""
+    """Read the text, without pictures or outside references; returns the description."""
     import mammoth
 
-    with archive.checked(source, office=True), source.open("rb") as file:
+    with checked_zip(source, office=True), source.open("rb") as file:
         html = mammoth.convert_to_html(file, convert_image=lambda _: [], external_file_access=False).value
     out.add(html_text(parsed_html(html)))
     return f"Word document: {out.first_line()}"
 
 
 def read_pptx(source: Path, out: Output) -> str:
-    """The description; a slide is a page, with its notes."""
+    """Read each slide, with its notes, as a page; returns the description."""
     import pptx
 
-    with archive.checked(source, office=True):
+    with checked_zip(source, office=True):
         slides = pptx.Presentation(str(source)).slides
     for slide in slides:
         out.add("\n\n".join(filter(None, _slide(slide))))
@@ -58,7 +58,7 @@ def _slide(slide: "Slide") -> Iterator[str]:
     shapes = list(reversed(slide.shapes))
     while shapes:
         shape = shapes.pop()
-        # A group's shapes take its place.
+        # The shapes of a group replace it.
         shapes.extend(reversed(getattr(shape, "shapes", ())))
         if isinstance(shape, GraphicFrame) and shape.has_table:
             yield "\n".join(" | ".join(cell.text for cell in row.cells) for row in shape.table.rows)
@@ -69,9 +69,9 @@ def _slide(slide: "Slide") -> Iterator[str]:
 
 
 def read_odf(source: Path, out: Output) -> str:
-    """The description; a sheet or a slide is a page."""
-    with archive.checked(source) as document:
-        body = next(archive.xml(document, "content.xml").iter("{*}body"))[0]
+    """Read each sheet or slide as a page; returns the description."""
+    with checked_zip(source, office=False) as document:
+        body = next(xml_part(document, "content.xml").iter("{*}body"))[0]
     kind = body.tag.rpartition("}")[2]
     for part in [body] if kind == "text" else body.iterchildren("{*}table", "{*}page"):
         name = next((value for key, value in part.attrib.items() if key.endswith("}name")), "")
@@ -89,7 +89,7 @@ def _odf_text(part: "_Element") -> str:
 
 
 def read_mail(source: Path, out: Output) -> str:
-    """The description; attachments are named, not read."""
+    """Read the text and name the attachments; returns the description."""
     message = BytesParser(EmailMessage, policy=policy.default).parsebytes(start_of(source, out))
     lines = [f"{name}: {message[name]}" for name in ("From", "To", "Cc", "Date", "Subject") if message[name]]
     if names := [part.get_filename() or "without a name" for part in message.iter_attachments()]:
@@ -102,27 +102,27 @@ def read_mail(source: Path, out: Output) -> str:
 
 
 def read_xlsx(source: Path, out: Output) -> str:
-    """The description; a formula is its last value."""
+    """Read each sheet as a page, formulas as their last values; returns the description."""
     import openpyxl
 
-    told = []
-    with archive.checked(source, office=True), source.open("rb") as file:
+    sheets = []
+    with checked_zip(source, office=True), source.open("rb") as file:
         book = openpyxl.load_workbook(file, read_only=True, data_only=True, keep_links=False)
         for sheet in book.worksheets:
-            # What it says of its size is not believed: it may say nothing, or a million columns.
+            # Its stated size isn't reliable: it may be missing, or a million columns.
             sheet.reset_dimensions()
             rows = sheet.iter_rows(max_row=MAX_ROWS + 1, max_col=MAX_COLUMNS, values_only=True)
-            found = [_line(row) for row in islice(rows, MAX_ROWS + 1)]
+            found = [_row_text(row) for row in islice(rows, MAX_ROWS + 1)]
             if len(found) > MAX_ROWS:
                 out.problem = f"only the first {MAX_ROWS:,} rows of each sheet were read"
             lines = list(filter(None, found[:MAX_ROWS]))
-            told.append(f"{sheet.title} ({len(lines):,} rows)")
+            sheets.append(f"{sheet.title} ({len(lines):,} rows)")
             out.add("\n".join([f"## {sheet.title}", *lines]))
-    return f"spreadsheet: {', '.join(told)}"
+    return f"spreadsheet: {', '.join(sheets)}"
 
 
-def _line(row: Iterable[object]) -> str:
-    """Empty cells at the end are left out, and so are line breaks."""
+def _row_text(row: Iterable[object]) -> str:
+    """A row without line breaks and trailing empty cells."""
     cells = ["" if value is None else " ".join(str(value).split()) for value in row]
     while cells and not cells[-1]:
         cells.pop()

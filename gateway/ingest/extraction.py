@@ -18,7 +18,7 @@ from gateway.ingest.output import (
     MAX_MEMORY_BYTES,
     MAX_OUTPUT_BYTES,
     MAX_SECONDS,
-    Derived,
+    ExtractedFile,
     FileKind,
     Output,
     Unreadable,
@@ -30,11 +30,11 @@ from gateway.ingest.sniff import ODF, OFFICE, FileType, sniff
 from gateway.ingest.text import read_epub, read_page, read_text
 from gateway.sandbox.child import Jail, run_in_jail
 
-DESCRIPTION = 160
-"""Characters a description may have."""
+MAX_DESCRIPTION = 160
+"""Characters."""
 
 Reader = Callable[[Path, Output], str]
-"""Adds pages to the output and returns the description; raises `Unreadable` when it can read no further."""
+"""Adds pages to the output and returns the description; raises `Unreadable` if it can't read on."""
 
 _BY_MIME: Mapping[str, Reader] = {
     "application/zip": read_zip,
@@ -67,10 +67,10 @@ _REFUSED = {
 
 
 def read_file(source: str, target: str, name: str, mime: str) -> Json:
-    """What `source` holds goes to the empty folder `target`: `text.txt`, `001.txt`, `001.jpg`, …, `view.jpg`.
+    """Read `source` into the empty folder `target`: `text.txt`, `001.txt`, `001.jpg`, …, `view.jpg`.
 
-    `name` and `mime` are what the sender claims; the bytes are believed before them. Returns a `Derived`; a bad file
-    is its `problem`. Raises `MemoryError`, and `OSError` for what is wrong with the two paths.
+    `name` and `mime` are the sender's claims; the bytes count more. Returns an `ExtractedFile`, in which `problem`
+    reports a bad file. Raises `MemoryError`, and `OSError` for the two paths.
     """
     path, out = Path(source), Output(Path(target))
     size = path.stat().st_size
@@ -84,8 +84,9 @@ def read_file(source: str, target: str, name: str, mime: str) -> Json:
             out.problem = str(exc)
     text = out.close()
     problem = out.problem or ("" if text else "no text was found in it" if size else "the file is empty")
-    told = _line(description or f"{type.kind}, {size:,} bytes: {out.first_line()}")
-    return Derived(type.kind, type.mime, out.pages, out.characters, text, out.view, told, _line(problem)).to_json()
+    shown = _short_line(description or f"{type.kind}, {size:,} bytes: {out.first_line()}")
+    problem = _short_line(problem)
+    return ExtractedFile(type.kind, type.mime, out.pages, out.characters, text, out.view, shown, problem).to_json()
 
 
 def _read(type: FileType, path: Path, out: Output) -> str:
@@ -99,14 +100,14 @@ def _read(type: FileType, path: Path, out: Output) -> str:
     except (Unreadable, MemoryError):
         raise
     except Exception as exc:
-        # Libraries fail on hostile bytes in every way there is.
+        # Libraries raise anything on hostile bytes.
         raise Unreadable("the file is damaged, or not what it seems to be") from exc
 
 
-def _line(text: str) -> str:
+def _short_line(text: str) -> str:
     """One line, short enough for a list of files."""
     line = " ".join(clean(text).split()).rstrip(" :,")
-    return line if len(line) <= DESCRIPTION else line[: DESCRIPTION - 1] + "…"
+    return line if len(line) <= MAX_DESCRIPTION else line[: MAX_DESCRIPTION - 1] + "…"
 
 
 _SYSTEM = (
@@ -123,23 +124,23 @@ _PICTURES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif",
 
 
 def read(source: str, target: str, name: str, mime: str) -> Json:
-    """As `reading.read`, in a jail; the job of the CPU process. Raises `Ended`."""
+    """Run `read_file` in a jail; for the CPU process. Raises `ChildFailed`."""
     prepare(name)
     return in_jail(partial(read_file, source, target, name, mime), source, target)
 
 
 def in_jail(work: Callable[[], Json], source: str, target: str, seconds: float = MAX_SECONDS) -> Json:
-    """What `work` answers where nothing but these two can be reached."""
+    """Run `work` with access to these two paths only; raises `ChildFailed`."""
     packages = (path for path in sys.path if path.endswith("-packages"))
     reads = (*_SYSTEM, sysconfig.get_path("stdlib"), *packages, *gateway.__path__, source)
     return run_in_jail(Jail(reads, target, MAX_MEMORY_BYTES, seconds, MAX_OUTPUT_BYTES), work)
 
 
 def prepare(name: str) -> None:
-    """Load what a file of this name will need: its child, and those of later files, then start with it."""
+    """Import the libraries for a file of this name, so that its child, and those of later files, start with them."""
     mimetypes.init()
     if sys.platform != "linux":
-        return  # elsewhere, what these libraries begin does not survive a fork
+        return  # elsewhere, threads of these libraries don't survive a fork
     suffix = PurePath(name).suffix.lower()
     for library in _LIBRARIES.get(suffix, ()):
         import_module(library)

@@ -1,4 +1,4 @@
-"""Recognises text in pictures: with Tesseract where the system has it, else with RapidOCR, which ships with us."""
+"""Recognises text in pictures: with Tesseract if the system has it, else with RapidOCR, which is a dependency."""
 
 import ctypes
 import logging
@@ -7,7 +7,7 @@ import re
 import weakref
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import cache, cached_property
+from functools import cache
 from pathlib import Path
 from statistics import mean
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 SCAN_SIDE = 2400
-"""Pixels of the long side of a page that is recognised: 200 dots an inch for A4."""
+"""Pixels of the long side of a page for recognition: 200 dpi for A4."""
 _LIBRARIES = (
     "libtesseract.so.5",
     "libtesseract.so.4",
@@ -27,19 +27,20 @@ _LIBRARIES = (
     "/usr/local/lib/libtesseract.dylib",
 )
 _UPRIGHT, _ONE_COLUMN = 1, 4
-"""Page segmentation modes: orientation and columns are found out; lines go from one edge to the other."""
+"""Page segmentation modes: with detection of orientation and columns; with lines from edge to edge."""
 _DPI = 200
-_SHORT = 12
-"""Characters of the average line of what must be a table, whose columns were read one after the other."""
+_SHORT_LINE = 12
+"""Characters of the average line below which a page must be a table that was read column by column."""
 _SLACK = 8
+"""Percent of confidence that reading a table by lines may cost."""
 _NO_MEMORY = re.compile("bad_?alloc|allocat|insufficient memory|failed to map segment", re.IGNORECASE)
-"""How libraries say it that do not raise `MemoryError`."""
+"""Errors of libraries that don't raise `MemoryError`."""
 
 log = logging.getLogger(__name__)
 
 
 class Ocr:
-    """Loads the best engine there is at the first picture, which takes up to a second."""
+    """Recognises pictures; the first one loads the best engine, which takes up to a second."""
 
     def __init__(self, out: Output) -> None:
         self._out = out
@@ -47,32 +48,26 @@ class Ocr:
     def read(self, image: "Image") -> str:
         """The text, or "" and the reason in the output's `problem`; raises `MemoryError`."""
         try:
-            return self._engine.read(image)
+            return engine().read(image)
         except Exception as exc:
             if isinstance(exc, MemoryError) or _NO_MEMORY.search(str(exc)):
                 raise MemoryError("there isn't enough memory to recognise a page") from exc
-            # The page itself can still be looked at, and the others read.
+            # The page is still kept as a picture, and the others are read.
             log.exception("ocr.failed")
             reason = (str(exc).strip().splitlines() or [""])[-1]
             self._out.problem = f"text recognition failed: {type(exc).__name__}: {reason}"
             return ""
 
-    @cached_property
-    def _engine(self) -> "Tesseract | Rapid":
-        return engine()
-
 
 @cache
 def engine() -> "Tesseract | Rapid":
-    """Tesseract, else RapidOCR, which is imported only then; the same for all files of a process and its children."""
-    if found := tesseract():
-        return found
-    return Rapid()
+    """Tesseract, else RapidOCR, which is imported only then; cached for the process and its children."""
+    return tesseract() or Rapid()
 
 
 def tesseract() -> "Tesseract | None":
-    """None where there is none, or it has no language."""
-    # Its threads make a page hardly faster, and cost three times the processor time.
+    """Tesseract; None if it isn't installed or has no language."""
+    # Its threads hardly speed up a page, at three times the CPU time.
     os.environ["OMP_THREAD_LIMIT"] = "1"
     for name in _LIBRARIES:
         with suppress(OSError, ValueError):
@@ -81,7 +76,7 @@ def tesseract() -> "Tesseract | None":
 
 
 class Tesseract:
-    """The C interface of Tesseract (capi.h), with every language the system has; raises `ValueError` for none."""
+    """The C interface of Tesseract (capi.h), with every language of the system; raises `ValueError` if it has none."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         library.TessBaseAPICreate.restype = ctypes.c_void_p
@@ -97,15 +92,15 @@ class Tesseract:
     def read(self, image: "Image") -> str:
         """The text; a table is read line by line."""
         grey = image.convert("L")
-        text, sure = self._recognised(grey, _UPRIGHT)
+        text, confidence = self._recognised(grey, _UPRIGHT)
         lines = [len(line) for line in text.splitlines() if line.strip()]
-        if len(lines) > 4 and mean(lines) < _SHORT:
-            by_line, as_sure = self._recognised(grey, _ONE_COLUMN)
-            return by_line if as_sure > sure - _SLACK else text
+        if len(lines) > 4 and mean(lines) < _SHORT_LINE:
+            by_line, by_line_confidence = self._recognised(grey, _ONE_COLUMN)
+            return by_line if by_line_confidence > confidence - _SLACK else text
         return text
 
     def _recognised(self, grey: "Image", mode: int) -> tuple[str, int]:
-        """The text, and how sure it is in percent."""
+        """The text, and the confidence in percent."""
         library, handle = self._library, self._handle
         library.TessBaseAPISetPageSegMode(handle, mode)
         library.TessBaseAPISetImage(handle, grey.tobytes(), grey.width, grey.height, 1, grey.width)
@@ -118,7 +113,7 @@ class Tesseract:
         return text, int(library.TessBaseAPIMeanTextConf(handle))
 
     def _languages(self) -> bytes:
-        """It tells them only once it has been asked to start; `osd` is none."""
+        """All languages, which it lists only after a start; `osd` and `equ` aren't languages."""
         if self._library.TessBaseAPIInit3(self._handle, None, b"osd"):
             return b"eng"
         found = self._library.TessBaseAPIGetAvailableLanguagesAsVector(self._handle)
@@ -129,11 +124,11 @@ class Tesseract:
         return b"+".join(sorted(set(names) - {b"osd", b"equ"})) or b"eng"
 
 
-_SURE = 0.8
-"""On average less upright: the picture lies on its side, or on its head."""
+_MIN_UPRIGHT = 0.8
+"""A lower average means that the picture is rotated."""
 
 Corners: TypeAlias = Sequence[tuple[float, float]]
-"""Of a box, clockwise from the upper left."""
+"""The corners of a box, clockwise from the upper left."""
 
 
 class _Words(NamedTuple):
@@ -142,18 +137,18 @@ class _Words(NamedTuple):
     bottom: float
     text: str
     upright: float
-    """How sure it is, times its length; nothing for a line that goes up or down."""
+    """Confidence times length; 0 for a vertical line."""
 
 
 class Rapid:
-    """One thread, without its own guess at lines on their heads, which turns upright ones over."""
+    """RapidOCR on one thread. Its own orientation guess is off, because it turns upright lines over."""
 
     def __init__(self) -> None:
         import rapidocr
 
-        # Its runtime would tell its maker that it was used.
+        # Its runtime would report its use to the maker.
         os.environ["ORT_DISABLE_TELEMETRY"] = "1"
-        # A model that is named is not downloaded.
+        # Named models aren't downloaded.
         models = Path(rapidocr.__file__).parent / "models"
         self._engine = rapidocr.RapidOCR(
             params={
@@ -172,9 +167,9 @@ class Rapid:
         )
 
     def read(self, image: "Image") -> str:
-        """The text, line by line; a picture that makes no sense is turned round."""
+        """The text, line by line; a picture that seems rotated is turned."""
         words = self._words(image)
-        if words and _upright(words) < _SURE * sum(len(each.text) for each in words):
+        if words and _upright(words) < _MIN_UPRIGHT * sum(len(each.text) for each in words):
             turned = (self._words(image.rotate(angle, expand=True)) for angle in (90, 180, 270))
             words = max([words, *turned], key=_upright)
         return "\n".join(_lines(words))
@@ -187,13 +182,13 @@ class Rapid:
         found = self._engine(blue_first)
         if not isinstance(found, RapidOCROutput) or found.boxes is None or not found.txts or not found.scores:
             return []
-        return [_at(*each) for each in zip(found.boxes.tolist(), found.txts, found.scores, strict=True)]
+        return [_words_at(*each) for each in zip(found.boxes.tolist(), found.txts, found.scores, strict=True)]
 
 
-def _at(corners: Corners, text: str, sure: float) -> _Words:
+def _words_at(corners: Corners, text: str, confidence: float) -> _Words:
     across, down = zip(*corners, strict=True)
     left, right, top, bottom = min(across), max(across), min(down), max(down)
-    return _Words(left, top, bottom, text, sure * len(text) * (right - left > bottom - top))
+    return _Words(left, top, bottom, text, confidence * len(text) * (right - left > bottom - top))
 
 
 def _upright(words: list[_Words]) -> float:

@@ -1,4 +1,4 @@
-"""What is made of a file: how much is read at most, the folder for pages and pictures, and the result."""
+"""The result of reading a file: its limits, the folder for pages and pictures, and the summary."""
 
 import io
 import re
@@ -16,32 +16,32 @@ if TYPE_CHECKING:
 
 
 MAX_SECONDS = 300.0
-"""For one file; what was read is lost after it, so readers stop well before."""
+"""For one file, which is lost afterwards, so readers stop well before."""
 MAX_OUTPUT_BYTES = 256 * 1024**2
-"""Bytes on disk of all that is made of one file."""
+"""Bytes on disk of everything extracted from one file."""
 MAX_MEMORY_BYTES = 2 * 1024**3
-"""Address space for one call of `read`, beside the libraries loaded before it; OCR is what needs it."""
+"""Address space for one call of `read`, beyond the libraries loaded before it; OCR needs it."""
 MAX_OCR_SECONDS = 180.0
-"""After this much time no further page is recognised."""
+"""No further page is recognised after this time."""
 
 MAX_TEXT_CHARACTERS = 5 * 1024**2
 """Characters of text kept of one file."""
 MAX_SOURCE_BYTES = 20 * 1024**2
-"""Bytes that are read of a file that is read as a whole."""
+"""Bytes that are read of a file that has no pages."""
 MAX_PAGES = 500
 OCR_PAGES = 50
 MAX_PIXELS = 64_000_000
-"""A picture with more is not decoded."""
+"""Larger pictures aren't decoded."""
 PAGE_IMAGES = 50
 MAX_IMAGE_BYTES = 40 * 1024**2
-"""All page images of a file together."""
+"""Of all page images of a file together."""
 
 MAX_ENTRIES = 10_000
-"""Files in an archive that are listed, or taken for granted in an office file."""
+"""Files that are listed of an archive, or allowed in an office file."""
 MAX_UNPACKED_BYTES = 150 * 1024**2
 """Bytes of an office file once unpacked."""
 MAX_RATIO = 200
-"""How many times larger than packed an office file of more than 10 MB may be."""
+"""How many times an office file may grow when unpacked to more than 10 MB."""
 MAX_ROWS = 20_000
 MAX_COLUMNS = 200
 
@@ -53,15 +53,15 @@ FileKind = Literal[
 
 
 class Unreadable(Exception):
-    """One line for people: why a file was not read, or not further; what was read until then is kept."""
+    """One line for people: why a file wasn't read, or not to its end; the pages read so far are kept."""
 
 
 @dataclass(frozen=True, slots=True)
-class Derived:
-    """What lies in the target folder, and what is told of the file.
+class ExtractedFile:
+    """The contents of the target folder, and the description of the file.
 
-    `mime` is what the bytes are, whatever was claimed. `pages` counts the pages read, which are `001.txt` and so on.
-    `text` and `view` are file names, "" when there is none. `problem` is one line for people, "" when all was read.
+    `mime` is the type of the bytes, not the claimed one. `pages` counts the pages read, which are `001.txt` and so on.
+    `text` and `view` are file names, "" if there is none. `problem` is one line for people, "" if all was read.
     """
 
     kind: FileKind
@@ -74,27 +74,30 @@ class Derived:
     problem: str
 
     def to_json(self) -> JsonObject:
-        """As it leaves the CPU process."""
+        """The JSON that the CPU process returns."""
         return asdict(self)
 
     @classmethod
-    def from_json(cls, value: Json) -> "Derived":
-        """Raises `ValueError` for what `to_json` has not made."""
+    def from_json(cls, value: Json) -> "ExtractedFile":
+        """Parse the JSON of `to_json`; raises `ValueError`."""
         try:
-            return TypeAdapter(cls).validate_python(value)
+            return _EXTRACTED.validate_python(value)
         except ValidationError as exc:
-            raise ValueError("that is not what a file was made into") from exc
+            raise ValueError("this is not the result of reading a file") from exc
+
+
+_EXTRACTED = TypeAdapter(ExtractedFile)
 
 
 LONG_SIDE = 1568
-"""Vision models gain nothing from more."""
+"""Pixels; vision models gain nothing from more."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 _TRAILING = re.compile(r"[ \t]+$", re.MULTILINE)
 _EMPTY_LINES = re.compile(r"\n{4,}")
 
 
 class Output:
-    """Pages are written as they come; `close` assembles them. What is left out is said in `problem`."""
+    """Writes pages as they come; `close` assembles them. `problem` says what was left out."""
 
     def __init__(self, folder: Path) -> None:
         self.problem = self.view = ""
@@ -105,21 +108,21 @@ class Output:
 
     @property
     def pages(self) -> int:
-        """Pages so far."""
+        """The number of pages so far."""
         return len(self._texts)
 
     @property
-    def may_recognise(self) -> bool:
-        """Is there time for another page to be recognised?"""
+    def has_ocr_time(self) -> bool:
+        """Whether there is time to recognise another page."""
         return time.monotonic() - self._began < MAX_OCR_SECONDS
 
     @property
-    def wants_image(self) -> bool:
-        """Is there room for another page image?"""
+    def has_image_room(self) -> bool:
+        """Whether there is room for another page image."""
         return self._images < PAGE_IMAGES and self._image_bytes < MAX_IMAGE_BYTES
 
     def add(self, text: str) -> None:
-        """The next page; raises `Unreadable` when no more is kept."""
+        """Add the next page; raises `Unreadable` beyond a limit."""
         if self.pages >= MAX_PAGES:
             raise Unreadable(f"only the first {MAX_PAGES} pages were read")
         text = clean(text)
@@ -131,20 +134,20 @@ class Output:
             raise Unreadable(f"only the first {MAX_TEXT_CHARACTERS >> 20} MB of text were kept")
 
     def add_image(self, image: "Image") -> None:
-        """The picture of the page that was added last."""
-        if self.wants_image:
+        """Add the picture of the last page, if there is room."""
+        if self.has_image_room:
             data = _as_jpeg(image)
             (self._folder / f"{self.pages:03}.jpg").write_bytes(data)
             self._image_bytes += len(data)
             self._images += 1
 
-    def show(self, image: "Image") -> None:
-        """The picture for a model."""
+    def set_view(self, image: "Image") -> None:
+        """Set the picture for a model."""
         self.view = "view.jpg"
         (self._folder / self.view).write_bytes(_as_jpeg(image))
 
     def close(self) -> str:
-        """Write the whole text; its name, "" when there is none."""
+        """Write the whole text; returns its file name, "" if there is no text."""
         if not any(map(str.strip, self._texts)):
             return ""
         pages = self._texts
@@ -154,19 +157,19 @@ class Output:
         return "text.txt"
 
     def first_line(self) -> str:
-        """The first line that says something."""
+        """The first line with at least three letters or digits."""
         lines = (line.strip(" \t#*-|>") for text in self._texts for line in text.splitlines())
         return next((line for line in lines if sum(map(str.isalnum, line)) > 2), "")
 
 
 def clean(text: str) -> str:
-    """Plain text: one kind of line end, nothing that controls a terminal, no deserts of white space."""
+    """Plain text: uniform line ends, no control characters, no long runs of white space."""
     text = _CONTROL.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
     return _EMPTY_LINES.sub("\n\n\n", _TRAILING.sub("", text)).strip("\n")
 
 
 def _as_jpeg(image: "Image") -> bytes:
-    """At most 1568 pixels and about 400 KB."""
+    """A JPEG of at most 1568 pixels and about 400 KB."""
     small = image.convert("RGB")
     small.thumbnail((LONG_SIDE, LONG_SIDE))
     data = b""

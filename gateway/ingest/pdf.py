@@ -1,4 +1,4 @@
-"""PDF: the text it carries, page by page; a page that is only a picture is recognised."""
+"""PDF: its text, page by page; pages that are only pictures are recognised."""
 
 from contextlib import closing
 from pathlib import Path
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from PIL.Image import Image
     from pypdfium2 import PdfPage
 
-_HARDLY_ANY = 16
+_MIN_LETTERS = 16
 """Letters and digits; a page with fewer may be a scan with a stamp on it."""
 
 
 def read_pdf(source: Path, out: Output) -> str:
-    """The description; raises `Unreadable`."""
+    """Read the pages; returns the description, raises `Unreadable`."""
     import pypdfium2
 
     try:
@@ -38,7 +38,7 @@ def read_pdf(source: Path, out: Output) -> str:
 
 
 class _Pages:
-    """One document under way: how many of its scans were recognised, and how many were left."""
+    """Reads the pages of one document, and counts the scans that were recognised and those that were not."""
 
     def __init__(self, out: Output) -> None:
         self.recognised = self.left = 0
@@ -47,23 +47,23 @@ class _Pages:
     def read(self, page: "PdfPage") -> None:
         # U+FFFE and U+0002 stand for hyphens at the end of a line; the word goes on after them.
         text = str(page.get_textpage().get_text_bounded()).replace("\ufffe", "").replace("\x02", "")
-        scan = sum(map(str.isalnum, text)) < _HARDLY_ANY
-        may = scan and self.recognised < OCR_PAGES and self._out.may_recognise
-        image = _rendered(page, SCAN_SIDE if scan else LONG_SIDE) if may or self._out.wants_image else None
+        scan = sum(map(str.isalnum, text)) < _MIN_LETTERS
+        recognise = scan and self.recognised < OCR_PAGES and self._out.has_ocr_time
+        image = _rendered(page, SCAN_SIDE if scan else LONG_SIDE) if recognise or self._out.has_image_room else None
         first = self._out.pages == 0
         if scan and (image is None or image.convert("L").getextrema() != (255, 255)):
-            self.recognised += may
-            self.left += not may
-            text = (self._ocr.read(image) if may and image else "") or text
-            if first and may and image:
-                self._out.show(image)
+            self.recognised += recognise
+            self.left += not recognise
+            text = (self._ocr.read(image) if recognise and image else "") or text
+            if first and recognise and image:
+                self._out.set_view(image)
         self._out.add(text)
         if image is not None:
             self._out.add_image(image)
 
 
 def _rendered(page: "PdfPage", long_side: int) -> "Image":
-    """The page as a picture, as large as a scan of it would be, and at most `long_side` pixels."""
+    """The page as a picture of 200 dpi, and at most `long_side` pixels."""
     scale = min(200 / 72, long_side / max(*page.get_size(), 1.0))
     image: Image = page.render(scale=scale).to_pil()
     return image.convert("RGB")

@@ -1,4 +1,4 @@
-"""Pictures, and scans of several pages: the right way up, without what a camera wrote into them."""
+"""Pictures, and scans of several pages: upright, and without their metadata."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,28 +13,28 @@ _FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "AVIF")
 
 
 def read_image(source: Path, out: Output) -> str:
-    """The description; every page of a TIFF is read, of an animation the first frame."""
+    """Read every page of a TIFF, or the first frame of an animation; returns the description."""
     with _opened(source) as image:
         count = getattr(image, "n_frames", 1) if image.format == "TIFF" else 1
         pages = f", {count} pages" if count > 1 else ""
-        told = f"{image.format} picture, {image.width} × {image.height}{pages}"
+        description = f"{image.format} picture, {image.width} × {image.height}{pages}"
         recognise = Ocr(out).read
         for index in range(count):
-            if index and (index >= OCR_PAGES or not out.may_recognise):
+            if index and (index >= OCR_PAGES or not out.has_ocr_time):
                 out.problem = f"only the first {index} of {count:,} pages were read"
                 break
             image.seek(index)
             page = _decoded(image)
             if not index:
-                out.show(page)
+                out.set_view(page)
             out.add(recognise(page))
             out.add_image(page)
-    said = out.first_line()
-    return told + (f", reads: {said}" if said else "")
+    first_line = out.first_line()
+    return description + (f", reads: {first_line}" if first_line else "")
 
 
 def _opened(source: Path) -> "Image":
-    """Not decoded yet."""
+    """Open the picture without decoding it; raises `Unreadable`."""
     from PIL import Image, UnidentifiedImageError
 
     try:
@@ -46,7 +46,7 @@ def _opened(source: Path) -> "Image":
 
 
 def _decoded(image: "Image") -> "Image":
-    """The frame it stands at, upright, on white, without metadata, no larger than a scan."""
+    """The current frame, upright, on white, without metadata, no larger than a scan."""
     from PIL import Image, ImageOps
 
     if image.width * image.height > MAX_PIXELS:

@@ -1,4 +1,4 @@
-"""What a file is, by its first bytes; its name decides only between kinds of text."""
+"""The type of a file, by its first bytes; its name decides only between kinds of text."""
 
 import mimetypes
 import re
@@ -78,7 +78,7 @@ _CODE = re.compile(
 
 
 def sniff(source: Path, name: str, mime: str) -> FileType:
-    """Looks at 64 KB and, in zip files, at the list of what is inside; the claims tell texts apart."""
+    """The type by the first 64 KB and the list of files of a zip; the claims distinguish texts."""
     with source.open("rb") as file:
         head = file.read(_HEAD)
     if b"%PDF-" in head[:1024]:

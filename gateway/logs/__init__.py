@@ -1,4 +1,4 @@
-"""Logs: JSON lines in a file a day and a file a session, readable lines on the terminal, and no secret in any."""
+"""Logs: JSON lines in daily files and in files per session, readable lines on the terminal, and no secret in any."""
 
 from gateway.logs.files import prune
 from gateway.logs.setup import SecretMask, logging_to

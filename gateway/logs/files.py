@@ -1,6 +1,6 @@
-"""Log files: where they lie, how they grow, when they go, and their lines, for people and read back as they come.
+"""Log files: their paths, writing, pruning, and their lines, rendered for people and read back.
 
-A trail is the files of the gateway, or of one session."""
+A trail is the log files of the gateway, or of one session."""
 
 import json
 import logging
@@ -29,7 +29,7 @@ class Trail:
     prefix: str = ""
 
     def path(self, day: date) -> Path:
-        """The file of that day, be it there or not."""
+        """The file of that day, which may not exist."""
         return self.folder / f"{self.prefix}{day:%Y-%m-%d}.log"
 
     def days(self) -> list[date]:
@@ -42,12 +42,12 @@ class Trail:
 
 
 def gateway_trail(logs: Path) -> Trail:
-    """Everything the gateway logs."""
+    """The trail of the gateway."""
     return Trail(logs, "gateway-")
 
 
 def session_trail(logs: Path, session: object) -> Trail | None:
-    """What belongs to one session; None unless `session` is an id as we write it, as nothing else may become a path."""
+    """The trail of one session; None unless `session` is a canonical id, since nothing else may become a path."""
     with suppress(ValueError):
         if str(UUID(str(session))) == session:
             return Trail(logs / "sessions" / session)
@@ -55,13 +55,13 @@ def session_trail(logs: Path, session: object) -> Trail | None:
 
 
 def session_trails(logs: Path) -> list[Trail]:
-    """Of every session that has a log, by id."""
+    """The trails of all sessions with a log, sorted by id."""
     folders = [path for path in sorted(logs.glob("sessions/*")) if path.is_dir() and not path.is_symlink()]
     return [trail for folder in folders if (trail := session_trail(logs, folder.name))]
 
 
 def find_session_trail(logs: Path, beginning: str) -> Trail:
-    """The one session with a log whose id begins so; raises `OwnerMustAct`."""
+    """The only session with a log whose id begins like this; raises `OwnerMustAct`."""
     found = [trail for trail in session_trails(logs) if trail.folder.name.startswith(beginning.lower())]
     if len(found) == 1:
         return found[0]
@@ -70,26 +70,26 @@ def find_session_trail(logs: Path, beginning: str) -> Trail:
 
 
 def prune(logs: Path, keep: timedelta | None, today: date) -> int:
-    """Delete files every line of which is older than `keep`, and folders left empty; how many files. Blocks.
+    """Delete log files that only hold lines older than `keep`, and empty folders; returns how many files. Blocks.
 
-    `keep` None deletes nothing. Files whose names are not ours stay; what cannot be deleted waits for the next time.
+    `keep` None deletes nothing. Other files stay; a file that can't be deleted is tried again the next time.
     """
     if keep is None:
         return 0
-    gone = 0
+    deleted = 0
     for trail in (gateway_trail(logs), *session_trails(logs)):
         for day in trail.days():
             if today - day - timedelta(days=1) >= keep:
                 with suppress(OSError):
                     trail.path(day).unlink()
-                    gone += 1
+                    deleted += 1
         with suppress(OSError):
             trail.folder.rmdir()
-    return gone
+    return deleted
 
 
 class LogFiles:
-    """Files being written: each line is appended to today's. Only those written to last stay open."""
+    """Appends lines to the files of today. Only the last files written to stay open."""
 
     def __init__(self, today: Callable[[], date], most_open: int = 32) -> None:
         self._today = today
@@ -99,7 +99,7 @@ class LogFiles:
         self._lock = RLock()
 
     def write(self, trail: Trail, line: str) -> None:
-        """Raises `OSError` when the disk does not take it."""
+        """Append a line; raises `OSError`."""
         with self._lock:
             if self._day != (day := self._today()):
                 self.close()
@@ -113,10 +113,10 @@ class LogFiles:
             self.close(self._most_open)
             _append(handle, line)
 
-    def close(self, but: int = 0) -> None:
-        """Let go of every file but so many, which were written to last."""
+    def close(self, keep: int = 0) -> None:
+        """Close all files except the last `keep` written to."""
         with self._lock, suppress(OSError):
-            while len(self._handles) > but:
+            while len(self._handles) > keep:
                 os.close(self._handles.pop(next(iter(self._handles))))
 
 
@@ -133,14 +133,14 @@ def _open_log(path: Path) -> int:
 
 
 def _leads_to(path: Path, handle: int) -> bool:
-    """Whether this is still the file of that name: somebody may delete or replace it."""
+    """Whether the path still names this file, which somebody may delete or replace."""
     with suppress(OSError):
         return os.path.samestat(os.stat(path), os.fstat(handle))
     return False
 
 
 def _link_to(link: Path, target: str) -> None:
-    """Point `link` at `target` in one step; a file system without links goes without."""
+    """Point `link` at `target` atomically, if the file system has links."""
     beside = link.with_suffix(".new")
     with suppress(OSError):
         beside.unlink(missing_ok=True)
@@ -149,7 +149,7 @@ def _link_to(link: Path, target: str) -> None:
 
 
 def _append(handle: int, line: str) -> None:
-    """A line that a crash or a full disk tore is ended before this one."""
+    """Append a line; ends an incomplete line, left by a crash or a full disk, first."""
     size = os.fstat(handle).st_size
     start = "\n" if size and os.pread(handle, 1, size - 1) != b"\n" else ""
     os.write(handle, f"{start}{line}\n".encode(errors="backslashreplace"))
@@ -161,9 +161,9 @@ _LEVELS = logging.getLevelNamesMapping()
 
 
 def line_renderer(target: TextIO) -> Callable[[Mapping[str, object]], str]:
-    """Makes a line of an event, with colours where `target` is a terminal that wants them.
+    """A function that renders an event as a line, with colours if `target` is a terminal that wants them.
 
-    Nothing in an event can move the cursor, and only a traceback has lines of its own.
+    No content of an event can move the cursor, and only a traceback has several lines.
     """
     colours = target.isatty() and not os.environ.get("NO_COLOR")
     render = ConsoleRenderer(colors=colours, exception_formatter=plain_traceback, sort_keys=False)
@@ -179,10 +179,10 @@ def _printable_value(key: str, value: object) -> object:
 
 
 def follow_lines(trail: Trail, day: date, today: Callable[[], date], most: int | None = None) -> Iterator[list[str]]:
-    """Without end, what was added since the look before; the first gives all of `day`, later ones go over midnights.
+    """Yield the new lines at each step, without end: first all of `day`, later also those of the following days.
 
-    A line still being written is left for the next look. With `most`, the first gives only the lines of the last so
-    many bytes.
+    An incomplete line waits for the next step. With `most`, the first step yields only the lines in the last so many
+    bytes.
     """
     position = 0
     if most is not None:
@@ -207,7 +207,7 @@ def _line_after(path: Path, most: int) -> int:
 
 
 def event_of(line: str) -> Event:
-    """What the line says; of one that a crash or a full disk tore, just its text."""
+    """The event in a line; of a damaged line, its text."""
     with suppress(ValueError):
         event: JsonValue = json.loads(line)
         if isinstance(event, dict):
@@ -216,5 +216,5 @@ def event_of(line: str) -> Event:
 
 
 def at_least(event: Event, level: str) -> bool:
-    """Whether the event is as bad as `level`, or worse; one without a level counts as the worst."""
+    """Whether the event has at least this level; without one it counts as critical."""
     return _LEVELS.get(str(event.get("level")).upper(), logging.CRITICAL) >= _LEVELS[level.upper()]

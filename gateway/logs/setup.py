@@ -1,5 +1,5 @@
-"""Where log lines go: structlog's and those of other libraries, through one sink; and the mask that keeps secrets out
-of them and of everything else that is printed."""
+"""Sends log lines, structlog's and those of other libraries, through one sink; and masks secrets in them and in other
+output."""
 
 import logging
 import sys
@@ -22,34 +22,34 @@ from gateway.secrets.leaks import Leaks
 
 _HIDDEN = "[hidden]"
 _SHORTEST = 6
-"""Less would hide ordinary words."""
+"""Characters; shorter values would hide ordinary words."""
 
 
 class SecretMask:
-    """Takes secrets out of texts: the values it was told, and what looks like a key, a token or a password.
+    """Removes secrets from texts: known values, and text that looks like a key, a token or a password.
 
-    `leaks` finds what is certainly secret, in any text: the stored secrets and those of the settings. Log lines lack
-    more: variables that are named like a secret, short values, shapes.
+    `leaks` finds certain secrets, in any text: the stored ones and those of the settings. Log lines are masked further:
+    variables with names like secrets, short values, shapes.
     """
 
     def __init__(self) -> None:
         self.leaks = Leaks()
-        self._told = Leaks(_SHORTEST)
+        self._log_leaks = Leaks(_SHORTEST)
         self._settings: dict[str, str] = {}
         self._stored: Mapping[str, str] = {}
         self._others: dict[str, str] = {}
 
     def add(self, value: str) -> None:
-        """Hide `value` in logs from now on; fewer than 6 characters are not taken."""
+        """Hide `value` in logs from now on; ignores fewer than 6 characters."""
         self._others[value] = _HIDDEN
-        self._tell()
+        self._update()
 
     def learn(self, settings: object) -> None:
         """Hide every secret in these settings."""
         match settings:
             case SecretStr():
                 self._settings[settings.get_secret_value()] = _HIDDEN
-                self._tell()
+                self._update()
             case BaseModel():
                 for _, value in settings:
                     self.learn(value)
@@ -58,21 +58,21 @@ class SecretMask:
                     self.learn(value)
 
     def stored(self, values: Mapping[str, str]) -> None:
-        """Replace these values, and no earlier ones, each by the text that stands for it."""
+        """Replace these values, each by its reference, and no longer those of the last call."""
         self._stored = values
-        self._tell()
+        self._update()
 
     def text(self, text: str) -> str:
         """`text` without secrets."""
-        text, _ = self._told.clean(text)
+        text, _ = self._log_leaks.clean(text)
         return CREDENTIAL_SHAPES.sub(lambda match: "".join(filter(None, match.groups())) + _HIDDEN, text)
 
-    def _tell(self) -> None:
+    def _update(self) -> None:
         self.leaks.learn(self._settings | dict(self._stored))
-        self._told.learn(self._others | self._settings | dict(self._stored))
+        self._log_leaks.learn(self._others | self._settings | dict(self._stored))
 
     def value(self, value: object) -> object:
-        """`value` as JSON knows it, every text in it without secrets; what JSON does not know is written as text."""
+        """`value` as JSON, without secrets in its texts; other types become text."""
         match value:
             case str():
                 return self.text(value)
@@ -96,7 +96,7 @@ def logging_to(
     level: int = logging.INFO,
     today: Callable[[], date] = lambda: datetime.now(UTC).date(),
 ) -> Iterator[None]:
-    """Send log lines to `folder` (None: no file) and to `console` (stderr); what neither takes is dropped."""
+    """Send log lines to `folder` (None: no file) and to `console` (default: stderr); lines that fail are dropped."""
     files = LogFiles(today)
     sink = _Sink(folder, files, mask, sys.stderr if console is None else console)
     bridge = _Bridge(logging.WARNING)
@@ -114,7 +114,7 @@ def logging_to(
 
 
 class _Sink:
-    """The end of every line: masked once, then written to each place; none of them can stop another or the program."""
+    """Masks each line and writes it to each target; a failing target stops neither another nor the program."""
 
     def __init__(self, folder: Path | None, files: LogFiles, mask: SecretMask, console: TextIO) -> None:
         self._folder = folder
@@ -129,7 +129,7 @@ class _Sink:
         raise structlog.DropEvent
 
     def _masked(self, event: EventDict) -> EventDict:
-        """Its time, level and name first; a fact too wild to be written, such as one that holds itself, is left out."""
+        """The event without secrets, time, level and name first, and without values that can't be written."""
         shown: EventDict = {}
         for key in dict.fromkeys(("timestamp", "level", "event", *event)):
             with suppress(Exception):
@@ -148,10 +148,10 @@ class _Sink:
 
 
 class _Bridge(logging.Handler):
-    """Carries what other libraries log, from warnings up, into our log; a run's ids go with what is said inside it."""
+    """Passes on the warnings and errors of other libraries, with the ids of the current run."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Never raises, whatever the library hands over; a broken format string is told as it stands."""
+        """Log the record; never raises. A broken format string is logged as it is."""
         with suppress(Exception):
             text, level = str(record.msg), min(record.levelno // 10 * 10, logging.CRITICAL)
             with suppress(Exception):

@@ -1,1 +1,1 @@
-"""What to remember, how to find it again and how to word it: pure rules; the SQL is in the store, models are in llm."""
+"""Rules for memories: which to keep, how to find and word them. Pure; the SQL is in the store, models are in llm."""

@@ -1,4 +1,4 @@
-"""What becomes a memory: requests to remember, and what a model proposes when memories are consolidated."""
+"""The sources of memories: requests to remember, and the proposals of a model that consolidates memories."""
 
 import re
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from gateway.domain.text.texts import one_line, storable
 from gateway.domain.text.tokens import estimate
 from gateway.memory.wording import day, told
 
-_ASKED = re.compile(
+_REQUEST = re.compile(
     r"""(?:please\s+|bitte\s+)?
         (?:remember(?:\s+this|\s+that)?|don['’]t\s+forget(?:\s+that)?|note\s+to\s+self|keep\s+in\s+mind(?:\s+that)?
           |merk(?:e)?\s+dir(?:\s+bitte)?|vergiss\s+nicht|denk\s+(?:bitte\s+)?daran
@@ -24,22 +24,22 @@ _ASKED = re.compile(
         \s*[:,\-–—、：]?\s*(?:dass\s+)?""",
     re.VERBOSE | re.IGNORECASE,
 )
-_FEWEST, _MOST = 3, 4_000
+_MIN_LENGTH, _MAX_LENGTH = 3, 4_000
 
 
-def asked_to_remember(text: str) -> str:
-    """What a message that begins with "remember that …" and the like asks to keep; "" for any other."""
-    found = _ASKED.match(text.strip())
-    if found is None or found.end() == 0:
+def memory_request(text: str) -> str:
+    """The text to remember, of a message that begins with "remember that …" or similar; "" for any other."""
+    found = _REQUEST.match(text.strip())
+    if found is None:
         return ""
     rest = text.strip()[found.end() :].strip()
-    return rest if _FEWEST <= len(rest) <= _MOST and not rest.endswith("?") else ""
+    return rest if _MIN_LENGTH <= len(rest) <= _MAX_LENGTH and not rest.endswith("?") else ""
 
 
-MOST_PROPOSALS = 5
-LONGEST_PROPOSAL = 300
-AROUND = 100
-"""Tokens of what stands around the rows."""
+MAX_PROPOSALS = 5
+MAX_PROPOSAL_LENGTH = 300
+ROW_OVERHEAD_TOKENS = 100
+"""For the text around the rows."""
 
 INSTRUCTIONS = """\
 You tidy the memory of a personal agent. Between two marker lines stand its memories, each with its number, day and \
@@ -63,8 +63,8 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Material:
-    """The memories and turns that one prompt shows, by id; what comes of it is trusted as its worst, `label`."""
+class ShownMemories:
+    """The memories and turns in one prompt; results are trusted as its least trusted row, `label`."""
 
     label: Label
     rows: Sequence[Memory]
@@ -96,62 +96,55 @@ class _Reply(_Read):
 
 @dataclass(frozen=True, slots=True)
 class ConsolidationVerdict:
-    """What a model said that can be acted on; of each group of `same` the first is kept."""
+    """The valid part of a model's reply; of each group of `same` the first memory is kept."""
 
     same: Sequence[Sequence[MemoryId]] = ()
     replaced: Sequence[Replaced] = ()
     proposals: Sequence[NewMemory] = ()
 
 
-def consolidation_prompt(material: Material) -> Prompt:
-    """Asks what is the same, what is replaced and what is missing."""
-    record = "\n".join(map(_line, material.rows))
+def consolidation_prompt(material: ShownMemories) -> Prompt:
+    """The prompt that asks for duplicates, replaced memories and missing ones."""
+    record = "\n".join(map(_row_line, material.rows))
     marker = next(marker for n in count(1) if (marker := f"=== memory {n} ===") not in record)
     ask = UserMessage(f"{marker}\n{record}\n{marker}\nTidy this memory.")
     return Prompt((SystemMessage(INSTRUCTIONS), ask))
 
 
-def fitting_material(material: Material, budget: int) -> Material:
-    """The newest of it, as far as a prompt of `budget` tokens goes."""
-    sizes = accumulate(estimate(_line(row)) + 1 for row in reversed(material.rows))
-    most = sum(size <= budget - estimate(INSTRUCTIONS) - AROUND for size in sizes)
+def fitting_material(material: ShownMemories, budget: int) -> ShownMemories:
+    """The newest rows that fit into a prompt of `budget` tokens."""
+    sizes = accumulate(estimate(_row_line(row)) + 1 for row in reversed(material.rows))
+    most = sum(size <= budget - estimate(INSTRUCTIONS) - ROW_OVERHEAD_TOKENS for size in sizes)
     return replace(material, rows=material.rows[len(material.rows) - most :])
 
 
-def read_verdict(reply: str, shown: Material) -> ConsolidationVerdict:
-    """What of a reply names only what was shown and keeps to the rules; nothing of one that is not as asked for."""
+def read_verdict(reply: str, shown: ShownMemories) -> ConsolidationVerdict:
+    """The parts of a reply that name only shown rows and follow the rules; none if the reply is malformed."""
     try:
         found = _Reply.model_validate_json(reply[reply.find("{") : reply.rfind("}") + 1])
     except ValidationError as exc:
         log.info("memory.consolidation_unreadable", errors=exc.error_count())
         return ConsolidationVerdict()
     facts = {row.id: row for row in shown.rows if row.kind is Kind.MEMORY}
-    said = {row.id: row.message_id for row in shown.rows if row.message_id is not None}
-    gone: set[MemoryId] = set()
-
-    def alike(group: Sequence[MemoryId]) -> bool:
-        fits = len(set(group)) == len(group) > 1 and facts.keys() >= set(group) and not gone & set(group)
-        fits = fits and len({facts[id].category for id in group}) == 1
-        gone.update(group if fits else ())
-        return fits
-
-    def newer(pair: Replaced) -> bool:
-        fits = facts.keys() >= {pair.old, pair.new} and not gone & {pair.old, pair.new}
-        fits = fits and facts[pair.old].created_at < facts[pair.new].created_at
-        gone.update({pair.old} if fits else ())
-        return fits
-
+    messages = {row.id: row.message_id for row in shown.rows if row.message_id is not None}
+    same, replaced, used = list[list[MemoryId]](), list[Replaced](), set[MemoryId]()
+    for group in found.same:
+        usable = len(set(group)) == len(group) > 1 and facts.keys() - used >= set(group)
+        if usable and len({facts[id].category for id in group}) == 1:
+            same.append(group)
+            used.update(group)
+    for pair in found.replaced:
+        usable = facts.keys() - used >= {pair.old, pair.new}
+        if usable and facts[pair.old].created_at < facts[pair.new].created_at:
+            replaced.append(pair)
+            used.add(pair.old)
     proposals = [
-        NewMemory(text, each.category, label=shown.label, sources=tuple(said[turn] for turn in each.sources))
+        NewMemory(text, each.category, label=shown.label, sources=tuple(messages[turn] for turn in each.sources))
         for each in found.remember
-        if said.keys() >= set(each.sources) and (text := one_line(storable(each.text), LONGEST_PROPOSAL))
+        if messages.keys() >= set(each.sources) and (text := one_line(storable(each.text), MAX_PROPOSAL_LENGTH))
     ]
-    return ConsolidationVerdict(
-        [group for group in found.same if alike(group)],
-        [pair for pair in found.replaced if newer(pair)],
-        proposals[:MOST_PROPOSALS],
-    )
+    return ConsolidationVerdict(same, replaced, proposals[:MAX_PROPOSALS])
 
 
-def _line(row: Memory) -> str:
+def _row_line(row: Memory) -> str:
     return f"{row.id} {day(row)} {told(row)}"

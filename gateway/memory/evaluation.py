@@ -1,4 +1,4 @@
-"""Evaluates memory search: conversations with known evidence (LoCoMo, LongMemEval), and the figures of a ranking."""
+"""Evaluates memory search: conversations with known evidence (LoCoMo, LongMemEval), and the scores of a ranking."""
 
 import re
 from collections.abc import Collection, Iterator, Sequence
@@ -20,7 +20,7 @@ _TURN_ID = re.compile(r"D:?(\d+):(\d+)")
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What was said; `id` is unique in its conversation."""
+    """One utterance; `id` is unique in its conversation."""
 
     id: str
     session: str
@@ -31,7 +31,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """`evidence`: the turns that answer it; none if it asks for what was never said, and is not to be answered."""
+    """A question with the turns that answer it; without `evidence`, it must stay unanswered."""
 
     text: str
     category: str
@@ -40,7 +40,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """All that one person's memory holds, in order of time, and what is asked of it."""
+    """The whole memory of one person, in order of time, and the questions on it."""
 
     name: str
     turns: tuple[Turn, ...]
@@ -53,7 +53,7 @@ def locomo(content: bytes) -> list[Conversation]:
 
 
 def longmemeval(content: bytes) -> list[Conversation]:
-    """The questions of a LongMemEval file, each with its own history; those that name no turn are left out.
+    """The questions of a LongMemEval file, each with its own history; those without evidence are left out.
 
     An abstention (`…_abs`) names turns that only look like an answer: it has no evidence. Raises `OwnerMustAct`.
     """
@@ -145,7 +145,7 @@ def _of_longmemeval(instance: _Instance) -> Conversation:
 
 
 def _time(text: str, form: str) -> datetime:
-    """Of no use to the ranking but for the order: what cannot be read is long ago."""
+    """A time, which matters for the order only; an unreadable one is in the past."""
     try:
         return datetime.strptime(text.strip(), form).replace(tzinfo=UTC)
     except ValueError:
@@ -154,7 +154,7 @@ def _time(text: str, form: str) -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Of one question, or the means of several; 0–1 each.
+    """Scores of one question, or the means of several; 0–1 each.
 
     Recall is the share of the evidence among the first 5, 10 or 20; `hit` says whether any is among the first ten;
     `session_recall` is of the sessions that hold the evidence, among the first ten sessions.
@@ -170,7 +170,7 @@ class Figures:
 
 
 def measure_ranking(ranked: Sequence[str], evidence: Collection[str], session_of: dict[str, str]) -> Figures:
-    """`ranked` and `evidence`, which is not empty, are ids of turns; each is of a session."""
+    """The scores of a ranking; `ranked` and `evidence`, which isn't empty, are ids of turns."""
     found = [turn in evidence for turn in ranked]
     gain = sum(1 / log2(place + 2) for place, right in enumerate(found[:10]) if right)
     best = sum(1 / log2(place + 2) for place in range(min(len(evidence), 10)))
@@ -188,6 +188,6 @@ def measure_ranking(ranked: Sequence[str], evidence: Collection[str], session_of
 
 
 def mean_figures(figures: Sequence[Figures]) -> Figures:
-    """Of at least one question."""
+    """The means over at least one question."""
     rows = [asdict(each) for each in figures]
     return Figures(**{field.name: sum(row[field.name] for row in rows) / len(rows) for field in fields(Figures)})

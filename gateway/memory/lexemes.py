@@ -1,6 +1,6 @@
-"""The words by which rows are found, one rule for rows and queries, whatever the language and the script.
+"""The words by which rows are found: one rule for rows and queries in every language and script.
 
-No language is asked for or guessed: a chat mixes several. Words of alphabets are folded and cut to five letters, which
+The language is never guessed: a chat mixes several. Words of alphabets are folded and cut to five letters, which
 serves most inflections; numbers and ids stay whole. Chinese and Japanese give characters and pairs of them, Korean
 pairs of syllables without particles, scripts without spaces (Thai, Lao, Burmese, Khmer) triples of characters.
 """
@@ -32,20 +32,8 @@ _MARKS = re.compile(  # accents, points, vowel and tone marks that writers leave
     "[\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u0640\u064b-\u065f\u0670\u06d6-\u06ed\u093c\u09bc\u0a3c\u0e47-\u0e4e]"
 )
 _LETTERS = str.maketrans(  # letters that do not decompose
-    {
-        "ı": "i",
-        "ø": "o",
-        "ł": "l",
-        "đ": "d",
-        "ð": "d",
-        "æ": "ae",
-        "œ": "oe",
-        "þ": "th",
-        "ى": "ي",
-        "ة": "ه",
-        "ک": "ك",
-        "ی": "ي",
-    }
+    {"ı": "i", "ø": "o", "ł": "l", "đ": "d", "ð": "d", "æ": "ae", "œ": "oe", "þ": "th"}
+    | {"ى": "ي", "ة": "ه", "ک": "ك", "ی": "ي"}
 )
 _GROUPED = re.compile(r"(?<=\d)[.,'’](?=\d{3}(?!\d))")
 _FUNCTION_CHARACTERS = frozenset("的了吗嗎呢吧啊呀着是什么麼我你您他她它们們这這那")
@@ -85,12 +73,12 @@ def _stop_words() -> frozenset[str]:
 
 
 def _distinct(found: Iterator[str]) -> tuple[str, ...]:
-    kept: dict[str, None] = {}
+    distinct: dict[str, None] = {}
     for lexeme in found:
-        kept[lexeme] = None
-        if len(kept) == MAX_LEXEMES:
+        distinct[lexeme] = None
+        if len(distinct) == MAX_LEXEMES:
             break
-    return tuple(kept)
+    return tuple(distinct)
 
 
 def _lexemes(folded: str, stop: frozenset[str]) -> Iterator[str]:
@@ -118,7 +106,7 @@ def _lexemes(folded: str, stop: frozenset[str]) -> Iterator[str]:
 
 
 def _characters_and_pairs(run: str, stop: frozenset[str]) -> Iterator[str]:
-    """Each Chinese character, for many are words; and the pairs, but those of hiragana alone (endings, particles)."""
+    """Each Chinese character, since many are words; and pairs, except those of hiragana only (endings, particles)."""
     functions = _FUNCTION_CHARACTERS if stop else frozenset[str]()
     for i, character in enumerate(run):
         if character not in functions and (len(run) == 1 or not _is_kana(character)):
@@ -133,7 +121,7 @@ def _is_kana(character: str) -> bool:
 
 
 def _syllable_pairs(word: str) -> Iterator[str]:
-    """Pairs of the stem; of a stem of two syllables also the first alone, where the second may be a particle."""
+    """The pairs of the stem; of a stem of two syllables also the first, if the second may be a particle."""
     stem = word
     while len(shorter := _PARTICLE.sub("", stem)) >= 2 and shorter != stem:
         stem = shorter
@@ -143,7 +131,7 @@ def _syllable_pairs(word: str) -> Iterator[str]:
 
 
 def _stripped(word: str, prefix: re.Pattern[str]) -> str:
-    """`word` without any of its prefixes: taken off one by one, so that a word with two and one with one meet."""
+    """`word` without any of its prefixes, removed one by one, so that words with one and two prefixes match."""
     while (shorter := prefix.sub("", word)) != word:
         word = shorter
     return word

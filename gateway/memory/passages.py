@@ -1,14 +1,14 @@
-"""Long texts, cut into passages that overlap, each with the page it begins on."""
+"""Splits long texts into overlapping passages, each with its page."""
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-LENGTH = 1_000
-"""Characters of a passage at most, some 250 tokens: what an embedder reads whole."""
-OVERLAP = 150
-MOST = 300
-"""Passages of one text."""
+PASSAGE_LENGTH = 1_000
+"""The most characters of a passage, some 250 tokens, which an embedding model reads in full."""
+OVERLAP_LENGTH = 150
+MAX_PASSAGES = 300
+"""The most passages of one text."""
 
 _PAGE = re.compile(r"^--- page (\d+) ---\n", re.MULTILINE)
 _BREAKS = ("\n\n", "\n", ". ", " ")
@@ -16,16 +16,16 @@ _BREAKS = ("\n\n", "\n", ". ", " ")
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A piece of a text; `page` counts from 1, None where a text has no pages."""
+    """A piece of a text; `page` counts from 1, None if the text has no pages."""
 
     text: str
     page: int | None
 
 
 def passages(text: str) -> tuple[Passage, ...]:
-    """The pieces in order, at most `MOST`; a page never ends within one."""
+    """The passages in order, at most 300; none crosses a page."""
     found = (Passage(piece, page) for page, content in _pages(text) for piece in _pieces(content))
-    return tuple(passage for _, passage in zip(range(MOST), found, strict=False))
+    return tuple(passage for _, passage in zip(range(MAX_PASSAGES), found, strict=False))
 
 
 def _pages(text: str) -> Iterator[tuple[int | None, str]]:
@@ -37,7 +37,7 @@ def _pages(text: str) -> Iterator[tuple[int | None, str]]:
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """Cut at the last break of the best kind in the second half of what fits."""
+    """Cut at the last break of the best kind in the second half of a passage."""
     start = 0
     while start < len(text):
         end = _end(text, start)
@@ -49,16 +49,16 @@ def _pieces(text: str) -> Iterator[str]:
 
 
 def _end(text: str, start: int) -> int:
-    end = start + LENGTH
+    end = start + PASSAGE_LENGTH
     if end >= len(text):
         return len(text)
     for mark in _BREAKS:
-        if (at := text.rfind(mark, start + LENGTH // 2, end)) >= 0:
+        if (at := text.rfind(mark, start + PASSAGE_LENGTH // 2, end)) >= 0:
             return at + len(mark)
     return end
 
 
 def _start(text: str, end: int) -> int:
-    """Where the next one begins: at a word, a little before the end of the last."""
-    at = text.find(" ", end - OVERLAP, end)
-    return at + 1 if at >= 0 else end - OVERLAP
+    """The start of the next passage: a word, a little before the end of the last."""
+    at = text.find(" ", end - OVERLAP_LENGTH, end)
+    return at + 1 if at >= 0 else end - OVERLAP_LENGTH

@@ -1,1 +1,1 @@
-"""What is done with secret values, without I/O: sealing, putting them into requests, finding them in texts."""
+"""Secret values, without I/O: sealing them, adding them to requests, finding them in texts."""

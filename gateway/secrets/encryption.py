@@ -1,5 +1,5 @@
-"""How values are encrypted: AES-256-GCM under a key of the value's own, which the master key wraps; both know whose
-they are. The master key is kept outside the database."""
+"""Encrypts values: AES-256-GCM under a key per value, which the master key wraps; both are bound to the secret's facts.
+The master key is stored outside the database."""
 
 import base64
 import hashlib
@@ -23,18 +23,18 @@ _KEY_BYTES, _CHECK_BYTES = 32, 3
 
 @dataclass(frozen=True, slots=True)
 class MasterKey:
-    """32 random bytes; `id` tells keys apart and nothing about them."""
+    """32 random bytes; `id` distinguishes keys without revealing them."""
 
     raw: bytes = field(repr=False)
 
     @classmethod
     def fresh(cls) -> "MasterKey":
-        """A new one."""
+        """A new random key."""
         return cls(token_bytes(_KEY_BYTES))
 
     @classmethod
     def parse(cls, text: str) -> "MasterKey":
-        """The key as it was printed; raises `OwnerMustAct` for one with a letter too few or another one."""
+        """Parse a printed key; raises `OwnerMustAct` if a letter is missing or wrong."""
         plain = re.sub(r"[\s-]", "", text).upper()
         try:
             raw = base64.b32decode(plain)
@@ -52,7 +52,7 @@ class MasterKey:
 
     @property
     def text(self) -> str:
-        """As people keep it: groups of letters and digits, the last of which catch a mistake."""
+        """The key for people: groups of letters and digits, the last of which detect mistakes."""
         plain = base64.b32encode(self.raw + self._check).decode()
         return "-".join(plain[at : at + 4] for at in range(0, len(plain), 4))
 
@@ -63,7 +63,7 @@ class MasterKey:
 
 @dataclass(frozen=True, slots=True)
 class Keyring:
-    """The keys that open values; the first one seals. Several while one replaces another."""
+    """The keys that open values; the first one seals. There are several while one replaces another."""
 
     keys: tuple[MasterKey, ...] = ()
 
@@ -74,7 +74,7 @@ class Keyring:
 
     @property
     def text(self) -> str:
-        """One a line."""
+        """The keys, one per line."""
         return "".join(f"{key.text}\n" for key in self.keys)
 
     def named(self, key_id: str) -> MasterKey | None:
@@ -84,11 +84,11 @@ class Keyring:
 
 _NONCE = 12
 _SUPABASE_VAULT = "supabase-vault"
-"""In place of the id of a master key."""
+"""Replaces the id of a master key."""
 
 
 class MasterKeyMissing(OwnerMustAct):
-    """No key at hand has this id."""
+    """The keyring lacks the key of this id."""
 
     def __init__(self, name: str) -> None:
         super().__init__(
@@ -98,7 +98,7 @@ class MasterKeyMissing(OwnerMustAct):
 
 
 class Tampered(OwnerMustAct):
-    """The row does not say what it said when its value was sealed."""
+    """The facts in the row differ from those the value was sealed with."""
 
     def __init__(self, name: str) -> None:
         super().__init__(
@@ -117,22 +117,22 @@ class Envelope:
 
     @classmethod
     def elsewhere(cls, id: UUID) -> "Envelope":
-        """Of a value that another vault keeps under this id."""
+        """The envelope of a value that another vault stores under this id."""
         return cls(_SUPABASE_VAULT, b"", id.bytes)
 
     @property
     def kept_as(self) -> UUID | None:
-        """The id under which another vault keeps the value, if one does."""
+        """The id under which another vault stores the value, if one does."""
         return UUID(bytes=self.sealed) if self.key_id == _SUPABASE_VAULT else None
 
 
 def sign(facts: Facts, value: str) -> str:
-    """What another vault keeps: the value with what it is bound to."""
+    """The text for another vault: the value with its facts."""
     return json.dumps([_about(facts).decode(), value])
 
 
 def verify_signed(facts: Facts, text: str) -> str:
-    """The value of what another vault keeps; raises `Tampered` if these are not the facts it was kept with."""
+    """The value in a text of another vault; raises `Tampered` if its facts differ from these."""
     about, value = json.loads(text)
     if about != _about(facts).decode():
         raise Tampered(facts.name)
@@ -140,20 +140,20 @@ def verify_signed(facts: Facts, text: str) -> str:
 
 
 def seal(keys: Keyring, facts: Facts, value: str) -> Envelope:
-    """`value` under the first master key and a fresh key of its own."""
+    """Encrypt `value` under a new key, and that under the first master key."""
     own, master = os.urandom(32), keys.keys[0]
     about = _about(facts)
     return Envelope(master.id, _wrap(master, own, about), _encrypt(_aes(own), value.encode(), about))
 
 
 def unseal(keys: Keyring, facts: Facts, envelope: Envelope) -> str:
-    """The value; raises `MasterKeyMissing`, or `Tampered` if these are not the facts it was sealed with."""
+    """Decrypt the value; raises `MasterKeyMissing`, or `Tampered` if the facts differ."""
     about = _about(facts)
     return _decrypt(_aes(_own_key(keys, facts, envelope)), envelope.sealed, about, facts.name).decode()
 
 
 def rewrap(keys: Keyring, facts: Facts, envelope: Envelope) -> Envelope:
-    """The same value under the first master key; raises as `unseal` does."""
+    """Wrap the value's key under the first master key; raises as `unseal` does."""
     own, master = _own_key(keys, facts, envelope), keys.keys[0]
     return Envelope(master.id, _wrap(master, own, _about(facts)), envelope.sealed)
 
@@ -162,8 +162,7 @@ def _own_key(keys: Keyring, facts: Facts, envelope: Envelope) -> bytes:
     master = keys.named(envelope.key_id)
     if master is None:
         raise MasterKeyMissing(facts.name)
-    about = master.id.encode() + _about(facts)
-    return _decrypt(_wrapping_cipher(master), envelope.wrapped, about, facts.name)
+    return _decrypt(_wrapping_cipher(master), envelope.wrapped, master.id.encode() + _about(facts), facts.name)
 
 
 def _wrap(master: MasterKey, own: bytes, about: bytes) -> bytes:

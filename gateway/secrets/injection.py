@@ -1,7 +1,7 @@
-"""The boundary: values go into a request only in their one place, toward their own hosts, for their own tools.
+"""The boundary: values go into a request only in their one place, to their own hosts, for their own tools.
 
-Whatever makes requests for a tool holds `${secret:NAME}` until the last moment, calls `inject`, sends what it returns,
-and follows no redirect to another origin (`net/api.py`).
+Code that makes requests for a tool keeps `${secret:NAME}` until the last moment, calls `inject`, sends the result, and
+follows no redirect to another origin (`net/api.py`).
 """
 
 import re
@@ -11,22 +11,21 @@ from dataclasses import dataclass, field, replace
 from urllib.parse import unquote
 
 from gateway.domain.errors import OwnerMustAct
-from gateway.secrets.facts import NAME, Binding, origin_of
+from gateway.secrets.facts import HOST, NAME, Binding, origin_of
 
 REFERENCE = re.compile(r"\$\{secret:(" + NAME + r")\}")
 _ANY = re.compile(r"\$\{\s*secret\b", re.IGNORECASE)
-_HOST = r"(?:[a-z0-9.-]+|\[[0-9a-f:.]+\])(?::\d{1,5})?"
-_PLAIN_URL = re.compile(rf"(?:https?|postgresql)://{_HOST}(?=[/?#]|$)", re.IGNORECASE)
+_PLAIN_URL = re.compile(rf"(?:https?|postgresql)://{HOST}(?=[/?#]|$)", re.IGNORECASE)
 _VISIBLE = re.compile(r"[\t\x20-\x7e]*")
 
 
 class SecretRefused(Exception):
-    """The request was not allowed to carry a secret; the text tells the model why, and holds no value."""
+    """The request may not carry a secret; the text tells the model why, without the value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """A request before it is sent. `fields` are those of a token request; any other body is `body`."""
+    """A request to send. `fields` are those of a token request; any other body is `body`."""
 
     method: str
     url: str
@@ -37,7 +36,7 @@ class Outgoing:
 
 @dataclass(frozen=True, slots=True)
 class Usable:
-    """A secret that may be put into a request, bound as it is."""
+    """A secret for requests, with its binding."""
 
     value: str = field(repr=False)
     binding: Binding
@@ -45,16 +44,16 @@ class Usable:
 
 @dataclass(frozen=True, slots=True)
 class Injected:
-    """What to send, never to be logged; `used` names the secrets in it."""
+    """The request with its secrets, never to be logged; `used` names them."""
 
     request: Outgoing = field(repr=False)
     used: frozenset[str]
 
 
 def inject(request: Outgoing, tool: str, find: Callable[[str], Usable | None]) -> Injected:
-    """The request with values for references; raises `SecretRefused` unless each is where it is bound to.
+    """Replace references by values; raises `SecretRefused` unless each is in the place it is bound to.
 
-    `find` gives what the person on whose behalf the tool runs may use; None if there is none by this name.
+    `find` returns a secret that the person behind the tool may use; None if there is none of this name.
     """
     for where, text in _elsewhere(request):
         if _ANY.search(text) or _ANY.search(unquote(text)):
@@ -104,7 +103,7 @@ def _checked(secret: Usable | None, name: str, url: str, tool: str, place: str) 
 
 
 def _origin(url: str) -> str:
-    """Every client reads such an address alike."""
+    """The origin of a plain address, on which all clients agree; raises `SecretRefused`."""
     if plain := _PLAIN_URL.match(url):
         with suppress(OwnerMustAct):
             return origin_of(plain[0])

@@ -1,4 +1,4 @@
-"""Finds live secret values in texts, in their usual encodings; what is found becomes a reference."""
+"""Finds live secret values in texts, in their usual encodings, and replaces them by references."""
 
 import base64
 import json
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from ahocorasick_rs import AhoCorasick
 
 SHORTEST_SECRET = 8
-"""Characters of what is looked for: less is in ordinary texts."""
+"""Characters; shorter values occur in ordinary texts."""
 _HEAD = 6
-"""Characters of a value's beginning by which most places of a text are passed over; no value is as short."""
+"""Characters of a value's beginning, by which most places of a text are skipped; all values are longer."""
 
 
 class Leaks:
-    """Replaces values by what stands for them; costs nothing while there is no value. Not for two threads' `learn`."""
+    """Replaces values by references; costs nothing without values. Only one thread may call `learn`."""
 
     def __init__(self, shortest: int = SHORTEST_SECRET) -> None:
         self._shortest = shortest
@@ -27,19 +27,19 @@ class Leaks:
         self._stale = False
 
     def learn(self, values: Mapping[str, str]) -> None:
-        """Look for these values, and no others, from now on; each with the text to put in its place."""
+        """Search for these values only from now on; each is mapped to its replacement."""
         self._stale = self._stale or values != self._values
         self._values = dict(values)
 
     def clean(self, text: str) -> tuple[str, frozenset[str]]:
-        """`text` without values, and what stands for those that were in it."""
+        """`text` without values, and the replacements that were used."""
         search = self._current()
         return search.clean(text) if search else (text, frozenset())
 
-    def settled(self, text: str) -> tuple[str, str]:
-        """Of a text that grows: its beginning, cleaned for good, and its end, which may become a value."""
+    def split_growing(self, text: str) -> tuple[str, str]:
+        """Split a growing text: its cleaned beginning, which is final, and its end, which may become a value."""
         search = self._current()
-        return search.settled(text) if search else (text, "")
+        return search.split_growing(text) if search else (text, "")
 
     def _current(self) -> "_Search | None":
         if self._stale:
@@ -50,12 +50,12 @@ class Leaks:
 @dataclass(frozen=True, slots=True)
 class _Search:
     automaton: "AhoCorasick"
-    shown: tuple[str, ...]
-    """For each pattern."""
+    replacements: tuple[str, ...]
+    """One per pattern."""
     ordered: tuple[str, ...]
-    """The patterns, sorted."""
+    """The sorted patterns."""
     heads: frozenset[str]
-    """How they begin."""
+    """The beginnings of the patterns."""
     longest: int
 
     @classmethod
@@ -70,19 +70,19 @@ class _Search:
         longest = max(map(len, found))
         return cls(_automaton(list(found)), tuple(found.values()), tuple(sorted(found)), heads, longest)
 
-    def settled(self, text: str) -> tuple[str, str]:
-        # Where a hit begins before the first place that is open, no longer one can begin there any more.
+    def split_growing(self, text: str) -> tuple[str, str]:
+        # A hit before the first open place can't grow into a longer one.
         pieces, end, open_at = list[str](), 0, self._open_at(text)
         for index, start, stop in self._hits(text):
             if start >= open_at:
                 break
-            pieces += text[end:start], self.shown[index]
+            pieces += text[end:start], self.replacements[index]
             end = stop
         rest = max(end, open_at)
         return "".join((*pieces, text[end:rest])), text[rest:]
 
     def _open_at(self, text: str) -> int:
-        """Where the longest end of the text that is the beginning of a value begins; its length if none is."""
+        """Where the longest end of the text begins that could start a value; the text's length if there is none."""
         first = max(0, len(text) - self.longest + 1)
         return next((at for at in range(first, len(text)) if self._begins(text, at)), len(text))
 
@@ -96,7 +96,7 @@ class _Search:
     def _hits(self, text: str) -> list[tuple[int, int, int]]:
         try:
             return self.automaton.find_matches_as_indexes(text)
-        except UnicodeEncodeError:  # half a character, which no text in UTF-8 has
+        except UnicodeEncodeError:  # a lone surrogate, which UTF-8 can't hold
             return self.automaton.find_matches_as_indexes(text.encode("utf-8", "replace").decode())
 
     def clean(self, text: str) -> tuple[str, frozenset[str]]:
@@ -105,13 +105,13 @@ class _Search:
             return text, frozenset()
         pieces, end = list[str](), 0
         for index, start, stop in hits:
-            pieces += text[end:start], self.shown[index]
+            pieces += text[end:start], self.replacements[index]
             end = stop
-        return "".join((*pieces, text[end:])), frozenset(self.shown[index] for index, _, _ in hits)
+        return "".join((*pieces, text[end:])), frozenset(self.replacements[index] for index, _, _ in hits)
 
 
 def encodings(value: str, shortest: int = SHORTEST_SECRET) -> Iterator[str]:
-    """Yield the texts by which a value is recognised; none for one that is too short."""
+    """Yield the encodings of a value; none if it is too short."""
     if len(value.strip()) < shortest:
         return
     raw = value.encode("utf-8", "surrogatepass")
@@ -127,7 +127,7 @@ def encodings(value: str, shortest: int = SHORTEST_SECRET) -> Iterator[str]:
 
 
 def _certain(encoded: str, before: int, length: int) -> str:
-    """The letters of Base64 that neither the bytes before the value nor those behind it change."""
+    """The Base64 letters that depend on the value alone, not on the bytes around it."""
     return encoded[-(-before * 8 // 6) : (before + length) * 8 // 6]
 
 

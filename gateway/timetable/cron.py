@@ -97,7 +97,7 @@ def check_fields(text: str) -> str:
 _DAY = timedelta(days=1)
 _MINUTE = timedelta(minutes=1)
 _MAX_YEARS = 10
-"""Between two slots; 29 February 2096 and 2104 are eight apart."""
+"""The longest gap between slots; 29 February 2096 and 2104 are eight years apart."""
 
 
 class WallClock:
@@ -191,7 +191,7 @@ def _minute_of_day(wall: datetime) -> int:
 
 _SECOND = timedelta(seconds=1)
 _MAX_CHANGE = timedelta(hours=25)
-"""More than any clock change ever (Apia skipped a day)."""
+"""More than any clock change (Apia skipped a day)."""
 _SOME_DAY = date(2000, 1, 1)
 
 
@@ -202,7 +202,7 @@ class Cron:
         self.fields = check_fields(fields)
         self._zone = named(zone)
         self._wall = WallClock(self.fields)
-        self._found = datetime.min  # the clock change found last
+        self._change = datetime.min  # the last clock change that was found
         if self._wall.first_day(_SOME_DAY) is None:
             raise ValueError(f'"{self.fields}" never runs: those months have no such day')
 
@@ -259,21 +259,21 @@ class Cron:
         old, new = self._offset(since), self._offset(until)
         if old == new:
             return (_Span(new),)
-        eve = self._eve(since, until)
+        change = self._before_change(since, until)
         if self._wall.every_hour:
-            return _Span(old, until=eve), _Span(new, after=eve)
+            return _Span(old, until=change), _Span(new, after=change)
         # Skipped times keep the offset from before the jump; repeated times are not read again.
-        return _Span(old, until=max(eve, eve + new - old)), _Span(new, after=max(eve, eve + old - new))
+        return _Span(old, until=max(change, change + new - old)), _Span(new, after=max(change, change + old - new))
 
-    def _eve(self, since: datetime, until: datetime) -> datetime:
-        """The last second before the one clock change."""
-        if not since <= self._found < until:
+    def _before_change(self, since: datetime, until: datetime) -> datetime:
+        """The last second before the only clock change in this range."""
+        if not since <= self._change < until:
             old = self._offset(since)
             while until - since > _SECOND:
                 middle = since + (until - since) // _SECOND // 2 * _SECOND
                 since, until = (middle, until) if self._offset(middle) == old else (since, middle)
-            self._found = since
-        return self._found
+            self._change = since
+        return self._change
 
     def _first_in(self, span: "_Span", moment: datetime) -> datetime | None:
         wall = self._wall.after(max(moment, span.after) + span.offset)

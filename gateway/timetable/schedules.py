@@ -1,9 +1,9 @@
-"""Validates schedules, for the tool, the slash command and the command line; and decides which slots of a due one to
-run, and when it is due next.
+"""Validates schedules, for the tool, the slash command and the command line; and decides which slots of a due schedule
+to run, and when it is due next.
 
-"in 20 minutes" is exactly that long after it was said, whatever clocks do meanwhile; days have 24 hours there. A
-time without an offset is in the schedule's zone. If a clock change repeats it, the first is used (an offset selects
-the other); if a clock change skips it, it is refused. Fractions of seconds are ignored."""
+"in 20 minutes" is exactly that long after the message, whatever clocks do meanwhile; a day then has 24 hours. A time
+without an offset is in the schedule's zone. If a clock change repeats it, the first is used (an offset selects the
+other); if a clock change skips it, it is refused. Fractions of seconds are ignored."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -66,15 +66,15 @@ def is_delay(run_at: str) -> bool:
 
 
 def define(
-    *, now: datetime, zone: str | None, asked_at: datetime | None = None, **said: Unpack[ScheduleChanges]
+    *, now: datetime, zone: str | None, asked_at: datetime | None = None, **fields: Unpack[ScheduleChanges]
 ) -> ScheduleDefinition:
-    """Create a schedule from its fields; raises `Refused`. `zone` is the user's, the default.
+    """Create a schedule from its fields; raises `InvalidSchedule`. `zone` is the user's, the default.
 
     A delay counts from `asked_at`, by default from `now`.
 
     Without a type, `run_at` or `cron_expr` determines it; without these too it is a backlog item.
     """
-    return amend(ScheduleDefinition("", "", None, zone or UTC_ZONE), now=now, zone=zone, asked_at=asked_at, **said)
+    return amend(ScheduleDefinition("", "", None, zone or UTC_ZONE), now=now, zone=zone, asked_at=asked_at, **fields)
 
 
 def amend(
@@ -85,7 +85,7 @@ def amend(
     asked_at: datetime | None = None,
     **changes: Unpack[ScheduleChanges],
 ) -> ScheduleDefinition:
-    """Apply changes to a schedule; raises `Refused`.
+    """Apply changes to a schedule; raises `InvalidSchedule`.
 
     After a change of zone, cron fields apply to the new zone's clock, and a single time stays the same instant.
     """
@@ -93,14 +93,14 @@ def amend(
     if run_at and is_delay(run_at):
         run_at = _delayed(run_at, min(asked_at or now, now))
     stays = not run_at and not cron_expr and kind in {None, _kind(definition.when)}
-    said_zone = changes.get("timezone") or (None if stays else definition.zone if definition.when else zone)
-    its_zone = _zone(said_zone) if said_zone else definition.zone
+    new_zone = changes.get("timezone") or (None if stays else definition.zone if definition.when else zone)
+    zone_name = _zone(new_zone) if new_zone else definition.zone
     misfire, history = changes.get("misfire"), changes.get("include_session_history")
     return ScheduleDefinition(
         name=_name(changes.get("name") or definition.name),
         prompt=_prompt(changes.get("prompt") or definition.prompt),
-        when=definition.when if stays else _when(kind, run_at, cron_expr, its_zone, now),
-        zone=its_zone,
+        when=definition.when if stays else _when(kind, run_at, cron_expr, zone_name, now),
+        zone=zone_name,
         misfire=_misfire(misfire) if misfire else definition.misfire,
         include_session_history=definition.include_session_history if history is None else history,
     )
@@ -225,7 +225,7 @@ def next_slot(definition: ScheduleDefinition, after: datetime) -> datetime | Non
 
 
 def next_slots(definition: ScheduleDefinition, after: datetime, most: int) -> list[datetime]:
-    """The first slots of such a schedule, at most `most`."""
+    """The first slots of a schedule as `next_slot` finds them, at most `most`."""
     first = next_slot(definition, after)
     if first is None or not isinstance(definition.when, Recurring):
         return [first] if first else []
@@ -236,7 +236,7 @@ def next_slots(definition: ScheduleDefinition, after: datetime, most: int) -> li
 
 
 def plan(definition: ScheduleDefinition, due: datetime, now: datetime) -> SlotPlan:
-    """Plan at `now` for a schedule whose next slot is `due`.
+    """Decide at `now` which slots of a schedule to run, whose next one is `due`.
 
     The next slot is later than all slots run or missed, so setting the clock back repeats none of them.
     """

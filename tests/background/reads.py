@@ -5,13 +5,13 @@ from pathlib import Path
 
 from gateway.background.cpu.executor import MAX_MEMORY_BYTES, Cpu
 from gateway.domain.json import Json
-from gateway.ingest.output import Derived, FileKind
+from gateway.ingest.output import ExtractedFile, FileKind
 
 
 class Reads(Cpu):
     """`files` is what it leaves in the target folder; an error is raised instead."""
 
-    def __init__(self, answer: Derived | Exception, files: Mapping[str, bytes] | None = None) -> None:
+    def __init__(self, answer: ExtractedFile | Exception, files: Mapping[str, bytes] | None = None) -> None:
         super().__init__()
         self.answer = answer
         self.files = files or {}
@@ -37,5 +37,5 @@ def derived(
     view: str = "",
     description: str = "",
     problem: str = "",
-) -> Derived:
-    return Derived(kind, mime, pages, 0, text, view, description, problem)
+) -> ExtractedFile:
+    return ExtractedFile(kind, mime, pages, 0, text, view, description, problem)

@@ -14,22 +14,22 @@ from PIL import Image
 
 from gateway.background.cpu.executor import Cpu, CpuJobFailed
 from gateway.ingest import ocr, output
-from gateway.ingest.extraction import DESCRIPTION, read_file
-from gateway.ingest.output import Derived
+from gateway.ingest.extraction import MAX_DESCRIPTION, read_file
+from gateway.ingest.output import ExtractedFile
 from tests.ingest import samples
 from tests.ingest.samples import Sample, zipped
 
 SAMPLES = samples.samples()
 BOMB = b"\0" * (output.MAX_UNPACKED_BYTES + 1)
 
-Read = Callable[[bytes, str], Derived]
+Read = Callable[[bytes, str], ExtractedFile]
 
 
 @pytest.fixture
 def reading(tmp_path: Path) -> Read:
     """Reads bytes under a name; every file in the folder is checked against what is told."""
 
-    def run(content: bytes, name: str = "file", mime: str = "") -> Derived:
+    def run(content: bytes, name: str = "file", mime: str = "") -> ExtractedFile:
         source, target = tmp_path / "source", tmp_path / "derived"
         source.write_bytes(content)
         if target.exists():
@@ -37,14 +37,14 @@ def reading(tmp_path: Path) -> Read:
                 old.unlink()
         target.mkdir(exist_ok=True)
         value = read_file(str(source), str(target), name, mime)
-        derived = Derived.from_json(json.loads(json.dumps(value)))
+        derived = ExtractedFile.from_json(json.loads(json.dumps(value)))
         check(derived, target)
         return derived
 
     return run
 
 
-def check(derived: Derived, target: Path) -> None:
+def check(derived: ExtractedFile, target: Path) -> None:
     found = {path.name for path in target.iterdir()}
     assert {f"{number:03}.txt" for number in range(1, derived.pages + 1)} == {
         name for name in found if name.endswith(".txt") and name != "text.txt"
@@ -53,7 +53,7 @@ def check(derived: Derived, target: Path) -> None:
     assert ("view.jpg" in found) is bool(derived.view)
     assert derived.mime
     assert derived.description
-    assert len(derived.description) <= DESCRIPTION
+    assert len(derived.description) <= MAX_DESCRIPTION
     assert not {"\n", "\r", "\0"} & set(derived.description + derived.problem)
     assert derived.text or derived.problem
     assert derived.characters <= output.MAX_TEXT_CHARACTERS
@@ -284,6 +284,12 @@ def test_damaged_files_are_told_as_such(sample: Sample, reading: Read, monkeypat
     damaged()
 
 
+@pytest.mark.parametrize("charset", ["idna", "punycode", "no-such-one", "utf-8"])
+def test_a_saved_page_with_a_useless_charset_is_read_by_its_bytes(charset: str, reading: Read) -> None:
+    body = f"<html><meta charset={charset}><body>Open at the café".encode()
+    assert reading(body, "x.html").problem == ""
+
+
 def test_nothing_is_fetched(reading: Read, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         there = f"http://127.0.0.1:{server.getsockname()[1]}"
@@ -302,14 +308,14 @@ def test_nothing_is_fetched(reading: Read, tmp_path: Path) -> None:
 
 
 class TestInTheCpuProcess:
-    async def run(self, content: bytes, tmp_path: Path, cpu: Cpu) -> Derived:
+    async def run(self, content: bytes, tmp_path: Path, cpu: Cpu) -> ExtractedFile:
         source, target = tmp_path / "source", tmp_path / "target"
         source.write_bytes(content)
         target.mkdir(exist_ok=True)
         value = await cpu.run(
             read_file, str(source), str(target), "x", "", seconds=output.MAX_SECONDS, memory=output.MAX_MEMORY_BYTES
         )
-        return Derived.from_json(value)
+        return ExtractedFile.from_json(value)
 
     async def test_a_scan_is_recognised_within_the_limits(self, tmp_path: Path) -> None:
         cpu = Cpu()
@@ -331,6 +337,6 @@ class TestInTheCpuProcess:
             await cpu.close()
 
 
-def test_what_is_not_a_derived_is_refused() -> None:
-    with pytest.raises(ValueError, match="not what a file"):
-        Derived.from_json({"kind": "poem"})
+def test_what_is_not_the_result_of_reading_is_refused() -> None:
+    with pytest.raises(ValueError, match="not the result of reading"):
+        ExtractedFile.from_json({"kind": "poem"})

@@ -85,7 +85,7 @@ def test_a_text_that_grows_is_cleaned_as_the_whole_is(words: list[str], values: 
     pieces = [piece for pair in zip(words, [*values, *words], strict=False) for piece in pair]
     shown, held = "", ""
     for piece in pieces:
-        settled, held = leaks.settled(held + piece)
+        settled, held = leaks.split_growing(held + piece)
         shown += settled
         assert not any(value in shown for value in OVERLAPPING)
     assert shown + leaks.clean(held)[0] == leaks.clean("".join(pieces))[0]
@@ -93,8 +93,8 @@ def test_a_text_that_grows_is_cleaned_as_the_whole_is(words: list[str], values: 
 
 def test_only_what_may_become_a_value_waits() -> None:
     leaks = finder("hush-hush-hush")
-    assert leaks.settled("It is hot") == ("It is hot", "")
-    assert leaks.settled("It is hush") == ("It is ", "hush")
-    assert leaks.settled("hush-hush-hush.") == (f"{SHOWN}.", "")
-    assert leaks.settled("hush-hush-husx" * 5_000 + "h") == ("hush-hush-husx" * 5_000, "h")
-    assert Leaks().settled("hush") == ("hush", "")
+    assert leaks.split_growing("It is hot") == ("It is hot", "")
+    assert leaks.split_growing("It is hush") == ("It is ", "hush")
+    assert leaks.split_growing("hush-hush-hush.") == (f"{SHOWN}.", "")
+    assert leaks.split_growing("hush-hush-husx" * 5_000 + "h") == ("hush-hush-husx" * 5_000, "h")
+    assert Leaks().split_growing("hush") == ("hush", "")

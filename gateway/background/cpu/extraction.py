@@ -31,7 +31,7 @@ from gateway.workspace.files.tree import MAX_WRITE_BYTES, Workspace
 from gateway.workspace.files.uploads import PAGES_SUFFIX, TEXT_SUFFIX
 
 if TYPE_CHECKING:
-    from gateway.ingest.output import Derived
+    from gateway.ingest.output import ExtractedFile
 
 
 TRANSCRIBE_SECONDS = 300.0
@@ -90,11 +90,11 @@ class TextExtraction:
         derived = replace(derived, text=text, view=view)
         await tasks.step(self.database, run, lambda tx: _derived(tx, file, derived))
 
-    async def _made(self, workspace: Workspace, file: FileRow, folder: Path) -> tuple["Derived", Workspace]:
+    async def _made(self, workspace: Workspace, file: FileRow, folder: Path) -> tuple["ExtractedFile", Workspace]:
         """What came of it, and the folder in which that lies."""
         # Imported for the first file: the start of the gateway does not pay for it.
         from gateway.ingest.extraction import read
-        from gateway.ingest.output import MAX_MEMORY_BYTES, MAX_SECONDS, Derived
+        from gateway.ingest.output import MAX_MEMORY_BYTES, MAX_SECONDS, ExtractedFile
 
         # A copy: what lies in the workspace may become a link at any time, and the process would follow it.
         source, target = folder / "source", folder / "read"
@@ -102,12 +102,12 @@ class TextExtraction:
         await asyncio.to_thread(target.mkdir)
         arguments = str(source), str(target), file.name, file.mime
         answer = await self.cpu.run(read, *arguments, seconds=MAX_SECONDS + SPARE_SECONDS, memory=MAX_MEMORY_BYTES)
-        derived = Derived.from_json(answer)
+        derived = ExtractedFile.from_json(answer)
         if derived.kind == "audio":
             derived = await self._heard(derived, file, source, target)
         return derived, Workspace(target)
 
-    async def _heard(self, derived: "Derived", file: FileRow, source: Path, target: Path) -> "Derived":
+    async def _heard(self, derived: "ExtractedFile", file: FileRow, source: Path, target: Path) -> "ExtractedFile":
         hear = self.hear()
         if hear is None:
             return replace(derived, problem=NO_TRANSCRIPTION)
@@ -141,7 +141,7 @@ class TextExtraction:
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
 
-async def _laid(workspace: Workspace, path: str, derived: "Derived", found: Workspace) -> tuple[str, str]:
+async def _laid(workspace: Workspace, path: str, derived: "ExtractedFile", found: Workspace) -> tuple[str, str]:
     """Put what was read beside the file; where its text and its picture are."""
     read = range(1, min(derived.pages, MAX_PAGES) + 1)
     pages = [f"{page:03}{kind}" for page in read for kind in (".txt", ".jpg")]
@@ -159,7 +159,7 @@ async def _laid(workspace: Workspace, path: str, derived: "Derived", found: Work
     return text, view
 
 
-async def _derived(tx: Connection, file: FileRow, derived: "Derived") -> None:
+async def _derived(tx: Connection, file: FileRow, derived: "ExtractedFile") -> None:
     await files.derived(
         tx,
         file.id,

@@ -17,7 +17,7 @@ from gateway.domain.work.tasks import Claim, Status
 from gateway.flow.turn.budgets import SharedBudgets
 from gateway.memory.consolidation import (
     ConsolidationVerdict,
-    Material,
+    ShownMemories,
     consolidation_prompt,
     fitting_material,
     read_verdict,
@@ -33,7 +33,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Judged:
-    material: Material
+    material: ShownMemories
     reply: Reply
     verdict: ConsolidationVerdict
 
@@ -76,7 +76,7 @@ class Consolidate:
 
         await self._database.run(store)
 
-    async def _judged(self, run: Claim, material: Material) -> _Judged | None:
+    async def _judged(self, run: Claim, material: ShownMemories) -> _Judged | None:
         if (model := self._services.cheap_model()) is None:
             return None
         shown = fitting_material(material, model.prompt_budget())
@@ -84,14 +84,16 @@ class Consolidate:
         return _Judged(shown, reply, read_verdict(reply.text, shown)) if reply else None
 
 
-async def _material(conn: Connection, principal: PrincipalId, changed: ConsolidationInput, label: Label) -> Material:
+async def _material(
+    conn: Connection, principal: PrincipalId, changed: ConsolidationInput, label: Label
+) -> ShownMemories:
     """What is trusted up to `label`; nothing where nobody need be asked, or the label before has shown it all."""
     said = [row for row in changed.said if row.label == label]
     new = [row for row in changed.memories if row.label <= label]
     rows = await consolidation.near(conn, principal, [*new, *said], label)
     facts = [row for row in rows if row.kind is Kind.MEMORY]
     asks = said or (len(facts) > 1 and any(row.label == label for row in facts))
-    return Material(label, rows if asks else ())
+    return ShownMemories(label, rows if asks else ())
 
 
 async def _apply(

@@ -52,7 +52,7 @@ class CleanModel:
             async for event in events:
                 match event:
                     case TextDelta(text):
-                        shown, held = self.leaks.settled(held + text)
+                        shown, held = self.leaks.split_growing(held + text)
                         if shown:
                             yield TextDelta(shown)
                     case Reply():

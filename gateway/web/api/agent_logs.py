@@ -19,7 +19,7 @@ from gateway.domain.people.credentials import Scope
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import one_line
 from gateway.domain.work.tasks import Lane
-from gateway.memory.consolidation import asked_to_remember
+from gateway.memory.consolidation import memory_request
 from gateway.store.connection.pool import Connection
 from gateway.store.memory import indexing
 from gateway.store.transcript import imports
@@ -91,7 +91,7 @@ class LogReader:
         match self._unwanted(message), message.role:
             case "", ("user" | "assistant") as role:
                 yield ImportedMessage(role, message.text, message.at, place, key=message.external_id or "")
-                if self.log.remember and role == "user" and (told := asked_to_remember(message.text)):
+                if self.log.remember and role == "user" and (told := memory_request(message.text)):
                     yield ImportedMemory(told, place, at=message.at)
             case why, _:
                 yield Passed(why)
