@@ -8,7 +8,7 @@ from gateway.domain.ids import MemoryId
 from gateway.domain.memory.memories import Kind, Memory, MemoryFilter
 from gateway.domain.principals import Label, label_of
 from gateway.memory.lexemes import lexemes
-from gateway.memory.wording import LONGEST, listed
+from gateway.memory.wording import LONGEST, numbered_line
 from gateway.store.memory import consolidation, indexing, memories, search
 
 SHOWN = 10
@@ -41,17 +41,17 @@ async def _reply_to(own: Remembering, argument: str, action: str, which: str) ->
     if not argument:
         return "\n".join([*await _proposed(own), _lines(await _overview(own), NONE)])
     if argument.isdecimal():
-        return listed(await own.get(_number(argument)), limit=10 * LONGEST)
+        return numbered_line(await own.get(_number(argument)), limit=10 * LONGEST)
     if which.isdecimal():
         match action:
             case "pin" | "unpin":
                 memory = await own.pin(_number(which), pinned=action == "pin")
-                return f"{action.capitalize()}ned: {listed(memory)}"
+                return f"{action.capitalize()}ned: {numbered_line(memory)}"
             case "forget":
                 memory = await own.forget(_number(which))
-                return f"Forgotten: {listed(memory)}\n\n/memory restore {memory.id} undoes that."
+                return f"Forgotten: {numbered_line(memory)}\n\n/memory restore {memory.id} undoes that."
             case "restore":
-                return f"Remembered again: {listed(await own.restore(_number(which)))}"
+                return f"Remembered again: {numbered_line(await own.restore(_number(which)))}"
     return _lines(await _search_hits(own, argument), "No memory matches that.")
 
 
@@ -62,14 +62,14 @@ async def _keep(own: Remembering, id: MemoryId, label: Label) -> str:
         await memories.supersede(own.tx, own.principal, old.id, id, label)
     memory = await (own.get(id) if replaced else own.restore(id))
     instead = f", instead of {', '.join(str(old.id) for old in replaced)}" if replaced else ""
-    return f"Kept{instead}: {listed(memory)}"
+    return f"Kept{instead}: {numbered_line(memory)}"
 
 
 async def _proposed(own: Remembering) -> list[str]:
     """The lines about proposals, which are dropped unless somebody accepts them."""
-    lines = [listed(memory) for memory in await consolidation.proposals(own.tx, own.principal)]
+    lines = [numbered_line(memory) for memory in await consolidation.proposals(own.tx, own.principal)]
     for old, new in await consolidation.doubts(own.tx, own.principal):
-        lines.append(f"{listed(new)}\n  instead of {listed(old)}")
+        lines.append(f"{numbered_line(new)}\n  instead of {numbered_line(old)}")
     return ["Proposed; /memory keep NUMBER accepts one:", *lines, ""] if lines else []
 
 
@@ -94,7 +94,7 @@ def _number(text: str) -> MemoryId:
 
 
 def _lines(rows: Sequence[Memory], nothing: str) -> str:
-    return "\n".join([*map(listed, rows), *([] if rows else [nothing]), "", USAGE])
+    return "\n".join([*map(numbered_line, rows), *([] if rows else [nothing]), "", USAGE])
 
 
 command = Command("memory", "list memories; WORDS searches them; pin, forget, restore, keep NUMBER", run)

@@ -126,11 +126,11 @@ class Output:
         if self.pages >= MAX_PAGES:
             raise Unreadable(f"only the first {MAX_PAGES} pages were read")
         text = clean(text)
-        kept = text[: MAX_TEXT_CHARACTERS - self.characters]
-        self._texts.append(kept)
-        self.characters += len(kept)
-        (self._folder / f"{self.pages:03}.txt").write_text(kept, encoding="utf-8")
-        if len(kept) < len(text):
+        fitting = text[: MAX_TEXT_CHARACTERS - self.characters]
+        self._texts.append(fitting)
+        self.characters += len(fitting)
+        (self._folder / f"{self.pages:03}.txt").write_text(fitting, encoding="utf-8")
+        if len(fitting) < len(text):
             raise Unreadable(f"only the first {MAX_TEXT_CHARACTERS >> 20} MB of text were kept")
 
     def add_image(self, image: "Image") -> None:

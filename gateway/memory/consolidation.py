@@ -14,7 +14,7 @@ from gateway.domain.memory.memories import Category, Kind, Memory, NewMemory
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import one_line, storable
 from gateway.domain.text.tokens import estimate
-from gateway.memory.wording import day, told
+from gateway.memory.wording import day, memory_line
 
 _REQUEST = re.compile(
     r"""(?:please\s+|bitte\s+)?
@@ -147,4 +147,4 @@ def read_verdict(reply: str, shown: ShownMemories) -> ConsolidationVerdict:
 
 
 def _row_line(row: Memory) -> str:
-    return f"{row.id} {day(row)} {told(row)}"
+    return f"{row.id} {day(row)} {memory_line(row)}"

@@ -120,8 +120,8 @@ def _locomo_turns(conversation: dict[str, Any]) -> Iterator[Turn]:
     numbers = sorted(int(match[1]) for key in conversation if (match := re.fullmatch(r"session_(\d+)", key)))
     for number in numbers:
         began = _time(conversation.get(f"session_{number}_date_time", ""), "%I:%M %p on %d %B, %Y")
-        said = TypeAdapter(list[_LocomoTurn]).validate_python(conversation[f"session_{number}"])
-        for place, turn in enumerate(said):
+        utterances = TypeAdapter(list[_LocomoTurn]).validate_python(conversation[f"session_{number}"])
+        for place, turn in enumerate(utterances):
             picture = f" [shared {turn.blip_caption}]" if turn.blip_caption else ""
             text = f"{turn.speaker}: {turn.text}{picture}"
             yield Turn(turn.dia_id, str(number), "user", text, began + timedelta(minutes=place))
@@ -130,9 +130,9 @@ def _locomo_turns(conversation: dict[str, Any]) -> Iterator[Turn]:
 def _of_longmemeval(instance: _Instance) -> Conversation:
     turns, evidence = [], set()
     dated = zip(instance.haystack_session_ids, instance.haystack_dates, instance.haystack_sessions, strict=False)
-    for number, (name, date, said) in enumerate(sorted(dated, key=lambda each: each[1])):
+    for number, (name, date, utterances) in enumerate(sorted(dated, key=lambda each: each[1])):
         began = _time(re.sub(r" \(\w+\)", "", date), "%Y/%m/%d %H:%M") + timedelta(microseconds=number)
-        for place, each in enumerate(said):
+        for place, each in enumerate(utterances):
             id = f"{number}:{name}:{place}"
             at = began + timedelta(minutes=place)
             turns.append(Turn(id, f"{number}:{name}", each.role, storable(each.content), at))
@@ -140,8 +140,8 @@ def _of_longmemeval(instance: _Instance) -> Conversation:
                 evidence.add(id)
     abstention = instance.question_id.endswith("_abs")
     named = frozenset() if abstention else frozenset(evidence)
-    asked = (Question(instance.question, instance.question_type, named),) if named or abstention else ()
-    return Conversation(instance.question_id, tuple(turns), asked)
+    questions = (Question(instance.question, instance.question_type, named),) if named or abstention else ()
+    return Conversation(instance.question_id, tuple(turns), questions)
 
 
 def _time(text: str, form: str) -> datetime:

@@ -49,7 +49,7 @@ def bootstrap(last: LastSession | None, memories: Iterable[Memory], now: datetim
         recent = ""
     shown, lines, room = [], list[str](), room - len(recent) - len(f"\n\n{_KEY}")
     for memory in memories:
-        line = f"- {described(memory)}"
+        line = f"- {memory_with_importance(memory)}"
         if len(line) >= room:
             break
         room -= len(line) + 1
@@ -60,11 +60,11 @@ def bootstrap(last: LastSession | None, memories: Iterable[Memory], now: datetim
     return Bootstrap("\n\n".join(filter(None, sections)), max(labels, default=Label.OWNER), shown)
 
 
-def recalled(memories: Sequence[Memory], max_tokens: int) -> str:
+def recall_block(memories: Sequence[Memory], max_tokens: int) -> str:
     """Recalled memories for a turn, the best first, quoted below a heading; "" if there are none."""
     room, lines = max_tokens * CHARS_PER_TOKEN - len(RECALLED), list[str]()
     for memory in memories:
-        line = f"> {day(memory)} {told(memory)}"
+        line = f"> {day(memory)} {memory_line(memory)}"
         room -= len(line) + 1
         if room < 0:
             break
@@ -72,7 +72,7 @@ def recalled(memories: Sequence[Memory], max_tokens: int) -> str:
     return "\n".join([RECALLED, *lines]) if lines else ""
 
 
-def verdict(found: SearchResult) -> str:
+def search_verdict(found: SearchResult) -> str:
     """Notes on the result of a search that its rows don't show; "" if there are none."""
     untrusted = f"{found.left_out} untrusted rows are left out; include_untrusted shows them." if found.left_out else ""
     if not found.hits:
@@ -81,23 +81,23 @@ def verdict(found: SearchResult) -> str:
     return " ".join(filter(None, [weak, untrusted]))
 
 
-def told(memory: Memory, limit: int = LONGEST) -> str:
+def memory_line(memory: Memory, limit: int = LONGEST) -> str:
     """A memory with its kind or its speaker: "[fact] …", "the user: …"."""
     whose = f"{who(memory)}:" if memory.kind is Kind.TURN else f"[{kind(memory)}]"
     return f"{whose} {shortened(memory, limit)}"
 
 
-def described(memory: Memory) -> str:
+def memory_with_importance(memory: Memory) -> str:
     """A line in a list of memories: "[preference] User prefers tea (importance: 0.9)"."""
     return f"[{kind(memory)}] {shortened(memory)} (importance: {memory.importance:g})"
 
 
-def listed(memory: Memory, limit: int = LONGEST) -> str:
+def numbered_line(memory: Memory, limit: int = LONGEST) -> str:
     """A line for people, with the number for `/memory forget`."""
     notes = ["pinned"] if memory.pinned else []
     notes += [f"replaced by {memory.superseded_by}"] if memory.superseded_by else []
     notes += ["not verified"] if memory.label is Label.UNTRUSTED else []
-    return f"{memory.id}: {told(memory, limit)} ({', '.join([day(memory), *notes])})"
+    return f"{memory.id}: {memory_line(memory, limit)} ({', '.join([day(memory), *notes])})"
 
 
 def day(memory: Memory) -> str:

@@ -90,10 +90,10 @@ def _result_of(work: Callable[[], Json]) -> Json:
 def _keep_only(answer: int) -> None:
     """Keep this descriptor, as 3, and /dev/null as the standard ones; close all others and leave the terminal."""
     os.setsid()
-    nothing, kept = os.open(os.devnull, os.O_RDWR), os.dup(answer)
+    null, copy = os.open(os.devnull, os.O_RDWR), os.dup(answer)
     for descriptor in range(3):
-        os.dup2(nothing, descriptor)
-    os.dup2(kept, 3)
+        os.dup2(null, descriptor)
+    os.dup2(copy, 3)
     os.closerange(4, min(resource.getrlimit(resource.RLIMIT_NOFILE)[0], 2**20))
 
 

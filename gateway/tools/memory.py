@@ -37,7 +37,7 @@ from gateway.domain.memory.memories import (
 )
 from gateway.domain.principals import Label
 from gateway.domain.time import moment
-from gateway.memory.wording import kind, shortened, verdict, who
+from gateway.memory.wording import kind, search_verdict, shortened, who
 from gateway.store.connection.pool import Connection
 from gateway.store.memory import memories
 from gateway.store.transcript import messages
@@ -214,7 +214,7 @@ class _Memory:
 
 def _search_result(found: SearchResult) -> Labelled:
     rows: list[Json] = [_row(hit.memory) | {"score": round(hit.score, 3)} for hit in found.hits]
-    notes = [verdict(found), found.note]
+    notes = [search_verdict(found), found.note]
     answer: dict[str, Json] = {"memories": rows, "mode": found.mode.value, "weak": found.weak}
     if found.left_out:
         answer |= {"left_out": found.left_out}

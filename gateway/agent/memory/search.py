@@ -22,7 +22,7 @@ from gateway.domain.memory.memories import (
 )
 from gateway.domain.principals import Label, Role
 from gateway.memory.lexemes import lexemes
-from gateway.memory.wording import Bootstrap, bootstrap, recalled
+from gateway.memory.wording import Bootstrap, bootstrap, recall_block
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.memory import bootstrap as standing
 from gateway.store.memory import indexing, search, vectors
@@ -239,6 +239,6 @@ async def recall(
         return Recalled()
     found = await search.recall(conn, principal, words, at_most, CANDIDATES, LEAST_WORDS)
     fitting = [memory for memory in found if memory not in visible][:RECALLED_ROWS]
-    text = recalled(fitting, RECALLED_TOKENS)
+    text = recall_block(fitting, RECALLED_TOKENS)
     lines = text.count("\n")  # one for each memory, below the mark
     return Recalled(text, tuple(memory.id for memory in fitting[:lines]))

@@ -24,7 +24,7 @@ from gateway.domain.memory.memories import Category, Kind, Memory, MemoryFilter
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import json_text, one_line
 from gateway.logs import SecretMask, logging_to
-from gateway.memory.wording import described, kind, who
+from gateway.memory.wording import kind, memory_with_importance, who
 from gateway.store.memory import memories
 from gateway.store.memory.memories import MemorySource
 from gateway.store.transcript import imports
@@ -104,13 +104,13 @@ def edit(
         new = None if tags is None else split_list(tags)
         return await own.edit(MemoryId(id), text=text, category=category, importance=importance, tags=new)
 
-    echo(f"changed: {id} {described(with_memories(change))}")
+    echo(f"changed: {id} {memory_with_importance(with_memories(change))}")
 
 
 def pin(id: Id, undo: Annotated[bool, typer.Option("--undo", help="Unpin it.")] = False) -> None:
     """Pin a memory: your agent looks at it first."""
     pinned = with_memories(lambda own: own.pin(MemoryId(id), pinned=not undo))
-    echo(f"{'unpinned' if undo else 'pinned'}: {id} {described(pinned)}")
+    echo(f"{'unpinned' if undo else 'pinned'}: {id} {memory_with_importance(pinned)}")
 
 
 def forget(
@@ -134,7 +134,7 @@ def forget(
     async def change(own: Remembering) -> Memory:
         return await (own.restore(MemoryId(id)) if undo else own.forget(MemoryId(id)))
 
-    said = described(with_memories(change))
+    said = memory_with_importance(with_memories(change))
     echo(f"remembered again: {id} {said}" if undo else f"forgotten: {id} {said}; --undo restores it")
 
 

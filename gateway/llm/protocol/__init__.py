@@ -1,1 +1,1 @@
-"""What goes over the wire to providers and comes back, and how much of it is taken."""
+"""Requests to providers and their answers on the wire, and the limits of an answer."""

@@ -1,4 +1,4 @@
-"""The open connections to MCP servers: made when one is needed, kept while it is used."""
+"""The open connections to MCP servers: opened on demand, kept open while in use."""
 
 import asyncio
 from collections import defaultdict

@@ -159,8 +159,8 @@ class _Clipping:
 
     def root(self) -> JsonObject:
         shown = self._node(self._schema, 0)
-        kept = {key: value for key, value in shown.items() if key in {"properties", "required", "description"}}
-        return {"type": "object", "properties": {}, **kept}
+        fields = {key: value for key, value in shown.items() if key in {"properties", "required", "description"}}
+        return {"type": "object", "properties": {}, **fields}
 
     def _node(self, node: Json, depth: int) -> dict[str, Json]:
         self._left -= 1

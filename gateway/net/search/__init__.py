@@ -1,4 +1,4 @@
-"""Web search: the providers that are configured, each asked until one has an answer. A provider is one file here."""
+"""Web search: asks the configured providers in turn until one has results. Each provider is one file here."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from gateway.domain.json import Json, JsonObject
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One result: all of it is the words of others."""
+    """One result; all its text is untrusted."""
 
     title: str
     url: str
@@ -28,12 +28,12 @@ class SearchRequest:
 
 
 def rows(answer: Json, *path: str) -> Iterable[JsonObject]:
-    """The objects of the list at this path; none if there is no such list."""
+    """The objects of the list at this path, if there is one."""
     for name in path:
         answer = answer.get(name) if isinstance(answer, dict) else None
     return (row for row in answer if isinstance(row, dict)) if isinstance(answer, list) else ()
 
 
 def text(row: JsonObject, *names: str) -> str:
-    """The first of these fields that says something."""
+    """The first of these fields with a text that isn't blank; else ""."""
     return next((value for name in names if isinstance(value := row.get(name), str) and value.strip()), "")

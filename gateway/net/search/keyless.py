@@ -1,4 +1,4 @@
-"""Search without a key, by the package ddgs: it opens connections of its own, to the search engines it names."""
+"""Search without a key, by the package ddgs, which connects to search engines by itself."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ _SECONDS = 8
 
 
 async def find(query: str, count: int) -> list[Hit]:
-    """Raises `NetError`. Runs in a thread; a search that is cancelled goes on there until its own timeout."""
+    """Search in a thread, where a cancelled search runs on until its own timeout; raises `NetError`."""
     return await asyncio.to_thread(_find, query, count)
 
 

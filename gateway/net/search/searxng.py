@@ -1,4 +1,4 @@
-"""SearXNG: a metasearch engine of one's own; its settings must name `json` among `search.formats`."""
+"""SearXNG, a metasearch engine that the owner runs; its settings must list `json` in `search.formats`."""
 
 from collections.abc import Iterator
 

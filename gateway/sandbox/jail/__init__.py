@@ -1,1 +1,1 @@
-"""Between the workshop and a command: the processes that become it and watch over it, and what each gives up."""
+"""The processes between the workshop and a command, which become it and watch over it, and the rights they give up."""

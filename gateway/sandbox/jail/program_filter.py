@@ -114,10 +114,10 @@ def rules(machine: str, tier: Tier, version: int = SIGNALS_SINCE, *, network: bo
 def _beside_landlock(version: int, column: int, *, network: bool) -> list[Step]:
     signals, truncate = version < SIGNALS_SINCE, version < TRUNCATE_SINCE
     refused = [_OWNERS, *[_OTHER_SIGNALS] * signals, *[_TRUNCATE] * truncate]
-    asked = [CHANGES, *[_KILLS] * signals, *[_CONNECT] * network]
+    supervised = [CHANGES, *[_KILLS] * signals, *[_CONNECT] * network]
     return [
         step
-        for tables, verdict in ((refused, REFUSE), (asked, ASK))
+        for tables, verdict in ((refused, REFUSE), (supervised, ASK))
         for number in numbers(",".join(tables), column).values()
         for step in ((EQUAL, 0, 1, number), verdict)
     ]

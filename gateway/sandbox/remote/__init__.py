@@ -1,1 +1,1 @@
-"""The jail in a container of its own: the gateway asks for a command over a Unix socket, a small service runs it."""
+"""The jail in a container of its own: a small service runs the commands that it gets over a Unix socket."""

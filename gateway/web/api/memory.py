@@ -21,7 +21,7 @@ from gateway.domain.memory.memories import Category, Kind, MemoryFilter, MemoryH
 from gateway.domain.memory.memories import SearchScope as Where
 from gateway.domain.people.credentials import Scope
 from gateway.domain.principals import Label
-from gateway.memory.wording import Bootstrap, MemoryRow, memory_row, recalled
+from gateway.memory.wording import Bootstrap, MemoryRow, memory_row, recall_block
 from gateway.store.memory import memories
 from gateway.store.memory.memories import MemorySource
 from gateway.web.auth.access import Caller, needs
@@ -294,7 +294,7 @@ async def context(site: AtSite, caller: Client, said: ContextRequest) -> Context
     found = await searching.find(owner, said.message, scope=Where.ALL, k=RECALLED_ROWS + len(shown), reach=caller.reach)
     fitting = [hit for hit in found.hits if hit.memory.id not in shown and (hit.cosine or hit.words >= LEAST_WORDS)]
     near = [hit.memory for hit in fitting[:RECALLED_ROWS]]
-    return Context(told.text, "" if found.weak else recalled(near, RECALLED_TOKENS))
+    return Context(told.text, "" if found.weak else recall_block(near, RECALLED_TOKENS))
 
 
 def _filter(caller: Caller, asked: SearchRequest) -> MemoryFilter:
