@@ -135,7 +135,7 @@ COMMANDS: Mapping[str, str | Group] = {
         default="list",
     ),
     "tool-files": Group(
-        "Confirm and switch off tools that files of the workspace declare.",
+        "Confirm and switch off tools that files declare.",
         {
             "list": "agent.skills:list_tool_files",
             "show": "agent.skills:show_tool_file",
@@ -167,7 +167,7 @@ COMMANDS: Mapping[str, str | Group] = {
         default="list",
     ),
     "files": Group(
-        "List, find, fetch, edit, move, sync and vouch for workspace files.",
+        "List, find, edit, sync and vouch for workspace files.",
         {
             "list": "storage.files:list_files",
             "get": "storage.files:get",

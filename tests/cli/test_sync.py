@@ -75,12 +75,12 @@ def test_the_workspace_of_a_running_gateway_is_its_own(
     supaclaw: Supaclaw, shared: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (shared / "data" / "workspace").mkdir(parents=True)
-    monkeypatch.setattr("gateway.cli.storage.sync.holder", lambda _: 1)
+    monkeypatch.setattr("gateway.cli.storage.sync.running_pid", lambda _: 1)
     assert (
         "the gateway that runs here synchronises its workspace itself"
         in supaclaw("files", "sync", "data/workspace").err
     )
-    monkeypatch.setattr("gateway.cli.storage.sync.holder", lambda _: None)
+    monkeypatch.setattr("gateway.cli.storage.sync.running_pid", lambda _: None)
     assert supaclaw("files", "sync", "data/workspace").code == 0
 
 

@@ -18,7 +18,9 @@ from gateway.domain.errors import SupaclawError
 TOKEN = "SUPACLAW_TOKEN"
 TIMEOUT_SECONDS = 60.0
 ERROR_CODE = -32000
-Url = Annotated[str | None, typer.Option(help="The gateway's address (default: the one on this machine).")]
+Url = Annotated[
+    str | None, typer.Option(metavar="URL", help="The gateway's address (default: the one on this machine).")
+]
 
 
 def mcp_serve(url: Url = None) -> None:

@@ -28,9 +28,7 @@ from gateway.net.errors import NetError
 from gateway.store.connection.pool import Database
 
 COLUMNS = ("name", "state", "does", "description")
-Names = Annotated[
-    list[str], typer.Argument(metavar="NAME...", help="Tools, or a server for all of its tools.")
-]
+Names = Annotated[list[str], typer.Argument(metavar="NAME", help="Tools, or a server for all of its tools.")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="As `supaclaw tools list` shows it.")]
 Does = Annotated[Use, typer.Option("--class", help="The class of its calls.")]
 
@@ -132,9 +130,14 @@ class KnownServer(StrEnum):
 
 
 def add(
-    name: Annotated[KnownServer, typer.Argument(help="web-fetch: pages that need a browser, read by scrapling.")],
+    name: Annotated[
+        KnownServer, typer.Argument(metavar="NAME", help="web-fetch: pages that need a browser, read by scrapling.")
+    ],
     url: Annotated[
-        str, typer.Option(help="The server's address (default: the one installed here, else the container's).")
+        str,
+        typer.Option(
+            metavar="URL", help="The server's address (default: the one installed here, else the container's)."
+        ),
     ] = "",
 ) -> None:
     """Add an MCP server to config.json by its name."""

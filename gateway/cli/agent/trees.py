@@ -39,7 +39,7 @@ Which = Annotated[str, typer.Argument(metavar="ID", help="The task's id, or its 
 
 def create(
     text: Annotated[str, typer.Argument(metavar="TEXT", help="The task, with all that the agent has to know.")],
-    agent: Annotated[str, typer.Option(metavar="SLUG", help="The agent (default: main).")] = MAIN,
+    agent: Annotated[str, typer.Option(metavar="SLUG", help="The agent.")] = MAIN,
     budget: Annotated[float | None, typer.Option(metavar="USD", help="Highest cost, at most budgets.task_usd.")] = None,
     key: Annotated[str | None, typer.Option(metavar="KEY", help="The same key never starts a second task.")] = None,
 ) -> None:

@@ -98,7 +98,7 @@ QUIT_COMMANDS = frozenset({"/quit", "/exit"})
 
 def chat(
     text: Annotated[
-        str | None, typer.Argument(help="One message; piped input is added to it. - reads the message from there.")
+        str | None, typer.Argument(metavar="TEXT", help="One message; piped input is added to it, and - stands for it.")
     ] = None,
     files: Annotated[
         list[Path] | None, typer.Option("--file", "-f", metavar="PATH", help="A file to attach; repeatable.")

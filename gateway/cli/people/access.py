@@ -29,8 +29,8 @@ def show_owner(as_json: AsJson = False) -> None:
 
 
 def set_owner(
-    channel: Annotated[str, typer.Argument(help="The messenger, such as telegram.")],
-    id: Annotated[str, typer.Argument(help="Your user id on it.")],
+    channel: Annotated[str, typer.Argument(metavar="CHANNEL", help="The messenger, such as telegram.")],
+    id: Annotated[str, typer.Argument(metavar="ID", help="Your user id on it.")],
 ) -> None:
     """Set the owner's id on a messenger. It replaces the previous one at once."""
     check_owner({channel: id})
@@ -40,7 +40,9 @@ def set_owner(
 
 
 def unlink_account(
-    account: Annotated[str, typer.Argument(help="As `supaclaw owner show` prints it, such as telegram:987654321.")],
+    account: Annotated[
+        str, typer.Argument(metavar="ACCOUNT", help="As `supaclaw owner show` prints it, such as telegram:98765.")
+    ],
 ) -> None:
     """Unlink an account that was linked with /link. Its chats leave your conversations at once."""
     with_database(lambda database: Pairing(database).part(account))
@@ -68,7 +70,9 @@ def list_requests(as_json: AsJson = False) -> None:
     print_rows(with_database(read), COLUMNS, as_json=as_json, none="No access requests.")
 
 
-def approve_request(code: Annotated[str, typer.Argument(help="The code that the person received.")]) -> None:
+def approve_request(
+    code: Annotated[str, typer.Argument(metavar="CODE", help="The code that the person received.")],
+) -> None:
     """Approve an access request."""
     row = with_database(lambda database: Pairing(database).approve(code))
     echo(f"{row} has access")

@@ -31,20 +31,24 @@ WARNING = (
 MEMBER_WARNING = (
     "Anyone who has this token will be treated as this member. Without --as-owner, it can only talk, without tools."
 )
-Name = Annotated[str, typer.Argument(help="A name for the token, such as the program's.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="A name for the token, such as the program's.")]
 
 
 def create(
     name: Name,
     scope: Annotated[Scopes, typer.Option(metavar="SCOPE", help=f"A right: {', '.join(Scope)}; repeatable.")],
-    as_owner: Annotated[bool, typer.Option(help="Treat what it sends as sent by you, or by its member.")] = False,
+    as_owner: Annotated[
+        bool, typer.Option("--as-owner", help="Treat messages by it as yours, or as its member's.")
+    ] = False,
     agent: Annotated[
-        str | None, typer.Option(help="The agent whose memory it uses, and no other; default: NAME's own.")
+        str | None, typer.Option(metavar="NAME", help="The agent whose memory it uses (default: one of its own).")
     ] = None,
-    shared: Annotated[bool, typer.Option(help="Let it read your own memories, but never change them.")] = False,
+    shared: Annotated[
+        bool, typer.Option("--shared", help="Let it read your own memories, but never change them.")
+    ] = False,
     member: Annotated[
         str | None,
-        typer.Option(metavar="CHANNEL:ID", help="The member whose token it is, such as telegram:123; default: yours."),
+        typer.Option(metavar="CHANNEL:ID", help="The member whose token it is, such as telegram:123 (default: you)."),
     ] = None,
     yes: Yes = False,
 ) -> None:
@@ -100,7 +104,9 @@ def revoke_token(name: Name) -> None:
     echo(f"{name} is revoked ({ended})")
 
 
-Source = Annotated[str, typer.Argument(help="The sender, such as ci or home-assistant: a-z, 0-9, '.', '_' and '-'.")]
+Source = Annotated[
+    str, typer.Argument(metavar="SOURCE", help="The sender, such as ci or home-assistant: a-z, 0-9, '.', '_' and '-'.")
+]
 
 
 def register_webhook(source: Source) -> None:

@@ -18,7 +18,7 @@ from gateway.config.model import json_schema
 from gateway.domain.errors import OwnerMustAct
 from gateway.logs import SecretMask
 
-Key = Annotated[str, typer.Argument(help="A dotted key, such as models.primary.")]
+Key = Annotated[str, typer.Argument(metavar="KEY", help="A dotted key, such as models.primary.")]
 
 
 def schema() -> None:
@@ -48,7 +48,10 @@ def get(key: Key) -> None:
         echo(f"(set by {variable} in the environment)", error=True)
 
 
-def set(key: Key, value: Annotated[str, typer.Argument(help="The value as JSON; anything else is a string.")]) -> None:
+def set(
+    key: Key,
+    value: Annotated[str, typer.Argument(metavar="VALUE", help="The value as JSON; anything else is a string.")],
+) -> None:
     """Change one setting. A running gateway applies it at once. An invalid value is refused and not written."""
     from gateway.app.storage.offline import StoredSecrets
 

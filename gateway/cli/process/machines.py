@@ -15,7 +15,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="A name in the list of
 
 
 def show(as_json: AsJson = False) -> None:
-    """List the gateways and workers on the database, with their channels and tasks."""
+    """List gateways and workers, with their channels and tasks."""
     rows = [
         {name: getattr(each, name) for name in ("name", "kind", "state", "seen_at", "channels")}
         | {"files": each.homes, "tasks": each.running}
@@ -25,7 +25,10 @@ def show(as_json: AsJson = False) -> None:
 
 
 def forget(name: Name) -> None:
-    """Forget a machine that no longer runs, so that another one can connect its channels."""
+    """Forget a machine that no longer runs.
+
+    Another one can then connect its channels.
+    """
     if not with_connection(lambda tx: instances.forget(tx, name)):
         raise OwnerMustAct(f"no machine {name} is stopped or dead; `supaclaw machines` lists them")
     echo(f"Forgotten: {name}.")

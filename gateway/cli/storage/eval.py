@@ -33,8 +33,8 @@ from gateway.store.transcript.imports import ImportedRow
 HITS = 50
 BATCH = 500
 
-File = Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="The dataset, as published.")]
-By = Annotated[SearchMode, typer.Option("--mode", help="hybrid, keyword or semantic (default: hybrid).")]
+File = Annotated[Path, typer.Argument(metavar="FILE", exists=True, dir_okay=False, help="The dataset, as published.")]
+By = Annotated[SearchMode, typer.Option("--mode", help="hybrid, keyword or semantic.")]
 AtMost = Annotated[int | None, typer.Option("--questions", min=1, metavar="N", help="Only the first N questions.")]
 
 

@@ -58,7 +58,7 @@ def list_files(limit: Limit = 20, as_json: AsJson = False) -> None:
 
 
 def vouch(
-    paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Files, from the workspace root.")],
+    paths: Annotated[list[str], typer.Argument(metavar="PATH", help="Files, from the workspace root.")],
     yes: Yes = False,
 ) -> None:
     """Vouch for files as they are now; they then count as your own words."""
@@ -82,7 +82,7 @@ def _print_head(workspace: Workspace, path: str) -> str:
 
 
 def get(
-    id: Annotated[UUID, typer.Argument(help="The id shown by `supaclaw files list`.")],
+    id: Annotated[UUID, typer.Argument(metavar="ID", help="The id shown by `supaclaw files list`.")],
     output: Annotated[
         str, typer.Option("--output", "-o", metavar="PATH", help="Where to write it; - is standard output.")
     ] = ".",
@@ -109,7 +109,9 @@ Where = Annotated[str, typer.Argument(metavar="PATH", help="From the workspace r
 
 
 def tree(
-    path: Annotated[str, typer.Argument(metavar="[PATH]", help="A folder; default: the workspace.")] = ".",
+    path: Annotated[
+        str, typer.Argument(metavar="PATH", show_default=False, help="A folder (default: the workspace).")
+    ] = ".",
     as_json: AsJson = False,
 ) -> None:
     """List all files below a folder, and which are locked."""
@@ -137,7 +139,9 @@ async def _badge(path: str, entry: Listed) -> str:
 
 def put(
     path: Where,
-    source: Annotated[str, typer.Argument(metavar="[FILE]", help="Its content (default: standard input).")] = "-",
+    source: Annotated[
+        str, typer.Argument(metavar="FILE", show_default=False, help="Its content (default: standard input).")
+    ] = "-",
 ) -> None:
     """Write a file of the workspace, even one with locked text."""
     try:
@@ -191,7 +195,9 @@ MAX_MATCHES = 500
 
 def find_lines(
     pattern: Annotated[str, typer.Argument(metavar="TEXT", help="The text to find, in any case.")],
-    path: Annotated[str, typer.Argument(metavar="[PATH]", help="A file or folder; default: the workspace.")] = ".",
+    path: Annotated[
+        str, typer.Argument(metavar="PATH", show_default=False, help="A file or folder (default: the workspace).")
+    ] = ".",
     glob: Annotated[str | None, typer.Option(metavar="GLOB", help="Only files like *.md.")] = None,
     regex: Annotated[bool, typer.Option("--regex", help="TEXT is a regular expression.")] = False,
     as_json: AsJson = False,
@@ -221,7 +227,7 @@ async def _move(path: str, to: str, database: Database) -> None:
 
 
 def delete(
-    paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Files, from the workspace root.")],
+    paths: Annotated[list[str], typer.Argument(metavar="PATH", help="Files, from the workspace root.")],
     yes: Yes = False,
 ) -> None:
     """Delete files, after a checkpoint."""
@@ -237,7 +243,9 @@ def delete(
 
 
 def pack(
-    path: Annotated[str, typer.Argument(metavar="[PATH]", help="A folder; default: the workspace.")] = ".",
+    path: Annotated[
+        str, typer.Argument(metavar="PATH", show_default=False, help="A folder (default: the workspace).")
+    ] = ".",
     output: Annotated[
         str, typer.Option("--output", "-o", metavar="PATH", help="Where to write it; - is standard output.")
     ] = ".",

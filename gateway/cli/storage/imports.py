@@ -39,7 +39,8 @@ def run(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would be imported.")] = False,
     own: Annotated[bool, typer.Option("--own", help="Treat messages in your name as your own words.")] = False,
     agent: Annotated[
-        str, typer.Option(metavar="NAME", help="The agent that gets the memories (default: your own).")
+        str,
+        typer.Option(metavar="NAME", show_default=False, help="The agent that gets the memories (default: your own)."),
     ] = "default",
     yes: Yes = False,
     as_json: AsJson = False,

@@ -22,14 +22,17 @@ from gateway.secrets.facts import MAX_VALUE, Binding
 from gateway.store.connection.pool import Database
 
 Result = TypeVar("Result")
-Name = Annotated[str, typer.Argument(help="Such as WEATHER_KEY, in config.json $secret:WEATHER_KEY.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Such as WEATHER_KEY, in config.json $secret:WEATHER_KEY.")]
 Own = Annotated[bool, typer.Option("--own", help="For you alone (default: for everybody).")]
 Hosts = Annotated[
-    list[str] | None, typer.Option("--host", help="Host that may get it, such as api.example.org; repeatable.")
+    list[str] | None,
+    typer.Option("--host", metavar="HOST", help="Host that may get it, such as api.example.org; repeatable."),
 ]
-Tools = Annotated[list[str] | None, typer.Option("--tool", help="Tool that may send it; repeatable.")]
-Header = Annotated[str, typer.Option(help="The only header it may be sent in.")]
-FormField = Annotated[str, typer.Option("--field", help="The only field of a token request that may hold it.")]
+Tools = Annotated[list[str] | None, typer.Option("--tool", metavar="NAME", help="Tool that may send it; repeatable.")]
+Header = Annotated[str, typer.Option(metavar="NAME", help="The only header it may be sent in.")]
+FormField = Annotated[
+    str, typer.Option("--field", metavar="NAME", help="The only field of a token request that may hold it.")
+]
 COLUMNS = ("name", "whose", "hosts", "tools", "place", "changed_at", "last_used_at", "problem")
 KEEP = (
     "This is the recovery key of your secrets. Keep it outside this machine: no backup contains it, and without it "
@@ -76,7 +79,7 @@ def show(as_json: AsJson = False) -> None:
 
 
 def rotate(
-    name: Annotated[str, typer.Argument(help="The secret that gets a new value.")] = "",
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The secret that gets a new value.")] = "",
     master: Annotated[bool, typer.Option("--master", help="Change the master key instead.")] = False,
     own: Own = False,
 ) -> None:

@@ -91,7 +91,9 @@ def list_checkpoints(limit: Limit = 20, as_json: AsJson = False) -> None:
 
 def diff_checkpoint(
     id: Id,
-    other: Annotated[str | None, typer.Argument(metavar="[ID2]", help="Default: the current workspace.")] = None,
+    other: Annotated[
+        str | None, typer.Argument(metavar="ID2", help="Another checkpoint (default: the workspace now).")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """List what changed since a checkpoint. The other side is ID2, or the current workspace."""

@@ -8,7 +8,7 @@ import typer
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.text.texts import printable
 
-Yes = Annotated[bool, typer.Option("--yes", help="Don't ask.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Don't ask for confirmation.")]
 
 
 def confirm(question: str) -> None:
