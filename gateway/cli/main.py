@@ -15,9 +15,16 @@ class Group:
     """Commands about one thing, called as `supaclaw <group> <command>`."""
 
     about: str
+    module: str
     commands: Mapping[str, str]
+    """The function of each command, with another module before it as `module:function` if it isn't in `module`."""
     default: str | None = None
     """The command that runs if none is named; None shows the help."""
+
+
+def _same(*names: str) -> Mapping[str, str]:
+    """Commands whose functions have their names."""
+    return {name: name for name in names}
 
 
 COMMANDS: Mapping[str, str | Group] = {
@@ -26,221 +33,162 @@ COMMANDS: Mapping[str, str | Group] = {
     "worker": "process.start:worker",
     "machines": Group(
         "List the machines on the database, or forget one.",
-        {"list": "process.machines:show", "forget": "process.machines:forget"},
+        "process.machines",
+        {"list": "show", "forget": "forget"},
         default="list",
     ),
-    "deploy": Group("Check that a database elsewhere is ready.", {"supabase": "process.deploy:supabase"}),
+    "deploy": Group("Check that a database elsewhere is ready.", "process.deploy", {"supabase": "supabase"}),
     "chat": "conversation.chat:chat",
     "down": "process.control:down",
     "status": "process.control:status",
     "doctor": "process.doctor:doctor",
     "logs": "process.logs:logs",
     "web": "process.control:web",
-    "config": Group(
-        "Read, check and change config.json.",
-        {
-            "schema": "process.config:schema",
-            "validate": "process.config:validate",
-            "get": "process.config:get",
-            "set": "process.config:set",
-        },
-    ),
+    "config": Group("Read, check and change config.json.", "process.config", _same("schema", "validate", "get", "set")),
     "owner": Group(
         "Show or set the owner of the gateway.",
-        {"show": "people.access:show_owner", "set": "people.access:set_owner", "part": "people.access:unlink_account"},
+        "people.access",
+        {"show": "show_owner", "set": "set_owner", "part": "unlink_account"},
     ),
     "pairing": Group(
         "List access requests, approve or deny them.",
-        {
-            "list": "people.access:list_requests",
-            "approve": "people.access:approve_request",
-            "deny": "people.access:deny_request",
-        },
+        "people.access",
+        {"list": "list_requests", "approve": "approve_request", "deny": "deny_request"},
     ),
     "token": Group(
         "Manage the API tokens of programs.",
-        {"create": "people.tokens:create", "list": "people.tokens:list_tokens", "revoke": "people.tokens:revoke_token"},
+        "people.tokens",
+        {"create": "create", "list": "list_tokens", "revoke": "revoke_token"},
     ),
     "webhooks": Group(
         "Let other programs trigger the agent.",
-        {
-            "register": "people.tokens:register_webhook",
-            "list": "people.tokens:list_webhooks",
-            "revoke": "people.tokens:revoke_webhook",
-        },
+        "people.tokens",
+        {"register": "register_webhook", "list": "list_webhooks", "revoke": "revoke_webhook"},
     ),
     "schedules": Group(
         "Manage reminders and recurring tasks.",
-        {
-            "list": "agent.schedules:show_all",
-            "add": "agent.schedules:add",
-            "show": "agent.schedules:show",
-            "run": "agent.schedules:run",
-            "pause": "agent.schedules:pause",
-            "resume": "agent.schedules:resume",
-            "remove": "agent.schedules:remove",
-        },
+        "agent.schedules",
+        {"list": "show_all", **_same("add", "show", "run", "pause", "resume", "remove")},
     ),
     "tasks": Group(
         "Start, follow and cancel trees of agents in the background.",
+        "agent.trees",
         {
-            "list": "agent.trees:list_tasks",
-            "create": "agent.trees:create",
-            "show": "agent.trees:show_task",
-            "follow": "agent.trees:follow",
-            "trace": "agent.trees:trace",
-            "fork": "agent.trees:fork",
-            "compare": "agent.trees:compare",
-            "cancel": "agent.trees:cancel",
+            "list": "list_tasks",
+            "create": "create",
+            "show": "show_task",
+            **_same("follow", "trace", "fork", "compare", "cancel"),
         },
         default="list",
     ),
     "agents": Group(
         "Show and check the agents that work in the background.",
-        {"list": "agent.trees:list_agents", "show": "agent.trees:show_agent", "test": "agent.trees:check_agent"},
+        "agent.trees",
+        {"list": "list_agents", "show": "show_agent", "test": "check_agent"},
         default="list",
     ),
     "reviews": Group(
         "Approve or deny the agent's requests.",
-        {
-            "list": "agent.approvals:list_reviews",
-            "show": "agent.approvals:show_review",
-            "approve": "agent.approvals:approve",
-            "deny": "agent.approvals:deny",
-            "reject": "agent.approvals:deny",
-        },
+        "agent.approvals",
+        {"list": "list_reviews", "show": "show_review", "approve": "approve", "deny": "deny", "reject": "deny"},
     ),
     "skills": Group(
         "Install, confirm and switch off the agent's skills.",
-        {
-            "list": "agent.skills:show_all",
-            "show": "agent.skills:show",
-            "install": "agent.skills:install",
-            "enable": "agent.skills:enable",
-            "disable": "agent.skills:disable",
-            "remove": "agent.skills:remove",
-        },
+        "agent.skills",
+        {"list": "show_all", **_same("show", "install", "enable", "disable", "remove")},
         default="list",
     ),
     "tools": Group(
         "Confirm and switch off tools of MCP servers.",
-        {
-            "list": "agent.mcp_tools:show_all",
-            "show": "agent.mcp_tools:show",
-            "test": "agent.mcp_tools:check",
-            "add": "agent.mcp_tools:add",
-            "confirm": "agent.mcp_tools:confirm",
-            "disable": "agent.mcp_tools:disable",
-        },
+        "agent.mcp_tools",
+        {"list": "show_all", "show": "show", "test": "check", **_same("add", "confirm", "disable")},
         default="list",
     ),
     "tool-files": Group(
         "Confirm and switch off tools that files declare.",
+        "agent.skills",
         {
-            "list": "agent.skills:list_tool_files",
-            "show": "agent.skills:show_tool_file",
-            "enable": "agent.skills:enable_tool_file",
-            "disable": "agent.skills:disable_tool_file",
+            "list": "list_tool_files",
+            "show": "show_tool_file",
+            "enable": "enable_tool_file",
+            "disable": "disable_tool_file",
         },
         default="list",
     ),
     "grants": Group(
         "List or revoke calls that you allowed in advance.",
-        {
-            "list": "agent.approvals:list_grants",
-            "give": "agent.approvals:give_grant",
-            "revoke": "agent.approvals:revoke_grant",
-        },
+        "agent.approvals",
+        {"list": "list_grants", "give": "give_grant", "revoke": "revoke_grant"},
     ),
     "audit": Group(
         "Show who allowed and changed what, and check that record.",
-        {"list": "agent.approvals:list_audit", "verify": "agent.approvals:verify_audit"},
+        "agent.approvals",
+        {"list": "list_audit", "verify": "verify_audit"},
     ),
     "heartbeat": "agent.heartbeat:heartbeat",
     "sessions": Group(
         "List, show and export conversations (default: list).",
-        {
-            "list": "conversation.sessions:show_all",
-            "show": "conversation.sessions:show",
-            "export": "conversation.sessions:export",
-        },
+        "conversation.sessions",
+        {"list": "show_all", "show": "show", "export": "export"},
         default="list",
     ),
     "files": Group(
         "List, find, edit, sync and vouch for workspace files.",
+        "storage.files",
         {
-            "list": "storage.files:list_files",
-            "get": "storage.files:get",
-            "vouch": "storage.files:vouch",
-            "tree": "storage.files:tree",
-            "put": "storage.files:put",
-            "edit": "storage.files:edit",
-            "search": "storage.files:find_lines",
-            "move": "storage.files:move",
-            "delete": "storage.files:delete",
-            "zip": "storage.files:pack",
+            "list": "list_files",
+            **_same("get", "vouch", "tree", "put", "edit"),
+            "search": "find_lines",
+            "move": "move",
+            "delete": "delete",
+            "zip": "pack",
             "sync": "storage.sync:sync",
         },
     ),
     "eval": Group(
         "Measure memory search on published datasets.",
-        {"locomo": "storage.eval:locomo", "longmemeval": "storage.eval:longmemeval"},
+        "storage.eval",
+        {"locomo": "locomo", "longmemeval": "longmemeval"},
     ),
     "checkpoints": Group(
         "Save, compare and restore versions of the workspace.",
+        "storage.workspace",
         {
-            "list": "storage.workspace:list_checkpoints",
-            "diff": "storage.workspace:diff_checkpoint",
-            "restore": "storage.workspace:restore_checkpoint",
-            "create": "storage.workspace:create_checkpoint",
+            "list": "list_checkpoints",
+            "diff": "diff_checkpoint",
+            "restore": "restore_checkpoint",
+            "create": "create_checkpoint",
         },
     ),
     "workspace": Group(
         "Merge a new version's changes into files that you edited.",
-        {"diff": "storage.workspace:show_renewals", "merge": "storage.workspace:merge"},
+        "storage.workspace",
+        {"diff": "show_renewals", "merge": "merge"},
     ),
     "channel": Group(
-        "Link an account on a channel without tokens.",
-        {"login": "people.channels:login", "logout": "people.channels:logout", "status": "people.channels:status"},
+        "Link an account on a channel without tokens.", "people.channels", _same("login", "logout", "status")
     ),
     "service": Group(
-        "Start the gateway at boot, under systemd.",
-        {"install": "process.service:install", "uninstall": "process.service:uninstall"},
+        "Start the gateway at boot, under systemd.", "process.service", {"install": "install", "uninstall": "uninstall"}
     ),
     "secrets": Group(
         "Store keys and passwords that the model never sees.",
-        {
-            "set": "storage.secrets:put",
-            "list": "storage.secrets:show",
-            "rotate": "storage.secrets:rotate",
-            "rm": "storage.secrets:remove",
-            "bind": "storage.secrets:bind",
-            "confirm": "storage.secrets:confirm",
-            "recover": "storage.secrets:recover",
-        },
+        "storage.secrets",
+        {"set": "put", "list": "show", "rotate": "rotate", "rm": "remove", **_same("bind", "confirm", "recover")},
     ),
     "remember": "storage.search:remember",
     "search": "storage.search:search",
     "memories": Group(
         "List, change and forget memories.",
-        {
-            "list": "storage.memories:show_all",
-            "show": "storage.memories:show",
-            "edit": "storage.memories:edit",
-            "pin": "storage.memories:pin",
-            "forget": "storage.memories:forget",
-            "export": "storage.memories:export",
-        },
+        "storage.memories",
+        {"list": "show_all", **_same("show", "edit", "pin", "forget", "export")},
     ),
     "import": "storage.imports:run",
     "mcp-serve": "agent.mcp_serve:mcp_serve",
     "openclaw": Group(
         "Make SupaClaw the memory of an OpenClaw, or remove it.",
-        {
-            "install": "integrations.openclaw.installer.commands:install",
-            "uninstall": "integrations.openclaw.installer.commands:uninstall",
-            "verify": "integrations.openclaw.installer.commands:check",
-        },
+        "integrations.openclaw.installer.commands",
+        {"install": "install", "uninstall": "uninstall", "verify": "check"},
     ),
     "install": "integrations.openclaw.installer.commands:install",
     "uninstall": "integrations.openclaw.installer.commands:uninstall",
@@ -265,7 +213,7 @@ def build(commands: Mapping[str, str | Group] = COMMANDS) -> typer.Typer:
         if isinstance(entry, Group):
             group = parser(entry.about, default=entry.default)
             for command, target in entry.commands.items():
-                _add(group, command, target)
+                _add(group, command, target if ":" in target else f"{entry.module}:{target}")
             app.add_typer(group, name=name)
         else:
             _add(app, name, entry)
