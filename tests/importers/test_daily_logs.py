@@ -58,4 +58,4 @@ def test_a_file_without_times_is_one_session_of_notes(tmp_path: Path) -> None:
 def test_a_file_without_a_date_in_its_name_is_told(tmp_path: Path) -> None:
     found = read("daily-logs", written(tmp_path, "diary.md", "Left at dawn."))
 
-    assert damage(found) == [Damaged("diary.md", "its name is not a date; call it like 2026-03-01.md")]
+    assert damage(found) == [Damaged("diary.md", "its name is not a date; rename it, such as 2026-03-01.md")]
