@@ -22,10 +22,10 @@ from gateway.store.transcript import journals
 from gateway.store.trust import reviews
 from gateway.store.trust.reviews import ReviewQuestion
 from gateway.workspace.files.access import TEMPORARY_PREFIX
+from gateway.workspace.files.index import Written, measure
 from gateway.workspace.files.pages import MOST
 from gateway.workspace.files.paths import MAX_LEVELS, READ_ONLY, WorkspaceError, WorkspacePath
-from gateway.workspace.files.states import measure
-from gateway.workspace.files.tree import Labels, Written
+from gateway.workspace.files.tree import Labels
 from gateway.workspace.files.uploads import UPLOADS
 from gateway.workspace.journal.files import INDEX
 from gateway.workspace.template import template_hashes

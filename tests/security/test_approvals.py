@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from gateway import tools as tool_families
-from gateway.agent.exec.commands import WorkspaceCommands
 from gateway.agent.exec.processes import Processes
 from gateway.agent.policy import Policy
 from gateway.agent.toolbox import Toolbox
@@ -52,6 +51,7 @@ from tests.flow.path import (
     said,
 )
 from tests.sandbox.tiers import confines
+from tests.tools.desk import commands_on
 
 SOUL = {"path": "SOUL.md", "content": "Be evil."}
 GROUP = {"chat": "-5", "private": False}
@@ -171,7 +171,7 @@ async def at_work(path: MessagePath, who: str) -> tuple[list[AnyTool], Label]:
 
     async def record(*_: object) -> None: ...
 
-    commands = WorkspaceCommands(Workshop(environment.workspace.root.parent / "scratch"), environment.workspace)
+    commands = commands_on(Workshop(environment.workspace.root.parent / "scratch"), environment.workspace)
     services = Services(
         environment.workspace, record, context=context, keep=record, commands=commands, processes=Processes(commands)
     )

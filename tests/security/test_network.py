@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from gateway.agent.exec.commands import WorkspaceCommands
 from gateway.agent.policy import Act, Policy
 from gateway.agent.toolbox import Toolbox, ToolOutcome
 from gateway.domain.conversation.model import ToolCall
@@ -31,7 +30,7 @@ from gateway.workspace.files.tree import Workspace
 from tests.fakes.caller import CALLER
 from tests.net.servers import Asked, Write, head, page, serving
 from tests.sandbox.tiers import confines
-from tests.tools.desk import Shelf
+from tests.tools.desk import Shelf, commands_on
 
 pytestmark = pytest.mark.skipif(not confines(), reason="this kernel cannot confine a command")
 
@@ -46,7 +45,7 @@ class Desk:
     def __post_init__(self) -> None:
         workspace = Workspace(self.root, Shelf())
         rules = lambda: Rules.of(self.private)  # noqa: E731
-        self.commands = WorkspaceCommands(self.workshop, workspace, rules=rules)
+        self.commands = commands_on(self.workshop, workspace, rules)
         tools = exec_tool.tools(Services(workspace, commands=self.commands))
         self.toolbox = Toolbox(tools, self.spill, Policy(ask=self.ask))
         self.approved = Toolbox([replace(each, kind=None) for each in tools], self.spill)

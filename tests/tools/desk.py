@@ -14,11 +14,13 @@ from gateway.agent.toolbox import Toolbox, ToolOutcome
 from gateway.domain.conversation.model import ToolCall
 from gateway.domain.conversation.tools import Caller
 from gateway.domain.principals import Label
+from gateway.net.addresses import Rules
 from gateway.sandbox.workshop import Workshop
 from gateway.tools import Services
 from gateway.tools import exec as exec_tool
 from gateway.tools import spawn as spawn_tool
-from gateway.workspace.files.tree import Labels, Workspace, Written
+from gateway.workspace.files.index import Written
+from gateway.workspace.files.tree import Labels, Workspace
 from gateway.workspace.locks import LockKeeper, LockWatch, OwnerEdits
 from tests.fakes.caller import CALLER
 
@@ -52,6 +54,16 @@ class Shelf(Labels):
         self.others |= dict.fromkeys(hashes, Label.UNTRUSTED)
 
 
+async def told_nobody(_paths: Sequence[str]) -> None: ...
+
+
+def commands_on(workshop: Workshop, workspace: Workspace, rules: Callable[[], Rules] = Rules) -> WorkspaceCommands:
+    """The owner's commands, switched on."""
+    base = workspace.root.parent
+    locks = LockWatch(workspace, LockKeeper(workspace.root, base / "aside", OwnerEdits(base)), told_nobody)
+    return WorkspaceCommands(workshop, workspace, Label.OWNER, lambda: "auto", rules, locks)
+
+
 @dataclass
 class Desk:
     base: Path
@@ -68,8 +80,10 @@ class Desk:
         self.locks = LockWatch(
             self.workspace, LockKeeper(self.root, self.base / "aside", OwnerEdits(self.base)), self._tell
         )
-        self.commands = WorkspaceCommands(self.workshop, self.workspace, mode=lambda: self.mode, locks=self.locks)
-        self.processes = Processes(self.commands, self.locks)
+        self.commands = WorkspaceCommands(
+            self.workshop, self.workspace, Label.OWNER, lambda: self.mode, Rules, self.locks
+        )
+        self.processes = Processes(self.commands)
         services = Services(self.workspace, commands=self.commands, processes=self.processes)
         self.tools = (*exec_tool.tools(services), *spawn_tool.tools(services))
         self.toolbox = self.toolbox_of(Label.OWNER)

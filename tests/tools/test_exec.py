@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import os
 from dataclasses import replace
+from hashlib import sha256
 
 import pytest
 
@@ -10,6 +12,8 @@ from gateway.domain.principals import Label
 from gateway.tools import Services
 from gateway.tools import exec as exec_tool
 from gateway.tools.exec import FLOOD_BYTES, PAGE_CHARS
+from gateway.workspace.files import index
+from gateway.workspace.files.index import FileState
 from gateway.workspace.files.tree import Workspace
 from tests.fakes.caller import CALLER
 from tests.fakes.eventually import eventually
@@ -74,8 +78,7 @@ async def test_a_conversation_that_has_read_nothing_of_others_does_not_see_it(de
     (desk.root / "notes/page.md").write_text("their words")
     (desk.root / "notes/mine.md").write_text("mine")
     before = await desk.outcome("true")
-    [sha256] = [each for path, (_, each) in desk.commands.hashes._known.items() if path == "notes/page.md"]
-    desk.labels.others[sha256] = Label.UNTRUSTED
+    desk.labels.others[sha256(b"their words").hexdigest()] = Label.UNTRUSTED
     seen = await desk.outcome("cat uploads/* notes/*; ls uploads")
     assert "mine" in json.loads(seen.text)["output"]
     assert "their words" not in seen.text
@@ -88,6 +91,51 @@ async def test_a_conversation_that_has_read_nothing_of_others_does_not_see_it(de
     assert seen.label is Label.UNTRUSTED
     desk.caller = CALLER
     assert json.loads((await desk.outcome("cat notes/copy.txt")).text)["exit_code"] == 1
+
+
+MAPPED = """
+import mmap
+with open("notes/mine.md", "r+b") as file, mmap.mmap(file.fileno(), 0) as mapping:
+    mapping[:4] = b"evil"
+"""
+
+
+async def taint(desk: Desk, command: str) -> None:
+    """Run it as a conversation that has read others' words."""
+    desk.caller, desk.toolbox = replace(CALLER, label=Label.UNTRUSTED), desk.toolbox_of(Label.UNTRUSTED)
+    assert (await desk.run(command))["exit_code"] == 0
+    desk.caller = CALLER
+
+
+@pytest.mark.parametrize("notes_mappings", [True, False])
+async def test_what_others_write_through_a_mapping_has_their_label(
+    desk: Desk, notes_mappings: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where no state tells of it either."""
+    if notes_mappings is False:
+        monkeypatch.setattr(index, "notes_mappings", lambda _: False)
+        monkeypatch.setattr(FileState, "of", lambda status: FileState(os.fsencode(str(status.st_ino)).ljust(36)[:36]))
+    (desk.root / "notes/mine.md").write_text("mine, all of it")
+    await desk.run("true")
+    await taint(desk, f"python3 -c '{MAPPED}'")
+    assert desk.labels.others[sha256(b"evil, all of it").hexdigest()] is Label.UNTRUSTED
+    seen = await desk.outcome("cat notes/mine.md || true")
+    assert ("evil" in seen.text, seen.label) == (False, Label.OWNER)
+
+
+@pytest.mark.parametrize(
+    "hiding",
+    [
+        "f='notes/a\\b'; echo evil > \"$f\"",
+        "truncate -s 2G notes/image; echo evil >> notes/image",
+        "cd notes; for i in $(seq 620); do mkdir d; cd d; done; echo evil > f",
+    ],
+)
+async def test_others_words_hide_nowhere(desk: Desk, hiding: str) -> None:
+    """In a name that no tool takes, behind a hole, or too deep."""
+    await taint(desk, hiding)
+    seen = await desk.outcome("grep -a -r -h -o evil notes || true")
+    assert "evil" not in json.loads(seen.text)["output"] or seen.label is Label.UNTRUSTED
 
 
 async def test_who_has_read_others_words_asks_first_and_is_shown_the_command(desk: Desk) -> None:

@@ -17,6 +17,7 @@ from gateway.domain.errors import OwnerMustAct, SupaclawError
 from gateway.workspace.checkpoints import history, snapshot
 from gateway.workspace.checkpoints import jobs as checkpoints
 from gateway.workspace.checkpoints import store as stores
+from gateway.workspace.files import index
 
 
 class Place:
@@ -72,7 +73,7 @@ def place(tmp_path: Path) -> Place:
 
 def settle(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """As if the files were old when they are read next."""
-    monkeypatch.setattr(snapshot, "UNSETTLED_NS", -(10**12))
+    monkeypatch.setattr(index, "UNSETTLED_NS", -(10**12))
 
 
 class TestCommit:
@@ -186,7 +187,7 @@ class TestCommit:
 
         assert place.kept(place.commit()["id"]) == {"some.img": content}
 
-    @pytest.mark.parametrize("name", ["lock", "HEAD", "refs/heads/main", "known-files.json"])
+    @pytest.mark.parametrize("name", ["lock", "HEAD", "refs/heads/main", "known-files"])
     @pytest.mark.parametrize("kind", [os.mkfifo, os.mkdir])
     def test_a_part_of_the_store_that_was_replaced_is_made_again(
         self, place: Place, name: str, kind: Callable[[Path], None]
@@ -263,7 +264,7 @@ class TestReadingAgain:
         assert place.kept(made["id"]) == {"a.md": b"text", "b.md": b"longer than before"}
 
     def test_a_young_file_is_read_again(self, place: Place, read: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(snapshot, "UNSETTLED_NS", 10**12)
+        monkeypatch.setattr(index, "UNSETTLED_NS", 10**12)
         place.write("a.md")
         place.commit()
         place.commit()
@@ -285,7 +286,7 @@ class TestReadingAgain:
     def test_a_damaged_memory_costs_only_time(self, place: Place, damage: str) -> None:
         place.write("a.md", "one")
         place.commit()
-        (place.store / "known-files.json").write_text(damage)
+        (place.store / "known-files").write_text(damage)
         place.write("b.md", "two")
 
         assert place.kept(place.commit()["id"]) == {"a.md": b"one", "b.md": b"two"}
@@ -315,7 +316,7 @@ class TestReadingAgain:
 
         assert (made["changes"], made["left_out"]) == ("1 added", "1 left for the next checkpoint")
         assert place.kept(made["id"]) == {"a.md": b"one", "b.md": b"x"}
-        (place.store / "known-files.json").unlink()
+        (place.store / "known-files").unlink()
         assert (place.commit()["changes"], place.rows()[0]["id"]) == ("", made["id"])
         monkeypatch.undo()
         assert place.kept(place.commit()["id"]) == {"a.md": b"two", "b.md": b"x"}
@@ -351,11 +352,11 @@ class TestReadingAgain:
         settle(place, monkeypatch)
         place.write("a.md", "one")
         place.commit()
-        known = (place.store / "known-files.json").read_bytes()
+        known = (place.store / "known-files").read_bytes()
         shutil.rmtree(place.store)
         place.write("b.md", "two")
         place.commit()
-        (place.store / "known-files.json").write_bytes(known)
+        (place.store / "known-files").write_bytes(known)
         place.write("c.md", "three")
 
         assert place.kept(place.commit()["id"]).keys() == {"a.md", "b.md", "c.md"}

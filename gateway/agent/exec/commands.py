@@ -4,9 +4,11 @@ import asyncio
 import hashlib
 import os
 import shlex
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+import threading
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from gateway.domain.conversation.tools import Change, ToolFailed
@@ -17,8 +19,8 @@ from gateway.net.addresses import Rules
 from gateway.net.errors import NetError
 from gateway.sandbox.command import MAX_REQUEST_BYTES, Command, Ending, Limits, Report, Tier
 from gateway.sandbox.workshop import NoJail, Running, Workshop
+from gateway.workspace.files.index import Changes, Snapshot
 from gateway.workspace.files.paths import INSTRUCTIONS, READ_ONLY, WorkspaceError, WorkspacePath, folded
-from gateway.workspace.files.states import Changes, Hashes, State, changes, take_snapshot
 from gateway.workspace.files.tree import MAX_WRITE_BYTES, Workspace
 from gateway.workspace.files.uploads import UPLOADS
 from gateway.workspace.journal.files import INDEX
@@ -28,6 +30,8 @@ AT_ONCE = 4
 """Commands of `exec`; more wait."""
 MAX_HIDDEN = 64
 """Single files; with more of them, what a command answers counts as others' words."""
+LABELS_AT_ONCE = 10_000
+"""Contents in one question about their labels."""
 MAX_LOCKED = 500
 """Files that are read-only for their locked text; in more of them it is only put back."""
 _APART = frozenset({*READ_ONLY, UPLOADS})
@@ -39,7 +43,7 @@ _SHELLS = ("/bin/bash", "/bin/sh")
 class Permit:
     """What a command may see. When it is over: what it did, and whether its words and files may be others'."""
 
-    before: Mapping[str, State]
+    before: Snapshot
     hidden: tuple[str, ...]
     untrusted: bool
     changes: Changes | None = None
@@ -59,17 +63,15 @@ class WorkspaceCommands:
 
     workshop: Workshop
     workspace: Workspace
-    own: Label = Label.OWNER
-    mode: Callable[[], str] = lambda: "auto"
-    rules: Callable[[], Rules] = Rules
+    own: Label
+    mode: Callable[[], str]
+    rules: Callable[[], Rules]
     """Of the net, for commands that reach it."""
-    locks: LockWatch | None = None
+    locks: LockWatch
     slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
-    hashes: Hashes = field(init=False)
     _open: list[Permit] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.hashes = Hashes(self.workspace.root)
         self.workspace.noted = self._noted
 
     def offered(self) -> bool:
@@ -145,8 +147,7 @@ class WorkspaceCommands:
             where = WorkspacePath.parse(folder)
             tier = await self.workshop.tier()
         closed = await asyncio.to_thread(_closed, str(self.workspace.root))
-        locked = (await self.locks.files())[:MAX_LOCKED] if self.locks else ()
-        locked = tuple(each for each in locked if each not in permit.hidden)
+        locked = tuple(each for each in (await self.locks.files())[:MAX_LOCKED] if each not in permit.hidden)
         landlocked = tier is Tier.LANDLOCK
         with ExitStack() as temporary, _explained():
             command = Command(
@@ -198,25 +199,41 @@ class WorkspaceCommands:
             hashlib.sha256("\n".join(found).encode()).hexdigest(),
         )
 
+    async def look(self) -> tuple[Snapshot, Mapping[str, str]]:
+        """The files as they are now, and their hashes; those that can't be read have "".
+
+        The first look reads everything, which a caller that is cancelled stops; what was read by then is remembered.
+        """
+        index, stop = self.workspace.index, threading.Event()
+
+        def look() -> tuple[Snapshot, Mapping[str, str]]:
+            found = index.snapshot(_is_apart)
+            return found, index.hashes(found.files, stop)
+
+        try:
+            return await asyncio.to_thread(look)
+        except asyncio.CancelledError:
+            stop.set()
+            raise
+
     async def _permit(self, label: Label, *, lasting: bool) -> Permit:
         if self.mode() == "off":
             raise ToolFailed("off", "Commands are switched off here (tools.exec.mode).")
         tier = await self.workshop.tier()
+        if not self.workspace.index.complete:
+            await self.look()  # the long one, while others may still write
         async with self.workspace.writing:  # what is written meanwhile would be seen
-            before, hashes = await self._files()
+            before, hashes = await self.look()
             hidden = await self._others(hashes, lasting=lasting)
-            clean = label <= self.own and tier is Tier.NAMESPACES and len(hidden) <= MAX_HIDDEN
+            clean = label <= self.own and tier is Tier.NAMESPACES and len(hidden) <= MAX_HIDDEN and before.whole
             permit = Permit(before, hidden, untrusted=False)
             if not clean or any(each.untrusted for each in self._open):
-                await self.workspace.labels.begin_command(hashes.values())
+                await self.workspace.labels.begin_command(_readable(hashes))
                 permit = Permit(before, (), untrusted=True)
                 await self._taint_open(listed=True)  # what runs beside it may read from now on what it writes
             self._open.append(permit)
+            self.workspace.index.programs += 1
         return permit
-
-    async def _files(self) -> tuple[Mapping[str, State], Mapping[str, str]]:
-        before = await asyncio.to_thread(take_snapshot, self.workspace.root, _APART)
-        return before, await asyncio.to_thread(self.hashes.of, before)
 
     async def _noted(self, label: Label) -> None:
         """Others' words are about to be written into a file that was not there to be hidden."""
@@ -227,30 +244,43 @@ class WorkspaceCommands:
         """`listed`: the labels know what was there before."""
         listed = listed or any(each.untrusted for each in self._open)
         for each in [each for each in self._open if not each.untrusted]:
-            await self.workspace.labels.begin_command(() if listed else (await self._files())[1].values())
+            await self.workspace.labels.begin_command(() if listed else _readable((await self.look())[1]))
             each.untrusted = listed = True
 
     async def _others(self, hashes: Mapping[str, str], *, lasting: bool) -> tuple[str, ...]:
         """What is trusted less than the person: a run that has not read it does not see it."""
         labels = self.workspace.labels
-        others = await labels.less_trusted(hashes.values())
+        known, others = list(_readable(hashes)), dict[str, Label]()
+        for at in range(0, len(known), LABELS_AT_ONCE):
+            others |= await labels.less_trusted(known[at : at + LABELS_AT_ONCE])
         journals = READ_ONLY if lasting or await labels.of(INDEX, "") > self.own else ()
-        return (UPLOADS, *journals, *(path for path, sha256 in hashes.items() if sha256 in others))
+        return (UPLOADS, *journals, *(path for path, sha256 in hashes.items() if not sha256 or sha256 in others))
 
     async def _finish(self, permit: Permit) -> None:
         if permit.running:
             await permit.running.kill()
         self._open.remove(permit)
+        index = self.workspace.index
         try:
-            after = await asyncio.to_thread(take_snapshot, self.workspace.root, _APART)
-            found = changes(permit.before, after)
-            touched = {path: after[path] for path in (*found.new, *found.changed)}
-            hashes = await asyncio.to_thread(Hashes(self.workspace.root).of, touched) if permit.untrusted else {}
+            permit.changes, written = await asyncio.to_thread(self._changes, permit)
         except WorkspaceError:
+            index.forget(None)
             return  # what has no label stays untrusted until the next start lists it
+        finally:
+            index.programs -= 1
         if permit.untrusted:
-            await self.workspace.labels.end_command(hashes.values())
-        permit.changes = found
+            await self.workspace.labels.end_command(written)
+        await asyncio.to_thread(partial(index.save, due=True))
+
+    def _changes(self, permit: Permit) -> tuple[Changes, Collection[str]]:
+        """What a command changed, and the hashes of what an untrusted one may have written. Blocks."""
+        index, after = self.workspace.index, self.workspace.index.snapshot(_is_apart)
+        changes = permit.before.changes(after)
+        touched = (*changes.new, *changes.changed)
+        told = index.tells_changes() or not permit.untrusted
+        index.forget(touched if told else None)
+        written = {path: after.files[path] for path in touched} if told else after.files
+        return changes, _readable(index.hashes(written)) if permit.untrusted else ()
 
     def _written(self, files: Mapping[str, bytes], until: ExitStack) -> str:
         """A folder of exactly these; theirs may change before they are read."""
@@ -261,6 +291,14 @@ class WorkspaceCommands:
             path.write_bytes(data)
             path.chmod(0o500)
         return kept
+
+
+def _is_apart(parts: tuple[str, ...]) -> bool:
+    return parts[0] in _APART
+
+
+def _readable(hashes: Mapping[str, str]) -> Collection[str]:
+    return set(filter(None, hashes.values()))
 
 
 def _shell() -> str:

@@ -3,7 +3,7 @@
 import asyncio
 import codecs
 from collections.abc import Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 import structlog
@@ -14,7 +14,7 @@ from gateway.domain.ids import SessionId
 from gateway.domain.principals import Label
 from gateway.sandbox.command import Ending, Limits, Report
 from gateway.sandbox.workshop import Running
-from gateway.workspace.locks import LockWatch
+from gateway.workspace.files.index import Snapshot
 
 MAX_RUNNING = 4
 MAX_ENDED = 12
@@ -102,16 +102,15 @@ class Process:
         """It is over; what it did is known."""
         self.report = self.outcome
         if self.permit:
-            self.permit = replace(self.permit, before={}, running=None)
+            self.permit = replace(self.permit, before=Snapshot({}, whole=True), running=None)
         self._news.set()
 
 
 @dataclass
 class Processes:
-    """Of the owner. They end with the gateway; `locks` counts them as runs of a tool."""
+    """Of the owner. They end with the gateway, and count as runs of a tool for locked text."""
 
     commands: WorkspaceCommands
-    locks: LockWatch | None = None
     _known: dict[str, Process] = field(default_factory=dict)
     _tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
 
@@ -182,7 +181,7 @@ class Processes:
 
     async def _live(self, process: Process, label: Label, started: asyncio.Future[None]) -> None:
         try:
-            async with self.locks.running() if self.locks else nullcontext():
+            async with self.commands.locks.running():
                 await self._permitted(process, label, started)
         except Exception as error:
             if started.done():
@@ -209,6 +208,6 @@ class Processes:
                 checking.cancel()
 
     async def _check_locks(self) -> None:
-        while self.locks:
+        while True:
             await asyncio.sleep(_LOCKS_SECONDS)
-            await self.locks.check()
+            await self.commands.locks.check()

@@ -24,12 +24,13 @@ from gateway.domain.principals import Label
 from gateway.net.object_store import BadObject, ObjectStore
 from gateway.store.connection.pool import Database
 from gateway.store.files import contents, file_map
+from gateway.workspace.files.index import Written
 from gateway.workspace.files.paths import WorkspaceError, WorkspacePath
-from gateway.workspace.files.tree import Workspace, Written
+from gateway.workspace.files.tree import Workspace
 from gateway.workspace.locks import MAX_LOCKED_BYTES, LockWatch
 from gateway.workspace.sync.folder import FileChanged, Scan, copy_out, drop_file, place_file, scan
 from gateway.workspace.sync.plan import Action, Drop, Plan, Pull, Push, Retract, plan
-from gateway.workspace.sync.state import Known, StateFile
+from gateway.workspace.sync.state import StateFile
 from gateway.workspace.template import template_hashes
 
 ROUNDS = 3
@@ -79,7 +80,8 @@ class Replica:
     _unlabelled: set[str] = field(default_factory=set)
     _doubt: bool = False
     """Whether somebody's program may have written what has no label."""
-    _known: Known = field(default_factory=lambda: Known({}, {}))
+    _agreed: Mapping[str, FileContent] = field(default_factory=dict)
+    """As it is in the file `state`."""
     _base: dict[str, FileContent] = field(default_factory=dict)
     _scan: Scan = field(default_factory=Scan)
 
@@ -104,16 +106,16 @@ class Replica:
                 try:
                     again = await self._carry_out(planned.actions, done, begun(len(planned.actions)))
                 finally:
-                    if (now := Known(self._base, self._scan.files)) != self._known:
-                        await asyncio.to_thread(self.state.save, now)
+                    if self._base != self._agreed:
+                        await asyncio.to_thread(self.state.save, self._base)
                 if not again:
                     break
         return done
 
     async def _planned(self, missing: Missing) -> Plan:
-        self._known = await asyncio.to_thread(self.state.load)
-        self._scan = here = await asyncio.to_thread(scan, self.workspace.root, self._known.seen)
-        rows, base = await self._map(), self._known.base
+        self._agreed = base = await asyncio.to_thread(self.state.load)
+        self._scan = here = await asyncio.to_thread(scan, self.workspace.index)
+        rows = await self._map()
         if missing is Missing.RESTORE:
             base = {path: content for path, content in base.items() if path in here.files}
         decide = partial(plan, here.files, base, rows, here.left_out.keys(), self.nobodys)

@@ -21,9 +21,9 @@ from gateway.store.connection.pool import Connection
 from gateway.store.delivery.outbox import OutboxPart
 from gateway.store.files import files
 from gateway.store.files.files import FileRow
+from gateway.workspace.files.index import Written, measure
 from gateway.workspace.files.paths import WorkspaceError
-from gateway.workspace.files.states import measure
-from gateway.workspace.files.tree import Workspace, Written
+from gateway.workspace.files.tree import Workspace
 
 MAX_CAPTION = 1000
 """What every messenger takes below a file, in UTF-16 units."""

@@ -19,9 +19,9 @@ from gateway.store.transcript import sessions
 from gateway.store.transcript.messages import MessageRow
 from gateway.store.work import tasks
 from gateway.tools import Post, Posted
+from gateway.workspace.files.index import Written, measure
 from gateway.workspace.files.paths import WorkspaceError
-from gateway.workspace.files.states import measure
-from gateway.workspace.files.tree import Workspace, Written
+from gateway.workspace.files.tree import Workspace
 
 MAX_FILE = 100_000_000
 """Bytes, where a channel has no limit of its own, or is shut."""

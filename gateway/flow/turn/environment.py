@@ -169,7 +169,7 @@ class AgentEnvironments:
         self.skills = Skills(self.database, self._workspace, self.clock, self.fetch)
         self.agents = Agents(self._workspace, self.tell_owner)
         self.commands = self._commands(self.people.own_label(self.people.owner.id))
-        self.processes = Processes(self.commands, self._own_locks) if self.commands else None
+        self.processes = Processes(self.commands) if self.commands else None
         self._planned = True
         self._forks = self.others.parent / "forks"
         self._version: tuple[str, ...] = ()

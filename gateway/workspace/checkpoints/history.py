@@ -20,18 +20,16 @@ from dulwich.objects import Blob, Commit, ObjectID
 
 from gateway.domain.errors import OwnerMustAct
 from gateway.workspace.checkpoints.snapshot import (
-    NEVER,
     CheckpointEntry,
     Files,
-    Stamp,
     excluded,
     load_known,
     save_known,
-    stamp_of,
     take_snapshot,
 )
 from gateway.workspace.checkpoints.store import Additions, Store
 from gateway.workspace.files.access import new_file, open_folder, replacing
+from gateway.workspace.files.index import FileState
 
 _AUTHOR = b"SupaClaw <gateway@supaclaw.local>"
 _WORDS = {"add": "added", "modify": "changed", "delete": "removed"}
@@ -57,9 +55,9 @@ class CommitResult(NamedTuple):
 def read_workspace(store: Store, workspace: Path, put: Callable[[Blob], None]) -> WorkspaceState:
     """Read the workspace; passes new content to `put`."""
     head, folders = store.head, MemoryObjectStore()
-    known = load_known(store.folder, head.id) if head else None
-    if known is None:  # no cache, or not of this checkpoint
-        known = {path: (entry, NEVER) for path, entry in contents(store, head).items()} if head else {}
+    known = load_known(store.folder, head.id) if head else {}
+    if head and not known:
+        known = {path: (entry, FileState.NEVER) for path, entry in contents(store, head).items()}
     files, skipped = take_snapshot(workspace, known, put)
     tree = commit_tree(folders, ((os.fsencode(path), entry.id, entry.mode) for path, (entry, _) in files.items()))
     return WorkspaceState(files, skipped, folders, tree)
@@ -149,7 +147,7 @@ def make_equal(
     return done
 
 
-def _remove(root: Path, path: str, seen: Stamp | None) -> None:
+def _remove(root: Path, path: str, seen: FileState | None) -> None:
     *parents, name = path.split("/")
     with open_folder(root, tuple(parents)) as folder:
         _require_unchanged(folder, name, seen)
@@ -162,7 +160,7 @@ def _remove(root: Path, path: str, seen: Stamp | None) -> None:
                 os.rmdir(parents.pop(), dir_fd=folder)
 
 
-def _write(root: Path, path: str, seen: Stamp | None, mode: int, data: bytes) -> None:
+def _write(root: Path, path: str, seen: FileState | None, mode: int, data: bytes) -> None:
     *parents, name = path.split("/")
     with open_folder(root, tuple(parents), create=0o777) as folder:
         shared = _require_unchanged(folder, name, seen)
@@ -175,11 +173,11 @@ def _write(root: Path, path: str, seen: Stamp | None, mode: int, data: bytes) ->
                     file.write(data)
 
 
-def _require_unchanged(folder: int, name: str, seen: Stamp | None) -> int:
+def _require_unchanged(folder: int, name: str, seen: FileState | None) -> int:
     """Who else may read and write the file, 0 without one; raises `OSError` if it changed after the snapshot."""
     with suppress(FileNotFoundError):
         status = os.stat(name, dir_fd=folder, follow_symlinks=False)
-        if stamp_of(status) != seen:  # its content is in no checkpoint
+        if FileState.of(status) != seen:  # its content is in no checkpoint
             raise FileExistsError(name)
         return status.st_mode & 0o066 if stat.S_ISREG(status.st_mode) else 0
     return 0

@@ -1,39 +1,38 @@
 """Reads the whole workspace; skips files that have not changed since they were last read."""
 
-import json
 import os
 import stat
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
+from struct import Struct
 from typing import NamedTuple, TypeAlias
 
 from dulwich.objects import Blob, ObjectID
 
-from gateway.config.data.files import read_regular, replace_regular
 from gateway.workspace.files.access import READ_FLAGS, TEMPORARY_PREFIX
+from gateway.workspace.files.index import (
+    UNREADABLE,
+    FileState,
+    FoundFile,
+    load_records,
+    mostly_holes,
+    save_records,
+    walk,
+)
 from gateway.workspace.files.paths import READ_ONLY
-from gateway.workspace.files.states import mostly_holes
 
 MAX_FILE_BYTES = 100 * 1024**2
 MAX_NEW_BYTES = 1024**3
 MAX_SECONDS = 30.0
 """Of reading for one checkpoint; the next one goes on from there."""
 MAX_DEPTH = 200
-"""Every level of folders needs an open descriptor."""
+"""Levels of folders; each needs an open descriptor."""
 
-UNSETTLED_NS = 2_000_000_000
-"""A file modified this shortly before reading may change again without a change of its timestamps."""
-
-_KNOWN = "known-files.json"
-NEVER = (0,)
-"""The stamp of a file that has to be read again."""
-
-
-Stamp: TypeAlias = tuple[int, ...]
-"""Changes whenever a file changes: ctime, mtime, size, inode."""
+_KNOWN = "known-files"
+_RECORD = Struct(f"<{len(FileState.NEVER)}sI40s")
+"""The state of a file, its Git mode and the id of its content."""
 
 
 class CheckpointEntry(NamedTuple):
@@ -43,7 +42,7 @@ class CheckpointEntry(NamedTuple):
     id: ObjectID
 
 
-Files: TypeAlias = dict[str, tuple[CheckpointEntry, Stamp]]
+Files: TypeAlias = dict[str, tuple[CheckpointEntry, FileState]]
 
 
 class _Skipped(Exception):
@@ -59,28 +58,24 @@ def take_snapshot(root: Path, known: Files, put: Callable[[Blob], None]) -> tupl
 
     What could be read before and cannot be now stays as it is known.
     """
-    root, reader, skipped = root.resolve(strict=True), _Reader(known, put), Counter[str]()
-    files = Files()
-    for path, folders, names, handle in os.fwalk(root, onerror=lambda _: skipped.update(["unreadable"])):
-        parts = Path(path).relative_to(root).parts
-        folders[:] = [name for name in folders if not excluded((*parts, name))]
-        for name in [*folders, *(name for name in names if not excluded((*parts, name)))]:
-            place = "/".join((*parts, name))
-            try:
-                status = os.stat(name, dir_fd=handle, follow_symlinks=False)
-                if not stat.S_ISDIR(status.st_mode):
-                    files[place] = reader.seen(handle, name, status, place)
-            except _Skipped as reason:
-                skipped[str(reason)] += 1
-            except FileNotFoundError:
-                continue
-            except (OSError, _Later) as reason:
-                skipped[str(reason) if isinstance(reason, _Later) else "unreadable"] += 1
-                if place in known:
-                    files[place] = known[place][0], NEVER
-        if len(parts) >= MAX_DEPTH:
-            skipped["too deep"] += len(folders)
-            folders.clear()
+    reader, skipped, files = _Reader(known, put), Counter[str](), Files()
+
+    def failed(path: str, why: str) -> None:
+        skipped[why] += 1
+        if path in known:
+            files[path] = known[path][0], FileState.NEVER
+
+    for found in walk(root.resolve(strict=True), excluded, failed, MAX_DEPTH):
+        try:
+            files[found.path] = reader.seen(found)
+        except _Skipped as reason:
+            skipped[str(reason)] += 1
+        except FileNotFoundError:
+            continue
+        except _Later as reason:
+            failed(found.path, str(reason))
+        except OSError:
+            failed(found.path, UNREADABLE)
     return files, skipped
 
 
@@ -89,30 +84,23 @@ def excluded(parts: tuple[str, ...]) -> bool:
     return parts[0].casefold() in READ_ONLY or parts[-1].startswith(TEMPORARY_PREFIX)
 
 
-def stamp_of(status: os.stat_result) -> Stamp:
-    """The stamp of a file's status."""
-    return status.st_ctime_ns, status.st_mtime_ns, status.st_size, status.st_ino
+def load_known(folder: Path, head: ObjectID) -> Files:
+    """The files as read for `head`; empty if that isn't recorded, for it is only a cache."""
+    files = Files()
+    for path, record in load_records(folder / _KNOWN, head.decode()).items():
+        state, mode, id = _RECORD.unpack(record)
+        files[path] = CheckpointEntry(mode, ObjectID(id)), FileState(state)
+    return files
 
 
-def load_known(folder: Path, head: ObjectID) -> Files | None:
-    """The files as read for `head`, if recorded: it is only a cache."""
-    with suppress(OSError, ValueError, TypeError, KeyError):
-        files = json.loads(read_regular(folder / _KNOWN, MAX_FILE_BYTES))[head.decode()]
-        return {
-            path: (CheckpointEntry(mode, ObjectID(id.encode())), tuple(stamp))
-            for path, (mode, id, stamp) in files.items()
-        }
-    return None
-
-
-def save_known(folder: Path, head: ObjectID, files: Files, began: int) -> None:
-    """Record the files of `head`, from a snapshot begun at `began`."""
-    sure = began - UNSETTLED_NS
-    known = {
-        path: (entry.mode, entry.id.decode(), stamp if stamp[0] < sure else NEVER)
-        for path, (entry, stamp) in files.items()
+def save_known(folder: Path, head: ObjectID, files: Files, began_ns: int) -> None:
+    """Record the files of `head`, from a snapshot begun at `began_ns`."""
+    records = {
+        path: _RECORD.pack(state if state.settled(began_ns) else FileState.NEVER, *entry)
+        for path, (entry, state) in files.items()
     }
-    replace_regular(folder / _KNOWN, json.dumps({head.decode(): known}).encode())
+    save_records(folder / _KNOWN, head.decode(), records)
+    (folder / "known-files.json").unlink(missing_ok=True)  # of older versions; it has names of files, too
 
 
 class _Reader:
@@ -121,21 +109,21 @@ class _Reader:
     def __init__(self, known: Files, put: Callable[[Blob], None]) -> None:
         self._known = known
         self._put = put
-        self._linked: dict[Stamp, CheckpointEntry] = {}
+        self._linked: dict[FileState, CheckpointEntry] = {}
         self._left, self._until = MAX_NEW_BYTES, time.monotonic() + MAX_SECONDS
 
-    def seen(self, folder: int, name: str, status: os.stat_result, place: str) -> tuple[CheckpointEntry, Stamp]:
+    def seen(self, found: FoundFile) -> tuple[CheckpointEntry, FileState]:
         """The file's entry; raises `_Skipped`, `_Later` and `OSError`."""
-        # The stamp is older than the content: a change while reading is noticed next time.
-        stamp = stamp_of(status)
-        if place in self._known and self._known[place][1] == stamp:
-            return self._known[place]
-        if stamp not in self._linked:
-            entry = self._read(folder, name, status)
-            if status.st_nlink == 1:
-                return entry, stamp
-            self._linked[stamp] = entry
-        return self._linked[stamp], stamp
+        # The state is older than the content: a change while reading is noticed next time.
+        state = FileState.of(found.status)
+        if found.path in self._known and self._known[found.path][1] == state:
+            return self._known[found.path]
+        if state not in self._linked:
+            entry = self._read(found.folder, found.name, found.status)
+            if found.status.st_nlink == 1:
+                return entry, state
+            self._linked[state] = entry
+        return self._linked[state], state
 
     def _read(self, folder: int, name: str, status: os.stat_result) -> CheckpointEntry:
         if stat.S_ISLNK(status.st_mode):

@@ -17,7 +17,7 @@ from typing import BinaryIO
 
 from gateway.workspace.files.paths import MAX_LEVELS, WorkspaceError, WorkspacePath
 
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 """Opening a pipe must not wait for its writer."""
 
@@ -58,7 +58,7 @@ def open_folder(root: Path, parts: tuple[str, ...], *, create: int | None = None
             if create is not None:
                 with suppress(FileExistsError):
                     os.mkdir(part, create, dir_fd=folder)
-            below = os.open(part, _FOLDER, dir_fd=folder)
+            below = os.open(part, FOLDER_FLAGS, dir_fd=folder)
             os.close(folder)
             folder = below
         yield folder

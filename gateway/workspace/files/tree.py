@@ -23,6 +23,7 @@ from gateway.workspace.files.access import (
     open_folder,
     replace_file,
 )
+from gateway.workspace.files.index import FileIndex, Written
 from gateway.workspace.files.pages import MOST, Page, Piece, decode_text, page_of, read_bytes, read_piece
 from gateway.workspace.files.paths import INSTRUCTIONS, WorkspaceError, WorkspacePath, folded
 
@@ -54,15 +55,6 @@ class Listing:
     entries: tuple[Listed, ...]
     left_out: int
     label: Label = Label.UNTRUSTED
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """The file as written; `path` is normalised."""
-
-    path: str
-    size: int
-    sha256: str
 
 
 class Labels:
@@ -101,8 +93,10 @@ class Workspace:
     is committed before the content is there to be read: what a crash breaks off is trusted no more than it should be.
     """
 
-    def __init__(self, root: Path, labels: Labels | None = None) -> None:
+    def __init__(self, root: Path, labels: Labels | None = None, index: Path | None = None) -> None:
         self.root = root
+        self.index = FileIndex(root, index)
+        """Kept in the file `index`, if given."""
         self.labels = labels or Labels()
         self.quota: Quota | None = None
         self.before_edit: Callable[[bytes], None] = lambda _data: None

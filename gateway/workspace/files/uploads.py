@@ -14,8 +14,8 @@ from io import BufferedWriter
 from pathlib import Path
 
 from gateway.workspace.files.access import NEW_FLAGS, TEMPORARY_PREFIX, explained_errors, open_folder, temporary_name
+from gateway.workspace.files.index import measure
 from gateway.workspace.files.paths import WorkspaceError, WorkspacePath
-from gateway.workspace.files.states import measure
 
 TEXT_SUFFIX, PAGES_SUFFIX = ".txt", ".pages"
 """Suffixes of a file's extracted text and of the folder of its pages."""

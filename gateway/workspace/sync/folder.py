@@ -7,8 +7,6 @@ import hashlib
 import os
 import shutil
 import stat
-import time
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +14,6 @@ from typing import BinaryIO
 
 from gateway.domain.files import FileContent
 from gateway.domain.text.texts import storable
-from gateway.workspace.checkpoints.snapshot import UNSETTLED_NS
 from gateway.workspace.files.access import (
     READ_FLAGS,
     explained_errors,
@@ -25,11 +22,9 @@ from gateway.workspace.files.access import (
     open_folder,
     temporary_name,
 )
-from gateway.workspace.files.paths import MAX_LEVELS, WorkspaceError, WorkspacePath
-from gateway.workspace.files.states import MAX_FILES, State, mostly_holes
+from gateway.workspace.files.index import MAX_FILES, UNREADABLE, FileIndex, FileState, FoundFile, holes_in, walk
+from gateway.workspace.files.paths import WorkspaceError, WorkspacePath
 from gateway.workspace.sync.plan import MAX_FILE_BYTES, Drop, Pull, Seen, excluded
-
-_CHUNK = 1024 * 1024
 
 
 @dataclass(slots=True)
@@ -40,71 +35,46 @@ class Scan:
     left_out: dict[str, str] = field(default_factory=dict)
 
 
-class _LeftOut(Exception):
-    """A file is not synchronised; the text is the reason."""
-
-
-def scan(root: Path, known: Mapping[str, Seen]) -> Scan:
+def scan(index: FileIndex) -> Scan:
     """Look at every file; raises `WorkspaceError` if that cannot be done. Blocks."""
+    root, found, states = index.root, Scan(), dict[str, FileState]()
+
+    def left_out(path: str, why: str) -> None:
+        found.left_out[storable(path)] = why
+
     if not root.is_dir():
         raise WorkspaceError("not_found", f"there is no folder {root}")
-    found, sure = Scan(), time.time_ns() - UNSETTLED_NS
-
-    def unreadable(error: OSError) -> None:
-        where = Path(error.filename or root).relative_to(root)
-        if not where.parts:
-            raise WorkspaceError("denied", f"{root} cannot be read ({error.strerror})")
-        found.left_out[str(where)] = "unreadable"
-
-    for path, folders, names, handle in os.fwalk(root, onerror=unreadable):
-        parts = Path(path).relative_to(root).parts
-        if len(parts) > MAX_LEVELS:
-            raise WorkspaceError("too_many", f"{root} has more than {MAX_LEVELS} levels of folders")
-        folders[:] = [name for name in folders if not excluded((*parts, name))]
-        for name in [*folders, *(name for name in names if not excluded((*parts, name)))]:
-            place = "/".join((*parts, name))
-            with suppress(FileNotFoundError):
-                try:
-                    _look(found, known.get(place), handle, name, place, sure)
-                except (_LeftOut, OSError, WorkspaceError) as error:
-                    if isinstance(error, FileNotFoundError):
-                        raise
-                    found.left_out[storable(place)] = str(error) if isinstance(error, _LeftOut) else "unreadable"
-        if len(found.files) > MAX_FILES:
-            raise WorkspaceError("too_many", f"{root} has more than {MAX_FILES:,} files; remove some first")
+    try:
+        for file in walk(root, excluded, left_out):
+            if why := _why_left_out(file):
+                left_out(file.path, why)
+            else:
+                states[file.path] = FileState.of(file.status)
+            if len(states) > MAX_FILES:
+                raise WorkspaceError("too_many", f"{root} has more than {MAX_FILES:,} files; remove some first")
+    except OSError as error:
+        raise WorkspaceError("denied", f"{root} cannot be read ({error.strerror})") from error
+    for path, content in index.contents(states).items():
+        if content is None:
+            left_out(path, UNREADABLE)
+        else:
+            found.files[path] = Seen(content, states[path].modified_ns)
     return found
 
 
-def _look(found: Scan, known: Seen | None, folder: int, name: str, place: str, sure: int) -> None:
-    status = os.stat(name, dir_fd=folder, follow_symlinks=False)
-    if stat.S_ISDIR(status.st_mode):
-        return
+def _why_left_out(found: FoundFile) -> str:
+    """Why a file is not synchronised; "" if it is."""
+    path, status, _ = found
     if not stat.S_ISREG(status.st_mode):
-        raise _LeftOut("a link or a device")
-    if storable(place) != place or str(WorkspacePath.parse(place)) != place:
-        raise _LeftOut("a name that other machines can't have")
-    state = State.of(status)
-    unchanged = known is not None and known.state == state and state.changed_ns < sure
-    found.files[place] = known if known and unchanged else Seen(_content(folder, name, status), state)
-
-
-def _content(folder: int, name: str, status: os.stat_result) -> FileContent:
-    if status.st_size > MAX_FILE_BYTES:
-        raise _LeftOut(f"larger than {MAX_FILE_BYTES >> 20} MB")
-    digest, size = hashlib.sha256(), 0
-    file = os.open(name, READ_FLAGS, dir_fd=folder)
+        return "a link or a device"
     try:
-        if not stat.S_ISREG(os.fstat(file).st_mode) or mostly_holes(file, os.fstat(file)):
-            raise _LeftOut("mostly holes")
-        while (chunk := os.read(file, _CHUNK)) and size <= MAX_FILE_BYTES:
-            digest.update(chunk)
-            size += len(chunk)
-    finally:
-        os.close(file)
-    return FileContent(digest.hexdigest(), size, bool(status.st_mode & stat.S_IXUSR))
-
-
-_Stamp = tuple[int, int, int]
+        if storable(path) != path or str(WorkspacePath.parse(path)) != path:
+            return "a name that other machines can't have"
+    except WorkspaceError:
+        return UNREADABLE
+    if status.st_size > MAX_FILE_BYTES:
+        return f"larger than {MAX_FILE_BYTES >> 20} MB"
+    return "mostly holes" if holes_in(found) else ""
 
 
 class FileChanged(WorkspaceError):
@@ -115,7 +85,7 @@ class FileChanged(WorkspaceError):
 
 
 def copy_out(root: Path, path: str, content: FileContent, to: BinaryIO) -> None:
-    """Copy exactly this content out of the workspace; raises `Changed`."""
+    """Copy exactly this content out of the workspace; raises `FileChanged`."""
     where, digest = WorkspacePath.parse(path), hashlib.sha256()
     with explained_errors(where), open_file(root, where) as file:
         while chunk := os.read(file, 1024 * 1024):
@@ -142,6 +112,7 @@ def place_file(root: Path, pull: Pull, staged: Path) -> None:
                 before = _verified(folder, where, pull.over)
                 if pull.beside is not None:
                     _link(folder, name, WorkspacePath.parse(pull.beside).name, where)
+                    before = _verified(folder, where, pull.over)  # the link has changed its state
                 _like(folder, name, draft, executable=pull.content.executable)
                 if _stamp(folder, name) != before:
                     raise FileChanged(where)
@@ -153,7 +124,7 @@ def place_file(root: Path, pull: Pull, staged: Path) -> None:
 
 
 def drop_file(root: Path, action: Drop) -> None:
-    """Delete the file, and the folder above it if that is empty; raises `Changed`."""
+    """Delete the file, and the folder above it if that is empty; raises `FileChanged`."""
     where = WorkspacePath.parse(action.path)
     with explained_errors(where), open_folder(root, where.parents) as folder:
         before = _verified(folder, where, action.over)
@@ -165,8 +136,8 @@ def drop_file(root: Path, action: Drop) -> None:
         os.rmdir(where.parents[-1] if where.parents else "", dir_fd=above)
 
 
-def _verified(folder: int, where: WorkspacePath, content: FileContent) -> _Stamp:
-    """How the file looks; raises `Changed` if anything else is in it."""
+def _verified(folder: int, where: WorkspacePath, content: FileContent) -> FileState:
+    """How the file looks; raises `FileChanged` if anything else is in it."""
     before = _stamp(folder, where.name)
     try:
         file = os.open(where.name, READ_FLAGS, dir_fd=folder)
@@ -178,15 +149,14 @@ def _verified(folder: int, where: WorkspacePath, content: FileContent) -> _Stamp
     return before
 
 
-def _stamp(folder: int, name: str) -> _Stamp | None:
+def _stamp(folder: int, name: str) -> FileState | None:
     with suppress(FileNotFoundError):
-        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
-        return status.st_ino, status.st_size, status.st_mtime_ns
+        return FileState.of(os.stat(name, dir_fd=folder, follow_symlinks=False))
     return None
 
 
 def _link(folder: int, name: str, to: str, where: WorkspacePath) -> None:
-    """Give it another name, which must be free; raises `Changed`."""
+    """Give it another name, which must be free; raises `FileChanged`."""
     try:
         os.link(name, to, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
     except FileExistsError:

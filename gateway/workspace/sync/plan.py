@@ -12,7 +12,6 @@ from typing import TypeAlias
 from gateway.domain.files import FileContent, SharedFile
 from gateway.workspace.files.access import TEMPORARY_PREFIX
 from gateway.workspace.files.paths import READ_ONLY, WorkspaceError, WorkspacePath, folded
-from gateway.workspace.files.states import State
 
 MAX_FILE_BYTES = 100 * 1024**2
 NEVER_AT_TOP = READ_ONLY | {"todo"}
@@ -26,10 +25,10 @@ MANY = 5
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A file here, and how it looked when it was read."""
+    """A file here, and its mtime."""
 
     content: FileContent
-    state: State
+    modified_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +177,7 @@ def _check_gone(
 
 def _beside(path: str, seen: Seen, here: Mapping[str, Seen]) -> str | None:
     """The name under which the content that lost is kept; None if it is kept already, by a try before."""
-    day = datetime.fromtimestamp(seen.state.modified_ns / 1e9, UTC)
+    day = datetime.fromtimestamp(seen.modified_ns / 1e9, UTC)
     folder, slash, name = path.rpartition("/")
     stem, dot, extension = name.rpartition(".") if "." in name.lstrip(".") else (name, "", "")
     stem = stem.encode()[:180].decode("utf-8", "ignore")

@@ -12,19 +12,9 @@ from pathlib import Path
 
 from gateway.config.data.files import read_regular, replace_regular
 from gateway.domain.files import FileContent
-from gateway.workspace.files.states import State
-from gateway.workspace.sync.plan import Seen
 
 MAX_BYTES = 100 * 1024**2
 _AGAIN_SECONDS = 0.1
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """`base` is what both sides had at the last agreement, `seen` what was read of the files; only a cache."""
-
-    base: Mapping[str, FileContent]
-    seen: Mapping[str, Seen]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,23 +29,18 @@ class StateFile:
         key = json.dumps([os.path.realpath(root), owner, place])
         return cls(folder / f"{hashlib.sha256(key.encode()).hexdigest()[:24]}.json")
 
-    def load(self) -> Known:
-        """Nothing is known of a folder without such a file, or with a damaged one: nothing is deleted then."""
+    def load(self) -> Mapping[str, FileContent]:
+        """The contents that both sides had; none if the file is missing or damaged, so that nothing is deleted."""
         with suppress(OSError, ValueError, TypeError, KeyError):
             found = json.loads(read_regular(self.path, MAX_BYTES))
-            base = {path: FileContent(*content) for path, content in found["base"].items()}
-            seen = {
-                path: Seen(FileContent(*content), State(*state)) for path, (content, state) in found["seen"].items()
-            }
-            return Known(base, seen)
-        return Known({}, {})
+            return {path: FileContent(*content) for path, content in found["base"].items()}
+        return {}
 
-    def save(self, known: Known) -> None:
+    def save(self, base: Mapping[str, FileContent]) -> None:
         """Replace it; a crash leaves the old one, which says less, and never what isn't so."""
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        base = {path: astuple(content) for path, content in known.base.items()}
-        seen = {path: (astuple(each.content), astuple(each.state)) for path, each in known.seen.items()}
-        replace_regular(self.path, json.dumps({"base": base, "seen": seen}).encode())
+        contents = {path: astuple(content) for path, content in base.items()}
+        replace_regular(self.path, json.dumps({"base": contents}).encode())
 
     def staging(self, number: int) -> Path:
         """Where a content is on its way between the folder and the store."""

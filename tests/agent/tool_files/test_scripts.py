@@ -20,7 +20,7 @@ from tests.agent.tool_files.test_calls import Desk
 from tests.agent.tool_files.test_calls import desk as desk
 from tests.fakes.caller import CALLER
 from tests.sandbox.tiers import confines
-from tests.tools.desk import Shelf
+from tests.tools.desk import Shelf, commands_on
 from tests.workspace.tool_files.writing import put, tool_md
 
 pytestmark = pytest.mark.skipif(not confines(), reason="this kernel cannot confine a command")
@@ -50,7 +50,7 @@ class Bench:
 async def bench(desk: Desk, tmp_path: Path) -> AsyncIterator[Bench]:
     workshop, labels = Workshop(tmp_path / "scratch"), Shelf()
     (desk.root / "uploads").mkdir(parents=True)
-    commands = WorkspaceCommands(workshop, Workspace(desk.root, labels))
+    commands = commands_on(workshop, Workspace(desk.root, labels))
     desk.source.commands = commands
     yield Bench(desk, labels, commands)
     await workshop.close()

@@ -203,7 +203,7 @@ class TestFiles:
         [
             ("missing.md", "not_found", "does not exist"),
             ("../secret", "bad_path", "not allowed"),
-            ("big.bin", "too_large", "the limit for sending there is 0.001 MB"),
+            ("big.bin", "too_large", "the limit is 0.001 MB"),
             ("empty", "empty", "messengers refuse empty files"),
             ("folder", "not_a_file", "is a folder"),
         ],

@@ -108,7 +108,7 @@ async def test_what_a_crash_left_half_written_is_cleared_away(tmp_path: Path) ->
 
 
 async def test_a_name_used_too_often_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(incoming_module, "candidates", lambda name: iter([name]))
+    monkeypatch.setattr(incoming_module, "name_candidates", lambda name: iter([name]))
     await keep(tmp_path, b"1")
     with pytest.raises(WorkspaceError, match="too many files named like"):
         await keep(tmp_path, b"2")

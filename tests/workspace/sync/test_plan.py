@@ -4,7 +4,6 @@ import pytest
 
 from gateway.domain.files import FileContent, SharedFile
 from gateway.workspace.files.paths import WorkspaceError
-from gateway.workspace.files.states import State
 from gateway.workspace.sync.plan import Action, Drop, Pull, Push, Retract, Seen, excluded, plan
 
 A, B, C, D = (FileContent(name * 64, 1) for name in "abcd")
@@ -14,7 +13,7 @@ BESIDE = f"f.conflict-1970-01-01-{'a' * 8}.md"
 
 
 def seen(content: FileContent) -> Seen:
-    return Seen(content, State(1, 0, 0, 0))
+    return Seen(content, 0)
 
 
 @pytest.mark.parametrize(
