@@ -222,6 +222,7 @@ class Gateway:
         await parts.environments.of(parts.people.owner.id).locks.files()
         await parts.environments.drop_plans()
         await list_older(parts.database, lambda whose: parts.environments.of(whose).workspace.root, parts.clock)
+        await parts.environments.look_at_files()
 
     async def _warm(self) -> None:
         """Import what the first turn needs; from then on the garbage collector need not look at it again."""

@@ -612,7 +612,7 @@ class Parts:
 
     def vitals(self) -> Vitals:
         """How the gateway is."""
-        files = self.file_sync.state if self.file_sync.on else None
+        files = self.environments.reading or (self.file_sync.state if self.file_sync.on else None)
         return replace(self.condition.vitals(), files=files, heartbeat=self.heartbeat.state, jobs=self.job_table.dates)
 
     async def _takes_messages(self) -> bool:

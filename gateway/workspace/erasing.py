@@ -20,6 +20,7 @@ from gateway.domain.memory.erasing import ERASED, Erasure
 from gateway.workspace.checkpoints.snapshot import save_known
 from gateway.workspace.checkpoints.store import Additions, Store, open_store
 from gateway.workspace.files.access import new_file, open_folder, replacing
+from gateway.workspace.files.index import INDEX_FOLDER
 from gateway.workspace.files.uploads import PAGES_SUFFIX, TEXT_SUFFIX, UPLOADS
 from gateway.workspace.journal.entries import JournalEntry, parse_entries, render_entries
 
@@ -118,7 +119,8 @@ class Traces:
         clean = self.cleaned(data)
         if clean == data:
             return Fate.REMOVED if upload and self.erasure.in_text(path.name) else None
-        if upload or path.is_relative_to(self.data / "journal") or (clean is None and self.root_of(path)):
+        made_again = any(path.is_relative_to(self.data / name) for name in ("journal", INDEX_FOLDER))
+        if upload or made_again or (clean is None and self.root_of(path)):
             return Fate.REMOVED
         return Fate.LEFT if clean is None else Fate.CLEANED
 

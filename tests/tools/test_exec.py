@@ -128,7 +128,12 @@ async def test_what_others_write_through_a_mapping_has_their_label(
     [
         "f='notes/a\\b'; echo evil > \"$f\"",
         "truncate -s 2G notes/image; echo evil >> notes/image",
-        "cd notes; for i in $(seq 620); do mkdir d; cd d; done; echo evil > f",
+        """python3 -c 'import os
+os.chdir("notes")
+for _ in range(620):
+    os.mkdir("d")
+    os.chdir("d")
+open("f", "w").write("evil")'""",
     ],
 )
 async def test_others_words_hide_nowhere(desk: Desk, hiding: str) -> None:

@@ -178,6 +178,7 @@ class Processes:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks, timeout=_END_SECONDS)
+        await asyncio.to_thread(self.commands.workspace.index.save)
 
     async def _live(self, process: Process, label: Label, started: asyncio.Future[None]) -> None:
         try:

@@ -3,6 +3,7 @@
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -43,6 +44,8 @@ from gateway.store.work import plans
 from gateway.tools import Bash, Family, Find, FindRead, Keep, PrincipalContext, ReadFile, Services, Web, no_chats
 from gateway.workspace.files.access import Quota
 from gateway.workspace.files.copies import copy_workspace
+from gateway.workspace.files.index import INDEX_FOLDER
+from gateway.workspace.files.paths import WorkspaceError
 from gateway.workspace.files.tree import Workspace
 from gateway.workspace.instructions import Persona, PersonaFile, PersonaText, zone_in
 from gateway.workspace.journal.files import Place
@@ -163,7 +166,8 @@ class AgentEnvironments:
 
     def __post_init__(self) -> None:
         self._harmless = template_hashes()
-        self._workspace = Workspace(self.workspace, self._labels(self.database, self.people.owner.id))
+        owner = self.people.owner.id
+        self._workspace = Workspace(self.workspace, self._labels(self.database, owner), self._index_file(owner))
         self._own_locks = self._locks(self.people.owner.id, self._workspace)
         self._personas = Persona(self._workspace)
         self.skills = Skills(self.database, self._workspace, self.clock, self.fetch)
@@ -193,6 +197,17 @@ class AgentEnvironments:
         if self.commands and not self.commands.offered():
             off["exec"] = self.commands.workshop.missing() or "tools.exec.mode"
         return off
+
+    @property
+    def reading(self) -> str:
+        """How far a long look at the owner's files is; "" if there is none."""
+        return self._workspace.index.progress
+
+    async def look_at_files(self) -> None:
+        """Read the owner's files that are new or changed, so that no command has to wait for it."""
+        if self.commands and self.commands.offered():
+            with suppress(WorkspaceError):  # a command says so
+                await self.commands.look()
 
     def of(self, principal: PrincipalId) -> AgentEnvironment:
         """The principal's environment; the least recently used are dropped and built again when needed."""
@@ -323,7 +338,10 @@ class AgentEnvironments:
     def _apart(self, principal: PrincipalId, labels: ContentLabels) -> Workspace:
         root = self.others / str(principal)
         root.mkdir(parents=True, exist_ok=True, mode=0o700)
-        return Workspace(root, labels)
+        return Workspace(root, labels, self._index_file(principal))
+
+    def _index_file(self, principal: PrincipalId) -> Path:
+        return self.others.parent / INDEX_FOLDER / str(principal)
 
 
 def _finder(database: Database, principal: PrincipalId) -> FindRead:

@@ -240,6 +240,8 @@ LONG_LOOK_FILES, LONG_LOOK_BYTES = 20_000, 256 * 1024**2
 """A look that reads more than one of these tells how far it is."""
 PROGRESS_SECONDS = 10.0
 SAVE_SECONDS = 60.0
+INDEX_FOLDER = "file-index"
+"""In the data folder: what is known of each workspace."""
 
 
 class _Hashed(NamedTuple):
