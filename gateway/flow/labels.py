@@ -1,7 +1,6 @@
 """Labels of files: whose words the contents of a workspace are, and how a person vouches for some of them."""
 
 import asyncio
-import os
 from collections.abc import Callable, Collection, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -22,9 +21,9 @@ from gateway.store.transcript import journals
 from gateway.store.trust import reviews
 from gateway.store.trust.reviews import ReviewQuestion
 from gateway.workspace.files.access import TEMPORARY_PREFIX
-from gateway.workspace.files.index import Written, measure
+from gateway.workspace.files.index import Written, measure, walk
 from gateway.workspace.files.pages import MOST
-from gateway.workspace.files.paths import MAX_LEVELS, READ_ONLY, WorkspaceError, WorkspacePath
+from gateway.workspace.files.paths import READ_ONLY, WorkspaceError, WorkspacePath
 from gateway.workspace.files.tree import Labels
 from gateway.workspace.files.uploads import UPLOADS
 from gateway.workspace.journal.files import INDEX
@@ -216,18 +215,17 @@ async def _list_older(tx: Connection, principal: PrincipalId, found: Mapping[str
         await ask_to_vouch(tx, principal, asked, clock)
 
 
+def _has_its_label(parts: tuple[str, ...]) -> bool:
+    return len(parts) == 1 and parts[0].casefold() in {*READ_ONLY, UPLOADS}
+
+
 def _hashes(root: Path) -> dict[str, str]:
     """The hash of every file a tool can read, by path; what others send, our own copies and template texts aside."""
     found: dict[str, str] = {}
-    for folder, folders, names in os.walk(root):
-        inside = Path(folder).relative_to(root)
-        if not inside.parts:
-            folders[:] = [name for name in folders if name.casefold() not in {*READ_ONLY, UPLOADS}]
-        if len(inside.parts) > MAX_LEVELS:
-            folders.clear()
-        for name in names:
+    with suppress(OSError):
+        for each in walk(root, _has_its_label, lambda *_: None):
             with suppress(WorkspaceError, OSError):
-                file = measure(root, str(inside / name), MOST)
+                file = measure(root, each.path, MOST)
                 found[file.path] = file.sha256
     harmless = template_hashes()
     return {path: sha256 for path, sha256 in found.items() if sha256 not in harmless}

@@ -4,11 +4,13 @@ Each batch is one transaction, and the rows say what is left to do: it continues
 
 import asyncio
 import os
+import stat
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
+from itertools import islice
 from pathlib import Path
 
 import structlog
@@ -26,6 +28,7 @@ from gateway.store.memory import indexing, vectors
 from gateway.store.memory.indexing import PendingIndexing, pending
 from gateway.store.memory.vectors import UnembeddedMemory, VectorModel
 from gateway.store.people import principals
+from gateway.workspace.files.index import FoundFile, walk
 from gateway.workspace.files.paths import INSTRUCTIONS, READ_ONLY, WorkspaceError
 from gateway.workspace.files.tree import Workspace
 from gateway.workspace.files.uploads import PAGES_SUFFIX, TEXT_SUFFIX
@@ -87,28 +90,26 @@ class FilePassages:
 
 def text_files(root: Path) -> Iterator[tuple[str, tuple[str, str]]]:
     """Yield the path of each file that has a text, where the text is, and its version."""
-    left = MAX_FILES
-    for folder, folders, names in os.walk(root):
-        inside = Path(folder).relative_to(root)
-        skipped = _APART if not inside.parts else frozenset[str]()
-        folders[:] = [name for name in sorted(folders) if _searched(name, skipped) and not name.endswith(PAGES_SUFFIX)]
-        for name in sorted(names):
-            path = Path(folder, name)
-            if path.suffix.casefold() in SUFFIXES and _searched(name, skipped) and not path.is_symlink() and left:
-                left -= 1
-                source = name.removesuffix(TEXT_SUFFIX)
-                with suppress(OSError):
-                    state = path.lstat()
-                    of = str(inside / (source if source in names else name))
-                    yield of, (str(inside / name), f"{state.st_size}:{state.st_mtime_ns}")
+    files = (each for each in walk(root, _not_searched, lambda *_: None) if _is_text(each))
+    with suppress(OSError):
+        for path, state, _ in islice(files, MAX_FILES):
+            source = path.removesuffix(TEXT_SUFFIX)
+            of = source if source != path and os.path.lexists(root / source) else path
+            yield of, (path, f"{state.st_size}:{state.st_mtime_ns}")
 
 
 _APART = INSTRUCTIONS | READ_ONLY
 """At the top: what every prompt has, and copies of what was said, which is found as it was said."""
 
 
-def _searched(name: str, skipped: frozenset[str]) -> bool:
-    return not name.startswith(".") and name.casefold() not in skipped and storable(name) == name
+def _not_searched(parts: tuple[str, ...]) -> bool:
+    name = parts[-1]
+    apart = len(parts) == 1 and name.casefold() in _APART
+    return apart or name.startswith(".") or name.endswith(PAGES_SUFFIX) or storable(name) != name
+
+
+def _is_text(found: FoundFile) -> bool:
+    return os.path.splitext(found.name)[1].casefold() in SUFFIXES and stat.S_ISREG(found.status.st_mode)
 
 
 BATCH = 100

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
 from struct import Struct
 from typing import ClassVar, NamedTuple, TypeAlias
@@ -104,7 +105,7 @@ class FoundFile(NamedTuple):
 def walk(
     root: Path, skipped: Skipped, failed: Callable[[str, str], None], levels: int = MAX_LEVELS
 ) -> Iterator[FoundFile]:
-    """Yield what lies below `root` and isn't a folder, each folder's own files first; no link is followed.
+    """Yield what lies below `root` and isn't a folder, by name, a folder's own files first; no link is followed.
 
     `failed` is called with the path of a folder or file that can't be looked at, and why. Raises `OSError` if that is
     `root`. Each level of folders takes a descriptor.
@@ -115,7 +116,7 @@ def walk(
         folders = list[str]()
         open_folders.append((folder, parts, folders))
         with os.scandir(folder) as entries:
-            for entry in entries:
+            for entry in sorted(entries, key=attrgetter("name")):
                 place = (*parts, entry.name)
                 if skipped(place):
                     continue
@@ -131,7 +132,7 @@ def walk(
                     folders.append(entry.name)
                 else:
                     yield FoundFile(path, status, folder)
-        folders.sort(reverse=True)
+        folders.reverse()
 
     try:
         yield from enter(os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), ())
