@@ -1,10 +1,11 @@
 """Commands: one line of shell on the files of the workspace, in the jail."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from pydantic import Field
 
 from gateway.agent.exec.commands import Permit, WorkspaceCommands, changed_files, command_ending
+from gateway.agent.exec.output import BoundedOutput
 from gateway.domain.conversation.tools import (
     AnyTool,
     Caller,
@@ -41,36 +42,13 @@ class ExecArguments(ToolArguments):
     )
 
 
-@dataclass(slots=True)
-class Output:
-    """The beginning and the end of a command's output."""
-
-    head: bytearray = field(default_factory=bytearray)
-    tail: bytearray = field(default_factory=bytearray)
-    size: int = 0
-
-    def add(self, piece: bytes) -> None:
-        """Add a piece of output."""
-        self.size += len(piece)
-        room = KEPT_BYTES // 2 - len(self.head)
-        self.head += piece[:room]
-        self.tail += piece[max(0, room) :]
-        del self.tail[: -KEPT_BYTES // 2]
-
-    def text(self) -> str:
-        """The output as text; other bytes than UTF-8 are replaced."""
-        dropped = self.size - len(self.head) - len(self.tail)
-        between = f"\n[... {dropped:,} bytes are left out ...]\n".encode() if dropped else b""
-        return (self.head + between + self.tail).decode("utf-8", "replace")
-
-
 @dataclass(frozen=True, slots=True)
 class _Exec:
     services: Services
     commands: WorkspaceCommands
 
     async def run(self, arguments: ExecArguments, caller: Caller) -> Labelled:
-        output = Output()
+        output = BoundedOutput(KEPT_BYTES // 2, KEPT_BYTES // 2)
         label = Label.UNTRUSTED if arguments.hosts else caller.label
         async with self.commands.slots, self.commands.permit(label) as permit:
             limits = Limits(seconds=arguments.seconds)
@@ -101,7 +79,7 @@ class _Exec:
         return ToolClass.IRREVERSIBLE if arguments.hosts else ToolClass.RUN
 
 
-async def _followed(running: Running, output: Output) -> Report:
+async def _followed(running: Running, output: BoundedOutput) -> Report:
     async for piece in running.pieces():
         output.add(piece)
         if output.size > FLOOD_BYTES:

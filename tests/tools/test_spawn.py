@@ -7,7 +7,8 @@ from uuid import UUID
 
 import pytest
 
-from gateway.agent.exec.processes import KEPT_BYTES, MAX_RUNNING, RecentOutput
+from gateway.agent.exec.output import BoundedOutput
+from gateway.agent.exec.processes import KEPT_BYTES, MAX_RUNNING
 from gateway.domain.ids import SessionId, TaskId
 from gateway.domain.principals import Label
 from gateway.tools import Services
@@ -115,7 +116,7 @@ async def test_endless_output_stays_bounded_and_others_work_meanwhile(desk: Desk
 
 
 def test_a_character_that_is_cut_waits_for_its_rest() -> None:
-    output = RecentOutput()
+    output = BoundedOutput(0, KEPT_BYTES)
     output.add("aé".encode()[:2])
     assert output.page(0, 100, whole=False) == ("a", 0, 1)
     output.add("é".encode()[1:])

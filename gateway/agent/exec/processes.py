@@ -1,7 +1,6 @@
 """Commands that outlive the turn that started them: their output, their input, their end."""
 
 import asyncio
-import codecs
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -9,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import structlog
 
 from gateway.agent.exec.commands import Permit, WorkspaceCommands
+from gateway.agent.exec.output import BoundedOutput
 from gateway.domain.conversation.tools import Caller, ToolFailed
 from gateway.domain.ids import SessionId
 from gateway.domain.principals import Label
@@ -32,33 +32,6 @@ _END_SECONDS = 10.0
 log = structlog.get_logger(__name__)
 
 
-@dataclass(slots=True)
-class RecentOutput:
-    """The last `KEPT_BYTES` of what a process writes, by their place in all of it."""
-
-    size: int = 0
-    _kept: bytearray = field(default_factory=bytearray)
-
-    def add(self, piece: bytes) -> None:
-        """Take what comes next."""
-        self.size += len(piece)
-        self._kept += piece
-        del self._kept[:-KEPT_BYTES]
-
-    def page(self, since: int, limit: int, *, whole: bool) -> tuple[str, int, int]:
-        """Text from a place on, how many bytes were dropped before it, and the place after it.
-
-        A character that is cut waits for its rest, unless the output is `whole`.
-        """
-        first = self.size - len(self._kept)
-        at = min(max(since, first), self.size)
-        piece = bytes(self._kept[at - first : at - first + limit])
-        decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        last = whole and at + len(piece) == self.size
-        text = decoder.decode(piece, final=last)
-        return text, max(0, at - since), at + len(piece) - len(decoder.getstate()[0])
-
-
 @dataclass(slots=True, eq=False)
 class Process:
     """One of them. Its `report` says that it is over, and its permit what it changed."""
@@ -67,7 +40,7 @@ class Process:
     line: str
     session: SessionId
     seconds: int
-    output: RecentOutput = field(default_factory=RecentOutput)
+    output: BoundedOutput = field(default_factory=lambda: BoundedOutput(0, KEPT_BYTES))
     read: int = 0
     """How far its output was told."""
     permit: Permit | None = None

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
+from secrets import token_hex
 
 import structlog
 
@@ -47,11 +48,46 @@ def overwrite(file: int, data: bytes) -> None:
 
 
 def replace_regular(path: Path, data: bytes) -> None:
-    """The same, so that a crash leaves either the old file or the new one; without fsync."""
-    beside = path.with_name(f"{path.name}.new")
-    write_regular(beside, data)
-    clear_way(path)
-    beside.replace(path)
+    """Replace a private file, or make it; a crash of this process leaves the old one or the new one.
+
+    An error leaves the old one and nothing else, and names `path`.
+    """
+    _replace(path, data, draft_of(path), durable=False)
+
+
+def replace_private(path: Path, data: bytes) -> None:
+    """The same, on disk with its name when it returns, so that a power cut leaves one of them, too."""
+    _replace(path, data, draft_of(path), durable=True)
+
+
+def replace_edited(path: Path, data: bytes) -> None:
+    """The same for a file that several processes edit, in a folder that there must be; it keeps its mode."""
+    path.parent.stat()
+    mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o600
+    _replace(path, data, path.with_name(f".{path.name}.{token_hex(8)}"), durable=True, mode=mode)
+
+
+def draft_of(path: Path) -> Path:
+    """The path that `replace_private` writes to first; only a kill leaves a file there."""
+    return path.with_name(f"{path.name}.new")
+
+
+def _replace(path: Path, data: bytes, draft: Path, *, durable: bool, mode: int = 0o600) -> None:
+    clear_way(draft)
+    draft.unlink(missing_ok=True)
+    try:
+        write_regular(draft, data)
+        draft.chmod(mode)
+        if durable:
+            sync_to_disk(draft)
+        clear_way(path)
+        draft.replace(path)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        error.filename = str(path)
+        raise
+    if durable:
+        sync_to_disk(path.parent)
 
 
 @contextmanager
@@ -97,32 +133,6 @@ def create_private(path: Path, data: bytes, *, anew: bool = False) -> None:
     sync_to_disk(path.parent)
     with suppress(PermissionError):
         sync_to_disk(path.parent.parent)
-
-
-def replace_private(path: Path, data: bytes) -> None:
-    """Replace a private file, or make it; a crash leaves the old one or the new one, on disk with its name.
-
-    An error leaves the old one and nothing else, and names `path`.
-    """
-    beside = draft_of(path)
-    clear_way(beside)
-    beside.unlink(missing_ok=True)
-    try:
-        write_regular(beside, data)
-        os.chmod(beside, 0o600)
-        sync_to_disk(beside)
-    except OSError as error:
-        beside.unlink(missing_ok=True)
-        error.filename = str(path)
-        raise
-    clear_way(path)
-    beside.replace(path)
-    sync_to_disk(path.parent)
-
-
-def draft_of(path: Path) -> Path:
-    """Where `replace_private` writes first; only a kill leaves it there."""
-    return path.with_name(f"{path.name}.new")
 
 
 def sync_to_disk(path: Path) -> None:

@@ -1,14 +1,13 @@
 """Reads or changes one key of config.json, and leaves the rest as it is."""
 
 import json
-import os
-import tempfile
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 
 from pydantic import JsonValue
 
+from gateway.config.data.files import replace_edited
 from gateway.config.load import overruled, parse_json, read
 from gateway.config.model import Config
 from gateway.config.problems import dotted, known_keys
@@ -56,7 +55,10 @@ def replace_text(path: Path, text: str, before: str | None, check: Callable[[str
     check(text)
     if read(path) != before:
         raise ConfigError(f"{path.name} was changed meanwhile; nothing was written. Reload and try again")
-    _replace(path.resolve(), text)
+    try:
+        replace_edited(path.resolve(), text.encode())
+    except OSError as error:
+        raise Unwritable(f"{path.resolve()}: cannot be written: {error.strerror}") from error
 
 
 def as_text(raw: JsonValue) -> str:
@@ -76,22 +78,3 @@ def _merged(default: JsonValue, written: JsonValue) -> JsonValue:
     if not isinstance(default, dict) or not isinstance(written, dict):
         return written
     return default | {key: _merged(default.get(key), value) for key, value in written.items()}
-
-
-def _replace(path: Path, text: str) -> None:
-    """Replace the file atomically; it keeps its mode, and a new one is private."""
-    temporary: Path | None = None
-    try:
-        mode = path.stat().st_mode & 0o777 if path.exists() else 0o600
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        temporary = Path(name)
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.chmod(mode)
-        temporary.replace(path)
-    except OSError as error:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)  # as beside a file that is mounted on its own
-        raise Unwritable(f"{path}: cannot be written: {error.strerror}") from error
