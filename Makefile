@@ -85,6 +85,7 @@ bench: setup  ## Measure the budgets.
 	$(BIN)/python -m benchmarks.takeover
 	$(BIN)/python -m benchmarks.schedules
 	$(BIN)/python -m benchmarks.jail
+	$(BIN)/python -m benchmarks.files
 	$(BIN)/python -m benchmarks.long_chat
 	$(BIN)/python -m benchmarks.years
 

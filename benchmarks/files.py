@@ -12,9 +12,10 @@ import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from time import perf_counter, process_time
+from time import perf_counter, process_time, sleep
 
-from gateway.workspace.files.index import UNSETTLED_NS, FileIndex
+from gateway.workspace.files.disk import UNSETTLED_NS
+from gateway.workspace.files.index import FileIndex
 
 PER_FOLDER = 200
 TICK_SECONDS = 0.01
@@ -66,6 +67,7 @@ async def measure(base: Path, files: int, size: int) -> None:
     await timed("made", lambda: fill(root, files, size))
     await asyncio.sleep(UNSETTLED_NS / 1e9 + 0.5)
     index = FileIndex(root, kept)
+    await timed("nothing", lambda: sleep(5))
     await timed("first look", lambda: look(index))
     await timed("second look", lambda: look(index))
     (root / "000" / "00" / "0.md").write_bytes(b"changed")

@@ -21,7 +21,7 @@ from gateway.store.transcript import journals
 from gateway.store.trust import reviews
 from gateway.store.trust.reviews import ReviewQuestion
 from gateway.workspace.files.access import TEMPORARY_PREFIX
-from gateway.workspace.files.index import Written, measure, walk
+from gateway.workspace.files.disk import Written, measure, walk
 from gateway.workspace.files.pages import MOST
 from gateway.workspace.files.paths import READ_ONLY, WorkspaceError, WorkspacePath
 from gateway.workspace.files.tree import Labels

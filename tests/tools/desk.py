@@ -19,7 +19,7 @@ from gateway.sandbox.workshop import Workshop
 from gateway.tools import Services
 from gateway.tools import exec as exec_tool
 from gateway.tools import spawn as spawn_tool
-from gateway.workspace.files.index import Written
+from gateway.workspace.files.disk import Written
 from gateway.workspace.files.tree import Labels, Workspace
 from gateway.workspace.locks import LockKeeper, LockWatch, OwnerEdits
 from tests.fakes.caller import CALLER

@@ -13,7 +13,7 @@ from gateway.tools import Services
 from gateway.tools import exec as exec_tool
 from gateway.tools.exec import FLOOD_BYTES, PAGE_CHARS
 from gateway.workspace.files import index
-from gateway.workspace.files.index import FileState
+from gateway.workspace.files.disk import FileState
 from gateway.workspace.files.tree import Workspace
 from tests.fakes.caller import CALLER
 from tests.fakes.eventually import eventually

@@ -17,7 +17,7 @@ from gateway.domain.errors import OwnerMustAct, SupaclawError
 from gateway.workspace.checkpoints import history, snapshot
 from gateway.workspace.checkpoints import jobs as checkpoints
 from gateway.workspace.checkpoints import store as stores
-from gateway.workspace.files import index
+from gateway.workspace.files import disk
 
 
 class Place:
@@ -73,7 +73,7 @@ def place(tmp_path: Path) -> Place:
 
 def settle(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """As if the files were old when they are read next."""
-    monkeypatch.setattr(index, "UNSETTLED_NS", -(10**12))
+    monkeypatch.setattr(disk, "UNSETTLED_NS", -(10**12))
 
 
 class TestCommit:
@@ -264,7 +264,7 @@ class TestReadingAgain:
         assert place.kept(made["id"]) == {"a.md": b"text", "b.md": b"longer than before"}
 
     def test_a_young_file_is_read_again(self, place: Place, read: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(index, "UNSETTLED_NS", 10**12)
+        monkeypatch.setattr(disk, "UNSETTLED_NS", 10**12)
         place.write("a.md")
         place.commit()
         place.commit()

@@ -10,7 +10,7 @@ import pytest
 from gateway.app.storage.archive import archive_at
 from gateway.flow.labels import _hashes
 from gateway.workspace.files.access import ENTRY_BYTES, size_of
-from gateway.workspace.files.index import SPARSE_BYTES
+from gateway.workspace.files.disk import SPARSE_BYTES
 from gateway.workspace.journal.files import sessions
 
 

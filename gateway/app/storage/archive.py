@@ -15,7 +15,7 @@ from uuid import uuid4
 from gateway.app.storage.manifest import Member, Tar, stays_inside
 from gateway.config.data.files import error_type, sync_to_disk
 from gateway.workspace.files.access import TEMPORARY_PREFIX
-from gateway.workspace.files.index import mostly_holes
+from gateway.workspace.files.disk import mostly_holes
 from gateway.workspace.files.paths import MAX_LEVELS
 
 _LEVEL = 4

@@ -28,7 +28,7 @@ from gateway.store.memory import indexing, vectors
 from gateway.store.memory.indexing import PendingIndexing, pending
 from gateway.store.memory.vectors import UnembeddedMemory, VectorModel
 from gateway.store.people import principals
-from gateway.workspace.files.index import FoundFile, walk
+from gateway.workspace.files.disk import FoundFile, walk
 from gateway.workspace.files.paths import INSTRUCTIONS, READ_ONLY, WorkspaceError
 from gateway.workspace.files.tree import Workspace
 from gateway.workspace.files.uploads import PAGES_SUFFIX, TEXT_SUFFIX

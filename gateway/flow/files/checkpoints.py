@@ -1,5 +1,6 @@
 """The owner's checkpoints, as the page and the command line list, compare, create and restore them."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -93,7 +94,7 @@ class Checkpoints:
         if owner is not None:
             await expect_older(database, owner.id, self.workspace)
         result = await self.run(jobs.restore, *self._places, id, path, last)
-        note_owner_edits(self.workspace, self.data)
+        await asyncio.to_thread(note_owner_edits, self.workspace, self.data)
         await list_older(database, lambda _: self.workspace, clock)
         return TypeAdapter(Restored).validate_python(result)
 

@@ -24,7 +24,7 @@ from gateway.domain.principals import Label
 from gateway.net.object_store import BadObject, ObjectStore
 from gateway.store.connection.pool import Database
 from gateway.store.files import contents, file_map
-from gateway.workspace.files.index import Written
+from gateway.workspace.files.disk import Written
 from gateway.workspace.files.paths import WorkspaceError, WorkspacePath
 from gateway.workspace.files.tree import Workspace
 from gateway.workspace.locks import MAX_LOCKED_BYTES, LockWatch

@@ -21,7 +21,7 @@ from gateway.store.connection.pool import Connection
 from gateway.store.delivery.outbox import OutboxPart
 from gateway.store.files import files
 from gateway.store.files.files import FileRow
-from gateway.workspace.files.index import Written, measure
+from gateway.workspace.files.disk import Written, measure
 from gateway.workspace.files.paths import WorkspaceError
 from gateway.workspace.files.tree import Workspace
 

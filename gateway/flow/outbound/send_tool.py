@@ -19,7 +19,7 @@ from gateway.store.transcript import sessions
 from gateway.store.transcript.messages import MessageRow
 from gateway.store.work import tasks
 from gateway.tools import Post, Posted
-from gateway.workspace.files.index import Written, measure
+from gateway.workspace.files.disk import Written, measure
 from gateway.workspace.files.paths import WorkspaceError
 from gateway.workspace.files.tree import Workspace
 

@@ -29,7 +29,7 @@ from gateway.workspace.checkpoints.snapshot import (
 )
 from gateway.workspace.checkpoints.store import Additions, Store
 from gateway.workspace.files.access import new_file, open_folder, replacing
-from gateway.workspace.files.index import FileState
+from gateway.workspace.files.disk import FileState
 
 _AUTHOR = b"SupaClaw <gateway@supaclaw.local>"
 _WORDS = {"add": "added", "modify": "changed", "delete": "removed"}

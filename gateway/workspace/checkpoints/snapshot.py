@@ -12,15 +12,8 @@ from typing import NamedTuple, TypeAlias
 from dulwich.objects import Blob, ObjectID
 
 from gateway.workspace.files.access import READ_FLAGS, TEMPORARY_PREFIX
-from gateway.workspace.files.index import (
-    UNREADABLE,
-    FileState,
-    FoundFile,
-    load_records,
-    mostly_holes,
-    save_records,
-    walk,
-)
+from gateway.workspace.files.disk import UNREADABLE, FileState, FoundFile, mostly_holes, walk
+from gateway.workspace.files.index import load_records, save_records
 from gateway.workspace.files.paths import READ_ONLY
 
 MAX_FILE_BYTES = 100 * 1024**2

@@ -1,7 +1,7 @@
-"""The files below a folder as they are on disk: one walk, the state of a file, its hash, and an index of hashes.
+"""An index of the hashes of files, which saves reading what has not changed, also over a restart.
 
-The index saves reading what has not changed: it says what a program changed, what to synchronise, and what a command
-must not see. Labels of what is read, locks, approvals, pins and vouching hash the bytes themselves (`measure`).
+It says what a program changed, what to synchronise, and what a command must not see. Labels of what is read, locks,
+approvals, pins and vouching hash the bytes themselves (`disk.measure`).
 """
 
 import hashlib
@@ -11,200 +11,24 @@ import stat
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from operator import attrgetter
 from pathlib import Path
 from struct import Struct
-from typing import ClassVar, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import structlog
 
 from gateway.config.data.files import read_regular, replace_regular
 from gateway.domain.files import FileContent
-from gateway.workspace.files.access import FOLDER_FLAGS, READ_FLAGS, explained_errors, open_file
-from gateway.workspace.files.paths import MAX_LEVELS, WorkspaceError, WorkspacePath
+from gateway.workspace.files.access import explained_errors, open_file
+from gateway.workspace.files.disk import TOO_DEEP, FileState, Skipped, read_digest, walk
+from gateway.workspace.files.paths import WorkspaceError, WorkspacePath
 
 log = structlog.get_logger(__name__)
 
 MAX_FILES = 1_000_000
-UNSETTLED_NS = 2_000_000_000
-"""A file that changed this shortly before it was read may change again without a change of its timestamps."""
-SPARSE_BYTES = 1024 * 1024
-_CHUNK = 1024 * 1024
-
-Skipped: TypeAlias = Callable[[tuple[str, ...]], bool]
-"""Whether a file or folder, by the parts of its path, isn't looked at."""
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """The file as written; `path` is normalised."""
-
-    path: str
-    size: int
-    sha256: str
-
-
-class FileState(bytes):
-    """Changes with every write, even one that sets the time back: size, mtime, ctime, inode and mode of a file, packed.
-
-    A write through a mapping of memory may change it only once, when it begins; on some file systems it never does.
-    """
-
-    __slots__ = ()
-    NEVER: ClassVar["FileState"]
-    """That of no file."""
-
-    @classmethod
-    def of(cls, status: os.stat_result) -> "FileState":
-        """The state that a file's status tells."""
-        times = status.st_mtime_ns, status.st_ctime_ns
-        return cls(_STATE.pack(status.st_size, *times, status.st_ino, status.st_mode))
-
-    @property
-    def size(self) -> int:
-        """Bytes."""
-        return int(_STATE.unpack(self)[0])
-
-    @property
-    def modified_ns(self) -> int:
-        """The mtime."""
-        return int(_STATE.unpack(self)[1])
-
-    @property
-    def executable(self) -> bool:
-        """Whether its owner may run it."""
-        return bool(_STATE.unpack(self)[4] & stat.S_IXUSR)
-
-    def settled(self, at_ns: int) -> bool:
-        """Whether any write after `at_ns`, when the file was read, gives it another state."""
-        return int(_STATE.unpack(self)[2]) < at_ns - UNSETTLED_NS
-
-
-_STATE = Struct("<qqqQI")
-FileState.NEVER = FileState(_STATE.size)
-
-UNREADABLE, TOO_DEEP = "unreadable", "too deep"
-
-
-class FoundFile(NamedTuple):
-    """A file that a walk found; `folder` is the open folder that it is in, until the walk goes on."""
-
-    path: str
-    status: os.stat_result
-    folder: int
-
-    @property
-    def name(self) -> str:
-        """The last part of the path."""
-        return self.path.rpartition("/")[2]
-
-
-def walk(
-    root: Path, skipped: Skipped, failed: Callable[[str, str], None], levels: int = MAX_LEVELS
-) -> Iterator[FoundFile]:
-    """Yield what lies below `root` and isn't a folder, by name, a folder's own files first; no link is followed.
-
-    `failed` is called with the path of a folder or file that can't be looked at, and why. Raises `OSError` if that is
-    `root`. Each level of folders takes a descriptor.
-    """
-    open_folders: list[tuple[int, tuple[str, ...], list[str]]] = []
-
-    def enter(folder: int, parts: tuple[str, ...]) -> Iterator[FoundFile]:
-        folders = list[str]()
-        open_folders.append((folder, parts, folders))
-        with os.scandir(folder) as entries:
-            for entry in sorted(entries, key=attrgetter("name")):
-                place = (*parts, entry.name)
-                if skipped(place):
-                    continue
-                path = "/".join(place)
-                try:
-                    status = entry.stat(follow_symlinks=False)
-                except FileNotFoundError:
-                    continue
-                except OSError:
-                    failed(path, UNREADABLE)
-                    continue
-                if stat.S_ISDIR(status.st_mode):
-                    folders.append(entry.name)
-                else:
-                    yield FoundFile(path, status, folder)
-        folders.reverse()
-
-    try:
-        yield from enter(os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), ())
-        while open_folders:
-            folder, parts, waiting = open_folders[-1]
-            if not waiting:
-                os.close(open_folders.pop()[0])
-                continue
-            place = (*parts, waiting.pop())
-            if len(place) > levels:
-                failed("/".join(place), TOO_DEEP)
-                continue
-            try:
-                below = os.open(place[-1], FOLDER_FLAGS, dir_fd=folder)
-            except FileNotFoundError:
-                continue
-            except OSError:
-                failed("/".join(place), UNREADABLE)
-                continue
-            yield from enter(below, place)
-    finally:
-        for folder, _, _ in open_folders:
-            os.close(folder)
-
-
-def hash_file(file: int, most: int, path: WorkspacePath) -> tuple[int, str]:
-    """The size and hash of an open file; raises `WorkspaceError` with code `too_large` for more than `most` bytes."""
-    digest, size = hashlib.sha256(), 0
-    _check(os.fstat(file).st_size, most, path)
-    while chunk := os.pread(file, _CHUNK, size):
-        digest.update(chunk)
-        size += len(chunk)
-        _check(size, most, path)
-    return size, digest.hexdigest()
-
-
-def measure(root: Path, path: str, most: int) -> Written:
-    """Size and hash of a file. Raises `WorkspaceError`, with code `too_large` for more than `most` bytes."""
-    where = WorkspacePath.parse(path)
-    with explained_errors(where), open_file(root, where) as file:
-        return Written(str(where), *hash_file(file, most, where))
-
-
-def _check(size: int, most: int, path: WorkspacePath) -> None:
-    if size > most:
-        raise WorkspaceError("too_large", f"{path} has {size / 1e6:.1f} MB; the limit is {most / 1e6:g} MB.")
-
-
-def mostly_holes(file: int, status: os.stat_result) -> bool:
-    """Whether most of a large file is nowhere on disk: it takes no room, and reading it gives zeros for hours."""
-    if status.st_size < SPARSE_BYTES or status.st_blocks * 1024 > status.st_size:
-        return False
-    return sum(end - start for start, end in _extents(file)) * 2 < status.st_size
-
-
-def holes_in(found: FoundFile) -> bool:
-    """The same for a file of a walk; one that can't be read has none."""
-    if found.status.st_size < SPARSE_BYTES or found.status.st_blocks * 1024 > found.status.st_size:
-        return False
-    with suppress(OSError), open(os.open(found.name, READ_FLAGS, dir_fd=found.folder), "rb") as file:
-        return mostly_holes(file.fileno(), found.status)
-    return False
-
-
-def _extents(file: int) -> Iterator[tuple[int, int]]:
-    """Yield where a file has data: from one byte up to, but without, another."""
-    end = 0
-    with suppress(OSError):  # there is no data beyond
-        while True:
-            start = os.lseek(file, end, os.SEEK_DATA)
-            end = os.lseek(file, start, os.SEEK_HOLE)
-            yield start, end
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,7 +175,7 @@ class FileIndex:
             known = {path: self._known.get(path, b"") for path in files}
             new = [path for path, state in files.items() if not known[path].startswith(state)]
             for path in files.keys() - set(new):
-                yield _Hashed(path, files[path], files[path].size, known[path][_STATE.size :])
+                yield _Hashed(path, files[path], files[path].size, known[path][len(FileState.NEVER) :])
             yield from self._read(new, files, stop)
             self.complete = True
         self.save(due=True)
@@ -384,7 +208,7 @@ class FileIndex:
         try:
             with open_file(self.root, WorkspacePath(tuple(path.split("/")))) as file:
                 status = os.fstat(file)  # older than the content: a change while it is read is noticed next time
-                size, sha256 = _digest(file, status)
+                size, sha256 = read_digest(file, status)
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError, WorkspaceError):
             return
         except OSError:
@@ -402,26 +226,9 @@ class FileIndex:
             return
         known = load_records(self.file, str(self.root))
         with self._changing:
-            self._known = {path: record for path, record in known.items() if len(record) == _STATE.size + _DIGEST_BYTES}
-
-
-_DIGEST_BYTES = hashlib.sha256().digest_size
-
-
-def _digest(file: int, status: os.stat_result) -> tuple[int, bytes]:
-    """The number of bytes that were read, or stand for holes, and the hash."""
-    digest, size = hashlib.sha256(), 0
-    if mostly_holes(file, status):
-        digest.update(b"mostly holes, %d bytes" % status.st_size)
-        for start, end in _extents(file):
-            digest.update(b"\0data at %d to %d:" % (start, end))
-            for at in range(start, end, _CHUNK):
-                digest.update(os.pread(file, min(_CHUNK, end - at), at))
-        return status.st_size, digest.digest()
-    while chunk := os.pread(file, _CHUNK, size):
-        digest.update(chunk)
-        size += len(chunk)
-    return size, digest.digest()
+            self._known = {
+                path: record for path, record in known.items() if len(record) == len(FileState.NEVER) + _DIGEST_BYTES
+            }
 
 
 def notes_mappings(folder: Path) -> bool:
@@ -439,6 +246,9 @@ def notes_mappings(folder: Path) -> bool:
 _TICK_SECONDS = 0.05
 """Longer than the step of the clock that file systems take their times from."""
 
+
+_DIGEST_BYTES = hashlib.sha256().digest_size
+_RECORD_BYTES = len(FileState.NEVER) + _DIGEST_BYTES
 MAX_INDEX_BYTES = 1024**3
 _HEADER = b"supaclaw files 1\n"
 _LENGTHS = Struct("<II")

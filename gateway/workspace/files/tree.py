@@ -23,7 +23,8 @@ from gateway.workspace.files.access import (
     open_folder,
     replace_file,
 )
-from gateway.workspace.files.index import FileIndex, Written
+from gateway.workspace.files.disk import Written
+from gateway.workspace.files.index import FileIndex
 from gateway.workspace.files.pages import MOST, Page, Piece, decode_text, page_of, read_bytes, read_piece
 from gateway.workspace.files.paths import INSTRUCTIONS, WorkspaceError, WorkspacePath, folded
 

@@ -14,7 +14,7 @@ from io import BufferedWriter
 from pathlib import Path
 
 from gateway.workspace.files.access import NEW_FLAGS, TEMPORARY_PREFIX, explained_errors, open_folder, temporary_name
-from gateway.workspace.files.index import measure
+from gateway.workspace.files.disk import measure
 from gateway.workspace.files.paths import WorkspaceError, WorkspacePath
 
 TEXT_SUFFIX, PAGES_SUFFIX = ".txt", ".pages"

@@ -22,7 +22,8 @@ from gateway.workspace.files.access import (
     open_folder,
     temporary_name,
 )
-from gateway.workspace.files.index import MAX_FILES, UNREADABLE, FileIndex, FileState, FoundFile, holes_in, walk
+from gateway.workspace.files.disk import UNREADABLE, FileState, FoundFile, holes_in, walk
+from gateway.workspace.files.index import MAX_FILES, FileIndex
 from gateway.workspace.files.paths import WorkspaceError, WorkspacePath
 from gateway.workspace.sync.plan import MAX_FILE_BYTES, Drop, Pull, Seen, excluded
 

@@ -19,7 +19,7 @@ from gateway.flow.outbound.sender import Outbound
 from gateway.store.connection.pool import Database
 from gateway.store.delivery import addresses
 from gateway.store.transcript import messages, sessions
-from gateway.workspace.files.index import measure
+from gateway.workspace.files.disk import measure
 from tests.fakes.channel import FakeChannel
 from tests.flow.outbound.test_sender import STATES, sending, sent, stop
 from tests.flow.path import FakeModel, MessagePath, build

@@ -7,17 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from gateway.workspace.files import disk
 from gateway.workspace.files import index as module
-from gateway.workspace.files.index import (
-    FileIndex,
-    Skipped,
-    Stopped,
-    Written,
-    load_records,
-    measure,
-    notes_mappings,
-    walk,
-)
+from gateway.workspace.files.disk import Skipped, Written, measure, walk
+from gateway.workspace.files.index import FileIndex, Stopped, load_records, notes_mappings
 from gateway.workspace.files.paths import WorkspaceError
 
 
@@ -78,19 +71,19 @@ def write(root: Path, path: str, text: str) -> None:
 @pytest.fixture
 def settled(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if all files were old when they are read."""
-    monkeypatch.setattr(module, "UNSETTLED_NS", -(10**12))
+    monkeypatch.setattr(disk, "UNSETTLED_NS", -(10**12))
 
 
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The sizes of the files that are read."""
-    sizes, digest = list[int](), module._digest
+    sizes, digest = list[int](), module.read_digest
 
     def counted(file: int, status: os.stat_result) -> tuple[int, bytes]:
         sizes.append(status.st_size)
         return digest(file, status)
 
-    monkeypatch.setattr(module, "_digest", counted)
+    monkeypatch.setattr(module, "read_digest", counted)
     return sizes
 
 
@@ -205,13 +198,13 @@ class TestIndex:
         self, index: FileIndex, monkeypatch: pytest.MonkeyPatch, settled: None
     ) -> None:
         write(index.root, "a", "one")
-        digest = module._digest
+        digest = module.read_digest
 
         def interrupted(file: int, status: os.stat_result) -> tuple[int, bytes]:
             index.forget(["a"])
             return digest(file, status)
 
-        monkeypatch.setattr(module, "_digest", interrupted)
+        monkeypatch.setattr(module, "read_digest", interrupted)
         hashes(index)
         assert index._known == {}
 
@@ -230,13 +223,13 @@ class TestIndex:
     ) -> None:
         for name in "abc":
             write(index.root, name, name)
-        stop, digest = threading.Event(), module._digest
+        stop, digest = threading.Event(), module.read_digest
 
         def last(file: int, status: os.stat_result) -> tuple[int, bytes]:
             stop.set()
             return digest(file, status)
 
-        monkeypatch.setattr(module, "_digest", last)
+        monkeypatch.setattr(module, "read_digest", last)
         with pytest.raises(Stopped):
             index.hashes(index.snapshot(NOTHING).files, stop)
         assert len(read) == len(index._known) == 1
@@ -244,13 +237,13 @@ class TestIndex:
 
     def test_a_long_look_tells_how_far_it_is(self, index: FileIndex, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "LONG_LOOK_FILES", 1)
-        told, digest = list[str](), module._digest
+        told, digest = list[str](), module.read_digest
 
         def watched(file: int, status: os.stat_result) -> tuple[int, bytes]:
             told.append(index.progress)
             return digest(file, status)
 
-        monkeypatch.setattr(module, "_digest", watched)
+        monkeypatch.setattr(module, "read_digest", watched)
         for name in "ab":
             write(index.root, name, name)
         hashes(index)
