@@ -238,7 +238,7 @@ def notes_mappings(folder: Path) -> bool:
         before = FileState.of(os.fstat(file.fileno()))
         time.sleep(_TICK_SECONDS)
         with mmap.mmap(file.fileno(), mmap.PAGESIZE) as mapping:
-            mapping[0] = 1
+            mapping[0] += 1  # read first: tmpfs notes a write only to a page that was not in the mapping before
             return FileState.of(os.fstat(file.fileno())) != before
     return False
 
