@@ -118,7 +118,7 @@ async def note(
 async def of_task(conn: Connection, task: TaskId, since: datetime) -> list[StepRow]:
     """The steps of a task since a time, in order."""
     return await fetch_all(
-        conn, StepRow, "select * from task_steps where task_id = $1 and created_at >= $2 order by id", task, since
+        conn, _row, "select * from task_steps where task_id = $1 and created_at >= $2 order by id", task, since
     )
 
 
