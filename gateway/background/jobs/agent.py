@@ -11,7 +11,7 @@ from gateway.domain.principals import Label
 from gateway.domain.work.tasks import Assignment, Claim, Status
 from gateway.flow.people import NOT_LET_IN
 from gateway.flow.trees.node import NodeRuns
-from gateway.flow.turn.opening import OpenedTurn, open_unattended
+from gateway.flow.turn.opening import OpenedTurn, PromptOpening
 from gateway.flow.turn.runner import TurnResult
 from gateway.flow.unattended.completion import Origin, ScheduleOrigin, TaskOrigin, TriggerOrigin, UnattendedFinisher
 from gateway.store.connection.pool import Connection
@@ -66,9 +66,10 @@ class AgentRun:
             return
         self._failpoints.reach(Step.TURN_TAKEN)
         if assignment.origin == TASK:
-            await self._node(run, assignment)
+            await self._node(run, assignment, opened)
             return
-        result = await self._services.turn_runner.answer(run, opened)
+        turn = await self._services.turn_runner.begin(opened)
+        result = await self._services.turn_runner.answer(turn)
         await self._services.file_sync.after_turn(run.principal_id)
         self._failpoints.reach(Step.ANSWER_READY)
         await self._finish(run, assignment, opened, result)
@@ -81,11 +82,11 @@ class AgentRun:
             result = TurnResult(Notice(text), status=Status.FAILED, error="out of attempts")
             await self._finish(run, assignment, opened, result)
 
-    async def _node(self, run: Claim, assignment: Assignment) -> None:
+    async def _node(self, run: Claim, assignment: Assignment, opened: OpenedTurn) -> None:
         """One run of a node, which may end with a wait."""
         if assignment.fork is not None:
             await self._services.environments.copy_for(run.principal_id, assignment.fork)
-        if (ended := await self._nodes.run(run, assignment)) is not None:
+        if (ended := await self._nodes.run(run, assignment, opened)) is not None:
             opened, result = ended
             self._failpoints.reach(Step.ANSWER_READY)
             await self._finish(run, assignment, opened, result)
@@ -104,17 +105,16 @@ class AgentRun:
             await tasks.requeue(tx, run, delay=min(ahead * TURN_SECONDS, MOST_SECONDS), failed=False)
             return assignment, None
         label, history = await _history(tx, run, assignment)
-        opened = await open_unattended(
-            tx,
-            run,
-            assignment.prompt,
+        opening = PromptOpening(
+            run=run,
+            prompt=assignment.prompt,
             label=max(label, assignment.label),
             origin=assignment.origin,
             history=history,
             private=await _private(tx, assignment),
             asked=assignment.asked,
         )
-        return assignment, opened
+        return assignment, await opening.open(tx)
 
     async def _unwanted(self, tx: Connection, run: Claim, assignment: Assignment) -> str | None:
         """Why nobody wants it any more, if that is so."""

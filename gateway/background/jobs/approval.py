@@ -85,7 +85,7 @@ class Approval:
         if review.task_id is not None:
             async with self._database.connection() as conn:
                 fork = await trees.fork_of(conn, review.task_id)
-        return environments.of(review.principal_id) if fork is None else environments.of_fork(review.principal_id, fork)
+        return environments.of(review.principal_id, fork)
 
     async def _finish(self, run: Claim, review: ReviewRow, outcome: ToolOutcome | None) -> None:
         said = await self._database.run(lambda tx: self._store(tx, run, review, outcome))

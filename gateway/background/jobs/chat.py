@@ -1,7 +1,6 @@
 """`chat`: from the messages a session has unread to the answer that is committed for them."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from gateway.background.jobs import Services
 from gateway.config.failpoints import Step
@@ -14,7 +13,8 @@ from gateway.domain.work.tasks import Claim, Status
 from gateway.flow.live import TurnEnded, TurnStarted
 from gateway.flow.outbound.parts import abridge
 from gateway.flow.trees.node import NO_AGENT, chat_part
-from gateway.flow.turn.opening import OpenedChat, OpenedTurn, open_turn
+from gateway.flow.turn.loop import SizedModel
+from gateway.flow.turn.opening import ChatOpening, OpenedChat
 from gateway.flow.turn.presence import drafts, seen_reaction, typing
 from gateway.flow.turn.runner import RunOutcome, TurnResult
 from gateway.flow.turn.steps import Sink
@@ -36,7 +36,7 @@ class ChatTurns:
     async def run(self, run: Claim) -> None:
         """Answer what is unread in the session; raises `RunLost` when the run was cancelled or taken over."""
         self._failpoints.reach(Step.TURN_CLAIMED)
-        opened = await self._database.run(lambda tx: open_turn(tx, run))
+        opened = await self._database.run(ChatOpening(run=run).open)
         if opened is None:
             return
         self._failpoints.reach(Step.TURN_TAKEN)
@@ -53,7 +53,7 @@ class ChatTurns:
 
     async def give_up(self, run: Claim) -> None:
         """Out of attempts: one message says so, and the next one starts afresh."""
-        opened = await self._database.run(lambda tx: open_turn(tx, run))
+        opened = await self._database.run(ChatOpening(run=run).open)
         if opened is not None:
             text = f"I could not answer: {run.max_attempts} attempts failed. Write again and I'll start fresh."
             async with seen_reaction(self._outbound.channel(opened.at), opened.at, opened.asked):
@@ -62,29 +62,26 @@ class ChatTurns:
     async def _answer(self, run: Claim, opened: OpenedChat, channel: Channel | None) -> None:
         draft = opened.asked[-1].id
         async with typing(channel, opened.at), drafts(channel, opened.at, draft, self._services.clock) as sinks:
-            result = await self._turn(run, opened, sinks)
+            result = await self._turn(opened, sinks)
         self._failpoints.reach(Step.ANSWER_READY)
         await self._commit(run, opened, result)
 
-    async def _turn(self, run: Claim, opened: OpenedChat, sinks: Sequence[Sink]) -> TurnResult:
-        """By the agent that a program asked for, or the one that people chat with."""
+    async def _turn(self, opened: OpenedChat, sinks: Sequence[Sink]) -> TurnResult:
+        """The result of the agent that a program named, or of the one that people chat with."""
         wanted, services = opened.client.agent, self._services
         if not wanted:
             model = services.named_model(opened.asked[-1].model)
-            return await services.turn_runner.answer(run, opened, sinks, model)
-        own = services.people.is_owner(run.principal_id)
+            return await self._answered(opened, sinks, model)
+        own = services.people.is_owner(opened.principal.id)
         found = {agent.slug: agent for agent in await services.environments.agents.trusted()} if own else {}
         if (agent := found.get(wanted)) is None:
             return TurnResult(Notice(NO_AGENT.format(wanted)), status=Status.FAILED, error="no agent")
-        part = chat_part(agent)
+        model = services.agent_model(agent.model, agent.head.temperature, agent.head.max_tokens)
+        return await self._answered(opened.with_agent(chat_part(agent)), sinks, model)
 
-        async def again(tx: Connection) -> OpenedTurn | None:
-            now = await open_turn(tx, run)
-            return now and replace(now, agent=part, again=again)
-
-        head = agent.head
-        model = services.agent_model(agent.model, head.temperature, head.max_tokens)
-        return await services.turn_runner.answer(run, replace(opened, agent=part, again=again), sinks, model)
+    async def _answered(self, opened: OpenedChat, sinks: Sequence[Sink], model: SizedModel | None) -> TurnResult:
+        turn_runner = self._services.turn_runner
+        return await turn_runner.answer(await turn_runner.begin(opened), sinks, model)
 
     async def _commit(self, run: Claim, opened: OpenedChat, result: TurnResult) -> None:
         channel, environment = self._outbound.channel(opened.at), self._services.environments.of(run.principal_id)

@@ -13,7 +13,8 @@ from gateway.domain.principals import Label
 from gateway.domain.text.marks import heading
 from gateway.domain.work.schedules import UTC_ZONE
 from gateway.domain.work.tasks import Claim, Status
-from gateway.flow.turn.opening import OpenedTurn, open_unattended
+from gateway.flow.turn.loop import SizedModel
+from gateway.flow.turn.opening import OpenedTurn, PromptOpening
 from gateway.flow.turn.runner import RunOutcome, TurnResult
 from gateway.llm.errors import ErrorKind
 from gateway.store.connection.pool import Connection
@@ -61,7 +62,7 @@ class HeartbeatRun:
         if opened is None:
             return
         model = self._services.heartbeat_model()
-        result = UNASKED if model is None else await self._services.turn_runner.answer(run, opened, model=model)
+        result = UNASKED if model is None else await self._answered(opened, model)
         await self._services.file_sync.after_turn(run.principal_id)
         await self._finish(run, occasion, opened, judge(result), result)
 
@@ -73,6 +74,10 @@ class HeartbeatRun:
             result = TurnResult(Notice(why), status=Status.FAILED, error="out of attempts")
             await self._finish(run, occasion, opened, Verdict(HeartbeatOutcome.FAILED, why), result)
 
+    async def _answered(self, opened: OpenedTurn, model: SizedModel) -> TurnResult:
+        turn_runner = self._services.turn_runner
+        return await turn_runner.answer(await turn_runner.begin(opened), model=model)
+
     async def _open(self, run: Claim) -> tuple[Occasion, OpenedTurn | None]:
         """Its session, with a journal file of its own."""
         now, zone = self._services.clock.now(), self._services.environments.of(run.principal_id).zone() or UTC_ZONE
@@ -81,9 +86,10 @@ class HeartbeatRun:
             occasion = Occasion.model_validate(await tasks.payload(tx, run.id))
             name = (await principals.get(tx, run.principal_id)).name
             asked = heartbeat_prompt(occasion.concerns, now, zone, name)
-            opened = await open_unattended(
-                tx, run, asked, label=occasion.label, origin=ORIGIN, heartbeat=True, private=True
+            opening = PromptOpening(
+                run=run, prompt=asked, label=occasion.label, origin=ORIGIN, heartbeat=True, private=True
             )
+            opened = await opening.open(tx)
             if opened is not None:
                 for path in heartbeat_paths(occasion.at):
                     if await journals.begin(tx, opened.session, run.principal_id, path):

@@ -19,9 +19,9 @@ from gateway.domain.work.tasks import Assignment, Claim, Status
 from gateway.domain.work.trees import DoubtAnswer
 from gateway.flow.approvals.questions import Questions
 from gateway.flow.trees.system_calls import NextStep
+from gateway.flow.turn.loop import Turn
 from gateway.flow.turn.opening import OpenedTurn
-from gateway.flow.turn.runner import TurnResult, TurnRunner
-from gateway.flow.turn.steps import Fence
+from gateway.flow.turn.runner import TurnResult
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.transcript import sessions, tool_calls
 from gateway.store.trust import reviews
@@ -44,31 +44,24 @@ class Doubts:
     """Asks about the calls of nodes that may have run before a crash, and takes the answers."""
 
     database: Database
-    turn_runner: TurnRunner
     questions: Questions
     clock: Clock
 
-    async def settle(self, run: Claim, assignment: Assignment, opened: OpenedTurn) -> Allowed | NextStep | TurnResult:
+    async def settle(self, turn: Turn, assignment: Assignment) -> Allowed | NextStep | TurnResult:
         """The calls that may run now; or why the node can't go on yet.
 
         A person is asked once the time that the call may take is over, for until then it may be under way.
         """
-        calls = [intent for intent in opened.pending(run) if not intent.handed]
-        if not calls:
-            return {}
-        await self.turn_runner.environments.refresh()
-        toolbox = self.turn_runner.environment(run, opened).toolbox
-        await toolbox.refresh()
+        opened, toolbox = turn.opened, turn.environment.toolbox
+        calls = [intent for intent in opened.pending() if not intent.handed]
         once = [intent for intent in calls if toolbox.effect(intent.call.name) is Effect.ONCE]
-        fence = Fence(self.database, run)
-        caller = opened.caller(run, fence.cross)
-        acts = {each: await toolbox.described(each.call, caller) for each in once}
+        acts = {each: await toolbox.described(each.call, opened.caller(turn.fence.cross)) for each in once}
         found = [CallInDoubt(each, act) for each, act in acts.items() if act is not None]
         harmless: Allowed = {each.ordinal: None for each, act in acts.items() if act is None}
         if not found:
             return harmless
-        await fence.outlast(max((toolbox.once_for(each.act.tool) for each in found), default=0.0))
-        settled = await self.database.run(lambda tx: self._settle(tx, run, assignment, opened, found))
+        await turn.fence.outlast(max((toolbox.once_for(each.act.tool) for each in found), default=0.0))
+        settled = await self.database.run(lambda tx: self._settle(tx, opened.run, assignment, opened, found))
         return settled if isinstance(settled, NextStep | TurnResult) else {**harmless, **settled}
 
     async def _settle(

@@ -1,9 +1,8 @@
 """One run of a node: turns of its agent, the requests to the engine between them, and the folder with its files."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence, Set
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 from gateway.agent.limits import TREE_USD, dollars, used_up
@@ -12,21 +11,19 @@ from gateway.agent.skills.library import Skills
 from gateway.agent.work.agents import Agents
 from gateway.agent.work.task_trees import SYSTEM_TOOL_SPECS, BadSystemCall, parse_system_call
 from gateway.config.failpoints import Failpoints, Step
-from gateway.domain.conversation.inbound import ClientOptions
 from gateway.domain.conversation.tools import ToolClass
 from gateway.domain.conversation.transcript import AssistantText
 from gateway.domain.errors import SupaclawError
 from gateway.domain.ids import PrincipalId, TaskId
 from gateway.domain.json import JsonObject
-from gateway.domain.principals import Label
 from gateway.domain.time import Clock
 from gateway.domain.work.tasks import Assignment, Claim, Status
 from gateway.domain.work.trees import FILES, MAIN, MOST_FILES, LoadSkill
 from gateway.flow.approvals.questions import Questions
 from gateway.flow.trees.doubts import Doubts
 from gateway.flow.trees.system_calls import NextStep, NodeCompleted, ReviewUnanswered, SystemCalls
-from gateway.flow.turn.loop import SizedModel
-from gateway.flow.turn.opening import AgentPart, OpenedTurn, open_unattended
+from gateway.flow.turn.loop import SizedModel, Turn
+from gateway.flow.turn.opening import AgentPart, OpenedTurn
 from gateway.flow.turn.runner import TurnResult, TurnRunner
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.transcript import sessions, tool_calls
@@ -86,78 +83,43 @@ class NodeRuns:
     turned: Callable[[PrincipalId], Awaitable[None]]
     """Gives other machines what a turn has changed, before a subtask or the parent can run there."""
 
-    @property
-    def _doubts(self) -> Doubts:
-        return Doubts(self.database, self.turn_runner, self.questions, self.clock)
-
-    async def run(self, run: Claim, assignment: Assignment) -> tuple[OpenedTurn, TurnResult] | None:
+    async def run(self, run: Claim, assignment: Assignment, opened: OpenedTurn) -> tuple[OpenedTurn, TurnResult] | None:
         """How the node ended; None if it waits, is to be run again, or has ended already. Raises `RunLost`."""
+        folder = await self._folder(run)
+        doubts = Doubts(self.database, self.questions, self.clock)
         while True:
-            usable = await self._usable(run)
-            agent = usable.pop(run.agent, None)
-            folder, label = await self._folder(run), await self._agents(run).label(agent)
-            part = _part(agent, [*usable.values()], folder, assignment.fork)
-            opened = await self.database.run(partial(self.open, run=run, assignment=assignment, part=part, label=label))
-            if opened is None:
-                return None
-            if agent is None:
+            agents = await self._usable(run)
+            if (agent := agents.get(run.agent)) is None:
                 return opened, TurnResult.failed(NO_AGENT.format(run.agent))
-            settled = await self._doubts.settle(run, assignment, opened)
-            if not isinstance(settled, NextStep | TurnResult):
-                settled = await self._turned(run, assignment, opened, agent, folder, settled)
-            match settled:
+            part = await self._part(run, agent, agents, folder, assignment.fork)
+            turn = await self.turn_runner.begin(opened.with_agent(part))
+            step = await doubts.settle(turn, assignment)
+            if not isinstance(step, NextStep | TurnResult):
+                step = await self._turned(turn, assignment, agent, folder, step)
+            match step:
                 case NextStep.GO_ON:
-                    continue
+                    again = await self.database.run(turn.opened.opening.open)
+                    if again is None:
+                        return None
+                    opened = again
                 case NextStep.ASK:
                     await self.questions.look()
                     return None
                 case NextStep.WAIT:
                     return None
                 case ended:
-                    return opened, ended
+                    return turn.opened, ended
 
     async def _turned(
-        self,
-        run: Claim,
-        assignment: Assignment,
-        opened: OpenedTurn,
-        agent: AgentFile,
-        folder: TaskFolder,
-        allowed: Allowed,
+        self, turn: Turn, assignment: Assignment, agent: AgentFile, folder: TaskFolder, allowed: Allowed
     ) -> NextStep | TurnResult:
-        result = await self._turn(run, opened, agent, assignment.model, allowed)
+        run = turn.opened.run
+        result = await self._turn(turn, agent, assignment.model, allowed)
         if assignment.fork is None:
             await folder.note(self.database, run)
         await self.turned(run.principal_id)
         self.failpoints.reach(Step.NODE_TURNED)
-        return await self._follow_up(run, assignment, opened, result)
-
-    async def open(
-        self,
-        tx: Connection,
-        run: Claim,
-        assignment: Assignment,
-        part: AgentPart | None = None,
-        label: Label = Label.OWNER,
-    ) -> OpenedTurn | None:
-        """The node's turn, with the agent's part, whose file has that label; None if there is nothing left to do."""
-        label = max(assignment.label, label)
-        opened = await open_unattended(
-            tx,
-            run,
-            assignment.prompt,
-            label=label,
-            origin=assignment.origin,
-            private=assignment.private,
-            asked=assignment.asked,
-        )
-        if opened is None or part is None:
-            return opened
-
-        async def again(tx: Connection) -> OpenedTurn | None:
-            return await self.open(tx, run, assignment, part, label)
-
-        return replace(opened, client=ClientOptions(tools=SYSTEM_TOOL_SPECS), agent=part, again=again)
+        return await self._follow_up(run, assignment, turn.opened, agent, result)
 
     def _agents(self, run: Claim) -> Agents:
         return self.turn_runner.environments.of(run.principal_id).agents
@@ -172,20 +134,38 @@ class NodeRuns:
             master = await trees.master_of(conn, run.id)
         return TaskFolder.of(self.turn_runner.environments.of(run.principal_id).workspace.root, master, run.id)
 
-    async def _turn(
-        self, run: Claim, opened: OpenedTurn, agent: AgentFile, other: str | None, allowed: Allowed
-    ) -> TurnResult | None:
+    async def _part(
+        self, run: Claim, agent: AgentFile, agents: Mapping[str, AgentFile], folder: TaskFolder, fork: TaskId | None
+    ) -> AgentPart:
+        tools = None if agent.head.tools is None else frozenset(agent.head.tools)
+        others = [other for slug, other in agents.items() if slug != run.agent]
+        return AgentPart(
+            _prompt(agent, others, folder.hint(tools)),
+            tools,
+            agent.skills is None,
+            agent.head.budget,
+            fork,
+            await self._agents(run).label(agent),
+            SYSTEM_TOOL_SPECS,
+        )
+
+    async def _turn(self, turn: Turn, agent: AgentFile, other: str | None, allowed: Allowed) -> TurnResult | None:
         """What the agent said; None if a call of before is to be carried out first."""
-        pending = opened.pending(run)
+        pending = turn.opened.pending()
         if pending and all(intent.handed for intent in pending):
             return None
         head = agent.head
         tuned = agent.slug != MAIN or other is not None
         model = self.model(other or agent.model, head.temperature, head.max_tokens) if tuned else None
-        return await self.turn_runner.answer(run, opened, model=model, allowed=allowed)
+        return await self.turn_runner.answer(turn, model=model, allowed=allowed)
 
     async def _follow_up(
-        self, run: Claim, assignment: Assignment, opened: OpenedTurn, result: TurnResult | None
+        self,
+        run: Claim,
+        assignment: Assignment,
+        opened: OpenedTurn,
+        agent: AgentFile,
+        result: TurnResult | None,
     ) -> NextStep | TurnResult:
         """What the calls come to; without any the turn was the node's last."""
         async with self.database.connection() as conn:
@@ -194,7 +174,7 @@ class NodeRuns:
             return await self.database.run(lambda tx: self._out_of_budget(tx, run, assignment, opened))
         if not calls:
             return NextStep.GO_ON if result is None else _ended(result)
-        skills = {call.ordinal or 0: await self._skill(run, call) for call in calls if call.tool == "load_skill"}
+        skills = {call.ordinal or 0: await self._skill(agent, call) for call in calls if call.tool == "load_skill"}
         usable = {*await self._usable(run)}
         label = opened.label if result is None else result.label
 
@@ -215,13 +195,12 @@ class NodeRuns:
             case after:
                 return after
 
-    async def _skill(self, run: Claim, call: MessageRow) -> JsonObject:
+    async def _skill(self, agent: AgentFile, call: MessageRow) -> JsonObject:
         """The text of a skill that the node asks for."""
-        agent = (await self._usable(run)).get(run.agent)
         try:
             wanted = parse_system_call("load_skill", call.text)
             assert isinstance(wanted, LoadSkill), "parsed as that"
-            if agent is None or (agent.skills is not None and wanted.name not in agent.skills):
+            if agent.skills is not None and wanted.name not in agent.skills:
                 return {"error": "not_found", "message": "That is none of this agent's skills."}
             files = await self.skills.confirmed(wanted.name)
         except (BadSystemCall, SupaclawError) as error:
@@ -270,16 +249,6 @@ def chat_part(agent: AgentFile) -> AgentPart:
     own = replace(agent, head=agent.head.model_copy(update={"skills": None}))
     tools = None if agent.head.tools is None else frozenset(agent.head.tools)
     return AgentPart(_prompt(own, ()), tools, agent.skills is None, agent.head.budget)
-
-
-def _part(
-    agent: AgentFile | None, others: Sequence[AgentFile], folder: TaskFolder, fork: TaskId | None
-) -> AgentPart | None:
-    if agent is None:
-        return None
-    tools = None if agent.head.tools is None else frozenset(agent.head.tools)
-    prompt = _prompt(agent, others, folder.hint(tools))
-    return AgentPart(prompt, tools, agent.skills is None, agent.head.budget, fork)
 
 
 def _prompt(agent: AgentFile, others: Sequence[AgentFile], files: str = "") -> str:

@@ -65,7 +65,7 @@ class Compactor:
     failpoints: Failpoints
 
     async def prepare(
-        self, run: Claim, opened: OpenedTurn, room: int, budgets: SharedBudgets, *, overflow: bool = False
+        self, opened: OpenedTurn, room: int, budgets: SharedBudgets, *, overflow: bool = False
     ) -> OpenedTurn:
         """Compact, once, a transcript that is too long for `room` or for the configuration.
 
@@ -74,18 +74,16 @@ class Compactor:
         """
         at = min(self.at_tokens(), room)
         if overflow:
-            opened = await self._reopened(run, opened)
-            return await self._compacted(run, opened, cut_of(opened.transcript, run.id, 0), at, budgets)
+            opened = await self._reopened(opened)
+            return await self._compacted(opened, cut_of(opened.transcript, opened.run.id, 0), at, budgets)
         if tokens_of(opened.transcript) < at:
             return opened
-        return await self._compacted(run, opened, cut_of(opened.transcript, run.id, at // 4), at, budgets)
+        return await self._compacted(opened, cut_of(opened.transcript, opened.run.id, at // 4), at, budgets)
 
-    async def _compacted(
-        self, run: Claim, opened: OpenedTurn, what: Cut | None, at: int, budgets: SharedBudgets
-    ) -> OpenedTurn:
+    async def _compacted(self, opened: OpenedTurn, what: Cut | None, at: int, budgets: SharedBudgets) -> OpenedTurn:
         if what is None:
             return opened
-        model = self.model()
+        model, run = self.model(), opened.run
         asked = model and BudgetedModel(model, budgets, run, opened.principal.role, tree=opened.agent is not None)
         summary = await self._written(asked, what, longest_summary(at))
         self.failpoints.reach(Step.SUMMARY_READY)
@@ -94,7 +92,7 @@ class Compactor:
         if stored is not None:
             log.info("session.compacted", covers=what.last, rows=len(what.covered), facts=len(summary.facts))
             self.live.publish(opened.session, MessageStored(stored))
-        return await self._reopened(run, opened)
+        return await self._reopened(opened)
 
     async def _written(self, model: SizedModel | None, what: Cut, limit: int) -> NewSummary:
         reply = None if model is None else await self._asked(model, what, limit)
@@ -138,12 +136,12 @@ class Compactor:
         await journals.close(tx, session, goal_of(summary.sections))
         return row.id
 
-    async def _reopened(self, run: Claim, opened: OpenedTurn) -> OpenedTurn:
+    async def _reopened(self, opened: OpenedTurn) -> OpenedTurn:
         """The turn as the rows have it now; what arrived meanwhile joins it."""
-        again = await self.database.run(opened.again)
+        again = await self.database.run(opened.opening.open)
         if again is None:
             raise RunLost("what this run was to answer needs no answer any more")
         joined = tuple(id for id in again.asked_ids if id not in opened.asked_ids)
         if joined:
-            self.live.publish(again.session, TurnStarted(joined, run))
+            self.live.publish(again.session, TurnStarted(joined, opened.run))
         return again

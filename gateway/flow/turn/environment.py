@@ -33,7 +33,7 @@ from gateway.flow.labels import ContentLabels
 from gateway.flow.outbound.send_tool import SendTool
 from gateway.flow.people import People
 from gateway.flow.secrets.guard import Clean
-from gateway.flow.turn.opening import AgentPart
+from gateway.flow.turn.opening import AgentPart, OpenedChat, OpenedTurn
 from gateway.llm.prices import estimate_tool
 from gateway.net.addresses import Rules
 from gateway.sandbox.workshop import Workshop
@@ -178,13 +178,13 @@ class AgentEnvironments:
         self._forks = self.others.parent / "forks"
         self._version: tuple[str, ...] = ()
         self._quotas: dict[PrincipalId, Quota] = {}
-        self._built: OrderedDict[PrincipalId | TaskId, AgentEnvironment] = OrderedDict()
+        self._built: OrderedDict[tuple[PrincipalId, TaskId | None], AgentEnvironment] = OrderedDict()
 
     async def refresh(self) -> None:
         """Look whether the owner's tool files are still the same; a turn, and a call that was approved, begin so."""
         if self.tool_files and self._version != (now := await self.tool_files.look()):
             self._version = now
-            self._built.pop(self.people.owner.id, None)
+            self._built.pop((self.people.owner.id, None), None)
 
     def switched_off(self) -> Mapping[str, str]:
         """The owner's tools that are off, each with the reason."""
@@ -209,25 +209,38 @@ class AgentEnvironments:
             with suppress(WorkspaceError):  # a command says so
                 await self.commands.look()
 
-    def of(self, principal: PrincipalId) -> AgentEnvironment:
-        """The principal's environment; the least recently used are dropped and built again when needed."""
-        return self._known(principal, lambda: self._build(principal))
+    async def for_turn(self, opened: OpenedTurn) -> AgentEnvironment:
+        """The environment of one turn, with the tool files and the tools of sources as they are now."""
+        await self.refresh()
+        environment = self._narrowed(opened)
+        await environment.toolbox.refresh()
+        return environment
 
-    def of_fork(self, principal: PrincipalId, fork: TaskId) -> AgentEnvironment:
-        """The same for a fork of the principal's task: asked about before every act, on files of its own."""
-        return self._known(fork, lambda: self._build(principal, fork))
+    def _narrowed(self, opened: OpenedTurn) -> AgentEnvironment:
+        chat, agent = isinstance(opened, OpenedChat), opened.agent
+        environment = self.of(opened.principal.id, agent.fork if agent else None)
+        if chat and not opened.private:
+            environment = environment.for_tokens
+        elif agent is None and not opened.private:
+            environment = environment.for_programs
+        return environment.for_agent(agent, private=opened.private) if agent else environment
 
-    async def copy_for(self, principal: PrincipalId, fork: TaskId) -> None:
-        """Give a fork its files, as the principal's are now; once. Copies of a week ago are deleted."""
-        await asyncio.to_thread(copy_workspace, self.of(principal).workspace.root, self._forks, str(fork))
+    def of(self, principal: PrincipalId, fork: TaskId | None = None) -> AgentEnvironment:
+        """The principal's environment; the least recently used are dropped and built again when needed.
 
-    def _known(self, key: PrincipalId | TaskId, build: Callable[[], AgentEnvironment]) -> AgentEnvironment:
+        A fork of the principal's task is asked about before every act, and works on files of its own.
+        """
+        key = (principal, fork)
         if key not in self._built:
-            self._built[key] = build()
+            self._built[key] = self._build(principal, fork)
         self._built.move_to_end(key)
         if len(self._built) > KEPT:
             self._built.popitem(last=False)
         return self._built[key]
+
+    async def copy_for(self, principal: PrincipalId, fork: TaskId) -> None:
+        """Give a fork its files, as the principal's are now; once. Copies of a week ago are deleted."""
+        await asyncio.to_thread(copy_workspace, self.of(principal).workspace.root, self._forks, str(fork))
 
     def forget(self) -> None:
         """Drop all environments; each is built again when it is needed."""

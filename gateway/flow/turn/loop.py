@@ -3,7 +3,7 @@ prompt."""
 
 from collections.abc import AsyncGenerator, Sequence, Set
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from gateway.agent.conversation.context import file_index, system_prompt, to_messages
@@ -15,7 +15,6 @@ from gateway.domain.conversation.transcript import Attached, Entry, Steered, Sum
 from gateway.domain.ids import MessageId, TaskId
 from gateway.domain.principals import Label
 from gateway.domain.text.tokens import estimate
-from gateway.domain.work.tasks import Claim
 from gateway.flow.live import Live, TurnStarted
 from gateway.flow.secrets.guard import CleanModel
 from gateway.flow.turn.environment import AgentEnvironment
@@ -149,41 +148,51 @@ async def reply_of(model: Model, prompt: Prompt) -> Reply:
     return replies[-1]
 
 
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One turn of a run: the state it starts from, and the environment it works with."""
+
+    opened: OpenedTurn
+    environment: AgentEnvironment
+    persona: PersonaText
+    skills: str
+    """The index of skills in its prompt."""
+    fence: Fence
+
+
 @dataclass
 class TurnLoop:
     """One run of the loop; `budget` limits a prompt to fewer tokens than the model takes."""
 
     database: Database
     live: Live
-    run: Claim
-    fence: Fence
-    opened: OpenedTurn
-    environment: AgentEnvironment
-    persona: PersonaText
+    turn: Turn
     model: SizedModel
     limits: Limits
-    budget: int | None = None
-    skills: str = ""
-    allowed: Allowed = field(default_factory=dict)
+    budget: int | None
+    allowed: Allowed
 
     def __post_init__(self) -> None:
+        self.opened, self.environment = self.turn.opened, self.turn.environment
         listed = file_index(self.opened.files, self.opened.all_files)
-        role = "" if self.opened.agent is None else self.opened.agent.prompt
+        agent = self.opened.agent
+        answer_format = JSON_ONLY if self.opened.client.answer_format else ""
         standing = system_prompt(
-            self.persona,
+            self.turn.persona,
             self.opened.principal,
             zone=self.environment.zone(),
             remembered=self.opened.reminder.standing,
-            sections=(self.skills, listed, JSON_ONLY if self.opened.client.answer_format else "", role),
+            sections=(self.turn.skills, listed, answer_format, agent.prompt if agent else ""),
             heartbeat=self.opened.heartbeat,
         )
         self._system = SystemMessage(standing)
-        own, brought = self.environment.toolbox.specs, self.opened.client.tools
+        own = self.environment.toolbox.specs
+        brought = (*self.opened.client.tools, *(agent.system_tools if agent else ()))
         theirs = [tool for tool in brought if tool.name not in {spec.name for spec in own}]
         self._tools, self._handed = (*own, *theirs), frozenset(tool.name for tool in theirs)
         self._own_tokens = self.environment.schema_tokens + sum(map(estimate_tool, theirs))
         self._further = self._found([row.entry for row in self.opened.transcript])
-        self._pending = self.opened.pending(self.run)
+        self._pending = self.opened.pending()
         self._fresh = not self._pending
         self._asked: Prompt | None = None
 
@@ -206,8 +215,8 @@ class TurnLoop:
     async def events(self) -> AsyncGenerator[TurnEvent, None]:
         """As `run_turn`; raises `ModelsExhausted` and `RunLost`."""
         once = (self.environment.toolbox.once_for(each.call.name) for each in self._pending if not each.handed)
-        await self.fence.outlast(max(once, default=0.0))
-        rows = (*self.opened.history, *_in_order(self.opened.transcript, self.run.id))
+        await self.turn.fence.outlast(max(once, default=0.0))
+        rows = (*self.opened.history, *_in_order(self.opened.transcript, self.opened.run.id))
         entries = self._reminded(await self._shown(rows, set(self.opened.asked_ids)))
         turn = run_turn(
             entries,
@@ -215,7 +224,7 @@ class TurnLoop:
             toolbox=self.environment.toolbox,
             render=self._render,
             steer=self._steer,
-            caller=self.opened.caller(self.run, self.fence.cross),
+            caller=self.opened.caller(self.turn.fence.cross),
             limits=self.limits,
             pending=self._pending,
             allowed=self.allowed,
@@ -254,7 +263,7 @@ class TurnLoop:
                 return Steered((), Label.OWNER)
         rows = await self.database.run(self._take)
         if rows:
-            self.live.publish(self.opened.session, TurnStarted(tuple(row.id for row in rows), self.run))
+            self.live.publish(self.opened.session, TurnStarted(tuple(row.id for row in rows), self.opened.run))
         entries = await self._shown(rows, {row.id for row in rows})
         label = max((row.label for row in rows), default=Label.OWNER)
         return Steered(tuple(entry for entry in entries if isinstance(entry, UserText)), label)
@@ -275,8 +284,8 @@ class TurnLoop:
         return await with_files(entries, self.environment.workspace, asked)
 
     async def _take(self, tx: Connection) -> list[MessageRow]:
-        await sessions.lock_for(tx, self.opened.session, self.run)
-        return await attachments.with_attachments(tx, await unread.take(tx, self.opened.session, joining=True))
+        await sessions.lock_for(tx, self.opened.session, self.opened.run)
+        return await attachments.joined(tx, await unread.take(tx, self.opened.session, joining=True))
 
 
 def _in_order(rows: Sequence[MessageRow], run: TaskId) -> Sequence[MessageRow]:

@@ -9,12 +9,11 @@ import structlog
 from gateway.agent.memory.search import ALWAYS, Visible, bootstrap_context, recall, recall_limit
 from gateway.domain.ids import SessionId
 from gateway.domain.principals import Label
-from gateway.domain.work.tasks import Claim
-from gateway.flow.turn.opening import OpenedTurn, Reminder
+from gateway.flow.turn.opening import OpenedTurn, Reminder, raise_label
 from gateway.memory.wording import Bootstrap
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.memory import bootstrap
-from gateway.store.transcript import conversations, sessions
+from gateway.store.transcript import conversations
 
 MAX_SESSIONS_REMEMBERED = 256
 """Sessions whose beginnings are kept."""
@@ -37,7 +36,7 @@ class TurnMemory:
     database: Database
     _told: OrderedDict[tuple[SessionId, datetime, Label], _Told] = field(default_factory=OrderedDict)
 
-    async def reminded(self, run: Claim, opened: OpenedTurn) -> OpenedTurn:
+    async def reminded(self, opened: OpenedTurn) -> OpenedTurn:
         """The turn with its reminder, and with the label of what is in it, to which its session rises.
 
         A heartbeat gets none: it looks at what is due now, often, and is to stay cheap; its tools can search.
@@ -52,9 +51,10 @@ class TurnMemory:
             taken_back = await conversations.other_versions(conn, opened.session)
             visible = Visible({row.id for row in rows} | taken_back, {memory.id for memory in told.shown})
             at_most = min(label, recall_limit(opened.principal.role, label))
-            recalled = await recall(conn, run.principal_id, question, visible, at_most=at_most)
+            recalled = await recall(conn, opened.principal.id, question, visible, at_most=at_most)
         if label > opened.label:
-            await self.database.run(lambda tx: _taint(tx, run, opened, label))
+            await self.database.run(lambda tx: raise_label(tx, opened.run, opened.session, label))
+            log.info("turn.told_by_memory", label=label.name)
         return replace(opened, label=label, reminder=Reminder(told.text, recalled))
 
     async def _bootstrap(self, conn: Connection, opened: OpenedTurn) -> Bootstrap:
@@ -75,9 +75,3 @@ class TurnMemory:
         if len(self._told) > MAX_SESSIONS_REMEMBERED:
             self._told.popitem(last=False)
         return told.bootstrap
-
-
-async def _taint(tx: Connection, run: Claim, opened: OpenedTurn, label: Label) -> None:
-    await sessions.lock_for(tx, opened.session, run)
-    await sessions.taint(tx, opened.session, label)
-    log.info("turn.told_by_memory", label=label.name)

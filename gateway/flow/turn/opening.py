@@ -1,14 +1,17 @@
-"""Open a turn: take the unread messages, and learn from the rows where an interrupted one stopped."""
+"""Opening a turn: the messages it answers, and how far an interrupted run of its task came, both read from the rows."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from typing import Self
 
 from gateway.agent.conversation.compaction import own_turn, turn_after
 from gateway.agent.conversation.context import LISTED_FILES
 from gateway.agent.limits import Spent
 from gateway.agent.memory.search import Recalled
 from gateway.domain.conversation.inbound import NO_OPTIONS, PROGRAMS, ClientOptions
+from gateway.domain.conversation.model import ToolSpec
 from gateway.domain.conversation.tools import Caller
 from gateway.domain.conversation.transcript import Attached, ToolIntent, UserText
 from gateway.domain.ids import MessageId, SessionId, TaskId
@@ -26,7 +29,8 @@ from gateway.store.work import steps, tasks
 
 @dataclass(frozen=True, slots=True)
 class Reminder:
-    """What memory tells a turn unasked: `standing` for the whole session, `recalled` before the newest messages."""
+    """Memories that a turn is given without a search: `standing` for the whole session, `recalled` before the newest
+    messages."""
 
     standing: str = ""
     recalled: Recalled = field(default_factory=Recalled)
@@ -34,49 +38,68 @@ class Reminder:
 
 @dataclass(frozen=True, slots=True)
 class AgentPart:
-    """What a node of a task tree adds to a turn: its agent's prompt, tools and money.
-
-    `tools` are the only ones it has; None: all but those that start trees. Without `all_skills` the index of skills is
-    not shown. `usd` is what one run may cost, None as configured.
-    """
+    """The prompt, tools and budget that an agent file adds to a turn."""
 
     prompt: str
     tools: frozenset[str] | None
+    """The only tools it has; None: all but those that start trees."""
     all_skills: bool
+    """Whether the prompt lists every skill."""
     usd: float | None
+    """Most that one run may cost; None: as configured."""
     fork: TaskId | None = None
-    """The fork that it belongs to."""
+    """The fork that its task belongs to."""
+    label: Label = Label.OWNER
+    """How far its file is trusted."""
+    system_tools: tuple[ToolSpec, ...] = ()
+    """Tools whose calls the engine carries out; a chat has none."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenedTurn:
-    """What a turn starts from; all of it is in the database."""
+    """The state a turn starts from, as it was when the turn was opened; all of it is stored in the database."""
 
-    session: SessionId
+    opening: "Opening"
     principal: Principal
     label: Label
     at: AddressRow | None
-    """Where the answer goes; None where nobody waits for one."""
+    """Where the answer goes; None if nobody waits for one."""
     transcript: Sequence[MessageRow]
     asked: Sequence[MessageRow]
+    """The messages it answers."""
     spent: Spent
-    again: "Callable[[Connection], Awaitable[OpenedTurn | None]]"
-    """Reads it once more, as the rows are now."""
     first_ordinal: int
     """The first free key for a tool call of its task."""
     files: Sequence[Attached] = ()
-    """Those of the conversation, the newest `LISTED`, out of `all_files`."""
+    """The newest `LISTED_FILES` files of the conversation, out of `all_files`."""
     all_files: int = 0
     history: Sequence[MessageRow] = ()
-    """Of another conversation, shown before its own."""
+    """Messages of another conversation, shown before its own."""
     heartbeat: bool = False
     private: bool = True
-    """Whether it may use memory: not where another program asks, by a token or a trigger."""
+    """Whether it may use memory; not if a program asks, by a token or a trigger."""
     reminder: Reminder = field(default_factory=Reminder)
     client: ClientOptions = NO_OPTIONS
-    """What the program that asks brought along."""
-    agent: AgentPart | None = None
-    """None where the agent is the one that people chat with."""
+    """Options of the program that asks."""
+
+    @property
+    def run(self) -> Claim:
+        """The claim it belongs to."""
+        return self.opening.run
+
+    @property
+    def session(self) -> SessionId:
+        """The session of the claim."""
+        return self.opening.session
+
+    @property
+    def agent(self) -> AgentPart | None:
+        """None for the agent that people chat with."""
+        return self.opening.agent
+
+    def with_agent(self, agent: AgentPart) -> Self:
+        """The same turn, put to this agent, also when it is opened again."""
+        return replace(self, opening=replace(self.opening, agent=agent))
 
     @property
     def solo(self) -> bool:
@@ -88,13 +111,14 @@ class OpenedTurn:
         """The messages it answers so far."""
         return tuple(row.id for row in self.asked)
 
-    def caller(self, run: Claim, fence: Callable[[], Awaitable[None]]) -> Caller:
-        """Who the tools are called by."""
-        return Caller(run.id, self.first_ordinal, self.session, self.at.id if self.at else None, self.label, fence)
+    def caller(self, fence: Callable[[], Awaitable[None]]) -> Caller:
+        """On whose behalf its tools are called."""
+        address = self.at.id if self.at else None
+        return Caller(self.run.id, self.first_ordinal, self.session, address, self.label, fence)
 
-    def pending(self, run: Claim) -> tuple[ToolIntent, ...]:
+    def pending(self) -> tuple[ToolIntent, ...]:
         """Calls of this turn that a crash left without a result."""
-        rows = own_turn(self.transcript, run.id)
+        rows = own_turn(self.transcript, self.run.id)
         done = {row.ordinal for row in rows if row.kind == "tool_result"}
         return tuple(entry for row in rows if isinstance(entry := row.entry, ToolIntent) and entry.ordinal not in done)
 
@@ -106,121 +130,132 @@ class OpenedChat(OpenedTurn):
     at: AddressRow
 
 
-async def open_turn(tx: Connection, run: Claim) -> OpenedChat | None:
-    """Take the unread messages whose files are in; None if there are none: the task ends or waits. Raises `RunLost`."""
-    assert run.session_id is not None, "a chat task has a session"
-    label = await sessions.lock_for(tx, run.session_id, run)
-    rows = await messages.transcript(tx, run.session_id) if run.suspect else []
-    if not any(row.open for row in rows):  # what came later is not given up together with a message that kills
-        await unread.take(tx, run.session_id, joining=False)
-        rows = await messages.transcript(tx, run.session_id)
-    if not any(row.open for row in rows) and await unread.left(tx, run.session_id):
-        # Its files are being fetched: the job that does it hastens this task, which keeps no slot meanwhile.
-        await tasks.renew(tx, run, delay=await unread.patience(tx, run.session_id))
-        return None
-    transcript, files, all_files = await attachments.of_turn(tx, run.session_id, rows, LISTED_FILES)
-    asked = [row for row in transcript if row.open]
-    if not asked:
-        await tasks.finish(tx, run, Status.COMPLETED)
-        return None
-    last = asked[-1]
-    assert last.address_id is not None, "what a person said came from somewhere"
-    at = await addresses.get(tx, last.address_id)
-    private, client = True, None
-    if at.channel in PROGRAMS:
-        as_owner, client = await inbox.client_input(tx, at.address, [row.platform_id for row in asked])
-        private = as_owner or not at.address.by_token
-    return OpenedChat(
-        session=run.session_id,
-        principal=await principals.get(tx, run.principal_id),
-        label=label,
-        at=at,
-        transcript=transcript,
-        asked=asked,
-        again=lambda tx: open_turn(tx, run),
-        spent=await _spent(tx, run, run.session_id, transcript),
-        first_ordinal=await _first_ordinal(tx, run, transcript),
-        files=files,
-        all_files=all_files,
-        private=private,
-        client=ClientOptions.of(client),
-    )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opening(ABC):
+    """Opens the turn of one claim, and opens it again later with the rows as they are then."""
+
+    run: Claim
+    agent: AgentPart | None = None
+    """None for the agent that people chat with."""
+
+    @abstractmethod
+    async def open(self, tx: Connection) -> OpenedTurn | None:
+        """None if nothing is left to answer; the task has ended then, or waits. Raises `RunLost`."""
+
+    @property
+    def session(self) -> SessionId:
+        """The session of the claim."""
+        assert self.run.session_id is not None, "a task that asks a model has a session"
+        return self.run.session_id
 
 
-async def open_unattended(
-    tx: Connection,
-    run: Claim,
-    prompt: str,
-    *,
-    label: Label,
-    origin: str,
-    at: AddressRow | None = None,
-    history: Sequence[MessageRow] = (),
-    heartbeat: bool = False,
-    private: bool = False,
-    asked: MessageId | None = None,
-) -> OpenedTurn | None:
-    """Store the prompt, once, in the session of an unattended run; raises `RunLost`.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatOpening(Opening):
+    """Takes the unread messages of a chat whose files have arrived."""
 
-    A fork's prompt is there already, as `asked`, and waits for an answer again. None if the prompt has been answered
-    or closed: the task ends. What an earlier task left open is closed.
-    """
-    assert run.session_id is not None, "a task that asks a model has a session"
-    await sessions.lock_for(tx, run.session_id, run)
-    await sessions.taint(tx, run.session_id, label)
-    if asked is None and not await messages.was_asked(tx, run.session_id, run.id):
-        await messages.close(tx, run.session_id)
-        said = UserText(prompt, datetime.now(UTC))
-        await messages.say(tx, run.session_id, run.principal_id, said, label=label, origin=origin, task=run.id)
-    rows = [_reopened(row, asked) for row in await messages.transcript(tx, run.session_id)]
-    transcript, files, all_files = await attachments.of_turn(tx, run.session_id, rows, LISTED_FILES)
-    waiting = [row for row in transcript if row.open]
-    if not waiting:
-        await tasks.finish(tx, run, Status.COMPLETED)
-        return None
-
-    return OpenedTurn(
-        session=run.session_id,
-        principal=await principals.get(tx, run.principal_id),
-        label=await sessions.label(tx, run.session_id),
-        at=at,
-        transcript=transcript,
-        asked=waiting,
-        again=lambda tx: open_unattended(
-            tx,
-            run,
-            prompt,
+    async def open(self, tx: Connection) -> OpenedChat | None:
+        """The task waits while files are being fetched."""
+        run, session = self.run, self.session
+        label = await sessions.lock_for(tx, session, run)
+        rows = await messages.transcript(tx, session) if run.suspect else []
+        if not any(row.open for row in rows):  # later messages are not given up together with one that kills the run
+            await unread.take(tx, session, joining=False)
+            rows = await messages.transcript(tx, session)
+        if not any(row.open for row in rows) and await unread.left(tx, session):
+            # The job that fetches the files hastens this task, which holds no slot until then.
+            await tasks.renew(tx, run, delay=await unread.patience(tx, session))
+            return None
+        transcript, files, all_files = await attachments.of_turn(tx, session, rows, LISTED_FILES)
+        asked = [row for row in transcript if row.open]
+        if not asked:
+            await tasks.finish(tx, run, Status.COMPLETED)
+            return None
+        last = asked[-1]
+        assert last.address_id is not None, "a person's message came from somewhere"
+        at = await addresses.get(tx, last.address_id)
+        private, client = True, None
+        if at.channel in PROGRAMS:
+            as_owner, client = await inbox.brought(tx, at.address, [row.platform_id for row in asked])
+            private = as_owner or not at.address.by_token
+        return OpenedChat(
+            opening=self,
+            principal=await principals.get(tx, run.principal_id),
             label=label,
-            origin=origin,
             at=at,
-            history=history,
-            heartbeat=heartbeat,
-            private=private,
+            transcript=transcript,
             asked=asked,
-        ),
-        spent=await _spent(tx, run, run.session_id, transcript),
-        first_ordinal=await _first_ordinal(tx, run, transcript),
-        files=files,
-        all_files=all_files,
-        history=history,
-        heartbeat=heartbeat,
-        private=private,
-    )
+            spent=await _spent(tx, run, session, transcript),
+            first_ordinal=await _first_ordinal(tx, run, transcript),
+            files=files,
+            all_files=all_files,
+            private=private,
+            client=ClientOptions.of(client),
+        )
 
 
-def _reopened(row: MessageRow, asked: MessageId | None) -> MessageRow:
-    return replace(row, answered_by=None, closed_at=None) if row.id == asked else row
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptOpening(Opening):
+    """Stores the prompt of a run that nobody waits for, once; a fork's is stored already, as `asked`."""
+
+    prompt: str
+    label: Label
+    origin: str
+    history: Sequence[MessageRow] = ()
+    heartbeat: bool = False
+    private: bool = False
+    asked: MessageId | None = None
+
+    async def open(self, tx: Connection) -> OpenedTurn | None:
+        """None once the prompt is answered or closed. Messages that an earlier task left open are closed."""
+        run, session = self.run, self.session
+        label = await raise_label(tx, run, session, max(self.label, self.agent.label if self.agent else Label.OWNER))
+        if self.asked is None and not await messages.was_asked(tx, session, run.id):
+            await messages.close(tx, session)
+            prompt = UserText(self.prompt, datetime.now(UTC))
+            await messages.say(tx, session, run.principal_id, prompt, label=self.label, origin=self.origin, task=run.id)
+        rows = [self._reopened(row) for row in await messages.transcript(tx, session)]
+        transcript, files, all_files = await attachments.of_turn(tx, session, rows, LISTED_FILES)
+        waiting = [row for row in transcript if row.open]
+        if not waiting:
+            await tasks.finish(tx, run, Status.COMPLETED)
+            return None
+        return OpenedTurn(
+            opening=self,
+            principal=await principals.get(tx, run.principal_id),
+            label=label,
+            at=None,
+            transcript=transcript,
+            asked=waiting,
+            spent=await _spent(tx, run, session, transcript),
+            first_ordinal=await _first_ordinal(tx, run, transcript),
+            files=files,
+            all_files=all_files,
+            history=self.history,
+            heartbeat=self.heartbeat,
+            private=self.private,
+        )
+
+    def _reopened(self, row: MessageRow) -> MessageRow:
+        return replace(row, answered_by=None, closed_at=None) if row.id == self.asked else row
+
+
+async def raise_label(tx: Connection, run: Claim, session: SessionId, label: Label) -> Label:
+    """Lock the run's session and trust it no more than `label`. Returns the label it has then; raises `RunLost`."""
+    before = await sessions.lock_for(tx, session, run)
+    if label > before:
+        await sessions.taint(tx, session, label)
+    return max(before, label)
 
 
 async def _first_ordinal(tx: Connection, run: Claim, transcript: Sequence[MessageRow]) -> int:
-    """The first free key for a tool call; the database is asked only where a summary may hide some."""
+    """Asks the database only if a summary may hide calls."""
     if any(row.kind == "summary" for row in transcript[:1]):
         return await tool_calls.next_ordinal(tx, run.id)
     return max((row.ordinal + 1 for row in transcript if row.task_id == run.id and row.ordinal is not None), default=0)
 
 
 async def _spent(tx: Connection, run: Claim, session: SessionId, transcript: Sequence[MessageRow]) -> Spent:
-    """What this turn has used so far, before a crash or for its summary: nothing, unless it stored something."""
+    """Calls, tokens and cost of this turn so far: none unless it stored a row before a crash or a summary."""
     since = None
     if own_turn(transcript, run.id):
         since = await messages.stored_since(tx, session, run.id, turn_after(transcript, run.id))

@@ -23,9 +23,9 @@ from gateway.flow.outbound.sender import Outbound
 from gateway.flow.turn.budgets import BudgetedModel, OutOfBudget, SharedBudgets
 from gateway.flow.turn.compaction import Compactor
 from gateway.flow.turn.environment import AgentEnvironment, AgentEnvironments
-from gateway.flow.turn.loop import SizedModel, TurnLoop
+from gateway.flow.turn.loop import SizedModel, Turn, TurnLoop
 from gateway.flow.turn.memory import TurnMemory
-from gateway.flow.turn.opening import OpenedChat, OpenedTurn
+from gateway.flow.turn.opening import OpenedTurn, raise_label
 from gateway.flow.turn.steps import Fence, LiveSink, Sink, StepSink
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.delivery.addresses import AddressRow
@@ -103,38 +103,42 @@ class TurnRunner:
         self._budgets = SharedBudgets(self.database, self.limits, self.clock)
         self._memory = TurnMemory(self.database)
 
+    async def begin(self, opened: OpenedTurn) -> Turn:
+        """Build the turn's environment, once. The session is trusted no more than the files in the prompt.
+
+        Raises `RunLost`.
+        """
+        environment = await self.environments.for_turn(opened)
+        persona = environment.persona()
+        opened = await self._with_file_labels(opened, environment, persona)
+        return Turn(opened, environment, persona, await environment.skill_index(), Fence(self.database, opened.run))
+
     async def answer(
         self,
-        run: Claim,
-        opened: OpenedTurn,
+        turn: Turn,
         sinks: Sequence[Sink] = (),
         model: SizedModel | None = None,
         allowed: Allowed = NOTHING_ALLOWED,
     ) -> TurnResult:
-        """The answer. With no budget left no model is asked; a prompt too long for its provider is shortened once.
+        """The answer. Without any budget left no model is called; a prompt too long for its provider is shortened once.
 
         `model` replaces the configured one; `allowed` are calls left by a crash that run again. Each step is stored
         before the next, and its costs are counted. Raises `RunLost`.
         """
-        await self.environments.refresh()
-        budget, environment, limits = None, self.environment(run, opened), self.limits()
+        turn = replace(turn, opened=await self._memory.reminded(turn.opened))
+        opened, budget, limits = turn.opened, None, self.limits()
         if opened.agent is not None and opened.agent.usd is not None:
             limits = replace(limits, usd=opened.agent.usd)
         tree = opened.agent is not None
-        asked = BudgetedModel(model or self.models(), self._budgets, run, opened.principal.role, tree=tree)
-        persona = environment.persona()
-        opened = await self._memory.reminded(run, await self._following(run, opened, environment, persona))
-        fence = Fence(self.database, run)
-        stored = StepSink(fence, run, opened.session, opened.label, self.failpoints)
+        budgeted = BudgetedModel(model or self.models(), self._budgets, opened.run, opened.principal.role, tree=tree)
+        stored = StepSink(turn.fence, opened.run, opened.session, opened.label, self.failpoints)
         sinks = (stored, LiveSink(self.live, opened.session), *sinks)
         while True:
             try:
-                conversation = await self._prepared(run, opened, persona, asked, limits, budget, fence)
-                conversation.allowed = allowed
-                stored.label = max(stored.label, conversation.opened.label)
-                result = await self._follow(conversation, sinks)
-                reminded = conversation.opened.reminder.recalled.memories
-                return replace(result, label=stored.label, reminded=reminded)
+                loop = await self._prepared(TurnLoop(self.database, self.live, turn, budgeted, limits, budget, allowed))
+                stored.label = max(stored.label, loop.opened.label)
+                result = await self._follow(loop, sinks)
+                return replace(result, label=stored.label, reminded=loop.opened.reminder.recalled.memories)
             except OutOfBudget as exc:
                 return replace(_out_of_budget(exc), label=stored.label)
             except ModelsExhausted as exc:
@@ -142,71 +146,44 @@ class TurnRunner:
                     log.warning("turn.no_model", attempts=len(exc.attempts))
                     words = str(exc) if opened.principal.role is Role.OWNER else NO_MODEL
                     return TurnResult(Notice(words), status=Status.FAILED, error="no model answered", problem=exc)
-            budget = int(conversation.prompted * AFTER_OVERFLOW)
-            log.warning("turn.too_long", tokens=conversation.prompted)
+            turn, budget = loop.turn, int(loop.prompted * AFTER_OVERFLOW)
+            log.warning("turn.too_long", tokens=loop.prompted)
 
-    async def _following(
-        self, run: Claim, opened: OpenedTurn, environment: AgentEnvironment, persona: PersonaText
+    async def _with_file_labels(
+        self, opened: OpenedTurn, environment: AgentEnvironment, persona: PersonaText
     ) -> OpenedTurn:
-        """The turn with the label of the persona files that go into its prompt; whose they are is asked once."""
+        """The turn with the label of its agent's file and its persona files; whose the latter are is asked once."""
         labels = await environment.labelled(persona, heartbeat=opened.heartbeat)
-        label = max(labels.values(), default=Label.OWNER)
+        label = max([*labels.values(), opened.agent.label if opened.agent else Label.OWNER])
         if label <= opened.label:
             return opened
         doubtful = [file for file, label in labels.items() if label > opened.label]
 
         async def taint(tx: Connection) -> None:
-            await sessions.lock_for(tx, opened.session, run)
-            await sessions.taint(tx, opened.session, label)
+            await raise_label(tx, opened.run, opened.session, label)
             for file in doubtful:
-                whose = run.principal_id if file is persona.own else self.environments.people.owner.id
+                whose = opened.principal.id if file is persona.own else self.environments.people.owner.id
                 await ask_to_vouch(tx, whose, {file.path: file.sha256}, self.clock)
 
         await self.database.run(taint)
-        log.info("turn.follows_others", files=[file.path for file in doubtful])
+        if doubtful:
+            log.info("turn.follows_others", files=[file.path for file in doubtful])
         return replace(opened, label=label)
 
-    async def _prepared(
-        self,
-        run: Claim,
-        opened: OpenedTurn,
-        persona: PersonaText,
-        model: SizedModel,
-        limits: Limits,
-        budget: int | None,
-        fence: Fence,
-    ) -> TurnLoop:
-        """Compacted if it is too long, and always when a provider said so, in which case `budget` is set."""
-        environment = self.environment(run, opened)
-        skills = await environment.skill_index()
-        await environment.toolbox.refresh()
-        conversation = TurnLoop(
-            self.database, self.live, run, fence, opened, environment, persona, model, limits, budget, skills
-        )
-        if budget is None and limits.stop(opened.spent):
-            return conversation
-        ready = await self.compactor.prepare(run, opened, conversation.room, self._budgets, overflow=budget is not None)
+    async def _prepared(self, loop: TurnLoop) -> TurnLoop:
+        """Compacted if it is too long, and always when a provider said so, in which case it has a budget."""
+        opened, overflow = loop.opened, loop.budget is not None
+        if not overflow and loop.limits.stop(opened.spent):
+            return loop
+        ready = await self.compactor.prepare(opened, loop.room, self._budgets, overflow=overflow)
         if ready is opened:
-            return conversation
-        return replace(conversation, opened=await self._memory.reminded(run, ready))
+            return loop
+        return replace(loop, turn=replace(loop.turn, opened=await self._memory.reminded(ready)))
 
-    def environment(self, run: Claim, opened: OpenedTurn) -> AgentEnvironment:
-        """What the turn works with."""
-        environment = self.environments.of(run.principal_id)
-        if opened.agent is not None:
-            if opened.agent.fork is not None:
-                environment = self.environments.of_fork(run.principal_id, opened.agent.fork)
-            elif isinstance(opened, OpenedChat) and not opened.private:
-                environment = environment.for_tokens
-            return environment.for_agent(opened.agent, private=opened.private)
-        if opened.private:
-            return environment
-        return environment.for_tokens if isinstance(opened, OpenedChat) else environment.for_programs
-
-    async def _follow(self, conversation: TurnLoop, sinks: Sequence[Sink]) -> TurnResult:
+    async def _follow(self, loop: TurnLoop, sinks: Sequence[Sink]) -> TurnResult:
         """The loop, each event in its sinks before the next one is made; raises `ModelsExhausted`."""
         reply: Reply | None = None
-        async with aclosing(conversation.events()) as events:
+        async with aclosing(loop.events()) as events:
             async for event in events:
                 for sink in sinks:
                     await sink.take(event)

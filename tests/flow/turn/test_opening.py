@@ -8,7 +8,7 @@ from gateway.domain.errors import RunLost
 from gateway.domain.ids import SessionId
 from gateway.domain.principals import Label
 from gateway.domain.work.tasks import Claim, Lane
-from gateway.flow.turn.opening import OpenedTurn, open_unattended
+from gateway.flow.turn.opening import OpenedTurn, PromptOpening
 from gateway.store.transcript import messages, sessions, tool_calls
 from gateway.store.work import tasks
 from tests.fakes.caller import unfenced
@@ -25,7 +25,7 @@ async def claimed(path: MessagePath, session: SessionId | None = None) -> Claim:
 
 async def opens(path: MessagePath, run: Claim, label: Label = Label.OWNER) -> OpenedTurn | None:
     async with path.database.transaction() as tx:
-        return await open_unattended(tx, run, "Look around.", label=label, origin="schedule")
+        return await PromptOpening(run=run, prompt="Look around.", label=label, origin="schedule").open(tx)
 
 
 async def opened(path: MessagePath, run: Claim, label: Label = Label.OWNER) -> OpenedTurn:
@@ -40,7 +40,7 @@ async def test_the_prompt_is_an_open_question_of_the_run_itself(path: MessagePat
     [row] = found.asked
     assert (row.kind, row.text, row.origin, row.task_id) == ("user", "Look around.", "schedule", run.id)
     assert found.at is None
-    assert found.caller(run, unfenced).address is None
+    assert found.caller(unfenced).address is None
     assert found.principal == path.people.owner
 
 
@@ -50,7 +50,7 @@ async def test_it_is_said_once_however_often_it_is_opened(path: MessagePath) -> 
     again = await opened(path, run)
     assert first.asked_ids == again.asked_ids
     async with path.database.transaction() as tx:
-        third = await first.again(tx)
+        third = await first.opening.open(tx)
     assert third is not None
     assert third.asked_ids == first.asked_ids
 
@@ -62,7 +62,7 @@ async def test_what_a_crash_left_of_it_is_found_again(path: MessagePath) -> None
     async with path.database.transaction() as tx:
         await tool_calls.intend(tx, found.session, run.principal_id, run.id, [intent], Label.OWNER)
     again = await opened(path, run)
-    assert again.pending(run) == (intent,)
+    assert again.pending() == (intent,)
     assert again.first_ordinal == 1
 
 
