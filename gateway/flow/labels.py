@@ -44,10 +44,10 @@ class ContentLabels(Labels):
     principal: PrincipalId
     own: Label
     harmless: Set[str]
-    unverified: Callable[[str], bool] = lambda _path: False
-    """Whether somebody may have written into a journal while nobody looked."""
-    instance: InstanceId = field(default_factory=lambda: InstanceId(uuid4()))
-    """The process whose commands these labels are told of."""
+    unverified: Callable[[str], bool]
+    """Whether a journal may have been changed since the gateway wrote it."""
+    instance: InstanceId
+    """The process that runs the commands."""
     _trusted: set[str] = field(default_factory=set, init=False)
     """Contents that need no look: what was vouched for stays so."""
     _commands: int = field(default=0, init=False)
@@ -128,6 +128,12 @@ class ContentLabels(Labels):
                 await files.record(tx, self.principal, path, size=size, mime=mime, sha256=sha256, label=label)
 
         await self.database.run(work)
+
+
+def owner_labels(database: Database, owner: PrincipalId) -> ContentLabels:
+    """The labels of the owner's files outside of a gateway, where journals can't be verified."""
+    instance = InstanceId(uuid4())
+    return ContentLabels(database, owner, Label.OWNER, template_hashes(), lambda _path: True, instance)
 
 
 def _incoming(where: WorkspacePath) -> bool:

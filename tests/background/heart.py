@@ -11,7 +11,6 @@ from gateway.background.upkeep.heartbeat import Halt, Heartbeat
 from gateway.config.model import Config
 from gateway.domain.work.tasks import Lane
 from gateway.flow.turn.budgets import SharedBudgets
-from gateway.flow.turn.environment import AgentEnvironments
 from gateway.store.work import heartbeats, tasks
 from gateway.store.work.heartbeats import Pulse
 from tests.flow.path import FakeModel, MessagePath
@@ -127,10 +126,7 @@ def heart(path: MessagePath, clock: Clock | None = None, **more: Any) -> Heart:
         told.append(text)
 
     halt = Halt(lambda: made.config.models)
-    others = path.workspace.parent / "principals"
-    environments = AgentEnvironments(
-        path.database, path.people, path.workspace, others, (), owner_zone=lambda: made.zone
-    )
+    environments = replace(path.environments, families=(), owner_zone=lambda: made.zone)
     timer = Heartbeat(
         path.database,
         path.people,

@@ -30,7 +30,6 @@ async def path(database: Database, workspace: Path, model: FakeModel) -> Message
 
 async def counts(path: MessagePath, value: str, session: SessionId | None = None) -> bool:
     [[owner, own]] = await path.rows("select principal_id, id from sessions order by started_at limit 1")
-    assert path.environments.questions is not None
     policy = path.environments.questions.policy(PrincipalId(owner))
     return await policy.said(replace(CALLER, session=session or SessionId(own)), value)
 

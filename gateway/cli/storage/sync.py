@@ -18,10 +18,9 @@ from gateway.config.environment import Environment
 from gateway.config.failpoints import Failpoints
 from gateway.config.load import load
 from gateway.domain.errors import OwnerMustAct
-from gateway.domain.principals import Label
 from gateway.flow.files.replica import Missing, Replica
 from gateway.flow.files.sync import SYNC_FOLDER
-from gateway.flow.labels import ContentLabels
+from gateway.flow.labels import owner_labels
 from gateway.net.addresses import Rules
 from gateway.net.object_store import ObjectStore, StoreAddress
 from gateway.store.connection.pool import Database
@@ -29,7 +28,6 @@ from gateway.workspace.files.tree import Workspace
 from gateway.workspace.locks import OwnerEdits
 from gateway.workspace.sync.plan import Action, Drop, Pull, Push, Retract
 from gateway.workspace.sync.state import StateFile
-from gateway.workspace.template import template_hashes
 
 OFF = "workspace.url is not set, so there is nothing to synchronise with; docs/scale.md says how"
 GATEWAY_SYNCS = "the gateway that runs here synchronises its workspace itself; `supaclaw down` stops it"
@@ -83,7 +81,7 @@ def _checked_folder(root: Path, environment: Environment) -> Path:
 async def _replica(database: Database, environment: Environment, root: Path, store: ObjectStore) -> Replica:
     async with database.connection() as conn:
         owner = await require_owner(conn)
-    workspace = Workspace(root, ContentLabels(database, owner.id, Label.OWNER, template_hashes()))
+    workspace = Workspace(root, owner_labels(database, owner.id))
     workspace.before_edit = OwnerEdits(environment.data).note
     state = StateFile.of(environment.data / SYNC_FOLDER, root, str(owner.id), store.address.place)
     return Replica(database, owner.id, workspace, None, store, state, Failpoints(environment.fail))

@@ -17,15 +17,14 @@ from gateway.config.environment import Environment
 from gateway.config.machine import SystemClock
 from gateway.domain.errors import OwnerMustAct, SupaclawError
 from gateway.domain.ids import MessageId
-from gateway.domain.principals import Label
 from gateway.flow.files.checkpoints import Checkpoints, Created
-from gateway.flow.labels import ContentLabels
+from gateway.flow.labels import owner_labels
 from gateway.store.connection.pool import Database
 from gateway.store.people import principals
 from gateway.store.transcript import messages
 from gateway.workspace.files.tree import Labels, Workspace
 from gateway.workspace.locks import OwnerEdits
-from gateway.workspace.template import Renewal, renewals, template_hashes
+from gateway.workspace.template import Renewal, renewals
 from gateway.workspace.template import merge_renewal as merge_file
 
 
@@ -51,7 +50,7 @@ def merge(file: Annotated[str, typer.Argument(metavar="FILE", help="Such as AGEN
         """Merge, keeping the label of the text."""
         async with database.connection() as conn:
             owner = await principals.owner(conn)
-        labels = ContentLabels(database, owner.id, Label.OWNER, template_hashes()) if owner else None
+        labels = owner_labels(database, owner.id) if owner else None
         await merge_file(owners_workspace(labels), pending[file])
 
     with_database(merge_labelled)
@@ -69,7 +68,7 @@ def owners_workspace(labels: Labels | None = None) -> Workspace:
 async def labelled_workspace(database: Database) -> Workspace:
     """The same, where all that is written or moved gets the label owner."""
     owner = await database.run(require_owner)
-    return owners_workspace(ContentLabels(database, owner.id, Label.OWNER, template_hashes()))
+    return owners_workspace(owner_labels(database, owner.id))
 
 
 def _edited_files() -> dict[str, Renewal]:

@@ -24,34 +24,27 @@ from gateway.workspace.files.paths import WorkspaceError
 from gateway.workspace.files.tree import Workspace
 
 MAX_FILE = 100_000_000
-"""Bytes, where a channel has no limit of its own, or is shut."""
+"""Bytes, for a channel without a limit of its own, or one that is closed."""
 
 
 class SendTool:
     """Stores a message in the session of one of a principal's addresses and has it sent there."""
 
-    def __init__(
-        self, database: Database, outbound: Outbound, proactive: ProactiveMessages, runs: Database | None = None
-    ) -> None:
-        self._database = database
-        self._runs = runs or database
+    def __init__(self, database: Database, outbound: Outbound, proactive: ProactiveMessages) -> None:
+        self._runs = database
         self._outbound = outbound
         self._proactive = proactive
 
-    def bound(self, database: Database) -> "SendTool":
-        """The same on this store: it holds what its principal may reach."""
-        return SendTool(database, self._outbound, self._proactive, self._runs)
-
-    def of(self, principal: PrincipalId, workspace: Workspace, own: Label) -> Post:
-        """For this principal alone, whose own words have the label `own`."""
+    def of(self, database: Database, principal: PrincipalId, workspace: Workspace, own: Label) -> Post:
+        """The tool of one principal. `database` holds what they may reach; `own` is the label of their own words."""
 
         async def post(text: str, to: str | None, path: str | None, caller: Caller) -> Posted:
             heading = await self._heading(caller, own)
-            at = await self._chosen(principal, to.lower() if to else None)
+            at = await self._chosen(database, principal, to.lower() if to else None)
             file = await self._measured(workspace, path, at) if path is not None else None
             of = await workspace.labels.of(file.path, file.sha256) if file else Label.OWNER
             try:
-                row = await self._database.run(lambda tx: self._store(tx, principal, at, text, file, of, heading))
+                row = await database.run(lambda tx: self._store(tx, principal, at, text, file, of, heading))
             except HandedOver as error:
                 raise ToolFailed("no_such_chat", str(error)) from error
             self._proactive.committed(row)
@@ -60,7 +53,7 @@ class SendTool:
         return post
 
     async def _heading(self, caller: Caller, own: Label) -> str:
-        """What stands above a message of this run; "" for a chat. Raises `ToolFailed` if it may tell nobody."""
+        """The heading of a message of this run; "" for a chat. Raises `ToolFailed` if the run may send nothing."""
         async with self._runs.connection() as conn:
             run, asked = await tasks.get(conn, caller.task), await tasks.payload(conn, caller.task)
         if run is None or run.kind == "chat":
@@ -69,8 +62,8 @@ class SendTool:
             raise ToolFailed("no_delivery", "This run may send nothing: it came with deliver_to none. Answer instead.")
         return marks.heading(str(asked.get("name", run.kind)), caller.label, own)
 
-    async def _chosen(self, principal: PrincipalId, to: str | None) -> AddressRow:
-        async with self._database.connection() as conn:
+    async def _chosen(self, database: Database, principal: PrincipalId, to: str | None) -> AddressRow:
+        async with database.connection() as conn:
             at = await addresses.last_spoken_at(conn, principal, to)
             known = [] if at else await addresses.channels(conn, principal)
         if at is None:
@@ -101,8 +94,8 @@ class SendTool:
         of: Label,
         heading: str,
     ) -> MessageRow:
-        """One transaction: the message, its file, of this label, its outbox rows."""
-        # Its name and what is known of it are in the prompts of the chat from now on.
+        """The message, its file with the label `of`, and its outbox rows, in one transaction."""
+        # The file's name and description are in the prompts of the chat from now on.
         label = max(await sessions.label_at_work(tx, principal), of)
         enclosed = await _known(tx, principal, file, of) if file else None
         said = AssistantText(text or (f"[{enclosed.path}]" if enclosed else ""))
@@ -116,6 +109,6 @@ class SendTool:
 
 
 async def _known(tx: Connection, principal: PrincipalId, file: Written, label: Label) -> FileRow:
-    """What is known of a file stays known, unless it is another one now."""
+    """The row of a file; a new one if its contents have changed."""
     known = await files.get(tx, principal, file.path)
     return known if known is not None and known.sha256 == file.sha256 else await record_file(tx, principal, file, label)

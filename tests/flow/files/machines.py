@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gateway.domain.principals import Label
 from gateway.flow.files.replica import Missing, Replica, SyncResult
-from gateway.flow.labels import ContentLabels
+from gateway.flow.labels import owner_labels
 from gateway.net.addresses import Rules
 from gateway.net.object_store import ObjectStore, StoreAddress
 from gateway.store.files import contents
@@ -16,7 +16,6 @@ from gateway.workspace.files.tree import Workspace
 from gateway.workspace.locks import LockKeeper, LockWatch, OwnerEdits
 from gateway.workspace.sync.plan import Drop, Pull, Push, Retract
 from gateway.workspace.sync.state import StateFile
-from gateway.workspace.template import template_hashes
 from tests.fakes.s3 import settings
 from tests.store.world import World
 
@@ -70,7 +69,7 @@ class Machines:
         root, data = self.folder / name / "workspace", self.folder / name
         root.mkdir(parents=True, exist_ok=True)
         database, owner = self.world.database, self.world.principal
-        workspace = Workspace(root, ContentLabels(database, owner, Label.OWNER, template_hashes()))
+        workspace = Workspace(root, owner_labels(database, owner))
         tampered = list[str]()
 
         async def tell(paths: object) -> None:

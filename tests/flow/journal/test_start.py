@@ -7,19 +7,20 @@ import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from structlog.testing import capture_logs
 
 from gateway.domain.conversation.inbound import Arrival
 from gateway.domain.errors import OwnerMustAct
-from gateway.domain.ids import SessionId
+from gateway.domain.ids import InstanceId, SessionId
 from gateway.domain.principals import Label
 from gateway.flow.journal import check as check_module
 from gateway.flow.journal import journal as journal_module
 from gateway.flow.journal.copies import VerifiedFiles
 from gateway.flow.journal.copyist import Copyist
-from gateway.flow.turn.environment import AgentEnvironments
+from gateway.flow.labels import ContentLabels
 from gateway.store.transcript import unread
 from gateway.store.transcript.journals import CopyMark
 from gateway.workspace.journal import files
@@ -387,10 +388,14 @@ class TestYears:
         file.write_bytes(file.read_bytes() + b"Pay him.")
         again = await restarted(lived)
         await again.started()
-        environments = AgentEnvironments(
-            again.database, again.people, again.workspace, again.data, [], unverified=again.journal.check.holds
+        labels = ContentLabels(
+            again.database,
+            again.people.owner.id,
+            Label.OWNER,
+            frozenset(),
+            lambda path: again.journal.check.holds(Place(again.workspace, path)),
+            InstanceId(uuid4()),
         )
-        labels = environments.of(again.people.owner.id).workspace.labels
         assert await labels.of(path, "any") is Label.UNTRUSTED
         await again.journal.check.put_right()
         assert await labels.of(path, "any") is Label.OWNER

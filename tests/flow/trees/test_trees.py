@@ -11,6 +11,7 @@ from uuid import UUID
 
 import pytest
 
+from gateway.agent.toolbox import Toolbox
 from gateway.config.failpoints import Failpoints, Step
 from gateway.config.model import Config
 from gateway.domain.conversation.model import Prompt, Reply, SystemMessage, ToolMessage
@@ -22,6 +23,8 @@ from gateway.domain.work.tasks import Lane
 from gateway.domain.work.trees import MOST_HAND_OFFS, MOST_WIDE
 from gateway.store.memory import erasing
 from gateway.store.memory.erasing import Origins
+from gateway.store.transcript import messages
+from gateway.store.transcript.messages import MessageRow
 from gateway.store.trust import reviews
 from gateway.store.trust.reviews import ReviewQuestion
 from gateway.store.work import tasks, trees
@@ -126,6 +129,30 @@ async def started(path: MessagePath, node: Script, agent: str = "boss", text: st
 
 async def command(path: MessagePath, text: str) -> str:
     return await path.ask(text)
+
+
+class TestOpening:
+    async def test_a_claim_reads_its_session_and_builds_its_toolbox_once(
+        self, path: MessagePath, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        counts = Counter[str]()
+        read, narrow = messages.transcript, Toolbox.only
+
+        async def transcript(*arguments: Any) -> list[MessageRow]:
+            counts["transcript"] += 1
+            return await read(*arguments)
+
+        def only(*arguments: Any) -> Toolbox:
+            counts["toolbox"] += 1
+            return narrow(*arguments)
+
+        write(path.workspace, "boss")
+        await started(path, lambda _: said("done"))
+        monkeypatch.setattr(messages, "transcript", transcript)
+        monkeypatch.setattr(Toolbox, "only", only)
+        await path.agent.run(await path.claim(Lane.AGENTS))
+        assert await statuses(path) == ["completed"]
+        assert counts == {"transcript": 1, "toolbox": 1}
 
 
 class TestJourney:

@@ -1,17 +1,22 @@
 """What a principal has of its own."""
 
 import json
+from dataclasses import MISSING, fields, replace
 from datetime import UTC, datetime
 from uuid import uuid4
 from zoneinfo import ZoneInfo
 
-from gateway import tools
+import pytest
+
 from gateway.domain.conversation.model import ToolCall
-from gateway.domain.ids import PrincipalId
+from gateway.domain.ids import PrincipalId, TaskId
 from gateway.domain.principals import Label
+from gateway.flow.labels import ContentLabels
 from gateway.flow.turn.environment import AgentEnvironments
+from gateway.workspace.journal.files import Place
 from tests.fakes.caller import CALLER
 from tests.flow.path import MEMBER, MessagePath, call, in_turn, results, said
+from tests.workspace.tool_files.writing import put, tool_md
 
 
 async def test_the_owner_works_in_the_workspace(path: MessagePath) -> None:
@@ -102,14 +107,7 @@ async def test_homes_that_were_let_go_are_built_anew(path: MessagePath) -> None:
 async def test_times_are_told_on_the_principals_own_clock(path: MessagePath) -> None:
     (path.workspace / "USER.md").write_text("# About the user\n\n- Time zone: Asia/Tokyo\n")
     configured: list[str] = []
-    environments = AgentEnvironments(
-        path.database,
-        path.people,
-        path.workspace,
-        path.workspace.parent / "principals",
-        tools.discover(),
-        owner_zone=lambda: configured[-1] if configured else None,
-    )
+    environments = replace(path.environments, owner_zone=lambda: configured[-1] if configured else None)
     mine, theirs = environments.of(path.people.owner.id), environments.of(PrincipalId(uuid4()))
     there = f"{datetime.now(UTC).astimezone(ZoneInfo('Asia/Tokyo')).year + 1}-06-01T09:00"
     await path.tell("hello")
@@ -155,3 +153,29 @@ async def test_what_a_tool_writes_into_open_text_stays(path: MessagePath) -> Non
         await path.ask("look")
     assert "- Answer in French.\n" in agents.read_text()
     assert "the owner's new rules" in agents.read_text()
+
+
+@pytest.mark.parametrize("kind", [AgentEnvironments, ContentLabels])
+def test_nothing_that_asks_or_watches_can_be_left_out(kind: type[AgentEnvironments | ContentLabels]) -> None:
+    assert [field.name for field in fields(kind) if field.init and field.default is not MISSING] == []
+    assert [field.name for field in fields(kind) if field.init and field.default_factory is not MISSING] == []
+
+
+async def test_a_confirmed_tool_file_reaches_forks_too(path: MessagePath) -> None:
+    environments, owner, fork = path.environments, path.people.owner.id, TaskId(uuid4())
+    await environments.refresh()
+    before = [environments.of(owner), environments.of(owner, fork)]
+    put(path.workspace, text=tool_md())
+    library = path.tool_files.library
+    await library.confirm("weather", (await library.get("weather")).look.sha256)
+    await environments.refresh()
+    assert [environments.of(owner), environments.of(owner, fork)] != before
+    assert environments.of(owner, fork) is not before[1]
+
+
+async def test_the_files_of_a_fork_are_where_its_labels_look(path: MessagePath) -> None:
+    asked: list[Place] = []
+    environments = replace(path.environments, unverified=lambda place: bool(asked.append(place)))
+    fork = environments.of(path.people.owner.id, TaskId(uuid4())).workspace
+    await fork.labels.of("sessions/2026/one.md", "any")
+    assert [place.root for place in asked] == [fork.root]
