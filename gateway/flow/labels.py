@@ -11,7 +11,7 @@ from uuid import uuid4
 from gateway.domain.conversation.tools import ToolClass
 from gateway.domain.ids import InstanceId, PrincipalId
 from gateway.domain.json import Json
-from gateway.domain.people.access import GROUP
+from gateway.domain.people.access import is_group
 from gateway.domain.principals import Label
 from gateway.domain.time import Clock
 from gateway.store.connection.pool import Connection, Database
@@ -217,7 +217,7 @@ async def _list_older(tx: Connection, principal: PrincipalId, found: Mapping[str
     await contents.listed_older(tx, principal)
     asked = {path: sha256 for path, sha256 in found.items() if sha256 in unlabelled}
     identities = await principals.identities(tx, principal)
-    if asked and not any(each.partition(":")[2].startswith(GROUP) for each in identities):  # there nobody is asked
+    if asked and not is_group(identities):  # nobody is asked in a group
         await ask_to_vouch(tx, principal, asked, clock)
 
 

@@ -51,7 +51,7 @@ class Setup:
     environ: Mapping[str, str] = field(repr=False)
     clock: Clock
     config: Callable[[], Config]
-    hide: Callable[[str], None] = lambda _key: None
+    hide: Callable[[str], None]
     secrets: Lookup = secrets_unavailable
 
     def check_unset(self, keys: Mapping[str, str], paths: Iterable[str]) -> None:

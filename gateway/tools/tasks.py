@@ -28,7 +28,7 @@ from gateway.domain.conversation.tools import (
 )
 from gateway.domain.ids import TaskId
 from gateway.domain.json import JsonObject
-from gateway.domain.people.access import GROUP
+from gateway.domain.people.access import is_group
 from gateway.domain.principals import Label, Role
 from gateway.domain.work.trees import LONGEST_INPUT, MAIN, MOST_FILES, MOST_LIVE
 from gateway.store.connection.pool import Connection
@@ -86,7 +86,7 @@ class _TasksTool:
 
     async def _start(self, tx: Connection, request: TreeRequest) -> TaskId:
         """Start a tree; refused to groups, where nobody could be asked and everybody would spend."""
-        if any(GROUP in identity for identity in await principals.identities(tx, self.context.principal)):
+        if is_group(await principals.identities(tx, self.context.principal)):
             raise ToolFailed("not_in_groups", "A group can't start tasks; the person can, in a private chat.")
         return await task_trees.start(tx, self.context.principal, request)
 

@@ -35,6 +35,7 @@ from gateway.domain.memory.memories import Category
 from gateway.domain.principals import Label
 from gateway.flow.setup import Setup
 from gateway.llm.client import Description
+from gateway.logs import SecretMask
 from gateway.net.mcp.server import ToolDefinition
 from gateway.secrets.facts import Binding
 from gateway.store.connection.pool import Database
@@ -515,7 +516,7 @@ async def setups(browser: Browser, running: Running, folder: Path) -> None:
     """Setup of an empty gateway and, halfway through, with a code for Telegram."""
     environ = {"SUPACLAW_DATA": str(folder / "data"), "SUPACLAW_CONFIG": str(folder / "config.json")}
     environment = Environment.read(environ)
-    setup = Setup(environment, environ, SystemClock(), lambda: load(environment.config, environ))
+    setup = Setup(environment, environ, SystemClock(), lambda: load(environment.config, environ), SecretMask().add)
     active, states = ["guide/built-in"], dict[str, str]()
     started = await running.start(
         setup=setup,

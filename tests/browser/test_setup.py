@@ -9,6 +9,7 @@ from gateway.config.load import load
 from gateway.config.machine import SystemClock
 from gateway.flow.setup import Setup
 from gateway.llm.client import Description
+from gateway.logs import SecretMask
 from tests.browser.conftest import opened
 from tests.browser.looks import looks
 from tests.fakes.openai_server import FakeModels, Rule
@@ -30,7 +31,7 @@ async def test_a_model_and_a_bot_are_connected(
     look = f"{'phone' if phone else 'desktop'}-{scheme}"
     environ = {"SUPACLAW_DATA": str(tmp_path / "data"), "SUPACLAW_CONFIG": str(tmp_path / "config.json")}
     environment = Environment.read(environ)
-    setup = Setup(environment, environ, SystemClock(), lambda: load(environment.config, environ))
+    setup = Setup(environment, environ, SystemClock(), lambda: load(environment.config, environ), SecretMask().add)
     active, states = ["openai/mini"], dict[str, str]()
     async with FakeModels(Rule(status=404, code="model_not_found", times=1)) as models:
         provider = {"deepseek": {"base_url": models.base_url}}

@@ -10,6 +10,7 @@ from gateway.domain.people.access import (
     admitted,
     group_identity_of,
     identity_of,
+    is_group,
     role_of,
 )
 from gateway.domain.principals import Role
@@ -101,3 +102,11 @@ def test_a_group_is_let_in_where_groups_may_write() -> None:
     assert admitted(group, KnownIdentities(), {"fake": Access()})
     assert not admitted(group, KnownIdentities(), {"fake": Access(groups="off")})
     assert not admitted(group, KnownIdentities(), {"other": Access()})
+
+
+@pytest.mark.parametrize(
+    ("identities", "group"),
+    [(["fake:group:7"], True), (["fake:group:7", "other:8"], True), (["fake:7"], False), (["fake:sub:group:7"], False)],
+)
+def test_a_group_is_known_by_how_its_id_begins(identities: list[str], group: bool) -> None:
+    assert is_group(identities) is group

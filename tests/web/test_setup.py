@@ -11,6 +11,7 @@ from gateway.config.load import load
 from gateway.config.machine import SystemClock
 from gateway.flow.setup import Setup
 from gateway.llm.client import Description
+from gateway.logs import SecretMask
 from tests.fakes.openai_server import FakeModels, Rule
 from tests.web.conftest import BEARER, Running, Started
 
@@ -30,7 +31,7 @@ async def started(running: Running, tmp_path: Path, models: FakeModels) -> Async
     (tmp_path / "config.json").write_text(json.dumps({"models": {"providers": provider}}))
     environ = {"SUPACLAW_DATA": str(tmp_path / "data"), "SUPACLAW_CONFIG": str(tmp_path / "config.json")}
     environment = Environment.read(environ)
-    setup = Setup(environment, environ, SystemClock(), lambda: load(environment.config, environ))
+    setup = Setup(environment, environ, SystemClock(), lambda: load(environment.config, environ), SecretMask().add)
     started = await running.start(setup=setup, model=lambda: GUIDE)
     yield started
     await started.stop()

@@ -34,21 +34,22 @@ def init() -> None:
     environment = Environment.read(os.environ)
     secrets = StoredSecrets(environment, os.environ)
     config = partial(load, environment.config, os.environ, secrets)
-    setup = Setup(environment, os.environ, SystemClock(), config, secrets=secrets)
-    _connect_model(setup)
+    mask = SecretMask()
+    setup = Setup(environment, os.environ, SystemClock(), config, mask.add, secrets)
+    _connect_model(setup, mask)
     for form in channel_forms():
-        _connect_channel(setup, form)
+        _connect_channel(setup, form, mask)
     if running_pid(environment.data) is None:
         echo("`supaclaw up` starts the gateway, `supaclaw web` prints a link to its page.")
 
 
-def _connect_model(setup: Setup) -> None:
+def _connect_model(setup: Setup, mask: SecretMask) -> None:
     echo(f"Model: {asyncio.run(_model_in_use(setup))}")
     while key := ask_secret_line("API key of any provider (Enter: skip)"):
         try:
             vendor = _vendor(key)
             model = ask("Model", vendor.model or "")
-            connected = _tested(connect_model(setup, key, vendor.prefix, model))
+            connected = _tested(mask, connect_model(setup, key, vendor.prefix, model))
         except SupaclawError as error:
             echo(error, error=True)
         else:
@@ -71,7 +72,7 @@ def _vendor(key: str) -> Vendor:
         return vendor_of(key, ask(f"Provider ({choices})"))
 
 
-def _connect_channel(setup: Setup, form: ChannelForm) -> None:
+def _connect_channel(setup: Setup, form: ChannelForm, mask: SecretMask) -> None:
     connected = form.name in enabled_channels(setup.config().channels)
     question = f"{form.title} is connected. Connect it again?" if connected else f"Connect {form.title}?"
     if not ask_yes_or_no(question):
@@ -84,7 +85,7 @@ def _connect_channel(setup: Setup, form: ChannelForm) -> None:
         if not all(answers.values()):
             return
         try:
-            done = _tested(connect_channel(setup, form.name, answers))
+            done = _tested(mask, connect_channel(setup, form.name, answers))
         except SupaclawError as error:
             echo(error, error=True)
             if not form.fields:
@@ -127,8 +128,8 @@ async def _wait_for_owner(database: Database, form: ChannelForm, link: str) -> N
     echo(f"Nobody entered the code within {CODE_MINUTES} minutes; run `supaclaw init` again for a new one.", error=True)
 
 
-def _tested(work: Coroutine[object, object, Connected]) -> Connected:
-    with show_after_a_second("testing …"), logging_to(None, SecretMask(), level=logging.CRITICAL):
+def _tested(mask: SecretMask, work: Coroutine[object, object, Connected]) -> Connected:
+    with show_after_a_second("testing …"), logging_to(None, mask, level=logging.CRITICAL):
         return asyncio.run(work)
 
 

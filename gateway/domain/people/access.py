@@ -13,6 +13,11 @@ GroupMode = Literal["off", "mention", "all"]
 GROUP = "group:"
 
 
+def is_group(identities: Collection[str]) -> bool:
+    """Whether these, each `channel:id`, belong to a group and not to a person."""
+    return any(identity.partition(":")[2].startswith(GROUP) for identity in identities)
+
+
 @dataclass(frozen=True, slots=True)
 class Access:
     """A channel's access rule. `"*"` in `allow` is the same as mode `open`: everyone is a member."""

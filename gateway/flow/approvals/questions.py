@@ -19,7 +19,7 @@ from gateway.domain.conversation.transcript import Notice
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.ids import PrincipalId, ReviewId
 from gateway.domain.json import JsonObject
-from gateway.domain.people.access import GROUP
+from gateway.domain.people.access import is_group
 from gateway.domain.text.texts import is_own_words, storable
 from gateway.domain.time import Clock
 from gateway.domain.work.trees import DoubtAnswer
@@ -54,12 +54,12 @@ class Questions:
     people: People
     proactive: ProactiveMessages
     clock: Clock
-    wake: Callable[[], None] = lambda: None
+    wake: Callable[[], None]
     """Tells the worker that a call is queued."""
-    lasts: Callable[[], timedelta] = lambda: timedelta(days=7)
+    lasts: Callable[[], timedelta]
     """How long a task's question waits."""
-    remind: Callable[[], timedelta | None] = lambda: None
-    """How long until its person is shown it again."""
+    remind: Callable[[], timedelta | None]
+    """How long until its person is shown it again; None: never."""
 
     def policy(self, principal: PrincipalId, *, fork: bool = False) -> Policy:
         """For the tools that work for this principal; a `fork` asks before every act, whatever was allowed before."""
@@ -121,17 +121,17 @@ class Questions:
     ) -> ReviewRow:
         asked, now = await self._person(tx, principal, caller), self.clock.now()
         question = ReviewQuestion(
-            principal,
-            asked,
-            act.tool,
-            act.arguments,
-            act.change.preview,
-            caller.label,
-            act.change.base,
-            caller.session,
-            caller.address,
-            caller.task,
-            caller.ordinal,
+            principal=principal,
+            asked=asked,
+            tool=act.tool,
+            arguments=act.arguments,
+            preview=act.change.preview,
+            label=caller.label,
+            base=act.change.base,
+            session=caller.session,
+            address=caller.address,
+            task=caller.task,
+            ordinal=caller.ordinal,
             act=act.kind,
         )
         await reviews.hold(tx, asked)
@@ -154,7 +154,7 @@ class Questions:
 
     async def _person(self, tx: Connection, principal: PrincipalId, caller: Caller) -> PrincipalId:
         """Whose yes it needs: for a group that of the one who asked, or the owner's if nobody did."""
-        if not any(GROUP in identity for identity in await principals.identities(tx, principal)):
+        if not is_group(await principals.identities(tx, principal)):
             return principal
         said = await inbox.last_speaker(tx, caller.session)
         return await principals.ensure_member(tx, said[1], said[0]) if said else self.people.owner.id

@@ -99,7 +99,7 @@ class InboundFlow:
     outages: Outages
     notices: Notices
     clock: Clock
-    clean: Clean = str
+    clean: Clean
 
     def __post_init__(self) -> None:
         self._writer = InboundWriter(self.people, self.journal, self.instance)

@@ -1,4 +1,4 @@
-"""Run slash commands: effect, reply and `handled_at` commit together, on a lane of their own."""
+"""Slash commands: effect, reply and `handled_at` are committed together, on a lane of their own."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -40,21 +40,13 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What this process has to do once the effect is committed."""
+    """The steps of this process after the effect is committed."""
 
     cancelled: tuple[TaskId, ...] = ()
     events: Events = ()
     admission: bool = False
     processes_of: SessionId | None = None
-    """Whose processes end."""
-
-
-async def _no_zone(_principal: PrincipalId, _name: str, _label: Label) -> str | None:
-    raise ValueError("time zones are not kept here")
-
-
-async def _nobody_changes() -> None:
-    """The database tells of it."""
+    """The session whose processes end."""
 
 
 @dataclass
@@ -70,13 +62,14 @@ class CommandRunner:
     live: Live
     clock: Clock
     failpoints: Failpoints
-    vitals: Callable[[], Vitals] = Vitals
-    limits: Callable[[], Limits] = Limits
-    admit: Callable[[], Awaitable[None]] = _nobody_changes
-    sign_in_link: Callable[[], str | None] = lambda: None
-    secret_link: Callable[[PrincipalId, str], str | None] = lambda _whose, _name: None
-    note_zone: Callable[[PrincipalId, str, Label], Awaitable[str | None]] = _no_zone
-    processes: Callable[[], Processes | None] = lambda: None
+    vitals: Callable[[], Vitals]
+    limits: Callable[[], Limits]
+    admit: Callable[[], Awaitable[None]]
+    """Applies a decision on who may use the gateway."""
+    sign_in_link: Callable[[], str | None]
+    secret_link: Callable[[PrincipalId, str], str | None]
+    note_zone: Callable[[PrincipalId, str, Label], Awaitable[str | None]]
+    processes: Callable[[], Processes]
 
     def __post_init__(self) -> None:
         self._started_at = self.clock.now()
@@ -84,18 +77,18 @@ class CommandRunner:
         self._interrupted: dict[InboxId, SessionId] = {}
 
     async def resume(self) -> None:
-        """Run the commands that a crash or a database outage left without an effect."""
+        """Run the commands that a crash or a database outage interrupted."""
         async with self.database.connection() as conn:
             left = await inbox.open_commands(conn)
         for arrival in left:
             await self.run(arrival)
 
     def look_again(self) -> None:
-        """There may be commands that another gateway left without an effect. Never blocks."""
+        """Look for commands that another gateway left unfinished. Never blocks."""
         self._unfinished.set()
 
     async def retry(self) -> None:
-        """Until cancelled: come back to commands that met a database outage, or whose gateway died."""
+        """Retry commands that met a database outage, or whose gateway died, until cancelled."""
         while True:
             await self._unfinished.wait()
             self._unfinished.clear()
@@ -106,7 +99,7 @@ class CommandRunner:
                 self._unfinished.set()
 
     async def run(self, arrival: InboxId) -> bool:
-        """Run one stored command, once; False while the database is away. What goes wrong in it becomes its reply."""
+        """Run one stored command, once; False while the database is unavailable. A failing command replies so."""
         self.failpoints.reach(Step.COMMAND_ACCEPTED)
         try:
             done = await self._committed(arrival)
@@ -118,26 +111,22 @@ class CommandRunner:
         self._interrupted.pop(arrival, None)
         self.failpoints.reach(Step.COMMAND_COMMITTED)
         self.cancel(done.cancelled)
-        if done.processes_of and (processes := self.processes()):
-            processes.kill_all(done.processes_of)
+        if done.processes_of:
+            self.processes().kill_all(done.processes_of)
         for session, event in done.events:
             self.live.publish(session, event)
         self.outbound.wake()
         return True
-
-    async def _session(self, arrival: InboxId) -> SessionId:
-        """Where the command was said: its log lines go there."""
-        async with self.database.connection() as conn:
-            return (await addresses.get(conn, (await inbox.get(conn, arrival)).address_id)).session_id
 
     async def _committed(self, arrival: InboxId) -> Done:
         try:
             return await self.database.run(lambda tx: self._commit(tx, arrival, self._effect))
         except TryAgainLater:
             raise
-        except Exception:  # a broken command may not take its channel down
-            log.exception("command.failed", inbox_id=arrival, session_id=str(await self._session(arrival)))
-            with reaching():  # nothing in this reply is the command's own
+        except Exception:  # a broken command must not stop its channel
+            session = self._interrupted.get(arrival)
+            log.exception("command.failed", inbox_id=arrival, session_id=session and str(session))
+            with reaching():  # this reply has nothing of the command's own
                 return await self.database.run(lambda tx: self._commit(tx, arrival, _failure))
 
     async def _commit(self, tx: Connection, arrival: InboxId, effect: Effect) -> Done:
@@ -165,7 +154,7 @@ class CommandRunner:
         return Done(reply.cancelled, told, reply.admission, at.session_id if reply.ends_processes else None)
 
     def _done_before(self, row: InboxRow, at: AddressRow) -> Done:
-        """Its effect was committed, and nobody heard of that: those who watch are told now."""
+        """Its effect was committed, but not published."""
         left = self._interrupted.get(row.id, at.session_id)
         moved: Events = () if left == at.session_id else ((left, SessionReplaced(at.session_id)),)
         said: Events = () if row.message_id is None else ((at.session_id, MessageStored(row.message_id)),)
@@ -190,7 +179,7 @@ class CommandRunner:
             secret_link=self.secret_link,
             note_zone=self.note_zone,
             written=self.live.written(at.session_id) or "",
-            processes=processes.count(at.session_id) if (processes := self.processes()) else 0,
+            processes=self.processes().count(at.session_id),
         )
         command = self.commands[name]
         if command.allows(context):

@@ -63,11 +63,6 @@ class NotAttachable(SupaclawError):
     """The file cannot be sent there; the text is for people and says where it is."""
 
 
-def no_root(_principal: PrincipalId) -> Path:
-    """Where nobody has files."""
-    raise NotAttachable("Files cannot be sent from here.")
-
-
 async def outgoing_file(root: Path, file: FileRow, most: int) -> OutgoingFile:
     """The file as it was when it was queued, of at most `most` bytes; raises `NotAttachable`."""
     if not most:

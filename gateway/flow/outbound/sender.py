@@ -12,7 +12,7 @@ from gateway.domain.conversation.inbound import OWN_CHANNELS, Address
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.ids import AddressId, FileId, MessageId, OutboxId
 from gateway.flow.outbound.delivery import Delivery
-from gateway.flow.outbound.parts import Roots, no_root, parts
+from gateway.flow.outbound.parts import Roots, parts
 from gateway.flow.secrets.guard import Clean
 from gateway.flow.wakeup import Wakeup
 from gateway.store.connection.pool import Connection, Database
@@ -38,9 +38,9 @@ class Outbound:
 
     database: Database
     failpoints: Failpoints
-    roots: Roots = no_root
-    attempted: Callable[[MessageId], None] = lambda _: None
-    clean: Clean = str
+    roots: Roots
+    attempted: Callable[[MessageId], None]
+    clean: Clean
 
     def __post_init__(self) -> None:
         self._delivery = Delivery(self.database, self.failpoints, self.roots)

@@ -112,7 +112,7 @@ class AgentEnvironment:
 
 @dataclass
 class AgentEnvironments:
-    """Builds each environment once. The owner works in `workspace`, a member in a folder of `others` under their id."""
+    """Builds each environment once. The owner works in `workspace`; a member's files lie in `others`, by id."""
 
     database: Database
     people: People

@@ -145,7 +145,8 @@ class TurnRunner:
                 if not exc.overflow or budget is not None:
                     log.warning("turn.no_model", attempts=len(exc.attempts))
                     words = str(exc) if opened.principal.role is Role.OWNER else NO_MODEL
-                    return TurnResult(Notice(words), status=Status.FAILED, error="no model answered", problem=exc)
+                    error, label = "no model answered", stored.label
+                    return TurnResult(Notice(words), status=Status.FAILED, error=error, problem=exc, label=label)
             turn, budget = loop.turn, int(loop.prompted * AFTER_OVERFLOW)
             log.warning("turn.too_long", tokens=loop.prompted)
 

@@ -6,13 +6,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from gateway.config.failpoints import Failpoints
-from gateway.config.machine import SystemClock
 from gateway.domain.channels.routing import Edit, Ignore, RunCommand, StartTurn
 from gateway.domain.conversation.inbound import Address, Earlier
 from gateway.domain.principals import Label
 from gateway.flow.inbound import acceptance as accept_module
-from gateway.flow.inbound.acceptance import InboundFlow
 from tests.flow.path import MEMBER, STRANGER, FakeModel, MessagePath, build, message, restarted
 
 COUNTS = """select (select count(*) from inbox), (select count(*) from messages), (select count(*) from tasks),
@@ -216,20 +213,7 @@ class Dead:
 
 async def test_a_command_survives_a_crash_between_its_arrival_and_its_effect(path: MessagePath) -> None:
     await path.tell("hello")
-    dying = InboundFlow(
-        path.database,
-        path.people,
-        {"new"},
-        Dead().run,
-        path.worker.wake,
-        path.live,
-        path.instance,
-        Failpoints(None),
-        path.journal,
-        path.outages,
-        path.notices,
-        SystemClock(),
-    )
+    dying = replace(path.inbound, run_command=Dead().run)
     [accepted] = await dying.accept([message("/new")])
     again = await restarted(path, FakeModel())
     assert await path.rows("select count(*) from sessions") == [(1,)]

@@ -3,12 +3,14 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from gateway.commands import Command, CommandContext, CommandReply, new
-from gateway.config.failpoints import Failpoints
 from gateway.config.machine import SystemClock
 from gateway.domain.errors import DatabaseDown
 from gateway.domain.ids import InboxId, TaskId
@@ -17,7 +19,8 @@ from gateway.flow.inbound.acceptance import InboundFlow
 from gateway.flow.inbound.commands import CommandRunner
 from gateway.flow.live import SessionReplaced
 from gateway.store.delivery import inbox
-from tests.flow.path import MessagePath, message
+from tests.flow.outage import AwayAtTimes
+from tests.flow.path import FakeModel, MessagePath, build, message
 
 
 async def test_a_command_is_answered_without_the_model(path: MessagePath) -> None:
@@ -73,31 +76,8 @@ async def test_the_reply_to_new_is_said_in_the_new_session(path: MessagePath) ->
 
 def with_commands(path: MessagePath, commands: Mapping[str, Command]) -> tuple[InboundFlow, CommandRunner]:
     cancelled: list[TaskId] = []
-    command_runner = CommandRunner(
-        path.database,
-        commands,
-        path.model.describe,
-        path.outbound,
-        cancelled.extend,
-        path.instance,
-        path.live,
-        Hurried(),
-        Failpoints(None),
-    )
-    inbound = InboundFlow(
-        path.database,
-        path.people,
-        commands.keys(),
-        command_runner.run,
-        path.worker.wake,
-        path.live,
-        path.instance,
-        Failpoints(None),
-        path.journal,
-        path.outages,
-        path.notices,
-        SystemClock(),
-    )
+    command_runner = replace(path.command_runner, commands=commands, cancel=cancelled.extend, clock=Hurried())
+    inbound = replace(path.inbound, commands=commands.keys(), run_command=command_runner.run)
     return inbound, command_runner
 
 
@@ -111,6 +91,27 @@ async def test_a_command_that_breaks_says_so_and_changes_nothing(path: MessagePa
     assert (await path.answer(accepted[0])).text == "That command failed and changed nothing; the log says why."
     assert await path.rows("select name from principals") == [("Ada",)]
     assert accepted[1].message_id is not None
+
+
+@pytest.fixture
+async def away(dsn: str) -> AsyncIterator[AwayAtTimes]:
+    async with await AwayAtTimes.connect(dsn) as database:
+        yield database
+
+
+async def test_the_log_has_the_error_of_a_command_that_the_database_leaves_as_well(
+    away: AwayAtTimes, workspace: Path, model: FakeModel
+) -> None:
+    async def broken(_: CommandContext) -> CommandReply:
+        away.away = True
+        raise ZeroDivisionError
+
+    path = await build(away, workspace, model)
+    inbound, _ = with_commands(path, {"break": Command("break", "breaks", broken)})
+    with capture_logs() as logs:
+        await inbound.accept([message("/break")])
+    away.away = False
+    assert "command.failed" in [entry["event"] for entry in logs]
 
 
 async def test_a_command_that_is_gone_after_an_update_is_answered_too(path: MessagePath) -> None:
@@ -150,20 +151,7 @@ async def test_what_follows_a_command_that_met_an_outage_waits_for_it(
 
 
 async def test_a_command_whose_commit_was_unknown_is_run_when_it_comes_again(path: MessagePath) -> None:
-    dying = InboundFlow(
-        path.database,
-        path.people,
-        {"ping"},
-        Unheard().run,
-        path.worker.wake,
-        path.live,
-        path.instance,
-        Failpoints(None),
-        path.journal,
-        path.outages,
-        path.notices,
-        SystemClock(),
-    )
+    dying = replace(path.inbound, run_command=Unheard().run)
     ping = message("/ping")
     await dying.accept([ping])
     [again] = await path.inbound.accept([ping])

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
@@ -36,7 +37,7 @@ async def away(dsn: str) -> AsyncIterator[AwayAtTimes]:
 
 @pytest.fixture
 async def outages(away: AwayAtTimes, channel: FakeChannel) -> AsyncIterator[Outages]:
-    outbound = Outbound(away, Failpoints(None))
+    outbound = Outbound(away, Failpoints(None), lambda _: Path(), lambda _: None, str)
     await outbound.adopt("fake", channel)
     away.away = True
 

@@ -1,6 +1,5 @@
 """What goes with a text: files, buttons, the message it answers."""
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -8,14 +7,12 @@ from typing import Any
 
 import pytest
 
-from gateway.config.failpoints import Failpoints
 from gateway.domain.channels.channel import Button, Capabilities, OutgoingFile, SendDelayed, SendFailed, SendUncertain
 from gateway.domain.conversation.transcript import AssistantText
 from gateway.domain.ids import FileId
 from gateway.domain.principals import Label
 from gateway.flow.outbound.delivery import POST_IN_DOUBT, UNCONFIRMED
 from gateway.flow.outbound.parts import record_file
-from gateway.flow.outbound.sender import Outbound
 from gateway.store.connection.pool import Database
 from gateway.store.delivery import addresses
 from gateway.store.transcript import messages, sessions
@@ -138,14 +135,6 @@ class TestFiles:
         await put(path, "later")
         assert await sent(path, count=1) == ["later"]
         assert [state for _, state in await path.rows(STATES)] == ["failed", "sent"]
-
-    async def test_without_a_place_for_files_there_are_words(self, path: MessagePath) -> None:
-        await put(path, "", files=["a.txt"])
-        bare = Outbound(path.database, Failpoints(None))
-        await bare.adopt("fake", path.channel)
-        running = asyncio.create_task(bare.run())
-        assert await path.channel.until(bool) == ["Files cannot be sent from here."]
-        await stop(running)
 
 
 class TestButtons:
