@@ -1,1 +1,1 @@
-"""The path of a message: inbound, dispatch, turns, sinks, outbound."""
+"""The path of a message: inbound, turns, approvals, outbound; the journal and the live events."""

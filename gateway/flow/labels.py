@@ -1,4 +1,4 @@
-"""Labels of files: whose words the contents of a workspace are, and how a person vouches for some of them."""
+"""Labels of files: who wrote the contents of a workspace, and how a person vouches for them."""
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Set
@@ -34,10 +34,10 @@ MAX_TRUSTED_REMEMBERED = 4_096
 
 @dataclass(slots=True)
 class ContentLabels(Labels):
-    """The `Labels` of a workspace; `own` is the label of its person, `harmless` are hashes of nobody's words.
+    """The `Labels` of a workspace; `own` is the label of its person, `harmless` are hashes of template texts.
 
-    A label belongs to the content, not to its place. What no writer of ours has labelled was put there by the person's
-    own editor, unless it lies where only others' files come in.
+    A label belongs to the content, not to its path. Content without a label was written by the person's own editor,
+    unless it lies in the folder of uploads.
     """
 
     database: Database
@@ -49,12 +49,12 @@ class ContentLabels(Labels):
     instance: InstanceId
     """The process that runs the commands."""
     _trusted: set[str] = field(default_factory=set, init=False)
-    """Contents that need no look: what was vouched for stays so."""
+    """Hashes of trusted contents; vouching is never revoked."""
     _commands: int = field(default=0, init=False)
-    """Under way, that others may have caused."""
+    """Running commands that other people may have caused."""
 
     async def of(self, path: str, sha256: str) -> Label:
-        """As `Labels` says; that of a journal is its session's."""
+        """As in `Labels`; a journal has its session's label."""
         where = WorkspacePath.parse(path)
         if where.read_only:
             if self.unverified(str(where)):
@@ -81,7 +81,7 @@ class ContentLabels(Labels):
         return self.own
 
     async def of_names(self, folder: str) -> Label:
-        """As `Labels` says: who sends a file names it, and so does whoever writes one."""
+        """As in `Labels`: the sender of a file chooses its name."""
         where = WorkspacePath.parse(folder)
         if where.read_only:
             return self.own
@@ -91,12 +91,11 @@ class ContentLabels(Labels):
             return await files.names_label(conn, self.principal, f"{where}/" if where.parts else "")
 
     async def less_trusted(self, hashes: Collection[str]) -> Mapping[str, Label]:
-        """As `Labels` says."""
-        async with self.database.connection() as conn:
-            return await contents.less_trusted(conn, self.principal, hashes, self.own)
+        """As in `Labels`."""
+        return await self.database.read(lambda conn: contents.less_trusted(conn, self.principal, hashes, self.own))
 
     async def begin_command(self, hashes: Collection[str]) -> None:
-        """As `Labels` says, in one transaction."""
+        """As in `Labels`, in one transaction."""
 
         async def work(tx: Connection) -> None:
             if not self._commands and self.principal not in await contents.with_older(tx):
@@ -107,7 +106,7 @@ class ContentLabels(Labels):
         self._commands += 1
 
     async def end_command(self, hashes: Collection[str]) -> None:
-        """As `Labels` says; the last of several ends the time of doubt."""
+        """As in `Labels`; the last of several commands ends the doubt."""
         self._commands -= 1
 
         async def work(tx: Connection) -> None:
@@ -118,7 +117,7 @@ class ContentLabels(Labels):
         await self.database.run(work)
 
     async def note(self, file: Written, label: Label, mime: str) -> None:
-        """As `Labels` says, in one transaction."""
+        """As in `Labels`, in one transaction."""
         label = max(self.own, label)
 
         async def work(tx: Connection) -> None:
@@ -141,9 +140,9 @@ def _incoming(where: WorkspacePath) -> bool:
 
 
 VOUCH = "vouch_files"
-"""The stored call that a yes runs, with `paths`: hashes by path."""
+"""The stored call that an approval runs, with `paths`: hashes by path."""
 MAX_FILES_SHOWN = 60
-"""Files that a question names."""
+"""Files named in one question."""
 
 
 async def vouch(tx: Connection, principal: PrincipalId, paths: Mapping[str, str], label: Label) -> None:
@@ -153,7 +152,7 @@ async def vouch(tx: Connection, principal: PrincipalId, paths: Mapping[str, str]
 
 
 async def ask_to_vouch(tx: Connection, principal: PrincipalId, paths: Mapping[str, str], clock: Clock) -> None:
-    """Ask the person whether these contents are their own words, unless they were asked before, or are about to be."""
+    """Ask the person whether they wrote these contents, unless they were asked before or soon will be."""
     arguments: dict[str, Json] = {"paths": dict(paths)}
     question = ReviewQuestion(
         principal,
@@ -170,7 +169,7 @@ async def ask_to_vouch(tx: Connection, principal: PrincipalId, paths: Mapping[st
 
 
 def _vouching_preview(paths: Mapping[str, str]) -> str:
-    """What I follow comes first."""
+    """The question, with instruction files first."""
     ordered = sorted(paths, key=lambda path: (not WorkspacePath.parse(path).is_instructions, path))
     lines = [f"- {path}" for path in ordered[:MAX_FILES_SHOWN]]
     more = [f"- and {len(ordered) - MAX_FILES_SHOWN:,} more"] if len(ordered) > MAX_FILES_SHOWN else []
@@ -186,9 +185,8 @@ def _vouching_preview(paths: Mapping[str, str]) -> str:
 
 
 async def expect_older(database: Database, principal: PrincipalId, root: Path) -> None:
-    """Before files come back that may have no label: what is there without one is the person's own, what comes is not.
-
-    Until `list_older` has seen them.
+    """Prepare the return of files without labels, as from a backup: files here now are the person's own, later ones are
+    untrusted until `list_older` has seen them.
     """
     here = await asyncio.to_thread(_hashes, root)
 
@@ -201,12 +199,11 @@ async def expect_older(database: Database, principal: PrincipalId, root: Path) -
 
 
 async def list_older(database: Database, root: Callable[[PrincipalId], Path], clock: Clock) -> None:
-    """Label what workspaces hold from before there were labels, or from a backup, and ask whose it is, once.
+    """Label the files that are older than labels or came from a backup, and ask once who wrote them.
 
-    `root` says where somebody's files are.
+    `root` is the folder of a person's files.
     """
-    async with database.connection() as conn:
-        waiting = await contents.with_older(conn)
+    waiting = await database.read(contents.with_older)
     for principal in waiting:
         found = await asyncio.to_thread(_hashes, root(principal))
         await database.run(partial(_list_older, principal=principal, found=found, clock=clock))
@@ -226,7 +223,7 @@ def _has_its_label(parts: tuple[str, ...]) -> bool:
 
 
 def _hashes(root: Path) -> dict[str, str]:
-    """The hash of every file a tool can read, by path; what others send, our own copies and template texts aside."""
+    """The hash of every file a tool can read, by path, without uploads, journals and template texts."""
     found: dict[str, str] = {}
     with suppress(OSError):
         for each in walk(root, _has_its_label, lambda *_: None):

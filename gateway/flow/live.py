@@ -1,4 +1,4 @@
-"""What is being said right now: turns publish, screens and streams listen. In memory only; rows are the truth."""
+"""Live events of sessions, in memory: turns publish them, screens and streams subscribe. The rows are canonical."""
 
 import asyncio
 from collections import defaultdict
@@ -16,7 +16,7 @@ QUEUE = 1000
 
 @dataclass(frozen=True, slots=True)
 class TurnStarted:
-    """A turn took these messages; what follows until `TurnEnded`, or until another run starts one, answers them."""
+    """A turn took these messages. Events until `TurnEnded`, or until another run starts a turn, answer them."""
 
     messages: tuple[MessageId, ...]
     run: Claim | None = None
@@ -31,12 +31,12 @@ class TextWritten:
 
 @dataclass(frozen=True, slots=True)
 class TextDropped:
-    """The text written so far is void: the same prompt is tried again."""
+    """The text so far is void: the same prompt is tried again."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelAwaited:
-    """No model can be asked for so many seconds; `model` failed last, `error` is the kind of its failure."""
+    """No model is available for `seconds`; `model` failed last, `error` is the kind of its failure."""
 
     model: str
     error: str
@@ -64,28 +64,28 @@ class ToolEnded:
 
 @dataclass(frozen=True, slots=True)
 class MessageStored:
-    """A row of the transcript was committed: something said, an answer, a notice."""
+    """A row of the transcript was committed: a message, an answer or a notice."""
 
     id: MessageId
 
 
 @dataclass(frozen=True, slots=True)
 class TurnEnded:
-    """The turn is over; what it had to say is stored."""
+    """The turn is over, and its answer stored."""
 
     run: Claim | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SessionReplaced:
-    """The conversation goes on in another session (`/new`)."""
+    """The conversation continues in another session (`/new`)."""
 
     session_id: SessionId
 
 
 @dataclass(frozen=True, slots=True)
 class Overrun:
-    """The listener was too slow and missed events: read the rows again."""
+    """The subscriber was too slow and missed events: read the rows again."""
 
 
 LiveEvent: TypeAlias = (
@@ -109,7 +109,7 @@ class Subscription:
         self._queue: asyncio.Queue[LiveEvent] = asyncio.Queue(QUEUE)
 
     def put(self, event: LiveEvent) -> None:
-        """Never blocks and never grows."""
+        """Add an event; never blocks, and the queue is bounded."""
         if self._queue.full():
             self.ready()
             event = Overrun()
@@ -120,25 +120,25 @@ class Subscription:
         return await self._queue.get()
 
     def ready(self) -> list[LiveEvent]:
-        """Whatever is there already, without waiting."""
+        """The events that are queued now."""
         return [self._queue.get_nowait() for _ in range(self._queue.qsize())]
 
     async def __aiter__(self) -> AsyncIterator[LiveEvent]:
-        """Events for ever."""
+        """Yield events forever."""
         while True:
             yield await self.get()
 
 
 @dataclass(slots=True)
 class _Running:
-    """The turn that a session is in, and what it has written since its last tool call."""
+    """The turn of a session, and its text since the last tool call."""
 
     run: Claim | None
     written: GrowingText = field(default_factory=GrowingText)
 
 
 class Live:
-    """Fan-out of turn events to the listeners of a session."""
+    """Distributes the events of a session to its subscribers."""
 
     def __init__(self) -> None:
         self._listeners: defaultdict[SessionId, set[Subscription]] = defaultdict(set)
@@ -146,11 +146,11 @@ class Live:
         self._followers: list[Callable[[SessionId], None]] = []
 
     def listen(self, callback: Callable[[SessionId], None]) -> None:
-        """From now on, tell `callback` of each session whose rows were committed; it must not block."""
+        """Call `callback` for each session whose rows were committed; it must not block."""
         self._followers.append(callback)
 
     def publish(self, session: SessionId, event: LiveEvent) -> None:
-        """Tell every listener of the session; the end of a turn that is over, or that another followed, is no news."""
+        """Send the event to every subscriber. The end of a turn is dropped if it is over, or if another turn runs."""
         running = self._running.get(session)
         match event:
             case TurnStarted(_, run) if running is None or running.run != run:
@@ -172,13 +172,13 @@ class Live:
                 follower(session)
 
     def written(self, session: SessionId) -> str | None:
-        """The unfinished text of the running turn; None when no turn runs here."""
+        """The unfinished text of the running turn; None if no turn runs in this process."""
         running = self._running.get(session)
         return str(running.written) if running else None
 
     @contextmanager
     def subscribe(self, session: SessionId) -> Iterator[Subscription]:
-        """Listen from now on. Read the stored rows after entering, so that nothing falls in between."""
+        """Subscribe. Read the stored rows after entering, so that no event is missed in between."""
         subscription = Subscription()
         self._listeners[session].add(subscription)
         try:

@@ -31,11 +31,11 @@ from gateway.store.transcript import sessions
 OWNER_PAGE = Address("web", "owner", "main")
 """The owner's conversation on the page."""
 NOT_LET_IN = "its person no longer has access"
-"""Why what waits for somebody is not done."""
+"""The reason why queued work of somebody is dropped."""
 
 
 class People:
-    """The owner and the rules by which others are let in; members and groups get a row when they first write."""
+    """The owner and the access rules; members and groups get a row when they first write."""
 
     def __init__(self, owner: PrincipalRow) -> None:
         self._owner = owner
@@ -45,25 +45,25 @@ class People:
 
     @property
     def owner(self) -> Principal:
-        """The person this gateway belongs to."""
+        """The owner of this gateway."""
         return self._owner.principal
 
     def allow(self, access: Mapping[str, Access]) -> None:
-        """Take over the access rules of a new configuration."""
+        """Apply the access rules of a new configuration."""
         self._access = access
 
     def rule(self, channel: str) -> Access:
-        """How a channel lets people in; one without a rule admits nobody but the owner."""
+        """The access rule of a channel; without one only the owner has access."""
         return self._access.get(channel, Access("owner"))
 
     def role(self, inbound: Inbound) -> Role:
-        """What the sender is to the owner, as far as this process knows."""
-        if inbound.address.channel in OWN_CHANNELS:  # who has a credential was let in when it was looked at
+        """The role of the sender, as far as this process knows."""
+        if inbound.address.channel in OWN_CHANNELS:  # credentials are checked earlier
             return Role.OWNER if inbound.member is None else Role.MEMBER
         return role_of(inbound, self._known, self._access)
 
     async def principal(self, tx: Connection, inbound: Inbound, role: Role) -> PrincipalId:
-        """Whose data a new conversation at this address is; a group is a principal of its own."""
+        """The principal of a new conversation at this address; a group is one of its own."""
         if inbound.member is not None:
             return inbound.member
         if role is Role.OWNER and inbound.private:
@@ -73,7 +73,7 @@ class People:
         return await principals.ensure_member(tx, name, identity)
 
     async def holds(self, tx: Connection, principal: PrincipalId, inbound: Inbound, role: Role) -> bool:
-        """Whether a private chat of this principal's is still its sender's."""
+        """Whether a private chat of this principal still belongs to its sender."""
         if inbound.member is not None:
             return principal == inbound.member
         if role is Role.OWNER or self.is_owner(principal):
@@ -81,34 +81,34 @@ class People:
         return identity_of(inbound) in await principals.identities(tx, principal)
 
     async def lets_in(self, conn: Connection, principal: PrincipalId) -> bool:
-        """Whether work may still be done for this principal, as far as this process knows."""
+        """Whether this principal still has access, as far as this process knows."""
         if self.is_owner(principal):
             return True
         return admitted(await principals.identities(conn, principal), self._known, self._access)
 
     def may_join(self, inbound: Inbound, principal: PrincipalId) -> bool:
-        """Whether an account on this channel can become one more of this person's."""
+        """Whether an account on this channel can be linked to this person."""
         return self.is_owner(principal) or self.rule(inbound.address.channel).mode != "owner"
 
     def unsettled(self, named: Mapping[str, str], enabled: Collection[str]) -> list[str]:
-        """What the owner has to settle about their own ids, a line each."""
+        """Problems with the owner's own ids that the owner has to solve, a line each."""
         return list(owner_problems(named, enabled, self._owner.identities, self._owner.unconfirmed))
 
     def is_owner(self, principal: PrincipalId) -> bool:
-        """Whether this is the owner's data."""
+        """Whether this is the owner."""
         return principal == self._owner.id
 
     def own_label(self, principal: PrincipalId) -> Label:
-        """The trust level of this person's own words, said in private or written with an editor."""
+        """The label of this person's own words, in a private chat or in a file."""
         return Label.OWNER if self.is_owner(principal) else Label.KNOWN
 
     async def learn(self, database: Database, name: str, identities: Mapping[str, str]) -> None:
-        """Take over what a configuration says of the owner: the name, and the id on channels where none is fixed yet.
+        """Apply the owner's name, and their id on channels where none is fixed yet.
 
         Once an id is fixed, only the command line changes it. `identities` maps a channel to the owner's id there.
         """
         async with database.transaction() as tx:
-            # What the command line changed meanwhile counts, not what this process remembers.
+            # The command line may have changed the row since this process read it.
             stored = await principals.lock_owner(tx)
             fixed = {identity.partition(":")[0] for identity in stored.identities}
             new = tuple(f"{channel}:{id}" for channel, id in identities.items() if channel not in fixed)
@@ -120,15 +120,15 @@ class People:
         await self.refresh(database)
 
     async def refresh(self, database: Database) -> None:
-        """Learn who was let in, turned away or joined meanwhile, by whichever process."""
-        async with self._looking, database.connection() as conn:  # who began to look earlier may not end later
+        """Reload who has access and which accounts are linked, whichever process changed it."""
+        async with self._looking, database.connection() as conn:  # reads must end in the order they began
             self._owner = await principals.owner(conn) or self._owner
             linked = {each: row.identities for row in await principals.linked(conn) for each in row.identities}
             self._known = KnownIdentities(frozenset(self._owner.identities), await pairings.paired(conn), linked)
 
 
 async def meet(database: Database, name: str, identities: Mapping[str, str]) -> People:
-    """The owner, made at the first start and known by these identities from then on; see `People.learn`."""
+    """Load the owner, who is created at the first start with these identities; see `People.learn`."""
     async with database.transaction() as tx:
         if await principals.owner(tx) is None:
             await principals.add(tx, Role.OWNER, name, [])
@@ -141,34 +141,32 @@ Outcome = TypeVar("Outcome", PairingRow, AccountClaim)
 
 
 async def _announced_by_database() -> None:
-    """Running gateways hear of it from the database."""
+    """Running gateways learn it from the database."""
 
 
 class Pairing:
-    """The owner's word on strangers. `decided` runs after each decision is committed."""
+    """The owner's decisions on access requests and accounts, outside of a chat; `decided` runs after each commit."""
 
     def __init__(self, database: Database, decided: Callable[[], Awaitable[None]] = _announced_by_database) -> None:
         self._database = database
         self._decided = decided
 
     async def open_requests(self) -> list[PairingRow]:
-        """Who waits for an answer, the oldest first."""
-        async with self._database.connection() as conn:
-            return await pairings.open_requests(conn)
+        """Open access requests, the oldest first."""
+        return await self._database.read(pairings.open_requests)
 
     async def admitted(self) -> list[PairingRow]:
-        """Who was let in by a code, by channel and name."""
-        async with self._database.connection() as conn:
-            return await pairings.admitted(conn)
+        """People allowed by a code, by channel and name."""
+        return await self._database.read(pairings.admitted)
 
     async def claims(self) -> list[AccountClaim]:
-        """The accounts that ask to be the owner's."""
+        """The accounts that claim to be the owner's."""
         async with self._database.connection() as conn:
             owner = await principals.owner(conn)
             return await links.claims(conn, owner.id) if owner else []
 
     async def offer(self) -> str:
-        """A new code by which an account of the owner's proves itself, for ten minutes; the former one is void."""
+        """Make a code that links an account of the owner's, valid for ten minutes; the previous one expires."""
         code = new_code()
 
         async def work(tx: Connection) -> None:
@@ -184,7 +182,7 @@ class Pairing:
         return code
 
     async def offered(self) -> str | None:
-        """The code that waits to be given."""
+        """The link code that is valid now."""
         async with self._database.connection() as conn:
             at = await addresses.find(conn, OWNER_PAGE)
             return await links.offered(conn, at.id) if at else None
@@ -196,7 +194,7 @@ class Pairing:
             return [*([owner] if owner else []), *await principals.linked(conn)]
 
     async def answer(self, code: str, *, join: bool) -> None:
-        """The owner's word on the account that gave a code of theirs; raises `OwnerMustAct` if there is none."""
+        """Link or refuse the account that entered this code; raises `OwnerMustAct` if there is none."""
 
         async def work(tx: Connection) -> AccountClaim | CodeRefusal:
             owner = await principals.owner(tx)
@@ -206,17 +204,17 @@ class Pairing:
         await self._settled(await self._database.run(work))
 
     async def part(self, identity: str) -> None:
-        """Take an account from its person; raises `OwnerMustAct` if there is none to take."""
+        """Unlink an account; raises `OwnerMustAct` if it is not linked."""
         if not await self._database.run(lambda tx: accounts.part(tx, identity)):
             raise OwnerMustAct(f"{identity} is not linked; `supaclaw owner show` lists your accounts")
         await self._decided()
 
     async def approve(self, code: str) -> PairingRow:
-        """Let the stranger with this code in, and greet them; raises `OwnerMustAct` for a code that opens nothing."""
+        """Allow the access request with this code, and greet the person; raises `OwnerMustAct` for a wrong code."""
         return await self._settled(await self._database.run(lambda tx: pairings.approve(tx, code)))
 
     async def deny(self, which: str) -> PairingRow:
-        """Turn down the request with this code, or take back what was allowed, by its number or its code.
+        """Deny the request with this number or code, or revoke the access it gave.
 
         Raises `OwnerMustAct` if there is none.
         """

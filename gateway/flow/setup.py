@@ -1,5 +1,5 @@
-"""Connecting a model and channels: what was pasted is recognised, tested live and saved; config.json gets `$env:NAME`,
-never a key."""
+"""Connecting a model and channels: a pasted key is recognised, tested and saved; config.json gets `$env:NAME`, never a
+key."""
 
 import asyncio
 import json
@@ -32,9 +32,9 @@ Section = dict[str, JsonValue]
 
 @dataclass(frozen=True, slots=True)
 class Connected:
-    """What was connected; `paste` is what the file has to say, where it cannot be written to from here.
+    """The result of connecting; `paste` is the text for `file` if that can't be written from here.
 
-    A code behind `link` makes it an address that hands over the code to our account there.
+    `link` and a code form the address that sends the code to our account.
     """
 
     who: str
@@ -45,7 +45,7 @@ class Connected:
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """Where things are saved, and what applies now. `hide` keeps a key out of the logs."""
+    """The place of keys and configuration, and the configuration now. `hide` keeps a key out of the logs."""
 
     environment: Environment
     environ: Mapping[str, str] = field(repr=False)
@@ -80,7 +80,7 @@ class Setup:
         return Connected(who)
 
     def written(self, path: str) -> Section:
-        """The section at the dotted path as config.json has it, with its references."""
+        """The section at the dotted path in config.json, with references unresolved."""
         found: JsonValue = parse_json(read(self.environment.config) or "{}", self.environment.config.name)
         for part in path.split("."):
             found = found.get(part) if isinstance(found, dict) else None
@@ -107,7 +107,7 @@ _TEST_POLICY = RetryPolicy(delays=(0.0,), max_silence=30.0, max_wait=0.0)
 
 
 class ModelRefused(OwnerMustAct):
-    """The test of a model failed."""
+    """The test call of a model failed."""
 
     def __init__(self, advice: str, model: str) -> None:
         super().__init__(advice)
@@ -115,9 +115,9 @@ class ModelRefused(OwnerMustAct):
 
 
 async def connect_model(setup: Setup, key: str, prefix: str = "", model: str = "") -> Connected:
-    """Recognise whose key it is, ask the model one question, save both; without a key, change the model alone.
+    """Recognise the provider of the key, test the model, save both; without a key, change the model alone.
 
-    Raises `OwnerMustAct` with what to do, `UnknownVendor` where the provider has to be chosen.
+    Raises `OwnerMustAct` with what to do, `UnknownVendor` if the provider has to be chosen.
     """
     key, model = key.strip(), model.strip()
     if scrub(model, ()) != model:
@@ -146,7 +146,7 @@ async def _change_model(setup: Setup, model: str) -> Connected:
 
 
 async def _test_model(setup: Setup, settings: ModelSettings, model: str, key: str = "") -> None:
-    """Ask the model alone, once."""
+    """Call the model once, without fallbacks."""
     alone = settings.model_copy(update={"primary": model, "fallbacks": ()})
     client = await build_client(alone, setup.environ, setup.clock, _TEST_POLICY)
     try:
@@ -188,7 +188,7 @@ _TEST_SECONDS = 25.0
 
 @dataclass(frozen=True, slots=True)
 class ChannelForm:
-    """What a person needs to connect a messenger: the steps, a text to copy, and what to paste, by field."""
+    """The form to connect a messenger: the steps, a text to copy, and the fields to paste."""
 
     name: str
     title: str
@@ -198,7 +198,7 @@ class ChannelForm:
 
 
 def channel_forms() -> list[ChannelForm]:
-    """Every messenger, by name."""
+    """The form of every messenger, by name."""
     return [_channel_form(name) for name in channel_names()]
 
 
@@ -209,7 +209,7 @@ def _channel_form(name: str) -> ChannelForm:
 
 
 async def connect_channel(setup: Setup, name: str, pasted: Mapping[str, str]) -> Connected:
-    """Ask the platform who the tokens belong to, then save them; raises `OwnerMustAct` with what to do."""
+    """Check the tokens with the platform, then save them; raises `OwnerMustAct` with what to do."""
     model = settings_model(known_channel(name, channel_names()))
     tokens = {field: pasted.get(field, "").strip() for field in model.VARIABLES.values()}
     if missing := [model.model_fields[field].description for field, token in tokens.items() if not token]:
@@ -230,7 +230,7 @@ async def connect_channel(setup: Setup, name: str, pasted: Mapping[str, str]) ->
 
 
 async def _test_channel(channel: Channel, *, in_use: bool) -> tuple[str, str]:
-    """Our name there, and where codes are handed over; what receives already, because it is us, is not disturbed."""
+    """The name of our account there, and its link for codes. A channel that is in use is not disturbed."""
     if not isinstance(channel, ProbedChannel):
         return channel.name, ""
     try:

@@ -1,30 +1,30 @@
-"""The rest between two looks at a queue: until somebody calls, or for so long at most."""
+"""A wake-up call for a polling loop: it waits until called, or for the poll interval."""
 
 import asyncio
 from contextlib import suppress
 
 
 class Wakeup:
-    """Call `clear` before looking, so that what comes while looking is not slept through."""
+    """Call `clear` before reading the queue, so that a call during the read is not lost."""
 
     def __init__(self) -> None:
         self._called = asyncio.Event()
 
     def set(self) -> None:
-        """Never blocks."""
+        """Wake the loop; never blocks."""
         self._called.set()
 
     def clear(self) -> None:
-        """From here on a call counts."""
+        """Forget earlier calls."""
         self._called.clear()
 
     @property
     def called(self) -> bool:
-        """Whether a call has come since."""
+        """Whether a call came since `clear`."""
         return self._called.is_set()
 
     async def wait(self, seconds: float) -> None:
-        """Returns when called, or after so many seconds."""
+        """Return when called, or after `seconds`."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._called.wait()

@@ -11,7 +11,7 @@ from gateway.domain.conversation.transcript import Notice
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.people.access import Access
 from gateway.domain.people.credentials import new_code
-from gateway.domain.principals import Label, Role
+from gateway.domain.principals import Role
 from gateway.flow.inbound.gate import Gate
 from gateway.flow.people import Pairing
 from tests.fakes.channel import FakeChannel
@@ -300,7 +300,7 @@ async def test_a_parted_account_is_a_strangers_at_once(gate: Gate, path: Message
     await path.tell("hello")
     await joined(gate, path, "/link")
     mine = (await sessions(path))["fake 1"]
-    await path.proactive.tell(path.people.owner.id, Notice("in private"), label=Label.OWNER, origin="gateway")
+    await path.proactive.notify(path.people.owner.id, Notice("in private"))
     await parted(path)
     assert path.people.role(at(SLACK, "hi", "U1")) is Role.STRANGER
     assert (await sessions(path))["slack D1"] != mine

@@ -1,4 +1,4 @@
-"""Calls of the gateway itself that a person allows: each made once, in the transaction that tells its result."""
+"""Calls of the gateway itself that a person approves: each runs once, in the transaction that reports its result."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
@@ -15,11 +15,11 @@ from gateway.store.work import schedules
 from gateway.timetable.schedules import InvalidSchedule
 
 OwnCall: TypeAlias = Callable[[Connection, ReviewRow, Label, datetime], Awaitable[str]]
-"""Makes the call of a question whose person's own trust level is the label; says in one line what it did."""
+"""Runs the call of a question; the label is that of the person's own words. Returns one line about the result."""
 
 
 async def resume_schedule(tx: Connection, review: ReviewRow, own: Label, now: datetime) -> str:
-    """{"schedule": id}: it goes on, and is trusted as its person is."""
+    """Arguments {"schedule": id}: resume it, with the label of its person."""
     mine, which = Schedules(tx, review.principal_id, now), str(review.arguments.get("schedule"))
     try:
         row = await mine.resume(which)
@@ -30,18 +30,18 @@ async def resume_schedule(tx: Connection, review: ReviewRow, own: Label, now: da
 
 
 async def vouch_files(tx: Connection, review: ReviewRow, own: Label, _now: datetime) -> str:
-    """{"paths": hashes by path}: exactly these contents are the person's own words from now on."""
+    """Arguments {"paths": hashes by path}: give exactly these contents the label of the person."""
     paths = TypeAdapter(dict[str, str]).validate_python(review.arguments["paths"])
     await vouch(tx, review.principal_id, paths, own)
     return f"Vouched for {len(paths)} file{'s' * (len(paths) != 1)}; /new starts a conversation that trusts them."
 
 
 async def embed(_tx: Connection, review: ReviewRow, _own: Label, _now: datetime) -> str:
-    """{"model", "rows"}: the job looks itself for what was allowed, and goes on within minutes."""
+    """Arguments {"model", "rows"}: the job finds the approval itself within minutes."""
     return f"{review.arguments['model']} embeds your memories; `supaclaw status` shows the progress."
 
 
 EMBED = "embed_memory"
 
 OWN_CALLS: Mapping[str, OwnCall] = {"resume_schedule": resume_schedule, VOUCH: vouch_files, EMBED: embed}
-"""By the name in `tool`; no tool of the agent may have one of these names."""
+"""Calls by the name in `tool`; no tool of the agent may have one of these names."""

@@ -1,4 +1,4 @@
-"""Questions: a call that needs a yes is stored, shown to the person in a chat, and closed when nobody answers."""
+"""Questions: a call that needs approval is stored, shown to the person in a chat, and closed if nobody answers."""
 
 import asyncio
 import json
@@ -36,19 +36,19 @@ from gateway.store.trust.grants import GrantCall
 from gateway.store.trust.reviews import DOUBT, ReviewQuestion, ReviewRow
 
 MAX_WAITING = 5
-"""Questions that wait for one person at the same time."""
+"""Questions open to one person at the same time."""
 WAITING = "Nothing is changed yet: the user was asked and sees the change. Tell them so, and do not call this again."
 
 GRANTED = "The user allowed exactly this in advance: it runs now, and its result comes as a message. Do not repeat it."
 TOGETHER_SECONDS = 0.2
-"""How long a question waits for others of the same task, to be put in one message with them."""
+"""Seconds a question waits for others of the same task, to be sent in one message."""
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Questions:
-    """Asks the person for whom a change lasts: in a group the one who asked for it; unattended in their own chat."""
+    """Asks the person whom a change affects: in a group the member who wanted it, otherwise in their own chat."""
 
     database: Database
     people: People
@@ -62,7 +62,7 @@ class Questions:
     """How long until its person is shown it again; None: never."""
 
     def policy(self, principal: PrincipalId, *, fork: bool = False) -> Policy:
-        """For the tools that work for this principal; a `fork` asks before every act, whatever was allowed before."""
+        """The policy of this principal's tools; a `fork` asks before every act, whatever was approved before."""
 
         own = self.people.own_label(principal)
 
@@ -76,21 +76,19 @@ class Questions:
             await asyncio.sleep(TOGETHER_SECONDS)
             try:
                 await self.look()
-            except TryAgainLater as exc:  # the next look puts it
+            except TryAgainLater as exc:  # shown at the next `look`
                 log.warning("questions.wait", error=str(exc))
             return {"waiting_for_approval": review.name, "message": WAITING}
 
         async def said(caller: Caller, value: str) -> bool:
-            async with self.database.connection() as conn:
-                texts = await messages.said_by_person(conn, caller.session, own)
+            texts = await self.database.read(lambda conn: messages.said_by_person(conn, caller.session, own))
             return any(is_own_words(text, value) for text in texts)
 
         return Policy(own, ask, said, always_asks=fork)
 
     async def look(self) -> datetime | None:
-        """Put what nobody has been shown, close what is too old; when the next one is."""
-        async with self.database.connection() as conn:
-            untold = await reviews.list_untold(conn, MAX_WAITING)
+        """Show new questions and close expired ones. Returns when the next one expires."""
+        untold = await self.database.read(lambda conn: reviews.list_untold(conn, MAX_WAITING))
         for together in batch_questions(untold):
             if row := await self.database.run(partial(self._put, ids=[review.id for review in together])):
                 self.proactive.committed(row)
@@ -99,16 +97,16 @@ class Questions:
         return await self.database.run(lambda tx: reviews.expire(tx, self.clock.now()))
 
     async def _again(self, tx: Connection, after: timedelta) -> MessageRow | None:
-        """The oldest question to be shown again; None if there is none, or nowhere to show it."""
+        """Show the oldest question due for a reminder; None if there is none, or no chat for it."""
         before = self.clock.now() - after
         if (review := await reviews.unanswered(tx, before)) is None:
             return None
-        at = await self.place(tx, review)  # the chat is locked first, as where an answer is taken
+        at = await self.place(tx, review)  # the chat is locked first, as when an answer is processed
         told = await reviews.mark_reminded(tx, review.id, before)
         return await self._say(tx, at, [review]) if told and at is not None else None
 
     async def place(self, tx: Connection, review: ReviewRow) -> AddressRow | None:
-        """The chat that the question belongs to, locked with its session; None if the person has none."""
+        """The chat of the question, locked with its session; None if the person has no chat."""
         if review.address_id is not None:
             at = await addresses.lock_by_id(tx, review.address_id)
             if at.principal_id == review.principal_id and at.channel != "api":
@@ -153,7 +151,7 @@ class Questions:
         return await reviews.ask(tx, question, now)
 
     async def _person(self, tx: Connection, principal: PrincipalId, caller: Caller) -> PrincipalId:
-        """Whose yes it needs: for a group that of the one who asked, or the owner's if nobody did."""
+        """The person who may approve: in a group the member who wrote last, or the owner if nobody did."""
         if not is_group(await principals.identities(tx, principal)):
             return principal
         said = await inbox.last_speaker(tx, caller.session)
@@ -170,14 +168,14 @@ class Questions:
         label = max(review.label for review in together)
         kept, sent, buttons = render_questions(together)
         if await sessions.label(tx, at.session_id) >= label:
-            kept = sent  # else the transcript, and every copy of it, would hold words trusted less than it is
+            kept = sent  # never store text that is trusted less than the session
         return await self.proactive.say(
             tx, at, at.principal_id, Notice(kept), label=label, origin="gateway", sent=sent, buttons=buttons
         )
 
 
 def batch_questions(reviews: Sequence[ReviewRow]) -> list[list[ReviewRow]]:
-    """What goes into one message: questions of the same task, to the same person, while all of them are shown whole."""
+    """Questions grouped by message: those of the same task and person, as long as each is shown in full."""
     found: list[list[ReviewRow]] = []
     for _, each in groupby(reviews, lambda review: (review.task_id, review.asked_id)):
         filled = 1.0
@@ -191,7 +189,7 @@ def batch_questions(reviews: Sequence[ReviewRow]) -> list[list[ReviewRow]]:
 
 
 def _takes(review: ReviewRow) -> float:
-    """The part of a message it needs; all of it if it's cut, or the gateway's own."""
+    """The share of a message it needs; 1 if it is cut, or a question of the gateway."""
     shown, left = for_chat(review.preview)
     if left or review.task_id is None or review.tool == DOUBT:
         return 1.0
@@ -199,7 +197,7 @@ def _takes(review: ReviewRow) -> float:
 
 
 def render_questions(reviews: Sequence[ReviewRow]) -> tuple[str, str, tuple[Button, ...]]:
-    """The question without what the agent wrote, and as a chat shows it: in blocks, between the gateway's words."""
+    """The question without the agent's text; the one for the chat, with that text in code blocks; and the buttons."""
     kept, sent = zip(*map(_render_question, reviews), strict=True)
     cut = any(for_chat(review.preview)[1] for review in reviews)
     answer, buttons = _of_doubt(reviews[0].name) if reviews[0].tool == DOUBT else _of_requests(reviews)
@@ -212,7 +210,7 @@ def render_questions(reviews: Sequence[ReviewRow]) -> tuple[str, str, tuple[Butt
 
 
 def _of_requests(reviews: Sequence[ReviewRow]) -> tuple[str, tuple[Button, ...]]:
-    """How they are answered; the yes comes first, which isn't taken where something is cut."""
+    """The commands and buttons that answer them; the first button approves."""
     names, first = " ".join(review.name for review in reviews), reviews[0].name
     if len(reviews) > 1:
         answer = f"Approve or deny them together, or one by one, as with /approve {first}."
@@ -222,7 +220,7 @@ def _of_requests(reviews: Sequence[ReviewRow]) -> tuple[str, tuple[Button, ...]]
 
 
 def _of_doubt(name: str) -> tuple[str, tuple[Button, ...]]:
-    """The same of a call that may have run."""
+    """The same for a call that may have run."""
     again, ran, give_up = f"/approve {name}", f"/deny {name} {DoubtAnswer.RAN}", f"/deny {name} {DoubtAnswer.GIVE_UP}"
     answer = f"Look there first. {again} runs it again, {ran} goes on without it, {give_up} ends the task."
     return answer, (Button("Run it again", again), Button("It ran", ran), Button("Give up", give_up))

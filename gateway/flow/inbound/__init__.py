@@ -1,1 +1,1 @@
-"""Arrivals: who it is, what it is, and how it is stored before it is acknowledged."""
+"""Arrivals: access, routing, and storage before a message is acknowledged."""

@@ -1,4 +1,4 @@
-"""Acceptance of what a channel hands over: decide, journal, store. Acknowledged means committed, or on disk."""
+"""Acceptance of messages from channels: decide, journal, store. Acknowledged means committed, or on disk."""
 
 import asyncio
 from collections import OrderedDict, defaultdict
@@ -35,26 +35,26 @@ REHEARSAL_SECONDS = 5.0
 
 
 class _Rehearsed(SupaclawError):
-    """Ends the transaction, of which nothing stays."""
+    """Rolls the rehearsal back."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rehearsal:
-    """Tells a message that cannot be stored from a database that stores none."""
+    """Whether the database could store and answer a message now; tried in a transaction that is rolled back."""
 
     database: Database
     writer: InboundWriter
     clock: Clock
 
     async def succeeds(self) -> bool:
-        """Whether another message, the owner's in a chat of its own, could be stored and answered now."""
+        """Whether a message of the owner in a new chat could be stored and answered now."""
         id = uuid4()
         at = Address("terminal", LOCAL, f"rehearsal-{id}")
         said = Inbound(
             at, Sender(LOCAL, "rehearsal"), "rehearsal", str(id), self.clock.now(), private=True, as_owner=True
         )
         try:
-            with reaching():  # whatever it says to this message, it would say to any
+            with reaching():  # an error here would meet any message
                 async with asyncio.timeout(REHEARSAL_SECONDS):
                     await self.database.run(lambda tx: self._write(tx, Arrival(EntryId(id), said, said.sent_at)))
         except _Rehearsed:
@@ -77,7 +77,7 @@ class Rehearsal:
 
 MAX_SEEN_REMEMBERED = 1_000
 CHATS_AT_ONCE = 8
-"""Whose messages are stored side by side; the others have connections left to answer with."""
+"""Chats whose messages are stored concurrently, so that connections are left for answers."""
 _ENTRIES = UUID("6f1f7c50-6d6e-4b0f-9a3c-5d2f6a2f0c11")
 
 log = structlog.get_logger(__name__)
@@ -85,7 +85,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass
 class InboundFlow:
-    """The door every channel hands its messages to."""
+    """Accepts batches of messages from channels."""
 
     database: Database
     people: People
@@ -105,16 +105,16 @@ class InboundFlow:
         self._writer = InboundWriter(self.people, self.journal, self.instance)
         self.rehearsal = rehearsal = Rehearsal(self.database, self._writer, self.clock)
         store, put_aside = self._try_to_store, self._put_aside
-        self._spool = Spool[Accepted](self.journal, self.outages, store, put_aside, rehearsal.succeeds)
+        self._spool = Spool(self.journal, self.outages, store, put_aside, rehearsal.succeeds)
         self._quarantine = Quarantine()
         self._busy = asyncio.Semaphore(CHATS_AT_ONCE)
         self._seen: OrderedDict[tuple[str, ...], Accepted] = OrderedDict()
 
     async def accept(self, batch: Sequence[Inbound]) -> tuple[Accepted, ...]:
-        """Store a batch, each chat's messages in order; a command takes effect before what follows it is looked at.
+        """Store a batch, each chat's messages in order; a command takes effect before the next message is read.
 
-        Returning means committed, or on disk while the database is away. Raises `TryAgainLater` when the batch may not
-        be acknowledged; what was stored already is recognised when it comes again.
+        On return all are committed, or on disk while the database is unavailable. Raises `TryAgainLater` if the batch
+        may not be acknowledged; messages that are stored already are recognised when they come again.
         """
         chats: defaultdict[tuple[str, str, str], list[int]] = defaultdict(list)
         for place, inbound in enumerate(batch):
@@ -132,18 +132,18 @@ class InboundFlow:
         return tuple(accepted[place] for place in range(len(batch)))
 
     async def restore(self, found: Sequence[tuple[Arrival, Place]]) -> None:
-        """Store what only the journal has, in order; what meets an outage waits before anything new."""
+        """Store what only the journal has, in order; during an outage it is spooled before new messages."""
         for arrival, place in found:
             try:
                 if self._spool.waiting or await self._try_to_store(arrival, place) is None:
                     await self._spool.add(arrival, place)
             except TryAgainLater:
                 raise
-            except Exception:  # it stays in the journal for the next start; nothing behind it may suffer
+            except Exception:  # it stays in the journal for the next start
                 log.exception("inbound.not_restored", entry=str(arrival.id))
 
     async def requeue(self) -> int:
-        """Take up again what was put aside; returns how many that is. Raises `TryAgainLater` while others wait."""
+        """Retry the messages that were set aside. Returns their number; raises `TryAgainLater` while others wait."""
         if self._spool.waiting:
             raise TryAgainLater("messages are already waiting for the database and will be stored when it is back")
         found = await self.journal.unstored()
@@ -151,20 +151,20 @@ class InboundFlow:
         return len(found)
 
     async def run(self) -> None:
-        """Store what waits for the database, until cancelled."""
+        """Store spooled messages, until cancelled."""
         await self._spool.run()
 
     @property
     def waiting(self) -> bool:
-        """Whether only this machine has something that was acknowledged."""
+        """Whether acknowledged messages are on this machine alone."""
         return self._spool.waiting
 
     async def drain(self, seconds: float) -> None:
-        """Let what only this machine has be stored, so that another gateway can answer it."""
+        """Wait until spooled messages are stored, so that another gateway can answer them."""
         await self._spool.drain(seconds)
 
     def forget(self) -> None:
-        """Give memory back: the database knows what it has seen."""
+        """Free memory; the database has every key."""
         self._seen.clear()
 
     async def _accept(self, inbound: Inbound) -> Accepted:
@@ -193,7 +193,7 @@ class InboundFlow:
         return role, decide(inbound, role, self.commands)
 
     async def _keep(self, arrival: Arrival, role: Role, decision: Decision) -> Accepted:
-        """In the journal, then in the database; what meets an outage queues up behind what did before it."""
+        """Write to the journal, then to the database; during an outage the message is spooled."""
         place = await self.journal.write(arrival, role)
         self.failpoints.reach(Step.INBOUND_JOURNALED)
         if not self._spool.waiting and (accepted := await self._try_to_store(arrival, place)) is not None:
@@ -203,7 +203,7 @@ class InboundFlow:
         return Accepted(decision, later=later)
 
     async def _put_aside(self, arrival: Arrival, exc: Exception) -> Accepted:
-        """Acknowledge what failed again and again, so that what comes after it gets its turn."""
+        """Acknowledge a message that keeps failing, so that later ones can be stored."""
         channel = arrival.inbound.address.channel
         log.error("inbound.quarantined", entry=str(arrival.id), channel=channel, error=f"{type(exc).__name__}: {exc}")
         try:
@@ -211,12 +211,12 @@ class InboundFlow:
                 f"A message on {channel} couldn't be stored and was set aside: {type(exc).__name__}. "
                 "Its text is in sessions/; the log says why."
             )
-        except Exception:  # what keeps a message from being stored may keep a notice from it as well
+        except Exception:  # the same fault may stop the notice
             log.exception("inbound.owner_not_told")
         return Accepted(Ignore("quarantined"))
 
     async def _try_to_store(self, arrival: Arrival, place: Place | None) -> Accepted | None:
-        """None while the database takes nothing; raises what is this message's own fault."""
+        """None while the database is unavailable; raises if the message itself can't be stored."""
         try:
             return await self._store(arrival, place)
         except TryAgainLater as exc:
@@ -241,10 +241,10 @@ class InboundFlow:
     async def _follow(self, accepted: Accepted, arrival: Arrival) -> None:
         match accepted.decision:
             case RunCommand() if accepted.inbox_id is not None:
-                # Also one that was stored before: whether its effect was committed, only its row knows.
+                # Also for a duplicate: only its row knows whether its effect was committed.
                 if not await self.run_command(accepted.inbox_id):
                     raise TryAgainLater("a command waits for the database, and what follows it waits with it")
-                self.wake()  # it may have asked for an answer
+                self.wake()  # the command may have queued a turn
             case StartTurn() | Edit() if accepted.message_id is not None and not accepted.duplicate:
                 self.wake()
                 if arrival.inbound.album:
@@ -266,5 +266,5 @@ def _chat(inbound: Inbound) -> tuple[str, str, str]:
 
 
 def _entry_id(key: tuple[str, ...]) -> EntryId:
-    """The same for the same message, however often it comes."""
+    """The same id each time the same message arrives."""
     return EntryId(uuid5(_ENTRIES, "\n".join(key)))

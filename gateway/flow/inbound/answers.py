@@ -1,4 +1,4 @@
-"""Answers: wait for what was said to one inbound message, wherever and whenever it is committed."""
+"""Answers: wait for the reply to one message, whichever process commits it."""
 
 import asyncio
 from contextlib import suppress
@@ -21,7 +21,7 @@ NOTHING = ModelUse(0, 0, 0, 0.0)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What answers a message; `notice` means the gateway said it, not the agent. A closed message has no answer row."""
+    """The reply to a message; a `notice` is from the gateway, not the agent. A closed message has no answer row."""
 
     text: str
     notice: bool
@@ -30,23 +30,22 @@ class Answer:
 
 
 class Answers:
-    """Looks at the rows, is woken by live events, and polls for what other processes commit."""
+    """Reads the rows on live events, and polls for replies of other processes."""
 
     def __init__(self, database: Database, live: Live) -> None:
         self._database = database
         self._live = live
 
     async def wait(self, accepted: Accepted) -> Answer:
-        """The answer to exactly this message, however long it takes; works for a duplicate and after a restart."""
+        """Wait for the answer to exactly this message; works for a duplicate and after a restart."""
         accepted = await accepted.stored()
         if accepted.session_id is None:
             return Answer("", notice=True)
         with self._live.subscribe(accepted.session_id) as events:
             while True:
                 answer = None
-                with suppress(TryAgainLater):  # it was accepted: the answer comes when the database does
-                    async with self._database.connection() as conn:
-                        answer = await _answer_to(conn, accepted)
+                with suppress(TryAgainLater):  # the message is accepted, so an outage only delays the answer
+                    answer = await self._database.read(lambda conn: _answer_to(conn, accepted))
                 if answer is not None:
                     return answer
                 await _something_stored(events)

@@ -78,8 +78,7 @@ class CommandRunner:
 
     async def resume(self) -> None:
         """Run the commands that a crash or a database outage interrupted."""
-        async with self.database.connection() as conn:
-            left = await inbox.open_commands(conn)
+        left = await self.database.read(inbox.unhandled)
         for arrival in left:
             await self.run(arrival)
 

@@ -1,4 +1,4 @@
-"""The gate between the channels and the inbox: strangers get no further, and nearly never an answer."""
+"""The gate between channels and inbox: strangers are stopped here, most without a reply."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -22,17 +22,17 @@ from gateway.store.connection.pool import Connection, Database
 from gateway.store.people import accounts, links, pairings, principals
 from gateway.store.transcript.messages import MessageRow
 
-LOOK_AGAIN = 30.0
-"""Seconds until a decision of another process counts here at the latest, where the database cannot tell of it."""
-SETTLE = 0.2
-"""Seconds after a look in which further decisions wait for the next one, so that a thousand cost only a few."""
-LOOK_WITHIN = 5.0
-"""Seconds that the strangers of one batch may keep the others waiting."""
-SEND_WITHIN = 30.0
-WAITING = 100
-"""Answers to strangers that are kept; who comes then gets none."""
-AT_ONCE = 20
-"""Answers on their way: a platform that hangs leaves some to the others."""
+POLL_SECONDS = 30.0
+"""Most seconds until a decision of another process applies here, if the database sends no notification."""
+RELOAD_PAUSE_SECONDS = 0.2
+"""Seconds between two reloads, so that a thousand decisions cost only a few."""
+STRANGERS_SECONDS = 5.0
+"""Seconds that strangers may delay the other messages of a batch."""
+SEND_SECONDS = 30.0
+MAX_QUEUED = 100
+"""Most queued replies to strangers; further strangers get none."""
+MAX_SENDING = 20
+"""Concurrent replies, so that a platform that hangs does not block the others."""
 ASKED = (
     "I don't know you yet. If my owner expects you, give them this code: {code}. "
     f"It's valid for {CODE_MINUTES} minutes."
@@ -48,7 +48,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class Gate:
-    """Looks at who writes before anything is stored. `accept` takes what may pass, batch by batch, in order."""
+    """Checks the sender before a message is stored; `accept` gets the messages that pass, in order."""
 
     database: Database
     people: People
@@ -59,33 +59,33 @@ class Gate:
     offer_zone: Callable[[Inbound], Awaitable[None]]
     on_people_changed: list[Callable[[], None]] = field(default_factory=list, init=False)
     _changed: Wakeup = field(default_factory=Wakeup, init=False)
-    _answers: asyncio.Queue[Outgoing] = field(default_factory=lambda: asyncio.Queue(WAITING), init=False)
+    _answers: asyncio.Queue[Outgoing] = field(default_factory=lambda: asyncio.Queue(MAX_QUEUED), init=False)
 
     async def receive(self, batch: Sequence[Inbound]) -> None:
-        """Committed when this returns, but for what nobody may say here; raises `TryAgainLater` as `accept` does."""
-        until = asyncio.get_running_loop().time() + LOOK_WITHIN
-        passing = [each for inbound in batch if (each := await self._let_by(inbound, until)) is not None]
+        """Check a batch and accept what passes, committed on return. Raises `TryAgainLater` as `accept` does."""
+        until = asyncio.get_running_loop().time() + STRANGERS_SECONDS
+        passing = [each for inbound in batch if (each := await self._admit(inbound, until)) is not None]
         if passing:
             await self.accept(passing)
         for inbound in passing:
             await self.offer_zone(inbound)
 
     def people_changed(self) -> None:
-        """Another process let somebody in, turned somebody away, joined accounts or ended a credential."""
+        """Reload access rules, linked accounts and credentials that another process changed."""
         for tell in (self._changed.set, *self.on_people_changed):
             tell()
 
     async def run(self) -> None:
-        """Answer strangers and follow what other processes decide, until cancelled."""
-        free = asyncio.Semaphore(AT_ONCE)
+        """Reply to strangers and apply decisions of other processes, until cancelled."""
+        free = asyncio.Semaphore(MAX_SENDING)
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._follow(), name="who is let in")
+            group.create_task(self._follow(), name="access reload")
             while True:
                 await free.acquire()
-                answer = group.create_task(self._answer(await self._answers.get()), name="answer to a stranger")
+                answer = group.create_task(self._answer(await self._answers.get()), name="reply to a stranger")
                 answer.add_done_callback(lambda _: free.release())
 
-    async def _let_by(self, inbound: Inbound, until: float) -> Inbound | None:
+    async def _admit(self, inbound: Inbound, until: float) -> Inbound | None:
         if not inbound.private:
             return self._in_group(inbound)
         role, code = self.people.role(inbound), _link_code(inbound)
@@ -93,10 +93,11 @@ class Gate:
             return inbound
         try:
             async with asyncio.timeout_at(until):
-                return await (self._stranger(inbound) if code is None else self._joined(inbound, role, code))
+                handled = self._request_access(inbound) if code is None else self._redeem(inbound, role, code)
+                return await handled
         except (TryAgainLater, TimeoutError) as exc:
             log.info("gate.database", error=str(exc) or "no answer in time")
-        except Exception:  # nothing a stranger does may keep anybody waiting
+        except Exception:  # a stranger must not delay the others
             log.exception("gate.broken", channel=inbound.address.channel)
         return None if role is Role.STRANGER else inbound
 
@@ -106,11 +107,10 @@ class Gate:
             return None
         return replace(inbound, addressed=True) if groups == "all" else inbound
 
-    async def _stranger(self, inbound: Inbound) -> Inbound | None:
+    async def _request_access(self, inbound: Inbound) -> Inbound | None:
         if self.people.rule(inbound.address.channel).mode != "pairing" or inbound.edits is not None:
             return None
-        async with self.database.connection() as conn:
-            standing = await pairings.standing(conn, inbound)
+        standing = await self.database.read(lambda conn: pairings.standing(conn, inbound))
         if standing == "approved":  # by another process
             await self.people.refresh(self.database)
             return inbound
@@ -118,10 +118,10 @@ class Gate:
             await self._ask(inbound)
         return None
 
-    async def _joined(self, inbound: Inbound, role: Role, code: str) -> Inbound | None:
-        """A code from somebody whose account may be nobody's yet; None once it is dealt with.
+    async def _redeem(self, inbound: Inbound, role: Role, code: str) -> Inbound | None:
+        """Handle a code from an account that may not be linked yet; None if the message needs nothing more.
 
-        A wrong one is to a stranger like any other word, and leaves a member's account free.
+        A wrong code of a stranger is an access request like any other message.
         """
         asked = await self.database.run(lambda tx: self._claim(tx, inbound, code))
         if asked is None:
@@ -131,13 +131,13 @@ class Gate:
             self.outbound.wake()
             self._say(inbound.address, CLAIMED, f"claimed-{inbound.platform_id}")
         elif role is Role.STRANGER:
-            return await self._stranger(inbound)
+            return await self._request_access(inbound)
         else:
             self._say(inbound.address, asked, f"refused-{inbound.platform_id}")
         return None
 
     async def _claim(self, tx: Connection, inbound: Inbound, code: str) -> MessageRow | CodeRefusal | None:
-        """The question to the person whose code it is; None if this account is somebody's already."""
+        """Ask the owner of the code; None if the account belongs to somebody already."""
         if await principals.find(tx, identity_of(inbound)) is not None:
             return None
         claim = await links.claim(tx, inbound, code)
@@ -165,12 +165,12 @@ class Gate:
             self._answers.put_nowait(Outgoing(at, text, key))
 
     async def _answer(self, message: Outgoing) -> None:
-        """Best effort: nothing is owed to a stranger."""
+        """Send a reply, once, without retries."""
         channel = self.outbound.channel(message.address)
         if channel is None:
             return
         try:
-            async with asyncio.timeout(SEND_WITHIN):
+            async with asyncio.timeout(SEND_SECONDS):
                 await channel.send(message)
         except (SendFailed, SendDelayed, SendUncertain, TimeoutError) as exc:
             log.info("gate.not_answered", channel=message.address.channel, error=str(exc))
@@ -179,13 +179,13 @@ class Gate:
 
     async def _follow(self) -> None:
         while True:
-            await self._changed.wait(LOOK_AGAIN)
+            await self._changed.wait(POLL_SECONDS)
             self._changed.clear()
             try:
                 await self.people.refresh(self.database)
             except TryAgainLater as exc:
                 log.info("gate.database", error=str(exc))
-            await asyncio.sleep(SETTLE)
+            await asyncio.sleep(RELOAD_PAUSE_SECONDS)
 
 
 def _link_code(inbound: Inbound) -> str | None:

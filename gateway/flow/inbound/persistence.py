@@ -1,4 +1,4 @@
-"""Persist an arrival: what it becomes in the database, in one transaction."""
+"""The transaction that stores an arrival."""
 
 import asyncio
 from collections.abc import Sequence
@@ -24,16 +24,16 @@ from gateway.store.work import tasks
 from gateway.workspace.journal.files import Place
 
 QUOTED = 1_000
-"""Characters of a message that another one replies to."""
+"""Characters of a quoted message."""
 MOST_FILES = 50
-"""Files of one message that are looked at."""
+"""Most files of one message."""
 ALBUM_SECONDS = 1.0
-"""How long the parts of an album may come apart."""
+"""Seconds between the parts of an album."""
 
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """What became of one inbound message; only what was stored has ids. `later` is for what waits in the spool."""
+    """The result of accepting one message; only a stored one has ids. A spooled one has `later`."""
 
     decision: Decision
     inbox_id: InboxId | None = None
@@ -44,12 +44,12 @@ class Accepted:
     later: "asyncio.Future[Accepted] | None" = field(default=None, compare=False)
 
     async def stored(self) -> "Accepted":
-        """The same once the database has it."""
+        """The same, once it is in the database."""
         return self if self.later is None else await asyncio.shield(self.later)
 
 
 class InboundWriter:
-    """Locks the address and its session, then enters the arrival once and queues what is to be done with it."""
+    """Locks the address and its session, then stores the arrival once and queues its task."""
 
     def __init__(self, people: People, journal: Journal, instance: InstanceId) -> None:
         self._people = people
@@ -59,7 +59,7 @@ class InboundWriter:
     async def write(
         self, tx: Connection, arrival: Arrival, place: Place | None, role: Role, decision: Decision
     ) -> Accepted:
-        """Where what has arrived before is told as it was; `place` is the journal file that has it."""
+        """Store an arrival, or return the earlier result of a duplicate; `place` is its journal file."""
         inbound = await _in_its_place(tx, arrival.inbound)
         if isinstance(decision, Edit) and await addresses.find(tx, inbound.address) is None:
             return Accepted(Ignore("edit of something unknown"))
@@ -106,7 +106,7 @@ class InboundWriter:
     async def _attach(
         self, tx: Connection, at: AddressRow, message: MessageId, announced: Sequence[Attachment]
     ) -> None:
-        """Note the files of a message and have them fetched, the owner's first; our own channels have stored them."""
+        """Record the files of a message and queue their download, the owner's first; own channels have stored them."""
         add = attachments.add_kept if at.channel in OWN_CHANNELS else attachments.add
         await add(tx, at.principal_id, message, at.channel, announced[:MOST_FILES])
         await tasks.create(
@@ -134,7 +134,7 @@ class InboundWriter:
         return at
 
     async def _handed_over(self, tx: Connection, at: AddressRow, inbound: Inbound, role: Role) -> AddressRow:
-        """Who writes here became somebody else to us: what was said here stays with whoever it was."""
+        """Give the chat to its new principal; the old conversation stays with the old one."""
         principal = await self._people.principal(tx, inbound, role)
         session = await sessions.start(tx, principal, label_of(role, private=True, as_owner=inbound.as_owner))
         await addresses.hand_over(tx, at.id, principal, session)
@@ -164,7 +164,7 @@ class InboundWriter:
 
 
 async def _conclude(tx: Connection, at: AddressRow, results: Sequence[ToolResult]) -> None:
-    """Enter what a client's own tools gave, behind its calls. Anybody may have written that."""
+    """Store the results of a client's own tools; they are untrusted."""
     session, heard = at.session_id, await sessions.digest(tx, at.session_id)
     for result in results:
         called = await tool_calls.handed(tx, session, result.call_id)
@@ -177,7 +177,7 @@ async def _conclude(tx: Connection, at: AddressRow, results: Sequence[ToolResult
 
 
 async def _in_its_place(tx: Connection, inbound: Inbound) -> Inbound:
-    """Of two that go on with one conversation at once, the second begins its own: neither may read the other's."""
+    """Move the second of two clients that continue one conversation at once to a conversation of its own."""
     if inbound.fork is None:
         return inbound
     at = await addresses.lock(tx, inbound.address)
@@ -191,7 +191,7 @@ async def _in_its_place(tx: Connection, inbound: Inbound) -> Inbound:
 
 
 async def _label(tx: Connection, at: AddressRow, inbound: Inbound, role: Role) -> Label:
-    """Files, forwarded texts and quotes may have been written by anybody, unless we hold the message that is quoted."""
+    """Files, forwarded texts and quotes are untrusted, unless the quoted message is stored here."""
     own = label_of(role, private=inbound.private, as_owner=inbound.as_owner)
     if inbound.attachments or inbound.forwarded:
         return Label.UNTRUSTED
@@ -199,7 +199,7 @@ async def _label(tx: Connection, at: AddressRow, inbound: Inbound, role: Role) -
 
 
 def _as_said(inbound: Inbound) -> Inbound:
-    """With what it replies to quoted before it, and word of files that are too many; no text can pass for our marks."""
+    """The message with its quote before it, and a note about files left out; its text can't imitate our marks."""
     quote, text, source = inbound.quoted.strip(), inbound.text, inbound.forwarded
     parts = [marks.forwarded(text, source) if source else marks.without_marks(text)]
     if quote:
@@ -210,7 +210,7 @@ def _as_said(inbound: Inbound) -> Inbound:
 
 
 def _claimed(said: Earlier, own: Label) -> Label:
-    """What a client says that others said is data; its instructions are the owner's if it speaks as the owner."""
+    """The label of a message in a client's history; instructions count as the owner's if it speaks as the owner."""
     theirs = said.role == "user" or (said.role == "system" and own is Label.OWNER)
     return own if theirs else Label.UNTRUSTED
 

@@ -1,11 +1,10 @@
-"""The spool: what arrives while the database is unavailable waits in order, its chats are told once, and a message that
-can't be stored is set aside after some tries."""
+"""The spool: during an outage of the database messages wait in order and their chats get a notice. A message that can't
+be stored is set aside after some tries."""
 
 import asyncio
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
 
 import structlog
 
@@ -13,6 +12,7 @@ from gateway.domain.channels.channel import Outgoing
 from gateway.domain.conversation.inbound import Address, Arrival
 from gateway.domain.errors import SupaclawError, TryAgainLater
 from gateway.domain.time import Clock
+from gateway.flow.inbound.persistence import Accepted
 from gateway.flow.journal.journal import Journal
 from gateway.flow.outbound.sender import Outbound
 from gateway.workspace.journal.files import Place
@@ -22,13 +22,13 @@ MAX_FAILURES_REMEMBERED = 1_000
 
 
 class Quarantine:
-    """Counts the failures of each message; the platform sends it again until we take it."""
+    """Counts the failures of each message; the platform sends it again until it is accepted."""
 
     def __init__(self) -> None:
         self._failures: Counter[tuple[str, ...]] = Counter()
 
     def give_up(self, key: tuple[str, ...]) -> bool:
-        """Note a failure; whether it was one too many."""
+        """Count a failure. Returns whether the message should be set aside."""
         if key not in self._failures and len(self._failures) >= MAX_FAILURES_REMEMBERED:
             self._failures.clear()
         self._failures[key] += 1
@@ -37,7 +37,7 @@ class Quarantine:
 
 SAVED_NOTICE = "Your message is saved, but my database is unavailable. I'll reply as soon as it's back."
 NOTICE_AFTER_SECONDS = 5.0
-"""Seconds: a restart of the database is not worth a word."""
+"""Seconds before a chat is told, so that a restart of the database goes unnoticed."""
 NOTICE_SECONDS = 10.0
 MAX_CHATS_WAITING = 10_000
 
@@ -45,9 +45,9 @@ log = structlog.get_logger(__name__)
 
 
 class Outages:
-    """Words that go straight to a channel: no row can be written for them, so they are said at most once.
+    """Tells waiting chats, once per outage, that the database is unavailable; sent past the outbox, at most once.
 
-    `works` tells whether the database takes messages; perhaps nobody has had a reason to notice.
+    `works` checks whether the database is back.
     """
 
     def __init__(self, works: Callable[[], Awaitable[bool]], outbound: Outbound, clock: Clock) -> None:
@@ -59,18 +59,18 @@ class Outages:
         self._noted = asyncio.Event()
 
     def note(self, at: Address, *, private: bool) -> None:
-        """Somebody waits there for the database; never blocks."""
+        """Note that this chat waits for the database; never blocks."""
         if len(self._waiting) < MAX_CHATS_WAITING:
             self._waiting[at] = private
             self._noted.set()
 
     def over(self) -> None:
-        """The database answers again; the next outage is told anew."""
+        """End the outage; the next one is announced again."""
         self._waiting.clear()
         self._told.clear()
 
     async def run(self) -> None:
-        """Tell those who still wait after a while, until cancelled."""
+        """Tell the chats that still wait after `NOTICE_AFTER_SECONDS`, until cancelled."""
         while True:
             await self._noted.wait()
             await self._clock.sleep(NOTICE_AFTER_SECONDS)
@@ -82,7 +82,7 @@ class Outages:
                     await self._tell(at, private=private)
 
     async def _tell(self, at: Address, *, private: bool) -> None:
-        """Best effort; what a platform does with it changes nothing."""
+        """Send the notice, once, without retries."""
         self._told.add(at)
         if (channel := self._outbound.channel(at)) is None:
             return
@@ -91,59 +91,57 @@ class Outages:
                 await channel.send(Outgoing(at, SAVED_NOTICE, key=f"outage {at.chat}", private=private))
         except (SupaclawError, TimeoutError) as exc:
             log.info("outage.not_told", channel=at.channel, error=str(exc))
-        except Exception:  # one channel may not keep the others from being told
+        except Exception:  # the other channels must still be told
             log.exception("outage.broken", channel=at.channel)
 
 
 MAX_SPOOLED = 10_000
 RETRY_SECONDS = 1.0
 OTHERS_FIRST_AFTER = 20
-"""Tries in which the database refused one message and took another: then those behind it need not wait for it."""
-
-Stored = TypeVar("Stored")
+"""Failed tries of a message while the database stores others; then the messages behind it go first."""
 
 
 @dataclass(slots=True)
-class _Waiting(Generic[Stored]):
+class _Waiting:
     arrival: Arrival
     place: Place
     refused: int = 0
-    stored: "asyncio.Future[Stored]" = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+    stored: "asyncio.Future[Accepted]" = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 
 @dataclass(slots=True)
-class Spool(Generic[Stored]):
-    """Acknowledges by the disk, not the database. What a crash leaves in it, the next start finds in the journal."""
+class Spool:
+    """Messages that are on disk, but not in the database. After a crash the next start finds them in the journal."""
 
     journal: Journal
     outages: Outages
-    store: Callable[[Arrival, Place], Awaitable[Stored | None]]
-    """None while the database takes nothing; raises what is the arrival's own fault."""
-    put_aside: Callable[[Arrival, Exception], Awaitable[Stored]]
+    store: Callable[[Arrival, Place], Awaitable[Accepted | None]]
+    """Returns None while the database is unavailable; raises for a message that can't be stored."""
+    put_aside: Callable[[Arrival, Exception], Awaitable[Accepted]]
     works: Callable[[], Awaitable[bool]]
-    """Whether the database takes another message."""
+    """Whether the database could store another message."""
     _quarantine: Quarantine = field(default_factory=Quarantine, init=False)
-    _waiting: deque[_Waiting[Stored]] = field(default_factory=deque, init=False)
+    _waiting: deque[_Waiting] = field(default_factory=deque, init=False)
     _filled: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
     @property
     def waiting(self) -> bool:
-        """Whether what arrives now has to queue up behind something."""
+        """Whether new messages have to queue."""
         return bool(self._waiting)
 
-    async def add(self, arrival: Arrival, place: Place | None) -> "asyncio.Future[Stored]":
-        """On disk when this returns; the future tells what became of it. Raises `TryAgainLater` when it is not."""
+    async def add(self, arrival: Arrival, place: Place | None) -> "asyncio.Future[Accepted]":
+        """Queue an arrival, on disk on return; the future has its result. Raises `TryAgainLater` if it can't be."""
         if place is None or len(self._waiting) >= MAX_SPOOLED:
             raise TryAgainLater("the database is unavailable, and this message can't be stored without it")
         await self.journal.sync(place)
-        entry: _Waiting[Stored] = _Waiting(arrival, place)
+        entry = _Waiting(arrival, place)
         self._waiting.append(entry)
         self.outages.note(arrival.inbound.address, private=arrival.inbound.private)
         self._filled.set()
         return entry.stored
 
     async def run(self) -> None:
-        """Store what waits as soon as the database takes it, until cancelled."""
+        """Store queued messages once the database is back, until cancelled."""
         while True:
             if self._waiting:
                 while self._waiting:
@@ -154,11 +152,11 @@ class Spool(Generic[Stored]):
             await self._filled.wait()
 
     async def drain(self, seconds: float) -> None:
-        """Let what waits now be stored, for that long at most; `run` goes on meanwhile."""
+        """Wait until the messages queued now are stored, at most for `seconds`."""
         if waiting := [entry.stored for entry in self._waiting]:
             await asyncio.wait(waiting, timeout=seconds)
 
-    async def _store_next(self, entry: _Waiting[Stored]) -> None:
+    async def _store_next(self, entry: _Waiting) -> None:
         try:
             stored = await self.store(entry.arrival, entry.place)
         except Exception as exc:

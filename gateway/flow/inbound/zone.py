@@ -1,4 +1,4 @@
-"""A person's time zone: offered once while none is known, and kept in their USER.md."""
+"""A person's time zone: offered once while it is unknown, and kept in their USER.md."""
 
 from contextlib import suppress
 from dataclasses import dataclass
@@ -27,14 +27,14 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ZoneOffers:
-    """Offers are for people themselves: what a program says with a token neither makes nor answers one."""
+    """Offers people the time zone that their platform names. Messages of programs neither get nor accept an offer."""
 
     database: Database
     environments: AgentEnvironments
     proactive: ProactiveMessages
 
     async def due(self, principal: PrincipalId) -> bool:
-        """Whether no zone is known and none was offered; False while the database cannot tell."""
+        """Whether no zone is known and none was offered; False while the database is unavailable."""
         if self.environments.of(principal).zone() is None:
             with suppress(TryAgainLater):
                 async with self.database.connection() as conn:
@@ -44,7 +44,7 @@ class ZoneOffers:
     async def settle(self, principal: PrincipalId, name: str = "") -> bool:
         """Note the zone, unless one is known, and offer none again; False if that was settled before.
 
-        Raises `ValueError` for what is not a zone, `WorkspaceError` if USER.md cannot be changed.
+        Raises `ValueError` for an unknown zone, `WorkspaceError` if USER.md can't be changed.
         """
         if name and self.environments.of(principal).zone() is None:
             await self.note(principal, name, Label.OWNER)
@@ -60,7 +60,7 @@ class ZoneOffers:
         return environment.zone()
 
     async def offer(self, inbound: Inbound) -> None:
-        """Name the zone that the platform knows of to whoever wrote in private, once. Never raises."""
+        """Offer the sender of a private message the zone that the platform names, once. Never raises."""
         if not inbound.private or not is_zone(inbound.zone):
             return
         try:
@@ -69,15 +69,14 @@ class ZoneOffers:
                 await self._tell(principal, inbound)
         except TryAgainLater as exc:
             log.info("zone.not_offered", error=str(exc))
-        except Exception:  # what was said to us is stored and answered all the same
+        except Exception:  # the message itself is stored and answered in any case
             log.exception("zone.not_offered")
 
     async def _writer(self, inbound: Inbound) -> PrincipalId | None:
-        async with self.database.connection() as conn:
-            at = await addresses.find(conn, inbound.address)
+        at = await self.database.read(lambda conn: addresses.find(conn, inbound.address))
         return at.principal_id if at else None
 
     async def _tell(self, principal: PrincipalId, inbound: Inbound) -> None:
         use = Button(f"Use {inbound.zone}", f"/zone {inbound.zone}")
         text = OFFER.format(channel=inbound.address.channel.capitalize(), zone=inbound.zone)
-        await self.proactive.tell(principal, Notice(text), label=Label.OWNER, origin="gateway", buttons=(use,))
+        await self.proactive.notify(principal, Notice(text), (use,))

@@ -1,1 +1,1 @@
-"""The journal at work: what arrives is in a file before the database has it, what is said is copied there after."""
+"""The journal: files with the messages that arrive and the answers, next to the database."""

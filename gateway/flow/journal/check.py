@@ -1,4 +1,4 @@
-"""The check: finds what a start cannot know to be right, and puts it right while the gateway works."""
+"""The check of journal files: finds those that may be wrong at a start, and corrects them in the background."""
 
 import asyncio
 import itertools
@@ -23,9 +23,9 @@ from gateway.store.transcript.journals import CopyMark, JournalRow
 from gateway.workspace.journal.files import Place, Version, exists, sessions
 
 FIRST_FILES, FIRST_BYTES = 32, 1024 * 1024
-"""So much is read before anything is taken in, the newest files first; another when somebody writes there."""
+"""Files and bytes that are read before messages are accepted, the newest files first; the others follow."""
 SHARE, QUICK_SHARE = 0.05, 0.5
-"""Of the time, for looking at files: those that nobody waits for, and those written since all was known to be right."""
+"""Shares of the time for reading files: in general, and for files written since the last complete check."""
 PAGE = 500
 RETRY = 5.0
 
@@ -36,7 +36,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass
 class Check:
-    """One check a start, or when asked; `unstored` reads what arrived in files and is not in the database."""
+    """Checks files once after each `begin`; `unstored` reads the arrivals in files that the database lacks."""
 
     database: Database
     places: Places
@@ -49,20 +49,19 @@ class Check:
     def __post_init__(self) -> None:
         self._restore: Callable[[Found], Awaitable[None]] | None = None
         self._left: dict[Place, bool] = {}
-        """Files that may not be right, and whether what arrived in them is known to be stored."""
+        """Files that may be wrong, and whether all arrivals in them are stored."""
         self._quick = 0
         self._looking = asyncio.Lock()
         self._begun = asyncio.Event()
         self._complete = False
 
     def holds(self, place: Place) -> bool:
-        """Whether the file may not be right."""
+        """Whether the file may be wrong."""
         return place in self._left
 
     async def begin(self) -> Found:
-        """List the files that changed since they were looked at, and read the newest of them."""
-        async with self.database.connection() as conn:
-            newest = await journals.newest(conn)
+        """List the files that changed since the last check. Returns unstored arrivals of the newest."""
+        newest = await self.database.read(journals.newest)
         async with self._looking:
             sizes = await asyncio.to_thread(self._unknown, newest)
             read = itertools.accumulate(itertools.islice(sizes.values(), FIRST_FILES))
@@ -73,18 +72,18 @@ class Check:
         return found
 
     def begun(self, restore: Callable[[Found], Awaitable[None]]) -> None:
-        """What `begin` found is stored, or will be found again by the next start; `restore` stores the rest."""
+        """Continue after the arrivals of `begin` are stored; `restore` stores further ones."""
         self._restore = restore
 
     async def run(self) -> None:
-        """Put right what `begin` finds, each time, until cancelled."""
+        """Correct the files that `begin` lists, each time, until cancelled."""
         while True:
             await self._begun.wait()
             self._begun.clear()
             await self.put_right()
 
     async def put_right(self) -> None:
-        """Put right whatever changed, lags or is gone: slowly, and once."""
+        """Correct all files that changed, lack rows or are gone: once, at a limited rate."""
         while not await self._list_lagging():
             await self.clock.sleep(RETRY)
         for number in itertools.count():
@@ -98,18 +97,18 @@ class Check:
         await self.save()
 
     async def before_writing(self, place: Place) -> None:
-        """What arrived there before comes first; it is not lost if that takes longer."""
+        """Store earlier arrivals of the file first, if that takes no longer than `RETRY`."""
         if not self._left.get(place, True):
             with suppress(TimeoutError):
                 async with asyncio.timeout(RETRY):
                     await self._look_at(place)
 
     async def _look_at(self, place: Place) -> bool:
-        """Store what only this file has, then put it right; False if that has to be tried again."""
+        """Store the arrivals that only this file has, then correct it; False if that must be retried."""
         async with self._looking:
             if (stored := self._left.pop(place, None)) is None:
                 return True
-            self._left[place] = stored  # behind the others, until it is right
+            self._left[place] = stored  # after the others, until it is right
             try:
                 if not stored and self._restore:
                     await self._restore(await self.unstored([place]))
@@ -123,7 +122,7 @@ class Check:
             return True
 
     async def save(self, newest: CopyMark | None = None) -> bool:
-        """Let the next start know what is right; with `newest` that every file has its rows up to there."""
+        """Save which files are right; with `newest`, that every file has its rows up to there."""
         if self._restore is None:
             return False
         if newest is not None and self._complete:
@@ -133,7 +132,7 @@ class Check:
         return self._complete and newest is not None
 
     def _unknown(self, newest: CopyMark) -> dict[Place, int]:
-        """The session files that may not be right and their sizes, the last written first."""
+        """Session files that may be wrong, with their sizes, the last written first."""
         self.checked.load(newest)
         there = [each for root in self.places.roots() for each in _sessions(root)]
         unknown = sorted(self.checked.unknown(there), key=lambda each: each[1][2], reverse=True)
@@ -141,7 +140,7 @@ class Check:
         return {place: size for place, (_, size, *_) in unknown}
 
     async def _list_lagging(self) -> bool:
-        """Find the files that lack rows, and those that are gone; False while the database is away."""
+        """List files that lack rows or are gone; False while the database is unavailable."""
         last = SessionId(UUID(int=0))
         try:
             async with self.database.connection() as conn:

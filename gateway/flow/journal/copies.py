@@ -1,5 +1,5 @@
-"""Copies: journal files kept up with their rows. A wrong file is written anew from the rows; which files were right at
-the last look is kept across starts."""
+"""Copies: journal files that follow their rows. A wrong file is written again from the rows; the files that were right
+at the last check are remembered across starts."""
 
 import asyncio
 import json
@@ -73,19 +73,19 @@ log = structlog.get_logger(__name__)
 
 
 class VerifiedFiles:
-    """Kept in one file across starts; whatever is wrong with that, nothing is known, and all is checked anew."""
+    """The files that were right at the last check, saved in one file; if that is damaged, all are checked again."""
 
     def __init__(self, file: Path) -> None:
         self._file = Place(file.parent, file.name)
         self._right: dict[str, Version] = {}
         self._saved = b""
         self.rows = CopyMark()
-        """Up to these, each file that is right has all its rows."""
+        """The newest rows that all right files have."""
         self.at = _NEVER
-        """When that was found, in nanoseconds: what was written since belongs to whoever waits for an answer."""
+        """Time of the last complete check, in nanoseconds."""
 
     def load(self, newest: CopyMark) -> None:
-        """What the process before has left, unless that was of a database with more rows than these; blocks."""
+        """Load the file of the previous process, unless its database had more rows than this one; blocks."""
         self.rows, self._right = newest, {}
         with suppress(OSError):
             digest, _, known = (files.read(self._file)[0] or b"").partition(b"\n")
@@ -97,16 +97,16 @@ class VerifiedFiles:
                 self._right = {path: tuple(version) for path, version in right.items()}
 
     def move(self, rows: CopyMark) -> None:
-        """Every file is right up to these rows."""
+        """Record that every file is right up to these rows."""
         self.rows, self.at = rows, time.time_ns()
 
     def state(self) -> bytes:
-        """What `save` writes."""
+        """The bytes that `save` writes."""
         known = json.dumps([self.rows.message, self.rows.arrival, self.at, self._right]).encode()
         return _digest(known) + b"\n" + known
 
     def save(self, state: bytes) -> None:
-        """Keep it, if it is not what was kept last; blocks."""
+        """Save the state if it changed; blocks."""
         try:
             if state != self._saved:
                 files.replace(self._file, state)
@@ -115,7 +115,7 @@ class VerifiedFiles:
             log.warning("journal.not_marked", error=str(exc))
 
     def unknown(self, there: Iterable[tuple[Place, Version]]) -> list[tuple[Place, Version]]:
-        """Those of all the files there are that were not right when last looked at, or have changed since."""
+        """The files that were wrong at the last check, or changed since."""
         before, self._right = self._right, {}
         unknown: list[tuple[Place, Version]] = []
         for place, version in there:
@@ -126,7 +126,7 @@ class VerifiedFiles:
         return unknown
 
     def learn(self, place: Place, version: Version | None) -> None:
-        """This version of the file is right, and holds nothing that the database lacks; None: nobody can say so."""
+        """Record that this version is right and has no arrival that the database lacks; None: unknown."""
         if version is None:
             self._right.pop(_full_path(place), None)
         else:
@@ -146,32 +146,32 @@ MAX_FILES_REMEMBERED = 512
 
 @dataclass(slots=True)
 class _File:
-    """What is known of a file that is right: how far it is copied, and what is in it before its row was."""
+    """The state of a right file: how far it is copied, and the arrivals in it that have no row yet."""
 
     mark: CopyMark = field(default_factory=CopyMark)
     ahead: set[EntryId] = field(default_factory=set)
     version: Version | None = None
-    """As it was left; None once somebody else wrote into it."""
+    """The version after our last write; None once somebody else wrote into it."""
 
     @property
     def right(self) -> Version | None:
-        """The version, if there is nothing in it that the database lacks."""
+        """The version, if the database has everything in it."""
         return None if self.ahead else self.version
 
     def written(self, versions: tuple[Version, Version]) -> None:
-        """Something was added to it."""
+        """Record a write."""
         before, after = versions
         self.version = after if self.version == before else None
 
     def brought(self, lines: Sequence[JournalLine]) -> None:
-        """These rows are in the file."""
+        """Record that these rows are in the file."""
         said, arrived = ([line.id for line in lines if line.arrived is arrived] for arrived in (False, True))
         self.mark = CopyMark(max(said, default=self.mark.message), max(arrived, default=self.mark.arrival))
         self.ahead -= {line.entry_id for line in lines}
 
 
 class Copies:
-    """Raises `OSError` and `WorkspaceError`."""
+    """Writes journal files. Its methods raise `OSError` and `WorkspaceError`."""
 
     def __init__(self, database: Database, places: Places, writer: JournalWriter, checked: VerifiedFiles) -> None:
         self._database = database
@@ -180,26 +180,26 @@ class Copies:
         self._checked = checked
         self._files: dict[Place, _File] = {}
         self._indexes: dict[Path, Version | None] = {}
-        """Each index as the last filing left it, by its root; one that was interrupted leaves nothing to rely on."""
+        """Version of each index after the last filing, by root; missing after an interrupted one."""
 
     def written(self, place: Place, entry: EntryId, versions: tuple[Version, Version]) -> None:
-        """An arrival is in the file and may become a row from now on."""
+        """Record an arrival in the file that may become a row now."""
         if place in self._files:
             self._files[place].ahead.add(entry)
             self._files[place].written(versions)
 
     def learn(self) -> None:
-        """Let the next start know which files are right."""
+        """Record for the next start which files are right."""
         for place, file in self._files.items():
             self._checked.learn(place, file.right)
 
     def release(self, place: Place) -> None:
-        """The file has been looked at, and need not be remembered."""
+        """Forget a file after its check."""
         if (file := self._files.pop(place, None)) is not None:
             self._checked.learn(place, file.right)
 
     async def unstored(self, places: Iterable[Place]) -> list[tuple[Arrival, Place]]:
-        """What arrived in these files and is not in the database; what cannot be read is left aside."""
+        """The arrivals in these files that the database lacks; unreadable files are skipped."""
         found: list[tuple[Arrival, Place]] = []
         for place in places:
             try:
@@ -211,26 +211,26 @@ class Copies:
         return [each for each in found if each[0].id not in stored]
 
     async def held(self, place: Place) -> tuple[Content, set[EntryId]]:
-        """What the file holds, and what of it arrived and is in the database, under its own id or under its key."""
+        """The content of the file, and its arrivals that are in the database, by id or by key."""
         held = await self._writer.read(place)
         async with self._database.connection() as conn:
             return held, await journals.known_arrivals(conn, held.arrivals)
 
     async def bring(self, journal: JournalRow, stored: Iterable[EntryId]) -> None:
-        """Every row of the journal is in its file after this, and so are those `stored` if they are its rows."""
+        """Write every row of the journal into its file, among them those `stored`."""
         place = self._places.place_of(journal)
         file = self._files.get(place)
-        # What is stored and was none of the rows had arrived before, under another id.
+        # A stored arrival without a row here is a duplicate of an earlier one.
         if file is None or not await self._appended(journal, place, file) or not file.ahead.isdisjoint(stored):
             await self.put_right(journal)
 
     async def put_right(self, journal: JournalRow, done_with: Set[EntryId] = frozenset()) -> None:
-        """Make the file what it should be: the rows, and what arrived that still has to become one."""
+        """Write the file again: its rows, and the arrivals that have no row yet."""
         place = self._places.place_of(journal)
         self._files.pop(place, None)
-        file = self._files[place] = _File()  # from here on it hears what is written
+        file = self._files[place] = _File()  # from here on `written` records arrivals in it
         try:
-            # What the database had before the rows were read, and not as rows of this journal, is elsewhere.
+            # Arrivals that were stored before the rows are read, but are not among them, belong to another journal.
             _, stored = await self.held(place)
             lines = await self._lines(journal.id)
             left, file.version = await self._writer.put_right(place, transcribe(lines), stored | done_with)
@@ -243,7 +243,7 @@ class Copies:
             self.release(next(iter(self._files)))
 
     async def clear(self, place: Place, done_with: Set[EntryId]) -> None:
-        """Delete a file that no session has, unless something is only there."""
+        """Delete a file without a session, unless it has something that exists only there."""
         self._places.forget(place)
         version = await asyncio.to_thread(files.version, place)
         held, stored = await self.held(place)
@@ -254,9 +254,9 @@ class Copies:
             self._checked.learn(place, None if len(stored | done_with) < len(held.arrivals) else version)
 
     async def file(self, journal: JournalRow) -> None:
-        """Move a closed journal to where it stays, unless something in it still waits to be stored.
+        """Move a closed journal to its final path, unless an arrival in it is not stored yet.
 
-        Each step can be done again, and the database is told last: what a crash interrupts is done anew.
+        Each step can be repeated, and the database is updated last, so that a crash only repeats the work.
         """
         place = self._places.place_of(journal)
         self._places.forget(place)
@@ -274,7 +274,7 @@ class Copies:
             log.info("journal.filed", session_id=str(journal.session_id), path=target.path)
 
     async def _target(self, journal: JournalRow, place: Place) -> Place:
-        """A conversation goes to `memory/` by its second, or the next one if a lost file had that; a run below it."""
+        """The path in `memory/`: by the second of a conversation, the next free one if it is taken; runs lie deeper."""
         if stays(journal.path):
             return place
         async with self._database.connection() as conn:
@@ -286,23 +286,21 @@ class Copies:
         return Place(place.root, filed_path(second))
 
     async def _listed(self, journal: JournalRow, target: Place) -> Version | None:
-        """Add its line to the index, if it gets one; write all of that anew unless it is as the last filing left it."""
+        """Add its line to the index, if it gets one; write the whole index if it changed since the last filing."""
         index, left = Place(target.root, INDEX), self._indexes.pop(target.root, None)
 
         def line(row: ListedJournal) -> IndexLine:
             path = target.path if row.path == journal.path else row.path
             return IndexLine(began(path), row.channel, row.summary)
 
-        async with self._database.connection() as conn:
-            own = await journals.listed(conn, journal, others=False)
+        own = await self._database.read(lambda conn: journals.listed(conn, journal, others=False))
         if not own or (left := await self._writer.extend(index, render_line(line(own[0])), left)):
             return left
-        async with self._database.connection() as conn:
-            listed = await journals.listed(conn, journal)
+        listed = await self._database.read(lambda conn: journals.listed(conn, journal))
         return await self._writer.write(index, render_index([line(row) for row in listed]))
 
     async def _appended(self, journal: JournalRow, place: Place, file: _File) -> bool:
-        """False if the file is gone."""
+        """Append the missing rows; False if the file is gone."""
         lines = await self._lines(journal.id, file.mark)
         try:
             if missing := [line for line in lines if line.entry_id not in file.ahead]:
@@ -313,5 +311,4 @@ class Copies:
         return True
 
     async def _lines(self, journal: JournalId, after: CopyMark | None = None) -> list[JournalLine]:
-        async with self._database.connection() as conn:
-            return await journals.lines(conn, journal, after or CopyMark())
+        return await self._database.read(lambda conn: journals.lines(conn, journal, after or CopyMark()))

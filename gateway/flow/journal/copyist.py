@@ -1,4 +1,4 @@
-"""The copyist: goes after sessions whose rows changed, files that look wrong, and journals that were closed."""
+"""The queue of copies: sessions with changed rows, files that may be wrong, and closed journals."""
 
 import asyncio
 from collections.abc import Awaitable, Set
@@ -28,7 +28,7 @@ log = structlog.get_logger(__name__)
 
 
 class Copyist:
-    """Works through what changed, one thing at a time; what fails is tried again."""
+    """Copies changed sessions and files, one at a time; failures are retried."""
 
     def __init__(self, database: Database, places: Places, writer: JournalWriter, copies: Copies, clock: Clock) -> None:
         self._database = database
@@ -44,31 +44,31 @@ class Copyist:
 
     @property
     def behind(self) -> bool:
-        """Whether something is still to be done."""
+        """Whether anything is queued or being copied."""
         return bool(self._due) or self._one_round.locked()
 
     def changed(self, what: SessionId | Place, *stored: tuple[EntryId, Place | None]) -> None:
-        """Rows of this session were committed, these after they had been written there; never blocks.
+        """Queue a session with committed rows; `stored` are arrivals and their files. Never blocks.
 
-        A file that may not be right is named itself; these in it will never be stored.
+        A file that may be wrong is queued itself, with arrivals in it that will never be stored.
         """
         self._due.setdefault(what, set()).update(stored)
         self._wakeup.set()
 
     def rewrite(self, session: SessionId) -> None:
-        """Rows of this session are not what they were when they were copied; never blocks."""
+        """Queue a session whose copied rows have changed; never blocks."""
         self._rewritten.add(session)
         self.changed(session)
 
     async def look_at(self, place: Place) -> bool:
-        """Put a file right that may not be; False if that is to be tried again. Raises `TryAgainLater`."""
+        """Correct a file; False if that must be retried. Raises `TryAgainLater`."""
         async with self._one_round:
             done = await self._tried(place, self._look_at(place, frozenset()))
         self._copies.release(place)
         return done
 
     async def run(self) -> None:
-        """Until cancelled; looks by itself every 30 s, for what another process or a crash left."""
+        """Copy until cancelled; every 30 s also what another process or a crash left."""
         while True:
             self._wakeup.clear()
             done = await self.catch_up()
@@ -76,7 +76,7 @@ class Copyist:
             await self._clock.sleep(GATHER)
 
     async def catch_up(self) -> bool:
-        """Do once what there is to do; False if some of it has to be done again."""
+        """Copy everything once; False if some of it must be retried."""
         async with self._one_round:
             try:
                 return await self._round()
@@ -85,15 +85,13 @@ class Copyist:
                 return False
 
     async def _round(self) -> bool:
-        async with self._database.connection() as conn:
-            unopened = await journals.unopened(conn, AT_ONCE)
+        unopened = await self._database.read(lambda conn: journals.unopened(conn, AT_ONCE))
         for left in unopened:
             self._due.setdefault(left.session_id, set())
-        for kind in (UUID, Place):  # a session may tell of a file
+        for kind in (UUID, Place):  # a session may queue a file
             for what in [each for each in self._due if isinstance(each, kind)]:
                 await self._tried(what, self._done(what))
-        async with self._database.connection() as conn:
-            unfiled = await journals.unfiled(conn, AT_ONCE)
+        unfiled = await self._database.read(lambda conn: journals.unfiled(conn, AT_ONCE))
         filed = [await self._tried(journal.path, self._copies.file(journal)) for journal in unfiled]
         return not self._due and all(filed) and max(len(unopened), len(unfiled)) < AT_ONCE
 
@@ -138,7 +136,7 @@ class Copyist:
             await self._copies.put_right(journal, done_with)
 
     async def _open(self, session: SessionId, stored: list[EntryId]) -> JournalRow | None:
-        """The session's open journal, opened now if it has rows that are in none; None if it has no rows to copy."""
+        """The session's open journal, opened now if rows need one; None if it has no rows to copy."""
         async with self._database.connection() as conn:
             journal = await journals.open_for(conn, session)
             unopened = [] if journal else await journals.unopened(conn, 1, session)
@@ -153,7 +151,7 @@ class Copyist:
 
 
 async def _begin(tx: Connection, unopened: UnopenedJournal, path: str, stored: list[EntryId]) -> JournalRow | None:
-    """The session's open journal; one that was made after the session ended is closed at once."""
+    """The session's open journal; one that is opened after the session's end is closed at once."""
     session = unopened.session_id
     await sessions.lock(tx, session)
     journal = await journals.begin(tx, session, unopened.principal_id, path, stored)

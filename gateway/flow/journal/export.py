@@ -1,4 +1,4 @@
-"""A conversation as a file: Markdown to read, JSON for programs. What others may have written stays marked."""
+"""A conversation as a file: Markdown to read, JSON for programs. Untrusted text stays marked."""
 
 import json
 from collections.abc import Sequence
@@ -24,12 +24,12 @@ def export(of: Conversation, rows: Sequence[MessageRow], form: Format) -> str:
 
 
 def lines(of: Conversation, rows: Sequence[MessageRow]) -> str:
-    """The same as JSON lines: first what is said about the conversation, then a line for each entry."""
+    """The same as JSON lines: first the facts about the conversation, then a line for each entry."""
     return "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in (_about(of), *map(_entry, rows)))
 
 
 def file_name(of: Conversation, form: Format) -> str:
-    """Its day and title, in characters that every system takes."""
+    """Its day and title, in characters that every system accepts."""
     words = "".join(char if char.isalnum() else " " for char in of.title[:60]).lower().split()
     return f"{'-'.join([f'{of.started_at:%Y-%m-%d}', *words])}.{'md' if form == 'markdown' else 'json'}"
 
@@ -40,7 +40,7 @@ def _markdown(of: Conversation, rows: Sequence[MessageRow]) -> str:
 
 
 def _section(row: MessageRow) -> str:
-    """Only words that are trusted as the owner's stand unquoted: no others can pass for a heading of ours."""
+    """Only the owner's text is unquoted, so that no other text can imitate a heading."""
     trust = TRUST[row.label] if row.label else ""
     head = " · ".join(filter(None, (_WHO[row.kind], one_line(row.tool or "", 60), _at(row.sent_at), trust)))
     text = quoted(row.text) if row.label or row.tool else row.text

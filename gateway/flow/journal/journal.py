@@ -1,6 +1,6 @@
-"""The journal: what arrives is in a file before the database has it, and what is said is copied there after.
+"""The journal: messages are written to a file before they are stored, and answers are copied there afterwards.
 
-The database is canonical. The files are its copy for people, and its spool while it is away.
+The database is canonical. The files are its copy for people, and its spool while it is unavailable.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ log = structlog.get_logger(__name__)
 
 
 class Journal:
-    """Everybody's journals: the owner's below `workspace`, the others', the key and the mark below `data`."""
+    """All journals: the owner's in `workspace`; the members', the key and the mark in `data`."""
 
     def __init__(self, database: Database, people: People, workspace: Path, data: Path, clock: Clock) -> None:
         self._writer = JournalWriter(data / "keys" / "journal", data / "journal" / "damaged")
@@ -54,9 +54,9 @@ class Journal:
         self._failing = False
 
     async def write(self, arrival: Arrival, role: Role) -> Place | None:
-        """Append what arrived to its conversation's file, not yet on disk; None if it has none, or none can be written.
+        """Append an arrival to its conversation's file, without a sync; None if there is none, or it can't be written.
 
-        A workspace that is full or broken does not stop a chat: the database is canonical.
+        A full or broken workspace doesn't stop a chat: the database is canonical.
         """
         try:
             place = await self._written(arrival, role)
@@ -69,19 +69,19 @@ class Journal:
         return place
 
     async def sync(self, place: Place) -> None:
-        """What was written there is on disk when this returns; raises `TryAgainLater` if it is not."""
+        """Sync the file to disk; raises `TryAgainLater` if that fails."""
         try:
             await self._writer.sync(place)
         except (OSError, WorkspaceError) as exc:
             raise TryAgainLater(f"the journal cannot be brought to disk: {exc}") from exc
 
     async def bind(self, tx: Connection, at: AddressRow, place: Place) -> None:
-        """Make a fresh file the session's, if it has none; the caller holds the session and stores into it next."""
+        """Make a fresh file the session's, if it has none; the caller holds the session."""
         if place in self._places.fresh and place.root == self._places.root_of(at.principal_id):
             await journals.begin(tx, at.session_id, at.principal_id, place.path)
 
     def stored(self, arrival: Arrival, place: Place | None, session: SessionId | None) -> None:
-        """It was committed; without a session nothing of it was stored, and nothing will be. Never blocks."""
+        """Record that an arrival was committed, or without a session dropped. Never blocks."""
         self._open.discard(arrival.id)
         if session is not None:
             self._copyist.changed(session, (arrival.id, place))
@@ -91,31 +91,31 @@ class Journal:
             self._copyist.changed(place, (arrival.id, place))
 
     def changed(self, session: SessionId) -> None:
-        """Rows of this session were committed; never blocks."""
+        """Queue a session with committed rows; never blocks."""
         self._copyist.changed(session)
 
     def rewrite(self, session: SessionId) -> None:
-        """Rows of this session are not what they were when they were copied; never blocks."""
+        """Queue a session whose copied rows have changed; never blocks."""
         self._copyist.rewrite(session)
 
     async def run(self) -> None:
-        """Copy what is committed, until cancelled."""
+        """Copy committed rows, until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._copyist.run(), name="journal copyist")
             group.create_task(self._keep_marking(), name="journal mark")
             group.create_task(self.check.run(), name="journal check")
 
     async def catch_up(self) -> bool:
-        """Copy once what is committed by now, as at an orderly stop; False if some of it has to be tried again."""
+        """Copy the rows committed by now, once, as at an orderly stop; False if some must be retried."""
         newest = await self._newest()
         done = await self._copyist.catch_up()
         await self._move_mark(newest)
         return done
 
     async def unstored(self) -> list[tuple[Arrival, Place]]:
-        """At the start, before anything is taken in: what is in the files and not in the database, the oldest first.
+        """Arrivals in the files that the database lacks, the oldest first; for a start, before messages are accepted.
 
-        Only files that changed since they were looked at are read, the newest of them; `check` has the others.
+        Reads only the newest of the files that changed since the last check; `check` has the others.
         """
         try:
             await self._writer.open()
@@ -132,7 +132,7 @@ class Journal:
             try:
                 await self.check.before_writing(place)
                 versions = await self._writer.append(place, [entry_of(arrival)], create=create)
-            except FileNotFoundError:  # it was closed and filed meanwhile, or somebody deleted it
+            except FileNotFoundError:  # it was filed or deleted meanwhile
                 self._places.forget(place)
                 continue
             self._copies.written(place, arrival.id, versions)
@@ -140,7 +140,7 @@ class Journal:
         return None
 
     def _remember(self, arrival: Arrival) -> None:
-        """This is in a file and not yet in the database; where that is too much to remember, the mark stays."""
+        """Remember an arrival that is not in the database yet; beyond `OPEN` of them the mark stays where it is."""
         self._open.add(arrival.id if len(self._open) < OPEN else _TOO_MANY)
 
     async def _unstored_in(self, places: Sequence[Place]) -> list[tuple[Arrival, Place]]:
@@ -154,8 +154,7 @@ class Journal:
 
     async def _newest(self) -> CopyMark | None:
         try:
-            async with self._database.connection() as conn:
-                return await journals.newest(conn)
+            return await self._database.read(journals.newest)
         except TryAgainLater:
             return None
 
@@ -167,5 +166,5 @@ class Journal:
                 await self._clock.sleep(MARK_EVERY)
 
     async def _move_mark(self, newest: CopyMark | None) -> bool:
-        """The files have all rows up to these if all that was written is stored, and all stored is copied."""
+        """Move the mark if all arrivals are stored and all rows copied."""
         return await self.check.save(None if self._open or self._copyist.behind else newest)

@@ -1,4 +1,4 @@
-"""Places: which journal file is written into at an address."""
+"""Places: the journal file of each address."""
 
 import asyncio
 from pathlib import Path
@@ -20,7 +20,7 @@ LOOK_UP_WITHIN = 5.0
 
 
 class Places:
-    """Remembers the files in use. The owner's lie in the workspace, another's under their own id below `others`."""
+    """The files in use. The owner's are in the workspace, a member's in `others`, by id."""
 
     def __init__(
         self, database: Database, people: People, writer: JournalWriter, workspace: Path, others: Path
@@ -32,29 +32,28 @@ class Places:
         self._others = others
         self._used: dict[Address, Place] = {}
         self.fresh: set[Place] = set()
-        """Files in use that the database knows nothing of."""
+        """Files in use that the database does not have yet."""
 
     def root_of(self, principal: PrincipalId) -> Path:
-        """Where a principal's files lie."""
+        """The folder of a principal's files."""
         return self._workspace if self._people.is_owner(principal) else self._others / str(principal)
 
     def place_of(self, journal: JournalRow) -> Place:
-        """Where a journal's file lies."""
+        """The file of a journal."""
         return Place(self.root_of(journal.principal_id), journal.path)
 
     async def journal_at(self, place: Place) -> JournalRow | None:
-        """The journal whose file this is, if it is one's."""
+        """The journal with this file; None if there is none."""
         principal = self._people.owner.id if place.root == self._workspace else PrincipalId(UUID(place.root.name))
-        async with self._database.connection() as conn:
-            return await journals.at_path(conn, principal, place.path)
+        return await self._database.read(lambda conn: journals.at_path(conn, principal, place.path))
 
     def roots(self) -> list[Path]:
-        """Every file root there is; reads one folder."""
+        """The folders of all principals; reads one folder."""
         others = self._others.iterdir() if self._others.is_dir() else ()
         return [self._workspace, *sorted(path for path in others if _is_principal(path))]
 
     async def of(self, arrival: Arrival, role: Role) -> Place | None:
-        """The file of the conversation, a fresh one where there is none; None if nobody can say yet whose it is."""
+        """The file of the conversation, a fresh one if it has none; None while its principal is unknown."""
         address = arrival.inbound.address
         place = self._used.pop(address, None) or await self._look_up(arrival, role)
         if place is not None:
@@ -64,7 +63,7 @@ class Places:
         return place
 
     def forget(self, place: Place) -> None:
-        """Nothing goes into this file any more."""
+        """Stop using this file."""
         self.fresh.discard(place)
         self._used = {address: used for address, used in self._used.items() if used != place}
 
@@ -72,7 +71,7 @@ class Places:
         try:
             async with asyncio.timeout(LOOK_UP_WITHIN), self._database.connection() as conn:
                 known = await journals.current(conn, arrival.inbound.address)
-        except (SupaclawError, TimeoutError):  # the message is kept all the same, and its place put right later
+        except (SupaclawError, TimeoutError):  # the message is kept in any case, and its file corrected later
             known = None
         if known is None and not (role is Role.OWNER and arrival.inbound.private):
             return None

@@ -1,1 +1,1 @@
-"""What is said to people: split, queued with the answer, sent in order, receipted."""
+"""Messages to people: split, queued with the answer, sent in order, recorded."""

@@ -1,4 +1,4 @@
-"""One attempt to deliver a part: receipted, delayed, refused or in doubt; never blindly repeated."""
+"""One attempt to deliver a part: it is sent, delayed, refused or in doubt, and never blindly repeated."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -26,11 +26,11 @@ from gateway.store.transcript.messages import MessageRow
 
 POLL_SECONDS = 2.0
 TRIES = 8
-"""Of what a defect of ours keeps from being sent or recorded; what a platform says is never counted."""
+"""Tries of a part that our own error stops; refusals and delays of a platform don't count."""
 RECORD_TRIES = 3
-"""Of a write that fails although the database works otherwise."""
+"""Tries of a write that fails although the database works."""
 SEND_WITHIN, SEND_FILE_WITHIN = 120.0, 1800.0
-"""Seconds: a send that hangs holds a lane that others need."""
+"""Seconds before a hanging send is given up, because it blocks a lane."""
 INTERRUPTED = "I was restarted while sending my last answer; /last shows it again."
 UNCONFIRMED = "I couldn't confirm that my last answer arrived; /last shows it again."
 POST_IN_DOUBT = "I couldn't confirm that my last message here arrived; ask me for it if you don't see it."
@@ -39,17 +39,17 @@ log = structlog.get_logger(__name__)
 
 
 class Delivery:
-    """Sends single parts and keeps what came of them."""
+    """Sends single parts and records the results."""
 
     def __init__(self, database: Database, failpoints: Failpoints, roots: Roots) -> None:
         self._database = database
         self._failpoints = failpoints
         self._roots = roots
         self._unseen: set[OutboxId] = set()
-        """What waits after nothing but clear refusals: nobody has seen it."""
+        """Parts that certainly nobody has seen: every try was a clear delay."""
 
     async def send(self, channel: Channel, at: AddressRow, row: OutboxRow) -> bool:
-        """Send one part; whether the next may follow at once. One that is `sending` lost its receipt to a defect."""
+        """Send one part. Returns whether the next may follow at once. A part that is `sending` lost its receipt."""
         if row.state == "sending":
             settle = self.resume if row.attempts < TRIES else self._doubt
             await settle(channel, row, "its delivery couldn't be recorded", UNCONFIRMED)
@@ -86,7 +86,7 @@ class Delivery:
     async def resume(
         self, channel: Channel, row: OutboxRow, error: str = "interrupted by a restart", text: str = INTERRUPTED
     ) -> None:
-        """What was left between request and receipt may have been shown: it is repeated only where that is safe."""
+        """Handle a part without a receipt: it may have been shown, so it is repeated only where that is safe."""
         if _repeatable(channel, row):
             await self._record(row, lambda conn: outbox.delay(conn, row.id, 0, error))
         else:
@@ -112,7 +112,7 @@ class Delivery:
         )
 
     async def _announced(self, row: OutboxRow) -> bool:
-        """Commit that it is being sent; if that is in doubt, nothing has left yet, and it simply waits."""
+        """Commit that it is being sent; if that fails, it waits."""
         try:
             async with self._database.connection() as conn:
                 return await outbox.mark_sending(conn, row.id)
@@ -122,7 +122,7 @@ class Delivery:
             return await self._delay(row, SendDelayed(f"{type(exc).__name__}: {exc}"))
 
     async def _refused(self, row: OutboxRow, file: FileRow | None, exc: SendFailed) -> bool:
-        """For good; a refused file at least leaves a word, which tells whether the person can be reached at all."""
+        """Record a permanent refusal; a text about the file follows a refused file."""
         async with self._of_its_run(row):
             log.warning("outbound.refused", outbox_id=row.id, error=str(exc))
         if file is not None:
@@ -131,13 +131,13 @@ class Delivery:
         return True
 
     async def _without_file(self, row: OutboxRow, why: NotAttachable) -> bool:
-        """Nothing of it was shown: its caption and a word about the file go next."""
+        """Send the caption and a text about the file instead."""
         text = f"{row.text}\n\n{why}".strip()
         await self._record(row, lambda conn: outbox.replace_file(conn, row.id, text, str(why)))
         return True
 
     async def _delay(self, row: OutboxRow, exc: SendDelayed) -> bool:
-        """The platform asked to wait, or could not be reached: an outage of any length loses nothing."""
+        """Wait, as the platform asked or because it can't be reached; there is no limit."""
         least = exc.retry_after if exc.retry_after > 1 else backoff(min(row.attempts + 1, 5))
         delay = least + uniform(0, min(least / 4, 5))  # many chats may not come back all at once
         async with self._of_its_run(row):
@@ -152,7 +152,7 @@ class Delivery:
         return True
 
     async def _doubt(self, channel: Channel, row: OutboxRow, error: str, text: str) -> None:
-        """Mark it uncertain and say so once, in the same transaction; a notice gets no notice."""
+        """Mark it uncertain and report that once, in the same transaction; a notice gets no notice."""
         async with self._of_its_run(row):
             log.warning("outbound.uncertain", outbox_id=row.id, error=error)
         await self._record(row, lambda tx: self._admit(tx, channel, row, error, text))
@@ -171,7 +171,7 @@ class Delivery:
         await outbox.put(tx, at.principal_id, at.id, said.id, queued, notice=True)
 
     async def _record(self, row: OutboxRow, write: Callable[[Connection], Awaitable[None]]) -> None:
-        """Write what the platform said, however long the database is away or refuses: only this process knows it."""
+        """Record the result, however long the database is unavailable: only this process knows it."""
         failures = 0
         while True:
             try:
@@ -186,7 +186,7 @@ class Delivery:
             await asyncio.sleep(POLL_SECONDS)
 
     async def _can_write(self, row: OutboxRow) -> bool:
-        """Whether the database works, as far as this row goes."""
+        """Whether the database can write this row."""
         with suppress(Exception):
             await self._database.run(lambda conn: outbox.touch(conn, row.id))
             return True
@@ -194,16 +194,15 @@ class Delivery:
 
     @asynccontextmanager
     async def _of_its_run(self, row: OutboxRow) -> AsyncIterator[None]:
-        """What is logged of a trouble goes into the log of the session that the message was said in."""
+        """Bind the message's session and task to log events."""
         said: MessageRow | None = None
         with suppress(Exception):  # it keeps nothing from being recorded
-            async with self._database.connection() as conn:
-                said = await messages.get(conn, row.message_id)
+            said = await self._database.read(lambda conn: messages.get(conn, row.message_id))
         ids = {"session_id": said and said.session_id, "task_id": said and said.task_id}
         with structlog.contextvars.bound_contextvars(**{name: str(id) for name, id in ids.items() if id}):
             yield
 
 
 def _repeatable(channel: Channel, row: OutboxRow) -> bool:
-    """Whether to send again what may have been shown: where that shows it once all the same, and notices."""
+    """Whether a part that may have been shown is sent again: on channels that show it once, and for notices."""
     return channel.capabilities.idempotent_send or row.notice

@@ -26,7 +26,7 @@ from gateway.workspace.files.paths import WorkspaceError
 from gateway.workspace.files.tree import Workspace
 
 MAX_CAPTION = 1000
-"""What every messenger takes below a file, in UTF-16 units."""
+"""UTF-16 units that every messenger accepts as a caption."""
 
 
 def parts(
@@ -56,15 +56,15 @@ def parts(
 
 
 Roots: TypeAlias = Callable[[PrincipalId], Path]
-"""Where the files of a principal lie."""
+"""The folder of a principal's files."""
 
 
 class NotAttachable(SupaclawError):
-    """The file cannot be sent there; the text is for people and says where it is."""
+    """The file cannot be sent; the text tells people where it is."""
 
 
 async def outgoing_file(root: Path, file: FileRow, most: int) -> OutgoingFile:
-    """The file as it was when it was queued, of at most `most` bytes; raises `NotAttachable`."""
+    """The file, unchanged since it was queued, of at most `most` bytes; raises `NotAttachable`."""
     if not most:
         raise NotAttachable(f"Files cannot be sent here. {whereabouts(file)}")
     try:
@@ -79,19 +79,19 @@ async def outgoing_file(root: Path, file: FileRow, most: int) -> OutgoingFile:
 
 
 async def record_file(tx: Connection, principal: PrincipalId, file: Written, label: Label) -> FileRow:
-    """The record of a file that the agent is about to send."""
+    """Record a file that the agent is about to send."""
     mime = mimetypes.guess_type(file.path)[0] or "application/octet-stream"
     size, sha256 = file.size, file.sha256
     return await files.keep(tx, principal, file.path, size=size, mime=mime, sha256=sha256, label=label, origin="agent")
 
 
 def whereabouts(file: FileRow) -> str:
-    """Where people find it instead."""
+    """A sentence with the path of the file."""
     return f"It's in my files: {file.path}"
 
 
 MAX_MESSAGES = 5
-"""The most that one answer is sent as."""
+"""Most messages of one answer."""
 TO_BE_CONTINUED = "[… the whole answer is in the file below]"
 
 log = structlog.get_logger(__name__)
@@ -99,18 +99,18 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Abridged:
-    """What is sent of an answer."""
+    """The text that is sent for an answer, and the file with the whole."""
 
     text: str
     whole: Written | None = None
 
     async def keep(self, tx: Connection, principal: PrincipalId, label: Label) -> tuple[FileId, ...]:
-        """Note the file that goes with the text, if there is one."""
+        """Record the file, if there is one."""
         return () if self.whole is None else ((await record_file(tx, principal, self.whole, label)).id,)
 
 
 async def abridge(text: str, label: Label, channel: Channel | None, workspace: Workspace, now: datetime) -> Abridged:
-    """The answer as its channel can show it; a file that goes with it is on disk already, with the run's `label`."""
+    """The answer as its channel can show it; its file is on disk on return, with the run's `label`."""
     if channel is None or utf16_len(text) <= channel.capabilities.max_text:
         return Abridged(text)
     limit, data = channel.capabilities.max_text, storable(text).encode()

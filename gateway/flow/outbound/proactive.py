@@ -1,5 +1,4 @@
-"""Proactive messages: sent to a person without being asked for, in one of their own chats; the gateway's notices to its
-owner among them."""
+"""Proactive messages: sent to a person in one of their own chats without a question, such as notices to the owner."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
@@ -25,11 +24,11 @@ from gateway.store.transcript import messages, sessions
 from gateway.store.transcript.messages import MessageRow
 
 PAGE, TERMINAL = "web", "terminal"
-"""Where people read the transcript itself: the page is always there, the terminal only while somebody sits at it."""
+"""Channels that show the transcript itself: the page always, the terminal only while it is open."""
 
 
 class HandedOver(SupaclawError):
-    """The chat belongs to somebody else now; nothing was stored there."""
+    """The chat belongs to somebody else now; nothing was stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +58,8 @@ class ProactiveMessages:
         channel: str | None = None,
         avoid: AddressId | None = None,
     ) -> AddressRow | None:
-        """The chat to send to, locked with its session: `address`, else one on `channel`, else where the person wrote
-        last; the terminal only if there is nothing else; never `avoid`. None: there is no chat.
+        """The chat to send to, locked with its session: `address`, else one on `channel`, else the chat used
+        last; the terminal only if there is no other; never `avoid`. None: there is no chat.
         """
         reach = partial(addresses.notification_address, tx, principal, self.channels, TERMINAL)
         while at := await reach(asked=address, channel=channel, avoid=avoid):
@@ -87,8 +86,8 @@ class ProactiveMessages:
     ) -> MessageRow:
         """Store it in the chat's current session, and queue it, or the shorter text `sent`. Raises `HandedOver`.
 
-        What the agent says ends no turn, and the session gets its label. In a private chat each part has the `heading`,
-        and the text cannot imitate it.
+        A message of the agent ends no turn, and the session rises to its label. In a private chat each part has the
+        `heading`, and the text can't imitate it.
         """
         held = await addresses.lock_by_id(tx, at.id)
         if held.principal_id != principal:
@@ -99,7 +98,7 @@ class ProactiveMessages:
         heading = heading if held.private and isinstance(entry, AssistantText) else ""  # a group trusts nothing
         if heading:
             said, shown = replace(entry, text=f"{heading}\n\n{without_headings(entry.text)}"), without_headings(shown)
-        if isinstance(said, AssistantText):  # a notice is not for the model's eyes
+        if isinstance(said, AssistantText):  # a model doesn't read notices
             await sessions.taint(tx, held.session_id, label)
             said = replace(said, final=False)
         row = await messages.say(
@@ -113,22 +112,14 @@ class ProactiveMessages:
         self.live.publish(row.session_id, MessageStored(row.id))
         self.outbound.wake()
 
-    async def tell(
-        self,
-        principal: PrincipalId,
-        entry: AssistantText | Notice,
-        *,
-        label: Label,
-        origin: str,
-        buttons: Sequence[Button] = (),
-    ) -> MessageRow | None:
-        """Say it in the person's chat; None when there is none."""
+    async def notify(self, principal: PrincipalId, notice: Notice, buttons: Sequence[Button] = ()) -> MessageRow | None:
+        """Send a notice to the person's chat; None if there is none."""
 
         async def work(tx: Connection) -> MessageRow | None:
             at = await self.destination(tx, principal)
             if at is None:
                 return None
-            return await self.say(tx, at, principal, entry, label=label, origin=origin, buttons=buttons)
+            return await self.say(tx, at, principal, notice, label=Label.OWNER, origin="gateway", buttons=buttons)
 
         row = await self.database.run(work)
         if row is not None:
@@ -150,7 +141,7 @@ class Notices:
         self._tampered: dict[tuple[PrincipalId, str], float] = {}
 
     async def tampered(self, principal: PrincipalId, paths: Sequence[str]) -> None:
-        """A tool changed locked text of these files, and it was put back; an hour's further ones are only logged."""
+        """Report that locked text was changed by a tool and restored, at most once an hour for each file."""
         told = [
             path
             for path in paths
@@ -163,11 +154,10 @@ class Notices:
             text = f"A tool changed locked text in {', '.join(told)}{whose}. It has been put back, byte for byte."
             try:
                 await self.tell_owner(f"{text} What stood there is in the data folder, under replaced/.")
-            except Exception:  # the tool's run must go on
+            except Exception:  # the tool's run must continue
                 log.exception("locks.not_told")
 
     async def tell_owner(self, text: str, buttons: tuple[Button, ...] = ()) -> None:
-        """Store and send a notice; for an owner who has no chat yet it is only logged."""
-        owner, notice = self._people.owner.id, Notice(text)
-        if not await self._proactive.tell(owner, notice, label=Label.OWNER, origin="gateway", buttons=buttons):
+        """Send a notice to the owner; without a chat it is only logged."""
+        if not await self._proactive.notify(self._people.owner.id, Notice(text), buttons):
             log.warning("owner.unreachable", notice=text)

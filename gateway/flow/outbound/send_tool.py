@@ -36,7 +36,7 @@ class SendTool:
         self._proactive = proactive
 
     def of(self, database: Database, principal: PrincipalId, workspace: Workspace, own: Label) -> Post:
-        """The tool of one principal. `database` holds what they may reach; `own` is the label of their own words."""
+        """The tool of one principal. `database` has only rows they may read; `own` is the label of their own words."""
 
         async def post(text: str, to: str | None, path: str | None, caller: Caller) -> Posted:
             heading = await self._heading(caller, own)

@@ -1,4 +1,4 @@
-"""The sender: what was committed is sent, in order per address, each address on a lane of its own."""
+"""The sender: committed messages are sent in order, each address on a lane of its own."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -22,9 +22,9 @@ from gateway.store.delivery.outbox import OutboxRow
 
 POLL_SECONDS = 2.0
 LANES = 200
-"""Addresses that are sent to at once."""
+"""Most addresses that are sent to concurrently."""
 ANYWHERE = Capabilities(max_text=4000, max_marks=100)
-"""What every messenger takes: for answers to a channel that is shut at the moment."""
+"""The limits of every messenger, for messages to a channel that is closed at the moment."""
 
 log = structlog.get_logger(__name__)
 
@@ -33,7 +33,7 @@ log = structlog.get_logger(__name__)
 class Outbound:
     """The sender: one lane per address, so that a slow chat delays nobody else.
 
-    `attempted` is told of the message after each attempt to send a part of it; it must not block.
+    `attempted` is called after each attempt to send a part of a message; it must not block.
     """
 
     database: Database
@@ -50,14 +50,14 @@ class Outbound:
         self._idle = asyncio.Event()
         self._busy: dict[AddressId, asyncio.Task[None]] = {}
         self._left: set[OutboxId] = set()
-        """What this process may have left as `sending`, although no lane of it holds it any more."""
+        """Rows that this process may have left in the state `sending`, although no lane has them."""
 
     def channel(self, at: AddressRow | Address) -> Channel | None:
-        """The messenger behind an address; None while it is shut, and where people read the transcript itself."""
+        """The channel of an address; None while it is closed, and for our own channels, which show the transcript."""
         return self._channels.get(at.channel)
 
     def wake(self) -> None:
-        """Something was committed for sending."""
+        """Send messages that were committed just now."""
         self._awake.set()
         self._idle.clear()
 
@@ -74,9 +74,9 @@ class Outbound:
         reply_to: str | None = None,
         heading: str = "",
     ) -> None:
-        """Queue a message, in parts for its channel; where people read the transcript itself, nothing has to be sent.
+        """Queue a message, in parts for its channel; our own channels show the transcript and need none.
 
-        `reply_to` is the platform's id of what it answers: shown only where several people write.
+        `reply_to` is the platform's id of the answered message, shown only in groups.
         """
         if at.channel in OWN_CHANNELS:
             return
@@ -87,13 +87,9 @@ class Outbound:
         await outbox.put(tx, at.principal_id, at.id, message, queued, notice=notice)
 
     async def adopt(self, name: str, channel: Channel) -> None:
-        """Send through this channel, which is open, from now on.
-
-        The first time since it was another's, what a crash left on its way there is looked at.
-        """
+        """Send through this open channel from now on, after settling parts that a crash left without a receipt."""
         if name not in self._met:
-            async with self.database.connection() as conn:
-                left = await outbox.left_sending(conn, name)
+            left = await self.database.read(lambda conn: outbox.left_sending(conn, name))
             for row in left:
                 await self._delivery.resume(channel, row)
                 self.attempted(row.message_id)
@@ -102,11 +98,11 @@ class Outbound:
         self.wake()
 
     def abandon(self, name: str) -> None:
-        """The channel is shut; what is queued for it waits."""
+        """Stop sending through a channel that is closed; its queue waits."""
         self._channels.pop(name, None)
 
     def part(self, name: str) -> None:
-        """Another gateway may send through it now."""
+        """Forget a channel that another gateway may use now."""
         self._met.discard(name)
 
     async def run(self) -> None:
@@ -118,12 +114,12 @@ class Outbound:
                     await self._start_due(group)
                 except TryAgainLater as exc:
                     log.warning("outbound.waits", error=str(exc))
-                except Exception:  # it may not take down what is on its way
+                except Exception:  # sends on their way must go on
                     log.exception("outbound.broken")
                 await self._awake.wait(POLL_SECONDS)
 
     async def drain(self, seconds: float) -> None:
-        """Send what is committed, for that long at most."""
+        """Send committed messages, at most for `seconds`."""
         try:
             async with asyncio.timeout(seconds):
                 await self._idle.wait()
@@ -142,14 +138,12 @@ class Outbound:
             self._busy[row.address_id] = group.create_task(self._send_all(row), name=f"send {row.address_id}")
 
     async def _send_all(self, row: OutboxRow) -> None:
-        """The parts that are due at one address, one after another."""
+        """Send the due parts of one address, one after another."""
         due: OutboxRow | None = row
         try:
-            async with self.database.connection() as conn:
-                at = await addresses.get(conn, row.address_id)
+            at = await self.database.read(lambda conn: addresses.get(conn, row.address_id))
             while due and (channel := self.channel(at)) and await self._send(channel, at, due):
-                async with self.database.connection() as conn:
-                    due = await outbox.next_for(conn, at.id)
+                due = await self.database.read(lambda conn: outbox.next_for(conn, at.id))
         except TryAgainLater as exc:
             log.warning("outbound.waits", error=str(exc))
             await asyncio.sleep(POLL_SECONDS)

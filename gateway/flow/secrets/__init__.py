@@ -1,1 +1,1 @@
-"""Secrets while the program runs: stored sealed, opened in memory, found by whoever may use them."""
+"""Secrets at run time: stored encrypted, opened in memory, kept out of texts."""

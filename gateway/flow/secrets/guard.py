@@ -1,4 +1,4 @@
-"""The guard at every door: a live secret in a text becomes its reference, and the log says where it was met."""
+"""The leak guard: a live secret in a text is replaced by its reference, and the log says where."""
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
@@ -12,19 +12,19 @@ from gateway.domain.conversation.model import Model, ModelEvent, Prompt, Reply, 
 from gateway.secrets.leaks import Leaks
 
 Clean = Callable[[str], str]
-"""A text without live secrets."""
+"""Removes live secrets from a text."""
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class LeakGuard:
-    """Cleans texts; costs nothing while there is no secret."""
+    """Cleans texts; costs nothing without secrets."""
 
     leaks: Leaks
 
     def at(self, where: str) -> Clean:
-        """For one door."""
+        """The cleaner for one place, which the log names."""
         return partial(self._cleaned, where)
 
     def _cleaned(self, where: str, text: str) -> str:
@@ -46,7 +46,7 @@ class CleanModel:
     leaks: Leaks
 
     async def stream(self, prompt: Prompt) -> AsyncGenerator[ModelEvent, None]:
-        """As the model's."""
+        """Yield the model's events, cleaned."""
         held = ""
         async with aclosing(self.model.stream(prompt)) as events:
             async for event in events:
@@ -69,7 +69,7 @@ class CleanModel:
 
 
 def clean_inbound(inbound: Inbound, clean: Clean) -> Inbound:
-    """What somebody wrote, without the value of a secret: the agent, the journal and memory have its name."""
+    """The message with the names of secrets in place of their values."""
     text, quoted = clean(inbound.text), clean(inbound.quoted)
     if (text, quoted) == (inbound.text, inbound.quoted):
         return inbound

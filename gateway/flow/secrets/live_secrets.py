@@ -1,4 +1,4 @@
-"""Live secrets: what a running gateway has opened, and which value a name means for whom."""
+"""Live secrets: the opened secrets of a running gateway, and the value of a name for each person."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
@@ -22,26 +22,26 @@ log = structlog.get_logger(__name__)
 
 @dataclass
 class LiveSecrets:
-    """The secrets as they were at the last look. `changed` is told of each change, on the event loop."""
+    """The secrets as of the last reload. `changed` is called for each change, on the event loop."""
 
     vault: Vault
     owner: PrincipalId
     environ: Mapping[str, str] = field(repr=False)
     changed: Callable[[Mapping[str, str]], None] = lambda _values: None
     stored: Sequence[Stored] = ()
-    _made: dict[tuple[PrincipalId, str], str] = field(default_factory=dict, init=False, repr=False)
-    """Access tokens, by whose and from which secret."""
+    _access_tokens: dict[tuple[PrincipalId, str], str] = field(default_factory=dict, init=False, repr=False)
+    """Access tokens, by person and secret."""
 
     async def look(self) -> None:
-        """Open what is stored now; what cannot be opened is logged, once."""
+        """Reload the stored secrets; one that cannot be opened is logged once."""
         known = {each.problem for each in self.stored}
         self.stored = await self.vault.opened()
         for problem in sorted({each.problem for each in self.stored} - known - {""}):
             log.error("secrets.unopened", problem=problem)
-        self._tell()
+        self._publish_values()
 
     def lookup(self, name: str) -> str:
-        """The value that `$secret:NAME` in config.json means; raises `ConfigError`."""
+        """The value of `$secret:NAME` in config.json; raises `ConfigError`."""
         own, shared = self._of(name, self.owner, shared=False), self._of(name, None, shared=True)
         value = (own and own.value) or self.environ.get(name) or (shared and shared.value)
         if value:
@@ -51,11 +51,11 @@ class LiveSecrets:
         raise ConfigError(f"there is no secret {name}; `supaclaw secrets set {name}` stores one")
 
     def versions(self) -> Mapping[str, str]:
-        """Changes whenever a value does."""
+        """A version for each secret that changes with its value."""
         return {str(each.row.id): f"{each.row.facts.version} {each.problem}" for each in self.stored}
 
     def finder(self, principal: PrincipalId) -> Callable[[str], Usable | None]:
-        """What may be put into requests of this person's tools: only what is stored, for only that is bound."""
+        """Finds secrets for requests of this person's tools: stored ones only, since only those have a binding."""
 
         def find(name: str) -> Usable | None:
             best = self._best(name, principal)
@@ -67,7 +67,7 @@ class LiveSecrets:
         return find
 
     async def key_kept(self) -> bool:
-        """Whether the owner has confirmed to keep the recovery key, a variable gives the key, or nothing needs it."""
+        """Whether the owner keeps the recovery key, a variable sets the key, or no secret needs one."""
         if all(each.row.envelope.kept_as for each in self.stored):
             return True
         with suppress(OwnerMustAct):
@@ -76,18 +76,18 @@ class LiveSecrets:
         return False
 
     def hidden_by(self, facts: Facts) -> str:
-        """What the owner gets instead of this shared value; "" if it is the one that counts."""
+        """The value that overrides this shared one for the owner; "" if none does."""
         if facts.shared and self._of(facts.name, self.owner, shared=False):
             return "your own value"
         return f"the variable {facts.name}" if facts.shared and self.environ.get(facts.name) else ""
 
     def binding_for(self, name: str, principal: PrincipalId) -> Binding:
-        """What a person's own value is bound to: as theirs before, else as the shared one, for its owner chose that."""
+        """The binding of a person's own value: the previous one, else that of the shared secret."""
         best = self._best(name, principal)
         return best.row.facts.binding if best else Binding()
 
     async def used(self, names: Collection[str], principal: PrincipalId, by: str = "") -> None:
-        """Note, in the audit trail too, that these go into a request of this person's; `by` is its tool and address."""
+        """Record the use of secrets by this person, also in the audit trail; `by` is the tool and address."""
         ids = [best.row.id for name in sorted(names) if (best := self._best(name, principal))]
 
         async def note(tx: Connection) -> None:
@@ -100,7 +100,7 @@ class LiveSecrets:
         await self.vault.database.run(note)
 
     async def renewed(self, name: str, value: str, principal: PrincipalId) -> None:
-        """Store a value that its issuer gave in place of the one before, bound as that; no variable may hide it."""
+        """Store the value that an issuer gave in place of the previous one, with its binding."""
         best = self._best(name, principal)
         if best is None:
             return  # it was removed meanwhile
@@ -110,14 +110,14 @@ class LiveSecrets:
         await self.look()
 
     def hide(self, name: str, principal: PrincipalId, value: str) -> None:
-        """Keep a value that was made from this secret, in place of the one before, out of texts."""
-        self._made[principal, name] = value
-        self._tell()
+        """Mask an access token made from this secret, in place of the previous one."""
+        self._access_tokens[principal, name] = value
+        self._publish_values()
 
-    def _tell(self) -> None:
-        made = {value: f"${{secret:{name}}}" for (_, name), value in self._made.items()}
+    def _publish_values(self) -> None:
+        tokens = {value: f"${{secret:{name}}}" for (_, name), value in self._access_tokens.items()}
         values = {each.value: f"${{secret:{each.row.facts.name}}}" for each in self.stored if each.value}
-        self.changed(made | values)
+        self.changed(tokens | values)
 
     def _best(self, name: str, principal: PrincipalId) -> Stored | None:
         return self._of(name, principal, shared=False) or self._of(name, None, shared=True)

@@ -1,4 +1,4 @@
-"""The vault: opens and stores secrets with the master key of this machine, and imports the key files of a first run."""
+"""The vault: opens and stores secrets with the master key of this machine, and imports key files."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -44,7 +44,7 @@ GONE = "the Supabase Vault of this database has no value for {0}; set it again: 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A row as it is shown, never its value; `problem` says why it cannot be opened."""
+    """A stored secret; its `value` is never printed, and `problem` says why it is None."""
 
     row: SecretRow
     value: str | None = field(repr=False)
@@ -53,16 +53,16 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Vault:
-    """Secrets of one gateway; every call reads the key anew, so that one that was put back or replaced counts."""
+    """The secrets of one gateway; each call reads the key again, so that a restored or replaced one applies."""
 
     database: Database
     data: Path
     environ: Mapping[str, str] = field(repr=False)
     supabase: bool = False
-    """New values are kept in Supabase Vault; those that are stored stay where they are."""
+    """Whether new values go to Supabase Vault; stored ones stay where they are."""
 
     async def opened(self) -> list[Stored]:
-        """All of them; one that cannot be opened hides no other."""
+        """All secrets, also those that cannot be opened."""
         async with self.database.connection() as conn:
             rows = await secrets.list_all(conn)
             kept = await _kept(conn, rows)
@@ -76,7 +76,7 @@ class Vault:
     async def put(
         self, principal: PrincipalId, name: str, value: str, *, shared: bool, binding: Binding | None = None
     ) -> MasterKey | None:
-        """Store a value in place of the one before, whose binding it keeps; the master key if this made it."""
+        """Store a value; it keeps the binding of the previous one. Returns the master key if this call created it."""
         check_name(name)
         value, had_key = check_value(value), bool(self._keys().keys)
 
@@ -91,7 +91,7 @@ class Vault:
         return None if had_key or self.supabase else self._keys().keys[0]
 
     async def bind(self, principal: PrincipalId, name: str, binding: Binding, *, shared: bool) -> bool:
-        """Say where it may be sent; False if there is none. Raises `OwnerMustAct` where it cannot be opened."""
+        """Set where a secret may be sent; False if there is none. Raises `OwnerMustAct` if it cannot be opened."""
 
         async def work(tx: Connection) -> bool:
             await secrets.hold_keys(tx)
@@ -108,12 +108,11 @@ class Vault:
         return await self.database.run(work)
 
     async def recover(self, text: str) -> MasterKey:
-        """Take this key for the secrets that are stored; raises `OwnerMustAct` unless it opens some."""
+        """Use this key for the stored secrets; raises `OwnerMustAct` if it opens none."""
         key = MasterKey.parse(text)
         if variable := master_key_variable(self.environ):
             raise OwnerMustAct(f"{variable} sets the master key; put the recovery key there")
-        async with self.database.connection() as conn:
-            known = await secrets.key_ids(conn)
+        known = await self.database.read(secrets.key_ids)
         if known and key.id not in known:
             raise OwnerMustAct("this key decrypts none of the stored secrets; is it this gateway's recovery key?")
         write_keyring(self.data, Keyring((key,)))
@@ -121,7 +120,7 @@ class Vault:
         return key
 
     async def remove(self, principal: PrincipalId, name: str, *, shared: bool) -> bool:
-        """Whether there was one."""
+        """Remove a secret; False if there was none."""
 
         async def work(tx: Connection) -> bool:
             row = await secrets.get(tx, principal, name, shared=shared)
@@ -132,23 +131,22 @@ class Vault:
         return await self.database.run(work)
 
     async def holds(self, principal: PrincipalId, name: str, *, shared: bool) -> bool:
-        """Whether there is one."""
+        """Whether there is such a secret."""
         async with self.database.connection() as conn:
             return await secrets.get(conn, principal, name, shared=shared) is not None
 
     async def confirmed(self, key: MasterKey) -> bool:
-        """Whether the owner has kept this key elsewhere."""
-        async with self.database.connection() as conn:
-            return await secrets.key_confirmed(conn, key.id)
+        """Whether the owner confirmed a copy of this key elsewhere."""
+        return await self.database.read(lambda conn: secrets.key_confirmed(conn, key.id))
 
     async def confirm(self, key: MasterKey) -> None:
-        """The owner has kept this key elsewhere."""
+        """Record that the owner keeps a copy of this key elsewhere."""
         await self.database.run(lambda tx: secrets.confirm_key(tx, key.id))
 
     async def rotate_master(self, step: Callable[[int], None] = lambda _count: None) -> MasterKey:
-        """Put everything under a new master key, which is returned; after a kill, the next call goes on.
+        """Encrypt everything with a new master key, which is returned; after a kill, the next call continues.
 
-        Both keys count until no row needs the old one. Where a variable gives the keys, its first one is the new one.
+        Both keys are valid until no row needs the old one. If a variable sets the keys, its first one is the new one.
         """
         keys, given = self._keys(), master_key_variable(self.environ)
         if not keys.keys:
@@ -168,7 +166,7 @@ class Vault:
     async def _store(
         self, tx: Connection, facts: Facts, value: str, old: SecretRow | None, *, changed: bool = True
     ) -> None:
-        """Where new values are kept, and nowhere else."""
+        """Store a value in the place for new values, and remove it from the other."""
         if self.supabase:
             name = f"supaclaw {'shared' if facts.shared else facts.principal} {facts.name}"
             envelope = Envelope.elsewhere(await secrets.put_in_vault(tx, name, sign(facts, value)))
@@ -179,7 +177,7 @@ class Vault:
         await secrets.put(tx, facts, envelope, changed=changed)
 
     async def _retire(self, tx: Connection, keys: Keyring) -> None:
-        """Whoever read the file before sealed in a transaction that is over now."""
+        """Drop the old key, once no transaction that read it is open."""
         await secrets.hold_keys(tx, alone=True)
         while await _rewrap_some(tx, keys):
             pass
@@ -189,7 +187,7 @@ class Vault:
         return read_keyring(self.data, self.environ)
 
     async def _sealing(self, tx: Connection) -> Keyring:
-        """The keys; the first secret makes one, but never where another one sealed what is stored."""
+        """The keys; the first secret creates one, unless the stored secrets need another."""
         keys, known = self._keys(), await secrets.key_ids(tx)
         if not keys.keys and known:
             raise OwnerMustAct(NO_KEY.format(self.data / "keys"))
@@ -207,7 +205,7 @@ class Vault:
 
 
 async def _kept(conn: Connection, rows: Sequence[SecretRow]) -> dict[int, Stored]:
-    """Those of the rows whose values Supabase Vault keeps."""
+    """The rows with values in Supabase Vault."""
     ids = {kept: row for row in rows if (kept := row.envelope.kept_as)}
     try:
         found, problem = await secrets.texts_in_vault(conn, list(ids)) if ids else {}, ""
@@ -240,7 +238,7 @@ log = structlog.get_logger(__name__)
 async def import_key_files(vault: Vault, owner: PrincipalId) -> None:
     """Import `keys/*.env`; a value of a file is newer than the stored one only if the file is.
 
-    A kill in between leaves the file, whose values the next start finds stored. What cannot be imported stays.
+    After a kill the next start imports the file again. A file that cannot be imported stays.
     """
     for file in sorted((vault.data / "keys").glob("*.env")):
         try:
@@ -267,7 +265,7 @@ def _read_key_file(data: Path, file: Path) -> tuple[dict[str, str], datetime]:
 
 
 def _remove_key_file(data: Path, file: Path, keys: dict[str, str]) -> None:
-    """Unless somebody has saved another one meanwhile."""
+    """Remove the file, unless it was saved again meanwhile."""
     if read_keys(data, file.name) == keys:
         with suppress(FileNotFoundError):
             file.unlink()

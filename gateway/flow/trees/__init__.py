@@ -1,1 +1,1 @@
-"""Nodes of task trees: their turns, what they ask of the engine, and how they end."""
+"""Nodes of task trees: their turns, their system calls, and how they end."""

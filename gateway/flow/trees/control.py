@@ -1,4 +1,4 @@
-"""What a program or a screen does with trees: it starts, cancels and forks them, and follows their traces."""
+"""Trees for programs and screens: starting, cancelling and forking them, and following their traces."""
 
 import hashlib
 import json
@@ -13,7 +13,7 @@ from gateway.agent.work.task_trees import TreeRequest, Trees
 from gateway.domain.ids import InstanceId, PrincipalId, TaskId
 from gateway.domain.principals import Label
 from gateway.domain.work.tasks import Status
-from gateway.flow.unattended.triggers import AcceptedTrigger, KeyReused
+from gateway.flow.unattended.triggers import AcceptedTrigger, accepted_before
 from gateway.flow.wakeup import Wakeup
 from gateway.store.connection.listener import Subscriptions
 from gateway.store.connection.pool import Connection, Database
@@ -21,12 +21,12 @@ from gateway.store.work import instances, steps, trees, triggers
 from gateway.store.work.steps import MOST, CommittedSteps, StepRow
 
 TASKS_SOURCE = "/api/tasks"
-"""As what a program's trees are noted among the triggers; no trigger's source can have this name."""
+"""The source of programs' trees among the triggers; no trigger can have this name."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramRequest:
-    """A tree that a program asks for; `account` names its credential, `label` is how far its words are trusted."""
+    """A program's request for a tree; `account` names its credential, `label` is how far its words are trusted."""
 
     agent: str
     input: str
@@ -37,13 +37,13 @@ class ProgramRequest:
 
     @property
     def digest(self) -> str:
-        """Of everything that an idempotency key stands for."""
+        """The hash of everything that an idempotency key stands for."""
         return hashlib.sha256(json.dumps([self.agent, self.input, self.budget_usd]).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class TreeControl:
-    """For the owner's trees; `woken` and `stop` tell the worker what there is to do, and what runs no more."""
+    """Starts, cancels and forks the owner's trees; `woken` and `stop` tell the worker about new and cancelled tasks."""
 
     database: Database
     owner: PrincipalId
@@ -52,32 +52,28 @@ class TreeControl:
     stop: Callable[[Collection[TaskId]], None]
 
     async def start(self, request: ProgramRequest) -> AcceptedTrigger:
-        """Committed when this returns; its result is told in no chat. Raises `NoSuchAgent`, `KeyReused`."""
+        """Start a tree, committed on return; its result goes to no chat. Raises `NoSuchAgent`, `KeyReused`."""
         await self.trees.check(request.agent)
         made = await self.database.run(lambda tx: self._started(tx, request))
         self.woken()
         return made
 
     async def cancel(self, which: str) -> TaskId:
-        """End a task with all below it; raises `NoSuchTask`."""
+        """Cancel a task and its subtasks; raises `NoSuchTask`."""
         task, running = await self.database.run(lambda tx: task_trees.cancel(tx, self.owner, which))
         self.stop(running)
         return task
 
     async def fork(self, which: str, at: int, model: str | None = None) -> TaskId:
-        """As `forking.fork`."""
+        """As `task_trees.fork`."""
         made = await self.database.run(lambda tx: task_trees.fork(tx, self.owner, which, at, model))
         self.woken()
         return made
 
     async def _started(self, tx: Connection, request: ProgramRequest) -> AcceptedTrigger:
         key = request.key and f"{request.account} {request.key}"
-        if key is not None:
-            await triggers.reserve(tx, TASKS_SOURCE, key)
-            if before := await triggers.by_key(tx, TASKS_SOURCE, key):
-                if before.digest != request.digest:
-                    raise KeyReused("This idempotency key was already used with different content; choose another one.")
-                return AcceptedTrigger(before.task_id, before.status)
+        if key is not None and (before := await accepted_before(tx, TASKS_SOURCE, key, request.digest)):
+            return before
         budget, own = self.trees.within(request.budget_usd), request.label is Label.OWNER
         wanted = TreeRequest(request.agent, request.input, request.label, budget, private=own, deliver=False)
         task = await task_trees.start(tx, self.owner, wanted)
@@ -87,14 +83,14 @@ class TreeControl:
 
 
 POLL_SECONDS, UNSETTLED_SECONDS = 2.0, 0.05
-"""Between two looks, where nothing is told; where a step may still come that has an earlier number."""
+"""Seconds between two reads without a notification; the second while a step with an earlier number may still come."""
 LEASE_SECONDS = 10.0
-"""How long steps are told of after a follower's last look."""
+"""How long a follower gets notifications after its last read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """New steps; `counts` has how many tasks are in each status, and after one that is `over` nothing comes."""
+    """New steps, and the number of tasks in each status; the last one is `over`."""
 
     steps: Sequence[StepRow]
     counts: Mapping[Status, int]
@@ -103,7 +99,7 @@ class Progress:
 
 @dataclass
 class TraceFollowers:
-    """Those of this process; `subscriptions` are what its listener hears of beside the fixed channels."""
+    """The followers of this process; `subscriptions` are the notification channels of their traces."""
 
     database: Database
     instance: InstanceId
@@ -111,13 +107,13 @@ class TraceFollowers:
     _waiting: defaultdict[str, set[Wakeup]] = field(default_factory=lambda: defaultdict(set), init=False)
 
     def heard(self, channel: str) -> bool:
-        """Whether it is a trace's channel; who follows it looks at once."""
+        """Wake the followers of this channel; False if it is not a trace's."""
         for each in self._waiting.get(channel, ()):
             each.set()
         return channel.startswith(instances.FOLLOWED_PREFIX)
 
     async def follow(self, task: TaskId, *, tree: bool, since: int = 0) -> AsyncGenerator[Progress, None]:
-        """Yield what a task, or the whole tree that it is the first of, does behind the step `since`, until its end."""
+        """Yield the progress of a task, or of the whole tree below it, after the step `since`, until its end."""
         channel = f"{instances.FOLLOWED_PREFIX}{'master' if tree else 'task'}:{task}"
         settled, renewed = CommittedSteps(), -LEASE_SECONDS
         known: Mapping[Status, int] = {}

@@ -1,39 +1,42 @@
-"""Calls in doubt: a node was stopped while it acted elsewhere, so a person says what becomes of the call.
+"""Calls in doubt: a node was stopped during a call that acts outside, so a person decides whether it runs again.
 
-Nothing is repeated without their yes, and each yes counts for one run: one that is stopped again is asked about again.
+Nothing is repeated without their approval, and an approval counts for one run: if that is stopped too, they are asked
+again.
 """
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gateway.agent.loop import Allowed
 from gateway.agent.policy import Act
 from gateway.agent.toolbox import Yes
 from gateway.domain.conversation.tools import Effect
-from gateway.domain.conversation.transcript import ToolIntent, ToolResult
+from gateway.domain.conversation.transcript import ToolIntent
+from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import storable
 from gateway.domain.time import Clock
 from gateway.domain.work.tasks import Assignment, Claim, Status
 from gateway.domain.work.trees import DoubtAnswer
 from gateway.flow.approvals.questions import Questions
-from gateway.flow.trees.system_calls import NextStep
+from gateway.flow.trees.system_calls import NextStep, task_question
 from gateway.flow.turn.loop import Turn
 from gateway.flow.turn.opening import OpenedTurn
 from gateway.flow.turn.runner import TurnResult
+from gateway.flow.turn.steps import conclude_call
 from gateway.store.connection.pool import Connection, Database
-from gateway.store.transcript import sessions, tool_calls
+from gateway.store.transcript import sessions
 from gateway.store.trust import reviews
-from gateway.store.trust.reviews import DOUBT, ReviewQuestion, ReviewRow
-from gateway.store.work import steps, tasks
+from gateway.store.trust.reviews import DOUBT, ReviewRow
+from gateway.store.work import tasks
 
 RAN_RESULT = {"ran": True, "message": "A person says that this call took effect. Its result is lost; don't repeat it."}
 
 
 @dataclass(frozen=True, slots=True)
 class CallInDoubt:
-    """A call without a result, and what it would do."""
+    """A call without a result, and its effect."""
 
     intent: ToolIntent
     act: Act
@@ -41,16 +44,16 @@ class CallInDoubt:
 
 @dataclass(frozen=True, slots=True)
 class Doubts:
-    """Asks about the calls of nodes that may have run before a crash, and takes the answers."""
+    """Asks a person about calls of nodes that may have run before a crash, and applies the answers."""
 
     database: Database
     questions: Questions
     clock: Clock
 
     async def settle(self, turn: Turn, assignment: Assignment) -> Allowed | NextStep | TurnResult:
-        """The calls that may run now; or why the node can't go on yet.
+        """The calls that may run now, or why the node can't continue yet.
 
-        A person is asked once the time that the call may take is over, for until then it may be under way.
+        A person is asked only after the time limit of the call, since it may still be running until then.
         """
         opened, toolbox = turn.opened, turn.environment.toolbox
         calls = [intent for intent in opened.pending() if not intent.handed]
@@ -61,12 +64,13 @@ class Doubts:
         if not found:
             return harmless
         await turn.fence.outlast(max((toolbox.once_for(each.act.tool) for each in found), default=0.0))
-        settled = await self.database.run(lambda tx: self._settle(tx, opened.run, assignment, opened, found))
+        settled = await self.database.run(lambda tx: self._settle(tx, opened, assignment, found))
         return settled if isinstance(settled, NextStep | TurnResult) else {**harmless, **settled}
 
     async def _settle(
-        self, tx: Connection, run: Claim, assignment: Assignment, opened: OpenedTurn, found: Sequence[CallInDoubt]
+        self, tx: Connection, opened: OpenedTurn, assignment: Assignment, found: Sequence[CallInDoubt]
     ) -> Allowed | NextStep | TurnResult:
+        run = opened.run
         label = await sessions.lock_for(tx, opened.session, run)
         await tasks.progress(tx, run)
         asked = [(doubt, await self._asked(tx, run, assignment, doubt, label)) for doubt in found]
@@ -81,43 +85,25 @@ class Doubts:
                 return TurnResult.failed(f"a call may have run before a restart, and {name} gave it up")
         if ran := [doubt for doubt, row in asked if answers.get(row.name) is DoubtAnswer.RAN]:
             for doubt in ran:
-                await self._conclude(tx, run, opened, doubt, label)
+                await conclude_call(tx, run, opened.session, doubt.intent, json.dumps(RAN_RESULT), label)
             return NextStep.GO_ON
         return {doubt.intent.ordinal: await _allowed(tx, doubt, row) for doubt, row in asked}
 
     async def _asked(
         self, tx: Connection, run: Claim, assignment: Assignment, doubt: CallInDoubt, label: Label
     ) -> ReviewRow:
-        """The question about this call; one whose yes was used up is put again. Or the one for permission."""
+        """The question about this call, asked again if its approval was used, or its request for permission."""
         lasts, now, act = self.questions.lasts(), self.clock.now(), doubt.act
-        question = ReviewQuestion(
-            run.principal_id,
-            run.principal_id,
-            DOUBT,
-            {"tool": act.tool, "arguments": storable(doubt.intent.call.arguments)},
-            storable(act.change.preview),
-            label,
-            act.change.base,
-            session=run.session_id,
-            address=assignment.address,
-            task=run.id,
-            ordinal=doubt.intent.ordinal,
-            lasts=lasts,
-            act=act.kind,
-            kind="review",
-        )
+        arguments: JsonObject = {"tool": act.tool, "arguments": storable(doubt.intent.call.arguments)}
+        question = task_question(run, assignment, DOUBT, arguments, storable(act.change.preview), label, lasts)
+        question = replace(question, base=act.change.base, ordinal=doubt.intent.ordinal, act=act.kind)
         row = await reviews.lock(tx, (await reviews.ask(tx, question, now)).id)
         used = row.kind == "review" and row.started_at is not None
         return await reviews.reopen(tx, row, now + lasts) if used else row
 
-    async def _conclude(self, tx: Connection, run: Claim, opened: OpenedTurn, doubt: CallInDoubt, label: Label) -> None:
-        text = ToolResult(doubt.intent.call.id, json.dumps(RAN_RESULT))
-        id = await tool_calls.conclude(tx, opened.session, run.principal_id, run.id, doubt.intent, text, label)
-        await steps.tool_ran(tx, run.id, run.principal_id, doubt.act.tool, 0, ok=True, message=id)
-
 
 async def _allowed(tx: Connection, doubt: CallInDoubt, row: ReviewRow) -> Yes | None:
-    """The yes, which is used up with this; a call that asked for permission didn't run, and asks that again."""
+    """Use the approval. None for a call that only asked for permission: it didn't run, and asks again."""
     if row.kind == "approval":
         return None
     await reviews.start(tx, row.id)

@@ -1,4 +1,4 @@
-"""One run of a node: turns of its agent, the requests to the engine between them, and the folder with its files."""
+"""A run of a node: turns of its agent, the system calls between them, and the folder with its files."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
@@ -21,7 +21,7 @@ from gateway.domain.work.tasks import Assignment, Claim, Status
 from gateway.domain.work.trees import FILES, MAIN, MOST_FILES, LoadSkill
 from gateway.flow.approvals.questions import Questions
 from gateway.flow.trees.doubts import Doubts
-from gateway.flow.trees.system_calls import NextStep, NodeCompleted, ReviewUnanswered, SystemCalls
+from gateway.flow.trees.system_calls import NextStep, NodeCompleted, ReviewUnanswered, SystemCalls, task_question
 from gateway.flow.turn.loop import SizedModel, Turn
 from gateway.flow.turn.opening import AgentPart, OpenedTurn
 from gateway.flow.turn.runner import TurnResult, TurnRunner
@@ -29,7 +29,7 @@ from gateway.store.connection.pool import Connection, Database
 from gateway.store.transcript import sessions, tool_calls
 from gateway.store.transcript.messages import MessageRow
 from gateway.store.trust import reviews
-from gateway.store.trust.reviews import BUDGET, ReviewQuestion
+from gateway.store.trust.reviews import BUDGET
 from gateway.store.work import tasks, trees
 from gateway.workspace.agents import AgentFile
 from gateway.workspace.files.copies import zip_members
@@ -37,30 +37,30 @@ from gateway.workspace.files.paths import WorkspaceError
 from gateway.workspace.skills.folder import manifest, skill_of
 
 WRITERS = frozenset({"write_file", "bash", "exec", "spawn"})
-"""Without one of these tools an agent has no use for a folder."""
+"""The tools that can write into the folder."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskFolder:
-    """Of one node; it's made by the first file in it, and goes when its tree is cleared away."""
+    """The folder of one node; its first file creates it, and it is deleted with the tree."""
 
     workspace: Path
     path: str
 
     @classmethod
     def of(cls, workspace: Path, master: TaskId, task: TaskId) -> "TaskFolder":
-        """In this workspace, which holds the files of all trees in `FILES`."""
+        """The folder in this workspace, below `FILES`."""
         return cls(workspace, f"{FILES}/{master}/{task}")
 
     def hint(self, tools: Set[str] | None) -> str:
-        """What an agent with these tools is told of it; None: it has all of them."""
+        """The sentence about it for an agent with these tools (None: all of them); "" if none of them writes."""
         return f"Files that belong to the result go in {self.path}/." if tools is None or tools & WRITERS else ""
 
     async def note(self, database: Database, run: Claim) -> None:
-        """Store on the run's task which files there are now, the first `MOST_FILES` by name."""
+        """Record the files in it on the run's task, the first `MOST_FILES` by name."""
         try:
             found = await asyncio.to_thread(zip_members, self.workspace, self.path)
-        except WorkspaceError:  # there is no such folder, or more in it than anybody could list
+        except WorkspaceError:  # no such folder, or too much in it to list
             return
         files = [str(file.path) for file in found[:MOST_FILES]]
         await database.run(lambda tx: trees.keep_files(tx, run, files))
@@ -71,7 +71,7 @@ NO_AGENT = "there is no agent {}, or its file is wrong or switched off"
 
 @dataclass(frozen=True, slots=True)
 class NodeRuns:
-    """Runs the turns of nodes; how a node ends is for the caller to store."""
+    """Runs the turns of nodes; the caller stores how a node ended."""
 
     database: Database
     turn_runner: TurnRunner
@@ -81,7 +81,7 @@ class NodeRuns:
     clock: Clock
     failpoints: Failpoints
     turned: Callable[[PrincipalId], Awaitable[None]]
-    """Gives other machines what a turn has changed, before a subtask or the parent can run there."""
+    """Synchronises the files that a turn has changed, before a subtask or the parent can run on another machine."""
 
     async def run(self, run: Claim, assignment: Assignment, opened: OpenedTurn) -> tuple[OpenedTurn, TurnResult] | None:
         """How the node ended; None if it waits, is to be run again, or has ended already. Raises `RunLost`."""
@@ -119,19 +119,18 @@ class NodeRuns:
             await folder.note(self.database, run)
         await self.turned(run.principal_id)
         self.failpoints.reach(Step.NODE_TURNED)
-        return await self._follow_up(run, assignment, turn.opened, agent, result)
+        return await self._follow_up(turn.opened, assignment, agent, result)
 
     def _agents(self, run: Claim) -> Agents:
         return self.turn_runner.environments.of(run.principal_id).agents
 
     async def _usable(self, run: Claim) -> dict[str, AgentFile]:
-        """The agents that may work for the person of this run, who defined them."""
+        """The agents that the person of this run may use, by slug."""
         owner = self.questions.people.is_owner(run.principal_id)
         return {each.slug: each if owner else each.of_member for each in await self._agents(run).usable()}
 
     async def _folder(self, run: Claim) -> TaskFolder:
-        async with self.database.connection() as conn:
-            master = await trees.master_of(conn, run.id)
+        master = await self.database.read(lambda conn: trees.master_of(conn, run.id))
         return TaskFolder.of(self.turn_runner.environments.of(run.principal_id).workspace.root, master, run.id)
 
     async def _part(
@@ -150,7 +149,7 @@ class NodeRuns:
         )
 
     async def _turn(self, turn: Turn, agent: AgentFile, other: str | None, allowed: Allowed) -> TurnResult | None:
-        """What the agent said; None if a call of before is to be carried out first."""
+        """The agent's answer; None if a system call of an earlier run has to be carried out first."""
         pending = turn.opened.pending()
         if pending and all(intent.handed for intent in pending):
             return None
@@ -160,18 +159,13 @@ class NodeRuns:
         return await self.turn_runner.answer(turn, model=model, allowed=allowed)
 
     async def _follow_up(
-        self,
-        run: Claim,
-        assignment: Assignment,
-        opened: OpenedTurn,
-        agent: AgentFile,
-        result: TurnResult | None,
+        self, opened: OpenedTurn, assignment: Assignment, agent: AgentFile, result: TurnResult | None
     ) -> NextStep | TurnResult:
-        """What the calls come to; without any the turn was the node's last."""
-        async with self.database.connection() as conn:
-            calls = await tool_calls.handed_open(conn, opened.session, run.id)
+        """Carry out the system calls of the turn; without any it was the node's last."""
+        run = opened.run
+        calls = await self.database.read(lambda conn: tool_calls.handed_open(conn, opened.session, run.id))
         if result is not None and result.limit == TREE_USD:
-            return await self.database.run(lambda tx: self._out_of_budget(tx, run, assignment, opened))
+            return await self.database.run(lambda tx: self._out_of_budget(tx, opened, assignment))
         if not calls:
             return NextStep.GO_ON if result is None else _ended(result)
         skills = {call.ordinal or 0: await self._skill(agent, call) for call in calls if call.tool == "load_skill"}
@@ -196,7 +190,7 @@ class NodeRuns:
                 return after
 
     async def _skill(self, agent: AgentFile, call: MessageRow) -> JsonObject:
-        """The text of a skill that the node asks for."""
+        """The result of `load_skill`."""
         try:
             wanted = parse_system_call("load_skill", call.text)
             assert isinstance(wanted, LoadSkill), "parsed as that"
@@ -208,10 +202,9 @@ class NodeRuns:
         others = [path for path in sorted(files) if path != manifest(files)]
         return {"name": wanted.name, "instructions": skill_of(files).body, "files": others}
 
-    async def _out_of_budget(
-        self, tx: Connection, run: Claim, assignment: Assignment, opened: OpenedTurn
-    ) -> NextStep | TurnResult:
-        """The tree's budget is used up: one question for the whole tree, which all of its runs wait for."""
+    async def _out_of_budget(self, tx: Connection, opened: OpenedTurn, assignment: Assignment) -> NextStep | TurnResult:
+        """Ask once for the whole tree whether its budget may be raised; all of its runs wait for the answer."""
+        run = opened.run
         await sessions.lock_for(tx, opened.session, run)
         place = await trees.place(tx, run.id)
         await trees.size(tx, place.master)  # one run of the tree at a time
@@ -226,33 +219,23 @@ class NodeRuns:
             own = payer == run.principal_id
             whose = "" if own else f" of {opened.principal.name}"
             text = f"The task {assignment.name!r}{whose} has used {spent}. Allow another {dollars(limit)}?"
-            question = ReviewQuestion(
-                run.principal_id,
-                payer,
-                BUDGET,
-                {"usd": limit},
-                text,
-                opened.label,
-                session=run.session_id,
-                address=assignment.address if own else None,
-                task=run.id,
-                lasts=self.questions.lasts(),
-                act=ToolClass.ACT,
-                kind="review",
+            question = task_question(
+                run, assignment, BUDGET, {"usd": limit}, text, opened.label, self.questions.lasts()
             )
-            await reviews.ask(tx, question, self.clock.now())
+            address = assignment.address if own else None
+            await reviews.ask(tx, replace(question, asked=payer, address=address, act=ToolClass.ACT), self.clock.now())
         return NextStep.ASK
 
 
 def chat_part(agent: AgentFile) -> AgentPart:
-    """What an agent adds to a chat's turn that is put to it."""
+    """The part of an agent in a chat's turn."""
     own = replace(agent, head=agent.head.model_copy(update={"skills": None}))
     tools = None if agent.head.tools is None else frozenset(agent.head.tools)
     return AgentPart(_prompt(own, ()), tools, agent.skills is None, agent.head.budget)
 
 
 def _prompt(agent: AgentFile, others: Sequence[AgentFile], files: str = "") -> str:
-    """What the node's prompt has of its agent, its skills and the agents it may give work to."""
+    """The prompt of an agent, with its skills and the agents that it may give work to."""
     own = f"=== You are the agent {agent.slug} ===\n{agent.prompt}" if agent.prompt else ""
     skills = f"Your skills, for load_skill: {', '.join(agent.skills)}." if agent.skills else ""
     known = "\n".join(f"- {each.slug}: {each.head.description}" for each in others)
@@ -261,7 +244,7 @@ def _prompt(agent: AgentFile, others: Sequence[AgentFile], files: str = "") -> s
 
 
 def _ended(result: TurnResult) -> TurnResult:
-    """A turn that a limit ended has no result."""
+    """A turn that a limit ended has failed."""
     if result.limit is None:
         return result
     return replace(TurnResult.failed(result.entry.text), reply=result.reply, label=result.label)

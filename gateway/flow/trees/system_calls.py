@@ -1,18 +1,18 @@
-"""What a node asks of the engine, carried out in one transaction under its fence.
+"""System calls: requests of a node to the engine, carried out in one transaction under its fence.
 
-A call stays without a result while the node waits for it, so a run that was killed finds it again and goes on there.
+A call has no result while the node waits for it, so the next run of a killed one finds it and continues there.
 """
 
 import json
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import Enum, auto
 from typing import assert_never
 
 from gateway.agent.work.task_trees import BadSystemCall, SystemCall, node_assignment, parse_system_call
 from gateway.domain.conversation.tools import ToolClass
-from gateway.domain.conversation.transcript import ToolIntent, ToolResult
+from gateway.domain.conversation.transcript import ToolIntent
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
 from gateway.domain.work.tasks import Assignment, Claim, Lane, Status
@@ -28,27 +28,28 @@ from gateway.domain.work.trees import (
     RequestHumanReview,
     SaveIntermediateData,
 )
+from gateway.flow.turn.steps import conclude_call
 from gateway.store.connection.pool import Connection
-from gateway.store.transcript import sessions, tool_calls
+from gateway.store.transcript import sessions
 from gateway.store.transcript.messages import MessageRow
 from gateway.store.trust import reviews
 from gateway.store.trust.reviews import ReviewQuestion, ReviewRow
-from gateway.store.work import steps, tasks, trees
+from gateway.store.work import tasks, trees
 from gateway.store.work.trees import ChildRow
 
 
 class NextStep(Enum):
-    """What becomes of the run."""
+    """How the run continues."""
 
     GO_ON = auto()
     WAIT = auto()
     ASK = auto()
-    """As `WAIT`, for a person who is to be shown a question."""
+    """As `WAIT`, for a person's answer to a question."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeCompleted:
-    """The node has ended its task, with this result."""
+    """The node completed its task with this result."""
 
     output: str
 
@@ -73,13 +74,14 @@ class SystemCalls:
     skills: Mapping[int, JsonObject]
     now: datetime
     lasts: timedelta
-    _waits: Set[str] = field(default_factory=set, init=False)
+    _children_left: bool = field(default=False, init=False)
+    _person_asked: bool = field(default=False, init=False)
     _unanswered: str | None = field(default=None, init=False)
     _output: str | None = field(default=None, init=False)
     _handed_off: bool = field(default=False, init=False)
 
     async def carry_out(self, calls: Sequence[MessageRow]) -> NextStep | NodeCompleted | ReviewUnanswered:
-        """Each call as far as it goes now; then the node goes on, waits or has ended."""
+        """Carry out each call as far as possible now; `complete_task` comes last."""
         parsed = [(call, _parsed(call)) for call in calls]
         for call, wanted in sorted(parsed, key=lambda each: isinstance(each[1], CompleteTask)):
             await self._one(call, wanted)
@@ -87,10 +89,10 @@ class SystemCalls:
             return ReviewUnanswered(self._unanswered)
         if self._output is not None:
             return NodeCompleted(self._output)
-        if "children" in self._waits:
+        if self._children_left:
             await tasks.suspend(self.tx, self.run, Status.PENDING_SUBTASK)
             return NextStep.WAIT
-        if "person" in self._waits:
+        if self._person_asked:
             await tasks.suspend(self.tx, self.run, Status.NEEDS_HUMAN_REVIEW)
             return NextStep.ASK
         if self._handed_off:
@@ -119,7 +121,7 @@ class SystemCalls:
                 assert_never(wanted)
 
     async def _complete(self, call: MessageRow, output: str) -> None:
-        if self._waits or self._handed_off:
+        if self._children_left or self._person_asked or self._handed_off:
             message = "Nothing was ended: you created subtasks, asked a person or handed off at the same time."
             await self._conclude(call, {"error": "not_yet", "message": message})
             return
@@ -139,7 +141,7 @@ class SystemCalls:
             label = max(child.label for child in made)
             await self._conclude(call, {"results": [_child_result(child) for child in made]}, label)
             return
-        self._waits = {*self._waits, "children"}
+        self._children_left = True
 
     async def _refusal(self, wanted: CreateSubtask) -> str | None:
         if unknown := sorted({each.agent for each in wanted.tasks} - self.agents):
@@ -166,25 +168,12 @@ class SystemCalls:
         )
 
     async def _review(self, call: MessageRow, question: str) -> None:
-        asked = ReviewQuestion(
-            self.run.principal_id,
-            self.run.principal_id,
-            "request_human_review",
-            {"question": question},
-            question,
-            self.label,
-            session=self.run.session_id,
-            address=self.assignment.address,
-            task=self.run.id,
-            ordinal=call.ordinal,
-            lasts=self.lasts,
-            act=ToolClass.READ,
-            kind="review",
-        )
-        stored = await reviews.ask(self.tx, asked, self.now)
+        name, arguments = "request_human_review", {"question": question}
+        asked = task_question(self.run, self.assignment, name, arguments, question, self.label, self.lasts)
+        stored = await reviews.ask(self.tx, replace(asked, ordinal=call.ordinal), self.now)
         row = await reviews.lock(self.tx, stored.id)
         if row.state == "open":
-            self._waits = {*self._waits, "person"}
+            self._person_asked = True
         elif row.response is None:
             await self._conclude(call, {"error": "expired", "message": f"Nobody answered {row.name}."})
             self._unanswered = row.name
@@ -204,15 +193,33 @@ class SystemCalls:
         await self._conclude(call, {"error": "not_handed_off", "message": message})
 
     async def _conclude(self, call: MessageRow, result: JsonObject, label: Label = Label.OWNER) -> None:
-        """The session rises to what the result carries."""
-        intent, run = call.entry, self.run
+        """The session rises to the label of the result."""
+        intent, ok = call.entry, "error" not in result
         assert isinstance(intent, ToolIntent), "calls are asked for"
         self.label = max(self.label, label)
         await sessions.taint(self.tx, call.session_id, self.label)
-        text = ToolResult(intent.call.id, json.dumps(result, ensure_ascii=False))
-        id = await tool_calls.conclude(self.tx, call.session_id, run.principal_id, run.id, intent, text, self.label)
-        name, ok = intent.call.name, "error" not in result
-        await steps.tool_ran(self.tx, run.id, run.principal_id, name, 0, ok=ok, message=id)
+        text = json.dumps(result, ensure_ascii=False)
+        await conclude_call(self.tx, self.run, call.session_id, intent, text, self.label, ok=ok)
+
+
+def task_question(
+    run: Claim, assignment: Assignment, tool: str, arguments: JsonObject, preview: str, label: Label, lasts: timedelta
+) -> ReviewQuestion:
+    """A question of a task to its person."""
+    return ReviewQuestion(
+        principal=run.principal_id,
+        asked=run.principal_id,
+        tool=tool,
+        arguments=arguments,
+        preview=preview,
+        label=label,
+        session=run.session_id,
+        address=assignment.address,
+        task=run.id,
+        lasts=lasts,
+        act=ToolClass.READ,
+        kind="review",
+    )
 
 
 def _parsed(call: MessageRow) -> SystemCall | BadSystemCall:
@@ -223,7 +230,7 @@ def _parsed(call: MessageRow) -> SystemCall | BadSystemCall:
 
 
 def _child_result(child: ChildRow) -> JsonObject:
-    """As its parent is told."""
+    """The result of a subtask as its parent gets it."""
     told: JsonObject = {"task": child.name, "agent": child.agent, "status": child.status.value}
     if child.storage_paths:
         told = {**told, "files": [*child.storage_paths]}

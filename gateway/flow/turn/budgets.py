@@ -1,5 +1,5 @@
-"""Budgets: before each call of a model the most that it may cost is reserved; when a budget is used up, no model is
-called and the owner is asked for more."""
+"""Budgets: the highest cost of each model call is reserved before it; with a budget used up, no model is called and the
+owner is asked for more."""
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
@@ -19,11 +19,11 @@ from gateway.store.work.budgets import BUSY, DAY_TOKENS, Account, Accounts, Peri
 
 PERIOD_WORDS = {Period.DAY: ("Today's", "today"), Period.MONTH: ("This month's", "this month")}
 POLL_SECONDS = 0.5
-"""Seconds between two looks whether others have settled what they reserved."""
+"""Seconds between two tries to reserve."""
 
 
 class OutOfBudget(SupaclawError):
-    """No model may be called: which budget is used up, in words for the person; `first`: nor has been in this run."""
+    """A budget is used up, with a text for the person. `first`: no model was called in this run before."""
 
     def __init__(self, stop: Stop, *, first: bool) -> None:
         super().__init__(stop.text)
@@ -32,7 +32,7 @@ class OutOfBudget(SupaclawError):
 
 
 class SharedBudgets:
-    """What all runs spend together; Postgres counts it, so that no two of them spend the same money."""
+    """The budgets of all runs together, counted in Postgres, so that no two runs spend the same money."""
 
     def __init__(self, database: Database, limits: Callable[[], Limits], clock: Clock) -> None:
         self._database = database
@@ -42,7 +42,7 @@ class SharedBudgets:
 
     @property
     def limited(self) -> bool:
-        """Whether runs have to ask at all."""
+        """Whether any budget is set."""
         return self._shared != SharedLimits()
 
     @property
@@ -63,10 +63,10 @@ class SharedBudgets:
         )
 
     async def reserve(self, run: Claim, highest: Highest, role: Role, *, asked_before: bool) -> None:
-        """Wait until the next call of a run is paid for, whatever it costs; raises `OutOfBudget`, `RunLost`.
+        """Reserve the highest cost of a run's next call; raises `OutOfBudget`, `RunLost`.
 
-        A call waits for others whose reservations, with its own, would exceed a budget. What is left when none is under
-        way goes to a single call, which may then exceed the budget by what it costs.
+        A call waits while its reservation and those of others would exceed a budget. If no other call runs, the rest of
+        the budget goes to one call, which may exceed it.
         """
         while (refused := await self._reserved(run, highest)) is not None:
             if refused != BUSY:
@@ -86,7 +86,7 @@ class SharedBudgets:
         return await budgets.accounts(conn, now, await self._settled_spending(conn, now))
 
     async def _settled_spending(self, conn: Connection, now: datetime) -> float:
-        """What earlier days of the month cost; read once a day, since a month may have many calls."""
+        """The cost of earlier days of the month; read once a day, since a month may have many calls."""
         if self._limits().month_usd is None:
             return 0.0
         day = Period.DAY.start(now)
@@ -129,7 +129,7 @@ def _allowed(limit: float | None, account: Account) -> float | None:
 
 @dataclass(slots=True)
 class BudgetedModel:
-    """For one run, of this person; `tree`: whether a tree's budget may bound it.
+    """The model of one run, which reserves before each call; `tree`: whether a tree's budget applies.
 
     A reservation ends when the reply's costs are stored, when the run reserves again, or with the run.
     """
@@ -142,7 +142,7 @@ class BudgetedModel:
     _asked: bool = False
 
     async def stream(self, prompt: Prompt) -> AsyncGenerator[ModelEvent, None]:
-        """As the model's; raises `OutOfBudget`, and `RunLost`."""
+        """Yield the model's events; raises `OutOfBudget` and `RunLost`."""
         if self.tree or self.budgets.limited:
             await self.budgets.reserve(self.run, self.model.highest(prompt), self.role, asked_before=self._asked)
         self._asked = True
@@ -151,9 +151,9 @@ class BudgetedModel:
                 yield event
 
     def prompt_budget(self) -> int:
-        """As the model's."""
+        """As in `SizedModel`."""
         return self.model.prompt_budget()
 
     def highest(self, prompt: Prompt) -> Highest:
-        """As the model's."""
+        """As in `SizedModel`."""
         return self.model.highest(prompt)

@@ -41,7 +41,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class NewSummary:
-    """A summary that is not stored yet, the facts to remember for ever, and what was asked of a model for them."""
+    """A summary that is not stored yet, the facts to remember, and the reply of the model that wrote them."""
 
     what: Cut
     sections: Sections
@@ -54,8 +54,8 @@ class NewSummary:
 class Compactor:
     """Summarises older messages, never one that still waits for an answer.
 
-    The model is asked outside of any transaction. Without one, or when it fails or answers something else, rules make
-    the summary.
+    The model is called outside of any transaction. Without one, or if it fails or its answer has another form, rules
+    make the summary.
     """
 
     database: Database
@@ -69,8 +69,8 @@ class Compactor:
     ) -> OpenedTurn:
         """Compact, once, a transcript that is too long for `room` or for the configuration.
 
-        On `overflow`, when a provider refused the prompt, everything that can be summarised is. Returns the turn to go
-        on with: read again if anything was written since it was opened.
+        On `overflow`, when a provider refused the prompt, everything that can be summarised is. Returns the turn to
+        continue with, opened again if anything was written since.
         """
         at = min(self.at_tokens(), room)
         if overflow:
@@ -102,7 +102,7 @@ class Compactor:
         return NewSummary(what, sections, lasting_facts(sections), limit, reply)
 
     async def _asked(self, model: SizedModel, what: Cut, limit: int) -> Reply | None:
-        """What the model says, whatever that is; None if it says nothing."""
+        """The reply of the model; None without one."""
         prompt = await asyncio.to_thread(summary_prompt, what, max(model.prompt_budget(), MIN_PROMPT_TOKENS), limit)
         try:
             return await reply_of(model, prompt)
@@ -115,7 +115,7 @@ class Compactor:
         return None
 
     async def _store(self, tx: Connection, run: Claim, session: SessionId, summary: NewSummary) -> MessageId | None:
-        """One transaction: the facts, the summary that hides what they came from, the end of the journal's file."""
+        """Store the facts and the summary, which hides their sources, and close the journal, in one transaction."""
         what = summary.what
         await sessions.lock_for(tx, session, run)
         if summary.reply is not None:
@@ -123,7 +123,9 @@ class Compactor:
         if await messages.newest_summary(tx, session) != (what.previous.id if what.previous else None):
             return None
         label = await sessions.label(tx, session)
-        own = any(row.session_id == session for row in what.covered)  # what a branch only reads was remembered there
+        own = any(
+            row.session_id == session for row in what.covered
+        )  # the facts of a branch's parent are remembered there
         for fact in summary.facts if own else ():
             new = NewMemory(fact, Category.FACT, label=label, origin="compaction", session=session, sources=what.spoken)
             await memories.add(tx, run.principal_id, new)
@@ -137,10 +139,10 @@ class Compactor:
         return row.id
 
     async def _reopened(self, opened: OpenedTurn) -> OpenedTurn:
-        """The turn as the rows have it now; what arrived meanwhile joins it."""
+        """Open the turn again; messages that arrived meanwhile join it."""
         again = await self.database.run(opened.opening.open)
         if again is None:
-            raise RunLost("what this run was to answer needs no answer any more")
+            raise RunLost("the messages of this run need no answer any more")
         joined = tuple(id for id in again.asked_ids if id not in opened.asked_ids)
         if joined:
             self.live.publish(again.session, TurnStarted(joined, opened.run))

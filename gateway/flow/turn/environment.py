@@ -134,7 +134,7 @@ class AgentEnvironments:
     instance: InstanceId
     clean: Clean
     leaks: Leaks
-    """What `clean` looks for, in texts that are still being written."""
+    """Finds secrets in texts that are still being written."""
     web: Web
     workshop: Workshop
     exec_mode: Callable[[], str]
@@ -344,8 +344,7 @@ class AgentEnvironments:
 
 def _finder(database: Database, principal: PrincipalId) -> FindRead:
     async def find(path: str) -> ReadFile | None:
-        async with database.connection() as conn:
-            row = await files.get(conn, principal, path)
+        row = await database.read(lambda conn: files.get(conn, principal, path))
         return ReadFile(row.text_path, row.pages, row.problem) if row and row.derived_at else None
 
     return find

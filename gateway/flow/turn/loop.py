@@ -1,5 +1,4 @@
-"""The agent's loop over the transcript, the tools and the model of one turn, and the files and long messages of its
-prompt."""
+"""The agent's loop over the transcript, tools and model of one turn, and the files and long messages in its prompt."""
 
 from collections.abc import AsyncGenerator, Sequence, Set
 from contextlib import aclosing
@@ -30,14 +29,14 @@ from gateway.workspace.files.tree import Workspace
 from gateway.workspace.instructions import PersonaText
 
 MAX_EXCERPT = 3_000
-"""Characters of a file that are shown at once; of what is longer only the path is given."""
+"""Characters of a file that a prompt shows; of a longer file it names only the path."""
 MAX_EXCERPTS_OF_MESSAGE = 12_000
 MAX_PICTURES = 8
 MAX_PICTURE_BYTES = 400_000
 
 
 async def with_files(entries: Sequence[Entry], workspace: Workspace, asked: Set[MessageId]) -> list[Entry]:
-    """The entries with what can be shown of their files; pictures only with what is `asked`, the newest."""
+    """The entries with excerpts of their files; pictures only for the messages `asked`, the newest."""
     shown: list[Entry] = []
     room = MAX_PICTURES
     for entry in reversed(entries):
@@ -76,13 +75,13 @@ async def _pictures(files: Sequence[Attached], workspace: Workspace, most: int) 
 
 
 async def file_picture(workspace: Workspace, path: str) -> tuple[Image, ...]:
-    """The picture that was made of a file; none where there is none, or one too large."""
+    """The picture made of a file; none if there is none, or if it is too large."""
     data = await file_content(workspace, path, MAX_PICTURE_BYTES + 1)
     return (Image("image/jpeg", data),) if 0 < len(data) <= MAX_PICTURE_BYTES else ()
 
 
 async def file_content(workspace: Workspace, path: str, limit: int) -> bytes:
-    """What is there; nothing where the file is gone, or is no file any more."""
+    """The bytes of a file; empty if it is gone or not a file any more."""
     if not path:
         return b""
     try:
@@ -96,9 +95,9 @@ SHORTENED_CHARS = 2_000
 
 
 async def shorten(rows: Sequence[MessageRow], workspace: Workspace) -> list[Entry]:
-    """The rows as entries, long texts of people replaced by their beginning and where the rest is.
+    """The rows as entries; a long text of a person becomes its beginning and the path of the whole.
 
-    The place depends on the message alone, so a later turn finds the same file and says the same words.
+    The path depends on the message alone, so a later turn has the same text.
     """
     return [await _shorten_row(row, workspace) for row in rows]
 
@@ -123,24 +122,24 @@ async def _shorten_row(row: MessageRow, workspace: Workspace) -> Entry:
 
 
 MIN_PROMPT_TOKENS = 200
-"""Tokens of the shortest prompt that can hold a question."""
+"""Tokens of the shortest usable prompt."""
 JSON_ONLY = "A program reads your answer: it is JSON and nothing else, without a fence around it."
 
 
 class SizedModel(Model, Protocol):
-    """A model that says how much it can read."""
+    """A model with a known prompt limit and price."""
 
     def prompt_budget(self) -> int:
-        """Tokens a prompt may have, tools included, so that it still can be answered."""
+        """Most tokens of a prompt, tools included, that leave room for an answer."""
         ...
 
     def highest(self, prompt: Prompt) -> Highest:
-        """The most that its answer to this prompt may cost."""
+        """The highest cost of an answer to this prompt."""
         ...
 
 
 async def reply_of(model: Model, prompt: Prompt) -> Reply:
-    """What a model says in the end, for whoever does not follow it."""
+    """The final reply of a model, without its stream."""
     async with aclosing(model.stream(prompt)) as events:
         replies = [event async for event in events if isinstance(event, Reply)]
     if not replies:
@@ -202,18 +201,18 @@ class TurnLoop:
 
     @property
     def room(self) -> int:
-        """Tokens of a prompt for the transcript: what the system prompt leaves, but at least half."""
+        """Tokens of a prompt for the transcript: the rest beside the system prompt, at least half."""
         budget = self._budget()
         return max(budget - estimate(self._system.text), budget // 2)
 
     @property
     def prompted(self) -> int:
-        """Tokens of the last prompt."""
+        """Tokens of the last prompt, tools included."""
         said = self._asked.messages if self._asked else ()
         return self._tool_tokens + sum(message_tokens(message, estimate) for message in said)
 
     async def events(self) -> AsyncGenerator[TurnEvent, None]:
-        """As `run_turn`; raises `ModelsExhausted` and `RunLost`."""
+        """Yield the events of `run_turn`; raises `ModelsExhausted` and `RunLost`."""
         once = (self.environment.toolbox.once_for(each.call.name) for each in self._pending if not each.handed)
         await self.turn.fence.outlast(max(once, default=0.0))
         rows = (*self.opened.history, *_in_order(self.opened.transcript, self.opened.run.id))
@@ -244,7 +243,7 @@ class TurnLoop:
         return self._asked
 
     def _found(self, entries: Sequence[Entry]) -> tuple[ToolSpec, ...]:
-        """The tools of sources that the next prompt shows."""
+        """The tools of sources in the next prompt."""
         return tuple(spec for spec in self.environment.toolbox.further(entries) if spec.name not in self._handed)
 
     def _budget(self) -> int:
@@ -254,7 +253,7 @@ class TurnLoop:
         return max(most - self._tool_tokens, MIN_PROMPT_TOKENS)
 
     async def _steer(self) -> Steered:
-        """What arrived since the last model call; nothing at the first one, for the turn has just read its messages."""
+        """Messages that arrived since the last model call; none at the first, as the turn has just been opened."""
         if self._fresh:
             self._fresh = False
             return Steered((), Label.OWNER)
@@ -269,7 +268,7 @@ class TurnLoop:
         return Steered(tuple(entry for entry in entries if isinstance(entry, UserText)), label)
 
     def _reminded(self, entries: Sequence[Entry]) -> list[Entry]:
-        """With what memory recalls before the first message of the turn."""
+        """The entries with recalled memories before the first message of the turn."""
         first, recalled = self.opened.asked[0].id, self.opened.reminder.recalled.text
         if not recalled:
             return list(entries)
@@ -279,7 +278,7 @@ class TurnLoop:
         ]
 
     async def _shown(self, rows: Sequence[MessageRow], asked: Set[MessageId]) -> list[Entry]:
-        reads = bool(self.environment.toolbox.specs)  # whoever has no tools cannot look into a file
+        reads = bool(self.environment.toolbox.specs)  # without tools a file can't be read
         entries = await shorten(rows, self.environment.workspace) if reads else [row.entry for row in rows]
         return await with_files(entries, self.environment.workspace, asked)
 
@@ -289,7 +288,7 @@ class TurnLoop:
 
 
 def _in_order(rows: Sequence[MessageRow], run: TaskId) -> Sequence[MessageRow]:
-    """Proactive messages stored while the turn ran go before its question: a model answers what comes last."""
+    """Proactive messages of the time since go before the question: a model answers the last message."""
     asked = next((place for place, row in enumerate(rows) if row.open), len(rows))
     aside = [row for row in rows[asked:] if row.kind == "assistant" and not row.final and row.task_id != run]
     return (*rows[:asked], *aside, *(row for row in rows[asked:] if row not in aside)) if aside else rows

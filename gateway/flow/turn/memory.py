@@ -1,4 +1,4 @@
-"""Memory in a turn: what its prompt is told unasked, and whether its run may use memory at all."""
+"""Memory in a turn: the memories that its prompt has without a search."""
 
 from collections import OrderedDict
 from dataclasses import dataclass, field, replace
@@ -16,14 +16,14 @@ from gateway.store.memory import bootstrap
 from gateway.store.transcript import conversations
 
 MAX_SESSIONS_REMEMBERED = 256
-"""Sessions whose beginnings are kept."""
+"""Sessions whose bootstrap is cached."""
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
-    """What a session was told, as long as its version is `version`."""
+class _CachedBootstrap:
+    """The bootstrap of a session, valid for this version of its memories."""
 
     version: str
     bootstrap: Bootstrap
@@ -31,15 +31,15 @@ class _Told:
 
 @dataclass(frozen=True, slots=True)
 class TurnMemory:
-    """Reads what a turn is reminded of; nothing of it is stored in the transcript."""
+    """Reads the reminder of a turn; it is not stored in the transcript."""
 
     database: Database
-    _told: OrderedDict[tuple[SessionId, datetime, Label], _Told] = field(default_factory=OrderedDict)
+    _bootstraps: OrderedDict[tuple[SessionId, datetime, Label], _CachedBootstrap] = field(default_factory=OrderedDict)
 
     async def reminded(self, opened: OpenedTurn) -> OpenedTurn:
-        """The turn with its reminder, and with the label of what is in it, to which its session rises.
+        """The turn with its reminder; its label, and its session's, rise to that of the memories.
 
-        A heartbeat gets none: it looks at what is due now, often, and is to stay cheap; its tools can search.
+        A heartbeat gets none, to stay cheap; its tools can search.
         """
         if not opened.private or opened.heartbeat:
             return opened
@@ -48,8 +48,8 @@ class TurnMemory:
             label = max(told.label, opened.label)
             question = "\n".join(row.text for row in opened.asked)
             rows = (*opened.history, *opened.transcript)
-            taken_back = await conversations.other_versions(conn, opened.session)
-            visible = Visible({row.id for row in rows} | taken_back, {memory.id for memory in told.shown})
+            other_versions = await conversations.other_versions(conn, opened.session)
+            visible = Visible({row.id for row in rows} | other_versions, {memory.id for memory in told.shown})
             at_most = min(label, recall_limit(opened.principal.role, label))
             recalled = await recall(conn, opened.principal.id, question, visible, at_most=at_most)
         if label > opened.label:
@@ -58,20 +58,19 @@ class TurnMemory:
         return replace(opened, label=label, reminder=Reminder(told.text, recalled))
 
     async def _bootstrap(self, conn: Connection, opened: OpenedTurn) -> Bootstrap:
-        """As of the conversation's first message, or of the summary in its place: the same in every turn from there.
+        """The bootstrap as of the conversation's first message or summary, so that it is the same in every turn.
 
-        The notice before it is as old as the end of the last conversation, whose summary was made after that. It is
-        made again only when something of it was changed or forgotten.
+        It is built again only after one of its memories was changed or forgotten.
         """
         first = next(row for row in opened.transcript if row.kind in ("user", "summary"))
         whose, session, as_of = opened.principal.id, opened.session, first.created_at
         at_most = recall_limit(opened.principal.role, first.label)
         version = await bootstrap.version(conn, whose, session, as_of, ALWAYS, at_most)
-        told = self._told.pop((session, as_of, at_most), None)
+        told = self._bootstraps.pop((session, as_of, at_most), None)
         if told is None or told.version != version:
             made = await bootstrap_context(conn, whose, as_of, session=session, at_most=at_most)
-            told = _Told(version, made)
-        self._told[session, as_of, at_most] = told
-        if len(self._told) > MAX_SESSIONS_REMEMBERED:
-            self._told.popitem(last=False)
+            told = _CachedBootstrap(version, made)
+        self._bootstraps[session, as_of, at_most] = told
+        if len(self._bootstraps) > MAX_SESSIONS_REMEMBERED:
+            self._bootstraps.popitem(last=False)
         return told.bootstrap

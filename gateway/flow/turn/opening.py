@@ -195,7 +195,7 @@ class ChatOpening(Opening):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptOpening(Opening):
-    """Stores the prompt of a run that nobody waits for, once; a fork's is stored already, as `asked`."""
+    """Stores the prompt of an unattended run, once; a fork's is stored already, as `asked`."""
 
     prompt: str
     label: Label

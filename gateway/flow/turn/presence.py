@@ -1,7 +1,7 @@
-"""Presence: what a chat shows while its answer is being written. Nothing of it holds the answer up."""
+"""Presence: a chat shows typing, drafts and marks while its answer is written. None of it delays the answer."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import assert_never
 
@@ -18,20 +18,20 @@ from gateway.store.transcript.messages import MessageRow
 
 DRAFT_AFTER = 0.8
 DRAFT_EVERY, DRAFT_RARELY = 1.0, 30.0
-"""Seconds between two drafts, and at most after failures."""
+"""Seconds between two drafts, and the most after failures."""
 TYPING_EVERY = 4.0
 TYPING_AT_MOST = 120.0
 MARKED_AT_MOST = 10
-"""Messages of one turn; more marks would say no more."""
+"""Most marked messages of one turn."""
 MARK_WITHIN = 5.0
 STOP_WITHIN = 1.0
-"""Seconds that the end of a turn waits for what is being shown."""
+"""Seconds that the end of a turn waits for a draft on its way."""
 
 log = structlog.get_logger(__name__)
 
 
 class DraftSink:
-    """Notes the unfinished answer as it grows; `draw` shows the newest text, however fast that changes."""
+    """Collects the unfinished answer; `draw` shows its newest text."""
 
     def __init__(self, channel: Channel, at: AddressRow, draft: int, clock: Clock) -> None:
         self._channel = channel
@@ -44,7 +44,7 @@ class DraftSink:
         """Held while a draft is on its way."""
 
     async def take(self, event: TurnEvent) -> None:
-        """Never waits."""
+        """Take an event; never waits."""
         match event:
             case TextDelta(text):
                 self._text.add(text)
@@ -58,7 +58,7 @@ class DraftSink:
                 assert_never(event)
 
     async def draw(self) -> None:
-        """Until cancelled; the more often drafts fail in a row, the more rarely one is tried."""
+        """Show drafts until cancelled, less often after failures."""
         rest = DRAFT_EVERY
         await self._clock.sleep(DRAFT_AFTER)
         while True:
@@ -72,19 +72,16 @@ class DraftSink:
 
 @asynccontextmanager
 async def drafts(channel: Channel | None, at: AddressRow, draft: int, clock: Clock) -> AsyncIterator[tuple[Sink, ...]]:
-    """The sink that shows the unfinished answer, where the chat can show one; after this no draft is shown."""
+    """The sink of drafts, if the chat can show them; no draft is sent after the block."""
     if channel is None or not channel.capabilities.drafts_at(at.address, private=at.private):
         yield ()
         return
     sink = DraftSink(channel, at, draft, clock)
-    drawing = asyncio.create_task(sink.draw(), name=f"draft {at.id}")
-    try:
+    async with _meanwhile(sink.draw(), f"draft {at.id}"):
         yield (sink,)
         with suppress(TimeoutError):
             async with asyncio.timeout(STOP_WITHIN), sink.busy:
                 pass
-    finally:
-        await _stop(drawing)
 
 
 @asynccontextmanager
@@ -93,16 +90,13 @@ async def typing(channel: Channel | None, at: AddressRow) -> AsyncIterator[None]
     if channel is None or not channel.capabilities.typing:
         yield
         return
-    shown = asyncio.create_task(_keep_typing(channel, at), name=f"typing {at.id}")
-    try:
+    async with _meanwhile(_keep_typing(channel, at), f"typing {at.id}"):
         yield
-    finally:
-        await _stop(shown)
 
 
 @asynccontextmanager
 async def seen_reaction(channel: Channel | None, at: AddressRow, asked: Sequence[MessageRow]) -> AsyncIterator[None]:
-    """Where a platform has marks, mark what is being answered, and take the marks back: also those of a dead run."""
+    """Mark the messages that are being answered, if the platform has marks, and remove the marks after the block."""
     if channel is None or not channel.capabilities.reactions:
         yield
         return
@@ -116,7 +110,7 @@ async def seen_reaction(channel: Channel | None, at: AddressRow, asked: Sequence
 
 
 async def _mark(channel: Channel, at: AddressRow, ids: Sequence[str], *, seen: bool) -> None:
-    """For 5 s at most."""
+    """Set or remove marks, for 5 s at most."""
     with suppress(TimeoutError):
         async with asyncio.timeout(MARK_WITHIN):
             for id in ids:
@@ -130,7 +124,7 @@ async def _keep_typing(channel: Channel, at: AddressRow) -> None:
 
 
 async def _tried(showing: Awaitable[bool | None]) -> bool:
-    """Whether it is shown, as far as the channel says; one that breaks over it costs no answer."""
+    """Whether it is shown, as far as the channel knows; an error is logged."""
     try:
         return await showing is not False
     except Exception:
@@ -138,6 +132,12 @@ async def _tried(showing: Awaitable[bool | None]) -> bool:
         return False
 
 
-async def _stop(task: "asyncio.Task[None]") -> None:
-    task.cancel()
-    await asyncio.wait([task], timeout=STOP_WITHIN)
+@asynccontextmanager
+async def _meanwhile(work: Coroutine[object, object, None], name: str) -> AsyncIterator[None]:
+    """Run `work` during the block, and cancel it afterwards."""
+    task = asyncio.create_task(work, name=name)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task], timeout=STOP_WITHIN)

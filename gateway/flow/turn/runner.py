@@ -1,4 +1,4 @@
-"""The turn runner: from an opened turn to its result, and the transaction that ends the run of any kind."""
+"""The turn runner: from an opened turn to its result, and the transaction that ends a run of any kind."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
@@ -35,16 +35,16 @@ from gateway.store.work import steps, tasks
 from gateway.workspace.instructions import PersonaText
 
 AFTER_OVERFLOW = 0.6
-"""What of a prompt that was too long for its model the next one may have."""
+"""The share of a prompt that was too long for its model that the next one may have."""
 NO_MODEL = "No model could answer. Wait a little and try again; if it keeps happening, tell the owner."
-"""For everybody else: what providers say may be about the owner's accounts."""
+"""For everybody but the owner: texts of providers may be about the owner's accounts."""
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class TurnResult:
-    """What a turn ends with: the agent's answer, or a notice from the gateway that says why there is none."""
+    """The end of a turn: the agent's answer, or a notice from the gateway that says why there is none."""
 
     entry: AssistantText | Notice
     reply: Reply | None = None
@@ -53,15 +53,15 @@ class TurnResult:
     problem: ModelsExhausted | None = None
     """Why no model answered."""
     label: Label = Label.UNTRUSTED
-    """Of all that the run had read."""
+    """The label of all that the run had read."""
     reminded: tuple[MemoryId, ...] = ()
     """The memories it was reminded of."""
     limit: str | None = None
-    """Which limit ended it before the model would have."""
+    """The limit that ended it early."""
 
     @classmethod
     def failed(cls, why: str) -> "TurnResult":
-        """The end of a run that came to nothing."""
+        """A notice that the run failed."""
         return cls(Notice(why), status=Status.FAILED, error=why)
 
     async def store(
@@ -88,7 +88,7 @@ class TurnResult:
 
 @dataclass
 class TurnRunner:
-    """One for all runs, so that they share one count of the spending."""
+    """Runs turns. One for all runs: they share one count of the spending."""
 
     database: Database
     models: Callable[[], SizedModel]
@@ -182,7 +182,7 @@ class TurnRunner:
         return replace(loop, turn=replace(loop.turn, opened=await self._memory.reminded(ready)))
 
     async def _follow(self, loop: TurnLoop, sinks: Sequence[Sink]) -> TurnResult:
-        """The loop, each event in its sinks before the next one is made; raises `ModelsExhausted`."""
+        """Run the loop, each event through all sinks before the next one; raises `ModelsExhausted`."""
         reply: Reply | None = None
         async with aclosing(loop.events()) as events:
             async for event in events:
@@ -199,7 +199,7 @@ class TurnRunner:
 
 
 def _out_of_budget(exc: OutOfBudget) -> TurnResult:
-    """A notice if no model was asked; that of a tree is asked about, not told."""
+    """A notice if no model was called. A tree's budget is asked about instead."""
     if exc.first and exc.stop.limit != TREE_USD:
         return TurnResult(Notice(exc.stop.text), status=Status.FAILED, error="out of budget")
     return TurnResult(AssistantText(exc.stop.text), limit=exc.stop.limit)
@@ -207,9 +207,9 @@ def _out_of_budget(exc: OutOfBudget) -> TurnResult:
 
 @dataclass(frozen=True, slots=True)
 class RunOutcome:
-    """How a run ended: the status of its task, None when that goes back to the queue, and why it failed.
+    """How a run ended: the status of its task (None: back to the queue), and why it failed.
 
-    `sent` is what it said in another chat than its own.
+    `sent` is its message in another chat than its own.
     """
 
     status: Status | None
@@ -220,13 +220,13 @@ class RunOutcome:
 
 
 Destination: TypeAlias = Callable[[Connection], Awaitable[AddressRow | None]]
-"""Finds and locks the chat that hears of a run; None: there is none."""
+"""Finds and locks the chat that gets the result of a run; None: there is none."""
 StoreOutcome: TypeAlias = Callable[[Connection, MessageRow, AddressRow | None], Awaitable[RunOutcome]]
-"""Stores what follows from the answer, in the same transaction; gets the answer and the destination."""
+"""Stores the consequences of the answer, in the same transaction; gets the answer and the destination."""
 
 
 async def nowhere(_tx: Connection) -> AddressRow | None:
-    """For a run whose own session is the chat."""
+    """The destination of a run whose own session is the chat."""
     return None
 
 
@@ -257,7 +257,11 @@ class RunFinisher:
             label = await sessions.lock_for(tx, session, run)
             answer = await result.store(tx, run, session, label=label, address=at.id if at else None)
             finished = await store(tx, answer, to)
-            await _end_task(tx, run, finished)
+            if finished.status is None:
+                await tasks.renew(tx, run)
+            else:
+                said, error = finished.sent.id if finished.sent else None, finished.error
+                await tasks.finish(tx, run, finished.status, error=error, said=said, result=finished.result)
             return answer, finished
 
         answer, finished = await self.database.run(work)
@@ -265,16 +269,8 @@ class RunFinisher:
         status = finished.status.value if finished.status else "goes on"
         log.info("run.finished", kind=run.kind, task_id=str(run.id), message_id=answer.id, status=status)
         self.live.publish(session, MessageStored(answer.id))
-        self.live.publish(session, TurnEnded(run))  # at once: nobody may see the answer beside what was written of it
+        self.live.publish(session, TurnEnded(run))  # at once, else the answer is shown beside its draft
         if finished.sent is not None:
             self.proactive.committed(finished.sent)
         self.outbound.wake()
         return finished
-
-
-async def _end_task(tx: Connection, run: Claim, finished: RunOutcome) -> None:
-    if finished.status is None:
-        await tasks.renew(tx, run)
-    else:
-        said = finished.sent.id if finished.sent else None
-        await tasks.finish(tx, run, finished.status, error=finished.error, said=said, result=finished.result)

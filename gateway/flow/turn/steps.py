@@ -1,8 +1,8 @@
-"""The steps of a run: each is committed under the run's fence, and published to the live view.
+"""The steps of a run: each is committed under the run's fence, and published as a live event.
 
-A write is stopped by the database, an act outside is not. So a run acts only within `ACT_WITHIN` seconds of having
-renewed its lease, and a later run says what an act came to only when that has reached its time limit. A process that
-is stopped in that second, between the look at the clock and the act itself, remains."""
+The database stops the writes of a run that lost its task, but not its acts outside. So a run acts only within
+`ACT_WITHIN` seconds of renewing its lease, and a later run judges an act only after that act's time limit. One gap
+remains: a process that is suspended in that second, between reading the clock and the act itself."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -19,6 +19,8 @@ from gateway.domain.conversation.transcript import (
     ModelReplied,
     Steered,
     ToolFinished,
+    ToolIntent,
+    ToolResult,
     TurnEvent,
 )
 from gateway.domain.ids import SessionId
@@ -31,12 +33,12 @@ from gateway.store.work import steps, tasks
 
 ACT_WITHIN = 1.0
 MAX_RENEWALS = 3
-"""How often the lease is renewed for one act, where each time more than that second went by."""
+"""Renewals of the lease for one act, if each takes longer than `ACT_WITHIN`."""
 
 
 @dataclass(slots=True)
 class Fence:
-    """Of one run. Its clock counts the time that the process is stopped or the machine asleep."""
+    """The fence of one run. Its clock also counts the time that the process is stopped or the machine asleep."""
 
     database: Database
     run: Claim
@@ -44,13 +46,13 @@ class Fence:
     _renewed: float | None = None
 
     async def commit(self, write: Callable[[Connection], Awaitable[None]]) -> None:
-        """Run `write`, which calls `tasks.progress`, in one transaction; raises `RunLost`."""
+        """Run `write`, which must call `tasks.progress`, in one transaction; raises `RunLost`."""
         began = self.clock()
         await self.database.run(write)
         self._renewed = began
 
     async def cross(self) -> None:
-        """Return when an act may start at once; raises `RunLost`, or `ToolFailed` if the database is too slow."""
+        """Renew the lease before an act, if needed; raises `RunLost`, or `ToolFailed` if the database is too slow."""
         renewals = 0
         while self._renewed is None or self.clock() - self._renewed > ACT_WITHIN:
             if renewals == MAX_RENEWALS:
@@ -62,7 +64,7 @@ class Fence:
             renewals += 1
 
     async def outlast(self, limit: float) -> None:
-        """Wait until what a process began that lost this task has come to an end, if it takes `limit` seconds."""
+        """Wait until an act of at most `limit` seconds has ended, begun by a process that lost this task."""
         if limit and self.run.silent_for is not None:
             await asyncio.sleep(ACT_WITHIN + limit - self.run.silent_for.total_seconds())
 
@@ -74,15 +76,15 @@ class Sink(Protocol):
     """Takes every event of a turn, in order, before the next one is made."""
 
     async def take(self, event: TurnEvent) -> None:
-        """Do with it what this sink is for."""
+        """Process one event."""
         ...
 
 
 @dataclass(slots=True)
 class StepSink:
-    """Commits each step of a run under its fence, before the loop goes on.
+    """Commits each step of a run under its fence, before the loop continues.
 
-    `label` is the session's: it rises with what the run reads, in the transaction that stores it.
+    `label` is the session's: it rises with each result that the run reads, in the transaction that stores it.
     """
 
     fence: Fence
@@ -137,13 +139,29 @@ class StepSink:
         label = max(self.label, event.label)
         if label > self.label:
             await sessions.taint(tx, self.session, label)
-        id = await tool_calls.conclude(tx, self.session, run.principal_id, run.id, event.intent, event.result, label)
-        tool, ms = event.intent.call.name, event.duration_ms
-        await steps.tool_ran(tx, run.id, run.principal_id, tool, ms, ok=not event.failed, message=id)
+        ok, ms = not event.failed, event.duration_ms
+        await conclude_call(tx, run, self.session, event.intent, event.result.text, label, ok=ok, ms=ms)
+
+
+async def conclude_call(
+    tx: Connection,
+    run: Claim,
+    session: SessionId,
+    intent: ToolIntent,
+    text: str,
+    label: Label,
+    *,
+    ok: bool = True,
+    ms: int = 0,
+) -> None:
+    """Store the result of a run's call, JSON text, and the step; the caller holds the session."""
+    result = ToolResult(intent.call.id, text)
+    id = await tool_calls.conclude(tx, session, run.principal_id, run.id, intent, result, label)
+    await steps.tool_ran(tx, run.id, run.principal_id, intent.call.name, ms, ok=ok, message=id)
 
 
 class LiveSink:
-    """Publishes a turn to whoever watches the session."""
+    """Publishes the events of a turn to the listeners of its session."""
 
     def __init__(self, live: Live, session: SessionId) -> None:
         self._live = live

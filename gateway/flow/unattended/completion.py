@@ -1,9 +1,9 @@
-"""The end of a run that nobody waits for: what its person is told, and what that means for the schedule, trigger or
-task that it came from."""
+"""The end of an unattended run: the message to its person, and the consequences for its schedule, trigger or task."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import structlog
 
@@ -35,7 +35,7 @@ from gateway.store.work.schedules import ScheduleRow
 
 @dataclass(frozen=True, slots=True)
 class UnattendedResult:
-    """What a run came to; or, in one line for its person, the `reason` why it failed. `own` is that person's label."""
+    """The result of a run, or in one line for its person the `reason` why it failed. `own` is that person's label."""
 
     run: Claim
     assignment: Assignment
@@ -50,43 +50,36 @@ class UnattendedResult:
 
 
 Deliver: TypeAlias = Callable[[], Awaitable[MessageRow | None]]
-"""Says the result in its chat; None if there is no chat."""
+"""Sends the result to its chat; None if there is no chat."""
 
 
-class Origin(Protocol):
-    """What queues unattended runs, as their end concerns it; each method is part of the caller's transaction."""
-
-    async def unwanted(self, tx: Connection, run: Claim) -> str | None:
-        """Why nobody wants the run any more; None if somebody does."""
-        ...
-
-    async def dropped(self, tx: Connection, run: Claim, why: str) -> None:
-        """The run ends without having been opened."""
-        ...
-
-    async def ended(
-        self, tx: Connection, ended: UnattendedResult, at: AddressRow | None, deliver: Deliver
-    ) -> RunOutcome:
-        """Record the end; `deliver` is called if there is something to say. The caller holds the chat `at`."""
-        ...
-
-    def after(self, sent: MessageRow | None) -> None:
-        """The end is committed, with what was said; never blocks."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class TriggerOrigin:
-    """Requests of other programs: a failure is told once an hour for each source."""
-
-    proactive: ProactiveMessages
+class Origin(ABC):
+    """The source of unattended runs. Each coroutine is part of the caller's transaction."""
 
     async def unwanted(self, _tx: Connection, _run: Claim) -> str | None:
-        """A trigger can't be withdrawn."""
+        """Why the run is no longer wanted; None if it is."""
         return None
 
     async def dropped(self, _tx: Connection, _run: Claim, _why: str) -> None:
-        """Its task says so."""
+        """Record that the run ends without being opened; its task says so in any case."""
+        return
+
+    @abstractmethod
+    async def ended(
+        self, tx: Connection, ended: UnattendedResult, at: AddressRow | None, deliver: Deliver
+    ) -> RunOutcome:
+        """Record the end, and call `deliver` if there is something to say. The caller holds the chat `at`."""
+
+    def after(self, _sent: MessageRow | None) -> None:
+        """Act on the committed end, and on the message that was sent; never blocks."""
+        return
+
+
+@dataclass(frozen=True, slots=True)
+class TriggerOrigin(Origin):
+    """Requests of other programs: a failure is reported once an hour for each source."""
+
+    proactive: ProactiveMessages
 
     async def ended(
         self, tx: Connection, ended: UnattendedResult, at: AddressRow | None, deliver: Deliver
@@ -105,33 +98,30 @@ class TriggerOrigin:
         notice = trigger_failed(source, reason)
         return await self.proactive.say(tx, at, run.principal_id, notice, label=Label.OWNER, origin="gateway")
 
-    def after(self, sent: MessageRow | None) -> None:
-        """Nothing follows."""
-
 
 NO_CHAT = "no chat to deliver to"
 
 
 @dataclass(frozen=True, slots=True)
-class ScheduleOrigin:
-    """Schedules; `follow` watches what was said until it is delivered, `wake` looks for the next slot."""
+class ScheduleOrigin(Origin):
+    """Schedules; `follow` watches a message until it is delivered, `wake` starts the next slot."""
 
     proactive: ProactiveMessages
     follow: Callable[[MessageId], None]
     wake: Callable[[], None]
 
     async def unwanted(self, tx: Connection, run: Claim) -> str | None:
-        """The run of a schedule that was removed."""
-        return None if await schedule_runs.exists(tx, run.id) else "its schedule was removed"
+        """Not wanted once its schedule was removed."""
+        return None if await schedule_runs.known(tx, run.id) else "its schedule was removed"
 
     async def dropped(self, tx: Connection, run: Claim, why: str) -> None:
-        """The slot's history says why."""
-        await schedule_runs.mark_failed(tx, run.id, why)
+        """Record it in the history of the slot."""
+        await schedule_runs.failed(tx, run.id, why)
 
     async def ended(
         self, tx: Connection, ended: UnattendedResult, at: AddressRow | None, deliver: Deliver
     ) -> RunOutcome:
-        """How far the slot came, which the schedule's row guards."""
+        """Record the slot, under the lock of its schedule."""
         planned = ended.assignment.schedule
         schedule = await schedule_runs.hold(tx, planned) if planned is not None else None
         if schedule is None:  # removed meanwhile
@@ -141,7 +131,7 @@ class ScheduleOrigin:
         await schedule_runs.mark_executed(tx, ended.run.id)
         if ended.tells:
             return RunOutcome(Status.COMPLETED, sent=await _deliver_result(tx, ended, deliver))
-        # That a schedule works again is said here only if no result is on its way.
+        # With a result on its way, its delivery reports that the schedule works again.
         return RunOutcome(Status.COMPLETED, sent=await alert_recovery(tx, self.proactive, schedule, at))
 
     async def _fail(
@@ -154,7 +144,7 @@ class ScheduleOrigin:
         return await alert_failure(tx, self.proactive, schedule, at, notice)
 
     def after(self, sent: MessageRow | None) -> None:
-        """The next slot may be due now, and what was said is followed until it is delivered."""
+        """Follow the message, and look for the next slot."""
         if sent is not None:
             self.follow(sent.id)
         self.wake()
@@ -169,22 +159,15 @@ async def _deliver_result(tx: Connection, ended: UnattendedResult, deliver: Deli
 
 
 @dataclass(frozen=True, slots=True)
-class TaskOrigin:
-    """Task trees; a failed node is a result for its parent, a failed tree a notice."""
+class TaskOrigin(Origin):
+    """Task trees: a failed node is a result for its parent, a failed tree a notice."""
 
     proactive: ProactiveMessages
-
-    async def unwanted(self, _tx: Connection, _run: Claim) -> str | None:
-        """What nobody wants any more was cancelled."""
-        return None
-
-    async def dropped(self, _tx: Connection, _run: Claim, _why: str) -> None:
-        """Its task says so."""
 
     async def ended(
         self, tx: Connection, ended: UnattendedResult, at: AddressRow | None, deliver: Deliver
     ) -> RunOutcome:
-        """The result for the parent; or for the chat that asked."""
+        """The result, for the parent or for the chat that asked."""
         if ended.reason is not None:
             said = await self._failed(tx, ended, ended.reason, at) if at is not None else None
             return RunOutcome(Status.FAILED, ended.reason, said)
@@ -192,16 +175,13 @@ class TaskOrigin:
         return RunOutcome(Status.COMPLETED, sent=said, result=ended.result.entry.text)
 
     async def _failed(self, tx: Connection, ended: UnattendedResult, reason: str, at: AddressRow) -> MessageRow:
-        """Without what models and others wrote."""
+        """Send a notice without texts of models or other people."""
         id = str(ended.run.id)[:SHORT]
         notice = Notice(f"The task {id} failed: {reason}")
         again = Button("Try again", f"/tasks retry {id}")
         return await self.proactive.say(
             tx, at, ended.run.principal_id, notice, label=Label.OWNER, origin="gateway", buttons=(again,)
         )
-
-    def after(self, sent: MessageRow | None) -> None:
-        """The parent was woken by the database."""
 
 
 MAX_REASON = 500
@@ -212,7 +192,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class UnattendedFinisher:
-    """Ends runs that nobody waits for: in their own session, in their person's chat, for their origin."""
+    """Ends unattended runs: in their own session, in their person's chat, for their origin."""
 
     database: Database
     environments: AgentEnvironments
@@ -224,7 +204,7 @@ class UnattendedFinisher:
     async def finish(
         self, run: Claim, assignment: Assignment, opened: OpenedTurn, result: TurnResult, origin: Origin
     ) -> MessageRow | None:
-        """What its person was told; raises `RunLost`, then nothing is stored."""
+        """Store the end. Returns the message to the person; raises `RunLost`, with nothing stored."""
         role = opened.principal.role
         ended = UnattendedResult(
             run, assignment, result, _reason(result, role), label_of(role, private=True, as_owner=True)
@@ -232,7 +212,9 @@ class UnattendedFinisher:
         sent = await self._abridged(ended) if ended.tells else Abridged(result.entry.text)
 
         async def store(tx: Connection, answer: MessageRow, at: AddressRow | None) -> RunOutcome:
-            return await self._store(tx, ended, sent, answer, at, origin)
+            if await sessions.end_unnamed(tx, answer.session_id):
+                await journals.close(tx, answer.session_id, assignment.name)
+            return await origin.ended(tx, ended, at, lambda: self._deliver(tx, ended, sent, answer, at))
 
         finished = await self.finisher.finish(
             run, opened.session, result, store, destination=lambda tx: self._destination(tx, ended)
@@ -240,7 +222,7 @@ class UnattendedFinisher:
         return finished.sent
 
     async def _abridged(self, ended: UnattendedResult) -> Abridged:
-        """For the chat that is going to get it, as far as that can be known before."""
+        """The answer for the chat that will probably get it."""
         at = await self.database.run(lambda tx: self._destination(tx, ended))
         channel = self.outbound.channel(at) if at else None
         workspace = self.environments.of(ended.run.principal_id).workspace
@@ -252,20 +234,6 @@ class UnattendedFinisher:
             return None
         principal = ended.run.principal_id
         return await self.proactive.destination(tx, principal, address=asked.address, channel=asked.channel)
-
-    async def _store(
-        self,
-        tx: Connection,
-        ended: UnattendedResult,
-        sent: Abridged,
-        answer: MessageRow,
-        at: AddressRow | None,
-        origin: Origin,
-    ) -> RunOutcome:
-        """The end of its session, and what that means to its origin."""
-        if await sessions.end_unnamed(tx, answer.session_id):
-            await journals.close(tx, answer.session_id, ended.assignment.name)
-        return await origin.ended(tx, ended, at, lambda: self._deliver(tx, ended, sent, answer, at))
 
     async def _deliver(
         self, tx: Connection, ended: UnattendedResult, sent: Abridged, answer: MessageRow, at: AddressRow | None
@@ -289,7 +257,7 @@ class UnattendedFinisher:
 
 
 def _reason(result: TurnResult, role: Role) -> str | None:
-    """No answer is a failure, never silence; what providers say is for the owner alone."""
+    """The reason of a failure; no answer is one. Texts of providers are for the owner alone."""
     if result.status is Status.FAILED:
         known = result.entry.text if role is Role.OWNER or result.problem is None else result.error or ""
         return one_line(known, MAX_REASON)

@@ -1,7 +1,6 @@
 """Results of schedules: followed until they are delivered, and alerts when a schedule starts to fail or works again."""
 
 import asyncio
-from contextlib import suppress
 
 import structlog
 
@@ -15,6 +14,7 @@ from gateway.domain.text.texts import one_line
 from gateway.domain.work.schedules import Recurring
 from gateway.flow.outbound.proactive import ProactiveMessages
 from gateway.flow.people import People
+from gateway.flow.wakeup import Wakeup
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.delivery import outbox
 from gateway.store.delivery.addresses import AddressRow
@@ -46,7 +46,7 @@ async def alert_failure(
 async def alert_recovery(
     tx: Connection, proactive: ProactiveMessages, schedule: ScheduleRow, at: AddressRow | None
 ) -> MessageRow | None:
-    """Say that it works again, if a notice said that it failed; the caller holds the schedule."""
+    """Report that it works again, if its failure was reported; the caller holds the schedule."""
     if schedule.failing_since is None:
         return None
     await schedule_runs.set_failing(tx, schedule.id, failing=False)
@@ -63,10 +63,10 @@ IN_DOUBT = "may not have arrived"
 
 
 class DeliveryFollowUp:
-    """Sends a refused result once more, to another chat; what may have arrived is never sent again.
+    """Sends a refused result once more, to another chat; a message that may have arrived is never sent again.
 
-    Looks at every run at the start, after that when the sender has dealt with what one of them said, and now and then:
-    a worker may have run it.
+    Reads all runs at the start, then after each attempt to send one of their messages, and at intervals, because
+    another worker may have run one.
     """
 
     def __init__(self, database: Database, people: People, proactive: ProactiveMessages) -> None:
@@ -74,24 +74,24 @@ class DeliveryFollowUp:
         self._people = people
         self._proactive = proactive
         self._followed: set[MessageId] = set()
-        self._due = asyncio.Event()
+        self._due = Wakeup()
 
     def follow(self, message: MessageId) -> None:
-        """A run has said this, and it is committed; never blocks."""
+        """Watch a committed message of a run; never blocks."""
         self._followed.add(message)
         self._due.set()
 
     def attempted(self, message: MessageId) -> None:
-        """The sender has tried to send a part of it; never blocks."""
+        """Note an attempt to send a part of the message; never blocks."""
         if message in self._followed:
             self._due.set()
 
     def look_again(self) -> None:
-        """Which channels there are has changed; never blocks."""
+        """Note that the channels have changed; never blocks."""
         self._due.set()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Settle deliveries until cancelled."""
         while True:
             self._due.clear()
             try:
@@ -100,22 +100,18 @@ class DeliveryFollowUp:
                 log.warning("follow_up.waits", error=str(exc))
                 await asyncio.sleep(RETRY_SECONDS)
             else:
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(POLL_SECONDS):
-                        await self._due.wait()
+                await self._due.wait(POLL_SECONDS)
 
     async def settle(self) -> None:
-        """Record every delivery that has come to its end, and act on those that failed."""
+        """Record every finished delivery, and act on those that failed."""
         known = set(self._followed)
-        async with self._database.connection() as conn:
-            on_their_way = await schedule_runs.on_their_way(conn)
+        on_their_way = await self._database.read(schedule_runs.on_their_way)
         self._followed = self._followed - known | on_their_way
         if not on_their_way:
             return
         await self._database.run(lambda tx: schedule_runs.refuse(tx, self._proactive.channels))
         await self._database.run(schedule_runs.deliver)
-        async with self._database.connection() as conn:
-            outcomes = await schedule_runs.settled_deliveries(conn)
+        outcomes = await self._database.read(schedule_runs.arrived)
         for outcome in outcomes:
             await self._settled(outcome)
 
@@ -124,7 +120,7 @@ class DeliveryFollowUp:
             told = await self._database.run(lambda tx: self._settle(tx, outcome))
         except TryAgainLater:
             raise
-        except Exception:  # the others are not kept waiting for it
+        except Exception:  # the others must not wait for it
             log.exception("run.unsettled", task_id=str(outcome.task_id))
         else:
             if told is not None:
@@ -132,7 +128,7 @@ class DeliveryFollowUp:
                 self._proactive.committed(told)
 
     async def _settle(self, tx: Connection, outcome: DeliveryOutcome) -> MessageRow | None:
-        """One transaction; what was said in it."""
+        """Settle one delivery. Returns the message that was sent about it."""
         if outcome.refused is not None and not outcome.uncertain:
             return await self._refused(tx, outcome, one_line(outcome.refused, MAX_ERROR))
         at = await self._proactive.destination(tx, outcome.principal_id, address=outcome.address_id)
@@ -143,13 +139,13 @@ class DeliveryFollowUp:
             log.warning("run.in_doubt", task_id=str(outcome.task_id))
             await schedule_runs.mark_failed(tx, outcome.task_id, IN_DOUBT)
             return None
-        await schedule_runs.mark_delivered(tx, outcome.task_id)
-        if schedule.failing_since is None or outcome.produced_at < schedule.failing_since:  # it says nothing of later
+        await schedule_runs.delivered(tx, outcome.task_id)
+        if schedule.failing_since is None or outcome.produced_at < schedule.failing_since:  # no news
             return None
         return await alert_recovery(tx, self._proactive, schedule, at)
 
     async def _refused(self, tx: Connection, outcome: DeliveryOutcome, why: str) -> MessageRow | None:
-        """Once more where its person is told otherwise; where that is nowhere, its owner hears of it."""
+        """Send the result once more to another chat; without one, report the failure."""
         told, avoid = self._proactive, outcome.address_id
         elsewhere = None if outcome.again else await told.destination(tx, outcome.principal_id, avoid=avoid)
         at = elsewhere or await told.destination(tx, self._people.owner.id, avoid=avoid)
@@ -163,7 +159,7 @@ class DeliveryFollowUp:
         return await alert_failure(tx, told, schedule, at, schedule_undelivered(schedule.definition, outcome.slot, why))
 
     async def _again(self, tx: Connection, outcome: DeliveryOutcome, at: AddressRow, name: str) -> MessageRow:
-        """As it was said, with the file of a long one."""
+        """Send the same message to another chat, with the file of a long one."""
         said = await messages.get(tx, outcome.message_id)
         assert said is not None, "messages are never deleted"
         parts = await outbox.of_message(tx, said.id)
@@ -186,6 +182,6 @@ class DeliveryFollowUp:
 
 
 async def _hold(tx: Connection, outcome: DeliveryOutcome) -> ScheduleRow | None:
-    """Its schedule; None if that is gone, or somebody else has dealt with it."""
+    """Lock its schedule; None if that was removed, or another process has settled the delivery."""
     schedule = await schedule_runs.hold(tx, outcome.schedule_id)
     return schedule if schedule is not None and await schedule_runs.is_current(tx, outcome) else None

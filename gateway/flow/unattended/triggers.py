@@ -1,4 +1,4 @@
-"""Triggers: a request from another program becomes a task for the agent, under the owner's instructions."""
+"""Triggers: a request of another program becomes a task for the agent, under the owner's instructions."""
 
 import hashlib
 import json
@@ -25,26 +25,26 @@ from gateway.workspace.files.tree import Workspace
 from gateway.workspace.instructions import workflow
 
 MAX_LIVE = 1_000
-"""Triggers whose tasks are not over; more are refused."""
+"""Triggers with unfinished tasks; further ones are refused."""
 MAX_TOKENS = 18_000
-"""Of a whole prompt, about 60,000 letters: a message of more is not shown to a model as it is."""
+"""Tokens of a whole prompt, about 60,000 letters; a longer message would be abridged for the model."""
 MIN_CONTENT_TOKENS = 2_000
 """Tokens reserved for the content and the text around it, however long the instructions are."""
 LOWEST = -1
-"""The priority: a trigger keeps no schedule and no heartbeat waiting."""
+"""The priority of triggers: schedules and heartbeats go first."""
 
 NOWHERE = "none"
-"""As a destination: nothing is said in any chat."""
+"""The destination of a result that goes to no chat."""
 
 log = structlog.get_logger(__name__)
 
 
 class NoSuchChannel(SupaclawError):
-    """It is to be delivered on a channel that is not configured; the text names those that are."""
+    """The channel to deliver on is not configured; the text names those that are."""
 
 
 class KeyReused(SupaclawError):
-    """The idempotency key was used with another request before."""
+    """The idempotency key was used with other content before."""
 
 
 class QueueFull(TryAgainLater):
@@ -53,7 +53,7 @@ class QueueFull(TryAgainLater):
 
 @dataclass(frozen=True, slots=True)
 class TriggerRequest:
-    """What a program sent; `account` names the credential it used."""
+    """A request of a program; `account` names the credential it used."""
 
     source: str
     content: str
@@ -64,14 +64,14 @@ class TriggerRequest:
 
     @property
     def digest(self) -> str:
-        """Of everything that an idempotency key stands for."""
+        """The hash of everything that an idempotency key stands for."""
         said = json.dumps([self.content, self.session, self.deliver_to])
         return hashlib.sha256(said.encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class AcceptedTrigger:
-    """The task of a trigger; for a repeated idempotency key that of the first one."""
+    """The task of a trigger; with a repeated idempotency key, that of the first one."""
 
     task: TaskId
     status: Status
@@ -88,7 +88,7 @@ class Triggers:
     woken: Callable[[], None]
 
     async def accept(self, request: TriggerRequest) -> AcceptedTrigger:
-        """Committed when this returns; raises `NoSuchChannel`, `KeyReused`, `QueueFull`."""
+        """Queue the request; it is committed on return. Raises `NoSuchChannel`, `KeyReused`, `QueueFull`."""
         assignment = Assignment(
             prompt=framed(await workflow(self.workspace, request.source), request.source, request.content),
             name=request.source,
@@ -111,18 +111,13 @@ class Triggers:
         return wanted
 
     async def _queued(self, tx: Connection, request: TriggerRequest, assignment: Assignment) -> AcceptedTrigger:
-        if request.key is not None:
-            await triggers.reserve(tx, request.source, request.key)
-            if before := await triggers.by_key(tx, request.source, request.key):
-                if before.digest != request.digest:
-                    raise KeyReused("This idempotency key was already used with different content; choose another one.")
-                return AcceptedTrigger(before.task_id, before.status)
+        key, digest = request.key, request.digest
+        if key is not None and (before := await accepted_before(tx, request.source, key, digest)):
+            return before
         if await triggers.live(tx, MAX_LIVE) >= MAX_LIVE:
             raise QueueFull(f"{MAX_LIVE:,} triggers are already waiting")
         task = await self._created(tx, request, assignment)
-        await triggers.add(
-            tx, self.owner, request.source, task, account=request.account, key=request.key, digest=request.digest
-        )
+        await triggers.add(tx, self.owner, request.source, task, account=request.account, key=key, digest=digest)
         return AcceptedTrigger(task, Status.PENDING)
 
     async def _created(self, tx: Connection, request: TriggerRequest, assignment: Assignment) -> TaskId:
@@ -146,8 +141,17 @@ class Triggers:
         return task
 
 
+async def accepted_before(tx: Connection, source: str, key: str, digest: str) -> AcceptedTrigger | None:
+    """Reserve an idempotency key. Returns the trigger that had it; raises `KeyReused` if its content was another."""
+    await triggers.reserve(tx, source, key)
+    before = await triggers.by_key(tx, source, key)
+    if before and before.digest != digest:
+        raise KeyReused("This idempotency key was already used with different content; choose another one.")
+    return AcceptedTrigger(before.task_id, before.status) if before else None
+
+
 def framed(instructions: str, source: str, content: str) -> str:
-    """The owner's instructions, then the content between marker lines that its writer could not guess."""
+    """The owner's instructions, then the content between marker lines that its author can't guess."""
     marker = f"=== {secrets.token_hex(16)} ==="
     rules = cut(storable(instructions), MAX_TOKENS - MIN_CONTENT_TOKENS, estimate)
     opening = (

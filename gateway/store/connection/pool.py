@@ -220,6 +220,11 @@ class Database:
                     await self._members.bind(connection, self._principal)
             yield connection
 
+    async def read(self, work: Callable[[Connection], Awaitable[Result]]) -> Result:
+        """Run `work`, which only reads, outside of a transaction."""
+        async with self.connection() as connection:
+            return await work(connection)
+
     async def run(self, work: Callable[[Connection], Awaitable[Result]]) -> Result:
         """Run `work` in one transaction, again when it met a deadlock; it must be repeatable up to its commit."""
         failures = 0

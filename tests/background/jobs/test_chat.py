@@ -356,7 +356,11 @@ class TestResuming:
         run = asyncio.create_task(path.turns.run(await path.claim()))
         await path.model.called.wait()
         told = AssistantText("Time to stretch.")
-        await path.proactive.tell(path.people.owner.id, told, label=Label.OWNER, origin="schedule")
+        owner = path.people.owner.id
+        async with path.database.transaction() as tx:
+            at = await path.proactive.destination(tx, owner)
+            assert at is not None
+            await path.proactive.say(tx, at, owner, told, label=Label.OWNER, origin="schedule")
         await crash(run)
         again = await restarted(path)
         await again.turns.run(await again.claim())

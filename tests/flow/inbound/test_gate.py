@@ -133,7 +133,7 @@ async def test_with_the_database_away_a_stranger_is_ignored_and_the_known_are_no
 async def test_a_database_that_does_not_answer_keeps_nobody_waiting_behind_a_stranger(
     gate: Gate, path: MessagePath, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gate_module, "LOOK_WITHIN", 0.05)
+    monkeypatch.setattr(gate_module, "STRANGERS_SECONDS", 0.05)
     async with path.database.transaction() as tx:
         await tx.execute("lock table pairings")
         await gate.receive([stranger(), message("hello")])
@@ -149,7 +149,7 @@ async def test_many_strangers_keep_the_others_waiting_no_longer_than_one(
         await asyncio.sleep(0.05)
         looked.append(1)
 
-    monkeypatch.setattr(gate_module, "LOOK_WITHIN", 0.2)
+    monkeypatch.setattr(gate_module, "STRANGERS_SECONDS", 0.2)
     monkeypatch.setattr(pairings, "standing", slow)
     await gate.receive([*(stranger(who=f"s{n}") for n in range(50)), message("hello")])
     assert (len(looked) < 50, await stored(path)) == (True, ["hello"])

@@ -160,12 +160,12 @@ class TestSaying:
         assert accepted.session_id is not None
         with path.live.subscribe(accepted.session_id) as events:
             owner = path.people.owner.id
-            row = await path.proactive.tell(owner, Notice("Hi."), label=Label.OWNER, origin="gateway")
+            row = await path.proactive.notify(owner, Notice("Hi."))
             assert row is not None
             assert events.ready() == [MessageStored(row.id)]
 
     async def test_who_has_no_chat_is_told_nothing(self, path: MessagePath) -> None:
-        told = await path.proactive.tell(path.people.owner.id, Notice("Hi."), label=Label.OWNER, origin="gateway")
+        told = await path.proactive.notify(path.people.owner.id, Notice("Hi."))
         assert told is None
 
 
