@@ -143,9 +143,9 @@ class NodeRuns:
             tools,
             agent.skills is None,
             agent.head.budget,
-            fork,
-            await self._agents(run).label(agent),
-            SYSTEM_TOOL_SPECS,
+            fork=fork,
+            label=await self._agents(run).label(agent),
+            system_tools=SYSTEM_TOOL_SPECS,
         )
 
     async def _turn(self, turn: Turn, agent: AgentFile, other: str | None, allowed: Allowed) -> TurnResult | None:

@@ -44,18 +44,18 @@ class TurnMemory:
         if not opened.private or opened.heartbeat:
             return opened
         async with self.database.connection() as conn:
-            told = await self._bootstrap(conn, opened)
-            label = max(told.label, opened.label)
+            standing = await self._bootstrap(conn, opened)
+            label = max(standing.label, opened.label)
             question = "\n".join(row.text for row in opened.asked)
             rows = (*opened.history, *opened.transcript)
             other_versions = await conversations.other_versions(conn, opened.session)
-            visible = Visible({row.id for row in rows} | other_versions, {memory.id for memory in told.shown})
+            visible = Visible({row.id for row in rows} | other_versions, {memory.id for memory in standing.shown})
             at_most = min(label, recall_limit(opened.principal.role, label))
             recalled = await recall(conn, opened.principal.id, question, visible, at_most=at_most)
         if label > opened.label:
             await self.database.run(lambda tx: raise_label(tx, opened.run, opened.session, label))
             log.info("turn.told_by_memory", label=label.name)
-        return replace(opened, label=label, reminder=Reminder(told.text, recalled))
+        return replace(opened, label=label, reminder=Reminder(standing.text, recalled))
 
     async def _bootstrap(self, conn: Connection, opened: OpenedTurn) -> Bootstrap:
         """The bootstrap as of the conversation's first message or summary, so that it is the same in every turn.
@@ -66,11 +66,11 @@ class TurnMemory:
         whose, session, as_of = opened.principal.id, opened.session, first.created_at
         at_most = recall_limit(opened.principal.role, first.label)
         version = await bootstrap.version(conn, whose, session, as_of, ALWAYS, at_most)
-        told = self._bootstraps.pop((session, as_of, at_most), None)
-        if told is None or told.version != version:
+        cached = self._bootstraps.pop((session, as_of, at_most), None)
+        if cached is None or cached.version != version:
             made = await bootstrap_context(conn, whose, as_of, session=session, at_most=at_most)
-            told = _CachedBootstrap(version, made)
-        self._bootstraps[session, as_of, at_most] = told
+            cached = _CachedBootstrap(version, made)
+        self._bootstraps[session, as_of, at_most] = cached
         if len(self._bootstraps) > MAX_SESSIONS_REMEMBERED:
             self._bootstraps.popitem(last=False)
-        return told.bootstrap
+        return cached.bootstrap
