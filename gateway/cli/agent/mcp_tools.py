@@ -28,7 +28,7 @@ from gateway.net.errors import NetError
 from gateway.store.connection.pool import Database
 
 COLUMNS = ("name", "state", "does", "description")
-Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="Tools, or a server for all of its tools.")]
+Names = Annotated[list[str], typer.Argument(metavar="NAME", help="Tools, or a server for all of its tools.")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="As `supaclaw tools list` shows it.")]
 Does = Annotated[Use, typer.Option("--class", help="The class of its calls.")]
 

@@ -21,8 +21,10 @@ from gateway.store.migrate import check_server, migrate, schema_of
 CONNECTIONS = 15
 """The most connections of one gateway or worker."""
 
-Direct = Annotated[str | None, typer.Option("--direct", help="Direct or session address, port 5432.")]
-Pooler = Annotated[str | None, typer.Option("--pooler", help="Address of the transaction pooler, port 6543; optional.")]
+Direct = Annotated[str | None, typer.Option("--direct", metavar="URL", help="Direct or session address, port 5432.")]
+Pooler = Annotated[
+    str | None, typer.Option("--pooler", metavar="URL", help="Address of the transaction pooler, port 6543; optional.")
+]
 Upgrade = Annotated[bool, typer.Option("--migrate", help="Apply missing migrations.")]
 Fix = Annotated[bool, typer.Option("--fix", help="Revoke the rights of anon and authenticated in the schema supaclaw.")]
 

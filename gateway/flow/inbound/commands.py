@@ -78,7 +78,7 @@ class CommandRunner:
 
     async def resume(self) -> None:
         """Run the commands that a crash or a database outage interrupted."""
-        left = await self.database.read(inbox.unhandled)
+        left = await self.database.read(inbox.open_commands)
         for arrival in left:
             await self.run(arrival)
 

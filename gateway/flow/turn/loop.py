@@ -284,7 +284,7 @@ class TurnLoop:
 
     async def _take(self, tx: Connection) -> list[MessageRow]:
         await sessions.lock_for(tx, self.opened.session, self.opened.run)
-        return await attachments.joined(tx, await unread.take(tx, self.opened.session, joining=True))
+        return await attachments.with_attachments(tx, await unread.take(tx, self.opened.session, joining=True))
 
 
 def _in_order(rows: Sequence[MessageRow], run: TaskId) -> Sequence[MessageRow]:

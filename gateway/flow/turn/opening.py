@@ -175,7 +175,7 @@ class ChatOpening(Opening):
         at = await addresses.get(tx, last.address_id)
         private, client = True, None
         if at.channel in PROGRAMS:
-            as_owner, client = await inbox.brought(tx, at.address, [row.platform_id for row in asked])
+            as_owner, client = await inbox.client_input(tx, at.address, [row.platform_id for row in asked])
             private = as_owner or not at.address.by_token
         return OpenedChat(
             opening=self,

@@ -112,11 +112,11 @@ class ScheduleOrigin(Origin):
 
     async def unwanted(self, tx: Connection, run: Claim) -> str | None:
         """Not wanted once its schedule was removed."""
-        return None if await schedule_runs.known(tx, run.id) else "its schedule was removed"
+        return None if await schedule_runs.exists(tx, run.id) else "its schedule was removed"
 
     async def dropped(self, tx: Connection, run: Claim, why: str) -> None:
         """Record it in the history of the slot."""
-        await schedule_runs.failed(tx, run.id, why)
+        await schedule_runs.mark_failed(tx, run.id, why)
 
     async def ended(
         self, tx: Connection, ended: UnattendedResult, at: AddressRow | None, deliver: Deliver

@@ -111,7 +111,7 @@ class DeliveryFollowUp:
             return
         await self._database.run(lambda tx: schedule_runs.refuse(tx, self._proactive.channels))
         await self._database.run(schedule_runs.deliver)
-        outcomes = await self._database.read(schedule_runs.arrived)
+        outcomes = await self._database.read(schedule_runs.settled_deliveries)
         for outcome in outcomes:
             await self._settled(outcome)
 
@@ -139,7 +139,7 @@ class DeliveryFollowUp:
             log.warning("run.in_doubt", task_id=str(outcome.task_id))
             await schedule_runs.mark_failed(tx, outcome.task_id, IN_DOUBT)
             return None
-        await schedule_runs.delivered(tx, outcome.task_id)
+        await schedule_runs.mark_delivered(tx, outcome.task_id)
         if schedule.failing_since is None or outcome.produced_at < schedule.failing_since:  # no news
             return None
         return await alert_recovery(tx, self._proactive, schedule, at)
