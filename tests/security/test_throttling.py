@@ -88,3 +88,12 @@ async def test_a_flood_of_wrong_credentials_keeps_one_connection_busy_and_good_o
     assert await good is not None
     assert set(await asyncio.gather(*wrong)) == {None}
     assert counting.most == 2
+
+
+async def test_a_revoked_credential_is_looked_up_like_a_wrong_one(web: Web) -> None:
+    lookups, database = CredentialLookups(), web.backend.database
+    _, plain = await tokens.create(database, web.backend.owner.id, "good", ["read"])
+    assert await lookups.find(database, plain) is not None
+    await tokens.revoke(database, "good")
+    assert await lookups.find(database, plain) is None
+    assert not lookups._valid

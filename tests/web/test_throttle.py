@@ -47,6 +47,16 @@ def test_memory_is_bounded():
     assert len(throttle._buckets) == 10_000
 
 
+def test_a_flood_of_new_clients_does_not_reset_a_busy_one():
+    throttle = Throttle(Hand())
+    for _ in range(int(BURST)):
+        throttle.failed("busy", WRONG)
+    for n in range(20_000):
+        throttle.failed(f"client {n}", WRONG)
+        if not n % 1_000:
+            assert throttle.failed("busy", WRONG).status == 429
+
+
 def test_who_asks_too_often_is_told_when_to_come_again():
     clock = Hand()
     pace = RateLimiter(clock, burst=2, per_second=0.5)

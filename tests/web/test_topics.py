@@ -95,3 +95,31 @@ async def test_stopping_sends_the_viewers_away(stopping: asyncio.Event):
             stopping.set()
     assert len(frames) == 1
     assert [frame async for frame in open_topics.follow(HERE, None)] == []
+
+
+class Silent(Conversations):
+    """A conversation that is never read to its first row."""
+
+    def __init__(self) -> None:
+        pass
+
+    async def follow(self, address: Address, *, pace: float = 0.0) -> AsyncGenerator[Update, None]:
+        await asyncio.Event().wait()
+        yield Snapshot(None, (), None)
+
+
+async def test_a_viewer_who_leaves_before_the_first_drawing_leaves_nothing_waiting(stopping: asyncio.Event):
+    open_topics = topics_on(Silent())
+    async with asyncio.TaskGroup() as group:
+        group.create_task(open_topics.serve(stopping))
+        await asyncio.sleep(0)
+        before = asyncio.all_tasks()
+        viewer = asyncio.create_task(anext(open_topics.follow(HERE, None)))
+        await asyncio.sleep(0.01)
+        viewer.cancel()
+        await asyncio.wait({viewer})
+        await asyncio.sleep(0)
+        _, drawing = open_topics._open[HERE]
+        assert {task for task in asyncio.all_tasks() - before if "Event.wait" in repr(task.get_coro())} == set()
+        assert not drawing.done()
+        stopping.set()

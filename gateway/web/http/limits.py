@@ -6,6 +6,7 @@ import math
 import re
 import resource
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,19 +26,19 @@ from gateway.web.http.headers import is_loopback
 ALL = 512
 """Open connections, far below the number of files that a process may open (1,024)."""
 WAITING = 256
-"""Of one client, without an admitted request: many programs on one machine, or browsers behind one address."""
+"""Connections of one client without an admitted request: programs on one machine, browsers behind one address."""
 ADMITTED = 256
-"""Of one credential: the others always have room."""
+"""Connections of one credential, so that others have room."""
 HEADER_SECONDS = 10.0
 """For all headers of a request; honest clients send them in one piece."""
 LINGER_SECONDS = 2.0
-"""Until a connection is cut whose body nobody reads."""
+"""Until a connection with an unread body is closed."""
 LINGER_BYTES = 32 * 1024 * 1024
-"""Of such a body, are thrown away: many clients send all of it before they read the response."""
+"""Bytes of such a body that are discarded: many clients send all of it before they read the response."""
 LINGERING = 8
-"""Connections whose bodies are thrown away at the same time; those of further ones are left unread."""
+"""Connections whose bodies are discarded at the same time; those of others stay unread."""
 PIECE = 16 * 1024
-"""Bytes that are parsed at once: 2,700 chunks of one byte each take 15 ms."""
+"""Bytes that are parsed without a pause: 2,700 chunks of one byte each take 15 ms."""
 
 _END_OF_HEADERS = re.compile(rb"\n\r?\n")
 
@@ -45,7 +46,7 @@ _END_OF_HEADERS = re.compile(rb"\n\r?\n")
 class Connections:
     """All open connections, oldest first. Where there are too many, the oldest without an admitted request is closed.
 
-    Whoever opens many closes their own; a request that shows its credential is safe from that until it is answered.
+    A client with many connections loses its own; a request with a valid credential is safe until it is answered.
     """
 
     def __init__(self, *, proxied: bool) -> None:
@@ -57,11 +58,11 @@ class Connections:
         self.lingering: set[Connection] = set()
 
     def idle(self, connection: "Connection", peer: str) -> None:
-        """Count it as one that has yet to send headers; those of the proxy belong to no client until then."""
+        """Count it as waiting for headers; until then a connection of the proxy belongs to no client."""
         self.wait(connection, None if self._proxied and is_loopback(peer) else canonical(peer))
 
     def wait(self, connection: "Connection", client: str | None) -> None:
-        """Count it as one of this client's, without an admitted request."""
+        """Count it for this client, without an admitted request."""
         self._admitted.pop(connection, None)
         self._waiting[connection] = client
         own = [each for each, whose in self._waiting.items() if whose == client]
@@ -71,7 +72,7 @@ class Connections:
             next(iter(self._waiting)).cut()
 
     def admit(self, connection: "Connection", account: str) -> bool:
-        """Count it as one of this credential's; False if that has too many."""
+        """Count it for this credential; False if that has too many."""
         if list(self._admitted.values()).count(account) >= ADMITTED:
             return False
         self._waiting.pop(connection, None)
@@ -79,7 +80,7 @@ class Connections:
         return True
 
     def closed(self, connection: "Connection") -> None:
-        """Forget it."""
+        """Stop counting it."""
         self._waiting.pop(connection, None)
         self._admitted.pop(connection, None)
         self.lingering.discard(connection)
@@ -101,23 +102,23 @@ class Connection(H11Protocol):
         super().__init__(config, server_state, {**app_state, "connection": self}, _loop)
         self._all: Connections = app_state["connections"]
         self._unparsed = bytearray()
-        self._asked: object = None
+        self._read_cycle: object = None
         self._deadline: asyncio.TimerHandle | None = None
         self._lingers = False
         self._to_discard = 0
 
-    # --- what the guard tells of a request ---
+    # --- called by the guard ---
 
     def of_client(self, client: str) -> None:
-        """The client that it comes from is known."""
+        """Count the connection for its client, now that the headers name it."""
         if not self.transport.is_closing():
             self._all.wait(self, canonical(client))
 
     def of_caller(self, account: str) -> bool:
-        """Its credential is known; False if that has too many requests open."""
+        """Count the connection for its credential; False if that has too many requests open."""
         return self.transport.is_closing() or self._all.admit(self, account)
 
-    # --- what the event loop tells ---
+    # --- called by the event loop ---
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the deadline for headers."""
@@ -127,20 +128,20 @@ class Connection(H11Protocol):
         self._idle()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget it."""
+        """Stop counting it."""
         self._all.closed(self)
         self._end_within(None)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Parse what is wanted."""
+        """Parse as far as the application reads."""
         if self._lingers:
             self._discard(len(data))
             return
         self._unparsed += data
         self._parse()
 
-    # --- what uvicorn tells ---
+    # --- called by uvicorn ---
 
     def on_response_complete(self) -> None:
         """Wait for the next request, unless the body of this one is still coming."""
@@ -154,7 +155,7 @@ class Connection(H11Protocol):
             FlowControl.resume_reading(self.flow)
 
     def cut(self) -> None:
-        """Close it at once."""
+        """Close the connection without finishing the response."""
         self._all.closed(self)
         self.transport.abort()
 
@@ -162,7 +163,7 @@ class Connection(H11Protocol):
         self._all.idle(self, self.client[0] if self.client else "0.0.0.0")
 
     def _linger(self) -> None:
-        """End the connection instead of reading a body that was refused; closing at once could destroy the response."""
+        """End the connection instead of reading a refused body; closing it immediately could destroy the response."""
         self._lingers = True
         self._unparsed.clear()
         self.transport.write_eof()
@@ -175,16 +176,16 @@ class Connection(H11Protocol):
             self.flow.pause_reading()
 
     def _discard(self, size: int) -> None:
-        """One piece per turn of the event loop."""
+        """Discard one piece per turn of the event loop."""
         self._to_discard -= size
         self.flow.pause_reading()
         if self._to_discard > 0:
             self.loop.call_soon(self.flow.resume_reading)
 
     def _read_on(self) -> None:
-        """The application asks for more of the body."""
+        """Parse on: the application reads more of the body."""
         if not self._lingers:
-            self._asked = self.cycle
+            self._read_cycle = self.cycle
             self._parse()
 
     def _parse(self) -> None:
@@ -200,12 +201,12 @@ class Connection(H11Protocol):
             self._end_within(HEADER_SECONDS)
 
     def _wanted(self) -> int:
-        """How many bytes may be parsed now: up to the end of headers, or a piece of the body that was asked for."""
+        """The number of bytes to parse now: up to the end of headers, or a piece of a body being read."""
         if self.conn.their_state is h11.IDLE:
             end = _END_OF_HEADERS.search(self._unparsed)
             return end.end() if end else len(self._unparsed)
-        is_asked = self.conn.their_state is h11.SEND_BODY and self._asked is self.cycle and not self.cycle.body
-        return PIECE if is_asked else 0
+        is_read = self.conn.their_state is h11.SEND_BODY and self._read_cycle is self.cycle and not self.cycle.body
+        return PIECE if is_read else 0
 
     def _end_within(self, seconds: float | None) -> None:
         if self._deadline is not None:
@@ -214,7 +215,7 @@ class Connection(H11Protocol):
 
 
 class _Flow(FlowControl):
-    """Tells when more of the body is wanted."""
+    """Calls `wanted` when the application reads more of the body."""
 
     def __init__(self, transport: asyncio.Transport, wanted: Callable[[], None]) -> None:
         super().__init__(transport)
@@ -239,7 +240,7 @@ class _Bucket:
 
 @dataclass(slots=True)
 class _Buckets:
-    """One bucket per name; drops the oldest if there are too many."""
+    """One bucket per name; drops the one used least recently if there are too many."""
 
     clock: Clock
     burst: float = BURST
@@ -248,7 +249,8 @@ class _Buckets:
 
     def _filled(self, name: str) -> _Bucket:
         now = self.clock.monotonic()
-        bucket = self._buckets.setdefault(name, _Bucket(self.burst, now))
+        bucket = self._buckets.pop(name) if name in self._buckets else _Bucket(self.burst, now)
+        self._buckets[name] = bucket  # the last in order
         bucket.level = min(self.burst, bucket.level + (now - bucket.at) * self.per_second)
         bucket.at = now
         if len(self._buckets) > _REMEMBERED:
@@ -270,7 +272,7 @@ class RateLimiter(_Buckets):
 
 
 class Throttle(_Buckets):
-    """Counts the failed attempts per client, loopback included. It never stands in the way of a valid credential."""
+    """Counts the failed attempts per client, loopback included. It never delays a valid credential."""
 
     def failed(self, client: str, refused: Refused) -> Refused:
         """Count a failure; returns the error to send: `refused`, or 429 after too many."""
@@ -284,23 +286,24 @@ class Throttle(_Buckets):
 
 @dataclass(slots=True)
 class CredentialLookups:
-    """Looks credentials up in the database, one at a time, except for those that were found before.
+    """Looks credentials up in the database, one at a time, except for those that were valid the last time.
 
-    However many wrong ones are sent, they keep one connection busy, and nobody with a credential in use waits for them.
+    Wrong credentials, however many, keep one connection busy, and valid ones in use never wait for them.
     """
 
-    _found: set[str] = field(default_factory=set)
+    _valid: dict[str, None] = field(default_factory=dict)
     _one_at_a_time: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def find(self, database: Database, plain: str) -> LiveToken | None:
         """The credential unless it was revoked; raises `TryAgainLater`."""
         digest = tokens.sha256(plain)
-        if digest in self._found:
-            return await tokens.find(database, plain)
-        async with self._one_at_a_time:
+        async with nullcontext() if digest in self._valid else self._one_at_a_time:
             row = await tokens.find(database, plain)
-        if row is not None and len(self._found) < _REMEMBERED:
-            self._found.add(digest)
+        self._valid.pop(digest, None)
+        if row is not None:
+            self._valid[digest] = None  # the last in order
+        while len(self._valid) > _REMEMBERED:
+            del self._valid[next(iter(self._valid))]
         return row
 
 

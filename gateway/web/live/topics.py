@@ -106,7 +106,7 @@ class Thread:
         return thread
 
     def _draw_awaited(self) -> list[Patch]:
-        """What the answer waits for, if that has changed."""
+        """Redraw the model that the answer waits for, if it has changed."""
         if self._awaited == self._shown_awaited:
             return []
         self._shown_awaited = self._awaited
@@ -160,7 +160,7 @@ class Thread:
 
 
 def _key(row: MessageRow) -> tuple[object, object]:
-    """Of the row that belongs to this one: the result of a call, the last message that is answered."""
+    """The key of the row that belongs to this one: the result of a call, or the last message that it answers."""
     return (row.id, None) if row.kind in {"notice", "assistant"} else (row.task_id, row.ordinal)
 
 
@@ -235,14 +235,16 @@ class Topics:
                 task.cancel()
 
     async def follow(self, address: Address, last_id: str | None) -> AsyncGenerator[Frame, None]:
-        """Frames for one viewer."""
+        """Yield frames for one viewer."""
         if self._group is None:
             return
         topic, task = self._open.get(address) or self._begin(address, self._group)
         drawn = asyncio.ensure_future(topic.drawn.wait())
-        await asyncio.wait({drawn, task}, return_when=asyncio.FIRST_COMPLETED)
-        if not drawn.done():
+        try:
+            await asyncio.wait({drawn, task}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
             drawn.cancel()
+        if not topic.drawn.is_set():
             return
         async with aclosing(topic.ring.follow(last_id)) as frames:
             async for frame in frames:
