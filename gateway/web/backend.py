@@ -54,13 +54,13 @@ class StatusReport:
     today: ModelUse
     vitals: Vitals = field(default_factory=Vitals)
     outdated: str | None = None
-    """Why it leaves the work to a newer program."""
+    """Why it leaves the work to a newer version; None if it doesn't."""
     unsettled: Sequence[str] = ()
-    """What the owner has to settle about their own ids on the messengers."""
+    """Problems with the owner's own ids on the messengers, in words."""
     undelivered: Mapping[str, str] = field(default_factory=dict)
-    """What cannot be delivered at the moment, by channel, in words."""
+    """Undelivered messages, by channel, in words."""
     embedding: str = ""
-    """How far the vectors of memory are, or why there are none."""
+    """The progress of memory's vectors, or why there are none."""
     machines: Mapping[str, str] = field(default_factory=dict)
     """The instances on the database, and what each holds, in words."""
     database_problem: str | None = None
@@ -75,17 +75,17 @@ class Backend:
     `public_url` is the address of a reverse proxy in front, as browsers see it. `models` are agent names; `commands`
     maps a slash command to its summary. `lets_in` says whether a member still has access.
     `on_shed` registers a callback that frees caches when memory runs low,
-    `on_people_changed` one for when somebody's rights change.
+    `on_people_changed` one for when people's rights change.
     `files` is the owner's file root, `workspace` gives access to it, `checkpoints` has its earlier versions.
     `channels` describes the state of each configured channel in words; `logins` are those to log in to.
     `variable_of` names the environment variable that sets a key of config.json.
-    `tools` are the names of the owner's agent's tools, `wordings` how a call of one is told.
+    `tools` are the names of the owner's agent's tools, `wordings` put calls of them into words.
     `allowed_hosts` are further names of this gateway.
     `settings` changes config.json, `probes` tries credentials, `zones` offers
     time zones. `jobs` says when each is due. `findings` runs the
     checks of `supaclaw doctor`, and blocks. `logs` is the logs' folder, `mask` hides secrets.
-    `model` says who answers, `setup` connects models and messengers, `deep_link` makes a channel's address with a code.
-    `unsettled` is what the owner has to settle about their own ids. `skills`, `tool_files` and `toolbox` are
+    `model` is the answering one, `setup` connects models and messengers, `deep_link` makes an address with a code.
+    `unsettled` are problems with the owner's own ids. `skills`, `tool_files` and `toolbox` are
     the owner's, the last with what is new at its sources; `tools_off` are its tools that are off, each with the reason.
     """
 

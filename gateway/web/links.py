@@ -34,17 +34,17 @@ class SecretLinks:
     """The links to the form for one person's secret that are still valid."""
 
     def __init__(self) -> None:
-        self._asked: dict[str, tuple[datetime, PrincipalId, str]] = {}
+        self._links: dict[str, tuple[datetime, PrincipalId, str]] = {}
 
     def issue(self, base_url: str, principal: PrincipalId, name: str, now: datetime) -> str:
-        """A new link; all that it says is in the fragment."""
+        """A new link; its data is in the fragment."""
         secret = secrets.token_hex(32)
-        self._asked[sha256(secret)] = now + LIFETIME, principal, name
-        while len(self._asked) > _MAX_LINKS:
-            del self._asked[next(iter(self._asked))]
+        self._links[sha256(secret)] = now + LIFETIME, principal, name
+        while len(self._links) > _MAX_LINKS:
+            del self._links[next(iter(self._links))]
         return f"{base_url.rstrip('/')}/secret#t={secret}&name={name}"
 
     def redeem(self, secret: str, now: datetime) -> tuple[PrincipalId, str] | None:
-        """Whose secret of which name it is for; None if it isn't valid. It is used up by this call."""
-        until, principal, name = self._asked.pop(sha256(secret), (None, None, ""))
+        """The person and the name of their secret; None if the link isn't valid. It is used up by this call."""
+        until, principal, name = self._links.pop(sha256(secret), (None, None, ""))
         return (principal, name) if until and principal and now < until else None

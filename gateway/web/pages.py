@@ -53,10 +53,10 @@ class Pages:
         self._messages = self._templates.get_template("messages.html").module
 
     def page(self, request: Request, template: str, **context: object) -> HTMLResponse:
-        """Render a whole page, in the theme set by cookie."""
+        """Render a whole page, in the theme of the cookie."""
         theme = request.cookies.get("claw-theme", "")
-        known = theme if theme in THEMES else ""
-        return HTMLResponse(self._templates.get_template(template).render(theme=known, **context))
+        allowed = theme if theme in THEMES else ""
+        return HTMLResponse(self._templates.get_template(template).render(theme=allowed, **context))
 
     def piece(self, template: str, **context: object) -> Markup:
         """Render a template for a part of a page."""
@@ -79,6 +79,6 @@ def plain(text: str, limit: int = 200) -> str:
 
 
 def _static(name: str) -> str:
-    """The file's URL, which changes with its content, so that browsers may cache it for ever."""
+    """The file's URL, which changes with its content, so that browsers may cache it permanently."""
     digest = hashlib.sha256((STATIC / name).read_bytes()).hexdigest()
     return f"/static/{name}?v={digest[:10]}"

@@ -1,4 +1,4 @@
-"""What a credential opened ends with its right: one place looks after every open stream and every long wait."""
+"""Ends open streams and long waits when their credential loses its right."""
 
 import asyncio
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from gateway.store.people import tokens
 from gateway.store.people.tokens import LiveToken
 
 LOOK_SECONDS = 0.8
-"""Between two looks while something is open: nothing tells of an expiry, nor of a revocation behind a pooler."""
+"""Between two checks while something is open: no notification comes for an expiry, nor through a pooler."""
 _NOTHING_OPEN = 3600.0
 _SETTLE = 0.05
 
@@ -45,11 +45,11 @@ class Rights:
             del self._open[ended]
 
     def look_again(self) -> None:
-        """Somebody's rights have changed."""
+        """Check now: somebody's rights have changed."""
         self._changed.set()
 
     async def serve(self, stopping: asyncio.Event) -> None:
-        """End what has lost its right until `stopping` is set, then everything."""
+        """End each that has lost its right until `stopping` is set, then all."""
         following = asyncio.create_task(self._follow(), name="follow rights")
         try:
             await stopping.wait()
@@ -73,8 +73,8 @@ class Rights:
 
     async def _look(self) -> None:
         held = {ended: token for ended, token in self._open.items() if token is not None}
-        found = await tokens.live(self._database, {token.id for token in held.values()}) if held else {}
+        live_tokens = await tokens.live(self._database, {token.id for token in held.values()}) if held else {}
         now = self._clock.now()
         for ended, token in held.items():
-            if not ((live := found.get(token.id)) and live.entitles(token, now)):
+            if not ((live := live_tokens.get(token.id)) and live.entitles(token, now)):
                 ended.set()

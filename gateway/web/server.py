@@ -147,7 +147,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[dict[str, Connections]]:
 
 
 class _Files(StaticFiles):
-    """Static files whose URL changes with their content, so that browsers may cache them for ever."""
+    """Static files whose URL changes with their content, so that browsers may cache them permanently."""
 
     async def get_response(self, path: str, scope: Scope) -> Response:
         response = await super().get_response(path, scope)
@@ -175,12 +175,12 @@ _SCHEMES = {
 
 
 class DocumentedApp(FastAPI):
-    """An app whose document is completed by the `entries`, when it is first asked for."""
+    """An app whose OpenAPI document is completed by the `entries` at its first use."""
 
     entries: tuple[Entry, ...] = ()
 
     def openapi(self) -> dict[str, Any]:
-        """The document."""
+        """The OpenAPI document."""
         if self.openapi_schema is None:
             schema = super().openapi()
             components = schema.setdefault("components", {})
@@ -207,7 +207,7 @@ def _complete(operation: dict[str, Any], entry: Entry) -> None:
 
 
 def _errors(entry: Entry) -> set[int]:
-    """What the guard and the handlers of errors send; a route declares its own `responses`."""
+    """The errors of the guard and the error handlers; a route declares its own `responses`."""
     found = {400, 408, 413, 421, 500, 503}
     match entry.requirement.scheme:
         case "public":

@@ -1,4 +1,4 @@
-"""What the routes share: the gateway, the state of the web app, and how a message from a client is accepted."""
+"""The state that all routes share, and how a message from a client is accepted."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -30,7 +30,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """One per app. `stopping` ends every open stream."""
+    """The state of the web app that all routes share. `stopping` ends every open stream."""
 
     backend: Backend
     conversations: Conversations
@@ -45,15 +45,15 @@ class Site:
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
     def clean(self, text: str) -> str:
-        """What a program or a form brings, without live secrets."""
+        """`text` of a program or a form, with live secrets replaced by their names."""
         return LeakGuard(self.backend.mask.leaks).at("web")(text)
 
     def screen(self, request: Request, nav: Nav, template: str, **shown: object) -> Response:
-        """A screen's page."""
+        """Render a screen's page."""
         return self.pages.page(request, template, title=nav.label, nav=self.nav, here=nav.path, **shown)
 
     async def config_written(self, text: str) -> None:
-        """Write down that the page has changed config.json, which is not in the database."""
+        """Audit a change of config.json, which is not in the database."""
         owner = self.backend.owner.id
         await self.backend.database.run(
             lambda tx: audit.note(tx, Event.CONFIG_WRITTEN, principal=owner, by="web", detail=text)

@@ -142,4 +142,6 @@ async def test_only_the_owners_browser_sees_or_changes_a_tree(web: Web) -> None:
         missing = uuid4()
         for path in (f"/tasks/{missing}", f"/tasks/{missing}/trace", f"/tasks/{missing}/compare?to={id}"):
             assert (await browser.get(path)).status_code == 404
+        for path in (f"/tasks/{missing}/cancel", f"/tasks/{missing}/fork?at=1"):
+            assert (await browser.post(path)).status_code == 404
         assert (await browser.post(f"/tasks/{id}/cancel", headers={"Origin": "http://evil.example"})).status_code == 403

@@ -10,7 +10,7 @@ from typing import Annotated
 from uuid import UUID
 
 from fastapi import APIRouter, Depends, Request
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import Field, StringConstraints, model_validator
 
 from gateway.agent.tool_sources import parameters_of
 from gateway.domain.memory.imports import ImportedMemory, ImportedMessage, ImportedSession, Passed, Record
@@ -25,7 +25,7 @@ from gateway.store.memory import indexing
 from gateway.store.transcript import imports
 from gateway.store.work import tasks
 from gateway.web.auth.access import MESSAGE_BODY, Caller, needs
-from gateway.web.http.bodies import Moment, Name, Text, parsed, validated
+from gateway.web.http.bodies import Moment, Name, RequestBody, Text, json_body, parsed, validated
 from gateway.web.http.errors import Refused
 from gateway.web.site import AtSite, Site
 
@@ -33,12 +33,8 @@ MOST_SESSIONS = 500
 Pattern = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 
 
-class _Body(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class LoggedMessage(_Body):
-    """What was said; without an `external_id` it is told from others by its words and its time."""
+class LoggedMessage(RequestBody):
+    """A message; without an `external_id` its text and its time identify it."""
 
     external_id: Name | None = None
     role: Name
@@ -46,8 +42,8 @@ class LoggedMessage(_Body):
     at: Moment | None = None
 
 
-class LoggedSession(_Body):
-    """A conversation of an agent's, or more of it; with `end` it is over and gets a summary."""
+class LoggedSession(RequestBody):
+    """A conversation of an agent, or a part of it; with `end` it is over and gets a summary."""
 
     external_key: Name
     started_at: Moment | None = None
@@ -55,17 +51,17 @@ class LoggedSession(_Body):
     end: bool = False
 
 
-class Log(_Body):
-    """Conversations, and which of their messages are kept. One conversation may stand for the whole body."""
+class Log(RequestBody):
+    """Conversations, and filters for their messages. A single conversation may be sent as the whole body."""
 
     sessions: tuple[LoggedSession, ...] = Field(min_length=1, max_length=MOST_SESSIONS)
-    agent: Name | None = Field(None, description="Whose they are; a token's agent is its own.")
-    roles: frozenset[str] = Field(frozenset({"user", "assistant"}), description="No others are ever kept.")
+    agent: Name | None = Field(None, description="The agent; default: the token's own.")
+    roles: frozenset[str] = Field(frozenset({"user", "assistant"}), description="Of these two, the roles to keep.")
     min_length: int = Field(1, ge=1)
     max_length: int | None = Field(None, ge=1)
-    only: tuple[Pattern, ...] = Field((), max_length=20, description="Keep what one of these matches; * is any text.")
-    skip: tuple[Pattern, ...] = Field((), max_length=20, description="Leave out what one of these matches.")
-    remember: bool = Field(False, description='Keep what the user asked to remember ("remember that …").')
+    only: tuple[Pattern, ...] = Field((), max_length=20, description="Keep what matches one of these; * is any text.")
+    skip: tuple[Pattern, ...] = Field((), max_length=20, description="Leave out what matches one of these.")
+    remember: bool = Field(False, description='Store memories that the user asked for ("remember that …").')
 
     @model_validator(mode="before")
     @classmethod
@@ -80,7 +76,7 @@ class LogReader:
     log: Log
 
     def records(self) -> Iterator[Record]:
-        """What is to be stored, and what is left out."""
+        """Yield the records to store, and those that are left out."""
         for session in self.log.sessions:
             place = one_line(session.external_key, 80)
             yield ImportedSession(session.external_key, session.started_at, place)
@@ -91,8 +87,8 @@ class LogReader:
         match self._unwanted(message), message.role:
             case "", ("user" | "assistant") as role:
                 yield ImportedMessage(role, message.text, message.at, place, key=message.external_id or "")
-                if self.log.remember and role == "user" and (told := memory_request(message.text)):
-                    yield ImportedMemory(told, place, at=message.at)
+                if self.log.remember and role == "user" and (remembered := memory_request(message.text)):
+                    yield ImportedMemory(remembered, place, at=message.at)
             case why, _:
                 yield Passed(why)
 
@@ -115,14 +111,13 @@ class LogReader:
 
 
 def _compiled(pattern: str) -> re.Pattern[str]:
-    """Wildcards instead of a regular expression, which could take for ever."""
+    """A pattern with wildcards: a regular expression could take forever."""
     return re.compile(translate(pattern), re.IGNORECASE)
 
 
 SOURCE = "log"
 INDEXED = 500
-"""Messages that can be found at once; what is more, soon after."""
-_SHAPE = {"requestBody": {"required": True, "content": {"application/json": {"schema": parameters_of(Log)}}}}
+"""Messages that are indexed before the response; further ones soon after."""
 
 router = APIRouter()
 Logger = Annotated[Caller, Depends(needs(Scope.MEMORY, body=MESSAGE_BODY))]
@@ -139,7 +134,7 @@ class LoggedSessionState:
 
 @dataclass(frozen=True, slots=True)
 class LogResult:
-    """What a log came to: `known` was stored before, `passed` left out by filter, `problems` cut or damaged."""
+    """The result: `known` were stored before, `passed` left out by a filter, `problems` cut or damaged."""
 
     sessions: list[LoggedSessionState]
     messages: int
@@ -149,13 +144,13 @@ class LogResult:
     problems: list[str]
 
 
-@router.post("/api/log", openapi_extra=_SHAPE)
+@router.post("/api/log", openapi_extra=json_body(parameters_of(Log)))
 async def log(request: Request, site: AtSite, caller: Logger) -> LogResult:
-    """Store conversations of an outside agent. The same again changes nothing."""
+    """Store conversations of an outside agent. A repeat changes nothing."""
     from gateway.importers.records.writer import ImportWriter  # few gateways ever need it
 
-    asked = await parsed(await request.body(), lambda body: validated(Log, body))
-    agent, backend = _agent(caller, asked), site.backend
+    body = await parsed(await request.body(), lambda body: validated(Log, body))
+    agent, backend = _agent(caller, body), site.backend
     trust = Label.KNOWN if caller.reach.everything else Label.UNTRUSTED
     writer = ImportWriter(
         backend.database,
@@ -167,11 +162,11 @@ async def log(request: Request, site: AtSite, caller: Logger) -> LogResult:
         most_trusted=trust,
         clean=str,  # `_cleaned` has done it, off the event loop
     )
-    await writer.store(SOURCE, await asyncio.to_thread(lambda: _cleaned(site, asked)))
+    await writer.store(SOURCE, await asyncio.to_thread(lambda: _cleaned(site, body)))
     await backend.database.run(lambda tx: indexing.index_turns(tx, None, INDEXED))
     tally = writer.tally
     return LogResult(
-        sessions=[await _ended(site, agent, session) for session in asked.sessions],
+        sessions=[await _ended(site, agent, session) for session in body.sessions],
         messages=tally.messages,
         memories=tally.memories,
         known=tally.known,
@@ -180,26 +175,26 @@ async def log(request: Request, site: AtSite, caller: Logger) -> LogResult:
     )
 
 
-def _cleaned(site: Site, asked: Log) -> list[Record]:
-    """What is stored, and what a model reads of it later, names secrets only."""
+def _cleaned(site: Site, body: Log) -> list[Record]:
+    """The records with secrets replaced by their names: a model may read them later."""
     return [
         replace(record, text=site.clean(record.text))
         if isinstance(record, ImportedMessage | ImportedMemory)
         else record
-        for record in LogReader(asked).records()
+        for record in LogReader(body).records()
     ]
 
 
-def _agent(caller: Caller, asked: Log) -> str:
+def _agent(caller: Caller, body: Log) -> str:
     own = caller.reach.agent
-    if own is not None and asked.agent not in {None, own}:
+    if own is not None and body.agent not in {None, own}:
         message = f"This token logs for {own} only."
         raise Refused(403, "wrong_agent", message, param="agent", type="permission_error")
-    return own or asked.agent or DEFAULT_AGENT
+    return own or body.agent or DEFAULT_AGENT
 
 
 async def _ended(site: Site, agent: str, session: LoggedSession) -> LoggedSessionState:
-    """Have it summarised if it is over; another task is made only when the one before is done."""
+    """Queue a summary if it is over; at most one at a time."""
     from gateway.importers.records.writer import session_key
 
     owner, key = site.backend.owner.id, session_key(SOURCE, session.external_key)

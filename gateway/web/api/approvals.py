@@ -1,4 +1,4 @@
-"""Approvals, to look at: who holds a token answers none."""
+"""Approvals, read-only: no token can answer them."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,12 +15,14 @@ from gateway.store.trust.reviews import ReviewRow, State
 from gateway.web.auth.access import needs
 from gateway.web.site import AtSite
 
+_SAME_FIELDS = ("name", "kind", "task_id", "tool", "state", "expires_at", "decided_at", "decided_by")
+
 router = APIRouter(dependencies=[Depends(needs(Scope.READ))])
 
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """A question to the owner; `change` is exactly what would be done."""
+    """A question to the owner; `change` is the exact effect of an approval."""
 
     name: str
     kind: str
@@ -39,25 +41,13 @@ class Review:
     def of(cls, row: ReviewRow) -> Self:
         """From its row."""
         response = TypeAdapter(dict[str, JsonValue]).validate_python(row.response) if row.response else None
-        return cls(
-            row.name,
-            row.kind,
-            row.task_id,
-            row.tool,
-            row.state,
-            why_asked(row),
-            row.preview,
-            row.created_at,
-            row.expires_at,
-            row.decided_at,
-            row.decided_by,
-            response,
-        )
+        same = {name: getattr(row, name) for name in _SAME_FIELDS}
+        return cls(**same, why=why_asked(row), change=row.preview, asked_at=row.created_at, response=response)
 
 
 @router.get("/api/reviews")
 async def listed(site: AtSite, limit: Annotated[int, Query(ge=1, le=500)] = 50) -> list[Review]:
-    """What waits for the owner's answer, the oldest first; then what was answered, the newest first."""
+    """List open questions to the owner, the oldest first, then the answered ones, the newest first."""
     owner = site.backend.owner.id
     async with site.backend.database.connection() as conn:
         waiting = await reviews.list_open(conn, owner, site.backend.clock.now())

@@ -66,7 +66,7 @@ class PairCode:
 
 @router.get("/login")
 async def login(site: AtSite, name: str) -> Login:
-    """The state of the login; `qr` is the content of the QR code."""
+    """Get the state of the login; `qr` is the content of the QR code."""
     return find_channel(site, name).login()
 
 

@@ -29,6 +29,11 @@ from gateway.web.live.sse import EventStream, Frame, to_json
 from gateway.web.site import AtSite, Site
 
 PACE_SECONDS = 0.02
+_MESSAGE_FIELDS = ("id", "kind", "text", "origin", "sender", "final", "call_id", "tool", "answered_by")
+_STEP_FIELDS = (
+    *("id", "kind", "name", "ok", "message_id"),
+    *("tokens_in", "tokens_out", "tokens_cached", "cost_usd", "latency_ms"),
+)
 
 router = APIRouter()
 
@@ -37,7 +42,7 @@ Reader = Annotated[Caller, Depends(needs(Scope.CHAT, Scope.READ))]
 LastId = Annotated[int, Header(alias="Last-Event-ID", ge=0)]
 
 
-@router.get("/api/events", responses={204: {"description": "The tasks are over, and nothing is new."}, 404: {}})
+@router.get("/api/events", responses={204: {"description": "The tasks are over, and there are no new steps."}, 404: {}})
 async def events(
     site: AtSite,
     caller: Reader,
@@ -46,9 +51,9 @@ async def events(
     master: UUID | None = None,
     last: LastId = 0,
 ) -> Response:
-    """Server-sent events, each a JSON object with a `type`: of a chat, of one task, or of the tree of a `master`.
+    """Stream events, each a JSON object with a `type`: of a chat, of one task, or of the tree of a `master`.
 
-    A chat's begin with a snapshot after each reconnect. The steps of tasks go on behind `Last-Event-ID`.
+    A chat begins with a snapshot after each reconnect. The steps of tasks continue after `Last-Event-ID`.
     """
     followed = task or master
     if not permits(caller.scopes, Scope.CHAT if followed is None else Scope.READ):
@@ -84,16 +89,8 @@ def _snapshot(update: Snapshot) -> dict[str, Json]:
 
 def _message(row: MessageRow) -> dict[str, Json]:
     return {
-        "id": row.id,
-        "kind": row.kind,
-        "text": row.text,
-        "origin": row.origin,
-        "sender": row.sender,
+        **{name: getattr(row, name) for name in _MESSAGE_FIELDS},
         "sent_at": row.sent_at.isoformat(),
-        "final": row.final,
-        "call_id": row.call_id,
-        "tool": row.tool,
-        "answered_by": row.answered_by,
         "read": row.seq is not None,
         "closed": row.closed_at is not None,
         "files": [attachment_json(file) for file in row.attached],
@@ -141,7 +138,7 @@ async def find_task(site: Site, task: UUID) -> TaskId:
 
 
 async def is_finished(site: Site, task: TaskId, since: int, *, tree: bool) -> bool:
-    """Whether all is over that could do a step behind this one."""
+    """Whether no step can follow this one."""
     async with site.backend.database.connection() as conn:
         counts = await trees.counts(conn, task, tree=tree)
         over = all(status.final for status in counts)
@@ -149,7 +146,7 @@ async def is_finished(site: Site, task: TaskId, since: int, *, tree: bool) -> bo
 
 
 async def trace_frames(site: Site, task: TaskId, since: int, *, tree: bool) -> AsyncGenerator[Frame, None]:
-    """Yield each step behind `since`, the states whenever they change, and an end."""
+    """Yield each step after `since`, the states when they change, and an end."""
     async with aclosing(site.backend.traces.follow(task, tree=tree, since=since)) as following:
         async for progress in following:
             for step in progress.steps:
@@ -159,20 +156,11 @@ async def trace_frames(site: Site, task: TaskId, since: int, *, tree: bool) -> A
 
 
 def step_json(step: StepRow) -> dict[str, Json]:
-    """Numbers and references: of models that failed before only their names and the kind of error."""
+    """The step as JSON: numbers and references; of failed models the names and kinds of error."""
     return {
         "type": "step",
-        "id": step.id,
+        **{name: getattr(step, name) for name in _STEP_FIELDS},
         "task_id": str(step.task_id),
-        "kind": step.kind,
-        "name": step.name,
-        "ok": step.ok,
-        "message_id": step.message_id,
-        "tokens_in": step.tokens_in,
-        "tokens_out": step.tokens_out,
-        "tokens_cached": step.tokens_cached,
-        "cost_usd": step.cost_usd,
-        "latency_ms": step.latency_ms,
         "failed": [{"model": each.model, "error": each.error} for each in step.failed],
         "at": step.created_at.isoformat(),
     }

@@ -13,12 +13,12 @@ router = APIRouter()
 
 @router.post("/api/heartbeat", status_code=202, dependencies=[Depends(needs(Scope.ADMIN))])
 async def beat(site: AtSite) -> HeartbeatResult:
-    """Run one now, even if none is configured, or join the running one. While `running`, ask again for its outcome."""
+    """Run a heartbeat now, even if none is configured, or join the running one. While `running`, repeat the request."""
     return await site.backend.beat()
 
 
 @router.get("/api/heartbeat", dependencies=[Depends(needs(Scope.READ))])
 async def last(site: AtSite) -> HeartbeatResult:
-    """The outcome of the last one."""
+    """Get the outcome of the last heartbeat."""
     async with site.backend.database.connection() as conn:
         return (await heartbeats.begin(conn, site.backend.clock.now())).beat

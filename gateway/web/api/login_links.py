@@ -27,7 +27,7 @@ class LoginLink:
 async def issue(request: Request, site: AtSite, caller: Annotated[Caller, Depends(needs(Scope.ADMIN))]) -> LoginLink:
     """Create a link to the page; valid once, for ten minutes.
 
-    The local token alone may: a link makes its holder the owner, and no other token is.
+    Only the local token may: a link makes its holder the owner.
     """
     if caller.account != LOCAL:
         message = "Only the local token makes sign-in links: run `supaclaw web` on the gateway's machine."

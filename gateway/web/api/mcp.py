@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
 
 LOCAL_AGENT = "mcp"
-"""Who speaks with the local token: a program that a person has set up, not the person."""
+"""The agent name for the local token: a program uses it here, not the person."""
 
 router = APIRouter()
 
@@ -47,7 +47,7 @@ class MemoryTools:
 
     @property
     def toolbox(self) -> Toolbox:
-        """With nothing to ask a person: a program may change what is its own."""
+        """The tools, without approvals: a program may change its own memories."""
         backend = self.site.backend
         context = PrincipalContext(
             backend.owner.id,
@@ -62,12 +62,12 @@ class MemoryTools:
 
 
 async def _nowhere(_path: str, _text: str, _label: Label) -> str:
-    """A long answer is cut; a program asks for less."""
+    """Refuse to store a long answer: a program asks for less instead."""
     raise ToolFailed("too_long", "ask for fewer rows, or for one by id")
 
 
 class _Answer(Response):
-    """Hands the request over to the official server."""
+    """Passes the request to the server of the `mcp` package."""
 
     def __init__(self, own: MemoryTools, body: bytes) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ async def serve(request: Request, site: AtSite, caller: Annotated[Caller, Depend
 
 
 def _loaded(toolbox: Toolbox, clean: Clean) -> tuple["Server[Any]", Any]:
-    """The server of one request. The package takes most of a second to import, so it is at the first one."""
+    """The server for one request. The import takes most of a second, so it happens at the first request."""
     from mcp import types
     from mcp.server.lowlevel import Server
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager

@@ -1,11 +1,11 @@
-"""The memory for other programs: what each of them may see and change is its token's reach."""
+"""The memory for other programs; each sees and changes as much as its token allows."""
 
 from dataclasses import dataclass
 from typing import Annotated
 from uuid import UUID
 
 from fastapi import APIRouter, Depends, Path, Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from gateway.agent.memory.remember import Remembering
 from gateway.agent.memory.search import (
@@ -26,7 +26,7 @@ from gateway.store.memory import memories
 from gateway.store.memory.memories import MemorySource
 from gateway.web.auth.access import Caller, needs
 from gateway.web.components.memory_rows import in_memory
-from gateway.web.http.bodies import Moment, Name, Text
+from gateway.web.http.bodies import Moment, Name, RequestBody, Text
 from gateway.web.http.errors import Refused
 from gateway.web.site import AtSite
 
@@ -34,14 +34,11 @@ router = APIRouter()
 Client = Annotated[Caller, Depends(needs(Scope.MEMORY))]
 Id = Annotated[int, Path(ge=1, lt=2**63)]
 Most = Annotated[int, Query(ge=1, le=200)]
+_FILTER_FIELDS = {"kinds", "categories", "agent", "since", "until", "superseded", "min_importance"}
 
 
-class _Body(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class SearchRequest(_Body):
-    """What to look for, and where; rows of `since` ≤ time < `until`."""
+class SearchRequest(RequestBody):
+    """A search; it finds rows of `since` ≤ time < `until`."""
 
     query: Text
     mode: SearchMode = SearchMode.AUTO
@@ -59,8 +56,8 @@ class SearchRequest(_Body):
     superseded: bool = False
 
 
-class NewMemoryRequest(_Body):
-    """What to remember."""
+class NewMemoryRequest(RequestBody):
+    """A new memory."""
 
     text: Text
     category: Category = Category.CONTEXT
@@ -71,8 +68,8 @@ class NewMemoryRequest(_Body):
     supersedes: int | None = Field(None, ge=1, lt=2**63)
 
 
-class MemoryEdit(_Body):
-    """What to change; the rest stays."""
+class MemoryEdit(RequestBody):
+    """The changes of a memory; absent fields stay."""
 
     text: Text | None = None
     category: Category | None = None
@@ -81,8 +78,18 @@ class MemoryEdit(_Body):
     pinned: bool | None = None
 
 
-class ContextRequest(_Body):
-    """What is being talked about."""
+class BootstrapQuery(BaseModel):
+    """The size and the contents of a bootstrap text."""
+
+    max_tokens: int = Field(2_000, ge=0, le=20_000)
+    include_last_session: bool = True
+    top_memories: int = Field(10, ge=0, le=100)
+    recency_bias: float = Field(0.3, ge=0, le=1)
+    always_include_tags: tuple[Name, ...] = ALWAYS
+
+
+class ContextRequest(RequestBody):
+    """The message that the context is for."""
 
     message: Text
     bootstrap: bool = True
@@ -91,7 +98,7 @@ class ContextRequest(_Body):
 
 @dataclass(frozen=True, slots=True)
 class FoundRow:
-    """A row that was found: `words` is its share of the query's rare words."""
+    """A hit; `words` is its share of the query's rare words."""
 
     memory: MemoryRow
     score: float
@@ -101,7 +108,7 @@ class FoundRow:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """What a search came to; `left_out` counts untrusted rows, `note` says why only words were compared."""
+    """The result of a search; `left_out` counts untrusted rows, `note` says why only words were compared."""
 
     hits: list[FoundRow]
     mode: SearchMode
@@ -120,7 +127,7 @@ class Learned:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A memory; `new` is false if it was there already."""
+    """A memory; `new` is false if it existed already."""
 
     memory: MemoryRow
     new: bool
@@ -128,37 +135,37 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class BootstrapText:
-    """A text for a prompt; "" if there is nothing to tell."""
+    """A text for a prompt; may be empty."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Texts for a prompt: what a session begins with, and what bears on the message."""
+    """Texts for a prompt: for the beginning of a session, and about the message."""
 
     bootstrap: str
     recalled: str
 
 
 @router.post("/api/memory/search")
-async def search(site: AtSite, caller: Client, asked: SearchRequest) -> SearchResult:
+async def search(site: AtSite, caller: Client, request: SearchRequest) -> SearchResult:
     """Search memory; by words and meaning where there is an embedding model, else by words."""
-    if not asked.query.strip():
-        raise Refused(400, "empty_query", "query: say what to look for.", param="query")
-    if asked.since and asked.until and asked.since >= asked.until:
+    if not request.query.strip():
+        raise Refused(400, "empty_query", "query: must not be empty.", param="query")
+    if request.since and request.until and request.since >= request.until:
         raise Refused(400, "empty_window", "since must be before until.", param="since")
     found = await MemorySearch(site.backend.database, site.backend.embedder).find(
         site.backend.owner.id,
-        asked.query,
-        mode=asked.mode,
-        scope=asked.scope,
-        filter=_filter(caller, asked),
-        k=asked.max_results,
-        session=SessionId(asked.session) if asked.session else None,
+        request.query,
+        mode=request.mode,
+        scope=request.scope,
+        filter=_filter(caller, request),
+        k=request.max_results,
+        session=SessionId(request.session) if request.session else None,
         reach=caller.reach,
     )
-    return SearchResult([_found(hit) for hit in found.hits], found.mode, found.weak, found.left_out, found.note)
+    return SearchResult([_found_row(hit) for hit in found.hits], found.mode, found.weak, found.left_out, found.note)
 
 
 @router.get("/api/memory")
@@ -172,7 +179,7 @@ async def listed(
     limit: Most = 50,
     offset: Annotated[int, Query(ge=0, le=1_000_000)] = 0,
 ) -> list[MemoryRow]:
-    """What is remembered, the newest first."""
+    """List memories, the newest first."""
     which = MemoryFilter(
         kinds=(kind,),
         categories=(category,) if category else (),
@@ -192,7 +199,7 @@ async def listed(
 
 @router.post("/api/memory", status_code=201)
 async def remember(site: AtSite, caller: Client, new: NewMemoryRequest) -> Stored:
-    """Remember something. What is known already is not stored twice."""
+    """Store a memory; one that exists already is not stored twice."""
     own = caller.reach.everything
     memory = NewMemory(
         new.text,
@@ -211,7 +218,7 @@ async def remember(site: AtSite, caller: Client, new: NewMemoryRequest) -> Store
 
 @router.get("/api/memory/{id}")
 async def get(site: AtSite, caller: Client, id: Id) -> Learned:
-    """One row, and what it was learned from."""
+    """Get a memory with the messages it was learned from."""
 
     async def read(own: Remembering) -> Learned:
         memory = await own.get(MemoryId(id))
@@ -224,95 +231,61 @@ async def get(site: AtSite, caller: Client, id: Id) -> Learned:
 
 @router.patch("/api/memory/{id}")
 async def edit(site: AtSite, caller: Client, id: Id, change: MemoryEdit) -> MemoryRow:
-    """Change a memory or a summary. A correction is better remembered with `supersedes`."""
-    changed = await in_memory(
-        site,
-        lambda own: own.edit(
-            MemoryId(id),
-            text=change.text,
-            category=change.category,
-            importance=change.importance,
-            tags=change.tags,
-            pinned=change.pinned,
-        ),
-        caller.reach,
-    )
+    """Change a memory or a summary. For a correction, store a new memory with `supersedes` instead."""
+    changed = await in_memory(site, lambda own: own.edit(MemoryId(id), **dict(change)), caller.reach)
     return memory_row(changed)
 
 
 @router.delete("/api/memory/{id}")
 async def forget(site: AtSite, caller: Client, id: Id) -> MemoryRow:
-    """Leave a row out from now on."""
+    """Forget a memory."""
     return memory_row(await in_memory(site, lambda own: own.forget(MemoryId(id)), caller.reach))
 
 
 @router.post("/api/memory/{id}/restore")
 async def restore(site: AtSite, caller: Client, id: Id) -> MemoryRow:
-    """Undo a forget."""
+    """Restore a forgotten memory."""
     return memory_row(await in_memory(site, lambda own: own.restore(MemoryId(id)), caller.reach))
 
 
 @router.get("/api/bootstrap")
-async def bootstrap(
-    site: AtSite,
-    caller: Client,
-    max_tokens: Annotated[int, Query(ge=0, le=20_000)] = 2_000,
-    include_last_session: bool = True,
-    top_memories: Annotated[int, Query(ge=0, le=100)] = 10,
-    recency_bias: Annotated[float, Query(ge=0, le=1)] = 0.3,
-    always_include_tags: Annotated[tuple[Name, ...], Query()] = ALWAYS,
-) -> BootstrapText:
-    """What to tell an agent at the beginning of a session: the last one, and the memories that matter most."""
+async def bootstrap(site: AtSite, caller: Client, query: Annotated[BootstrapQuery, Query()]) -> BootstrapText:
+    """Get a text for the beginning of an agent's session: the last session, and the most important memories."""
+    owner, now = site.backend.owner.id, site.backend.clock.now()
     async with site.backend.database.connection() as conn:
-        told = await bootstrap_context(
-            conn,
-            site.backend.owner.id,
-            site.backend.clock.now(),
-            max_tokens=max_tokens,
-            include_last_session=include_last_session,
-            top_memories=top_memories,
-            recency_bias=recency_bias,
-            always_include_tags=always_include_tags,
-            reach=caller.reach,
-        )
-    return BootstrapText(told.text)
+        return BootstrapText((await bootstrap_context(conn, owner, now, **dict(query), reach=caller.reach)).text)
 
 
 @router.post("/api/context")
-async def context(site: AtSite, caller: Client, said: ContextRequest) -> Context:
-    """What an agent should know before it answers a message."""
-    if not said.message.strip():
-        raise Refused(400, "empty_message", "message: say what is being talked about.", param="message")
-    told, owner = Bootstrap(), site.backend.owner.id
-    if said.bootstrap:
+async def context(site: AtSite, caller: Client, request: ContextRequest) -> Context:
+    """Get texts that help an agent to answer a message."""
+    if not request.message.strip():
+        raise Refused(400, "empty_message", "message: must not be empty.", param="message")
+    start, owner = Bootstrap(), site.backend.owner.id
+    if request.bootstrap:
         async with site.backend.database.connection() as conn:
-            told = await bootstrap_context(
-                conn, owner, site.backend.clock.now(), max_tokens=said.max_tokens, reach=caller.reach
+            start = await bootstrap_context(
+                conn, owner, site.backend.clock.now(), max_tokens=request.max_tokens, reach=caller.reach
             )
-    shown = {memory.id for memory in told.shown}
+    in_bootstrap = {memory.id for memory in start.shown}
     searching = MemorySearch(site.backend.database, site.backend.embedder)
-    found = await searching.find(owner, said.message, scope=Where.ALL, k=RECALLED_ROWS + len(shown), reach=caller.reach)
-    fitting = [hit for hit in found.hits if hit.memory.id not in shown and (hit.cosine or hit.words >= LEAST_WORDS)]
-    near = [hit.memory for hit in fitting[:RECALLED_ROWS]]
-    return Context(told.text, "" if found.weak else recall_block(near, RECALLED_TOKENS))
+    most = RECALLED_ROWS + len(in_bootstrap)
+    found = await searching.find(owner, request.message, scope=Where.ALL, k=most, reach=caller.reach)
+    new = [hit for hit in found.hits if hit.memory.id not in in_bootstrap]
+    near = [hit.memory for hit in new if hit.cosine or hit.words >= LEAST_WORDS][:RECALLED_ROWS]
+    return Context(start.text, "" if found.weak else recall_block(near, RECALLED_TOKENS))
 
 
-def _filter(caller: Caller, asked: SearchRequest) -> MemoryFilter:
-    if asked.agent and not caller.reach.everything and asked.agent != caller.reach.agent:
+def _filter(caller: Caller, request: SearchRequest) -> MemoryFilter:
+    if request.agent and not caller.reach.everything and request.agent != caller.reach.agent:
         message = f"This token finds what {caller.reach.agent} remembers."
         raise Refused(403, "wrong_agent", message, param="agent", type="permission_error")
     return MemoryFilter(
-        kinds=asked.kinds,
-        categories=asked.categories,
-        tags=tuple(tag.casefold() for tag in asked.tags),
-        agent=asked.agent,
-        since=asked.since,
-        until=asked.until,
-        at_most=Label.UNTRUSTED if asked.include_untrusted else Label.KNOWN,
-        superseded=asked.superseded,
-        min_importance=asked.min_importance,
+        **request.model_dump(include=_FILTER_FIELDS),
+        tags=tuple(tag.casefold() for tag in request.tags),
+        at_most=Label.UNTRUSTED if request.include_untrusted else Label.KNOWN,
     )
 
 
-def _found(hit: MemoryHit) -> FoundRow:
+def _found_row(hit: MemoryHit) -> FoundRow:
     return FoundRow(memory_row(hit.memory), hit.score, hit.words, hit.cosine)

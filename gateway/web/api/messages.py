@@ -1,14 +1,12 @@
 """Sending messages to the agent from a program, and waiting for its answers."""
 
 import asyncio
-import json
 from typing import Annotated
 from uuid import UUID
 
 from fastapi import APIRouter, Depends, Path, Query, Request
-from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field
 
 from gateway.domain.channels.routing import StartTurn
 from gateway.domain.conversation.inbound import Address, Inbound
@@ -22,7 +20,7 @@ from gateway.store.files import attachments
 from gateway.store.transcript import messages
 from gateway.web.auth.access import MESSAGE_BODY, Caller, needs, owner_as_sender
 from gateway.web.components.files import MAX_FILES, attachments_for
-from gateway.web.http.bodies import parsed
+from gateway.web.http.bodies import json_body, parsed, validated
 from gateway.web.http.errors import Refused
 from gateway.web.live.entries import attachment_json
 from gateway.web.site import MAX_MESSAGE_CHARS, PRINTABLE, AtSite, Site, accept, accepted_json
@@ -43,37 +41,22 @@ class NewMessage(BaseModel):
     client_id: str = Field(min_length=1, max_length=100, pattern=PRINTABLE)
 
 
-_SHAPE = {
-    "requestBody": {"required": True, "content": {"application/json": {"schema": NewMessage.model_json_schema()}}},
-}
-
-
-def _new_message(body: bytes) -> NewMessage:
-    try:
-        return NewMessage.model_validate(json.loads(body))
-    except ValidationError as error:
-        found = error.errors(include_url=False, include_context=False, include_input=False)
-        raise RequestValidationError([{**each, "loc": ("body", *each["loc"])} for each in found]) from None
-    except (ValueError, RecursionError):
-        raise Refused(400, "invalid_request", "The body is not valid JSON.") from None
-
-
 def address_of(caller: Caller, chat: str) -> Address:
     """The address of a chat; every credential has its own chats."""
     return Address(CHANNEL, caller.account, chat)
 
 
-@router.post("/api/messages", status_code=202, openapi_extra=_SHAPE)
+@router.post("/api/messages", status_code=202, openapi_extra=json_body(NewMessage.model_json_schema()))
 async def send(request: Request, site: AtSite, caller: Sender) -> Response:
     """Send a message or a slash command."""
-    message = await parsed(await request.body(), _new_message)
+    message = await parsed(await request.body(), lambda body: validated(NewMessage, body))
     at = address_of(caller, message.chat)
     now, sender = site.backend.clock.now(), owner_as_sender(site.backend)
     files = await attachments_for(site, message.files)
-    said = Inbound(
+    inbound = Inbound(
         at, sender, message.text, message.client_id, now, attachments=files, private=True, as_owner=caller.as_owner
     )
-    return JSONResponse(accepted_json(await accept(site, said)), 202)
+    return JSONResponse(accepted_json(await accept(site, inbound)), 202)
 
 
 @router.get("/api/answers/{inbox_id}", responses={204: {"description": "None yet"}})
@@ -83,7 +66,7 @@ async def answer(
     inbox_id: Annotated[int, Path(ge=1, lt=2**63)],
     wait: Annotated[float, Query(ge=0, le=60)] = 25,
 ) -> Response:
-    """The answer to one message; waits up to `wait` seconds, then 204 if there is none yet."""
+    """Get the answer to a message; waits up to `wait` seconds, then 204 if there is none yet."""
     accepted = await _accepted(site, caller, InboxId(inbox_id))
     try:
         async with asyncio.timeout(wait):

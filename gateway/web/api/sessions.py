@@ -19,13 +19,13 @@ router = APIRouter(dependencies=[Depends(needs(Scope.READ))])
 
 @router.get("/api/sessions")
 async def recent(site: AtSite, limit: Limit = 50) -> list[SessionSummary]:
-    """The most recently active sessions, newest first."""
+    """List sessions, the most recently active first."""
     async with site.backend.database.connection() as conn:
         return await sessions.recent(conn, limit)
 
 
 @router.get("/api/outbox")
 async def undelivered(site: AtSite, state: State = "failed", limit: Limit = 100) -> list[OutboxRow]:
-    """Messages that were not delivered, or perhaps not (`uncertain`), newest first."""
+    """List messages that were not delivered, or perhaps not (`uncertain`), the newest first."""
     async with site.backend.database.connection() as conn:
         return await outbox.in_state(conn, state, limit)

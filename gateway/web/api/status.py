@@ -1,4 +1,4 @@
-"""How the gateway is: for people, for programs, for monitoring."""
+"""The status of the gateway, for programs and monitoring."""
 
 from collections.abc import Iterator
 
@@ -15,7 +15,7 @@ router = APIRouter()
 
 @router.get("/health", dependencies=[Depends(public)], response_class=PlainTextResponse)
 async def health(site: AtSite) -> Response:
-    """Says only ok, to anyone; 503 when the gateway does not work, or waits for its database."""
+    """Respond ok, without a credential; 503 if the gateway does not work or waits for its database."""
     if site.backend.healthy():
         return PlainTextResponse("ok\n")
     return PlainTextResponse("waiting\n" if site.backend.waits_for_database() else "unwell\n", 503)
@@ -23,19 +23,19 @@ async def health(site: AtSite) -> Response:
 
 @router.get("/api/status", dependencies=[Depends(needs(Scope.READ))])
 async def status(site: AtSite) -> StatusReport:
-    """The gateway at a glance; what was spent is today's, by UTC."""
+    """Get the status of the gateway; the costs are of today, by UTC."""
     return await site.backend.status()
 
 
 @router.post("/api/requeue", dependencies=[Depends(needs(Scope.ADMIN))])
 async def requeue(site: AtSite) -> dict[str, int]:
-    """Take up again the messages that could not be stored, from the journal; says how many those are."""
+    """Store the messages that only the journal has; returns their number."""
     return {"requeued": await site.backend.inbox.requeue()}
 
 
 @router.get("/metrics", dependencies=[Depends(needs(Scope.READ))], response_class=PlainTextResponse)
 async def metrics(site: AtSite) -> Response:
-    """Gauges in Prometheus' text format."""
+    """Get gauges in Prometheus' text format."""
     report = await site.backend.status()
     uptime = (site.backend.clock.now() - report.started_at).total_seconds()
     lines = "\n".join(_gauges(report, uptime, healthy=site.backend.healthy()))

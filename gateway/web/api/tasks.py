@@ -7,7 +7,7 @@ from typing import Annotated, Self
 from uuid import UUID
 
 from fastapi import APIRouter, Depends, Header, Query, Request
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from gateway.agent.work.task_trees import NoSuchAgent, NoSuchTask
 from gateway.domain.ids import TaskId
@@ -16,12 +16,11 @@ from gateway.domain.principals import Label
 from gateway.domain.work.tasks import Status
 from gateway.domain.work.trees import LONGEST_INPUT, MAIN
 from gateway.flow.trees.control import ProgramRequest
-from gateway.flow.unattended.triggers import KeyReused
 from gateway.store.work import tasks, trees, triggers
 from gateway.store.work.tasks import TaskReport
 from gateway.store.work.trees import NodeRow, TreeFilter, TreeRow
 from gateway.web.auth.access import Caller, needs
-from gateway.web.http.bodies import validated
+from gateway.web.http.bodies import RequestBody, json_body, validated
 from gateway.web.http.errors import Refused
 from gateway.web.site import PRINTABLE, AtSite
 
@@ -32,10 +31,8 @@ Reader = Annotated[Caller, Depends(needs(Scope.READ))]
 Key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200, pattern=PRINTABLE)]
 
 
-class NewTask(BaseModel):
-    """A tree: which agent begins it, and all that it has to know."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class NewTask(RequestBody):
+    """A new tree: the agent that begins it, and its input."""
 
     agent: str = Field(MAIN, description="Slug of an agent.")
     input: str = Field(min_length=1, max_length=LONGEST_INPUT)
@@ -89,35 +86,30 @@ class TaskView(TaskReport):
     tokens: int
 
 
-_SHAPE = {"requestBody": {"required": True, "content": {"application/json": {"schema": NewTask.model_json_schema()}}}}
-
-
-@router.post("/api/tasks", status_code=202, openapi_extra=_SHAPE)
+@router.post("/api/tasks", status_code=202, openapi_extra=json_body(NewTask.model_json_schema()))
 async def create(
     request: Request,
     site: AtSite,
     caller: Annotated[Caller, Depends(needs(Scope.TRIGGER, body=MAX_BODY))],
     key: Key = None,
 ) -> CreatedTask:
-    """Start a tree of agents; its result is read here and sent to no chat."""
+    """Start a tree of tasks; read its result here, it is not sent to a chat."""
     site.rate_limiter.spend(caller.account)
     if caller.source is not None:
         message = f"This token only triggers for {caller.source}: POST /trigger."
         raise Refused(403, "wrong_source", message, type="permission_error")
     body = validated(NewTask, await request.body())
-    known = body.idempotency_key or key
-    wanted = ProgramRequest(body.agent, body.input, _label(caller), caller.account, body.budget, known)
+    key = body.idempotency_key or key
+    wanted = ProgramRequest(body.agent, body.input, _label(caller), caller.account, body.budget, key)
     try:
         made = await site.backend.trees.start(wanted)
     except NoSuchAgent as error:
         raise Refused(400, "unknown_agent", str(error), param="agent") from None
-    except KeyReused as error:
-        raise Refused(409, "key_reused", str(error), param="idempotency_key") from None
     return CreatedTask(made.task, made.status, f"/api/tasks/{made.task}", f"/api/events?master={made.task}")
 
 
 def _label(caller: Caller) -> Label:
-    """As of a trigger where the token may no more than trigger; else known, unless it speaks as the owner."""
+    """Trusted from the owner, known from an admin, else untrusted like a trigger."""
     if caller.as_owner:
         return Label.OWNER
     return Label.KNOWN if Scope.ADMIN in caller.scopes else Label.UNTRUSTED
@@ -133,7 +125,7 @@ async def listed(
     before: UUID | None = None,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
 ) -> list[TreeRow]:
-    """The owner's trees, the newest first; the next page is `before` the last id of this one."""
+    """List the owner's trees, the newest first; the next page is `before` the last id of this one."""
     wanted = TreeFilter(status, agent, text, TaskId(before) if before else None)
     async with site.backend.database.connection() as conn:
         return await trees.listing(conn, site.backend.owner.id, wanted, limit)
@@ -143,7 +135,7 @@ async def listed(
 async def task(
     site: AtSite, caller: Annotated[Caller, Depends(needs(Scope.READ, Scope.TRIGGER))], task_id: UUID
 ) -> TaskView | TaskReport:
-    """One task, with its tree. With the trigger scope only: the status of its own, without `result` and `error`.
+    """Get a task with its tree. A token with only the trigger scope gets the status of its own tasks.
 
     Otherwise a source could trigger a question about the owner's data and read the answer here.
     """
@@ -163,7 +155,7 @@ async def task(
 async def cancel(
     site: AtSite, caller: Annotated[Caller, Depends(needs(Scope.TRIGGER))], task_id: UUID
 ) -> dict[str, Status]:
-    """End a task with all below it. With the trigger scope only: one that the token has started."""
+    """Cancel a task with all below it. A token with only the trigger scope may cancel its own."""
     missing = Refused(404, "not_found", "There is no such task.")
     async with site.backend.database.connection() as conn:
         own = Scope.ADMIN in caller.scopes or await triggers.sent_by(conn, TaskId(task_id), caller.account, None)
@@ -181,6 +173,6 @@ async def cancel(
 
 
 def _view(report: TaskReport, nodes: list[NodeRow], counts: Mapping[Status, int]) -> TaskView:
-    known = {field.name: getattr(report, field.name) for field in fields(report)}
+    values = {field.name: getattr(report, field.name) for field in fields(report)}
     cost, tokens = sum(node.cost_usd for node in nodes), sum(node.tokens for node in nodes)
-    return TaskView(**known, tree=tuple(map(Node.of, nodes)), counts=counts, cost_usd=cost, tokens=tokens)
+    return TaskView(**values, tree=tuple(map(Node.of, nodes)), counts=counts, cost_usd=cost, tokens=tokens)

@@ -7,14 +7,14 @@ from typing import Annotated
 from uuid import UUID
 
 from fastapi import APIRouter, Depends, Header, Path, Request
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from gateway.domain.people.credentials import Scope
 from gateway.domain.work.tasks import Status
-from gateway.flow.unattended.triggers import KeyReused, NoSuchChannel, QueueFull, TriggerRequest
+from gateway.flow.unattended.triggers import QueueFull, TriggerRequest
 from gateway.web.auth.access import Caller, needs
-from gateway.web.http.bodies import validated
+from gateway.web.http.bodies import RequestBody, json_body, validated
 from gateway.web.http.errors import Refused
 from gateway.web.site import PRINTABLE, AtSite, Site
 from gateway.workspace.instructions import SOURCE_PATTERN
@@ -22,10 +22,8 @@ from gateway.workspace.instructions import SOURCE_PATTERN
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=PRINTABLE)]
 
 
-class Trigger(BaseModel):
+class Trigger(RequestBody):
     """A trigger: what happened, as `text` or as a `payload`, and where the answer goes."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     source: str | None = Field(
         None, pattern=SOURCE_PATTERN, description="Where it happened; optional with a source's token."
@@ -45,7 +43,7 @@ class Trigger(BaseModel):
 
     @cached_property
     def content(self) -> str:
-        """What happened, as text."""
+        """The content as text."""
         return json.dumps(self.payload, ensure_ascii=False) if self.text is None else self.text
 
 
@@ -71,9 +69,6 @@ def body_text(body: bytes) -> str:
 BUSY_SECONDS = 60
 MAX_TRIGGER = 256 * 1024
 
-_SHAPE = {
-    "requestBody": {"required": True, "content": {"application/json": {"schema": Trigger.model_json_schema()}}},
-}
 _ANYTHING = {"requestBody": {"required": True, "content": {"*/*": {"schema": {}}}}}
 
 router = APIRouter()
@@ -100,18 +95,16 @@ class QueuedTask:
     status_url: str
 
 
-@router.post("/trigger", status_code=202, openapi_extra=_SHAPE)
+@router.post("/trigger", status_code=202, openapi_extra=json_body(Trigger.model_json_schema()))
 async def trigger(request: Request, site: AtSite, caller: Sender, key: Key = None) -> QueuedTask:
-    """Tell the agent that something happened. The agent treats the content as data, not as instructions."""
+    """Send a trigger to the agent, which treats the content as data, not as instructions."""
     body = parse_trigger(await request.body())
     if body.agent not in site.backend.models():
         raise Refused(400, "unknown_agent", f"There is only {', '.join(site.backend.models())}.", param="agent")
     if key and body.idempotency_key not in {None, key}:
         raise Refused(400, "invalid_request", "The header and the body name different keys.", param="idempotency_key")
-    source, known = _source(caller, body.source), body.idempotency_key or key
-    return await _queued(
-        site, TriggerRequest(source, body.content, caller.account, body.session, body.deliver_to, known)
-    )
+    source, key = _source(caller, body.source), body.idempotency_key or key
+    return await _queued(site, TriggerRequest(source, body.content, caller.account, body.session, body.deliver_to, key))
 
 
 @router.post("/trigger/{source}", status_code=202, openapi_extra=_ANYTHING)
@@ -124,7 +117,7 @@ async def hook(
     session: Name | None = None,
     deliver_to: Name | None = None,
 ) -> QueuedTask:
-    """The same for programs with a fixed request format: the raw body is the content."""
+    """Send a trigger from a program with a fixed request format: the raw body is the content."""
     content = body_text(await request.body())
     return await _queued(
         site, TriggerRequest(_source(caller, source), content, caller.account, session, deliver_to, key)
@@ -146,10 +139,6 @@ async def _queued(site: Site, sent: TriggerRequest) -> QueuedTask:
         raise Refused(400, "invalid_request", "The content is empty; say what happened.")
     try:
         taken = await site.backend.triggers.accept(sent)
-    except NoSuchChannel as error:
-        raise Refused(400, "unknown_channel", str(error), param="deliver_to") from None
-    except KeyReused as error:
-        raise Refused(409, "key_reused", str(error), param="idempotency_key") from None
     except QueueFull as error:
         headers = {"Retry-After": str(BUSY_SECONDS)}
         raise Refused(503, "queue_full", f"{error}.", type="server_error", headers=headers) from None

@@ -9,7 +9,7 @@ from gateway.web.http.errors import Refused
 from gateway.web.site import site_of
 
 MAX_UPDATE = 1024 * 1024
-"""Far more than any platform pushes at once."""
+"""Bytes; far more than any platform sends in one request."""
 
 router = APIRouter()
 
@@ -28,7 +28,7 @@ async def _platform(request: Request) -> Caller:
     dependencies=[Depends(Requirement(_platform, "webhook", MAX_UPDATE))],
 )
 async def deliver(request: Request) -> Response:
-    """Hand the request to the channel of that name."""
+    """Deliver an update of a platform to its channel."""
     reply = await _channel(request).deliver(await request.body())
     return PlainTextResponse(reply.text, reply.status)
 

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from fastapi import Request
+from fastapi import Depends, Request
 
 from gateway.domain.conversation.inbound import LOCAL, MEMBER, Sender
 from gateway.domain.ids import PrincipalId
@@ -20,10 +20,10 @@ from gateway.web.http.headers import cookie_name, hosts_of, split_host
 from gateway.web.site import Site, site_of
 
 ADMITTED = "supaclaw.admitted"
-"""Where the ASGI scope holds the caller, by the requirement that it met."""
+"""The key of the ASGI scope that holds the caller, by the requirement that it met."""
 
 PUBLIC_BODY = 4 * 1024
-"""What anybody may send: enough for the secret of a sign-in link."""
+"""Bytes that a client without a credential may send: enough for the secret of a sign-in link."""
 SMALL_BODY = 64 * 1024
 """A form or a JSON object of a few fields."""
 MESSAGE_BODY = 4 * 1024 * 1024
@@ -37,16 +37,16 @@ class Caller:
     scopes: frozenset[Scope]
     session: LiveToken | None = None
     member: Principal | None = None
-    """Whose credential it is; None for the owner's."""
+    """The member whose credential it is; None for the owner's."""
 
     @property
     def source(self) -> str | None:
-        """The only source it may trigger for; None for any."""
+        """The only source that it may send triggers for; None for any."""
         return self.session.source if self.session else None
 
     @property
     def reach(self) -> MemoryAccess:
-        """What it may see and change of the memory: the owner's page and terminal all, a token its agent's rows."""
+        """The memory that it may see and change: the owner's page and terminal all, a token its agent's rows."""
         if self.session is None or self.session.kind == "cookie":
             return ALL_MEMORIES
         shared = self.session.shared or Scope.ADMIN in self.scopes
@@ -54,13 +54,13 @@ class Caller:
 
     @property
     def as_owner(self) -> bool:
-        """Whether it speaks as the owner: the page, the local token, and tokens that were made to."""
+        """Whether it speaks as the owner: the page, the local token, and tokens created for that."""
         return self.session is None or self.session.as_owner
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Requirement:
-    """What a route requires of a request before its body is read, and the most bytes of that body.
+    """The credential that a route requires before the body is read, and the most bytes of the body.
 
     Declared as a dependency of the route. `RequestGuard` calls `identify`, which raises `Refused`; the dependency
     itself only passes on the result, and fails if the guard has not checked this very requirement.
@@ -76,7 +76,7 @@ class Requirement:
         return admitted[self]
 
 
-async def _anybody(_request: Request) -> None:
+async def _no_caller(_request: Request) -> None:
     return None
 
 
@@ -84,31 +84,42 @@ async def _browser(request: Request) -> Caller:
     caller = await by_cookie(request)
     if caller is None:
         refused = Refused(401, "signed_out", "Sign in again: `supaclaw web` prints a link.")
-        raise _counted(request, _cookie(request), refused)
+        raise _count_failure(request, _cookie(request), refused)
     return caller
 
 
-public = Requirement(_anybody, "public", PUBLIC_BODY)
-"""For a route that is open to anybody."""
+async def _visitor(request: Request) -> Caller:
+    caller = await by_cookie(request)
+    if caller is None:
+        raise Refused(303, "signed_out", "Sign in first.", headers={"Location": "/login"})
+    return caller
+
+
+public = Requirement(_no_caller, "public", PUBLIC_BODY)
+"""For a route that needs no credential."""
 
 signed_in = Requirement(_browser, "cookie", MESSAGE_BODY)
 """For a route that requires a browser session."""
 
+OWNER = [Depends(signed_in)]
+VISITOR = [Depends(Requirement(_visitor, "cookie", PUBLIC_BODY))]
+"""For a page; without a session it redirects to the sign-in page."""
+
 
 def needs(*scopes: Scope, body: int = SMALL_BODY, members: bool = False) -> Requirement:
-    """For a route that requires a bearer token with one of these scopes; a member's only if it serves `members`."""
+    """A requirement of a bearer token with one of these scopes; a member's token only if `members`."""
 
     async def identify(request: Request) -> Caller:
         caller = await by_bearer(request)
         if caller is None:
             message = "No valid token was sent (Authorization: Bearer claw_…)."
             refused = Refused(401, "invalid_api_key", message, headers={"WWW-Authenticate": "Bearer"})
-            raise _counted(request, _bearer(request), refused)
+            raise _count_failure(request, _bearer(request), refused)
         if not any(permits(caller.scopes, scope) for scope in scopes):
             message = f"This token lacks the scope {' or '.join(scopes)}."
             raise Refused(403, "missing_scope", message, type="permission_error")
         if caller.member is not None and not members:
-            raise Refused(403, "owner_only", "This is for tokens of the owner.", type="permission_error")
+            raise Refused(403, "owner_only", "This needs a token of the owner.", type="permission_error")
         return caller
 
     return Requirement(identify, "bearer", body)
@@ -139,19 +150,19 @@ def at_page(request: Request) -> bool:
 
 
 def owner_as_sender(backend: Backend) -> Sender:
-    """The sender of web messages; how far they are trusted is the credential's, see `Caller.as_owner`."""
+    """The owner as the sender of messages; `Caller.as_owner` says how far the credential is trusted."""
     return Sender("owner", backend.owner.name)
 
 
 def sender_of(backend: Backend, caller: Caller) -> Sender:
-    """The same where members have tokens, too."""
+    """The sender of a message: the owner, or the member whose token it is."""
     if caller.member is None:
         return owner_as_sender(backend)
     return Sender(f"{MEMBER}{caller.member.id}", caller.member.name)
 
 
 def principal_of(backend: Backend, caller: Caller) -> PrincipalId:
-    """Whose data a request may reach."""
+    """The principal whose data a request may use."""
     return backend.owner.id if caller.member is None else caller.member.id
 
 
@@ -184,6 +195,6 @@ async def _by_token(site: Site, plain: str, kind: str) -> Caller | None:
     return Caller(str(row.id), frozenset(row.scopes), row, member)
 
 
-def _counted(request: Request, plain: str | None, refused: Refused) -> Refused:
+def _count_failure(request: Request, plain: str | None, refused: Refused) -> Refused:
     """Count a wrong credential as a failure, but not a missing one; returns the error to send."""
     return refused if plain is None else site_of(request).throttle.failed(client_of(request), refused)

@@ -17,12 +17,12 @@ from gateway.web.http.errors import Refused, refused, unavailable
 from gateway.web.http.headers import LOOPBACK, has_cookie, is_foreign, split_host
 
 BODY_SECONDS = 10.0
-"""The longest pause in the middle of a body; where anybody may send one, the longest time for all of it."""
+"""The longest pause within a body; on a public route, the longest time for the whole body."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A route and what it requires."""
+    """A route and its requirement."""
 
     route: APIRoute
     requirement: Requirement
@@ -49,7 +49,7 @@ def _requirements(dependant: Dependant) -> list[Requirement]:
 @dataclass(frozen=True, slots=True)
 class RequestGuard:
     """Refuses requests for other hosts (DNS rebinding), from other origins (CSRF), without the route's credential, and
-    oversized or stalled ones (flooding). A path that is no route's counts as public.
+    oversized or stalled ones (flooding). A path without a route counts as public.
     """
 
     app: ASGIApp
@@ -59,7 +59,7 @@ class RequestGuard:
     routes: tuple[Entry, ...]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, or refuse it. There are no websockets."""
+        """Pass the request on or refuse it; websockets are not supported."""
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
         elif scope["type"] == "http":
@@ -115,7 +115,7 @@ def _too_large(limit: int) -> Refused:
 
 
 def _limited(receive: Receive, requirement: Requirement) -> Receive:
-    """Count the bytes received, since a request need not declare its length, and do not wait for ever for more."""
+    """Limit the bytes and the pauses of a body: a request need not declare its length."""
     left, whole, clock = requirement.body, False, asyncio.get_running_loop().time
     began = clock()
 

@@ -34,7 +34,7 @@ async def page(request: Request, site: AtSite) -> Response:
 
 @router.get("/login/state", dependencies=[Depends(public)])
 async def state(request: Request) -> dict[str, bool]:
-    """Whether this browser is signed in; never an error, which would show up in the browser's console."""
+    """Whether this browser is signed in; never an error, which the browser's console would show."""
     return {"signed_in": await by_cookie(request) is not None}
 
 
@@ -81,7 +81,7 @@ log = structlog.get_logger(__name__)
 
 
 class SecretForm(BaseModel):
-    """The fragment of the link, and what was typed."""
+    """The fragment of the link, and the secret's value."""
 
     secret: str = Field(max_length=200)
     value: Annotated[Text, Field(max_length=3_000)]
@@ -89,26 +89,27 @@ class SecretForm(BaseModel):
 
 @router.get("/secret", dependencies=[Depends(public)])
 async def secret_page(request: Request, site: AtSite) -> Response:
-    """The form; it tells nothing by itself."""
+    """The form for a secret; its link's fragment says which one."""
     return site.pages.page(request, "secret_form.html", title="Enter a secret")
 
 
 @router.post("/secret", status_code=204, dependencies=[Depends(public)])
-async def store_secret(request: Request, site: AtSite, given: SecretForm) -> None:
-    """Store it for the person that the link was sent to, bound like the shared one of its name, if there is one."""
+async def store_secret(request: Request, site: AtSite, form: SecretForm) -> None:
+    """Store a secret for the person who got the link, with the binding of the shared secret of that name."""
     secrets = site.backend.secrets
     if not at_page(request) or secrets is None:
         raise Refused(403, "wrong_address", "Open the link exactly as it was sent.")
     try:
-        value = check_value(given.value)
-        asked = site.backend.secret_links.redeem(given.secret, site.backend.clock.now())
-        if asked is None:
+        value = check_value(form.value)
+        link = site.backend.secret_links.redeem(form.secret, site.backend.clock.now())
+        if link is None:
             message = "This link was already used, or is older than ten minutes. Ask for a new one: /secret NAME"
             raise site.throttle.failed(client_of(request), Refused(401, "invalid_link", message))
-        principal, name = asked
+        principal, name = link
         await secrets.vault.put(principal, name, value, shared=False, binding=secrets.binding_for(name, principal))
     except OwnerMustAct as error:
         log.warning("secrets.form_refused", problem=str(error))
-        raise Refused(409, "not_stored", "It wasn't stored; the gateway's log says why. Ask its owner.") from error
+        message = "Not stored; the gateway's log says why. Ask its owner, then ask for a new link: /secret NAME"
+        raise Refused(409, "not_stored", message) from error
     await secrets.look()
     log.info("secrets.given", name=name, principal_id=str(principal))

@@ -1,1 +1,1 @@
-"""Parts that several routes are made of: boards that follow changes, files, rows of memory."""
+"""Parts that several screens share: boards, files, rows of memory."""

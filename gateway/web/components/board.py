@@ -4,9 +4,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated
 
 from fastapi import Depends, Request
-from fastapi.responses import RedirectResponse, Response
+from fastapi.responses import Response
 
-from gateway.web.auth.access import Caller, by_cookie, public, signed_in
+from gateway.web.auth.access import VISITOR, Caller, signed_in
 from gateway.web.live.sse import EventStream
 from gateway.web.pages import Screen
 from gateway.web.site import AtSite, Site
@@ -18,10 +18,8 @@ def add_routes(
     """Add a screen's page and the event stream that keeps it up to date; `shown` is for the rest of its template."""
     nav = screen.nav
 
-    @screen.router.get(nav.path, dependencies=[Depends(public)])
+    @screen.router.get(nav.path, dependencies=VISITOR)
     async def page(request: Request, site: AtSite) -> Response:
-        if await by_cookie(request) is None:
-            return RedirectResponse("/login", 303)
         pieces = (await draw(site)).values()
         return site.screen(request, nav, template, pieces=pieces, **shown)
 

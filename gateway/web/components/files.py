@@ -20,7 +20,6 @@ from gateway.domain.files import locked_parts
 from gateway.domain.ids import FileId, PrincipalId
 from gateway.domain.principals import Label
 from gateway.domain.work.plans import FILE
-from gateway.flow.files.uploads import UploadRefused
 from gateway.store.files import files
 from gateway.store.files.files import FileRow
 from gateway.web.auth.access import Requirement
@@ -48,44 +47,38 @@ SANDBOX = {"Content-Security-Policy": "sandbox; default-src 'none'"}
 
 
 async def keep(site: Site, whose: PrincipalId, file: UploadedFile, origin: str) -> FileRow:
-    """Store somebody's file; raises `Refused`."""
-    try:
-        return await site.backend.uploads.keep(whose, file.name, _type(file.mime), file.pieces, origin=origin)
-    except UploadRefused as refused:
-        raise too_large(refused) from None
+    """Store a file of this principal; raises `UploadRefused`."""
+    return await site.backend.uploads.keep(whose, file.name, _type(file.mime), file.pieces, origin=origin)
 
 
 async def attachments_for(site: Site, ids: Sequence[UUID]) -> tuple[Attachment, ...]:
-    """These stored files as attachments of a message; raises `Refused` for one that is not the owner's."""
+    """Stored files as attachments of a message; raises `Refused` for one that is not the owner's."""
     return tuple([(await _row(site, id, status=400)).announced for id in dict.fromkeys(ids)])
 
 
 def add_routes(router: APIRouter, path: str, origin: str, *, sends: Requirement, reads: Requirement) -> None:
-    """Add the routes that take a file and give it back."""
+    """Add the routes that upload and download files."""
 
     @router.post(
         path, status_code=201, dependencies=[Depends(replace(sends, body=MAX_UPLOAD))], openapi_extra=_ONE_FILE
     )
     async def upload(request: Request, site: AtSite) -> Response:
-        """Upload one file; put its `id` into the `files` of a message."""
+        """Upload a file; put its `id` into the `files` of a message."""
         length = request.headers.get("content-length", "")
-        try:
-            site.backend.uploads.check(int(length) - _ENVELOPE if length.isdecimal() else None)
-        except UploadRefused as refused:
-            raise too_large(refused) from None
+        site.backend.uploads.check(int(length) - _ENVELOPE if length.isdecimal() else None)
         row = await keep(site, site.backend.owner.id, await uploaded_file(request), origin)
         body = {"id": str(row.id), "name": row.name, "mime": row.mime, "size": row.size, "path": row.path}
         return JSONResponse(body, 201)
 
     @router.get(f"{path}/{{file_id}}", dependencies=[Depends(reads)])
     async def download(site: AtSite, file_id: UUID) -> Response:
-        """Download the file."""
+        """Download a file."""
         row = await _row(site, file_id)
         return await serve(site, row.path, OCTETS, saved_as(row.name))
 
     @router.get(f"{path}/{{file_id}}/view", dependencies=[Depends(reads)])
     async def view(site: AtSite, file_id: UUID) -> Response:
-        """The file's preview, a JPEG of screen size; 404 if there is none, or not yet."""
+        """Get a file's preview, a JPEG of screen size; 404 if there is none, or not yet."""
         row = await _row(site, file_id)
         return await serve(site, row.view_path, "image/jpeg", {"Cache-Control": "private, max-age=3600"})
 
@@ -93,11 +86,6 @@ def add_routes(router: APIRouter, path: str, origin: str, *, sends: Requirement,
 def _type(claimed: str) -> str:
     """The claimed type if it is well-formed, else empty: it is shown to the model."""
     return claimed if _MIME.fullmatch(claimed) else ""
-
-
-def too_large(refused: UploadRefused) -> Refused:
-    """The error of a file that isn't taken."""
-    return Refused(413, "file_refused", f"The file was refused: {str(refused).removesuffix('.')}.")
 
 
 async def _row(site: Site, id: UUID, *, status: int = 404) -> FileRow:
@@ -109,12 +97,12 @@ async def _row(site: Site, id: UUID, *, status: int = 404) -> FileRow:
 
 
 def saved_as(name: str) -> dict[str, str]:
-    """The header that makes a browser save the file instead of showing it."""
+    """The header that makes a browser save a file instead of showing it."""
     return {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}"}
 
 
 async def serve(site: Site, path: str, mime: str, headers: dict[str, str]) -> Response:
-    """A file of the owner's, in a sandbox whatever it is; raises `Refused`."""
+    """Respond with a file of the owner, in a sandbox whatever its type; raises `Refused`."""
     try:
         file, size = await asyncio.to_thread(_opened, site.backend.files, WorkspacePath.parse(path))
     except WorkspaceError as exc:
@@ -175,12 +163,12 @@ class Preview:
 
     @property
     def editable(self) -> bool:
-        """Whether a form can hold its text, and give it back as it was."""
+        """Whether a form can hold its text without changing it."""
         return self.changeable and self.whole and self.kind in {"markdown", "text"} and even_breaks(self.text)
 
 
 async def preview(workspace: Workspace, where: WorkspacePath) -> Preview:
-    """Raises `WorkspaceError`, with code `not_found` if there is no such file."""
+    """Read a file for the page; raises `WorkspaceError`, with code `not_found` if there is no such file."""
     path, name = str(where), where.name
     mime = mimetypes.guess_type(name)[0] or "application/octet-stream"
     try:
@@ -208,30 +196,30 @@ async def preview(workspace: Workspace, where: WorkspacePath) -> Preview:
 
 
 def changeable(where: WorkspacePath) -> bool:
-    """Whether the owner may change it; the gateway rewrites the others."""
+    """Whether the owner may change it; other files are written by the gateway."""
     return bool(where.parts) and not where.read_only and folded(str(where)) != FILE
 
 
 def picture_type(head: bytes) -> str:
-    """The type of a picture that can't run anything, by its first bytes; empty for all else, SVG too."""
+    """The type of a picture without scripts, by its first bytes; empty for all else, SVG included."""
     if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
         return "image/webp"
     return next((mime for magic, mime in _PICTURES.items() if head[:_HEAD].startswith(magic)), "")
 
 
 def even_breaks(text: str) -> bool:
-    """Whether its lines end in one way: a browser's form makes all of them the same."""
+    """Whether all its lines end alike: a browser's form makes them the same."""
     return text.count("\r") == text.count("\r\n") and text.count("\r\n") in {0, text.count("\n")}
 
 
 def as_before(text: str, before: str) -> str:
-    """What a form sent, with the line breaks that the text had."""
+    """A form's text with the line breaks of the text `before`."""
     plain = text.replace("\r\n", "\n")
     return plain.replace("\n", "\r\n") if "\r\n" in before else plain
 
 
 def locked_lines(data: bytes) -> list[str]:
-    """The ranges of lines that the agent can't change."""
+    """The ranges of locked lines, which the agent can't change."""
     ranges, start = list[str](), 0
     for part in locked_parts(data):
         start = data.index(part, start)
@@ -242,7 +230,7 @@ def locked_lines(data: bytes) -> list[str]:
 
 
 def _text(piece: Piece) -> str | None:
-    """None if it isn't text; a character that is cut at the end is left out."""
+    """The text, without a character that is cut at the end; None if it isn't text."""
     try:
         text = piece.data.decode()
     except UnicodeDecodeError as error:

@@ -4,13 +4,12 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Sequence, Set
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 from typing import Annotated, TypeVar
 
 from markupsafe import Markup, escape
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from gateway.agent.memory.remember import MemoryRefused as NotDone
 from gateway.agent.memory.remember import Remembering, UnknownMemory
 from gateway.agent.memory.search import MemorySearch
 from gateway.domain.ids import MemoryId
@@ -31,8 +30,7 @@ from gateway.domain.text.texts import one_line
 from gateway.memory.lexemes import lexemes
 from gateway.memory.wording import kind, who
 from gateway.store.memory import memories
-from gateway.web.http.bodies import Text
-from gateway.web.http.errors import Refused
+from gateway.web.http.bodies import Text, midnight
 from gateway.web.site import Site
 
 MOST_CHOSEN = 50
@@ -40,7 +38,7 @@ Id = Annotated[int, Field(ge=1, lt=2**63)]
 
 
 class MemoryQuery(BaseModel):
-    """An empty field is not there; days are UTC's, `until` included. `id` names rows instead of looking for them."""
+    """A query; empty fields are ignored, days are UTC's, `until` is included. `id` names rows instead of a search."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -64,29 +62,25 @@ class MemoryQuery(BaseModel):
 
     @property
     def narrow(self) -> bool:
-        """Whether it leaves anything out by a filter."""
+        """Whether a filter is set."""
         shown = self.model_dump(exclude={"q", "skip", "id", "untrusted", "replaced"}, exclude_defaults=True)
         return bool(shown)
 
     @property
     def filter(self) -> MemoryFilter:
-        """Which rows count; without words to look for, memories only."""
+        """The filter; without words to search for, memories only."""
         browsed = () if self.q.strip() else (Kind.MEMORY,)
         return MemoryFilter(
             kinds=(self.kind,) if self.kind else browsed,
             categories=(self.category,) if self.category else (),
             tags=tuple(filter(None, (tag.strip().casefold() for tag in self.tag.split(",")))),
             agent=self.agent or None,
-            since=_midnight(self.since),
-            until=_midnight(self.until, days=1),
+            since=midnight(self.since) if self.since else None,
+            until=midnight(self.until) + timedelta(days=1) if self.until else None,
             pinned=self.pinned,
             at_most=Label.UNTRUSTED if self.untrusted else Label.KNOWN,
             superseded=self.replaced,
         )
-
-
-def _midnight(day: date | None, *, days: int = 0) -> datetime | None:
-    return None if day is None else datetime(day.year, day.month, day.day, tzinfo=UTC) + timedelta(days=days)
 
 
 PAGE, BEST = 50, 30
@@ -110,32 +104,32 @@ class MemoryRow:
 
 @dataclass(frozen=True, slots=True)
 class MemoryListing:
-    """What there is to show; `notes` say how it was found, `more` where the next page begins."""
+    """The rows to show; `notes` are about the search, `more` is where the next page begins."""
 
     rows: Sequence[MemoryRow]
     notes: Sequence[str] = ()
     more: int | None = None
 
 
-async def find_rows(site: Site, asked: MemoryQuery) -> MemoryListing:
-    """The best rows for what is looked for, else the newest, or those that are named."""
-    if asked.id:
-        return MemoryListing([row_of(memory) for memory in await get_rows(site, asked.id)])
-    if asked.q.strip():
+async def find_rows(site: Site, query: MemoryQuery) -> MemoryListing:
+    """The named rows, else the best for the words, else the newest."""
+    if query.id:
+        return MemoryListing([row_of(memory) for memory in await get_rows(site, query.id)])
+    if query.q.strip():
         searching = MemorySearch(site.backend.database, site.backend.embedder)
-        owner, where = site.backend.owner.id, asked.filter
-        found = await searching.find(owner, asked.q, scope=SearchScope.ALL, filter=where, k=BEST)
-        words = frozenset(lexemes(asked.q))
+        owner, where = site.backend.owner.id, query.filter
+        found = await searching.find(owner, query.q, scope=SearchScope.ALL, filter=where, k=BEST)
+        words = frozenset(lexemes(query.q))
         rows = await asyncio.to_thread(lambda: [row_of(hit.memory, hit, words) for hit in found.hits])
         return MemoryListing(rows, _notes(found))
     async with site.backend.database.connection() as conn:
-        newest = await memories.listed(conn, site.backend.owner.id, asked.filter, PAGE + 1, asked.skip)
-    more = asked.skip + PAGE if len(newest) > PAGE else None
+        newest = await memories.listed(conn, site.backend.owner.id, query.filter, PAGE + 1, query.skip)
+    more = query.skip + PAGE if len(newest) > PAGE else None
     return MemoryListing([row_of(memory) for memory in newest[:PAGE]], more=more)
 
 
 async def get_rows(site: Site, ids: Sequence[int]) -> list[Memory]:
-    """Those of these that are still remembered."""
+    """The memories with these ids that still exist."""
     found: list[Memory] = []
     async with site.backend.database.connection() as conn:
         own = Remembering(conn, site.backend.owner.id)
@@ -148,12 +142,12 @@ async def get_rows(site: Site, ids: Sequence[int]) -> list[Memory]:
 
 
 def row_of(memory: Memory, hit: MemoryHit | None = None, words: Set[str] = frozenset()) -> MemoryRow:
-    """For the page."""
+    """A memory as a row of the page, with the reason if it was found by a search."""
     return MemoryRow(memory, kind(memory), who(memory), marked(memory.text, words), _why(hit) if hit else "")
 
 
 def marked(text: str, words: Set[str]) -> Markup:
-    """An excerpt in one line, around the first of these lexemes, with those words marked that have one."""
+    """An excerpt in one line around the first of these lexemes, with the matching words marked."""
     line = one_line(text, 20_000)
     spots = [match.span() for match in _WORD.finditer(line) if not words.isdisjoint(lexemes(match[0]))] if words else []
     at = max(0, spots[0][0] - BEFORE) if spots and spots[0][1] > LONGEST else 0
@@ -190,12 +184,5 @@ Result = TypeVar("Result")
 async def in_memory(
     site: Site, work: Callable[[Remembering], Awaitable[Result]], reach: MemoryAccess = ALL_MEMORIES
 ) -> Result:
-    """Work on what `reach` shows of the owner's memory; raises `Refused`."""
-    try:
-        return await site.backend.database.run(
-            lambda tx: work(Remembering(tx, site.backend.owner.id, reach, site.clean))
-        )
-    except UnknownMemory as reason:
-        raise Refused(404, "not_found", str(reason)) from None
-    except NotDone as reason:
-        raise Refused(400, "not_done", str(reason)) from None
+    """Work on what `reach` shows of the owner's memory; raises `MemoryRefused`."""
+    return await site.backend.database.run(lambda tx: work(Remembering(tx, site.backend.owner.id, reach, site.clean)))

@@ -2,13 +2,13 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Annotated, TypeVar
 
 from fastapi import Request
-from pydantic import AfterValidator, BaseModel, StringConstraints, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, ValidationError
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import ClientDisconnect
@@ -31,10 +31,26 @@ Moment = Annotated[datetime, AfterValidator(_in_reach)]
 """An ISO date or time; UTC unless it says otherwise."""
 
 
+def midnight(day: date) -> datetime:
+    """The beginning of a day in UTC."""
+    return datetime(day.year, day.month, day.day, tzinfo=UTC)
+
+
+class RequestBody(BaseModel):
+    """A JSON body; a field that it does not have is refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def json_body(schema: Mapping[str, object]) -> dict[str, object]:
+    """A JSON body for the OpenAPI document, of a route that parses it by itself."""
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
+
+
 LARGE = 256 * 1024
-"""Bytes from which on a body is parsed in a thread."""
+"""Bytes; a larger body is parsed in a thread."""
 MOST_VALUES = 100_000
-"""In a large body. The parser lets no other thread run, and 24 MB of empty lists take it 3 seconds."""
+"""In a large body. The parser blocks all threads, and 24 MB of empty lists take it 3 seconds."""
 
 Result = TypeVar("Result")
 Model = TypeVar("Model", bound=BaseModel)
@@ -50,7 +66,7 @@ def validated(model: type[Model], body: bytes) -> Model:
         raise Refused(400, "invalid_request", "The body is not valid JSON.") from None
     param = ".".join(map(str, problem["loc"])) or None
     if problem["type"] == "extra_forbidden":
-        message = f"{param} is unknown; known are {', '.join(model.model_fields)}."
+        message = f"{param} is not supported; use {', '.join(model.model_fields)}."
         raise Refused(400, "unknown_parameter", message, param=param)
     raise Refused(400, "invalid_request", f"{param or 'The request'}: {problem['msg']}", param=param)
 
@@ -83,7 +99,7 @@ class UploadedFile:
 
 
 async def uploaded_file(request: Request) -> UploadedFile:
-    """The one file of this request; other fields are ignored. Raises `Refused`."""
+    """The only file of this request; other fields are ignored. Raises `Refused`."""
     reader = _Reader(request)
     while reader.found is None:
         if not await reader.more():

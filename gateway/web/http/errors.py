@@ -1,5 +1,7 @@
 """Error responses: one JSON format on every route, the one OpenAI's clients understand."""
 
+from collections.abc import Mapping
+
 import structlog
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
@@ -7,11 +9,27 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
+from gateway.agent.memory.remember import MemoryRefused, UnknownMemory
 from gateway.domain.errors import OwnerMustAct, TryAgainLater
 from gateway.domain.text.texts import storable
+from gateway.flow.files.uploads import UploadRefused
+from gateway.flow.unattended.triggers import KeyReused, NoSuchChannel
+from gateway.timetable.schedules import InvalidSchedule
 from gateway.web.http.headers import HEADERS
+from gateway.workspace.files.paths import WorkspaceError
 
 log = structlog.get_logger(__name__)
+
+_DOMAIN_ERRORS: Mapping[type[Exception], tuple[int, str, str | None]] = {
+    InvalidSchedule: (409, "refused", None),
+    KeyReused: (409, "key_reused", "idempotency_key"),
+    MemoryRefused: (400, "not_done", None),
+    NoSuchChannel: (400, "unknown_channel", "deliver_to"),
+    OwnerMustAct: (409, "owner_must_act", None),
+    UnknownMemory: (404, "not_found", None),
+    UploadRefused: (413, "file_refused", None),
+}
+"""Status, code and param of the response to an error of the floors below, whose text is for the client."""
 
 
 class Refused(HTTPException):
@@ -49,7 +67,9 @@ def handle_errors(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(TryAgainLater, unavailable)
-    app.add_exception_handler(OwnerMustAct, _owner_must_act)
+    app.add_exception_handler(WorkspaceError, _workspace_error)
+    for error in _DOMAIN_ERRORS:
+        app.add_exception_handler(error, _domain_error)
     app.add_exception_handler(Exception, _defect)
 
 
@@ -78,8 +98,14 @@ async def unavailable(_request: Request, exc: Exception) -> JSONResponse:
     return _response(Refused(503, "try_again", message, type="server_error", headers={"Retry-After": "1"}))
 
 
-async def _owner_must_act(_request: Request, exc: Exception) -> JSONResponse:
-    return _response(Refused(409, "owner_must_act", str(exc)))
+async def _domain_error(_request: Request, exc: Exception) -> JSONResponse:
+    status, code, param = next(_DOMAIN_ERRORS[kind] for kind in type(exc).__mro__ if kind in _DOMAIN_ERRORS)
+    return _response(Refused(status, code, str(exc), param=param))
+
+
+async def _workspace_error(_request: Request, exc: Exception) -> JSONResponse:
+    assert isinstance(exc, WorkspaceError)
+    return _response(Refused(404 if exc.code == "not_found" else 409, exc.code, str(exc), param="path"))
 
 
 async def _defect(request: Request, exc: Exception) -> JSONResponse:

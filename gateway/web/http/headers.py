@@ -26,7 +26,7 @@ HEADERS = {
 
 
 HSTS = "max-age=31536000"
-"""A year; without subdomains, which may belong to somebody else."""
+"""A year; without subdomains, which may belong to others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +64,8 @@ _COOKIES = ("claw", "__Host-claw")
 def page_url(base: str, name: str) -> str:
     """`base` with the page's own host name in the place of a loopback one.
 
-    A browser sends the cookies of a host to all of its ports, those of other programs included; nobody can guess this
-    host.
+    A browser sends the cookies of a host to all of its ports, those of other programs included; this host
+    can't be guessed.
     """
     scheme, _, rest = base.rstrip("/").partition("://")
     host, _ = split_host(rest)
@@ -84,12 +84,12 @@ def cookie_name(request: Request) -> str:
 
 
 def has_cookie(request: Request) -> bool:
-    """Whether it carries a session cookie, valid or not, which a browser adds to what any page sends."""
+    """Whether it carries a session cookie, valid or not; a browser adds it to requests of any page."""
     return any(name in request.cookies for name in _COOKIES)
 
 
 def is_foreign(request: Request) -> bool:
-    """Whether another page may have sent this; a program that is no browser tells nothing of pages and has a token."""
+    """Whether another page may have sent this; a program that isn't a browser sends a token and no headers of pages."""
     headers = request.headers
     site, origin = headers.get("sec-fetch-site"), headers.get("origin")
     own = f"{request.url.scheme}://{headers.get('host', '').lower()}"
@@ -118,7 +118,7 @@ class ProxyHeaders:
     """Sets the scheme of requests to the public address, and the real client of all that a proxy passed on.
 
     The proxy runs on this machine, so X-Forwarded-For is trusted from a loopback peer only, whatever Host it sends.
-    Each proxy appends whom it heard: the client is the last entry that is not on this machine.
+    Each proxy appends its peer: the client is the last entry that is not on this machine.
     """
 
     app: ASGIApp
@@ -135,13 +135,13 @@ class ProxyHeaders:
 
 
 def is_loopback(client: str) -> bool:
-    """Whether the address is this machine's own; raises `ValueError` if it is none."""
+    """Whether the address is this machine's own; raises `ValueError` if it isn't an address."""
     address = ip_address(client)
     return (getattr(address, "ipv4_mapped", None) or address).is_loopback
 
 
 def _client(scope: Scope, headers: Headers) -> tuple[str, int] | None:
-    """The peer itself where a proxy named nobody, or nonsense."""
+    """The client that a proxy named; the peer itself if there is no valid name."""
     peer: tuple[str, int] | None = scope.get("client")
     hops = ",".join(headers.getlist("x-forwarded-for")).split(",")
     try:

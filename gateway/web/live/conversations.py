@@ -1,4 +1,4 @@
-"""Follows a conversation: its stored rows, then live events, across `/new`, overruns and a not yet started session."""
+"""Follows a conversation: its stored rows, then live events, across `/new`, overruns and a first session."""
 
 import asyncio
 from collections.abc import AsyncGenerator

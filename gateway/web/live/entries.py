@@ -53,17 +53,8 @@ def readable_size(size: int) -> str:
 
 def attachment_json(file: Attached) -> dict[str, Json]:
     """The file as an entry of `files` in JSON."""
-    return {
-        "id": str(file.id) if file.id else None,
-        "state": file.state,
-        "name": file.name,
-        "mime": file.mime,
-        "size": file.size,
-        "path": file.path,
-        "pages": file.pages,
-        "description": file.description,
-        "problem": file.problem,
-    }
+    names = ("state", "name", "mime", "size", "path", "pages", "description", "problem")
+    return {"id": str(file.id) if file.id else None, **{name: getattr(file, name) for name in names}}
 
 
 _SHOWN_ARGUMENT = 120
@@ -91,7 +82,7 @@ class ToolCard:
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """Draws entries; `wordings` says how a call of a tool is told. What they begin is offered where it `acts`."""
+    """Draws entries; `wordings` put the calls of tools into words. Buttons are shown only if it `acts`."""
 
     pages: Pages
     markdown: Markdown
@@ -99,14 +90,14 @@ class Entries:
     acts: bool = False
 
     def draw(self, row: MessageRow, other: MessageRow | None, running: bool) -> Markup:
-        """`other` belongs to the row: the result of a call, the last message that is answered."""
+        """Draw a row; `other` belongs to it: the result of a call, or the last message that it answers."""
         part, id, chips = self.pages.message, id_of(row), [chip(file) for file in row.attached]
         match row.kind:
             case "user":
                 return part("user", id, row, _note(row), _reads(row), chips, self.acts and _own(row))
             case "assistant":
-                asked = other.id if self.acts and other is not None and _own(other) else None
-                return part("assistant", id, row, self.markdown.html(_words(row)), chips, quiet(row), asked)
+                retry_of = other.id if self.acts and other is not None and _own(other) else None
+                return part("assistant", id, row, self.markdown.html(_words(row)), chips, quiet(row), retry_of)
             case "notice" if other is not None:
                 again = other.id if _own(other) and (other.attached or other.label is Label.OWNER) else None
                 return part("failure", id, row, self.markdown.html(row.text), again)
@@ -120,7 +111,7 @@ class Entries:
                 assert_never(row.kind)
 
     def awaited(self, event: ModelAwaited) -> Markup:
-        """What a turn waits for while no model can be asked."""
+        """The model that a turn waits for, and why."""
         return self.pages.message("awaited", event.model, _TROUBLES.get(event.error, "failed"), round(event.seconds))
 
 
@@ -140,15 +131,15 @@ def quiet(row: MessageRow) -> str:
 
 
 def worded(wording: Wording, arguments: str, *, done: bool) -> str:
-    """A call in words; cut off before an argument that it lacks."""
+    """A call in words; cut off before a missing argument."""
     try:
-        given: Json = json.loads(arguments)
+        parsed: Json = json.loads(arguments)
     except (ValueError, RecursionError):
-        given = None
-    known = given if isinstance(given, dict) else {}
+        parsed = None
+    values = parsed if isinstance(parsed, dict) else {}
     text = wording.done if done else wording.doing
     for name in _ARGUMENT.findall(text):
-        value = known.get(name)
+        value = values.get(name)
         if not isinstance(value, str | int):
             return text[: text.index(f"{{{name}}}")].rstrip(" :“")
         shown = _host(str(value)) if name == "url" else str(value)
@@ -183,7 +174,7 @@ def _card(row: MessageRow, result: MessageRow | None, wording: Wording | None, *
 
 
 def _reads(row: MessageRow) -> str:
-    """The file that the turn of this message waits for."""
+    """The file that the turn of this message waits for; empty if there is none."""
     if row.seq is not None or row.closed_at is not None:
         return ""
     return next((file.name for file in row.attached if file.state != "failed" and file.problem), "")
@@ -195,7 +186,7 @@ def _words(row: MessageRow) -> str:
 
 
 def _own(row: MessageRow) -> bool:
-    """Whether its person wrote it, as far as the row tells; the inbox knows."""
+    """Whether the person wrote it, as far as the row shows; the inbox is exact."""
     return row.seq is not None and (row.label is Label.OWNER or bool(row.attached))
 
 

@@ -87,7 +87,7 @@ async def _with_keep_alive(
 
 
 class Ring:
-    """A buffer of the latest frames of one topic, for any number of viewers; one that fell behind gets the whole."""
+    """A buffer of the latest frames of one topic, for any number of viewers; one that fell behind gets everything."""
 
     def __init__(self, whole: Callable[[], str]) -> None:
         self._whole = whole

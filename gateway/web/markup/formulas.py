@@ -31,7 +31,7 @@ COLUMNS = frozenset({"left", "right"})
 
 _VALUE = re.compile(r"[A-Za-z0-9.+ -]{1,40}")
 _DEFINES = re.compile(r"\\(newcommand|renewcommand|providecommand|def|edef|gdef|xdef|let)\b")
-"""What is defined could grow without end."""
+"""Commands that define others, whose expansion could grow without end."""
 _ENVIRONMENT = re.compile(r"\\(begin|end)\{(?:aligned|gather\*?|gathered|eqnarray\*?)\}")
 _EQUATION = re.compile(r"\\(begin|end)\{equation\*?\}")
 
@@ -106,7 +106,7 @@ def _display_at(text: str, at: int) -> tuple[str, int] | None:
 
 
 def _dollars_at(text: str, at: int) -> tuple[str, int] | None:
-    """The same between single dollars; amounts of money, and variables of a shell, are none."""
+    """A formula between single dollars, and where it ends; amounts of money and shell variables are no formulas."""
     if text[at] != "$" or (at and text[at - 1].isalnum()) or text[at + 1 : at + 2] in {"", " ", "\n", "$"}:
         return None
     end = text.find("$", at + 1, at + LONGEST_FORMULA)

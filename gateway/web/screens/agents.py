@@ -1,4 +1,4 @@
-"""Agents: the files that describe them, each edited, checked and tried in place."""
+"""Agents: the files that describe them, to edit, check and test."""
 
 import asyncio
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from gateway.domain.work.tasks import Status
 from gateway.domain.work.trees import LONGEST_INPUT
 from gateway.flow.trees.control import ProgramRequest
 from gateway.store.work.trees import NodeRow
-from gateway.web.auth.access import Caller, signed_in
+from gateway.web.auth.access import OWNER, Caller, signed_in
 from gateway.web.components import board
 from gateway.web.components.files import preview
 from gateway.web.http.bodies import Text
@@ -39,7 +39,6 @@ budget: 0.2
 ---
 You look for primary sources. Name each one.
 """
-OWNER = [Depends(signed_in)]
 Content = Annotated[str, Form(max_length=MAX_BYTES)]
 
 router = APIRouter()
@@ -48,8 +47,8 @@ screen = Screen(Nav(HERE, "Agents", "bot", 7), router)
 
 @router.get(f"{HERE}/{{name}}/details", dependencies=OWNER)
 async def details(site: AtSite, name: str) -> HTMLResponse:
-    """The text of its file in a form, and a form that gives it a task."""
-    listed = await _known(site, name)
+    """A form with its file, and a form for a test task."""
+    listed = await _find_agent(site, name)
     path = WorkspacePath.parse(_path(name))
     file = await preview(site.backend.workspace, path) if listed.has_file else None
     return HTMLResponse(site.pages.piece("agent_details.html", name=name, file=file))
@@ -57,21 +56,21 @@ async def details(site: AtSite, name: str) -> HTMLResponse:
 
 @router.post(HERE, status_code=204, dependencies=OWNER)
 async def add(site: AtSite, name: Annotated[Text, Form(max_length=100)], content: Content) -> None:
-    """A new agent, unless there is one of that name."""
+    """Create an agent, unless there is one of that name."""
     await _save(site, name.strip(), content, "")
 
 
 @router.post(f"{HERE}/{{name}}", status_code=204, dependencies=OWNER)
 async def save(site: AtSite, name: str, content: Content, sha256: Annotated[str, Form(max_length=64)]) -> None:
-    """Another text for its file, if that describes an agent; else the file stays as it is."""
-    await _known(site, name)
+    """Save a new text of its file, if that describes an agent."""
+    await _find_agent(site, name)
     await _save(site, name, content, sha256)
 
 
 @router.post(f"{HERE}/{{name}}/remove", status_code=204, dependencies=OWNER)
 async def remove(site: AtSite, name: str) -> None:
     """Delete its file, after a checkpoint."""
-    await _known(site, name)
+    await _find_agent(site, name)
     await files.delete(site, _path(name))
 
 
@@ -82,7 +81,7 @@ async def test(
     name: str,
     input: Annotated[Text, Form(min_length=1, max_length=LONGEST_INPUT)],
 ) -> HTMLResponse:
-    """Give it a task now, and answer what came of it; the result goes to no chat."""
+    """Run a task now and show its result, which goes to no chat."""
     site.rate_limiter.spend(caller.account)
     made = await site.backend.trees.start(ProgramRequest(name, input, Label.OWNER, caller.account))
     top = await site.while_entitled(_outcome(site, made.task), caller.session)
@@ -91,7 +90,7 @@ async def test(
 
 
 async def _outcome(site: Site, task: TaskId) -> NodeRow:
-    """The task when its tree is over, waits for a person, or takes longer than anybody looks on."""
+    """The task once its tree is over or waits for a person, or after `TEST_SECONDS`."""
     with suppress(TimeoutError):
         async with asyncio.timeout(TEST_SECONDS), aclosing(site.backend.traces.follow(task, tree=True)) as following:
             async for progress in following:
@@ -109,7 +108,7 @@ async def _save(site: Site, name: str, content: str, sha256: str) -> None:
     await files.save(site, _path(name), content, sha256)
 
 
-async def _known(site: Site, name: str) -> ListedAgent:
+async def _find_agent(site: Site, name: str) -> ListedAgent:
     listed = await site.backend.trees.trees.agents.listed(name)
     if listed is None:
         raise Refused(404, "not_found", f"There is no agent {name[:80]!r}.")

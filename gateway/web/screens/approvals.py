@@ -1,9 +1,9 @@
-"""Approvals: what the agent asks its owner, with the whole of each call; what was answered; what is allowed ahead."""
+"""Approvals: open questions to the owner with the whole call, earlier answers, and grants."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Depends, Form
+from fastapi import APIRouter, Form
 
 from gateway.agent.work import approvals as rules
 from gateway.agent.work.approvals import settle_review, why_asked
@@ -11,7 +11,7 @@ from gateway.domain.conversation.diff import legible
 from gateway.domain.ids import ReviewId
 from gateway.store.trust import grants, reviews
 from gateway.store.trust.reviews import ReviewRow
-from gateway.web.auth.access import signed_in
+from gateway.web.auth.access import OWNER
 from gateway.web.components import board
 from gateway.web.pages import Nav, Screen
 from gateway.web.site import AtSite, Site
@@ -22,35 +22,32 @@ router = APIRouter()
 screen = Screen(Nav("/approvals", "Approvals", "circle-alert", 5), router)
 
 
-@router.get("/approvals/waiting", dependencies=[Depends(signed_in)])
+@router.get("/approvals/waiting", dependencies=OWNER)
 async def waiting(site: AtSite) -> dict[str, int]:
-    """How many questions wait, for the sidebar and the title of every page."""
+    """The number of open questions, for the sidebar and the title of every page."""
     async with site.backend.database.connection() as conn:
         return {"waiting": len(await reviews.list_open(conn, site.backend.owner.id, site.backend.clock.now()))}
 
 
-@router.post("/approvals/{number}/grant", status_code=204, dependencies=[Depends(signed_in)])
+@router.post("/approvals/{number}/grant", status_code=204, dependencies=OWNER)
 async def allow_ahead(site: AtSite, number: str, terms: Annotated[str, Form(max_length=200)]) -> None:
-    """Allow, in advance, more calls like this one."""
+    """Grant more calls like this one in advance."""
     owner, parsed = site.backend.owner.id, rules.parse_terms(terms, site.backend.clock.now())
     await site.backend.database.run(lambda tx: rules.give_grant(tx, owner, number, parsed, by="web"))
 
 
-@router.post("/approvals/grants/{number}/revoke", status_code=204, dependencies=[Depends(signed_in)])
+@router.post("/approvals/grants/{number}/revoke", status_code=204, dependencies=OWNER)
 async def revoke(site: AtSite, number: str) -> None:
-    """Take back what was allowed in advance."""
+    """Revoke a grant."""
     owner, now = site.backend.owner.id, site.backend.clock.now()
     await site.backend.database.run(lambda tx: rules.revoke_grant(tx, owner, number, now, by="web"))
 
 
-@router.post("/approvals/{number}/{answer}", status_code=204, dependencies=[Depends(signed_in)])
+@router.post("/approvals/{number}/{answer}", status_code=204, dependencies=OWNER)
 async def settle_question(
-    site: AtSite,
-    number: str,
-    answer: Literal["approve", "deny"],
-    comment: Annotated[str, Form(max_length=2_000)] = "",
+    site: AtSite, number: str, answer: Literal["approve", "deny"], comment: Annotated[str, Form(max_length=2_000)] = ""
 ) -> None:
-    """Allow or refuse a call; the page learns of it by its events."""
+    """Approve or deny a call; the page is updated by its events."""
     owner, now, yes = site.backend.owner.id, site.backend.clock.now(), answer == "approve"
     await site.backend.database.run(
         lambda tx: settle_review(tx, owner, number, now, yes=yes, by="web", comment=comment)

@@ -1,15 +1,15 @@
-"""Channels: how each messenger is, and connecting those that a person logs in to."""
+"""Channels: the state of each messenger, and the login of those that need one."""
 
 import asyncio
 from collections.abc import Mapping
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Form
+from fastapi import APIRouter, Form
 
 from gateway.config.channels import channel_names
 from gateway.domain.channels.channel import Login
 from gateway.web.api import channel_logins
-from gateway.web.auth.access import signed_in
+from gateway.web.auth.access import OWNER
 from gateway.web.components import board
 from gateway.web.http.errors import Refused
 from gateway.web.pages import Nav, Screen
@@ -19,13 +19,13 @@ router = APIRouter()
 screen = Screen(Nav("/channels", "Channels", "plug", 20), router)
 
 
-@router.post("/channels/{name}/test", status_code=204, dependencies=[Depends(signed_in)])
+@router.post("/channels/{name}/test", status_code=204, dependencies=OWNER)
 async def test(site: AtSite, name: str) -> None:
-    """Try its credentials; the page shows what came of it."""
+    """Test its credentials; the page shows the result."""
     await site.backend.probes.run(name)
 
 
-@router.post("/channels/{name}/enabled", status_code=204, dependencies=[Depends(signed_in)])
+@router.post("/channels/{name}/enabled", status_code=204, dependencies=OWNER)
 async def enable(site: AtSite, name: str, on: bool) -> None:
     """Switch it on or off in config.json."""
     settings = site.backend.settings
@@ -36,15 +36,15 @@ async def enable(site: AtSite, name: str, on: bool) -> None:
     await site.config_written(wanted.text)
 
 
-@router.post("/channels/{name}/login", status_code=204, dependencies=[Depends(signed_in)])
+@router.post("/channels/{name}/login", status_code=204, dependencies=OWNER)
 async def request_code(site: AtSite, name: str, phone: Annotated[str, Form(max_length=40)] = "") -> None:
     """Ask for a code instead of the QR code; it appears on the page."""
     await channel_logins.find_channel(site, name).request_code(channel_logins.digits_of(phone))
 
 
-@router.post("/channels/{name}/logout", status_code=204, dependencies=[Depends(signed_in)])
+@router.post("/channels/{name}/logout", status_code=204, dependencies=OWNER)
 async def logout(site: AtSite, name: str) -> None:
-    """Forget the account."""
+    """Log out of the account."""
     await channel_logins.find_channel(site, name).logout()
 
 

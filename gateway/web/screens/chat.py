@@ -14,8 +14,8 @@ from gateway.store.delivery import inbox
 from gateway.store.files import attachments
 from gateway.store.transcript import messages
 from gateway.store.transcript.messages import MessageRow
-from gateway.web.auth.access import Caller, by_cookie, owner_as_sender, public, signed_in
-from gateway.web.components import files as kept
+from gateway.web.auth.access import OWNER, VISITOR, Caller, owner_as_sender, signed_in
+from gateway.web.components import files as chat_files
 from gateway.web.http.errors import Refused
 from gateway.web.live.sse import EventStream
 from gateway.web.pages import Nav, Screen
@@ -29,23 +29,19 @@ router = APIRouter()
 screen = Screen(Nav("/", "Chat", "message-square", 0), router)
 
 
-@router.get("/", dependencies=[Depends(public)])
+@router.get("/", dependencies=VISITOR)
 async def page(request: Request, site: AtSite) -> Response:
-    """The screen; whoever is not signed in is shown how to."""
-    if await by_cookie(request) is None:
-        return RedirectResponse("/login", 303)
+    """The screen; Setup comes first while no model is connected."""
     if setup.comes_first(request, site):
         return RedirectResponse("/setup", 303)
     model = site.backend.model()
-    return site.pages.page(
+    return site.screen(
         request,
+        screen.nav,
         "chat.html",
-        title="Chat",
-        nav=site.nav,
-        here="/",
         owner=site.backend.owner.name,
         commands=site.backend.commands,
-        most=kept.MAX_FILES,
+        most=chat_files.MAX_FILES,
         models=model.chain if model else (),
         offers_zone=await site.backend.zones.due(site.backend.owner.id),
     )
@@ -58,7 +54,7 @@ async def events(
     after: Annotated[str | None, Query(max_length=64)] = None,
     last_event_id: Annotated[str | None, Header(max_length=64)] = None,
 ) -> Response:
-    """Patches for the page; resumes after the last one it has seen."""
+    """Patches for the page; resumes after the last one it received."""
     return EventStream(site.topics.follow(ADDRESS, last_event_id or after), site.rights.hold(caller.session))
 
 
@@ -68,10 +64,10 @@ async def send(
     _caller: Annotated[Caller, Depends(signed_in)],
     client_id: Annotated[str, Form(min_length=1, max_length=100, pattern=PRINTABLE)],
     text: Annotated[str, Form(max_length=MAX_MESSAGE_CHARS)] = "",
-    files: Annotated[list[UUID] | None, Form(max_length=kept.MAX_FILES)] = None,
+    files: Annotated[list[UUID] | None, Form(max_length=chat_files.MAX_FILES)] = None,
     again: Annotated[int | None, Form()] = None,
 ) -> Response:
-    """Take a message, or an earlier one `again`; the answer comes with the events. A `client_id` is taken once."""
+    """Accept a message, or repeat an earlier one; the answer comes with the events. A `client_id` counts once."""
     now, sender = site.backend.clock.now(), owner_as_sender(site.backend)
     if again is not None:
         row = await _message(site, again)
@@ -80,16 +76,16 @@ async def send(
         async with site.backend.database.connection() as conn:
             if row.kind != "user" or not as_trusted or not await inbox.own_words(conn, row.id):
                 raise Refused(403, "not_yours", "Only your own words can be sent again.", type="permission_error")
-    attached = await kept.attachments_for(site, files or ())
+    attached = await chat_files.attachments_for(site, files or ())
     accepted = await accept(
         site, Inbound(ADDRESS, sender, text, client_id, now, attachments=attached, private=True, as_owner=True)
     )
     return JSONResponse(accepted_json(accepted), 202)
 
 
-@router.post("/chat/zone", status_code=204, dependencies=[Depends(signed_in)])
+@router.post("/chat/zone", status_code=204, dependencies=OWNER)
 async def settle_zone(site: AtSite, zone: Annotated[str, Form(max_length=64)] = "") -> None:
-    """Answer the offer of the browser's time zone: note it, or without one never offer it again."""
+    """Save the browser's time zone; if it is empty, never offer that again."""
     try:
         await site.backend.zones.settle(site.backend.owner.id, zone)
     except ValueError as error:
@@ -98,14 +94,14 @@ async def settle_zone(site: AtSite, zone: Annotated[str, Form(max_length=64)] = 
         raise Refused(409, "owner_must_act", f"USER.md could not be changed: {error}") from error
 
 
-@router.get("/chat/messages/{message}/text", dependencies=[Depends(signed_in)])
+@router.get("/chat/messages/{message}/text", dependencies=OWNER)
 async def text(site: AtSite, message: int) -> Response:
-    """A message as it was written, to be copied."""
+    """The original text of a message, for the clipboard."""
     return PlainTextResponse((await _message(site, message)).text, headers={"Content-Disposition": "attachment"})
 
 
 async def _message(site: Site, id: int) -> MessageRow:
-    """One of the owner's conversations; raises `Refused`."""
+    """A message of the owner's conversations; raises `Refused`."""
     async with site.backend.database.connection() as conn:
         row = await messages.get(conn, MessageId(id))
         if row is None or row.principal_id != site.backend.owner.id:
@@ -114,4 +110,4 @@ async def _message(site: Site, id: int) -> MessageRow:
         return row
 
 
-kept.add_routes(router, "/chat/files", ADDRESS.channel, sends=signed_in, reads=signed_in)
+chat_files.add_routes(router, "/chat/files", ADDRESS.channel, sends=signed_in, reads=signed_in)

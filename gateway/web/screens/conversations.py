@@ -4,10 +4,9 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated
-from urllib.parse import quote
 from uuid import UUID, uuid4
 
-from fastapi import APIRouter, Depends, Form, Query, Request
+from fastapi import APIRouter, Form, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from markupsafe import Markup
 from pydantic import BaseModel, ConfigDict, Field
@@ -23,8 +22,9 @@ from gateway.memory.wording import ago
 from gateway.store.files import attachments
 from gateway.store.transcript import conversations, messages
 from gateway.store.transcript.conversations import Conversation
-from gateway.web.auth.access import by_cookie, owner_as_sender, public, signed_in
+from gateway.web.auth.access import OWNER, VISITOR, owner_as_sender
 from gateway.web.components import memory_rows
+from gateway.web.components.files import saved_as
 from gateway.web.http.bodies import Text
 from gateway.web.http.errors import Refused
 from gateway.web.live.conversations import SHOWN
@@ -42,7 +42,7 @@ SAID = MemoryFilter(kinds=(Kind.TURN,), at_most=Label.UNTRUSTED)
 
 
 class ConversationQuery(BaseModel):
-    """What the list shows: chats, or with `automation` what ran by itself; with words, where they were said."""
+    """The list's query: chats, or with `automation` automated runs; with `q`, those with these words."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -53,7 +53,7 @@ class ConversationQuery(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class ConversationRow:
-    """A conversation in the list, with messages of it that were found."""
+    """A conversation in the list, with its matching messages."""
 
     of: Conversation
     title: Markup
@@ -63,33 +63,33 @@ class ConversationRow:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What there is to show; `more` is where the next page begins."""
+    """The conversations to show; `more` is where the next page begins."""
 
     rows: Sequence[ConversationRow]
     more: int | None = None
 
 
-async def list_conversations(site: Site, asked: ConversationQuery) -> Listing:
-    """The conversations last spoken in, or those that have what is looked for, the best first."""
+async def list_conversations(site: Site, query: ConversationQuery) -> Listing:
+    """The conversations with the words of the query, the best first; without words the latest."""
     owner, hits = site.backend.owner.id, dict[SessionId, list[MemoryHit]]()
-    if words := asked.q.strip():
+    if words := query.q.strip():
         searching = MemorySearch(site.backend.database)
-        said = await searching.find(
+        found = await searching.find(
             owner, words, mode=SearchMode.KEYWORD, scope=SearchScope.ALL, filter=SAID, k=MOST_HITS
         )
-        hits = _by_session(said.hits)
+        hits = _by_session(found.hits)
     async with site.backend.database.connection() as conn:
         if words:
             named = await conversations.called(conn, owner, words, BEST)
             having = await conversations.these(conn, owner, list(hits))
             rows = list(({of.id: of for of in named} | {id: having[id] for id in hits if id in having}).values())[:BEST]
         else:
-            rows = await conversations.listed(conn, owner, PAGE + 1, asked.skip, unattended=asked.automation)
-    return await asyncio.to_thread(_listing, site, rows, hits, asked)
+            rows = await conversations.listed(conn, owner, PAGE + 1, query.skip, unattended=query.automation)
+    return await asyncio.to_thread(_listing, site, rows, hits, query)
 
 
 def _by_session(hits: Sequence[MemoryHit]) -> dict[SessionId, list[MemoryHit]]:
-    """Those of each conversation, the best first."""
+    """The good hits of each conversation, the best first."""
     grouped: dict[SessionId, list[MemoryHit]] = {}
     least = max((hit.words for hit in hits), default=0.0) * NEAR_BEST
     for hit in hits:
@@ -99,24 +99,24 @@ def _by_session(hits: Sequence[MemoryHit]) -> dict[SessionId, list[MemoryHit]]:
 
 
 def _listing(
-    site: Site, rows: Sequence[Conversation], hits: Mapping[SessionId, Sequence[MemoryHit]], asked: ConversationQuery
+    site: Site, rows: Sequence[Conversation], hits: Mapping[SessionId, Sequence[MemoryHit]], query: ConversationQuery
 ) -> Listing:
-    now, words = site.backend.clock.now(), frozenset(lexemes(asked.q))
+    now, words = site.backend.clock.now(), frozenset(lexemes(query.q))
 
     def row(of: Conversation) -> ConversationRow:
         messages = [memory_rows.row_of(hit.memory, words=words) for hit in hits.get(of.id, ())[:EXCERPTS]]
         return ConversationRow(of, memory_rows.marked(of.title, words), ago(now - of.last_at), messages)
 
-    return Listing([row(of) for of in rows[:PAGE]], asked.skip + PAGE if len(rows) > PAGE else None)
+    return Listing([row(of) for of in rows[:PAGE]], query.skip + PAGE if len(rows) > PAGE else None)
 
 
 ENTRIES_BEFORE = 20
-"""Entries shown before the one that is looked for."""
+"""Entries shown before the requested one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The entries, drawn, and the places where the stretches before and after them begin."""
+    """The rendered entries, and the places where the stretches before and after them begin."""
 
     thread: Markup
     earlier: int | None
@@ -149,36 +149,29 @@ LONGEST_TITLE = 200
 router = APIRouter()
 screen = Screen(Nav(HERE, "Conversations", "history", 1), router)
 
-OWNER = [Depends(signed_in)]
 Place = Annotated[int | None, Query(ge=1, lt=2**31)]
 Message = Annotated[int | None, Query(ge=1, lt=2**63)]
 
 
-@router.get(HERE, dependencies=[Depends(public)])
-async def page(request: Request, site: AtSite, asked: Annotated[ConversationQuery, Query()]) -> Response:
-    """The list, with what its address asks for."""
-    if await by_cookie(request) is None:
-        return RedirectResponse("/login", 303)
-    found = _rows(site, await list_conversations(site, asked), asked)
-    return site.pages.page(
-        request, "conversations.html", title="Conversations", nav=site.nav, here=HERE, asked=asked, found=found
-    )
+@router.get(HERE, dependencies=VISITOR)
+async def page(request: Request, site: AtSite, query: Annotated[ConversationQuery, Query()]) -> Response:
+    """The list, with the rows of its query."""
+    found = _rows(site, await list_conversations(site, query), query)
+    return site.screen(request, screen.nav, "conversations.html", asked=query, found=found)
 
 
 @router.get(f"{HERE}/rows", dependencies=OWNER)
-async def rows(site: AtSite, asked: Annotated[ConversationQuery, Query()]) -> HTMLResponse:
-    """What is found, while it is being typed."""
-    return HTMLResponse(_rows(site, await list_conversations(site, asked), asked))
+async def rows(site: AtSite, query: Annotated[ConversationQuery, Query()]) -> HTMLResponse:
+    """The rows that match while the query is typed."""
+    return HTMLResponse(_rows(site, await list_conversations(site, query), query))
 
 
-@router.get(f"{HERE}/{{id}}", dependencies=[Depends(public)])
+@router.get(f"{HERE}/{{id}}", dependencies=VISITOR)
 async def conversation(
     request: Request, site: AtSite, id: UUID, at: Message = None, first: Annotated[Place, Query(alias="from")] = None
 ) -> Response:
     """One conversation: its end, the stretch around a message, or the stretch from a place on."""
-    if await by_cookie(request) is None:
-        return RedirectResponse("/login", 303)
-    of = await _of(site, id)
+    of = await _find_conversation(site, id)
     reading = await read_stretch(site, of.id, first, at)
     return site.pages.page(
         request, "conversation.html", title=of.title, nav=site.nav, here=HERE, of=of, reading=reading
@@ -188,36 +181,35 @@ async def conversation(
 @router.get(f"{HERE}/{{id}}/export", dependencies=OWNER)
 async def download(site: AtSite, id: UUID, form: Format = "markdown") -> Response:
     """The whole conversation as a file."""
-    of = await _of(site, id)
+    of = await _find_conversation(site, id)
     async with site.backend.database.connection() as conn:
-        said = await attachments.with_attachments(conn, await messages.told_until(conn, of.id))
-    saved_as = f"attachment; filename*=UTF-8''{quote(file_name(of, form), safe='')}"
-    text = await asyncio.to_thread(export, of, said, form)
+        rows = await attachments.with_attachments(conn, await messages.told_until(conn, of.id))
+    text = await asyncio.to_thread(export, of, rows, form)
     kind = "text/markdown" if form == "markdown" else "application/json"
     text, _ = site.backend.mask.leaks.clean(text)
-    return Response(text, media_type=kind, headers={"Content-Disposition": saved_as})
+    return Response(text, media_type=kind, headers=saved_as(file_name(of, form)))
 
 
 @router.post(f"{HERE}/{{id}}/title", status_code=204, dependencies=OWNER)
 async def rename(site: AtSite, id: UUID, title: Annotated[Text, Form(max_length=LONGEST_TITLE)] = "") -> None:
-    """Name it; without a name it gets the title by rule again."""
-    of = await _of(site, id)
+    """Rename it; without a name it gets the title by rule again."""
+    of = await _find_conversation(site, id)
     await site.backend.database.run(lambda tx: conversations.rename(tx, of.id, title))
 
 
 @router.post(f"{HERE}/{{id}}/resume", dependencies=OWNER)
 async def resume(site: AtSite, id: UUID) -> Response:
-    """Go on with it in the web chat: the command does so, and says what came of it there."""
+    """Continue it in the web chat by the command /resume, which replies there."""
     now, sender = site.backend.clock.now(), owner_as_sender(site.backend)
     await accept(site, Inbound(ADDRESS, sender, f"/resume {id}", str(uuid4()), now, private=True, as_owner=True))
     return RedirectResponse("/", 303)
 
 
-def _rows(site: Site, listing: Listing, asked: ConversationQuery) -> Markup:
-    return site.pages.piece("conversation_rows.html", listing=listing, asked=asked)
+def _rows(site: Site, listing: Listing, query: ConversationQuery) -> Markup:
+    return site.pages.piece("conversation_rows.html", listing=listing, asked=query)
 
 
-async def _of(site: Site, id: UUID) -> Conversation:
+async def _find_conversation(site: Site, id: UUID) -> Conversation:
     async with site.backend.database.connection() as conn:
         found = await conversations.these(conn, site.backend.owner.id, [SessionId(id)])
     if not found:

@@ -1,13 +1,13 @@
-"""Health: what the doctor finds, and how to fix it; the checks run when somebody looks."""
+"""Health: the findings of `supaclaw doctor` with their fixes; the checks run while the page is open."""
 
 import asyncio
 from collections.abc import AsyncGenerator
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request
-from fastapi.responses import RedirectResponse, Response
+from fastapi.responses import Response
 
-from gateway.web.auth.access import Caller, by_cookie, public, signed_in
+from gateway.web.auth.access import VISITOR, Caller, signed_in
 from gateway.web.live.sse import EventStream, Frame, Patch, encoded_patches
 from gateway.web.pages import Nav, Screen
 from gateway.web.site import AtSite, Site
@@ -18,11 +18,9 @@ router = APIRouter()
 screen = Screen(Nav("/checks", "Health", "activity", 60), router)
 
 
-@router.get("/checks", dependencies=[Depends(public)])
+@router.get("/checks", dependencies=VISITOR)
 async def page(request: Request, site: AtSite) -> Response:
-    """The screen; it waits for no check, the findings come with the events."""
-    if await by_cookie(request) is None:
-        return RedirectResponse("/login", 303)
+    """The screen; the findings come with the events."""
     return site.screen(request, screen.nav, "board.html", pieces=[site.pages.piece("health.html", findings=None)])
 
 
@@ -34,7 +32,7 @@ async def events(site: AtSite, caller: Annotated[Caller, Depends(signed_in)]) ->
 
 async def _rounds(site: Site) -> AsyncGenerator[Frame, None]:
     while True:
-        found = await asyncio.to_thread(site.backend.findings)
-        piece = site.pages.piece("health.html", findings=found, mask=site.backend.mask.text)
+        findings = await asyncio.to_thread(site.backend.findings)
+        piece = site.pages.piece("health.html", findings=findings, mask=site.backend.mask.text)
         yield Frame(encoded_patches([Patch("fill", "board", piece)]))
         await asyncio.sleep(AGAIN_SECONDS)

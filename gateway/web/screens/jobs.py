@@ -1,4 +1,4 @@
-"""Jobs: what the gateway does next by itself, and when."""
+"""Jobs: the gateway's own jobs and their next dates."""
 
 from collections.abc import Mapping
 

@@ -1,12 +1,12 @@
-"""People: who asks to be let in, who was, and the owner's answer."""
+"""People: access requests, people with access, and linked accounts."""
 
 from collections.abc import Mapping
 from hashlib import sha256
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter
 
 from gateway.store.people import tokens
-from gateway.web.auth.access import signed_in
+from gateway.web.auth.access import OWNER
 from gateway.web.components import board
 from gateway.web.pages import Nav, Screen
 from gateway.web.site import AtSite, Site
@@ -15,27 +15,27 @@ router = APIRouter()
 screen = Screen(Nav("/people", "People", "users", 10), router)
 
 
-@router.post("/people/{code}/approve", status_code=204, dependencies=[Depends(signed_in)])
+@router.post("/people/{code}/approve", status_code=204, dependencies=OWNER)
 async def approve(site: AtSite, code: str) -> None:
-    """Let in whoever has this code; the page learns of it by its events."""
+    """Approve the access request with this code; the page is updated by its events."""
     await site.backend.pairing.approve(code)
 
 
-@router.post("/people/{which}/deny", status_code=204, dependencies=[Depends(signed_in)])
+@router.post("/people/{which}/deny", status_code=204, dependencies=OWNER)
 async def deny(site: AtSite, which: str) -> None:
-    """Turn down a request by its code, or take back what was allowed by its number."""
+    """Deny a request by its code, or revoke access by its number."""
     await site.backend.pairing.deny(which)
 
 
-@router.post("/people/joins/{code}", status_code=204, dependencies=[Depends(signed_in)])
+@router.post("/people/joins/{code}", status_code=204, dependencies=OWNER)
 async def answer(site: AtSite, code: str, join: bool) -> None:
-    """Make the account that gave this code one of the owner's, or leave it a stranger's."""
+    """Link the account that sent this code to the owner, or refuse to."""
     await site.backend.pairing.answer(code, join=join)
 
 
-@router.post("/people/accounts/part", status_code=204, dependencies=[Depends(signed_in)])
+@router.post("/people/accounts/part", status_code=204, dependencies=OWNER)
 async def part(site: AtSite, identity: str) -> None:
-    """Take an account from the person it is joined with."""
+    """Unlink an account from its person."""
     await site.backend.pairing.part(identity)
 
 

@@ -1,4 +1,4 @@
-"""Schedules: reminders and recurring work, what each does next, and what became of its runs."""
+"""Schedules: reminders and recurring tasks, with their next times and the results of their runs."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -12,10 +12,9 @@ from gateway.domain.work.schedules import Once, Recurring, ScheduleDefinition
 from gateway.store.people import principals
 from gateway.store.work import schedules as store
 from gateway.store.work.schedules import ScheduleRow
-from gateway.timetable import schedules as definitions
-from gateway.timetable.schedules import LONGEST_NAME, MAX_PROMPT, ScheduleChanges, define, next_slots
+from gateway.timetable.schedules import LONGEST_NAME, MAX_PROMPT, InvalidSchedule, ScheduleChanges, define, next_slots
 from gateway.timetable.wording import in_words, local, moment
-from gateway.web.auth.access import signed_in
+from gateway.web.auth.access import OWNER
 from gateway.web.components import board
 from gateway.web.http.bodies import Text
 from gateway.web.http.errors import Refused
@@ -25,7 +24,6 @@ from gateway.web.site import AtSite, Site
 HERE = "/schedules"
 MAX_LISTED = 200
 NEXT = 5
-OWNER = [Depends(signed_in)]
 Act = Literal["run", "pause", "resume", "remove"]
 Time = Annotated[Text, Query(max_length=100)]
 
@@ -35,7 +33,7 @@ screen = Screen(Nav(HERE, "Schedules", "calendar-clock", 7), router)
 
 @dataclass(frozen=True, slots=True)
 class ScheduleForm:
-    """A schedule as it is typed; an empty field says nothing."""
+    """A schedule as typed; empty fields are ignored."""
 
     name: Annotated[Text, Form(max_length=LONGEST_NAME)]
     prompt: Annotated[Text, Form(max_length=MAX_PROMPT)]
@@ -45,7 +43,7 @@ class ScheduleForm:
 
     @property
     def changes(self) -> ScheduleChanges:
-        """What it says."""
+        """The filled-in fields."""
         times = ScheduleChanges(
             cron_expr=self.cron_expr or None, run_at=self.run_at or None, timezone=self.timezone or None
         )
@@ -54,24 +52,24 @@ class ScheduleForm:
 
 @router.get(f"{HERE}/next", dependencies=OWNER)
 async def preview(site: AtSite, cron_expr: Time = "", run_at: Time = "", timezone: Time = "") -> HTMLResponse:
-    """The next times of what is being typed, or what is wrong with it."""
-    said = ScheduleForm("-", "-", cron_expr, run_at, timezone).changes
+    """The next times of the schedule being typed, or what is wrong with it."""
+    changes = ScheduleForm("-", "-", cron_expr, run_at, timezone).changes
     try:
-        typed = define(now=site.backend.clock.now(), zone=_zone(site), **said)
-    except definitions.InvalidSchedule as problem:
+        typed = define(now=site.backend.clock.now(), zone=_zone(site), **changes)
+    except InvalidSchedule as problem:
         return HTMLResponse(site.pages.piece("schedule_next.html", problem=str(problem)))
     return HTMLResponse(_next(site, typed))
 
 
 @router.post(HERE, status_code=204, dependencies=OWNER)
 async def add(site: AtSite, form: Annotated[ScheduleForm, Depends()]) -> None:
-    """Add one; its results go to the chat where the owner wrote last."""
+    """Create a schedule; its results go to the chat where the owner wrote last."""
     await _change(site, lambda schedules: schedules.add(ScheduleRequest("web"), form.changes))
 
 
 @router.get(f"{HERE}/{{id}}/details", dependencies=OWNER)
 async def details(site: AtSite, id: int) -> HTMLResponse:
-    """Its next times, its fields, and what became of its last runs."""
+    """The next times, the fields and the last runs of a schedule."""
     async with site.backend.database.transaction() as tx:
         row = await store.get(tx, None, str(id))
         if row is None or row.id != id:
@@ -85,22 +83,19 @@ async def details(site: AtSite, id: int) -> HTMLResponse:
 
 @router.post(f"{HERE}/{{id}}", status_code=204, dependencies=OWNER)
 async def update(site: AtSite, id: int, form: Annotated[ScheduleForm, Depends()]) -> None:
-    """Change it as the form says."""
+    """Save the form."""
     await _change(site, lambda schedules: schedules.update(str(id), form.changes))
 
 
 @router.post(f"{HERE}/{{id}}/{{act}}", status_code=204, dependencies=OWNER)
 async def act(site: AtSite, id: int, act: Act) -> None:
-    """Run it once more, let it rest or go on, or delete it with the record of its runs."""
+    """Run, pause, resume or delete it; its runs are deleted with it."""
     await _change(site, lambda schedules: getattr(schedules, act)(str(id)))
 
 
 async def _change(site: Site, work: Callable[[Schedules], Awaitable[object]]) -> None:
     owner, now, zone = site.backend.owner.id, site.backend.clock.now(), _zone(site)
-    try:
-        await site.backend.database.run(lambda tx: work(Schedules(tx, owner, now, zone, of_all=True)))
-    except definitions.InvalidSchedule as problem:
-        raise Refused(409, "refused", str(problem)) from None
+    await site.backend.database.run(lambda tx: work(Schedules(tx, owner, now, zone, of_all=True)))
 
 
 async def _pieces(site: Site) -> Mapping[str, str]:
@@ -122,7 +117,7 @@ def _next(site: Site, typed: ScheduleDefinition) -> str:
 
 
 def _run_at(row: ScheduleRow) -> str:
-    """As the form takes it."""
+    """The time of a one-time schedule in the format of the form; empty for others."""
     when, zone = row.definition.when, row.definition.zone
     return f"{local(when.at, zone):%Y-%m-%dT%H:%M}" if isinstance(when, Once) and not row.completed_at else ""
 

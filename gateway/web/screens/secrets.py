@@ -1,17 +1,15 @@
 """Secrets: stored, replaced, bound and deleted here, never shown; only the owner's browser may."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
 import structlog
 from fastapi import APIRouter, Depends, Form
 
-from gateway.domain.errors import OwnerMustAct
 from gateway.flow.secrets.live_secrets import LiveSecrets
 from gateway.secrets.facts import MAX_VALUE, Binding
-from gateway.web.auth.access import signed_in
+from gateway.web.auth.access import OWNER
 from gateway.web.components import board
 from gateway.web.http.bodies import Name, Text
 from gateway.web.http.errors import Refused
@@ -21,7 +19,6 @@ from gateway.web.site import AtSite, Site
 log = structlog.get_logger(__name__)
 router = APIRouter()
 screen = Screen(Nav("/secrets", "Secrets", "key-round", 65), router)
-OWNER = [Depends(signed_in)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +31,7 @@ class SecretChoice:
 
 @dataclass(frozen=True, slots=True)
 class BindingForm:
-    """Where a secret may be sent, as it is typed: lists are separated by commas or white space."""
+    """The hosts and tools that a secret may be sent to, as typed: separated by commas or white space."""
 
     hosts: Annotated[Text, Form(max_length=4_000)] = ""
     tools: Annotated[Text, Form(max_length=4_000)] = ""
@@ -43,7 +40,7 @@ class BindingForm:
 
     @property
     def binding(self) -> Binding:
-        """Raises `OwnerMustAct`."""
+        """The binding; raises `OwnerMustAct` if it isn't valid."""
         hosts, tools = (text.replace(",", " ").split() for text in (self.hosts, self.tools))
         return Binding.of(hosts, tools, f"{self.kind}:{self.place.strip()}" if self.place.strip() else "")
 
@@ -59,57 +56,45 @@ async def store(site: AtSite, of: ASecret, value: ItsValue, bound: ItsBinding) -
     secrets = _live(site)
     if await secrets.vault.holds(secrets.owner, of.name, shared=not of.own):
         raise Refused(409, "exists", f"There is a secret {of.name} already; rotate it.", param="name")
-    with _told():
-        await secrets.vault.put(secrets.owner, of.name, value, shared=not of.own, binding=bound.binding)
-    await _changed(secrets, "stored", of)
+    await secrets.vault.put(secrets.owner, of.name, value, shared=not of.own, binding=bound.binding)
+    await secrets.look()
+    log.info("web.secret_stored", name=of.name, own=of.own)
 
 
 @router.post("/secrets/rotate", status_code=204, dependencies=OWNER)
 async def rotate(site: AtSite, of: ASecret, value: ItsValue) -> None:
-    """Replace the value; what the secret is bound to stays."""
+    """Replace the value; the binding stays."""
     secrets = _live(site)
     if not await secrets.vault.holds(secrets.owner, of.name, shared=not of.own):
         raise _unknown(of)
-    with _told():
-        await secrets.vault.put(secrets.owner, of.name, value, shared=not of.own)
-    await _changed(secrets, "rotated", of)
+    await secrets.vault.put(secrets.owner, of.name, value, shared=not of.own)
+    await secrets.look()
+    log.info("web.secret_rotated", name=of.name, own=of.own)
 
 
 @router.post("/secrets/bind", status_code=204, dependencies=OWNER)
 async def bind(site: AtSite, of: ASecret, bound: ItsBinding) -> None:
-    """Say where it may be sent."""
+    """Change the binding of a secret."""
     secrets = _live(site)
-    with _told():
-        if not await secrets.vault.bind(secrets.owner, of.name, bound.binding, shared=not of.own):
-            raise _unknown(of)
-    await _changed(secrets, "bound", of)
+    if not await secrets.vault.bind(secrets.owner, of.name, bound.binding, shared=not of.own):
+        raise _unknown(of)
+    await secrets.look()
+    log.info("web.secret_bound", name=of.name, own=of.own)
 
 
 @router.post("/secrets/delete", status_code=204, dependencies=OWNER)
 async def delete(site: AtSite, of: ASecret) -> None:
-    """Delete it."""
+    """Delete a secret."""
     secrets = _live(site)
     if not await secrets.vault.remove(secrets.owner, of.name, shared=not of.own):
         raise _unknown(of)
-    await _changed(secrets, "deleted", of)
-
-
-@contextmanager
-def _told() -> Iterator[None]:
-    try:
-        yield
-    except OwnerMustAct as error:
-        raise Refused(409, "not_stored", f"{error}.") from error
+    await secrets.look()
+    log.info("web.secret_deleted", name=of.name, own=of.own)
 
 
 def _live(site: Site) -> LiveSecrets:
     assert site.backend.secrets is not None, "a running gateway has them"
     return site.backend.secrets
-
-
-async def _changed(secrets: LiveSecrets, what: str, of: SecretChoice) -> None:
-    await secrets.look()
-    log.info(f"web.secret_{what}", name=of.name, own=of.own)
 
 
 def _unknown(of: SecretChoice) -> Refused:

@@ -1,4 +1,4 @@
-"""Settings: every key of config.json as a form, the document beside it; a change is reviewed before it is saved."""
+"""Settings: each key of config.json as a field, and the file itself; a change is reviewed before it is saved."""
 
 import asyncio
 from collections.abc import Iterator, Mapping
@@ -7,15 +7,15 @@ from itertools import groupby
 from typing import Annotated
 
 import structlog
-from fastapi import APIRouter, Depends, Query, Request
-from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import HTMLResponse, Response
 from markupsafe import Markup
 from starlette.datastructures import UploadFile
 
 from gateway.config.editing.config_file import Unwritable
 from gateway.config.editing.editor import ConfigChange, ConfigEditor
 from gateway.domain.errors import ConfigError, OwnerMustAct
-from gateway.web.auth.access import by_cookie, public, signed_in
+from gateway.web.auth.access import OWNER, VISITOR
 from gateway.web.http.errors import Refused
 from gateway.web.pages import Nav, Screen
 from gateway.web.site import AtSite, Site
@@ -28,20 +28,15 @@ TYPED, WRITTEN, REVERT = "settings-form", "settings-json", "settings-revert"
 """The forms of the page: fields, the document, the way back."""
 
 
-@router.get("/settings", dependencies=[Depends(public)])
+@router.get("/settings", dependencies=VISITOR)
 async def page(request: Request, site: AtSite, find: Annotated[str, Query(max_length=200)] = "") -> Response:
     """The screen, showing the keys that match `find`."""
-    if await by_cookie(request) is None:
-        return RedirectResponse("/login", 303)
-    body = await _body(site)
-    return site.pages.page(
-        request, "settings.html", title="Settings", nav=site.nav, here="/settings", body=body, find=find
-    )
+    return site.screen(request, screen.nav, "settings.html", body=await _body(site), find=find)
 
 
-@router.post("/settings", dependencies=[Depends(signed_in)])
+@router.post("/settings", dependencies=OWNER)
 async def save(request: Request, site: AtSite) -> HTMLResponse:
-    """Save what the sent fields or the sent document say, if it was reviewed; anything else is shown for review."""
+    """Save the sent fields or the sent document if they were reviewed; else show the change for review."""
     values, settings = await _sent(request), site.backend.settings
     with _naming_the_field(site):
         wanted = await asyncio.to_thread(_wanted, settings, values)
@@ -70,7 +65,7 @@ async def _check_typed(site: Site, wanted: ConfigChange) -> None:
 
 
 async def _stored(site: Site, wanted: ConfigChange) -> Mapping[str, str]:
-    """Store what was typed; says so of each."""
+    """Store the typed secrets; returns a line for each."""
     secrets = site.backend.secrets
     for each in wanted.typed:
         assert secrets is not None, "a running gateway has them"
@@ -90,13 +85,11 @@ async def _sent(request: Request) -> Mapping[str, str]:
 
 def _wanted(settings: ConfigEditor, values: Mapping[str, str]) -> ConfigChange:
     stamp = values.get("stamp", "")
-    match values["origin"]:
-        case "settings-revert":
-            return settings.revert()
-        case "settings-json":
-            return settings.written(stamp, values.get("json", ""))
-        case _:
-            return settings.typed(stamp, values)
+    if values["origin"] == REVERT:
+        return settings.revert()
+    if values["origin"] == WRITTEN:
+        return settings.written(stamp, values.get("json", ""))
+    return settings.typed(stamp, values)
 
 
 @contextmanager
@@ -114,8 +107,8 @@ def _review(
     site: Site, wanted: ConfigChange, origin: str, *, unconfirmed: bool = False, problem: str = ""
 ) -> HTMLResponse:
     stamp = site.backend.settings.stamp_of(wanted)
-    said = {"origin": origin, "stamp": stamp, "unconfirmed": unconfirmed, "problem": problem}
-    return HTMLResponse(site.pages.piece("settings_review.html", wanted=wanted, **said))
+    context = {"origin": origin, "stamp": stamp, "unconfirmed": unconfirmed, "problem": problem}
+    return HTMLResponse(site.pages.piece("settings_review.html", wanted=wanted, **context))
 
 
 async def _body(site: Site, results: Mapping[str, str] | None = None) -> Markup:

@@ -5,29 +5,29 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Form, Path, Request
+from fastapi import APIRouter, Form, Path, Request
 from fastapi.responses import HTMLResponse, RedirectResponse
 from markupsafe import Markup
 
 from gateway.domain.errors import OwnerMustAct
 from gateway.flow import setup as messengers
-from gateway.flow.setup import Connected, ModelRefused, Setup, connect_model
+from gateway.flow.setup import ModelRefused, Setup, connect_model
 from gateway.llm.auto import GUIDE
 from gateway.llm.vendors import VENDORS_WITH_KEYS, UnknownVendor, Vendor
 from gateway.web.api import channel_logins
-from gateway.web.auth.access import signed_in
+from gateway.web.auth.access import OWNER
 from gateway.web.components import board
 from gateway.web.http.errors import Refused
 from gateway.web.pages import Nav, Screen
 from gateway.web.site import AtSite, Site
 
 LATER = "claw-setup"
-"""The cookie of a browser whose person goes on without."""
+"""The cookie of a browser in which Setup was skipped."""
 A_YEAR = 365 * 86_400
+_NO_ANSWER = {"problem": "", "vendors": (), "provider": "", "model": "", "connected": None}
 
 router = APIRouter()
 screen = Screen(Nav("/setup", "Setup", "plus", 25), router)
-OWNER = [Depends(signed_in)]
 _forms = cache(messengers.channel_forms)
 
 Pasted = Annotated[str, Form(max_length=1_000)]
@@ -40,7 +40,7 @@ def comes_first(request: Request, site: Site) -> bool:
 
 @router.post("/setup/later", dependencies=OWNER)
 async def go_on() -> RedirectResponse:
-    """Open the chat from now on; this screen stays where it is."""
+    """Skip Setup: the page opens with the chat from now on."""
     response = RedirectResponse("/", 303)
     response.set_cookie(LATER, "later", max_age=A_YEAR, httponly=True, samesite="strict", path="/")
     return response
@@ -53,11 +53,11 @@ async def connect(site: AtSite, key: Pasted = "", provider: Pasted = "", model: 
     try:
         return _answer(site, connected=await connect_model(_setup(site), key, provider, model))
     except UnknownVendor as error:
-        return _answer(site, str(error), error.vendors, provider, model)
+        return _answer(site, problem=str(error), vendors=error.vendors, provider=provider, model=model)
     except ModelRefused as error:
-        return _answer(site, str(error), vendors, provider, error.model)
+        return _answer(site, problem=str(error), vendors=vendors, provider=provider, model=error.model)
     except OwnerMustAct as error:
-        return _answer(site, str(error), vendors, provider)
+        return _answer(site, problem=str(error), vendors=vendors, provider=provider)
 
 
 @router.post("/setup/channels/{name}", dependencies=OWNER)
@@ -67,14 +67,14 @@ async def connect_channel(request: Request, site: AtSite, name: Annotated[str, P
     try:
         connected = await messengers.connect_channel(_setup(site), name, form)
     except OwnerMustAct as error:
-        return _answer(site, str(error).removeprefix(f"channels.{name}."))
+        return _answer(site, problem=str(error).removeprefix(f"channels.{name}."))
     await site.backend.pairing.offer()
     return _answer(site, connected=connected)
 
 
 @router.post("/setup/code", status_code=204, dependencies=OWNER)
 async def offer(site: AtSite) -> None:
-    """Show a new code; the page learns of it by its events."""
+    """Make a new code; the page shows it by its events."""
     await site.backend.pairing.offer()
 
 
@@ -90,16 +90,8 @@ def _answers(site: Site) -> str:
     return "" if described is None or described.active == GUIDE else described.active
 
 
-def _answer(
-    site: Site,
-    problem: str = "",
-    vendors: Sequence[Vendor] = (),
-    provider: str = "",
-    model: str = "",
-    connected: Connected | None = None,
-) -> HTMLResponse:
-    told = {"problem": problem, "vendors": vendors, "provider": provider, "model": model, "connected": connected}
-    return HTMLResponse(site.pages.piece("setup.html", show="answer", **told))
+def _answer(site: Site, **context: object) -> HTMLResponse:
+    return HTMLResponse(site.pages.piece("setup.html", show="answer", **{**_NO_ANSWER, **context}))
 
 
 async def _pieces(site: Site) -> Mapping[str, str]:

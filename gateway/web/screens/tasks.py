@@ -1,4 +1,4 @@
-"""Tasks: trees of agents that work in the background; what each of their tasks does, takes, costs, asks and returns."""
+"""Tasks: trees of agents that work in the background, with the steps, cost, questions and result of each task."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from uuid import UUID
 
 from fastapi import APIRouter, Depends, Form, Query, Request
-from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from fastapi.responses import HTMLResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from gateway.agent.limits import dollars
@@ -23,7 +23,7 @@ from gateway.store.trust.reviews import ReviewRow
 from gateway.store.work import steps, tasks, trees
 from gateway.store.work.steps import StepRow
 from gateway.store.work.trees import NodeRow, TreeFilter, TreeRow
-from gateway.web.auth.access import Caller, by_cookie, public, signed_in
+from gateway.web.auth.access import OWNER, VISITOR, Caller, signed_in
 from gateway.web.http.errors import Refused
 from gateway.web.live.boards import Draw
 from gateway.web.live.sse import EventStream
@@ -33,7 +33,7 @@ from gateway.web.screens.usage import compact
 from gateway.web.site import AtSite, Site
 
 SPAN_GROWTH = 1.1
-"""By how much the span grows at once while a tree goes on, so that its bars aren't drawn again every second."""
+"""The factor by which the span grows while a tree runs, so that its bars aren't redrawn every second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Bar:
 
 
 def bars(nodes: Sequence[NodeRow], now: datetime) -> list[Bar]:
-    """One for each task, from when it was made to its end."""
+    """A bar for each task, from its creation to its end."""
     begin = min(node.created_at for node in nodes)
     ended = all(node.status.final for node in nodes)
     last = max(node.updated_at for node in nodes) if ended else now
@@ -59,7 +59,7 @@ def bars(nodes: Sequence[NodeRow], now: datetime) -> list[Bar]:
 
 
 def duration(start: datetime, end: datetime) -> str:
-    """In seconds, minutes or hours."""
+    """The time between them in seconds, minutes or hours."""
     seconds = round((end - start).total_seconds())
     minutes, hours = seconds // 60, seconds // 3600
     return f"{seconds} s" if not minutes else f"{hours} h {minutes % 60} min" if hours else f"{minutes} min"
@@ -76,16 +76,15 @@ def _bar(node: NodeRow, begin: datetime, span: float) -> Bar:
 
 HERE = "/tasks"
 TREES = 50
-"""Of a page of the list."""
+"""Trees of a page of the list."""
 NODES = 200
-"""Of a tree; what is more is counted."""
+"""Tasks of a tree that are shown; the others are counted."""
 STEPS = 100
-"""Of a trace or a comparison at once."""
+"""Steps of one page of a trace or a comparison."""
 PINNED = 20
 """Questions on top of a page; the others are in Approvals."""
 LONGEST = 20_000
 """Characters of a result."""
-OWNER = [Depends(signed_in)]
 
 router = APIRouter()
 screen = Screen(Nav(HERE, "Tasks", "list-tree", 6), router)
@@ -94,7 +93,7 @@ SignedIn = Annotated[Caller, Depends(signed_in)]
 
 
 class TreeQuery(BaseModel):
-    """Which trees to show; of every status and agent unless it says."""
+    """The trees to show; empty fields match all."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -104,27 +103,23 @@ class TreeQuery(BaseModel):
     before: UUID | None = None
 
 
-@router.get(HERE, dependencies=[Depends(public)])
-async def page(request: Request, site: AtSite, asked: Annotated[TreeQuery, Query()]) -> Response:
+@router.get(HERE, dependencies=VISITOR)
+async def page(request: Request, site: AtSite, query: Annotated[TreeQuery, Query()]) -> Response:
     """The latest trees."""
-    if await by_cookie(request) is None:
-        return RedirectResponse("/login", 303)
-    pieces = (await _list(site, asked)).values()
-    return site.screen(request, screen.nav, "tasks.html", asked=asked, statuses=list(Status), pieces=pieces)
+    pieces = (await _list(site, query)).values()
+    return site.screen(request, screen.nav, "tasks.html", asked=query, statuses=list(Status), pieces=pieces)
 
 
 @router.get(f"{HERE}/events")
-async def events(site: AtSite, caller: SignedIn, asked: Annotated[TreeQuery, Query()]) -> Response:
-    """The list, and every change of it."""
-    frames = site.boards.follow((HERE, asked), lambda: _list(site, asked))
+async def events(site: AtSite, caller: SignedIn, query: Annotated[TreeQuery, Query()]) -> Response:
+    """The list, then every change."""
+    frames = site.boards.follow((HERE, query), lambda: _list(site, query))
     return EventStream(frames, site.rights.hold(caller.session))
 
 
-@router.get(f"{HERE}/{{id}}", dependencies=[Depends(public)])
+@router.get(f"{HERE}/{{id}}", dependencies=VISITOR)
 async def tree(request: Request, site: AtSite, id: UUID) -> Response:
     """The whole tree of a task."""
-    if await by_cookie(request) is None:
-        return RedirectResponse("/login", 303)
     nodes = await _nodes(site, id)
     async with site.backend.database.connection() as conn:
         source = (await tasks.payload(conn, nodes[0].id)).get("forked_from")
@@ -134,14 +129,14 @@ async def tree(request: Request, site: AtSite, id: UUID) -> Response:
 
 @router.get(f"{HERE}/{{id}}/events")
 async def tree_events(site: AtSite, caller: SignedIn, id: UUID) -> Response:
-    """The tree, and every change of it until it is over."""
+    """The tree, then every change until it is over."""
     await _nodes(site, id)
     return EventStream(site.boards.follow((HERE, id), _watch(site, id)), site.rights.hold(caller.session))
 
 
 @router.get(f"{HERE}/{{id}}/trace", dependencies=OWNER)
 async def trace(site: AtSite, id: UUID, since: Annotated[int, Query(ge=0, lt=2**63)] = 0) -> HTMLResponse:
-    """What one task did, behind a step."""
+    """The steps of one task after `since`."""
     await _nodes(site, id)
     async with site.backend.database.connection() as conn:
         rows = await steps.trace(conn, TaskId(id), since=since, most=STEPS + 1)
@@ -153,27 +148,24 @@ async def trace(site: AtSite, id: UUID, since: Annotated[int, Query(ge=0, lt=2**
 
 @router.post(f"{HERE}/{{id}}/cancel", status_code=204, dependencies=OWNER)
 async def cancel(site: AtSite, id: UUID) -> None:
-    """End a task with all below it; the page learns of it by its events."""
+    """Cancel a task with all below it; the page is updated by its events."""
+    await _nodes(site, id)
     await site.backend.trees.cancel(str(id))
 
 
 @router.post(f"{HERE}/{{id}}/fork", dependencies=OWNER)
 async def fork(
-    site: AtSite,
-    id: UUID,
-    at: Annotated[int, Query(ge=1, lt=2**63)],
-    model: Annotated[str, Form(max_length=200)] = "",
+    site: AtSite, id: UUID, at: Annotated[int, Query(ge=1, lt=2**63)], model: Annotated[str, Form(max_length=200)] = ""
 ) -> HTMLResponse:
-    """Run a task again from one of its model calls, or by another model; what the step's row says then."""
+    """Run a task again from one of its model calls, perhaps by another model; returns the step's new row."""
+    await _nodes(site, id)
     made = await site.backend.trees.fork(str(id), at, model.strip() or None)
     return HTMLResponse(site.pages.part("forked", id, made))
 
 
-@router.get(f"{HERE}/{{id}}/compare", dependencies=[Depends(public)])
+@router.get(f"{HERE}/{{id}}/compare", dependencies=VISITOR)
 async def comparison(request: Request, site: AtSite, id: UUID, to: UUID) -> Response:
     """Two tasks, with all below them, side by side."""
-    if await by_cookie(request) is None:
-        return RedirectResponse("/login", 303)
     async with site.backend.database.connection() as conn:
         try:
             found = await compare(conn, site.backend.owner.id, str(to), str(id))
@@ -185,19 +177,19 @@ async def comparison(request: Request, site: AtSite, id: UUID, to: UUID) -> Resp
     return site.screen(request, screen.nav, "task_compare.html", runs=runs, rows=rows, same=found.same, more=more)
 
 
-async def _list(site: Site, asked: TreeQuery) -> Mapping[str, str]:
-    before = TaskId(asked.before) if asked.before else None
-    wanted = TreeFilter(asked.status or None, asked.agent.strip() or None, asked.text.strip() or None, before)
+async def _list(site: Site, query: TreeQuery) -> Mapping[str, str]:
+    before = TaskId(query.before) if query.before else None
+    wanted = TreeFilter(query.status or None, query.agent.strip() or None, query.text.strip() or None, before)
     async with site.backend.database.connection() as conn:
         rows = await trees.listing(conn, site.backend.owner.id, wanted, TREES + 1)
         waiting = await _waiting(site, conn)
         of_trees = await trees.nodes_among(conn, [row.task_id for row in waiting if row.task_id])
-    made: dict[str, str] = {"empty": site.pages.part("no_trees", asked)}
+    made: dict[str, str] = {"empty": site.pages.part("no_trees", query)}
     made |= _pinned(site, [row for row in waiting if row.task_id in of_trees])
     shown = sorted(rows[:TREES], key=lambda row: not row.waits_for)
     made |= {f"t{row.id}": site.pages.part("tree_row", row, _sum(row)) for row in shown}
     if len(rows) > TREES:
-        made["older"] = site.pages.part("older_trees", asked, rows[TREES - 1].id)
+        made["older"] = site.pages.part("older_trees", query, rows[TREES - 1].id)
     return made
 
 
@@ -206,14 +198,14 @@ async def _waiting(site: Site, conn: Connection) -> list[ReviewRow]:
 
 
 def _pinned(site: Site, rows: Sequence[ReviewRow]) -> dict[str, str]:
-    """Questions of trees, to be answered on top of the page."""
+    """Open questions of trees, for the top of the page."""
     if not rows:
         return {}
     return {"asked": site.pages.part("tree_asks", len(rows) - PINNED), **questions(site, rows[:PINNED], {})}
 
 
 async def _nodes(site: Site, id: UUID) -> Sequence[NodeRow]:
-    """The tree of a task of the owner's."""
+    """The tree of a task of the owner; raises `Refused`."""
     async with site.backend.database.connection() as conn:
         try:
             return await task_trees.show(conn, site.backend.owner.id, str(id))
@@ -222,7 +214,7 @@ async def _nodes(site: Site, id: UUID) -> Sequence[NodeRow]:
 
 
 def _watch(site: Site, id: UUID) -> Draw:
-    """Draws a tree until it is over, and the same then."""
+    """A function that draws a tree; it reads nothing once the tree is over."""
     last: Mapping[str, str] = {}
     over = False
 
@@ -241,9 +233,9 @@ async def _tree(site: Site, nodes: Sequence[NodeRow]) -> Mapping[str, str]:
     cost = spent(sum(node.cost_usd for node in nodes), sum(node.tokens for node in nodes))
     over = sum(node.status.final for node in nodes)
     async with site.backend.database.connection() as conn:
-        asked = [row for row in await _waiting(site, conn) if row.task_id in ids]
+        query = [row for row in await _waiting(site, conn) if row.task_id in ids]
     made: dict[str, str] = {"sum": part("tree_sum", nodes[0], over, len(nodes), cost)}
-    made |= _pinned(site, asked)
+    made |= _pinned(site, query)
     if len(nodes) > 1:
         made["timeline"] = part("timeline", bars(ordered[:NODES], site.backend.clock.now()))
     for node in ordered[:NODES]:
@@ -254,11 +246,11 @@ async def _tree(site: Site, nodes: Sequence[NodeRow]) -> Mapping[str, str]:
 
 
 def _outline(nodes: Sequence[NodeRow]) -> list[NodeRow]:
-    """Each followed by all below it."""
+    """The tasks in order, each followed by all below it."""
     below: dict[TaskId | None, list[NodeRow]] = {}
-    known = {node.id for node in nodes}
+    ids = {node.id for node in nodes}
     for node in nodes:
-        below.setdefault(node.parent_id if node.parent_id in known else None, []).append(node)
+        below.setdefault(node.parent_id if node.parent_id in ids else None, []).append(node)
     ordered, open_ = list[NodeRow](), below[None][::-1]
     while open_:
         ordered.append(node := open_.pop())
@@ -279,7 +271,7 @@ def _about(node: NodeRow) -> str:
 
 
 def _step(row: StepRow) -> str:
-    """What a step took, if it took anything."""
+    """The cost and time of a step; empty if it had none."""
     cost = spent(row.cost_usd, row.tokens_in + row.tokens_out) if row.kind == "model" else ""
     return " · ".join(filter(None, (cost, f"{row.latency_ms:,} ms" if row.latency_ms else "")))
 
@@ -290,7 +282,7 @@ def spent(usd: float, tokens: int) -> str:
 
 
 def text_of(node: NodeRow) -> str:
-    """Its result or its error, which others may have written."""
+    """The result or the error of a task; it may contain other people's text."""
     text = node.error or node.result or ""
     return legible(text[:LONGEST]) + (" … (longer)" if len(text) > LONGEST else "")
 

@@ -1,4 +1,4 @@
-"""Tokens: the credentials of programs; only the owner at the page, or in a terminal, makes and ends them."""
+"""Tokens: the credentials of programs; only the owner creates and revokes them, here or in a terminal."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from fastapi.responses import HTMLResponse
 
 from gateway.domain.people.credentials import Scope, permits
 from gateway.store.people import tokens
-from gateway.web.auth.access import signed_in
+from gateway.web.auth.access import OWNER
 from gateway.web.components import board
 from gateway.web.http.bodies import Name, Text
 from gateway.web.http.errors import Refused
@@ -42,7 +42,7 @@ class TokenForm:
     confirmed: Annotated[bool, Form()] = False
 
     def check(self) -> None:
-        """Raises `Refused` for what does not go together."""
+        """Raise `Refused` for fields that do not go together."""
         held = set(self.scope or ())
         if not self.name.strip():
             raise Refused(400, "no_name", "Give the token a name.", param="name")
@@ -54,9 +54,9 @@ class TokenForm:
             raise Refused(400, "no_memory", "An agent's name and your memory take the scope memory.", param="agent")
 
 
-@router.post("/tokens", dependencies=[Depends(signed_in)])
+@router.post("/tokens", dependencies=OWNER)
 async def create(site: AtSite, wanted: Annotated[TokenForm, Depends()]) -> HTMLResponse:
-    """Make a token and show it, once; one that speaks as the owner is asked about first."""
+    """Create a token and show it once; one that speaks as the owner needs a confirmation first."""
     wanted.check()
     if wanted.as_owner and not wanted.confirmed:
         return HTMLResponse(site.pages.piece("token_new.html", wanted=wanted, plain=""))
@@ -73,9 +73,9 @@ async def create(site: AtSite, wanted: Annotated[TokenForm, Depends()]) -> HTMLR
     return HTMLResponse(site.pages.piece("token_new.html", wanted=wanted, plain=plain))
 
 
-@router.post("/tokens/revoke", status_code=204, dependencies=[Depends(signed_in)])
+@router.post("/tokens/revoke", status_code=204, dependencies=OWNER)
 async def revoke(site: AtSite, name: Annotated[Text, Form(max_length=1_000)]) -> None:
-    """End a token and what came by it; the page learns of it by its events."""
+    """Revoke a token, and end its streams; the page is updated by its events."""
     ended = await tokens.revoke(site.backend.database, name)
     if ended is None:
         raise Refused(404, "not_found", f"There is no token named {name}.")

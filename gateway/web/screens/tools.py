@@ -1,11 +1,11 @@
-"""Tools & skills: what the agent can use, what was found in each, and the owner's word on it."""
+"""Tools & skills: what the agent can use, with the findings of the scan, to confirm or switch off."""
 
 import asyncio
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Annotated, Literal, TypeAlias
 
-from fastapi import APIRouter, Depends, Form
+from fastapi import APIRouter, Form
 from fastapi.responses import HTMLResponse
 
 from gateway.agent.mcp import pinned_tools
@@ -19,7 +19,7 @@ from gateway.domain.conversation.diff import legible
 from gateway.domain.errors import OwnerMustAct, SupaclawError, TryAgainLater
 from gateway.net.errors import NetError
 from gateway.net.mcp.server import public_url
-from gateway.web.auth.access import signed_in
+from gateway.web.auth.access import OWNER
 from gateway.web.components import board
 from gateway.web.http.bodies import Text
 from gateway.web.http.errors import Refused
@@ -28,10 +28,9 @@ from gateway.web.site import AtSite, Site
 from gateway.workspace.skills.folder import MAX_FILE, BadSkill
 from gateway.workspace.tool_files.tool_file import ToolFile, document_url
 
-OWNER = [Depends(signed_in)]
 Kind: TypeAlias = Literal["skills", "files"]
 Shown = Annotated[str, Form(max_length=64)]
-"""The hash of what was shown: a yes covers nothing else."""
+"""The hash of what was shown: a confirmation covers nothing else."""
 
 router = APIRouter()
 screen = Screen(Nav("/tools", "Tools & skills", "terminal", 45), router)
@@ -39,7 +38,7 @@ screen = Screen(Nav("/tools", "Tools & skills", "terminal", 45), router)
 
 @router.post("/tools/skills/install", status_code=204, dependencies=OWNER)
 async def install(site: AtSite, source: Annotated[Text, Form(max_length=MAX_FILE)]) -> None:
-    """Fetch and scan a skill; it waits on the page for the owner's word."""
+    """Fetch and scan a skill; it waits on the page for the owner's confirmation."""
     try:
         await site.backend.skills.stage(source.replace("\r\n", "\n"))
     except (OwnerMustAct, TryAgainLater):
@@ -50,7 +49,7 @@ async def install(site: AtSite, source: Annotated[Text, Form(max_length=MAX_FILE
 
 @router.post("/tools/servers/{name}/connect", status_code=204, dependencies=OWNER)
 async def connect(site: AtSite, name: str) -> None:
-    """Ask a server for its tools now; its row tells what came of it."""
+    """Connect to a server now; its row shows the result."""
     servers = _servers(await site.backend.toolbox())
     if servers is None or name not in servers.servers:
         raise Refused(404, "not_found", f"There is no MCP server {name[:80]!r} that is enabled.")
@@ -60,7 +59,7 @@ async def connect(site: AtSite, name: str) -> None:
 
 @router.get("/tools/mcp/{name}/details", dependencies=OWNER)
 async def tool_details(site: AtSite, name: str) -> HTMLResponse:
-    """All that its server says of a tool, what changed in it, and the form for the owner's word."""
+    """The definition of a tool, its changes, and the form that confirms it."""
     tool = await _tool(site, name)
     text = legible(changes_of_tool(tool))
     return HTMLResponse(site.pages.piece("mcp_tool_details.html", tool=tool, text=text, uses=list(Use)))
@@ -68,7 +67,7 @@ async def tool_details(site: AtSite, name: str) -> HTMLResponse:
 
 @router.post("/tools/mcp/{name}/confirm", status_code=204, dependencies=OWNER)
 async def confirm_tool(site: AtSite, name: str, sha256: Shown, use: Annotated[Use, Form()]) -> None:
-    """Switch on exactly the definition that was shown, as one whose calls do this."""
+    """Switch on exactly the definition that was shown, with this use."""
     await _tool(site, name)
     await pinned_tools.confirm(site.backend.database, name, sha256, use)
 
@@ -82,8 +81,8 @@ async def disable_tool(site: AtSite, name: str) -> None:
 
 @router.post("/tools/files/{name}/fetch", status_code=204, dependencies=OWNER)
 async def fetch(site: AtSite, name: str) -> None:
-    """Fetch the OpenAPI document that a tool file names; it waits, with the rest, for the owner's word."""
-    await _known(site, "files", name)
+    """Fetch the OpenAPI document that a tool file names; it waits for the owner's confirmation, too."""
+    await _find_skill(site, "files", name)
     try:
         await site.backend.tool_files.complete(name)
     except NetError as error:
@@ -92,8 +91,8 @@ async def fetch(site: AtSite, name: str) -> None:
 
 @router.get("/tools/{kind}/{name}/details", dependencies=OWNER)
 async def details(site: AtSite, kind: Kind, name: str) -> HTMLResponse:
-    """Everything that a yes would cover, and the form for it."""
-    library, found = _library(site, kind), await _known(site, kind, name)
+    """Everything that a confirmation covers, and its form."""
+    library, found = _library(site, kind), await _find_skill(site, kind, name)
     files, before, _ = await undecided_skill(library, name)
     look = await asyncio.to_thread(Look.at, files, name, library.form)
     text = legible("\n".join(await asyncio.to_thread(skill_changes, before, files)))
@@ -106,7 +105,7 @@ async def confirm(
     site: AtSite, kind: Kind, name: str, sha256: Shown, word: Annotated[Text, Form(max_length=100)] = ""
 ) -> None:
     """Switch on exactly the bytes that were shown; the extra word for severe findings is its name."""
-    await _known(site, kind, name)
+    await _find_skill(site, kind, name)
     await _library(site, kind).confirm(name, sha256, despite_findings=word.strip() == name)
 
 
@@ -114,21 +113,15 @@ async def confirm(
 async def change(site: AtSite, kind: Kind, name: str, act: Literal["off", "dismiss", "remove"]) -> None:
     """Switch it off, forget the version that waits, or delete it and its files."""
     library = _library(site, kind)
-    await _known(site, kind, name)
-    match act:
-        case "off":
-            await library.disable(name)
-        case "dismiss":
-            await library.dismiss(name)
-        case "remove":
-            await library.remove(name)
+    await _find_skill(site, kind, name)
+    await {"off": library.disable, "dismiss": library.dismiss, "remove": library.remove}[act](name)
 
 
 def _library(site: Site, kind: Kind) -> Skills:
     return site.backend.skills if kind == "skills" else site.backend.tool_files.library
 
 
-async def _known(site: Site, kind: Kind, name: str) -> ListedSkill:
+async def _find_skill(site: Site, kind: Kind, name: str) -> ListedSkill:
     try:
         return await _library(site, kind).get(name)
     except BadSkill as error:
@@ -155,17 +148,17 @@ def _servers(toolbox: Toolbox) -> McpServers | None:
 async def _pieces(site: Site) -> Mapping[str, str]:
     toolbox = await site.backend.toolbox()
     parts = [
-        *_kept(site, "skills", await site.backend.skills.list_all()),
-        *await _served(site, _servers(toolbox)),
-        *_kept(site, "files", await site.backend.tool_files.library.list_all()),
+        *_library_pieces(site, "skills", await site.backend.skills.list_all()),
+        *await _server_pieces(site, _servers(toolbox)),
+        *_library_pieces(site, "files", await site.backend.tool_files.library.list_all()),
     ]
     on, off = [spec.name for spec in toolbox.specs], site.backend.tools_off()
-    said = {spec.name: spec.description for spec in toolbox.specs}
-    parts.append(("built-in", site.pages.piece("built_in_tools.html", on=on, said=said, off=off)))
+    descriptions = {spec.name: spec.description for spec in toolbox.specs}
+    parts.append(("built-in", site.pages.piece("built_in_tools.html", on=on, said=descriptions, off=off)))
     return dict(parts)
 
 
-def _kept(site: Site, kind: Kind, every: list[ListedSkill]) -> Iterator[tuple[str, str]]:
+def _library_pieces(site: Site, kind: Kind, every: list[ListedSkill]) -> Iterator[tuple[str, str]]:
     piece = site.pages.piece
     yield f"{kind}-heading", piece("tools_heading.html", kind=kind, empty=not every)
     for each in every:
@@ -178,7 +171,7 @@ def _missing(site: Site, each: ListedSkill) -> str:
     return missing_credential(tool, secrets.finder(secrets.owner)) if isinstance(tool, ToolFile) and secrets else ""
 
 
-async def _served(site: Site, servers: McpServers | None) -> list[tuple[str, str]]:
+async def _server_pieces(site: Site, servers: McpServers | None) -> list[tuple[str, str]]:
     """The servers, each with its tools; tools of servers that are gone are not shown."""
     every = servers.config() if servers else {}
     parts: list[tuple[str, str]] = [
@@ -187,9 +180,9 @@ async def _served(site: Site, servers: McpServers | None) -> list[tuple[str, str
     if servers is None or not every:
         return parts
     async with site.backend.database.connection() as conn:
-        known = await pinned_tools.read(conn)
+        pinned = await pinned_tools.read(conn)
     for name, server in sorted(every.items()):
-        tools = [tool for tool in known if tool.definition.server == name]
+        tools = [tool for tool in pinned if tool.definition.server == name]
         state, problem = servers.state(name)
         at = public_url(server.url) if server.url else server.command or "no url"
         shown = {"name": name, "at": at, "state": state, "problem": problem, "tools": len(tools)}

@@ -1,17 +1,18 @@
-"""Usage: what the models cost, by day, model, channel and session, and what the budgets leave."""
+"""Usage: the cost of models by day, model, channel and session, and the budgets."""
 
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query, Request
-from fastapi.responses import RedirectResponse, Response
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import Response
 
 from gateway.agent.limits import dollars
 from gateway.store.work import budgets
 from gateway.store.work.budgets import Period, UsageRow
-from gateway.web.auth.access import by_cookie, public
+from gateway.web.auth.access import VISITOR
+from gateway.web.http.bodies import midnight
 from gateway.web.pages import Nav, Screen
 from gateway.web.site import AtSite
 
@@ -22,7 +23,7 @@ router = APIRouter()
 screen = Screen(Nav("/usage", "Usage", "chart-column", 40), router)
 
 
-@router.get("/usage", dependencies=[Depends(public)])
+@router.get("/usage", dependencies=VISITOR)
 async def page(
     request: Request,
     site: AtSite,
@@ -30,12 +31,10 @@ async def page(
     day: Annotated[date | None, Query(ge=date(2000, 1, 1), le=date(2200, 1, 1))] = None,
 ) -> Response:
     """The screen: the last days, or one day."""
-    if await by_cookie(request) is None:
-        return RedirectResponse("/login", 303)
     now, limits = site.backend.clock.now(), site.backend.limits()
     first, last = (day, day) if day else (now.date() - timedelta(days=days - 1), now.date())
     async with site.backend.database.connection() as conn:
-        rows = await budgets.used(conn, _midnight(first), _midnight(last) + timedelta(days=1))
+        rows = await budgets.used(conn, midnight(first), midnight(last) + timedelta(days=1))
         accounts = await budgets.accounts(conn, now, await budgets.settled_cost(conn, now))
     of_day = {line.day: line for line in summed(rows, lambda row: row.day)}
     return site.screen(
@@ -61,7 +60,7 @@ async def page(
 
 
 def summed(rows: Iterable[UsageRow], key: Callable[[UsageRow], Hashable]) -> list[UsageRow]:
-    """One row for all with the same key, the dearest first; what they do not share is the first one's."""
+    """One row for each key, the most expensive first; other fields are those of its first row."""
     groups: dict[Hashable, list[UsageRow]] = {}
     for row in rows:
         groups.setdefault(key(row), []).append(row)
@@ -78,7 +77,3 @@ def compact(number: float) -> str:
         if number >= size:
             return f"{number / size:.{1 if number < 10 * size else 0}f}{unit}"
     return f"{number:.0f}"
-
-
-def _midnight(day: date) -> datetime:
-    return datetime(day.year, day.month, day.day, tzinfo=UTC)

@@ -18,6 +18,7 @@ from gateway.web.v1.request_fields import (
     choice_of,
     files_of,
     format_of,
+    invalid,
     result_of,
     text_of,
     tools_of,
@@ -38,14 +39,14 @@ ONLY: Mapping[str, Sequence[JsonValue]] = {
     "conversation": [],
     "prompt": [],
 }
-"""Fields that would change what comes back, with the only values that are supported. All others are taken."""
+"""Fields that would change the answer, with their only supported values. All other fields are accepted."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """A request that can be served: what is said now, and what was said before; only what is new brings files.
+    """A valid request: the new text, and the `earlier` messages; only new messages have files.
 
-    `results` are those of the client's own tools.
+    `results` are of the client's own tools.
     """
 
     model: str
@@ -59,17 +60,17 @@ class ChatRequest:
 
 
 def parse(body: bytes, models: Sequence[str]) -> ChatRequest:
-    """Raises `Refused`, naming the field."""
+    """Parse a request; raises `Refused`, naming the invalid field."""
     fields = fields_of(body, models)
     messages = instructions_first(fields.get("messages"))
-    said = _messages(messages)
-    earlier, results, text = split(said, "messages")
+    history = _messages(messages)
+    earlier, results, text = split(history, "messages")
     stream_options = fields.get("stream_options") or {}
     usage = stream_options.get("include_usage") if isinstance(stream_options, dict) else None
     return ChatRequest(
         model=str(fields["model"]),
         text=text,
-        files=_files(messages) if said[-1].role == "user" else (),
+        files=_files(messages) if history[-1].role == "user" else (),
         earlier=earlier,
         options=options_of(fields, format_of(fields.get("response_format"), "response_format")),
         results=results,
@@ -79,7 +80,7 @@ def parse(body: bytes, models: Sequence[str]) -> ChatRequest:
 
 
 def parse_prompt(body: bytes, models: Sequence[str]) -> ChatRequest:
-    """A completion in the old form: a prompt that is one message. Raises `Refused`, naming the field."""
+    """Parse a completion in the older format, whose prompt is one message; raises `Refused`."""
     fields = fields_of(body, models, but="prompt")
     match fields.get("prompt"):
         case str(prompt) | [str(prompt)] if prompt.strip():
@@ -89,7 +90,7 @@ def parse_prompt(body: bytes, models: Sequence[str]) -> ChatRequest:
 
 
 def fields_of(body: bytes, models: Sequence[str], *, but: str = "") -> dict[str, JsonValue]:
-    """The fields of any request, once what is not supported is refused, except the field `but`; raises `Refused`."""
+    """The fields of any request; raises `Refused` for an unsupported one other than `but`."""
     try:
         parsed: JsonValue = json.loads(body)
     except (ValueError, RecursionError):
@@ -108,51 +109,46 @@ def fields_of(body: bytes, models: Sequence[str], *, but: str = "") -> dict[str,
 
 
 def options_of(fields: Mapping[str, JsonValue], answer_format: JsonObject | None) -> ClientOptions:
-    """What the client brought along; raises `Refused`."""
+    """The client's own tools and format; raises `Refused`."""
     tools = tools_of(fields.get("tools"))
     allowed, must_call = choice_of(fields.get("tool_choice"), tools)
     return ClientOptions(tools if allowed else (), must_call, answer_format)
 
 
-def split(said: Sequence[Earlier], param: str) -> tuple[tuple[Earlier, ...], tuple[ToolResult, ...], str]:
-    """What was said before, and what is new: results of the client's tools, the user's words or both."""
-    new = said[-1].text if said[-1].role == "user" else None
-    told = list(said if new is None else said[:-1])
-    at = len(told)
-    while at and told[at - 1].role == "tool":
+def split(history: Sequence[Earlier], param: str) -> tuple[tuple[Earlier, ...], tuple[ToolResult, ...], str]:
+    """The earlier messages, then the new results of the client's tools and the new text; either may be empty."""
+    new = history[-1].text if history[-1].role == "user" else None
+    before = list(history if new is None else history[:-1])
+    at = len(before)
+    while at and before[at - 1].role == "tool":
         at -= 1
-    _refuse_stray_results(told, at, param)
-    results = tuple(ToolResult(each.call_id, each.text) for each in told[at:])
+    _refuse_stray_results(before, at, param)
+    results = tuple(ToolResult(each.call_id, each.text) for each in before[at:])
     if new is None and not results:
-        raise invalid(param, "The last message must be the user's, or a tool's result: it is what gets an answer.")
-    return tuple(told[:at]), results, new or ""
+        raise invalid(param, "The last message must be the user's, or a tool's result.")
+    return tuple(before[:at]), results, new or ""
 
 
-def instructions_first(said: JsonValue) -> JsonValue:
-    """The messages with instructions at their end put first: some clients add theirs behind what is new."""
-    items = said if isinstance(said, list) else []
+def instructions_first(messages: JsonValue) -> JsonValue:
+    """The messages, with instructions moved from the end to the beginning: some clients append theirs."""
+    items = messages if isinstance(messages, list) else []
     at = len(items)
     while at and isinstance(last := items[at - 1], dict) and last.get("role") in ("system", "developer"):
         at -= 1
-    return [*items[at:], *items[:at]] if items else said
+    return [*items[at:], *items[:at]] if items else messages
 
 
 def flag(value: JsonValue, param: str) -> bool:
-    """A field that is true or false, and false when it is absent."""
+    """The value of a boolean field, false if it is absent; raises `Refused`."""
     if value is not None and not isinstance(value, bool):
         raise invalid(param, f"'{param}' must be true or false.")
     return bool(value)
 
 
-def invalid(param: str | None, message: str) -> Refused:
-    """The error for a value that makes no sense."""
-    return Refused(400, "invalid_value", message, param=param)
-
-
-def _refuse_stray_results(told: Sequence[Earlier], new: int, param: str) -> None:
-    """A result needs its call before it; only where nothing comes before may the session know the call."""
+def _refuse_stray_results(before: Sequence[Earlier], new: int, param: str) -> None:
+    """Raise `Refused` for a result without a call before it, unless the session may have the call."""
     calls: set[str] = set()
-    for at, each in enumerate(told):
+    for at, each in enumerate(before):
         calls |= {call.id for call in each.calls}
         if each.role == "tool" and each.call_id not in calls and (at < new or new > 0):
             raise invalid(f"{param}[{at}].tool_call_id", f"No call before this result has the id {each.call_id!r}.")

@@ -18,46 +18,46 @@ from gateway.web.components.files import MAX_FILES
 from gateway.web.http.errors import Refused
 
 PIECE = 256 * 1024
-NOT_TEXT = "[This result had a file, which was left out: only text is taken.]"
+NOT_TEXT = "[This result had a file, which was left out: only text is supported.]"
 FILES = frozenset({"image_url", "file", "input_audio"})
 
 
 @dataclass(frozen=True, slots=True)
 class InlineFile:
-    """A file inside a request; `mime` is the client's word."""
+    """A file inside a request; `mime` is the client's claim."""
 
     name: str
     mime: str
     data: bytes
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        """Its bytes, as an upload has them."""
+        """Yield its bytes, like those of an upload."""
         for at in range(0, len(self.data), PIECE):
             yield self.data[at : at + PIECE]
 
 
 def text_of(content: JsonValue, param: str) -> str:
-    """What is said; raises `Refused` for content of an unknown kind."""
+    """The text of a message's content; raises `Refused` for an unsupported type."""
     if content is None or isinstance(content, str):
         return content or ""
     if not isinstance(content, list):
-        raise _refused("invalid_value", "Content must be a text or a list of parts.", param)
+        raise invalid(param, "Content must be a text or a list of parts.")
     texts = [_text(part, f"{param}[{at}]") for at, part in enumerate(content)]
     return "\n".join(text for text in texts if text is not None)
 
 
 def result_of(content: JsonValue, param: str) -> str:
-    """What a client's tool returned, as text; it says where something else was left out. Raises `Refused`."""
+    """The result of a client's tool as text, with a remark where a file was left out. Raises `Refused`."""
     left_out = isinstance(content, list) and any(_kind(part) in FILES for part in content)
     return "\n".join(filter(None, (text_of(content, param), NOT_TEXT if left_out else "")))
 
 
 def files_of(content: JsonValue, param: str) -> tuple[InlineFile, ...]:
-    """The files that came with it, in order; raises `Refused`."""
+    """The files of a message, in order; raises `Refused`."""
     parts = content if isinstance(content, list) else []
     files = tuple(_file(part, f"{param}[{at}]") for at, part in enumerate(parts) if _kind(part) in FILES)
     if len(files) > MAX_FILES:
-        raise _refused("invalid_value", f"A message may have {MAX_FILES} files.", param)
+        raise invalid(param, f"A message may have at most {MAX_FILES} files.")
     return files
 
 
@@ -89,7 +89,7 @@ def _file(part: JsonValue, param: str) -> InlineFile:
         case {"type": "file", "file": {"file_id": _}}:
             raise _refused("unsupported_value", "Send the file itself, as `file_data`.", f"{param}.file.file_id")
         case _:
-            raise _refused("invalid_value", "This part lacks fields that its type requires.", param)
+            raise invalid(param, "This part lacks fields that its type requires.")
 
 
 def _image(url: str, param: str) -> InlineFile:
@@ -107,7 +107,7 @@ def _data(text: str, param: str) -> tuple[str, bytes]:
     head, _, encoded = text.removeprefix("data:").partition(",")
     mime, *rest = head.split(";")
     if "base64" not in rest:
-        raise _refused("invalid_value", "A data: URL must be in base64.", param)
+        raise invalid(param, "A data: URL must be in base64.")
     return mime.lower(), _decoded(encoded, param)
 
 
@@ -129,19 +129,19 @@ _NO_PARAMETERS: dict[str, JsonValue] = {"type": "object", "properties": {}}
 
 
 def tools_of(value: JsonValue) -> tuple[ToolSpec, ...]:
-    """The functions on offer, in the form of either API; raises `Refused`."""
+    """The client's functions, in the format of either API; raises `Refused`."""
     if value is None:
         return ()
     if not isinstance(value, list) or len(value) > MAX_TOOLS:
-        raise _invalid("tools", f"'tools' must be a list of {MAX_TOOLS} tools at most.")
+        raise invalid("tools", f"'tools' must be a list of {MAX_TOOLS} tools at most.")
     found = tuple(_tool(item, f"tools[{at}]") for at, item in enumerate(value))
     if len({tool.name for tool in found}) != len(found):
-        raise _invalid("tools", "Two tools have the same name.")
+        raise invalid("tools", "Two tools have the same name.")
     return found
 
 
 def choice_of(value: JsonValue, tools: Collection[ToolSpec]) -> tuple[bool, str | None]:
-    """Whether any tool may be called, and which one must be, as `ClientOptions` says it; raises `Refused`."""
+    """Whether tools may be called, and the one that must be, as in `ClientOptions`; raises `Refused`."""
     match value:
         case None | "auto":
             return True, None
@@ -154,11 +154,11 @@ def choice_of(value: JsonValue, tools: Collection[ToolSpec]) -> tuple[bool, str 
         ):
             return True, name
         case _:
-            raise _invalid("tool_choice", "'tool_choice' must be none, auto, required or one of the request's tools.")
+            raise invalid("tool_choice", "'tool_choice' must be none, auto, required or one of the request's tools.")
 
 
 def refuse_clash(tools: Collection[ToolSpec], own: Collection[str]) -> None:
-    """Raises `Refused` if a client's tool would shadow one of ours."""
+    """Raise `Refused` if a client's tool would shadow one of the agent's."""
     for tool in tools:
         if tool.name in own:
             message = f"The agent has a tool {tool.name} of its own; give yours another name, or use a plain token."
@@ -166,12 +166,12 @@ def refuse_clash(tools: Collection[ToolSpec], own: Collection[str]) -> None:
 
 
 def call_of(id: JsonValue, function: JsonValue, param: str) -> ToolCall:
-    """A call that the client was handed before; raises `Refused`."""
+    """A call that the client got in an earlier answer; raises `Refused`."""
     match function:
         case {"name": str(name), "arguments": str(arguments)} if isinstance(id, str) and id:
             return ToolCall(storable(id), storable(name), storable(arguments))
         case _:
-            raise _invalid(param, "A call needs an id, and a name and arguments as texts.")
+            raise invalid(param, "A call needs an id, and a name and arguments as texts.")
 
 
 def _tool(value: JsonValue, param: str) -> ToolSpec:
@@ -181,24 +181,25 @@ def _tool(value: JsonValue, param: str) -> ToolSpec:
     name, description = function.get("name"), function.get("description") or ""
     parameters = function.get("parameters") or _NO_PARAMETERS
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise _invalid(f"{param}.name", "A tool's name has 1 to 64 letters, digits, _ or -.")
+        raise invalid(f"{param}.name", "A tool's name has 1 to 64 letters, digits, _ or -.")
     if not isinstance(description, str) or not isinstance(parameters, dict):
-        raise _invalid(param, "A tool's description is a text, and its parameters are a JSON Schema object.")
+        raise invalid(param, "A tool's description is a text, and its parameters are a JSON Schema object.")
     return ToolSpec(name, storable(description), _clean(parameters))
 
 
 def _clean(schema: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    """With no character that a provider refuses; half a surrogate pair is one."""
+    """The schema without characters that providers refuse, such as half a surrogate pair."""
     plain: dict[str, JsonValue] = json.loads(storable(json.dumps(schema, ensure_ascii=False)))
     return plain
 
 
-def _invalid(param: str, message: str) -> Refused:
+def invalid(param: str | None, message: str) -> Refused:
+    """The error for a value that a field can't have."""
     return Refused(400, "invalid_value", message, param=param)
 
 
 MAX_REFERENCES = 10_000
-"""References that are followed in one check: a small schema can ask for more than anybody has time for."""
+"""References that one check follows: a small schema can require endless work."""
 
 
 def format_of(value: JsonValue, param: str) -> JsonObject | None:
@@ -217,7 +218,7 @@ def format_of(value: JsonValue, param: str) -> JsonObject | None:
 
 
 def check_answer(wanted: JsonObject, text: str) -> None:
-    """Raises `Refused` for an answer that is not in the form. Blocks; for a thread."""
+    """Raise `Refused` for an answer in another format. Blocks: call it in a thread."""
     try:
         answer = json.loads(text)
     except (ValueError, RecursionError):
@@ -235,7 +236,7 @@ def check_answer(wanted: JsonObject, text: str) -> None:
 
 
 def _missed(why: str, text: str) -> Refused:
-    message = f"The model's answer is not in the form asked for: {why}. It said: {text[:500]}"
+    message = f"The model's answer is not in the requested format: {why}. It said: {text[:500]}"
     return Refused(424, "response_format_missed", message, param="response_format", headers={"x-should-retry": "false"})
 
 
@@ -250,7 +251,7 @@ def _refuse_unusable(schema: dict[str, JsonValue], param: str) -> None:
 
 
 def _validator(schema: Any) -> Any:
-    """Fetches nothing, and leaves patterns alone: whoever writes one can make it run for ever."""
+    """A validator that fetches nothing and ignores patterns, which can take forever."""
     from jsonschema import Draft202012Validator
     from jsonschema.validators import extend
     from referencing import Registry

@@ -19,8 +19,8 @@ from gateway.store.transcript.messages import CLIENT, MessageRow
 from gateway.web.auth.access import Caller
 from gateway.web.http.errors import Refused
 from gateway.web.site import Site
-from gateway.web.v1.request import ChatRequest, fields_of, flag, instructions_first, invalid, options_of, split
-from gateway.web.v1.request_fields import InlineFile, call_of, files_of, format_of, result_of, text_of
+from gateway.web.v1.request import ChatRequest, fields_of, flag, instructions_first, options_of, split
+from gateway.web.v1.request_fields import InlineFile, call_of, files_of, format_of, invalid, result_of, text_of
 from gateway.web.v1.serving import CHANNEL
 
 _TEXTS = frozenset({"input_text", "output_text"})
@@ -36,19 +36,19 @@ class UnresolvedRequest:
 
     @property
     def references(self) -> tuple[str, ...]:
-        """The ids of items that were told before and are not sent again."""
+        """The ids of earlier items that the client refers to instead of sending them again."""
         found = (item.get("id") for item in self.items if _kind(item) == "item_reference" and isinstance(item, dict))
         return tuple(id for id in found if isinstance(id, str))
 
     def resolved(self, before: Sequence[Earlier], known: Mapping[str, Earlier]) -> ChatRequest:
-        """With what was said before the previous response's end, and what is behind `references`; raises `Refused`."""
-        told = [*before, *_messages(self.items, known)]
+        """The request with the history up to the previous response, and the items of `references`; raises `Refused`."""
+        history = [*before, *_messages(self.items, known)]
         instructions = self.fields.get("instructions")
         if isinstance(instructions, str):
-            told.insert(0, Earlier("system", instructions))
-        if not self.items or not told:
+            history.insert(0, Earlier("system", instructions))
+        if not self.items or not history:
             raise invalid("input", "'input' must be a text or a list of items.")
-        earlier, results, text = split(told, "input")
+        earlier, results, text = split(history, "input")
         form = self.fields.get("text")
         wanted = _nested(form.get("format")) if isinstance(form, dict) else None
         return ChatRequest(
@@ -63,32 +63,32 @@ class UnresolvedRequest:
 
 
 def parse(body: bytes, models: Sequence[str]) -> UnresolvedRequest:
-    """Raises `Refused`, naming the field."""
+    """Parse a request; raises `Refused`, naming the invalid field."""
     fields = fields_of(body, models)
-    previous, said = fields.get("previous_response_id"), fields.get("input")
+    previous, message = fields.get("previous_response_id"), fields.get("input")
     if not isinstance(previous, str | None):
         raise invalid("previous_response_id", "'previous_response_id' must be the id of a response.")
-    said = instructions_first([{"role": "user", "content": said}] if isinstance(said, str) else said)
-    items = said if isinstance(said, list) else []
+    message = instructions_first([{"role": "user", "content": message}] if isinstance(message, str) else message)
+    items = message if isinstance(message, list) else []
     return UnresolvedRequest(fields, previous, tuple(items))
 
 
 def _messages(items: Sequence[JsonValue], known: Mapping[str, Earlier]) -> list[Earlier]:
-    told: list[Earlier] = []
+    earlier: list[Earlier] = []
     for at, item in enumerate(items):
-        said = _message(item, f"input[{at}]", known)
-        if said is None:
+        message = _message(item, f"input[{at}]", known)
+        if message is None:
             continue
-        last = told[-1] if told else None
-        if said.calls and not said.text and last is not None and last.role == "assistant":
-            told[-1] = replace(last, calls=(*last.calls, *said.calls))
+        last = earlier[-1] if earlier else None
+        if message.calls and not message.text and last is not None and last.role == "assistant":
+            earlier[-1] = replace(last, calls=(*last.calls, *message.calls))
         else:
-            told.append(said)
-    return told
+            earlier.append(message)
+    return earlier
 
 
 def _message(item: JsonValue, param: str, known: Mapping[str, Earlier]) -> Earlier | None:
-    """One item; None for a model's reasoning, which nobody reads again."""
+    """One item; None for a model's reasoning, which is not used again."""
     match item:
         case {"type": "reasoning"}:
             return None
@@ -116,7 +116,7 @@ def _files(items: Sequence[JsonValue]) -> tuple[InlineFile, ...]:
 
 
 def _parts(content: JsonValue) -> JsonValue:
-    """The parts in the form of a chat completion."""
+    """The parts in the format of a chat completion."""
     return [_part(part) for part in content] if isinstance(content, list) else content
 
 
@@ -146,26 +146,26 @@ _ID = re.compile(r"(?:resp|msg|fc)_(?P<arrival>\d{1,18})(?:_(?P<place>\d{1,4}))?
 
 
 async def earlier_until(site: Site, caller: Caller, response: str) -> tuple[Earlier, ...]:
-    """The conversation up to this response; raises `Refused` if the token has none."""
+    """The conversation up to this response; raises `Refused` if the token has no such response."""
     async with site.backend.database.connection() as conn:
         answer = await _answer(conn, caller, response)
         if answer is None or answer.seq is None:
             message = f"There is no response {response!r}."
             raise Refused(400, "previous_response_not_found", message, param="previous_response_id")
-        return tuple(_told(await messages.told_until(conn, answer.session_id, answer.seq)))
+        return tuple(_as_client(await messages.told_until(conn, answer.session_id, answer.seq)))
 
 
 async def items_by_id(site: Site, caller: Caller, ids: Sequence[str]) -> dict[str, Earlier]:
-    """The items with these ids, as far as the token has them."""
+    """The items with these ids; those of other tokens are left out."""
     found: dict[str, Earlier] = {}
-    told: dict[MessageId, Earlier] = {}
+    earlier: dict[MessageId, Earlier] = {}
     async with site.backend.database.connection() as conn:
         for id in ids:
             if (answer := await _answer(conn, caller, id)) is None:
                 continue
-            if answer.id not in told:
-                *_, told[answer.id] = _told(await messages.told_until(conn, answer.session_id, answer.seq or 0))
-            if (item := _item(told[answer.id], id)) is not None:
+            if answer.id not in earlier:
+                *_, earlier[answer.id] = _as_client(await messages.told_until(conn, answer.session_id, answer.seq or 0))
+            if (item := _item(earlier[answer.id], id)) is not None:
                 found[id] = item
     return found
 
@@ -173,21 +173,21 @@ async def items_by_id(site: Site, caller: Caller, ids: Sequence[str]) -> dict[st
 async def _answer(conn: Connection, caller: Caller, id: str) -> MessageRow | None:
     match = _ID.fullmatch(id)
     arrival = await inbox.find(conn, CHANNEL, caller.account, InboxId(int(match["arrival"]))) if match else None
-    asked = await messages.get(conn, arrival.message_id) if arrival and arrival.message_id else None
-    answer = await messages.get(conn, asked.answered_by) if asked and asked.answered_by else None
+    sent = await messages.get(conn, arrival.message_id) if arrival and arrival.message_id else None
+    answer = await messages.get(conn, sent.answered_by) if sent and sent.answered_by else None
     return answer if answer is not None and answer.kind == "assistant" else None
 
 
-def _item(told: Earlier, id: str) -> Earlier | None:
+def _item(earlier: Earlier, id: str) -> Earlier | None:
     if id.startswith("msg_"):
-        return Earlier("assistant", told.text)
+        return Earlier("assistant", earlier.text)
     match = _ID.fullmatch(id)
     place = int(match["place"] or 0) if match else 0
-    return Earlier("assistant", "", told.calls[place : place + 1]) if place < len(told.calls) else None
+    return Earlier("assistant", "", earlier.calls[place : place + 1]) if place < len(earlier.calls) else None
 
 
-def _told(rows: Sequence[MessageRow]) -> Iterator[Earlier]:
-    """The rows as the client knows them: without instructions, tools of ours, and what got no answer."""
+def _as_client(rows: Sequence[MessageRow]) -> Iterator[Earlier]:
+    """Yield the rows as the client knows them: without instructions, our tools, and messages without an answer."""
     answers = {row.id for row in rows if row.kind == "assistant"}
     texts: list[str] = []
     calls: list[ToolCall] = []

@@ -15,7 +15,7 @@ from gateway.domain.memory.memories import EmbeddingUnavailable, Vector
 from gateway.domain.people.credentials import Scope
 from gateway.domain.text.tokens import estimate
 from gateway.web.auth.access import MESSAGE_BODY, Caller, needs
-from gateway.web.http.bodies import Text, parsed, validated
+from gateway.web.http.bodies import Text, json_body, parsed, validated
 from gateway.web.http.errors import Refused
 from gateway.web.site import AtSite, Site
 from gateway.web.v1 import responses, wire
@@ -28,7 +28,7 @@ Headers = Annotated[SessionHeaders, Depends()]
 
 
 async def _names(site: Site, caller: Caller) -> Sequence[str]:
-    """The agents that may answer now, the one that people chat with first; the others are the owner's."""
+    """The agents that this caller may ask, the one that people chat with first; members have only that one."""
     if caller.member is not None:
         return site.backend.models()
     agents = site.backend.trees.trees.agents
@@ -37,7 +37,7 @@ async def _names(site: Site, caller: Caller) -> Sequence[str]:
 
 @router.get("/v1/models")
 async def models(site: AtSite, caller: Chatter) -> Response:
-    """The agents that can be asked."""
+    """List the agents that can answer."""
     created = int(site.backend.clock.now().timestamp())
     return JSONResponse(
         {"object": "list", "data": [wire.model_entry(name, created) for name in await _names(site, caller)]}
@@ -46,7 +46,7 @@ async def models(site: AtSite, caller: Chatter) -> Response:
 
 @router.get("/v1/models/{name}")
 async def model(site: AtSite, caller: Chatter, name: str) -> Response:
-    """One of them."""
+    """Get one agent."""
     if name not in await _names(site, caller):
         raise Refused(404, "model_not_found", f"The model '{name}' does not exist.", param="model")
     return JSONResponse(wire.model_entry(name, int(site.backend.clock.now().timestamp())))
@@ -54,43 +54,43 @@ async def model(site: AtSite, caller: Chatter, name: str) -> Response:
 
 @router.post("/v1/chat/completions", responses={404: {}, 424: {}})
 async def complete(request: Request, site: AtSite, caller: Chatter, named: Headers) -> Response:
-    """Answer the last user message, in one piece or as it is written. The turn goes on when the client leaves."""
+    """Answer the last user message, in one piece or as a stream. The turn continues when the client disconnects."""
     names, body = await _names(site, caller), await request.body()
-    asked = await parsed(body, lambda body: parse(body, names))
+    wanted = await parsed(body, lambda body: parse(body, names))
     return await serve(
         site,
         caller,
         named,
         body,
-        asked,
-        lambda id, at: Completion(f"chatcmpl-{id or 0}", asked.model, at, asked.include_usage),
+        wanted,
+        lambda id, at: Completion(f"chatcmpl-{id or 0}", wanted.model, at, wanted.include_usage),
     )
 
 
 @router.post("/v1/completions", responses={404: {}, 424: {}})
 async def complete_text(request: Request, site: AtSite, caller: Chatter, named: Headers) -> Response:
-    """Answer a prompt in the old form."""
+    """Answer a prompt, in the older format of completions."""
     names, body = await _names(site, caller), await request.body()
-    asked = await parsed(body, lambda body: parse_prompt(body, names))
+    wanted = await parsed(body, lambda body: parse_prompt(body, names))
     return await serve(
-        site, caller, named, body, asked, lambda id, at: TextCompletion(f"cmpl-{id or 0}", asked.model, at)
+        site, caller, named, body, wanted, lambda id, at: TextCompletion(f"cmpl-{id or 0}", wanted.model, at)
     )
 
 
 @router.post("/v1/responses", responses={404: {}, 424: {}})
 async def respond(request: Request, site: AtSite, caller: Chatter, named: Headers) -> Response:
-    """The same in the form of the Responses API; it goes on from any response of the same token."""
+    """Answer in the format of the Responses API; continues from any response of the same token."""
     names, body = await _names(site, caller), await request.body()
     sent = await parsed(body, lambda body: responses.parse(body, names))
     before = await responses.earlier_until(site, caller, sent.previous) if sent.previous else ()
-    asked = sent.resolved(before, await responses.items_by_id(site, caller, sent.references))
+    wanted = sent.resolved(before, await responses.items_by_id(site, caller, sent.references))
     return await serve(
         site,
         caller,
         named,
         body,
-        asked,
-        lambda id, at: ResponseObject(f"resp_{id or 0}", asked.model, at, sent.previous),
+        wanted,
+        lambda id, at: ResponseObject(f"resp_{id or 0}", wanted.model, at, sent.previous),
     )
 
 
@@ -112,39 +112,36 @@ class Embed(BaseModel):
     dimensions: int | None = None
 
 
-_SHAPE = {"requestBody": {"required": True, "content": {"application/json": {"schema": parameters_of(Embed)}}}}
-
-
 @router.post(
     "/v1/embeddings",
     dependencies=[Depends(needs(Scope.MEMORY, body=MESSAGE_BODY))],
     responses={404: {}, 424: {}, 503: {}},
-    openapi_extra=_SHAPE,
+    openapi_extra=json_body(parameters_of(Embed)),
 )
 async def embed(request: Request, site: AtSite) -> Response:
-    """Vectors of texts to be found, of unit length."""
-    asked = await parsed(await request.body(), lambda body: validated(Embed, body))
-    if not all(text.strip() for text in asked.input):
+    """Embed texts for a search; the vectors have unit length."""
+    wanted = await parsed(await request.body(), lambda body: validated(Embed, body))
+    if not all(text.strip() for text in wanted.input):
         raise Refused(400, "invalid_value", "input: an empty text has no embedding.", param="input")
     embedder = site.backend.embedder()
     if embedder is None:
         message = "No embedding model is configured; see `embeddings` in config.json."
         raise Refused(424, "no_embedder", message, type="server_error")
-    if asked.model not in {"default", embedder.name}:
-        message = f"The model '{asked.model}' does not exist; use default or {embedder.name}."
+    if wanted.model not in {"default", embedder.name}:
+        message = f"The model '{wanted.model}' does not exist; use default or {embedder.name}."
         raise Refused(404, "model_not_found", message, param="model")
     try:
-        vectors = await embedder.passages(asked.input)
+        vectors = await embedder.passages(wanted.input)
     except EmbeddingUnavailable as error:
         raise Refused(503, "no_embedding", str(error), type="server_error", headers={"Retry-After": "1"}) from error
-    if vectors and asked.dimensions not in {None, len(vectors[0])}:
+    if vectors and wanted.dimensions not in {None, len(vectors[0])}:
         message = f"dimensions: {embedder.name} makes vectors of {len(vectors[0])}, no others."
         raise Refused(400, "invalid_value", message, param="dimensions")
-    encode = _base64 if asked.encoding_format == "base64" else list[Json]
+    encode = _base64 if wanted.encoding_format == "base64" else list[Json]
     data: list[Json] = [
         {"object": "embedding", "index": index, "embedding": encode(vector)} for index, vector in enumerate(vectors)
     ]
-    tokens = sum(map(estimate, asked.input))
+    tokens = sum(map(estimate, wanted.input))
     usage: Json = {"prompt_tokens": tokens, "total_tokens": tokens}
     return JSONResponse({"object": "list", "data": data, "model": embedder.name, "usage": usage})
 

@@ -1,6 +1,6 @@
 """Serves one request of any of the APIs: finds or starts its session, runs its turn once, sends its answer.
 
-Titles and tags that chat programs ask for are answered by rule; a slow JSON response is kept alive."""
+Titles and tags that chat programs ask for are answered by rule; a slow JSON response is kept alive with spaces."""
 
 import asyncio
 import hashlib
@@ -43,24 +43,24 @@ from gateway.web.v1.wire import Completion, ResponseObject
 
 CHANNEL = "api"
 MAX_INLINE = 24 * 1024 * 1024
-"""Bytes of a request, which is held in memory as a whole, with the files in it."""
+"""Bytes of a request, which is held in memory as a whole, including its files."""
 
 OWN = ("default",)
-"""What the agent is called that people chat with."""
+"""The names of the agent that people chat with."""
 
 Shape: TypeAlias = Completion | ResponseObject
-"""How one API tells an answer: in one piece, or as a stream of frames."""
+"""The wire format of an answer: in one piece, or as a stream of frames."""
 Shaped: TypeAlias = Callable[[InboxId | None, int], Shape]
-"""Makes the shape of the answer to one arrival at a Unix time."""
+"""Makes the wire format for the answer to one message; the second argument is a Unix time."""
 Chatter = Annotated[Caller, Depends(needs(Scope.CHAT, body=MAX_INLINE, members=True))]
 Name = Annotated[str | None, Header(min_length=1, max_length=200, pattern=r"^[\x21-\x7e]+$")]
 
 
 @dataclass(frozen=True, slots=True)
 class SessionHeaders:
-    """What the headers say: which session, and which request this is a repeat of.
+    """The headers that name the session, and the request that this one repeats.
 
-    Open WebUI names its chat; OpenAI's clients count their own retries. What a body says of its `user` names nothing.
+    Open WebUI names its chat; OpenAI's clients count their own retries. The `user` of a body names no session.
     """
 
     x_session: Name = None
@@ -75,35 +75,35 @@ class SessionHeaders:
 
 
 async def serve(
-    site: Site, caller: Caller, named: SessionHeaders, body: bytes, asked: ChatRequest, shaped: Shaped
+    site: Site, caller: Caller, named: SessionHeaders, body: bytes, request: ChatRequest, shaped: Shaped
 ) -> Response:
-    """The answer, in one piece or as it is written. The turn goes on when the client leaves."""
+    """Answer in one piece, or while the answer is written. The turn continues when the client disconnects."""
     now = site.backend.clock.now()
     created = int(now.timestamp())
-    if (told := chore(asked)) is not None:
-        return await _respond(site, caller, asked, shaped(None, created), _at_once(told), {})
+    if (answer := rule_answer(request)) is not None:
+        return await _respond(site, caller, request, shaped(None, created), _finished_pieces(answer), {})
     if caller.as_owner:
-        refuse_clash(asked.options.tools, site.backend.tools())
+        refuse_clash(request.options.tools, site.backend.tools())
     key = named.idempotency_key or await _key(site, caller, body, again=named.x_stainless_retry_count > 0)
-    address, fork = await _address(site, caller, named, asked, key)
-    await _refuse_unknown_results(site, address, asked)
+    address, fork = await _address(site, caller, named, request, key)
+    await _refuse_unknown_results(site, address, request)
     whose = principal_of(site.backend, caller)
     files = [
-        await keep(site, whose, UploadedFile(file.name, file.mime, file.pieces()), CHANNEL) for file in asked.files
+        await keep(site, whose, UploadedFile(file.name, file.mime, file.pieces()), CHANNEL) for file in request.files
     ]
     inbound = Inbound(
         address,
         sender_of(site.backend, caller),
-        asked.text,
+        request.text,
         key,
         now,
         solo=True,
-        earlier=asked.earlier,
+        earlier=request.earlier,
         attachments=tuple(file.announced for file in files),
         private=True,
         as_owner=caller.as_owner,
         fork=fork,
-        client=_brought(asked),
+        client=_client_part(request),
     )
     accepted = await accept(site, inbound)
     if isinstance(accepted.decision, Ignore):
@@ -111,37 +111,37 @@ async def serve(
     if fork is not None and accepted.address_id is not None:
         async with site.backend.database.connection() as conn:
             address = (await addresses.get(conn, accepted.address_id)).address
-    pieces = turn.stream(site.backend, accepted) if asked.stream else _waited(site, accepted)
+    pieces = turn.stream(site.backend, accepted) if request.stream else _whole_answer(site, accepted)
     shape = shaped(accepted.inbox_id, created)
-    return await _respond(site, caller, asked, shape, pieces, {"X-Session": address.chat})
+    return await _respond(site, caller, request, shape, pieces, {"X-Session": address.chat})
 
 
 async def _respond(
     site: Site,
     caller: Caller,
-    asked: ChatRequest,
+    request: ChatRequest,
     shape: Shape,
     pieces: AsyncGenerator[str | TurnAnswer, None],
     headers: dict[str, str],
 ) -> Response:
-    if asked.stream:
-        return EventStream(_frames(pieces, asked, shape), site.rights.hold(caller.session), headers)
+    if request.stream:
+        return EventStream(_frames(pieces, request, shape), site.rights.hold(caller.session), headers)
 
     async def whole() -> JsonObject:
         try:
             async with aclosing(pieces):
-                spoken = await site.while_entitled(_last(pieces), caller.session)
-            await _check(asked, spoken)
+                answer = await site.while_entitled(_final_answer(pieces), caller.session)
+            await _check(request, answer)
         except Refused as refused:
             refused.headers.update(headers)
             raise
-        return shape.whole(spoken)
+        return shape.whole(answer)
 
     return await json_response(whole(), headers)
 
 
 async def _frames(
-    pieces: AsyncGenerator[str | TurnAnswer, None], asked: ChatRequest, shape: Shape
+    pieces: AsyncGenerator[str | TurnAnswer, None], request: ChatRequest, shape: Shape
 ) -> AsyncGenerator[Frame, None]:
     for frame in shape.opening():
         yield frame
@@ -149,7 +149,7 @@ async def _frames(
         async with aclosing(pieces):
             async for piece in pieces:
                 if isinstance(piece, TurnAnswer):
-                    await _check(asked, piece)
+                    await _check(request, piece)
                 for frame in shape.piece(piece) if isinstance(piece, str) else shape.closing(piece):
                     yield frame
     except Refused as refused:
@@ -157,37 +157,37 @@ async def _frames(
             yield frame
 
 
-async def _check(asked: ChatRequest, spoken: TurnAnswer) -> None:
-    """Raises `Refused` for an answer in another form than asked for; calls are not the answer yet."""
-    if asked.options.answer_format is not None and not spoken.calls:
-        await run_in_threadpool(check_answer, asked.options.answer_format, spoken.text)
+async def _check(request: ChatRequest, answer: TurnAnswer) -> None:
+    """Raise `Refused` if the answer is not in the requested format; calls are not the answer yet."""
+    if request.options.answer_format is not None and not answer.calls:
+        await run_in_threadpool(check_answer, request.options.answer_format, answer.text)
 
 
-async def _waited(site: Site, accepted: Accepted) -> AsyncGenerator[str | TurnAnswer, None]:
+async def _whole_answer(site: Site, accepted: Accepted) -> AsyncGenerator[str | TurnAnswer, None]:
     yield await turn.wait(site.backend, accepted)
 
 
-async def _at_once(spoken: TurnAnswer) -> AsyncGenerator[str | TurnAnswer, None]:
-    if spoken.text:
-        yield spoken.text
-    yield spoken
+async def _finished_pieces(answer: TurnAnswer) -> AsyncGenerator[str | TurnAnswer, None]:
+    if answer.text:
+        yield answer.text
+    yield answer
 
 
-async def _last(pieces: AsyncGenerator[str | TurnAnswer, None]) -> TurnAnswer:
+async def _final_answer(pieces: AsyncGenerator[str | TurnAnswer, None]) -> TurnAnswer:
     async for piece in pieces:
         if isinstance(piece, TurnAnswer):
             return piece
     raise RuntimeError("a turn ended without an answer")
 
 
-def _brought(asked: ChatRequest) -> ClientInput | None:
-    wanted = asked.options if asked.model in OWN else replace(asked.options, agent=asked.model)
+def _client_part(request: ChatRequest) -> ClientInput | None:
+    wanted = request.options if request.model in OWN else replace(request.options, agent=request.model)
     options = None if wanted == NO_OPTIONS else wanted.to_json()
-    return ClientInput(options, asked.results) if options or asked.results else None
+    return ClientInput(options, request.results) if options or request.results else None
 
 
 async def _key(site: Site, caller: Caller, body: bytes, *, again: bool) -> str:
-    """The key of a request that names none. A client's own retry has that of the same request before."""
+    """The key of a request that names none: a new one, or for a client's own retry that of the first try."""
     same = hashlib.sha256(body).hexdigest()
     before = None
     if again:
@@ -197,38 +197,38 @@ async def _key(site: Site, caller: Caller, body: bytes, *, again: bool) -> str:
 
 
 async def _address(
-    site: Site, caller: Caller, named: SessionHeaders, asked: ChatRequest, key: str
+    site: Site, caller: Caller, named: SessionHeaders, request: ChatRequest, key: str
 ) -> tuple[Address, str | None]:
-    """The session named; else that of the same request before; else the one with what was said; else a new one.
+    """The address of the named session, of the same request's first try, of the same history, or of a new session.
 
-    Beside the one with what was said stands the new one, for the case that somebody else is quicker to go on with it.
+    The second value is a new address beside one with the same history, in case another request continues that first.
     """
     if named.session is not None:
         return Address(CHANNEL, caller.account, named.session), None
     # two equal requests at once must meet in one new session, so its name follows from their key
     fresh = str(uuid5(NAMESPACE_URL, f"supaclaw:{caller.account}:{key}"))
-    told = digest.of(each.told for each in asked.earlier)
+    before = digest.of(each.told for each in request.earlier)
     async with site.backend.database.connection() as conn:
         if named.idempotency_key is not None or named.x_stainless_retry_count > 0:
-            before = await inbox.address_of_key(conn, caller.account, key)
-            if before is not None:
-                return before, None
-        if told != digest.EMPTY:
-            same = await sessions.by_digest(conn, principal_of(site.backend, caller), caller.account, told)
+            known = await inbox.address_of_key(conn, caller.account, key)
+            if known is not None:
+                return known, None
+        if before != digest.EMPTY:
+            same = await sessions.by_digest(conn, principal_of(site.backend, caller), caller.account, before)
             if same is not None:
                 return same, fresh
     return Address(CHANNEL, caller.account, fresh), None
 
 
-async def _refuse_unknown_results(site: Site, address: Address, asked: ChatRequest) -> None:
-    """A session that goes on knows its calls; one that begins is told of them before their results."""
-    unknown = {result.call_id for result in asked.results}
+async def _refuse_unknown_results(site: Site, address: Address, request: ChatRequest) -> None:
+    """Raise `Refused` for a result without its call: in the session, or in the history that a new one brings."""
+    unknown = {result.call_id for result in request.results}
     if not unknown:
         return
     async with site.backend.database.connection() as conn:
         session = await sessions.current(conn, address)
         if session is None:
-            unknown -= {call.id for said in asked.earlier for call in said.calls}
+            unknown -= {call.id for said in request.earlier for call in said.calls}
         else:
             unknown = {id for id in unknown if await tool_calls.handed(conn, session, id) is None}
     if unknown:
@@ -247,44 +247,44 @@ _LIBRECHAT = re.compile(
 _SAID = re.compile(r'^\W*(?:user|human)\W*:\s*"*(.+)', re.IGNORECASE | re.MULTILINE)
 
 
-def chore(asked: ChatRequest) -> TurnAnswer | None:
-    """The answer to a request of Open WebUI or LibreChat that nobody said; None for all others."""
-    if any(said.role != "system" for said in asked.earlier):
+def rule_answer(request: ChatRequest) -> TurnAnswer | None:
+    """The answer by rule to a request that Open WebUI or LibreChat makes by itself; None for all others."""
+    if any(said.role != "system" for said in request.earlier):
         return None
-    if match := _OPEN_WEBUI.match(asked.text):
+    if match := _OPEN_WEBUI.match(request.text):
         task = match["task"].lower()
         if "tags" in task:
             return TurnAnswer(json.dumps({"tags": ["General"]}))
         if "follow-up" in task:
             return TurnAnswer(json.dumps({"follow_ups": []}))
         if "title" in task:
-            return _titled(asked, {"title": _title(asked.text)}, plain='"title"' not in asked.text)
-    if _LIBRECHAT.match(asked.text):
-        return _titled(asked, {"language": "English", "title": _title(asked.text)}, plain=True)
+            return _titled(request, {"title": _title(request.text)}, plain='"title"' not in request.text)
+    if _LIBRECHAT.match(request.text):
+        return _titled(request, {"language": "English", "title": _title(request.text)}, plain=True)
     return None
 
 
-def _titled(asked: ChatRequest, fields: dict[str, Json], *, plain: bool) -> TurnAnswer:
-    told = json.dumps(fields, ensure_ascii=False)
-    if asked.options.tools:
-        return TurnAnswer("", calls=(ToolCall("call_title", asked.options.tools[0].name, told),))
-    return TurnAnswer(str(fields["title"]) if plain and not asked.options.answer_format else told)
+def _titled(request: ChatRequest, fields: dict[str, Json], *, plain: bool) -> TurnAnswer:
+    answer = json.dumps(fields, ensure_ascii=False)
+    if request.options.tools:
+        return TurnAnswer("", calls=(ToolCall("call_title", request.options.tools[0].name, answer),))
+    return TurnAnswer(str(fields["title"]) if plain and not request.options.answer_format else answer)
 
 
 def _title(text: str) -> str:
-    """The beginning of what the person said first."""
+    """The beginning of the person's first message."""
     found = _SAID.search(text)
     return (clipped(found[1].strip('" '), TITLE_LENGTH) if found else "") or "Chat"
 
 
 PATIENCE_SECONDS = 20.0
-"""Without an answer for so long the status is sent, a 200: what fails later can only stand in the body."""
+"""After so long without an answer the status 200 is sent; a later failure can only be reported in the body."""
 
 log = structlog.get_logger(__name__)
 
 
 async def json_response(work: Coroutine[Any, Any, JsonObject], headers: Mapping[str, str]) -> Response:
-    """What `work` returns, or raises as a `Refused`."""
+    """The result of `work`, or the error that it raises as a `Refused`."""
     running = asyncio.ensure_future(work)
     try:
         await asyncio.wait({running}, timeout=PATIENCE_SECONDS)

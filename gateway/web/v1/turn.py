@@ -23,7 +23,7 @@ _DIVERGED = "The answer was started again by another model; ask for it again wit
 
 @dataclass(frozen=True, slots=True)
 class TurnAnswer:
-    """All the agent said to one message, and the calls of the client's tools that it ends with."""
+    """The whole answer to one message, and the calls of the client's tools at its end."""
 
     text: str
     spent: ModelUse = NOTHING
@@ -31,7 +31,7 @@ class TurnAnswer:
 
 
 async def wait(backend: Backend, accepted: Accepted) -> TurnAnswer:
-    """The answer, however long it takes; raises `Refused` when the turn failed or was stopped."""
+    """Wait for the answer, however long it takes; raises `Refused` if the turn failed or was stopped."""
     answer = await backend.answers.wait(accepted)
     if isinstance(accepted.decision, RunCommand):
         return TurnAnswer(answer.text, answer.spent)
@@ -49,7 +49,7 @@ async def wait(backend: Backend, accepted: Accepted) -> TurnAnswer:
 async def stream(backend: Backend, accepted: Accepted) -> AsyncGenerator[str | TurnAnswer, None]:
     """Pieces of the answer while it is written, then the whole; raises `Refused` like `wait`.
 
-    The pieces make up the whole exactly; if a retry made that impossible it raises `Refused` instead of pretending.
+    The pieces make up the whole exactly; raises `Refused` if a retry by another model makes that impossible.
     """
     if accepted.session_id is None:
         raise Refused(500, "not_stored", "The message was not stored.", type="server_error")
@@ -58,16 +58,16 @@ async def stream(backend: Backend, accepted: Accepted) -> AsyncGenerator[str | T
         listener = await _Listener.at(backend, accepted, events)
         coming = asyncio.ensure_future(events.get())
         try:
-            if written := listener.stitch.write(""):
+            if written := listener.text.write(""):
                 yield written
             while not waiting.done():
                 await asyncio.wait({waiting, coming}, return_when=asyncio.FIRST_COMPLETED)
                 if coming.done():
-                    if piece := listener.heard(coming.result()):
+                    if piece := listener.apply(coming.result()):
                         yield piece
                     coming = asyncio.ensure_future(events.get())
             whole = waiting.result()
-            rest = listener.stitch.finish(whole.text)
+            rest = listener.text.finish(whole.text)
             if rest is None:
                 raise Refused(424, "stream_diverged", _DIVERGED, type="server_error")
             if rest:
@@ -79,8 +79,8 @@ async def stream(backend: Backend, accepted: Accepted) -> AsyncGenerator[str | T
             await asyncio.gather(waiting, coming, return_exceptions=True)
 
 
-class Stitch:
-    """What may be sent of a text that is still being written: the pieces have to make up what is stored in the end."""
+class StreamedText:
+    """The part of an unfinished text that may be sent already: all pieces together must equal the stored text."""
 
     def __init__(self, settled: tuple[str, ...] = (), written: str = "") -> None:
         self._settled = list(settled)
@@ -88,21 +88,21 @@ class Stitch:
         self._sent = ""
 
     def write(self, text: str) -> str:
-        """More text; whitespace waits for what follows it, since the end of a text is trimmed."""
+        """Add text; whitespace waits for what follows it, since the end of a text is trimmed."""
         self._part += text
         return self.finish(spoken([*self._settled, self._part])) or ""
 
     def settle(self) -> None:
-        """What is written stands: a tool call follows, then another text."""
+        """Keep the text so far: a tool call follows, then another text."""
         self._settled.append(self._part)
         self._part = ""
 
     def drop(self) -> None:
-        """What is written since the last tool call is void; the same words may come again."""
+        """Discard the text since the last tool call; the same words may come again."""
         self._part = ""
 
     def finish(self, text: str) -> str | None:
-        """What of the whole is not sent yet; None when something else was sent already."""
+        """The rest of the whole text; None if other text was sent already."""
         if not text.startswith(self._sent):
             return None
         fresh = text[len(self._sent) :]
@@ -111,16 +111,16 @@ class Stitch:
 
 
 class _Listener:
-    """Hears only the turn that answers one message."""
+    """Follows the one turn that answers a message, and ignores the others of its session."""
 
-    def __init__(self, message: MessageId | None, *, mine: bool, stitch: Stitch) -> None:
+    def __init__(self, message: MessageId | None, *, mine: bool, text: StreamedText) -> None:
         self._message = message
         self._mine = mine
-        self.stitch = stitch
+        self.text = text
 
     @classmethod
     async def at(cls, backend: Backend, accepted: Accepted, events: live.Subscription) -> "_Listener":
-        """Take up a turn that may be running already: its text so far is known, what was published so far is in it."""
+        """Start in the middle of a turn that may be running: its text so far includes all earlier events."""
         message = accepted.message_id
         async with backend.database.connection() as conn:
             row = await messages.get(conn, message) if message else None
@@ -128,25 +128,27 @@ class _Listener:
             place = await _place(conn, message, None) if taken else None
             settled = await messages.said_since(conn, *place) if place else []
         if not taken or accepted.session_id is None:
-            return cls(message, mine=False, stitch=Stitch())
+            return cls(message, mine=False, text=StreamedText())
         events.ready()
-        return cls(message, mine=True, stitch=Stitch(tuple(settled), backend.live.written(accepted.session_id) or ""))
+        return cls(
+            message, mine=True, text=StreamedText(tuple(settled), backend.live.written(accepted.session_id) or "")
+        )
 
-    def heard(self, event: live.LiveEvent) -> str:
+    def apply(self, event: live.LiveEvent) -> str:
         match event:
             case live.TurnStarted(taken):
                 self._mine = self._message in taken
-                self.stitch.drop()
+                self.text.drop()
             case live.TextWritten(text) if self._mine:
-                return self.stitch.write(text)
+                return self.text.write(text)
             case live.TextDropped() if self._mine:
-                self.stitch.drop()
+                self.text.drop()
             case live.ToolStarted() if self._mine:
-                self.stitch.settle()
+                self.text.settle()
             case live.TurnEnded() | live.Overrun():
                 self._mine = False
             case live.TextWritten() | live.TextDropped() | live.ToolStarted():
-                pass  # of somebody else's turn
+                pass  # of another turn
             case live.ModelAwaited() | live.ToolEnded() | live.MessageStored() | live.SessionReplaced():
                 pass
             case _:
@@ -157,9 +159,9 @@ class _Listener:
 async def _place(
     conn: Connection, message: MessageId | None, answer: Answer | None
 ) -> tuple[SessionId, int, int] | None:
-    """Where in which transcript the agent speaks to a message: behind it, up to the answer."""
-    asked = await messages.get(conn, message) if message else None
+    """The session of a message, and the places in it between the message and the answer."""
+    message_row = await messages.get(conn, message) if message else None
     last = await messages.get(conn, answer.message_id) if answer and answer.message_id else None
-    if asked is None or asked.seq is None:
+    if message_row is None or message_row.seq is None:
         return None
-    return asked.session_id, asked.seq, 2**31 - 1 if last is None or last.seq is None else last.seq
+    return message_row.session_id, message_row.seq, 2**31 - 1 if last is None or last.seq is None else last.seq

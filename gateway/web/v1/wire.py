@@ -13,41 +13,41 @@ from gateway.web.v1.turn import TurnAnswer
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """One answer's identity: the same for every chunk, and for every repeat of the request."""
+    """A chat completion; its id is the same in every chunk, and for every repeat of the request."""
 
     id: str
     model: str
     created: int
     include_usage: bool = False
 
-    def whole(self, spoken: TurnAnswer) -> JsonObject:
+    def whole(self, answer: TurnAnswer) -> JsonObject:
         """The answer in one piece."""
-        calls: dict[str, Json] = {"tool_calls": [_call(call) for call in spoken.calls]} if spoken.calls else {}
-        text = spoken.text or None if spoken.calls else spoken.text
+        calls: dict[str, Json] = {"tool_calls": [_call(call) for call in answer.calls]} if answer.calls else {}
+        text = answer.text or None if answer.calls else answer.text
         message: Json = {"role": "assistant", "content": text, "refusal": None, "annotations": [], **calls}
-        choice: Json = {"index": 0, "message": message, "logprobs": None, "finish_reason": _reason(spoken)}
-        return {**self._head("chat.completion"), "choices": [choice], "usage": usage(spoken.spent)}
+        choice: Json = {"index": 0, "message": message, "logprobs": None, "finish_reason": _reason(answer)}
+        return {**self._head("chat.completion"), "choices": [choice], "usage": usage(answer.spent)}
 
     def opening(self) -> Iterator[Frame]:
-        """The first chunk: who speaks."""
+        """The first chunk, with the role."""
         yield self._chunk({"role": "assistant", "content": "", "refusal": None})
 
     def piece(self, text: str) -> Iterator[Frame]:
-        """More text."""
+        """A chunk of text."""
         yield self._chunk({"content": text})
 
-    def closing(self, spoken: TurnAnswer) -> Iterator[Frame]:
-        """The calls, the last chunk with a choice, and the usage for who asked for it."""
-        for index, call in enumerate(spoken.calls):
+    def closing(self, answer: TurnAnswer) -> Iterator[Frame]:
+        """The calls, the last chunk with a choice, and the usage if the request included it."""
+        for index, call in enumerate(answer.calls):
             yield self._chunk({"tool_calls": [{"index": index, **_call(call)}]})
-        yield self._chunk({}, _reason(spoken))
+        yield self._chunk({}, _reason(answer))
         if self.include_usage:
             head = self._head("chat.completion.chunk")
-            yield Frame(to_json({**head, "choices": [], "usage": usage(spoken.spent)}))
+            yield Frame(to_json({**head, "choices": [], "usage": usage(answer.spent)}))
         yield Frame("[DONE]")
 
     def failed(self, refused: Refused) -> Iterator[Frame]:
-        """The error, as clients look for it in a stream."""
+        """The error, in the format that clients expect in a stream."""
         yield Frame(to_json(refused.body()))
 
     def _chunk(self, delta: dict[str, Json], finish_reason: str | None = None) -> Frame:
@@ -55,26 +55,20 @@ class Completion:
         return Frame(to_json({**self._head("chat.completion.chunk"), "choices": [choice]}))
 
     def _head(self, kind: str) -> dict[str, Json]:
-        return {
-            "id": self.id,
-            "object": kind,
-            "created": self.created,
-            "model": self.model,
-            "system_fingerprint": None,
-        }
+        return {"id": self.id, "object": kind, "created": self.created, "model": self.model, "system_fingerprint": None}
 
 
 class TextCompletion(Completion):
-    """The thin old form, whose chunks look like the whole."""
+    """A completion in the older format; its chunks have the shape of the whole."""
 
-    def whole(self, spoken: TurnAnswer) -> JsonObject:
+    def whole(self, answer: TurnAnswer) -> JsonObject:
         """The answer in one piece."""
-        return {**self._told(spoken.text, "stop"), "usage": usage(spoken.spent)}
+        return {**self._choice_of(answer.text, "stop"), "usage": usage(answer.spent)}
 
     def _chunk(self, delta: dict[str, Json], finish_reason: str | None = None) -> Frame:
-        return Frame(to_json(self._told(delta.get("content", ""), finish_reason)))
+        return Frame(to_json(self._choice_of(delta.get("content", ""), finish_reason)))
 
-    def _told(self, text: Json, finish_reason: str | None) -> dict[str, Json]:
+    def _choice_of(self, text: Json, finish_reason: str | None) -> dict[str, Json]:
         choice: Json = {"index": 0, "text": text, "logprobs": None, "finish_reason": finish_reason}
         return {**self._head("text_completion"), "choices": [choice]}
 
@@ -85,7 +79,7 @@ def model_entry(name: str, created: int) -> dict[str, Json]:
 
 
 def usage(spent: ModelUse) -> dict[str, Json]:
-    """What an answer took."""
+    """The tokens of an answer."""
     return {
         "prompt_tokens": spent.tokens_in,
         "completion_tokens": spent.tokens_out,
@@ -97,25 +91,21 @@ def _call(call: ToolCall) -> dict[str, Json]:
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments or "{}"}}
 
 
-def _reason(spoken: TurnAnswer) -> str:
-    return "tool_calls" if spoken.calls else "stop"
+def _reason(answer: TurnAnswer) -> str:
+    return "tool_calls" if answer.calls else "stop"
 
 
-_UNSET = ("error", "incomplete_details", "instructions", "max_output_tokens", "temperature", "top_p")
-_SET: dict[str, Json] = {
+_FIXED: dict[str, Json] = {
+    **dict.fromkeys(("error", "incomplete_details", "instructions", "max_output_tokens", "temperature", "top_p")),
     "metadata": {},
     "parallel_tool_calls": True,
     "store": True,
     "text": {"format": {"type": "text"}},
-}
-_FIXED: dict[str, Json] = {
-    **dict.fromkeys(_UNSET),
-    **_SET,
     "tool_choice": "auto",
     "tools": [],
     "truncation": "disabled",
 }
-"""What every response says, whatever was asked."""
+"""Fields that are the same in every response."""
 
 
 def message_id(response: str) -> str:
@@ -130,7 +120,7 @@ def call_item_id(response: str, place: int) -> str:
 
 @dataclass(slots=True)
 class ResponseObject:
-    """A `Shape`; it counts the events of its stream."""
+    """A response of the Responses API; counts the events of its stream."""
 
     id: str
     model: str
@@ -139,37 +129,37 @@ class ResponseObject:
     _sequence: int = field(default=0, init=False)
     _began: bool = field(default=False, init=False)
 
-    def whole(self, spoken: TurnAnswer) -> JsonObject:
+    def whole(self, answer: TurnAnswer) -> JsonObject:
         """The answer in one piece."""
-        return self._response("completed", self._items(spoken), spoken)
+        return self._response("completed", self._items(answer), answer)
 
     def opening(self) -> Iterator[Frame]:
-        """The response, without anything in it."""
+        """The empty response."""
         for name in ("response.created", "response.in_progress"):
             yield self._event(name, response=self._response("in_progress", []))
 
     def piece(self, text: str) -> Iterator[Frame]:
-        """More text."""
+        """A chunk of text."""
         if not self._began:
             self._began = True
             yield self._event("response.output_item.added", output_index=0, item=self._message(None))
             yield self._text_event("response.content_part.added", part=_part(""))
         yield self._text_event("response.output_text.delta", delta=text, logprobs=[])
 
-    def closing(self, spoken: TurnAnswer) -> Iterator[Frame]:
-        """The end of the text, the calls, and the whole."""
-        if not self._began and not spoken.calls:
+    def closing(self, answer: TurnAnswer) -> Iterator[Frame]:
+        """The end of the text, the calls, and the whole response."""
+        if not self._began and not answer.calls:
             yield from self.piece("")
         if self._began:
-            yield self._text_event("response.output_text.done", text=spoken.text, logprobs=[])
-            yield self._text_event("response.content_part.done", part=_part(spoken.text))
-            yield self._event("response.output_item.done", output_index=0, item=self._message(spoken.text))
-        for place, call in enumerate(spoken.calls):
+            yield self._text_event("response.output_text.done", text=answer.text, logprobs=[])
+            yield self._text_event("response.content_part.done", part=_part(answer.text))
+            yield self._event("response.output_item.done", output_index=0, item=self._message(answer.text))
+        for place, call in enumerate(answer.calls):
             yield from self._called(call, place)
-        yield self._event("response.completed", response=self.whole(spoken))
+        yield self._event("response.completed", response=self.whole(answer))
 
     def failed(self, refused: Refused) -> Iterator[Frame]:
-        """The response, with why it failed."""
+        """The response with its error."""
         error: Json = {"code": refused.code or "server_error", "message": refused.message}
         yield self._event("response.failed", response={**self._response("failed", []), "error": error})
 
@@ -184,9 +174,9 @@ class ResponseObject:
         )
         yield self._event("response.output_item.done", output_index=at, item=item)
 
-    def _items(self, spoken: TurnAnswer) -> list[Json]:
-        calls: list[Json] = [self._call(call, place) for place, call in enumerate(spoken.calls)]
-        return [self._message(spoken.text), *calls] if spoken.text or not calls else calls
+    def _items(self, answer: TurnAnswer) -> list[Json]:
+        calls: list[Json] = [self._call(call, place) for place, call in enumerate(answer.calls)]
+        return [self._message(answer.text), *calls] if answer.text or not calls else calls
 
     def _message(self, text: str | None) -> JsonObject:
         status, content = ("in_progress", []) if text is None else ("completed", [_part(text)])
@@ -204,9 +194,9 @@ class ResponseObject:
         number, self._sequence = self._sequence, self._sequence + 1
         return Frame(to_json({"type": name, "sequence_number": number, **fields}), event=name)
 
-    def _response(self, status: str, output: list[Json], spoken: TurnAnswer | None = None) -> dict[str, Json]:
+    def _response(self, status: str, output: list[Json], answer: TurnAnswer | None = None) -> dict[str, Json]:
         head: dict[str, Json] = {"id": self.id, "object": "response", "created_at": self.created, "model": self.model}
-        done: dict[str, Json] = {"status": status, "output": output, "usage": _usage(spoken) if spoken else None}
+        done: dict[str, Json] = {"status": status, "output": output, "usage": _usage(answer) if answer else None}
         return {**_FIXED, **head, **done, "previous_response_id": self.previous}
 
 
@@ -214,8 +204,8 @@ def _part(text: str) -> JsonObject:
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
 
 
-def _usage(spoken: TurnAnswer) -> JsonObject:
-    spent = spoken.spent
+def _usage(answer: TurnAnswer) -> JsonObject:
+    spent = answer.spent
     return {
         "input_tokens": spent.tokens_in,
         "input_tokens_details": {"cached_tokens": 0},
