@@ -231,7 +231,7 @@ async def test_a_token_of_another_scope_has_no_memory(web: Web) -> None:
 @pytest.mark.parametrize(
     ("path", "body", "told"),
     [
-        ("/api/memory/search", {"query": " \x00"}, "query: say what to look for."),
+        ("/api/memory/search", {"query": " \x00"}, "query: must not be empty."),
         ("/api/memory/search", {"query": 7}, "query: Input should be a valid string"),
         ("/api/memory/search", {"query": "x", "since": "soon"}, "since: Input should be a valid datetime"),
         ("/api/memory/search", {"query": "x", "since": "0001-01-01T00:00+14:00"}, "give a time between"),
@@ -244,7 +244,7 @@ async def test_a_token_of_another_scope_has_no_memory(web: Web) -> None:
         ("/api/memory", {"text": "x", "importance": 1.1}, "importance: Input should be less"),
         ("/api/memory", {"text": "x", "category": "gossip"}, "category: Input should be"),
         ("/api/memory", {"text": "x", "tags": ["t"] * 10 + [f"t{n}" for n in range(20)]}, "at most 20 tags"),
-        ("/api/context", {"message": ""}, "message: say what"),
+        ("/api/context", {"message": ""}, "message: must not be empty"),
         ("/api/log", {"sessions": []}, "sessions: Tuple should have at least 1 item"),
         ("/api/log", {"sessions": [{"messages": []}]}, "sessions.0.external_key: Field required"),
         ("/api/log", {"external_key": "x", "messages": [{"role": "user"}]}, "sessions.0.messages.0.text"),

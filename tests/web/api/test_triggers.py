@@ -149,7 +149,7 @@ class TestParsing:
 
     def test_an_unknown_field_is_told_the_known_ones(self) -> None:
         known = "source, text, payload, agent, session, deliver_to, idempotency_key"
-        assert refusal(b'{"text": "a", "mode": 1}') == (400, "mode", f"mode is unknown; known are {known}.")
+        assert refusal(b'{"text": "a", "mode": 1}') == (400, "mode", f"mode is not supported; use {known}.")
 
     @pytest.mark.parametrize("source", ["../../etc/passwd", "CI", "", "ci\n", "ci\x00", ".ci", "\ud800", 7])
     def test_a_source_names_a_file_and_nothing_else(self, source: object) -> None:

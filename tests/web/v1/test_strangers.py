@@ -106,7 +106,7 @@ async def test_a_result_that_is_a_picture_says_that_it_was_left_out(web: Web):
     results = [
         each.text for each in (prompt.messages[-1] for prompt in web.model.prompts) if isinstance(each, ToolMessage)
     ]
-    left_out = "[This result had a file, which was left out: only text is taken.]"
+    left_out = "[This result had a file, which was left out: only text is supported.]"
     assert results == [f"see below\n{left_out}", left_out]
 
 
