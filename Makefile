@@ -51,7 +51,7 @@ wheel: setup  ## Build the wheel, install it on its own (PYTHON=python3.14) and 
 	@$(UV) venv --quiet $(if $(PYTHON),--python $(PYTHON)) $(WHEEL)/venv
 	@$(UV) pip install --quiet --python $(WHEEL)/venv --requirements $(WHEEL)/requirements.txt
 	@$(UV) pip install --quiet --python $(WHEEL)/venv --no-deps $(WHEEL)/supaclaw-*.whl
-	@cd / && "$(CURDIR)/$(WHEEL)/venv/bin/python" -I -c "import gateway.app; from gateway.store.migrate import read_migrations; assert read_migrations()"
+	@cd / && "$(CURDIR)/$(WHEEL)/venv/bin/python" -I -c "import gateway.app.start; from gateway.store.migrate import read_migrations; assert read_migrations()"
 	@cd / && "$(CURDIR)/$(WHEEL)/venv/bin/python" -I -c "from integrations.openclaw.installer.state import DATA; assert (DATA / 'SUPACLAW.md').is_file()"
 	@cd / && "$(CURDIR)/$(WHEEL)/venv/bin/supaclaw" openclaw --help >/dev/null
 	@! find $(WHEEL)/venv/lib -name '*.pth' -not -name _virtualenv.pth | grep . || { echo "a package brings code that runs at every start" >&2; exit 1; }

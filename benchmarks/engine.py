@@ -16,6 +16,7 @@ from statistics import median
 from time import perf_counter
 from uuid import uuid4
 
+import structlog
 import uvloop
 
 from benchmarks.statistics import p95
@@ -23,11 +24,12 @@ from gateway.background.worker import Worker
 from gateway.domain.ids import InstanceId, PrincipalId, TaskId
 from gateway.domain.principals import Role
 from gateway.domain.work.tasks import Claim, Lane, Status
+from gateway.flow.signals import Signals
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.embedded.postgres import EmbeddedPostgres
 from gateway.store.migrate import migrate
 from gateway.store.people import principals
-from gateway.store.work import tasks
+from gateway.store.work import schedule_runs, tasks
 
 KIND = "bench"
 STARTS, TASKS, WIDE, TREES = 200, 4_000, 50, 10
@@ -80,11 +82,34 @@ class Figures:
     cancel_ms: float
 
 
+async def _log(text: str) -> None:
+    structlog.get_logger().warning(text)
+
+
+async def _works() -> bool:
+    return True
+
+
+async def _end() -> None:
+    """Nothing follows a run."""
+
+
 @asynccontextmanager
 async def working(database: Database) -> AsyncIterator[tuple[Worker, Run]]:
     """One process with its worker."""
     run = Run(database)
-    worker = Worker(database, InstanceId(uuid4()), {KIND: run}, (Lane.AGENTS,))
+    worker = Worker(
+        database,
+        InstanceId(uuid4()),
+        {KIND: run},
+        (Lane.AGENTS,),
+        Signals(),
+        tell_owner=_log,
+        works=_works,
+        ended=_end,
+        abandoned=schedule_runs.mark_failed,
+        able=lambda _kind: True,
+    )
     task = asyncio.create_task(worker.run())
     try:
         yield worker, run
@@ -111,7 +136,7 @@ async def _start(database: Database, worker: Worker, run: Run, owner: PrincipalI
     task = TaskId(uuid4())
     began = perf_counter()
     await database.run(lambda tx: tasks.create(tx, owner, KIND, Lane.AGENTS, id=task))
-    worker.wake()
+    worker.signals.tasks.set()
     await _over(database, task)
     return run.started[task] - began
 
@@ -119,7 +144,7 @@ async def _start(database: Database, worker: Worker, run: Run, owner: PrincipalI
 async def _join(database: Database, worker: Worker, owner: PrincipalId) -> float:
     began = perf_counter()
     task = await _tree(database, owner)
-    worker.wake()
+    worker.signals.tasks.set()
     await _over(database, task)
     return perf_counter() - began
 
@@ -144,7 +169,7 @@ async def _drain(database: Database, owner: PrincipalId, dsn: str | None) -> flo
             began = perf_counter()
             async with database.connection() as conn:
                 await conn.execute("update tasks set run_at = now() where status = 'pending'")
-            worker.wake()
+            worker.signals.tasks.set()
             await _until(database, DRAINED, 0.02)
             return TASKS / (perf_counter() - began)
     finally:
@@ -200,7 +225,7 @@ async def help_out(dsn: str) -> None:
     """The second process: works until it is killed."""
     async with await Database.connect(dsn) as database, working(database) as (worker, _):
         while True:
-            worker.wake()
+            worker.signals.tasks.set()
             await asyncio.sleep(0.05)
 
 

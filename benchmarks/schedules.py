@@ -19,6 +19,7 @@ from gateway.config.failpoints import Failpoints
 from gateway.config.machine import SystemClock
 from gateway.domain.ids import PrincipalId
 from gateway.domain.principals import Role
+from gateway.flow.signals import Signals
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.embedded.postgres import EmbeddedPostgres
 from gateway.store.migrate import migrate
@@ -95,7 +96,7 @@ class Lag:
 async def measure(database: TimedDatabase) -> tuple[list[Look], AllAtOnce]:
     """About a minute."""
     await _fill(database)
-    scheduler = Scheduler(database, SystemClock(), Failpoints(None), lambda: None, _everybody)
+    scheduler = Scheduler(database, SystemClock(), Failpoints(None), Signals(), _everybody)
     await _all_due(database, SCHEDULES)
     await scheduler.tick()  # each has had a run before
     looks = [await _look(database, scheduler, due) for due in DUE]

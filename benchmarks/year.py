@@ -13,7 +13,7 @@ from time import perf_counter
 
 from benchmarks.memory import LONGEST, World
 from gateway.app.storage.database import temporary_database
-from gateway.background.upkeep.housekeeping import Clearing
+from gateway.background.upkeep.housekeeping import Retention
 from gateway.config.machine import SystemClock
 from gateway.domain.principals import Role
 from gateway.store.connection.pool import Database
@@ -67,7 +67,7 @@ async def measure() -> None:
         await _index(database)
         print(_report("A year", await _sizes(database)))
         began = perf_counter()
-        await Clearing(database, Path("nowhere"), lambda: KEPT, SystemClock()).run()
+        await Retention(database, Path("nowhere"), lambda: KEPT, SystemClock()).run()
         print(f"\nCleared in {perf_counter() - began:.0f} s")
         print(_report("After 90 days are kept", await _sizes(database)))
 

@@ -34,6 +34,6 @@ class RoutesBuiltOnce:
 def build_in_advance() -> None:
     """For processes that fork."""
     setattr(_IncludedRouter, METHOD, RoutesBuiltOnce())
-    for route in build_app(MagicMock(public_url=None)).routes:
+    for route in build_app(MagicMock(access=MagicMock(public_url=None))).routes:
         if isinstance(route, _IncludedRouter):
             route.effective_candidates()

@@ -1,7 +1,4 @@
-"""The composition root: builds everything, starts it in one order and stops it in another."""
+"""The composition root: builds everything, starts it in one order and stops it in another.
 
-from gateway.app.start import run
-from gateway.app.storage.database import open_database
-from gateway.app.worker import work
-
-__all__ = ["open_database", "run", "work"]
+Commands import what they need of it by module, so that none of them loads the whole gateway.
+"""

@@ -1,29 +1,33 @@
-"""What the web is given of a running gateway."""
+"""Gives the web its parts of a running gateway."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from gateway.agent.toolbox import Toolbox
+from gateway.app.assembly import Parts
 from gateway.app.local import page_name
-from gateway.app.wiring import Parts
+from gateway.app.parts.core import Core
+from gateway.app.parts.way_in import WayIn
+from gateway.app.parts.way_out import WayOut
 from gateway.background.cpu.executor import run_alone
-from gateway.config.channels import enabled_channels
 from gateway.config.load import variable_of
 from gateway.config.watch import ConfigWatch
-from gateway.domain.channels.channel import DeepLinkChannel, LoginChannel, NoFacts, WebhookChannel
+from gateway.domain.channels.channel import Channel, DeepLinkChannel, LoginChannel, NoFacts, WebhookChannel
 from gateway.domain.errors import ConfigError, DatabaseDown
 from gateway.domain.health import Finding
-from gateway.domain.work.tasks import Status
 from gateway.flow.channels.supervisor import ChannelProbes, ChannelSpec, channel_specs
 from gateway.flow.files.checkpoints import Checkpoints
 from gateway.flow.inbound.answers import Answers
 from gateway.flow.people import Pairing
 from gateway.flow.setup import Setup
+from gateway.flow.turn.environment import AgentEnvironments
 from gateway.flow.unattended.triggers import Triggers
+from gateway.store.connection.pool import Connection
 from gateway.store.delivery import outbox
 from gateway.store.memory import vectors
 from gateway.store.migrate import outdated
@@ -32,169 +36,204 @@ from gateway.store.work.steps import ModelUse
 from gateway.workspace.files.tree import Workspace
 
 if TYPE_CHECKING:
-    from gateway.config.editing.editor import ConfigEditor
     from gateway.web.backend import Backend, StatusReport
 
 
-def build_backend(parts: Parts, local_token: str, watch: ConfigWatch) -> "Backend":
+def build_backend(parts: Parts, way_in: WayIn, local_token: str, watch: ConfigWatch) -> "Backend":
     """Imports the web, so it is called once the gateway is ready."""
-    from gateway.web.backend import Backend
+    from gateway.config.editing.editor import ConfigEditor
+    from gateway.web import backend as web
 
-    database, started_at, name = parts.database, parts.clock.now(), page_name(parts.environment.data)
-    return Backend(
+    core, way_out, turns, upkeep = parts.core, parts.way_out, parts.turns, parts.upkeep
+    environment, current, database, clock = core.environment, core.current, core.database, core.clock
+    environments, workspaces, health = turns.environments, parts.records.workspaces, upkeep.health
+    page, page_links, channels = page_name(environment.data), way_in.page_links, ChannelDirectory(core, way_out)
+    own = partial(environments.of, core.people.owner.id)
+    return web.Backend(
         database=database,
-        inbox=parts.inbound,
-        answers=Answers(database, parts.live),
-        live=parts.live,
-        owner=parts.people.owner,
-        local_token=local_token,
-        page_name=name,
-        webhooks=lambda: {n: c for n, c in parts.channel_manager.channels.items() if isinstance(c, WebhookChannel)},
-        status=lambda: _status(parts, started_at, _unsettled(parts)),
-        healthy=lambda: parts.condition.health.well,
-        waits_for_database=lambda: bool(parts.condition.health.database_problem),
-        clock=parts.clock,
-        uploads=parts.uploads,
-        files=parts.environment.workspace,
-        workspace=parts.environments.of(parts.people.owner.id).workspace,
-        checkpoints=Checkpoints(parts.environment.workspace, parts.environment.data, partial(run_alone, seconds=600.0)),
-        public_url=_public_url(parts, name),
-        pairing=Pairing(database, partial(_decided, parts)),
-        unsettled=partial(_unsettled, parts),
-        embedder=parts.embedders.embedder,
-        tools=lambda: [spec.name for spec in parts.environments.of(parts.people.owner.id).toolbox.specs],
-        wordings=lambda: parts.environments.of(parts.people.owner.id).toolbox.wordings,
-        allowed_hosts=lambda: parts.current.config.web.allowed_hosts,
-        beat=parts.heartbeat.beat,
-        lets_in=parts.people.lets_in,
-        triggers=_triggers(parts),
-        trees=parts.tree_control,
-        traces=parts.traces,
-        channels=partial(_states, parts),
-        probes=ChannelProbes(partial(_spec, parts), parts.clock),
-        skills=parts.environments.skills,
-        tool_files=parts.tool_files,
-        toolbox=partial(_toolbox, parts),
-        tools_off=parts.environments.switched_off,
-        zones=parts.zones,
-        settings=_settings(parts, watch),
-        logins=partial(_logins, parts),
-        jobs=lambda: parts.job_table.dates,
-        model=parts.current.describe,
-        setup=_setup(parts),
-        deep_link=partial(_deep_link, parts),
-        variable_of=lambda key: variable_of(key, os.environ),
-        commands={name: command.summary for name, command in parts.commands.items()},
-        on_shed=parts.condition.shed.append,
-        on_people_changed=parts.gate.on_people_changed.append,
-        links=parts.links,
-        limits=parts.current.limits,
-        findings=partial(_findings, parts),
-        logs=parts.environment.data / "logs",
-        mask=parts.mask,
-        secrets=parts.secrets,
-        secret_links=parts.secret_links,
+        owner=core.people.owner,
+        clock=clock,
+        signals=core.signals,
+        access=web.PageAccess(
+            local_token=local_token,
+            page_name=page,
+            public_url=_public_url(page_links.public_url, page),
+            allowed_hosts=lambda: current.config.web.allowed_hosts,
+            lets_in=core.people.lets_in,
+            links=page_links.logins,
+            secret_links=page_links.secrets,
+            clock=clock,
+        ),
+        chat=web.ChatParts(
+            inbox=way_in.inbound,
+            answers=Answers(database, core.live),
+            live=core.live,
+            wordings=lambda: own().toolbox.wordings,
+            commands={command.name: command.summary for command in way_in.commands.values()},
+            zones=way_in.zones,
+            embedder=parts.records.embedders.embedder,
+        ),
+        files=web.FileParts(
+            root=environment.workspace,
+            workspace=workspaces.own,
+            uploads=parts.records.uploads,
+            checkpoints=Checkpoints(environment.workspace, environment.data, partial(run_alone, seconds=600.0)),
+        ),
+        trees=web.TreeParts(
+            control=parts.work.trees,
+            traces=parts.work.traces,
+            triggers=Triggers(
+                database,
+                core.people.owner.id,
+                Workspace(environment.workspace),
+                lambda: way_out.channels.states,
+                core.signals,
+            ),
+            agents=turns.own.agents,
+        ),
+        tools=web.ToolParts(
+            skills=turns.own.skills,
+            tool_files=turns.own.tool_files,
+            toolbox=partial(refreshed_toolbox, environments),
+            names=lambda: [spec.name for spec in own().toolbox.specs],
+            switched_off=environments.switched_off,
+        ),
+        channels=web.ChannelParts(
+            states=channels.states,
+            webhooks=channels.webhooks,
+            logins=channels.logins,
+            probes=ChannelProbes(channels.spec, clock),
+            deep_link=channels.deep_link,
+            setup=Setup(environment, os.environ, clock, lambda: current.config, core.mask.add, core.secrets.lookup),
+            pairing=Pairing(database, partial(_access_decided, core)),
+            unsettled=channels.unsettled,
+        ),
+        settings=web.SettingParts(
+            editor=ConfigEditor(environment, os.environ, watch),
+            secrets=core.secrets,
+            variable_of=lambda key: variable_of(key, os.environ),
+            model=current.describe,
+            limits=current.limits,
+        ),
+        health=web.HealthParts(
+            status=StatusQuery(parts, clock.now(), channels.unsettled).now,
+            healthy=lambda: health.healthy,
+            waits_for_database=lambda: bool(health.database_problem),
+            findings=partial(_findings, core),
+            logs=environment.data / "logs",
+            mask=core.mask,
+            jobs=lambda: upkeep.job_table.dates,
+            beat=upkeep.heartbeat.beat,
+        ),
     )
 
 
-def _public_url(parts: Parts, page: str) -> str | None:
+def _public_url(public: str | None, page: str) -> str | None:
     from gateway.web.http.headers import page_url
 
-    public = parts.current.config.web.public_url
     return public and page_url(public, page)
 
 
-def _settings(parts: Parts, watch: ConfigWatch) -> "ConfigEditor":
-    from gateway.config.editing.editor import ConfigEditor
-
-    return ConfigEditor(parts.environment, os.environ, watch)
-
-
-async def _decided(parts: Parts) -> None:
-    await parts.people.refresh(parts.database)
-    parts.outbound.wake()
+async def _access_decided(core: Core) -> None:
+    await core.people.refresh(core.database)
+    core.signals.outbox.set()
 
 
-def _unsettled(parts: Parts) -> Sequence[str]:
-    config = parts.current.config
-    return parts.people.unsettled(config.owner.ids, enabled_channels(config.channels))
-
-
-def _triggers(parts: Parts) -> Triggers:
-    workspace, owner = Workspace(parts.environment.workspace), parts.people.owner.id
-    return Triggers(parts.database, owner, workspace, lambda: parts.channel_manager.states, parts.worker.wake)
-
-
-async def _toolbox(parts: Parts) -> Toolbox:
-    await parts.environments.refresh()
-    toolbox = parts.environments.of(parts.people.owner.id).toolbox
+async def refreshed_toolbox(environments: AgentEnvironments) -> Toolbox:
+    """The owner's, with what is new at its sources."""
+    await environments.refresh()
+    toolbox = environments.of(environments.people.owner.id).toolbox
     await toolbox.refresh()
     return toolbox
 
 
-def _setup(parts: Parts) -> Setup:
-    hide, lookup = parts.mask.add, parts.secrets.lookup
-    return Setup(parts.environment, os.environ, parts.clock, lambda: parts.current.config, hide, lookup)
-
-
-def _findings(parts: Parts) -> Sequence[tuple[str, Finding]]:
+def _findings(core: Core) -> Sequence[tuple[str, Finding]]:
     from gateway.app.checks import load_context, run_checks
 
-    return list(run_checks(load_context(parts.environment, os.environ, live=False, secrets=parts.secrets.lookup)))
+    return list(run_checks(load_context(core.environment, os.environ, live=False, secrets=core.secrets.lookup)))
 
 
-def _spec(parts: Parts, channel: str) -> ChannelSpec:
-    section = parts.current.config.channels.get(channel)
-    if section is None:
-        raise ConfigError(f"{channel} is not configured")
-    enabled = {channel: {**section, "enabled": True}}
-    return channel_specs(enabled, (), parts.environment.data, lambda _: NoFacts())[channel]
+@dataclass(frozen=True, slots=True)
+class ChannelDirectory:
+    """What the web asks of the configured channels."""
+
+    core: Core
+    way_out: WayOut
+
+    @property
+    def _open(self) -> Mapping[str, Channel]:
+        return self.way_out.channels.channels
+
+    def states(self) -> dict[str, str]:
+        """The state of each configured channel in words."""
+        configured = dict.fromkeys(self.core.current.config.channels, "disabled")
+        return configured | dict(self.way_out.channels.states)
+
+    def unsettled(self) -> Sequence[str]:
+        """What the owner has to settle about their own ids on the messengers."""
+        return self.core.people.unsettled(self.core.current.config.owner.ids, self.core.current.enabled_channels())
+
+    def webhooks(self) -> dict[str, WebhookChannel]:
+        """Those that a platform calls."""
+        return {name: each for name, each in self._open.items() if isinstance(each, WebhookChannel)}
+
+    def logins(self) -> dict[str, LoginChannel]:
+        """Those to log in to here: not what another machine has the login of."""
+        ours = self.way_out.leases.has
+        return {name: each for name, each in self._open.items() if isinstance(each, LoginChannel) and ours(name)}
+
+    def deep_link(self, name: str, code: str) -> str:
+        """The channel's address with a code in it; "" if it has none."""
+        channel = self._open.get(name)
+        return channel.deep_link(code) if isinstance(channel, DeepLinkChannel) else ""
+
+    def spec(self, channel: str) -> ChannelSpec:
+        """As if it were switched on; raises `ConfigError`."""
+        section = self.core.current.config.channels.get(channel)
+        if section is None:
+            raise ConfigError(f"{channel} is not configured")
+        enabled = {channel: {**section, "enabled": True}}
+        return channel_specs(enabled, (), self.core.environment.data, lambda _: NoFacts())[channel]
 
 
-def _logins(parts: Parts) -> dict[str, LoginChannel]:
-    """Those to log in to here: not what another machine has the login of."""
-    channels, ours = parts.channel_manager.channels, parts.channel_leases.has
-    return {name: each for name, each in channels.items() if isinstance(each, LoginChannel) and ours(name)}
+@dataclass(frozen=True, slots=True)
+class StatusQuery:
+    """Reads the status of the gateway and its database."""
+
+    parts: Parts
+    started_at: datetime
+    unsettled: Callable[[], Sequence[str]]
+
+    async def now(self) -> "StatusReport":
+        """What only the database knows is left out while it is unavailable."""
+        from gateway.web.backend import StatusReport
+
+        core = self.parts.core
+        report = StatusReport(
+            version=version("supaclaw"),
+            started_at=self.started_at,
+            model=core.current.describe().active,
+            queue={},
+            channels=self.parts.way_out.channels.states,
+            today=ModelUse(),
+            vitals=self.parts.upkeep.vitals.now(),
+            unsettled=self.unsettled(),
+            database_problem=self.parts.upkeep.health.database_problem or None,
+        )
+        try:
+            async with core.database.connection() as conn:
+                return await _with_database(report, conn, core.clock.now())
+        except DatabaseDown as exc:
+            return replace(report, database_problem=str(exc))
 
 
-def _states(parts: Parts) -> dict[str, str]:
-    configured = dict.fromkeys(parts.current.config.channels, "disabled")
-    return configured | dict(parts.channel_manager.states)
-
-
-def _deep_link(parts: Parts, name: str, code: str) -> str:
-    channel = parts.channel_manager.channels.get(name)
-    return channel.deep_link(code) if isinstance(channel, DeepLinkChannel) else ""
-
-
-async def _status(parts: Parts, started_at: datetime, unsettled: Sequence[str]) -> "StatusReport":
-    from gateway.web.backend import StatusReport
-
-    now, problem = parts.clock.now(), parts.condition.health.database_problem
-    older, embedding, queue, today, undelivered = "", "", dict[Status, int](), ModelUse(), dict[str, str]()
-    machines = dict[str, str]()
-    try:
-        async with parts.database.connection() as conn:
-            older = await outdated(conn)
-            queue = await tasks.queue(conn)
-            today = await steps.spent_since(conn, now.replace(hour=0, minute=0, second=0, microsecond=0))
-            undelivered = await outbox.waiting(conn)
-            embedding = await vectors.state(conn)
-            machines = {f"{each.name} {str(each.id)[:8]}": each.told for each in await instances.every(conn)}
-    except DatabaseDown as exc:
-        problem = str(exc)
-    return StatusReport(
-        version=version("supaclaw"),
-        started_at=started_at,
-        model=parts.current.describe().active,
-        queue={status.value: count for status, count in queue.items()},
-        channels=parts.channel_manager.states,
-        today=today,
-        vitals=parts.vitals(),
-        outdated=older or None,
-        unsettled=unsettled,
-        undelivered=undelivered,
-        embedding=embedding,
-        machines=machines,
-        database_problem=problem or None,
+async def _with_database(report: "StatusReport", conn: Connection, now: datetime) -> "StatusReport":
+    return replace(
+        report,
+        outdated=await outdated(conn) or None,
+        queue={status.value: count for status, count in (await tasks.queue(conn)).items()},
+        today=await steps.spent_since(conn, now.replace(hour=0, minute=0, second=0, microsecond=0)),
+        undelivered=await outbox.waiting(conn),
+        embedding=await vectors.state(conn),
+        machines={f"{each.name} {str(each.id)[:8]}": each.told for each in await instances.every(conn)},
     )

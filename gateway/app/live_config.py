@@ -1,7 +1,7 @@
-"""What a saved config.json changes while the gateway runs: the configuration, the models, the embedding model."""
+"""The configuration, the models and the embedding model, which a saved config.json replaces at run time."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Self
@@ -9,6 +9,7 @@ from typing import Self
 from gateway.agent.limits import Limits
 from gateway.background.cpu.embedding import LocalEmbedder
 from gateway.background.cpu.extraction import Transcribe
+from gateway.config.channels import enabled_channels
 from gateway.config.environment import Environment
 from gateway.config.load import load
 from gateway.config.model import Config
@@ -25,14 +26,14 @@ MEGABYTE = 1024 * 1024
 
 @dataclass
 class LiveConfig:
-    """What a saved config.json changes while everything runs; the parts ask for it whenever they need it."""
+    """The configuration and its models as they are now; parts ask for them at each use."""
 
     config: Config
     model: ModelClient
 
     @classmethod
     async def loaded(cls, environment: Environment, secrets: LiveSecrets, clock: Clock) -> Self:
-        """As config.json says, with these secrets; raises `ConfigError`."""
+        """Load config.json with these secrets; raises `ConfigError`."""
         config = load(environment.config, os.environ, secrets.lookup)
         return cls(config, await build_client(config.models, os.environ, clock))
 
@@ -48,55 +49,60 @@ class LiveConfig:
         return replaced
 
     def limits(self) -> Limits:
-        """What a run, a day and a month may cost."""
+        """The budgets of a run, a day and a month."""
         budgets = self.config.budgets
         return Limits(
-            usd=budgets.run_usd,
-            day_usd=budgets.day_usd,
-            month_usd=budgets.month_usd,
-            day_tokens=budgets.day_tokens,
+            usd=budgets.run_usd, day_usd=budgets.day_usd, month_usd=budgets.month_usd, day_tokens=budgets.day_tokens
         )
 
     def describe(self) -> Description:
-        """Which models answer, and why."""
+        """The models that answer, and why these."""
         return self.model.describe()
 
     def summary_model(self) -> ModelClient | None:
-        """Who shortens conversations that go on, and describes files; None when no model is connected."""
+        """The model that compacts conversations and describes files; None if none is connected."""
         return self.model.with_primary(self.config.models.summary)
 
     def cheap_model(self) -> ModelClient | None:
-        """Who summarises chats that have ended: `models.summary`, else the cheap one of the primary's provider."""
+        """The model that summarises ended chats: `models.summary`, else the cheap one of the primary's provider."""
         models = self.config.models
         primary = self.model.describe().chain[0]
         return self.model.with_primary(models.summary or cheap_model_beside(primary, models.providers))
 
     def heartbeat_model(self) -> ModelClient | None:
-        """Who is asked by a heartbeat; None when no model is connected."""
+        """The model of heartbeats; None if none is connected."""
         return self.model.with_primary(self.config.heartbeat.model)
 
     def named_model(self, name: str | None) -> ModelClient | None:
-        """The one that is asked for, before the others; None when none is, or it is no longer configured."""
+        """The chain with this model first; None without a name, or if it is no longer configured."""
         return self.model.with_primary(name) if name in self.model.describe().chain else None
 
     def agent_model(self, name: str | None, temperature: float, max_tokens: int | None) -> ModelClient | None:
-        """Who answers for an agent of a task tree; None when no model is connected."""
+        """The model for an agent of a task tree; None if none is connected."""
         found = self.model.with_primary(name)
         return found.tuned(temperature, max_tokens) if found else None
 
     def hear(self) -> Transcribe | None:
-        """Who writes down what is said in audio; None when no model for it is named."""
+        """Transcribes audio; None if no model for it is configured."""
         name = self.config.models.transcription
         return None if name is None else partial(self.model.transcribe, name)
 
+    def enabled_channels(self) -> Collection[str]:
+        """The channels that are switched on."""
+        return enabled_channels(self.config.channels)
+
+    def bash_urls(self) -> Sequence[str]:
+        """What the curl of the virtual shell may read, with what is below each."""
+        return [str(url) for url in self.config.tools.bash.allow_urls]
+
     def longest_file(self) -> int:
-        """Bytes of the largest file that is taken in."""
+        """The size limit of uploads in bytes."""
         return self.config.limits.file_mb * MEGABYTE
 
 
 @dataclass
 class Embedders:
-    """Whoever embeds asks for it every time; a provider's model keeps what it learned of itself."""
+    """The embedding models: ask at each use. A provider's is kept, with what it learned about its limits."""
 
     current: LiveConfig
     clock: Clock
@@ -127,9 +133,9 @@ class Embedders:
         return self._remotes[model]
 
     async def _embed(self, model: str, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        """With the keys of now."""
+        """With the keys as they are now."""
         return await self.current.model.embed(model, texts)
 
     async def close(self) -> None:
-        """End the process of the local one."""
+        """End the process of the local model."""
         await self._local.close()

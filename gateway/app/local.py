@@ -1,4 +1,4 @@
-"""What this machine is told: the socket, the local credential, the line that says it is ready."""
+"""What other programs on this machine use: the socket, the local credential, the page's host name, the ready line."""
 
 import errno
 import re
@@ -17,7 +17,7 @@ from gateway.llm.client import Description
 _PAGE = re.compile(r"claw-[0-9a-f]{20}\.localhost")
 
 
-def listening(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
     """The web's socket, taken before anything else: who connects early waits, a port in use stops the start.
 
     Raises `OwnerMustAct`, also for an address that other machines can reach.
@@ -36,7 +36,7 @@ def listening(host: str, port: int) -> socket.socket:
 
 
 @contextmanager
-def reserved(listening: socket.socket) -> Iterator[None]:
+def reserve_other_loopback(listening: socket.socket) -> Iterator[None]:
     """Hold the port on the other loopback address too, for browsers look there for names below `localhost` first.
 
     Nothing answers there, so that they go on to ours; raises `OwnerMustAct` if another program does.
@@ -89,7 +89,7 @@ def page_name(data: Path) -> str:
 
 
 def announce(address: str, command: str | None, link: Callable[[], str], model: Description) -> None:
-    """Tell whoever started it, on standard output; a link only to a terminal, and if no `command` prints it."""
+    """Print the ready line, with a sign-in link if standard output is a terminal and no `command` prints one."""
     seen = sys.stdout.isatty() and command is None
     web = link() if seen else f"{address}  (`{command or 'supaclaw web'}` prints a link to sign in)"
     sys.stdout.write(f"ready\nweb   {web}\nmodel {model.active} ({model.why})\n")

@@ -12,14 +12,15 @@ from pathlib import Path
 
 import structlog
 
-from gateway.app.gateway import CHANNELS, Gateway
-from gateway.app.live_config import LiveConfig
-from gateway.app.local import listening, local_token, reserved, url
+from gateway import tools
+from gateway.app.assembly import assemble, assemble_way_in, open_core, open_secrets
+from gateway.app.gateway import Gateway
+from gateway.app.local import listen, local_token, reserve_other_loopback, url
 from gateway.app.storage.database import has_database, postgres
 from gateway.app.storage.staging import check_restore_finished
-from gateway.app.storage.upgrade import taken_over
-from gateway.app.waiting import Waiting
-from gateway.app.wiring import Parts
+from gateway.app.storage.upgrade import join_upgraded
+from gateway.app.waiting import StartRetry
+from gateway.background.cpu.executor import Cpu
 from gateway.background.upkeep.housekeeping import POLL_DELETED_SECONDS, Restorer
 from gateway.background.upkeep.timers import Periodic, keep_running
 from gateway.background.worker import Workplace
@@ -43,9 +44,8 @@ from gateway.domain.ids import InstanceId
 from gateway.flow.channels.supervisor import preload
 from gateway.flow.people import People, meet
 from gateway.flow.secrets.live_secrets import LiveSecrets
-from gateway.flow.secrets.vault import Vault, import_key_files
+from gateway.flow.secrets.vault import import_key_files
 from gateway.logs import SecretMask, logging_to
-from gateway.store.connection.listener import Listener
 from gateway.store.connection.pool import Database
 from gateway.workspace.files.tree import Workspace
 from gateway.workspace.template import fill_new_workspace, renew_files
@@ -54,7 +54,7 @@ log = structlog.get_logger("gateway")
 
 
 def run(environment: Environment) -> int:
-    """Be the gateway until SIGTERM or SIGINT; raises `SupaclawError` when it cannot start."""
+    """Run the gateway until SIGTERM or SIGINT; raises `SupaclawError` if it can't start."""
     import uvloop
 
     faulthandler.enable()
@@ -62,7 +62,7 @@ def run(environment: Environment) -> int:
     config = load_early(environment, os.environ)
     if not has_database(environment, config):  # so there can be no secret
         config = load(environment.config, os.environ)
-    failpoints = Failpoints(environment.fail)
+    Failpoints(environment.fail)  # raises for one that does not exist
     mask = SecretMask()
     with hold_instance(environment.data) as hold, logging_to(environment.data / "logs", mask):
         check_restore_finished(environment.data)
@@ -73,29 +73,24 @@ def run(environment: Environment) -> int:
         if why := reminder(environment.data):
             log.warning("erasure.unfinished", problem=why)
         starts = record_start(environment.data, SystemClock())
-        uvloop.run(_serve(environment, config, failpoints, mask, starts, hold))
+        uvloop.run(_serve(environment, config, mask, starts, hold))
         record_stop(environment.data)
     return 0
 
 
 async def _serve(
-    environment: Environment,
-    config: Config,
-    failpoints: Failpoints,
-    mask: SecretMask,
-    starts: StartHistory,
-    hold: InstanceLock,
+    environment: Environment, config: Config, mask: SecretMask, starts: StartHistory, hold: InstanceLock
 ) -> None:
     """Start, run, stop. What is slow to import is imported in a thread while Postgres starts."""
     stop, clock = stop_signal(), SystemClock()
     async with AsyncExitStack() as stack:
-        socket = stack.enter_context(listening(config.web.host, config.web.port))
-        stack.enter_context(reserved(socket))
+        socket = stack.enter_context(listen(config.web.host, config.web.port))
+        stack.enter_context(reserve_other_loopback(socket))
         hold.record(url(socket))
         preloaded = asyncio.create_task(asyncio.to_thread(preload, enabled_channels(config.channels)), name="preload")
         stack.callback(preloaded.cancel)
         token = local_token(environment.data)
-        waiting = Waiting(socket, environment.data, token, clock)
+        waiting = StartRetry(socket, environment.data, token, clock)
 
         async def reach(opened: AsyncExitStack) -> tuple[InstanceId, str]:
             fill_new_workspace(environment.workspace)
@@ -104,61 +99,50 @@ async def _serve(
 
         async def take_over(opened: AsyncExitStack, instance: InstanceId, dsn: str) -> tuple[Database, People]:
             database = await opened.enter_async_context(await Database.connect(dsn))
-            await opened.enter_async_context(taken_over(environment, config, database, instance))
+            await opened.enter_async_context(join_upgraded(environment, config, database, instance))
             await renew_files(Workspace(environment.workspace))
             return database, await meet(database, config.owner.name, config.owner.ids)
 
         async def start() -> Callable[[], Awaitable[None]]:
             instance, dsn = await waiting.retry(stack, reach)
             database, people = await waiting.retry(stack, partial(take_over, instance=instance, dsn=dsn))
-            vault = Vault(database, environment.data, os.environ, supabase=config.database.in_supabase_vault)
-            secrets = LiveSecrets(vault, people.owner.id, os.environ, mask.stored)
-            await waiting.retry(stack, lambda _: _open_secrets(secrets))
-            current = await LiveConfig.loaded(environment, secrets, clock)
+            secrets = open_secrets(environment, database, people, mask, supabase=config.database.in_supabase_vault)
+            await waiting.retry(stack, lambda _: _load_secrets(secrets))
+            core = await open_core(environment, database, people, instance, secrets, mask)
             await preloaded
-            workplace = Workplace(database, "gateway", instance)
-            parts = Parts(
-                environment,
-                current,
-                database,
-                people,
-                instance,
-                failpoints,
-                starts,
-                stop,
-                clock,
-                secrets,
-                mask,
-                workplace,
+            parts = assemble(
+                core,
+                workplace=Workplace(database, "gateway", instance),
+                starts=starts,
+                stop=stop,
+                families=tools.discover(),
+                cpu=Cpu(),
             )
-            restorer = Periodic(
-                "restorer", POLL_DELETED_SECONDS, Restorer(environment, hold, parts.notices.tell_owner).look
-            )
+            tell_owner = parts.way_out.notices.tell_owner
+            restorer = Periodic("restorer", POLL_DELETED_SECONDS, Restorer(environment, hold, tell_owner).look)
             stack.callback(asyncio.create_task(keep_running(restorer.name, restorer.run), name=restorer.name).cancel)
-            gateway = Gateway(parts, token)
-            await waiting.retry(stack, lambda _: gateway.put_back())
-            doors = await waiting.retry(stack, lambda _: gateway.prepare())
-            followed = parts.traces.subscriptions
-            listener = Listener(dsn, CHANNELS, gateway.heard, gateway.listening, subscriptions=followed)
-            return partial(gateway.run, doors, listener, socket)
+            gateway = Gateway(parts, assemble_way_in(parts), token)
+            await waiting.retry(stack, lambda _: gateway.process.requeue_interrupted())
+            specs = await waiting.retry(stack, lambda _: gateway.prepare())
+            return partial(gateway.run, specs, gateway.process.listener(dsn), socket)
 
         if run := await waiting.run_until(stop, start()):
             await run()
 
 
-async def _open_secrets(secrets: LiveSecrets) -> None:
+async def _load_secrets(secrets: LiveSecrets) -> None:
     await import_key_files(secrets.vault, secrets.owner)
     await secrets.look()
 
 
 def _look_for_another(config: Path) -> None:
-    """Releases up to 0.1 had compose use `config/config.json`; whoever still edits that one has to learn of it."""
+    """Warn about `config/config.json`, which compose files up to release 0.1 used."""
     if (older := config.parent / "config" / config.name).exists():
         log.warning("config.another", unused=str(older), hint=f"{config} is in use; move your settings there")
 
 
 def stop_signal() -> asyncio.Event:
-    """Set by SIGTERM and SIGINT."""
+    """An event that SIGTERM and SIGINT set."""
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -170,7 +154,7 @@ DESCRIPTORS = 4096
 
 
 def allow_descriptors() -> None:
-    """Raise the soft limit as far as the system lets us; `OwnerMustAct`: that is not far enough."""
+    """Raise the soft limit as far as the system allows; raises `OwnerMustAct` if that is not enough."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < DESCRIPTORS:
         with suppress(ValueError, OSError):

@@ -1,34 +1,40 @@
 """A worker: the same program without channels and web, on the database of a gateway elsewhere or beside it."""
 
+import asyncio
 import faulthandler
 import os
+import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 
-from gateway.app.gateway import CHANNELS, Gateway
-from gateway.app.live_config import LiveConfig
+import structlog
+
+from gateway import tools
+from gateway.app.admission import Admission
+from gateway.app.assembly import assemble, open_core, open_secrets
+from gateway.app.process import DRAIN_SECONDS, Process, spawn
 from gateway.app.start import allow_descriptors, stop_signal
-from gateway.app.waiting import Waiting
-from gateway.app.wiring import Parts
-from gateway.background.upkeep.health import joined
+from gateway.app.waiting import StartRetry
+from gateway.background.cpu.executor import Cpu
+from gateway.background.upkeep.health import joined, notify_systemd
+from gateway.background.upkeep.timers import Loops
 from gateway.background.worker import Workplace
 from gateway.config.data.instance import StartHistory, hold_instance, instance_id, known_instance_id
 from gateway.config.environment import Environment
-from gateway.config.failpoints import Failpoints
 from gateway.config.load import load_early
 from gateway.config.machine import SystemClock
 from gateway.config.model import DatabaseSettings
 from gateway.domain.errors import OwnerMustAct, TryAgainLater
 from gateway.flow.people import People
-from gateway.flow.secrets.live_secrets import LiveSecrets
-from gateway.flow.secrets.vault import Vault
 from gateway.logs import SecretMask, logging_to
 from gateway.store.connection.listener import Listener
 from gateway.store.connection.pool import Database
 from gateway.store.migrate import check_schema
 from gateway.store.people import principals
+
+log = structlog.get_logger("gateway")
 
 MAX_WORKERS = 100
 """On one data folder."""
@@ -40,7 +46,7 @@ NO_GATEWAY = "no gateway has been started on this database yet; start `supaclaw 
 
 
 def work(environment: Environment) -> int:
-    """Be a worker until SIGTERM or SIGINT; raises `SupaclawError` when it cannot start."""
+    """Run a worker until SIGTERM or SIGINT; raises `SupaclawError` if it can't start."""
     import uvloop
 
     faulthandler.enable()
@@ -56,7 +62,7 @@ def work(environment: Environment) -> int:
 
 @contextmanager
 def _own_folder(environment: Environment) -> Iterator[Environment]:
-    """The first that no other worker has; several may share the data folder of a gateway."""
+    """The first numbered folder that no other worker holds; several workers may share a gateway's data folder."""
     for number in range(1, MAX_WORKERS + 1):
         own = environment.data / "workers" / str(number)
         own.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -74,7 +80,7 @@ async def _serve(environment: Environment, settings: DatabaseSettings, dsn: str,
     """Start, run, stop. It waits for its database, for a gateway's first start and for the end of an upgrade."""
     stop, clock, instance = stop_signal(), SystemClock(), instance_id(environment.state)
     async with AsyncExitStack() as stack:
-        waiting = Waiting(None, environment.state, "", clock)
+        waiting = StartRetry(None, environment.state, "", clock)
 
         async def join(opened: AsyncExitStack) -> tuple[Database, People]:
             database = await opened.enter_async_context(await Database.connect(dsn))
@@ -84,34 +90,46 @@ async def _serve(environment: Environment, settings: DatabaseSettings, dsn: str,
 
         async def start() -> Callable[[], Awaitable[None]]:
             database, people = await waiting.retry(stack, join)
-            vault = Vault(database, environment.data, os.environ, supabase=settings.in_supabase_vault)
-            secrets = LiveSecrets(vault, people.owner.id, os.environ, mask.stored)
+            secrets = open_secrets(environment, database, people, mask, supabase=settings.in_supabase_vault)
             await waiting.retry(stack, lambda _: secrets.look())
-            current = await LiveConfig.loaded(environment, secrets, clock)
-            home = known_instance_id(environment.data) or instance
-            workplace = Workplace(database, "worker", home)
-            failpoints = Failpoints(environment.fail)
-            parts = Parts(
-                environment,
-                current,
-                database,
-                people,
-                instance,
-                failpoints,
-                StartHistory(),
-                stop,
-                clock,
-                secrets,
-                mask,
-                workplace,
+            core = await open_core(environment, database, people, instance, secrets, mask)
+            parts = assemble(
+                core,
+                workplace=Workplace(database, "worker", known_instance_id(environment.data) or instance),
+                starts=StartHistory(),
+                stop=stop,
+                families=tools.discover(),
+                cpu=Cpu(),
             )
-            gateway = Gateway(parts, "")
-            await waiting.retry(stack, lambda _: gateway.put_back())
-            await waiting.retry(stack, lambda _: gateway.prepare())
-            return partial(gateway.work, Listener(dsn, CHANNELS, gateway.heard, gateway.listening))
+            admission = Admission(
+                core=core, notices=parts.way_out.notices, worker=parts.work.worker, menu=(), open_channels=None
+            )
+            process = Process(parts)
+            await waiting.retry(stack, lambda _: process.requeue_interrupted())
+            await waiting.retry(stack, lambda _: admission.apply(core.current.config))
+            await parts.workplace.look()
+            return partial(_run, process, admission, process.listener(dsn), stop)
 
         if run := await waiting.run_until(stop, start()):
             await run()
+
+
+async def _run(process: Process, admission: Admission, listener: Listener, stop: asyncio.Event) -> None:
+    """Run tasks until told to stop; raises `OwnerMustAct` if others took this worker for dead."""
+    upkeep, worker = process.parts.upkeep, process.parts.work.worker
+    process.watch_lease(lambda: False)
+    async with asyncio.TaskGroup() as group:
+        more: Loops = {"config": admission.watch(group).run, "models": process.warm, "jobs": upkeep.job_table.run}
+        running = spawn(group, {**process.loops(listener), **more})
+        await notify_systemd(process.parts.core.environment.notify_socket, "READY=1")
+        sys.stdout.write("ready\n")
+        sys.stdout.flush()
+        await stop.wait()
+        log.info("gateway.stopping")
+        await worker.drain(0.0 if upkeep.health.lost else DRAIN_SECONDS)
+        for task in running:
+            task.cancel()
+    await process.close()
 
 
 async def _owner_of(database: Database) -> People:

@@ -1,4 +1,4 @@
-"""What work in the background may cost: one model call within the budgets, and much embedding after the owner's yes."""
+"""The costs of background work: model calls within the budgets, and large embeddings after the owner's approval."""
 
 import asyncio
 from collections.abc import Callable
@@ -28,34 +28,40 @@ MODEL_SECONDS = 120.0
 log = structlog.get_logger(__name__)
 
 
-async def ask_model(
-    model: SizedModel, prompt: Prompt, budgets: SharedBudgets, run: Claim, seconds: float = MODEL_SECONDS
-) -> Reply | None:
-    """Ask once; None if no model answers, or the budget is used up."""
-    try:
-        async with asyncio.timeout(seconds):
-            return await reply_of(BudgetedModel(model, budgets, run, Role.OWNER), prompt)
-    except (ModelsExhausted, OutOfBudget, TimeoutError) as exc:
-        log.info("background.no_model", error=type(exc).__name__)
-    return None
+@dataclass(frozen=True, slots=True)
+class BackgroundModel:
+    """The model of tasks that ask once, within the budgets."""
+
+    connected: Callable[[], SizedModel | None]
+    """As configured now; None if there is none."""
+    budgets: SharedBudgets
+
+    async def ask(self, model: SizedModel, prompt: Prompt, run: Claim, seconds: float = MODEL_SECONDS) -> Reply | None:
+        """The reply of the `connected` model; None if it gives none, or the budget is used up."""
+        try:
+            async with asyncio.timeout(seconds):
+                return await reply_of(BudgetedModel(model, self.budgets, run, Role.OWNER), prompt)
+        except (ModelsExhausted, OutOfBudget, TimeoutError) as exc:
+            log.info("background.no_model", error=type(exc).__name__)
+        return None
 
 
 PAID_PREFIX = "litellm:"
-"""How the names of embedders begin that run at a provider."""
+"""The prefix of embedders that run at a provider."""
 FREE_ROWS = 2_000
 CHARACTERS_PER_TOKEN = 4
 
 
 def estimate_embedding(model: str, rows: int, characters: int) -> str:
-    """What embedding them takes: rows, tokens and dollars by litellm's table."""
+    """The rows, tokens and dollars (by litellm's table) of an embedding, in words."""
     tokens, price = characters // CHARACTERS_PER_TOKEN, Prices().of(model.removeprefix(PAID_PREFIX)).per_input
     dollars = f"${tokens * price:,.2f}" if price else "the price is unknown"
     return f"{rows:,} pieces of memory, about {tokens:,} tokens ({dollars}),"
 
 
 @dataclass(frozen=True, slots=True)
-class PaidEmbedding:
-    """A yes holds for the model it was given for, and for as many rows."""
+class EmbeddingApproval:
+    """Asks the owner before a provider embeds more than `FREE_ROWS` rows; an approval holds for its model and rows."""
 
     database: Database
     owner: Callable[[], PrincipalId]

@@ -1,6 +1,6 @@
 """The worker: claims what the slots of its lanes allow, runs it under a lease, gives back what it cannot finish.
 
-`Workplace` says which kinds of tasks can run on this instance: agents' where the workspace is, files by a channel."""
+`TaskPlacement` says which kinds of tasks can run on this instance."""
 
 import asyncio
 from collections import Counter
@@ -14,7 +14,8 @@ import structlog
 from gateway.domain.errors import RunLost, TryAgainLater
 from gateway.domain.ids import InstanceId, TaskId
 from gateway.domain.work.tasks import SLOTS, Claim, Lane, Status, backoff
-from gateway.flow.wakeup import Wakeup
+from gateway.flow.files.sync import FileSync
+from gateway.flow.signals import Signals
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.errors import reaching
 from gateway.store.transcript import messages, sessions
@@ -23,7 +24,7 @@ from gateway.store.work.instances import Kind
 
 POLL_SECONDS = 2.0
 GIVE_UPS = 3
-"""How often giving up may fail before a task is ended without a word."""
+"""How often giving up may fail before a task is ended without a message."""
 NOT_GIVEN_UP = "giving up failed"
 
 log = structlog.get_logger(__name__)
@@ -37,25 +38,8 @@ class Runner(Protocol):
         ...
 
     async def give_up(self, run: Claim) -> None:
-        """The attempts are used up: end the task with whatever is owed to a person or a parent."""
+        """The attempts are used up: end the task, and tell its person or parent."""
         ...
-
-
-async def _nobody(_: str) -> None:
-    """The log alone is told."""
-
-
-async def _untouched(_tx: Connection, _task: TaskId, _error: str) -> None:
-    """Nothing else records how a task ended."""
-
-
-async def _nothing() -> None:
-    """Nothing follows the end of a run."""
-
-
-async def _always() -> bool:
-    """The run itself is the reason."""
-    return True
 
 
 @dataclass(slots=True)
@@ -72,25 +56,24 @@ class Worker:
     instance: InstanceId
     runners: Mapping[str, Runner]
     lanes: Collection[Lane]
-    tell_owner: Callable[[str], Awaitable[None]] = _nobody
-    works: Callable[[], Awaitable[bool]] = _always
-    ended: Callable[[], Awaitable[None]] = _nothing
-    abandoned: Callable[[Connection, TaskId, str], Awaitable[None]] = _untouched
-    able: Callable[[str], bool] = bool
-    _awake: Wakeup = field(default_factory=Wakeup, init=False)
+    signals: Signals
+    tell_owner: Callable[[str], Awaitable[None]]
+    works: Callable[[], Awaitable[bool]]
+    ended: Callable[[], Awaitable[None]]
+    abandoned: Callable[[Connection, TaskId, str], Awaitable[None]]
+    able: Callable[[str], bool]
     _draining: bool = field(default=False, init=False)
     _unsure: bool = field(default=False, init=False)
     _limit: int | None = field(default=None, init=False)
     _running: dict[TaskId, tuple[Claim, asyncio.Task[None]]] = field(default_factory=dict, init=False)
 
+    def __post_init__(self) -> None:
+        self.signals.cancelled.subscribe(self.cancel)
+
     def limit(self, runs: int | None) -> None:
         """Claim only while fewer runs than that are under way in a lane; None: as many as a lane has slots."""
         self._limit = runs
-        self.wake()
-
-    def wake(self) -> None:
-        """There is something to claim."""
-        self._awake.set()
+        self.signals.tasks.set()
 
     def cancel(self, lost: Iterable[TaskId]) -> None:
         """Stop these runs if they are ours; their tasks have been cancelled or taken over already.
@@ -103,7 +86,7 @@ class Worker:
 
     @property
     def running(self) -> int:
-        """How many runs are under way here."""
+        """How many runs are under way in this process."""
         return len(self._running)
 
     async def run(self) -> None:
@@ -111,14 +94,14 @@ class Worker:
         try:
             async with asyncio.TaskGroup() as group:
                 while True:
-                    self._awake.clear()
+                    self.signals.tasks.clear()
                     try:
                         await self._claim(group)
                     except TryAgainLater as exc:
                         log.warning("worker.waits", error=str(exc))
                     except Exception:  # no run under way may suffer
                         log.exception("worker.broken")
-                    await self._awake.wait(POLL_SECONDS)
+                    await self.signals.tasks.wait(POLL_SECONDS)
         finally:
             await self._release()
 
@@ -188,18 +171,18 @@ class Worker:
         finally:
             if self._same(run):
                 del self._running[run.id]
-            self.wake()
+            self.signals.tasks.set()
 
     async def _work(self, run: Claim) -> None:
         if run.give_ups > GIVE_UPS:
             await self._abandon(run)
         elif run.exhausted:
-            await _patiently(lambda: self.runners[run.kind].give_up(run))
+            await _retry_outages(lambda: self.runners[run.kind].give_up(run))
         else:
             await self.runners[run.kind].run(run)
 
     async def _abandon(self, run: Claim) -> None:
-        """Not even giving up works: the task ends, and what it should have answered is closed, so that others pass."""
+        """End a task that can't even be given up, and close the messages that it should have answered."""
         closed = await self.database.run(lambda tx: self._end(tx, run))
         log.error("run.abandoned", kind=run.kind, attempts=run.attempts, closed=closed)
         await self.tell_owner(
@@ -226,7 +209,7 @@ class Worker:
                 await self.database.run(lambda tx: tasks.requeue(tx, run, delay=delay, error=error, failed=failed))
 
         with suppress(RunLost):
-            await _patiently(requeue)
+            await _retry_outages(requeue)
 
     async def _release(self) -> None:
         """Put back what a stop interrupted, so that it waits for no lease; if that fails, the next start does it."""
@@ -243,7 +226,7 @@ class Worker:
         try:
             owned = await self._renewed(sent)
             if await self.database.run(tasks.recover):
-                self.wake()
+                self.signals.tasks.set()
         except TryAgainLater as exc:
             log.warning("worker.beat_missed", error=str(exc))
         except Exception:
@@ -261,8 +244,8 @@ class Worker:
         return known is not None and known[0].token == run.token
 
 
-async def _patiently(work: Callable[[], Awaitable[None]]) -> None:
-    """Again and again while the database is away: an outage is no failed attempt. Raises `RunLost`."""
+async def _retry_outages(work: Callable[[], Awaitable[None]]) -> None:
+    """Retry `work` while the database is unavailable, which isn't a failed attempt. Raises `RunLost`."""
     while True:
         try:
             return await work()
@@ -274,26 +257,24 @@ async def _patiently(work: Callable[[], Awaitable[None]]) -> None:
 
 POLL_WORKPLACE_SECONDS = 20.0
 GONE_SECONDS = 600.0
-"""A gateway works in its own folder once the machine with the workspace has been away for so long."""
+"""How long the machine with the workspace may be unavailable before a gateway works in its own folder."""
 WORKSPACE = "workspace"
 FILELESS_KINDS = frozenset({"consolidate", "summarise"})
-"""Kinds of tasks that need no file."""
+"""Kinds of tasks that need no files."""
 AGENT_KINDS = frozenset({"agent", "heartbeat"})
-"""Those that nobody waits for in a chat."""
+"""Kinds that run agents and that nobody waits for in a chat."""
 CHANNEL_KINDS = frozenset({"ingest"})
 
 
 @dataclass(slots=True)
 class Workplace:
-    """`home` is the instance whose data folder this is: a worker's own, or that of the gateway it runs beside.
-
-    While an object store keeps it the same everywhere (`synced`), agents' tasks run on every instance.
+    """Where the workspace is. `home` is the instance whose data folder this is: a worker's own, or that of the gateway
+    that it runs beside.
     """
 
     database: Database
     kind: Kind
     home: InstanceId
-    synced: Callable[[], bool] = lambda: False
     elsewhere: str | None = field(default=None, init=False)
     """The machine that has the workspace: "" for this one, None before there is one."""
 
@@ -312,16 +293,22 @@ class Workplace:
         """Whether this instance has the workspace."""
         return self.elsewhere == ""
 
-    def able(self, kind: str) -> bool:
-        """Whether a task of this kind can run here. A gateway answers its own chats in any case."""
-        if self.kind == "worker":
-            return kind in FILELESS_KINDS or self._has_files(kind) or (self.here and kind not in CHANNEL_KINDS)
-        return self.here or self._has_files(kind) or kind not in AGENT_KINDS
-
-    def _has_files(self, kind: str) -> bool:
-        return kind in AGENT_KINDS and self.synced()
-
     async def _where(self, tx: Connection) -> str | None:
         if self.kind == "gateway":
             return await instances.settle(tx, WORKSPACE, self.home, gone=GONE_SECONDS)
         return await instances.home(tx, WORKSPACE, self.home)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPlacement:
+    """While an object store keeps the workspace the same everywhere, agents' tasks run on every instance."""
+
+    workplace: Workplace
+    file_sync: FileSync
+
+    def able(self, kind: str) -> bool:
+        """Whether a task of this kind can run here. A gateway answers its own chats in any case."""
+        has_files = kind in AGENT_KINDS and self.file_sync.shared
+        if self.workplace.kind == "worker":
+            return kind in FILELESS_KINDS or has_files or (self.workplace.here and kind not in CHANNEL_KINDS)
+        return self.workplace.here or has_files or kind not in AGENT_KINDS

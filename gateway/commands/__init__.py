@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, assert_never
 
+from gateway.agent.exec.processes import Processes
 from gateway.agent.limits import Limits
 from gateway.domain.conversation.transcript import AssistantText
 from gateway.domain.errors import OwnerMustAct
@@ -33,6 +34,23 @@ from gateway.workspace.journal.files import summarise
 _NUMBERED = re.compile(r"#(\d{1,18})(?!\S)\s*", re.ASCII)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandServices:
+    """What commands may use of the running gateway."""
+
+    models: Callable[[], Description]
+    limits: Callable[[], Limits]
+    vitals: Callable[[], Vitals]
+    sign_in_link: Callable[[], str | None]
+    """Creates a sign-in link to the page; None if the page has no public address."""
+    secret_link: Callable[[PrincipalId, str], str | None]
+    """Creates a link to the form for a person's own secret; None if the page has no public address."""
+    note_zone: Callable[[PrincipalId, str, Label], Awaitable[str | None]]
+    """Writes a person's time zone into their USER.md and returns the zone in effect; raises `ValueError`."""
+    processes: Processes
+    """The owner's, that run on between turns."""
+
+
 @dataclass(frozen=True, slots=True)
 class CommandContext:
     """A message that is a command, and the services for it; the address and its session are locked."""
@@ -44,20 +62,10 @@ class CommandContext:
     arrival: InboxRow
     clock: Clock
     started_at: datetime
-    models: Description
-    limits: Limits
-    vitals: Vitals
     commands: "Mapping[str, Command]"
-    sign_in_link: Callable[[], str | None]
-    """Creates a sign-in link to the page; None if the page has no public address."""
-    secret_link: Callable[[PrincipalId, str], str | None]
-    """Creates a link to the form for a person's own secret; None if the page has no public address."""
-    note_zone: Callable[[PrincipalId, str, Label], Awaitable[str | None]]
-    """Writes a person's time zone into their USER.md and returns the zone in effect; raises `ValueError`."""
-    written: str = ""
+    services: CommandServices
+    written: str
     """The unfinished text of the running turn, if it runs in this process."""
-    processes: int = 0
-    """The number of this session's processes that run between turns."""
 
 
 @dataclass(frozen=True, slots=True)

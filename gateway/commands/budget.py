@@ -23,13 +23,15 @@ async def run(ctx: CommandContext) -> CommandReply:
 
 async def _overview(ctx: CommandContext, accounts: Accounts, unpriced: Unpriced) -> str:
     lines = [f"{WORDS[period]}: {_account_line(account, _limit(ctx, period))}" for period, account in accounts.items()]
-    if unpriced.tokens or ctx.limits.day_tokens is not None:
-        lines.append(f"Today, models without a price: {_tokens(unpriced, ctx.limits.day_tokens)}")
+    day_tokens = ctx.services.limits().day_tokens
+    if unpriced.tokens or day_tokens is not None:
+        lines.append(f"Today, models without a price: {_tokens(unpriced, day_tokens)}")
     return "\n".join([f"One answer: {await _last(ctx)}", *lines])
 
 
 async def _last(ctx: CommandContext) -> str:
-    limit = "no limit" if ctx.limits.usd is None else f"{dollars(ctx.limits.usd)} allowed"
+    usd = ctx.services.limits().usd
+    limit = "no limit" if usd is None else f"{dollars(usd)} allowed"
     answer = await messages.last_answer(ctx.tx, ctx.at.session_id)
     if answer is None or answer.task_id is None:
         return limit
@@ -61,7 +63,7 @@ async def _raised(ctx: CommandContext, accounts: Accounts, unpriced: Unpriced) -
         if limit and used_up(account.spent, limit + account.extra):
             await budgets.raise_limit(ctx.tx, period, ctx.clock.now(), account.spent)
             done.append(f"{WORDS[period]}: another {dollars(limit)}, {dollars(account.spent + limit)} in all.")
-    if (tokens := ctx.limits.day_tokens) and used_up(unpriced.tokens, tokens + unpriced.extra):
+    if (tokens := ctx.services.limits().day_tokens) and used_up(unpriced.tokens, tokens + unpriced.extra):
         await budgets.raise_tokens(ctx.tx, ctx.clock.now(), unpriced.tokens)
         done.append(f"Today: another {tokens:,} tokens of models without a price.")
     if not done:
@@ -70,7 +72,8 @@ async def _raised(ctx: CommandContext, accounts: Accounts, unpriced: Unpriced) -
 
 
 def _limit(ctx: CommandContext, period: Period) -> float | None:
-    return ctx.limits.day_usd if period is Period.DAY else ctx.limits.month_usd
+    limits = ctx.services.limits()
+    return limits.day_usd if period is Period.DAY else limits.month_usd
 
 
 command = Command(

@@ -6,7 +6,7 @@ from gateway.domain.principals import Role
 
 async def run(ctx: CommandContext) -> CommandReply:
     """Show the chain in order, and models in cooldown after an error; others see the model alone."""
-    models = ctx.models
+    models = ctx.services.models()
     if ctx.role is not Role.OWNER:
         return CommandReply(f"Model: {models.active}")
     lines = [f"Model: {models.active} ({models.why})"]

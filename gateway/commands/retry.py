@@ -10,7 +10,7 @@ async def run(ctx: CommandContext) -> CommandReply:
     id, model = numbered(ctx.argument)
     if model and ctx.role is not Role.OWNER:
         return CommandReply("Only the owner can choose the model; /retry alone asks the same one again.")
-    if model and model not in ctx.models.chain:
+    if model and model not in ctx.services.models().chain:
         return CommandReply("That model isn't configured; /model lists those that are.")
     try:
         row = await own_message(ctx.tx, ctx.at, id)

@@ -31,7 +31,7 @@ async def run(ctx: CommandContext) -> CommandReply:
         return CommandReply(USAGE)
     if ctx.at.channel in OWN_CHANNELS:
         return CommandReply(HERE)
-    link = ctx.secret_link(ctx.at.principal_id, ctx.argument)
+    link = ctx.services.secret_link(ctx.at.principal_id, ctx.argument)
     if link is None:
         return CommandReply(NO_ADDRESS)
     log.info("secrets.link_sent", channel=ctx.at.channel, name=ctx.argument)

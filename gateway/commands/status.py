@@ -16,9 +16,9 @@ from gateway.store.work import steps, tasks
 async def run(ctx: CommandContext) -> CommandReply:
     """Report uptime, model and session; to the owner also the queue, today's cost (UTC) and the gateway's health."""
     uptime = timedelta(seconds=int((ctx.clock.now() - ctx.started_at).total_seconds()))
-    lines = [f"Up {uptime}", f"Model: {ctx.models.active}", f"Session: {ctx.at.session_id}"]
+    lines = [f"Up {uptime}", f"Model: {ctx.services.models().active}", f"Session: {ctx.at.session_id}"]
     if ctx.role is Role.OWNER:
-        lines += [await _queue(ctx), await _today(ctx), *_condition(ctx.vitals)]
+        lines += [await _queue(ctx), await _today(ctx), *_condition(ctx.services.vitals())]
         lines += [f"For {name} {text}" for name, text in (await outbox.waiting(ctx.tx)).items()]
         lines += [f"Search by meaning: {await vectors.state(ctx.tx)}", await outdated(ctx.tx)]
     return CommandReply("\n".join(filter(None, lines)))

@@ -11,7 +11,8 @@ async def run(ctx: CommandContext) -> CommandReply:
     """Cancel the running turn; its messages will not be answered."""
     task = await tasks.live_chat(ctx.tx, ctx.at.session_id)
     closed = closed_approvals(await reviews.close(ctx.tx, ctx.at.session_id))
-    ended = f" {ctx.processes} process{'es' * (ctx.processes > 1)} ended." if ctx.processes else ""
+    processes = ctx.services.processes.count(ctx.at.session_id)
+    ended = f" {processes} process{'es' * (processes > 1)} ended." if processes else ""
     if task is None:
         return CommandReply(f"{'Stopped.' if ended else 'Nothing is running.'}{ended}{closed}", ends_processes=True)
     cancelled = await tasks.cancel(ctx.tx, task)

@@ -21,7 +21,7 @@ async def run(ctx: CommandContext) -> CommandReply:
         return CommandReply("Write /web yourself, in your private chat with me.")
     if ctx.at.channel in OWN_CHANNELS:
         return CommandReply("Write /web in a messenger to get a link there; in a terminal, run `supaclaw web`.")
-    link = ctx.sign_in_link()
+    link = ctx.services.sign_in_link()
     if link is None:
         return CommandReply(NO_ADDRESS)
     log.info("web.link_sent", channel=ctx.at.channel)

@@ -10,7 +10,7 @@ async def run(ctx: CommandContext) -> CommandReply:
         return CommandReply("Write /zone and your time zone by its IANA name, such as: /zone Europe/Berlin")
     label = label_of(ctx.role, private=ctx.at.private, as_owner=ctx.arrival.as_owner)
     try:
-        zone = await ctx.note_zone(ctx.at.principal_id, ctx.argument, label)
+        zone = await ctx.services.note_zone(ctx.at.principal_id, ctx.argument, label)
     except ValueError as error:
         return CommandReply(f"{error}")
     if zone != ctx.argument:

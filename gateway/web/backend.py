@@ -1,4 +1,4 @@
-"""Everything the web uses of the gateway; the composition root fills this in."""
+"""What the web uses of the gateway, in groups; the composition root fills them in."""
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,12 +9,13 @@ from gateway.agent.limits import Limits
 from gateway.agent.skills.library import Skills
 from gateway.agent.tool_files.confirmed import ToolFiles
 from gateway.agent.toolbox import Toolbox
+from gateway.agent.work.agents import Agents
 from gateway.config.editing.editor import ConfigEditor
 from gateway.domain.channels.channel import LoginChannel, WebhookChannel
 from gateway.domain.conversation.tools import Wording
 from gateway.domain.health import Finding, HeartbeatResult, Vitals
 from gateway.domain.ids import PrincipalId
-from gateway.domain.memory.memories import Embedders, no_embedder
+from gateway.domain.memory.memories import Embedders
 from gateway.domain.principals import Principal
 from gateway.domain.time import Clock
 from gateway.flow.channels.supervisor import ChannelProbes
@@ -27,6 +28,7 @@ from gateway.flow.live import Live
 from gateway.flow.people import Pairing
 from gateway.flow.secrets.live_secrets import LiveSecrets
 from gateway.flow.setup import Setup
+from gateway.flow.signals import Signals
 from gateway.flow.trees.control import TraceFollowers, TreeControl
 from gateway.flow.unattended.triggers import Triggers
 from gateway.llm.client import Description
@@ -36,10 +38,6 @@ from gateway.store.work.steps import ModelUse
 from gateway.web.http.headers import page_url
 from gateway.web.links import LoginLinks, SecretLinks
 from gateway.workspace.files.tree import Workspace
-
-
-async def _nobody(_conn: Connection, _principal: PrincipalId) -> bool:
-    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,82 +65,138 @@ class StatusReport:
     """Why the database does not let it work; queue and costs are then not known."""
 
 
-@dataclass(frozen=True, slots=True)
-class Backend:
-    """The parts of a running gateway that the web uses.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageAccess:
+    """Who reaches the page, and under which addresses."""
 
-    `local_token` is the admin credential for programs on this machine; `page_name` is the page's host name on it.
-    `public_url` is the address of a reverse proxy in front, as browsers see it. `models` are agent names; `commands`
-    maps a slash command to its summary. `lets_in` says whether a member still has access.
-    `on_shed` registers a callback that frees caches when memory runs low,
-    `on_people_changed` one for when people's rights change.
-    `files` is the owner's file root, `workspace` gives access to it, `checkpoints` has its earlier versions.
-    `channels` describes the state of each configured channel in words; `logins` are those to log in to.
-    `variable_of` names the environment variable that sets a key of config.json.
-    `tools` are the names of the owner's agent's tools, `wordings` put calls of them into words.
-    `allowed_hosts` are further names of this gateway.
-    `settings` changes config.json, `probes` tries credentials, `zones` offers
-    time zones. `jobs` says when each is due. `findings` runs the
-    checks of `supaclaw doctor`, and blocks. `logs` is the logs' folder, `mask` hides secrets.
-    `model` is the answering one, `setup` connects models and messengers, `deep_link` makes an address with a code.
-    `unsettled` are problems with the owner's own ids. `skills`, `tool_files` and `toolbox` are
-    the owner's, the last with what is new at its sources; `tools_off` are its tools that are off, each with the reason.
-    """
-
-    database: Database
-    inbox: InboundFlow
-    answers: Answers
-    live: Live
-    owner: Principal
     local_token: str = field(repr=False)
+    """The credential of programs on this machine, which may do everything."""
     page_name: str
-    webhooks: Callable[[], Mapping[str, WebhookChannel]]
-    status: Callable[[], Awaitable[StatusReport]]
-    healthy: Callable[[], bool]
-    waits_for_database: Callable[[], bool]
+    """The page's own host name on this machine."""
+    public_url: str | None
+    """The address of a reverse proxy in front, as browsers see it."""
+    allowed_hosts: Callable[[], Collection[str]]
+    """Further names of this gateway."""
+    lets_in: Callable[[Connection, PrincipalId], Awaitable[bool]]
+    """Whether a member still has access."""
+    links: LoginLinks
+    secret_links: SecretLinks
     clock: Clock
-    uploads: Uploads
-    files: Path
-    workspace: Workspace
-    checkpoints: Checkpoints
-    pairing: Pairing
-    beat: Callable[[], Awaitable[HeartbeatResult]]
-    triggers: Triggers
-    trees: TreeControl
-    traces: TraceFollowers
-    settings: ConfigEditor
-    probes: ChannelProbes
-    skills: Skills
-    tool_files: ToolFiles
-    toolbox: Callable[[], Awaitable[Toolbox]]
-    zones: ZoneOffers
-    embedder: Embedders = no_embedder
-    tools: Callable[[], Collection[str]] = tuple
-    tools_off: Callable[[], Mapping[str, str]] = dict
-    wordings: Callable[[], Mapping[str, Wording]] = dict
-    allowed_hosts: Callable[[], Collection[str]] = tuple
-    models: Callable[[], Sequence[str]] = lambda: ("default",)
-    lets_in: Callable[[Connection, PrincipalId], Awaitable[bool]] = _nobody
-    commands: Mapping[str, str] = field(default_factory=dict)
-    public_url: str | None = None
-    on_shed: Callable[[Callable[[], None]], None] = lambda _drop: None
-    on_people_changed: Callable[[Callable[[], None]], None] = lambda _look: None
-    channels: Callable[[], Mapping[str, str]] = dict
-    unsettled: Callable[[], Sequence[str]] = tuple
-    logins: Callable[[], Mapping[str, LoginChannel]] = dict
-    jobs: Callable[[], Mapping[str, datetime | None]] = dict
-    variable_of: Callable[[str], str | None] = lambda _key: None
-    model: Callable[[], Description | None] = lambda: None
-    setup: Setup | None = None
-    deep_link: Callable[[str, str], str] = lambda _channel, _code: ""
-    links: LoginLinks = field(default_factory=LoginLinks)
-    limits: Callable[[], Limits] = Limits
-    findings: Callable[[], Sequence[tuple[str, Finding]]] = tuple
-    logs: Path = Path("logs")
-    mask: SecretMask = field(default_factory=SecretMask)
-    secrets: LiveSecrets | None = None
-    secret_links: SecretLinks = field(default_factory=SecretLinks)
 
     def sign_in_link(self, base: str) -> str:
         """A new sign-in link to the page, under the public address, or under `base` with the page's own name."""
         return self.links.issue(page_url(self.public_url or base, self.page_name), self.clock.now())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatParts:
+    """What takes messages and shows answers."""
+
+    inbox: InboundFlow
+    answers: Answers
+    live: Live
+    wordings: Callable[[], Mapping[str, Wording]]
+    """How a call of each of the owner's tools is told."""
+    commands: Mapping[str, str]
+    """The summary of each slash command."""
+    zones: ZoneOffers
+    embedder: Embedders
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileParts:
+    """The owner's files."""
+
+    root: Path
+    workspace: Workspace
+    uploads: Uploads
+    checkpoints: Checkpoints
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeParts:
+    """The owner's task trees, and what starts them."""
+
+    control: TreeControl
+    traces: TraceFollowers
+    triggers: Triggers
+    agents: Agents
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolParts:
+    """The owner's tools."""
+
+    skills: Skills
+    tool_files: ToolFiles
+    toolbox: Callable[[], Awaitable[Toolbox]]
+    """With what is new at its sources."""
+    names: Callable[[], Collection[str]]
+    switched_off: Callable[[], Mapping[str, str]]
+    """Those that are off, each with the reason."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChannelParts:
+    """The configured channels, and the people on them."""
+
+    states: Callable[[], Mapping[str, str]]
+    """The state of each in words."""
+    webhooks: Callable[[], Mapping[str, WebhookChannel]]
+    logins: Callable[[], Mapping[str, LoginChannel]]
+    """Those to log in to here."""
+    probes: ChannelProbes
+    deep_link: Callable[[str, str], str]
+    """A channel's address with a code in it; "" if it has none."""
+    setup: Setup | None
+    """Connects models and messengers; None hides it."""
+    pairing: Pairing
+    unsettled: Callable[[], Sequence[str]]
+    """What the owner has to settle about their own ids."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingParts:
+    """The configuration, and the secrets it names."""
+
+    editor: ConfigEditor
+    secrets: LiveSecrets
+    variable_of: Callable[[str], str | None]
+    """The environment variable that sets a key of config.json."""
+    model: Callable[[], Description | None]
+    limits: Callable[[], Limits]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HealthParts:
+    """How the gateway is."""
+
+    status: Callable[[], Awaitable[StatusReport]]
+    healthy: Callable[[], bool]
+    waits_for_database: Callable[[], bool]
+    findings: Callable[[], Sequence[tuple[str, Finding]]]
+    """Runs the checks of `supaclaw doctor`; blocks."""
+    logs: Path
+    """Their folder."""
+    mask: SecretMask
+    jobs: Callable[[], Mapping[str, datetime | None]]
+    """When each is due."""
+    beat: Callable[[], Awaitable[HeartbeatResult]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backend:
+    """The parts of a running gateway that the web uses."""
+
+    database: Database
+    owner: Principal
+    clock: Clock
+    signals: Signals
+    access: PageAccess
+    chat: ChatParts
+    files: FileParts
+    trees: TreeParts
+    tools: ToolParts
+    channels: ChannelParts
+    settings: SettingParts
+    health: HealthParts

@@ -1,9 +1,11 @@
 """One-time links: sent or printed, used once; only their hashes are kept, in memory."""
 
 import secrets
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from gateway.domain.ids import PrincipalId
+from gateway.domain.time import Clock
 from gateway.store.people.tokens import sha256
 
 LIFETIME = timedelta(minutes=10)
@@ -48,3 +50,25 @@ class SecretLinks:
         """The person and the name of their secret; None if the link isn't valid. It is used up by this call."""
         until, principal, name = self._links.pop(sha256(secret), (None, None, ""))
         return (principal, name) if until and principal and now < until else None
+
+
+@dataclass(slots=True)
+class PageLinks:
+    """Links that work on other machines, which takes an https address; another one takes a restart."""
+
+    public_url: str | None
+    clock: Clock
+    logins: LoginLinks = field(default_factory=LoginLinks)
+    secrets: SecretLinks = field(default_factory=SecretLinks)
+
+    def sign_in(self) -> str | None:
+        """A new sign-in link; None if only this machine's own browser reaches the page."""
+        return self.logins.issue(base, self.clock.now()) if (base := self._base) else None
+
+    def secret(self, principal: PrincipalId, name: str) -> str | None:
+        """A new link to the form for a person's secret; None as with `sign_in`."""
+        return self.secrets.issue(base, principal, name, self.clock.now()) if (base := self._base) else None
+
+    @property
+    def _base(self) -> str | None:
+        return self.public_url if self.public_url and self.public_url.startswith("https://") else None

@@ -8,7 +8,7 @@ import structlog
 
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.time import Clock
-from gateway.flow.wakeup import Wakeup
+from gateway.flow.signals import Wakeup
 from gateway.store.connection.pool import Database
 from gateway.store.people import tokens
 from gateway.store.people.tokens import LiveToken

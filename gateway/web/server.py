@@ -108,31 +108,51 @@ def build_app(backend: Backend) -> FastAPI:
     app.add_middleware(GZipMiddleware, minimum_size=1000, exclude_content_types=_SENT_AS_IT_IS)
     app.add_middleware(
         RequestGuard,
-        allowed_hosts=hosts_of(backend.public_url),
-        named_hosts=backend.allowed_hosts,
-        page_name=backend.page_name,
+        allowed_hosts=hosts_of(backend.access.public_url),
+        named_hosts=backend.access.allowed_hosts,
+        page_name=backend.access.page_name,
         routes=app.entries,
     )
     app.add_middleware(SecurityHeaders)
-    if backend.public_url:
-        app.add_middleware(ProxyHeaders, public_url=backend.public_url)
+    if public_url := backend.access.public_url:
+        app.add_middleware(ProxyHeaders, public_url=public_url)
     return app
 
 
 def _site(backend: Backend, nav: tuple[Nav, ...]) -> Site:
-    conversations = Conversations(backend.database, backend.live)
+    conversations = Conversations(backend.database, backend.chat.live)
     pages, markdown = Pages(), Markdown()
-    backend.on_shed(markdown.forget)
+    backend.signals.memory_low.subscribe_call(markdown.forget)
     greeting = pages.piece("empty.html", owner=backend.owner.name)
-    topics = Topics(conversations, lambda: Thread(pages, markdown, greeting, backend.wordings, acts=True))
+    topics = Topics(conversations, lambda: Thread(pages, markdown, greeting, backend.chat.wordings, acts=True))
     throttle, rate_limiter = (
         Throttle(backend.clock),
         RateLimiter(backend.clock, TRIGGERS_PER_MINUTE, TRIGGERS_PER_MINUTE / 60),
     )
     rights = Rights(backend.database, backend.clock)
-    backend.on_people_changed(rights.look_again)
-    site = Site(backend, conversations, topics, pages, throttle, rate_limiter, nav, rights)
-    backend.on_people_changed(site.boards.wake)
+    backend.signals.access_changed.subscribe_call(rights.look_again)
+    site = Site(
+        database=backend.database,
+        owner=backend.owner,
+        clock=backend.clock,
+        signals=backend.signals,
+        access=backend.access,
+        chat=backend.chat,
+        files=backend.files,
+        trees=backend.trees,
+        tools=backend.tools,
+        channels=backend.channels,
+        settings=backend.settings,
+        health=backend.health,
+        conversations=conversations,
+        topics=topics,
+        pages=pages,
+        throttle=throttle,
+        rate_limiter=rate_limiter,
+        nav=nav,
+        rights=rights,
+    )
+    backend.signals.access_changed.subscribe_call(site.boards.wake)
     return site
 
 
@@ -142,7 +162,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[dict[str, Connections]]:
     async with asyncio.TaskGroup() as group:
         group.create_task(site.topics.serve(site.stopping), name="topics")
         group.create_task(site.rights.serve(site.stopping), name="rights")
-        yield {"connections": Connections(proxied=site.backend.public_url is not None)}
+        yield {"connections": Connections(proxied=site.access.public_url is not None)}
         site.stopping.set()
 
 

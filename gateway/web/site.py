@@ -26,13 +26,17 @@ from gateway.web.pages import Nav, Pages
 from gateway.web.rights import Rights
 
 Result = TypeVar("Result")
+MODELS = ("default",)
+"""The models of `/v1` beside agents of task trees: the agent that people chat with."""
 
 
-@dataclass(frozen=True, slots=True)
-class Site:
-    """The state of the web app that all routes share. `stopping` ends every open stream."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site(Backend):
+    """What all routes share, one per app: the gateway's parts and the state of the web app.
 
-    backend: Backend
+    `stopping` ends every open stream.
+    """
+
     conversations: Conversations
     topics: Topics
     pages: Pages
@@ -46,7 +50,7 @@ class Site:
 
     def clean(self, text: str) -> str:
         """`text` of a program or a form, with live secrets replaced by their names."""
-        return LeakGuard(self.backend.mask.leaks).at("web")(text)
+        return LeakGuard(self.health.mask.leaks).at("web")(text)
 
     def screen(self, request: Request, nav: Nav, template: str, **shown: object) -> Response:
         """Render a screen's page."""
@@ -54,10 +58,8 @@ class Site:
 
     async def config_written(self, text: str) -> None:
         """Audit a change of config.json, which is not in the database."""
-        owner = self.backend.owner.id
-        await self.backend.database.run(
-            lambda tx: audit.note(tx, Event.CONFIG_WRITTEN, principal=owner, by="web", detail=text)
-        )
+        owner = self.owner.id
+        await self.database.run(lambda tx: audit.note(tx, Event.CONFIG_WRITTEN, principal=owner, by="web", detail=text))
 
     async def while_entitled(self, work: Coroutine[Any, Any, Result], token: LiveToken | None) -> Result:
         """Await `work`, as long as a turn takes; raises `Refused` if the gateway stops or the right ends first."""
@@ -100,7 +102,7 @@ PRINTABLE = r"^[^\x00-\x1f\x7f]+$"
 
 async def accept(site: Site, inbound: Inbound) -> Accepted:
     """Wait until it is committed, even through a database outage; raises `TryAgainLater`, `Refused` on a stop."""
-    [accepted] = await site.backend.inbox.accept([inbound])
+    [accepted] = await site.chat.inbox.accept([inbound])
     if accepted.later is not None:
         accepted = await site.while_entitled(accepted.stored(), None)
     site.conversations.notify_accepted()

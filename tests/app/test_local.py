@@ -3,23 +3,23 @@ from pathlib import Path
 
 import pytest
 
-from gateway.app.local import is_secret, listening, local_token, page_name, url
+from gateway.app.local import is_secret, listen, local_token, page_name, url
 from gateway.domain.errors import OwnerMustAct
 
 
 def test_a_port_in_use_says_what_to_set() -> None:
-    with listening("127.0.0.1", 0) as taken, pytest.raises(OwnerMustAct, match="SUPACLAW_PORT"):
-        listening("127.0.0.1", taken.getsockname()[1])
+    with listen("127.0.0.1", 0) as taken, pytest.raises(OwnerMustAct, match="SUPACLAW_PORT"):
+        listen("127.0.0.1", taken.getsockname()[1])
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org"])
 def test_an_address_other_machines_can_reach_is_refused(host: str) -> None:
     with pytest.raises(OwnerMustAct, match="other machines"):
-        listening(host, 0)
+        listen(host, 0)
 
 
 def test_who_connects_before_anyone_answers_waits() -> None:
-    with listening("127.0.0.1", 0) as waiting, socket.create_connection(waiting.getsockname(), timeout=5) as early:
+    with listen("127.0.0.1", 0) as waiting, socket.create_connection(waiting.getsockname(), timeout=5) as early:
         assert url(waiting) == f"http://127.0.0.1:{early.getpeername()[1]}"
 
 

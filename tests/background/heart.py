@@ -7,7 +7,7 @@ from typing import Any
 
 from gateway.agent.limits import Limits
 from gateway.background.jobs.heartbeat import HeartbeatRun
-from gateway.background.upkeep.heartbeat import Halt, Heartbeat
+from gateway.background.upkeep.heartbeat import Heartbeat, HeartbeatHalt
 from gateway.config.model import Config
 from gateway.domain.work.tasks import Lane
 from gateway.flow.turn.budgets import SharedBudgets
@@ -46,7 +46,7 @@ class Heart:
     timer: Heartbeat
     runner: HeartbeatRun
     clock: Clock
-    halt: Halt
+    halt: HeartbeatHalt
     model: FakeModel
     config: Config
     told: list[str]
@@ -125,8 +125,8 @@ def heart(path: MessagePath, clock: Clock | None = None, **more: Any) -> Heart:
     async def tell(text: str) -> None:
         told.append(text)
 
-    halt = Halt(lambda: made.config.models)
-    environments = replace(path.environments, families=(), owner_zone=lambda: made.zone)
+    halt = HeartbeatHalt(lambda: made.config.models)
+    environments = replace(path.environments, owner_zone=lambda: made.zone)
     timer = Heartbeat(
         path.database,
         path.people,
@@ -136,16 +136,17 @@ def heart(path: MessagePath, clock: Clock | None = None, **more: Any) -> Heart:
         SharedBudgets(path.database, lambda: made.limits, clock),
         halt,
         tell,
-        path.worker.wake,
+        path.signals,
         clock,
     )
-    services = replace(
-        path.services,
-        environments=environments,
-        heartbeat_model=lambda: made.model if made.connected else None,
-        config=lambda: made.config,
-        halt=halt,
-        clock=clock,
+    parts = path.parts.work.parts
+    runner = HeartbeatRun(
+        replace(parts.engine, clock=clock),
+        replace(parts.agents, environments=environments),
+        path.proactive,
+        lambda: made.model if made.connected else None,
+        halt,
+        lambda: made.config.heartbeat.to,
     )
-    made = Heart(path, timer, HeartbeatRun(services), clock, halt, model, Config(), told, **more)
+    made = Heart(path, timer, runner, clock, halt, model, Config(), told, **more)
     return made

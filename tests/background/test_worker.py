@@ -3,23 +3,25 @@
 import asyncio
 import itertools
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+import structlog
 from structlog.testing import capture_logs
 
 from gateway.background import worker as worker_module
 from gateway.background.upkeep.timers import Periodic
 from gateway.background.worker import Worker
 from gateway.domain.errors import DatabaseDown, RunLost, TryAgainLater
-from gateway.domain.ids import TaskId
+from gateway.domain.ids import InstanceId, TaskId
 from gateway.domain.principals import Label
 from gateway.domain.work.schedules import ScheduleDefinition
 from gateway.domain.work.tasks import SLOTS, Assignment, Claim, Lane, Status
+from gateway.flow.signals import Signals
 from gateway.store.connection.pool import Database
 from gateway.store.work import schedule_runs, schedules, tasks
 from tests.store.world import World, somebody
@@ -88,9 +90,45 @@ def runner(database: Database) -> Runner:
     return Runner(database)
 
 
+async def tell_log(text: str) -> None:
+    structlog.get_logger().warning(text)
+
+
+async def in_order() -> bool:
+    return True
+
+
+async def nothing() -> None:
+    """Nothing follows the end of a run."""
+
+
+def worker_of(
+    database: Database,
+    runners: Mapping[str, Any],
+    lanes: Collection[Lane] = (Lane.AGENTS,),
+    me: InstanceId | None = None,
+    *,
+    tell: Callable[[str], Awaitable[None]] = tell_log,
+    works: Callable[[], Awaitable[bool]] = in_order,
+) -> Worker:
+    """One that may run every kind of task."""
+    return Worker(
+        database,
+        me or somebody(),
+        runners,
+        lanes,
+        Signals(),
+        tell,
+        works,
+        ended=nothing,
+        abandoned=schedule_runs.mark_failed,
+        able=lambda _kind: True,
+    )
+
+
 @pytest.fixture
 def worker(database: Database, runner: Runner) -> Worker:
-    return Worker(database, somebody(), {"agent": runner}, [Lane.AGENTS])
+    return worker_of(database, {"agent": runner})
 
 
 @asynccontextmanager
@@ -146,7 +184,7 @@ class TestTroubleWithTheDatabase:
             return not left
 
         runner.work = work
-        worker = Worker(runner.database, somebody(), {"agent": runner}, [Lane.AGENTS], works=works)
+        worker = worker_of(runner.database, {"agent": runner}, works=works)
         task = await world.queue()
         with capture_logs() as logs:
             async with working(worker):
@@ -182,7 +220,7 @@ class TestRuns:
         async with working(worker):
             assert (await runner.ran.get()).id == first
             second = await world.queue()
-            worker.wake()
+            worker.signals.tasks.set()
             assert (await runner.ran.get()).id == second
             await until(world, second, Status.COMPLETED)
 
@@ -209,7 +247,7 @@ class TestRuns:
         async with working(worker):
             for _ in range(SLOTS[Lane.AGENTS]):
                 await runner.ran.get()
-            worker.wake()
+            worker.signals.tasks.set()
             assert worker.running == SLOTS[Lane.AGENTS]
             assert await world.value("select count(*) from tasks where status = 'pending'") == 3
             go.set()
@@ -240,7 +278,7 @@ class TestRuns:
             emptied(runner.ran)
             for _ in range(5):
                 await world.queue()
-            worker.wake()
+            worker.signals.tasks.set()
             for _ in range(2):
                 await runner.ran.get()
             assert worker.running == 2
@@ -256,7 +294,7 @@ class TestRuns:
             await world.queue()
         await world.chat(me := somebody())
         chat = Runner(database)
-        both = Worker(database, me, {"agent": runner, "chat": chat}, [Lane.AGENTS, Lane.CHAT])
+        both = worker_of(database, {"agent": runner, "chat": chat}, [Lane.AGENTS, Lane.CHAT], me)
         async with working(both):
             assert (await chat.ran.get()).kind == "chat"
 
@@ -265,7 +303,7 @@ class TestRuns:
         lanes = [Lane.AGENTS, Lane.FILES]
         for lane in lanes * 3:
             await world.queue(lane=lane)
-        both = Worker(runner.database, somebody(), {"agent": runner}, lanes)
+        both = worker_of(runner.database, {"agent": runner}, lanes)
         both.limit(2)
         async with working(both):
             assert Counter([(await runner.ran.get()).lane for _ in range(4)]) == dict.fromkeys(lanes, 2)
@@ -294,7 +332,7 @@ class TestCrashes:
             await until(world, task, Status.PENDING)
             runner.work = None
             other = await world.queue()
-            worker.wake()
+            worker.signals.tasks.set()
             assert (await runner.ran.get()).id == other
         seconds = await world.value(
             "select extract(epoch from run_at - updated_at)::int from tasks where id = $1", task
@@ -375,7 +413,7 @@ class TestPoison:
     ) -> None:
         await world.ask("poison")
         await world.chat(me := somebody())
-        worker = Worker(database, me, {"chat": poisoned}, [Lane.CHAT], told.put)
+        worker = worker_of(database, {"chat": poisoned}, [Lane.CHAT], me, tell=told.put)
         async with working(worker):
             notice = await told.get()
         assert "messages left without an answer: 1" in notice
@@ -389,14 +427,14 @@ class TestPoison:
     ) -> None:
         await world.ask("poison")
         await world.chat(me := somebody())
-        worker = Worker(database, me, {"chat": poisoned}, [Lane.CHAT], told.put)
+        worker = worker_of(database, {"chat": poisoned}, [Lane.CHAT], me, tell=told.put)
         async with working(worker):
             await told.get()
             poisoned.cured = True
             emptied(poisoned.ran)
             await world.ask("again")
             await world.chat(me)
-            worker.wake()
+            worker.signals.tasks.set()
             assert (await poisoned.ran.get()).attempts == 1
 
     async def test_other_chats_go_on_meanwhile(
@@ -404,11 +442,11 @@ class TestPoison:
     ) -> None:
         for _ in range(3):
             await world.queue(kind="poison")
-        worker = Worker(database, somebody(), {"poison": poisoned, "agent": runner}, [Lane.AGENTS], told.put)
+        worker = worker_of(database, {"poison": poisoned, "agent": runner}, tell=told.put)
         async with working(worker):
             for _ in range(5):
                 healthy = await world.queue()
-                worker.wake()
+                worker.signals.tasks.set()
                 assert (await runner.ran.get()).id == healthy
                 await until(world, healthy, Status.COMPLETED)
             for _ in range(3):
@@ -425,7 +463,7 @@ class TestPoison:
                 await tasks.died(conn, me)
             await world.do("update tasks set held_until = null")
         assert (run.attempts, run.give_ups) == (1, 3)
-        async with working(Worker(database, me, {"agent": runner}, [Lane.AGENTS], told.put)):
+        async with working(worker_of(database, {"agent": runner}, me=me, tell=told.put)):
             await told.get()
         assert (runner.ran.qsize(), runner.gave_up.qsize()) == (0, 0)
         assert await world.status(task) is Status.FAILED
@@ -446,11 +484,7 @@ class TestPoison:
             assert row is not None
             order = Assignment(prompt="go", name="n", origin="schedule", label=Label.OWNER, schedule=row.id, slot=slot)
             await schedules.fire(tx, row, order)
-        async with working(
-            Worker(
-                database, somebody(), {"agent": poisoned}, [Lane.AGENTS], told.put, abandoned=schedule_runs.mark_failed
-            )
-        ):
+        async with working(worker_of(database, {"agent": poisoned}, tell=told.put)):
             await told.get()
         assert await world.column("select error from schedule_runs") == ["giving up failed"]
 
@@ -463,7 +497,7 @@ class TestPoison:
         async with database.transaction() as tx:
             await tasks.suspend(tx, run, Status.PENDING_SUBTASK)
         runner = Runner(database)
-        both = Worker(database, somebody(), {"poison": poisoned, "agent": runner}, [Lane.AGENTS], told.put)
+        both = worker_of(database, {"poison": poisoned, "agent": runner}, tell=told.put)
         async with working(both):
             assert (await runner.ran.get()).id == parent
 
@@ -473,7 +507,7 @@ class TestPoison:
         monkeypatch.setattr(worker_module, "POLL_SECONDS", 0.01)
         flaky = Poisoned(database, outages=5)
         await world.queue(kind="poison")
-        async with working(Worker(database, somebody(), {"poison": flaky}, [Lane.AGENTS])):
+        async with working(worker_of(database, {"poison": flaky})):
             for _ in range(6):
                 assert (await flaky.gave_up.get()).attempts == 4
             await until(world, (await world.column("select id from tasks"))[0], Status.FAILED)
@@ -543,7 +577,7 @@ class TestStops:
             await worker.drain(0.01)
             assert worker.running == 1
             late = await world.queue()
-            worker.wake()
+            worker.signals.tasks.set()
             go.set()
             await worker.drain(10)
             assert worker.running == 0
@@ -611,7 +645,7 @@ class TestOutages:
 
         async def claim(*arguments: object) -> list[Claim]:
             if outages:
-                worker.wake()
+                worker.signals.tasks.set()
                 raise outages.pop()
             return await really(*arguments)
 

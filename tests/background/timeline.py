@@ -11,6 +11,7 @@ from gateway.config.machine import SystemClock
 from gateway.domain.ids import PrincipalId
 from gateway.domain.principals import Label
 from gateway.domain.work.schedules import Misfire, Once, Recurring, ScheduleDefinition
+from gateway.flow.signals import Signals
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.work import schedules
 from gateway.store.work.schedules import ScheduleRow
@@ -42,10 +43,10 @@ def scheduler_on(
     clock: SystemClock,
     *,
     failpoints: Failpoints | None = None,
-    woken: Callable[[], None] = lambda: None,
+    signals: Signals | None = None,
     may_run: Callable[[Connection, PrincipalId], Awaitable[bool]] = everybody,
 ) -> Scheduler:
-    return Scheduler(database, clock, failpoints or Failpoints(None), woken, may_run)
+    return Scheduler(database, clock, failpoints or Failpoints(None), signals or Signals(), may_run)
 
 
 def recurring(

@@ -69,7 +69,7 @@ async def opened(browser: Browser, web: Web, *, scheme: str = "light", phone: bo
     page.on("console", lambda message: watched.errors.append(message.text) if message.type == "error" else None)
     page.on("pageerror", lambda error: watched.errors.append(str(error)))
     page.on("request", lambda asked: None if asked.url.startswith(web.page) else watched.elsewhere.append(asked.url))
-    await page.goto(web.backend.sign_in_link(web.url))
+    await page.goto(web.backend.access.sign_in_link(web.url))
     await page.wait_for_url(f"{web.page}/")
     await page.wait_for_selector("#connection[data-state=on]")
     yield watched

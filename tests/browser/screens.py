@@ -328,7 +328,7 @@ async def fill(web: Web, folder: Path) -> None:
 
 async def skills(web: Web) -> None:
     """One that is on, and one that waits for a decision."""
-    library = web.backend.skills
+    library = web.backend.tools.skills
     put(web.path.workspace, "meeting-notes", text=skill_md("meeting-notes", NOTES, "version: 1.1.0\n"))
     await library.confirm("meeting-notes", (await library.get("meeting-notes")).look.sha256)
     fields = {"fields.md": "Text fields take plain text.\n"}
@@ -343,9 +343,9 @@ async def files(web: Web) -> None:
         "AGENTS.md": "<!-- CORE:LOCK -->\nAsk before you spend money.\n<!-- /CORE:LOCK -->\n",
         "lists/packing.md": "- tent\n",
     }.items():
-        await web.backend.workspace.write(path, text, Label.OWNER, "text/markdown", unlocked=True)
-    await web.backend.checkpoints.create("timer", None)
-    await web.backend.workspace.write("notes/bike.md", CHECKLIST, Label.OWNER, "text/markdown")
+        await web.backend.files.workspace.write(path, text, Label.OWNER, "text/markdown", unlocked=True)
+    await web.backend.files.checkpoints.create("timer", None)
+    await web.backend.files.workspace.write("notes/bike.md", CHECKLIST, Label.OWNER, "text/markdown")
 
 
 async def tools(web: Web) -> None:
@@ -363,7 +363,7 @@ async def tools(web: Web) -> None:
 
 async def secrets(web: Web) -> None:
     """One bound to a tool, one that only config.json uses."""
-    live, owner = web.backend.secrets, web.backend.owner.id
+    live, owner = web.backend.settings.secrets, web.backend.owner.id
     assert live is not None
     bound = Binding.of(["api.example.org"], ["weather"], "header:Authorization")
     await live.vault.put(owner, "WEATHER_KEY", "a-value-of-weather", shared=True, binding=bound)
@@ -450,15 +450,15 @@ async def memory(web: Web) -> None:
 
 async def people(web: Web) -> None:
     await ask(web, "Grace Hopper", "ABCDEFGH", "1234567")
-    [grace] = await web.backend.pairing.open_requests()
-    await web.backend.pairing.approve(grace.code)
+    [grace] = await web.backend.channels.pairing.open_requests()
+    await web.backend.channels.pairing.approve(grace.code)
     await ask(web, "Alan", "KMNPQRST", "7654321")
 
 
 async def sign_in(browser: Browser, web: Web) -> StorageState:
     context = await browser.new_context()
     page = await context.new_page()
-    await page.goto(web.backend.sign_in_link(web.url))
+    await page.goto(web.backend.access.sign_in_link(web.url))
     await expect(page.locator("main h1, main h2").first).to_be_visible()
     await page.wait_for_url(lambda url: not url.startswith(f"{web.page}/login"))
     state = await context.storage_state()
@@ -503,7 +503,7 @@ async def chat(browser: Browser, web: Web) -> None:
     )
     web.model.says(CHECKLIST)
     page = await (await browser.new_context()).new_page()
-    await page.goto(web.backend.sign_in_link(web.url))
+    await page.goto(web.backend.access.sign_in_link(web.url))
     await page.wait_for_url(f"{web.page}/")
     await page.fill("#text", BIKE)
     await page.keyboard.press("Enter")
@@ -528,7 +528,7 @@ async def setups(browser: Browser, running: Running, folder: Path) -> None:
     for look in LOOKS:
         await take(browser, started.web, Shot("setup", "/setup"), look, state)
     active[0], states["telegram"] = MODEL, "open"
-    await started.web.backend.pairing.offer()
+    await started.web.backend.channels.pairing.offer()
     for look in SMALL:
         await take(browser, started.web, Shot("setup-telegram", "/setup"), look, state)
     context = await browser.new_context(viewport=DESKTOP)

@@ -32,7 +32,7 @@ async def test_people_ask_are_let_in_and_sent_away(browser: Browser, web: Web, s
         await page.get_by_role("button", name="Deny").click()
         await page.get_by_role("button", name="Revoke").click()
         await expect(page.locator("#nobody h2")).to_be_visible()
-        assert await web.backend.pairing.admitted() == []
+        assert await web.backend.channels.pairing.admitted() == []
         await watched.assert_clean()
 
 
@@ -41,7 +41,7 @@ async def test_a_messenger_is_connected(browser: Browser, running: Running, sche
     look = f"{'phone' if phone else 'desktop'}-{scheme}"
     login = FakeLogin(Login("waiting", qr="2@" + "Ab3" * 70))
     channels: dict[str, str] = {}
-    started = await running.start(channels=lambda: channels, logins=lambda: {"whatsapp": login})
+    started = await running.start(states=lambda: channels, logins=lambda: {"whatsapp": login})
     async with opened(browser, started.web, scheme=scheme, phone=phone) as watched:
         page = await go_to(watched, "Channels", phone=phone)
         await expect(page.locator("#empty h2")).to_have_text("No messenger is connected")

@@ -328,7 +328,7 @@ async def test_signing_out_ends_the_session(browser: Browser, web: Web):
 
 
 async def test_a_used_link_says_so(browser: Browser, web: Web):
-    link = web.backend.sign_in_link(web.url)
+    link = web.backend.access.sign_in_link(web.url)
     context = await browser.new_context()
     page = await context.new_page()
     await page.goto(link)

@@ -15,7 +15,7 @@ BOUND = Binding.of(["api.example.org"], ["weather"], "header:Authorization")
 @looks
 async def test_secrets(browser: Browser, web: Web, scheme: str, phone: bool):
     look = f"{'phone' if phone else 'desktop'}-{scheme}"
-    secrets = web.backend.secrets
+    secrets = web.backend.settings.secrets
     assert secrets is not None
     async with opened(browser, web, scheme=scheme, phone=phone) as watched:
         page = await to(watched, web, "/secrets", phone=phone)
@@ -53,9 +53,9 @@ async def test_secrets(browser: Browser, web: Web, scheme: str, phone: bool):
 @looks
 async def test_the_form_behind_a_link(browser: Browser, web: Web, scheme: str, phone: bool):
     look = f"{'phone' if phone else 'desktop'}-{scheme}"
-    assert web.backend.secrets is not None
+    assert web.backend.settings.secrets is not None
     now = web.backend.clock.now()
-    link = web.backend.secret_links.issue(web.page, web.backend.owner.id, "MAIL_PASSWORD", now)
+    link = web.backend.access.secret_links.issue(web.page, web.backend.owner.id, "MAIL_PASSWORD", now)
     async with opened(browser, web, scheme=scheme, phone=phone) as watched:
         page = watched.page
         await page.goto(link)
@@ -68,6 +68,6 @@ async def test_the_form_behind_a_link(browser: Browser, web: Web, scheme: str, p
         await expect(page.get_by_text("Stored. You can close this page.")).to_be_visible()
         await accessible(page)
         await watched.assert_clean()
-    assert [(each.row.facts.name, each.value) for each in await web.backend.secrets.vault.opened()] == [
+    assert [(each.row.facts.name, each.value) for each in await web.backend.settings.secrets.vault.opened()] == [
         ("MAIL_PASSWORD", VALUE)
     ]

@@ -14,7 +14,7 @@ async def test_settings_are_found_reviewed_saved_and_reverted(
     browser: Browser, running: Running, desk: Desk, scheme: str, phone: bool
 ):
     look = f"{'phone' if phone else 'desktop'}-{scheme}"
-    started = await running.start(settings=desk.editor)
+    started = await running.start(editor=desk.editor)
     async with opened(browser, started.web, scheme=scheme, phone=phone) as watched:
         page = watched.page
         await page.set_viewport_size({"width": 390, "height": 844} if phone else {"width": 1440, "height": 900})
@@ -81,7 +81,7 @@ async def test_channels_are_tested_and_switched_off(
 ):
     look = f"{'phone' if phone else 'desktop'}-{scheme}"
     states = {"telegram": "refused: the token is wrong or was revoked; @BotFather gives a new one", "whatsapp": "open"}
-    started = await running.start(settings=desk.editor, channels=lambda: states)
+    started = await running.start(editor=desk.editor, states=lambda: states)
     async with opened(browser, started.web, scheme=scheme, phone=phone) as watched:
         page = watched.page
         page.on("dialog", lambda dialog: dialog.accept())

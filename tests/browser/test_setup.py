@@ -39,7 +39,7 @@ async def test_a_model_and_a_bot_are_connected(
         started = await running.start(
             setup=setup,
             model=lambda: Description(active[0], "set in config.json", (), ()),
-            channels=lambda: states,
+            states=lambda: states,
             deep_link=lambda name, code: f"https://t.me/fake_bot?start={code}" if name == "telegram" else "",
         )
         async with opened(browser, started.web, scheme=scheme, phone=phone) as watched:

@@ -34,7 +34,7 @@ async def test_files_are_found_read_edited_and_brought_back(browser: Browser, we
         assert found.violations_count == 0, found.generate_report()
         await page.get_by_role("button", name="Save").click()
         await expect(page.locator(".md strong")).to_have_text("10:02")
-        assert (web.backend.files / "notes/trip.md").read_text() == TRIP.replace("9:14", "10:02")
+        assert (web.backend.files.root / "notes/trip.md").read_text() == TRIP.replace("9:14", "10:02")
         await watched.show(f"files-reading-{look}")
         await page.goto(f"{web.page}/files?path=uploads/2026-05-01/map.png")
         await expect(page.locator(".badge.doubt")).to_have_text("not verified")
@@ -63,5 +63,5 @@ async def test_files_are_found_read_edited_and_brought_back(browser: Browser, we
         await page.get_by_role("button", name="Restore notes/list.txt").click()
         await expect(page.locator(".checkpoint")).to_have_count(1)
         await expect(page.get_by_label("Lines of notes/list.txt")).to_have_count(0)
-        assert (web.backend.files / "notes/list.txt").read_text() == "milk\nbread\n"
+        assert (web.backend.files.root / "notes/list.txt").read_text() == "milk\nbread\n"
         await watched.assert_clean()

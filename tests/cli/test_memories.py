@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.app import open_database
+from gateway.app.storage.database import open_database
 from gateway.config.environment import Environment
 from gateway.config.load import load_early
 from gateway.flow.secrets.vault import Vault

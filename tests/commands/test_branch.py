@@ -1,6 +1,7 @@
 """/edit and /retry: a branch reads the past where it is, and nothing counts twice."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import asyncpg
@@ -339,9 +340,10 @@ class TestRefused:
             assert refused.startswith("Only the owner can choose the model")
 
 
-async def test_another_model_answers_that_turn_only(path: MessagePath, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_another_model_answers_that_turn_only(path: MessagePath) -> None:
     other = FakeModel(lambda _: said("from the other"))
-    monkeypatch.setattr(path.current, "named_model", lambda name: other if name == "fake" else None)
+    named = replace(path.turns.models, named=lambda name: other if name == "fake" else None)
+    path.turns.models = named
     async with path.working():
         await path.ask("one")
         assert await path.ask("/retry fake") == "from the other"

@@ -16,7 +16,7 @@ VALUE = "hush-hush-hush"
 async def reachable(database: Database, workspace: Path) -> MessagePath:
     """A gateway whose page has a public address."""
     path = await build(database, workspace, FakeModel())
-    path.public_url = PUBLIC
+    path.page_links.public_url = PUBLIC
     return path
 
 
@@ -30,8 +30,8 @@ async def test_a_member_gets_a_form_of_their_own_that_works_once(reachable: Mess
     assert name == "MAIL_PASSWORD"
     [(member,)] = await reachable.rows("select id from principals where role = 'member'")
     now = reachable.clock.now()
-    assert reachable.secret_links.redeem(secret, now) == (member, "MAIL_PASSWORD")
-    assert reachable.secret_links.redeem(secret, now) is None
+    assert reachable.page_links.secrets.redeem(secret, now) == (member, "MAIL_PASSWORD")
+    assert reachable.page_links.secrets.redeem(secret, now) is None
     assert await reachable.rows("select from messages where text like '%#t=%'") == []
 
 

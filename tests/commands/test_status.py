@@ -1,5 +1,6 @@
 import asyncio
 import re
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from gateway.domain.health import ChannelVitals, LoopLag, MemoryUse, Vitals
@@ -26,6 +27,10 @@ class _NoVectors:
 VECTORS = _NoVectors()
 
 
+def show(path: MessagePath, vitals: Vitals) -> None:
+    path.command_runner.services = replace(path.command_runner.services, vitals=lambda: vitals)
+
+
 async def test_it_shows_the_gateway_at_a_glance(path: MessagePath) -> None:
     async with path.working():
         first = await path.tell("hello")
@@ -46,7 +51,7 @@ async def test_it_shows_the_gateway_at_a_glance(path: MessagePath) -> None:
 
 
 async def test_the_owner_also_sees_how_the_gateway_itself_is(path: MessagePath) -> None:
-    path.command_runner.vitals = lambda: CONDITION
+    show(path, CONDITION)
     assert (await path.ask("/status")).split("\n")[5:] == [
         "Event loop: at most 12 ms late in the last minute, 231 ms ever",
         "Memory: 140 of 128 MB, shedding load",
@@ -62,9 +67,7 @@ async def test_the_owner_also_sees_how_the_gateway_itself_is(path: MessagePath) 
 
 
 async def test_calm_takes_few_words(path: MessagePath) -> None:
-    path.command_runner.vitals = lambda: Vitals(
-        memory=MemoryUse(100 * 2**20, 2000 * 2**20, shedding=False), unclean_ends=1
-    )
+    show(path, Vitals(memory=MemoryUse(100 * 2**20, 2000 * 2**20, shedding=False), unclean_ends=1))
     assert (await path.ask("/status")).split("\n")[5:] == [
         "Memory: 100 of 2000 MB",
         "Unplanned restarts: 1 in the last 24 hours",
@@ -73,7 +76,7 @@ async def test_calm_takes_few_words(path: MessagePath) -> None:
 
 
 async def test_a_member_sees_neither_the_owners_queue_nor_costs_nor_the_gateways_condition(path: MessagePath) -> None:
-    path.command_runner.vitals = lambda: CONDITION
+    show(path, CONDITION)
     async with path.working():
         await path.tell("/status", chat=MEMBER, sender=MEMBER)
         [shown] = await path.channel.until(bool)

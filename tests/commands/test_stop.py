@@ -38,7 +38,7 @@ async def test_it_ends_the_processes_of_its_conversation(path: MessagePath) -> N
     path.model.answer = in_turn(said("", start), said("started"))
     async with path.working():
         assert await path.ask("start it") == "started"
-        processes = path.environments.processes
+        processes = path.environments.own.processes
         assert processes is not None
         [one] = processes.all
         assert await path.rows("select count(*) from running_commands") == [(0,)], "its person's own"
@@ -56,7 +56,7 @@ async def test_what_others_write_beside_a_process_makes_it_untrusted(path: Messa
         await path.ask("start it")
     environment = path.environments.of(path.people.owner.id)
     await environment.workspace.write("notes/page.md", "their words", Label.UNTRUSTED)
-    processes = path.environments.processes
+    processes = path.environments.own.processes
     assert processes is not None
     [one] = processes.all
     assert one.label is Label.UNTRUSTED

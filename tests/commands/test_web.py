@@ -16,7 +16,7 @@ PUBLIC = "https://claw.example.org"
 async def reachable(database: Database, workspace: Path) -> MessagePath:
     """A gateway whose page has a public address."""
     path = await build(database, workspace, FakeModel())
-    path.public_url = PUBLIC
+    path.page_links.public_url = PUBLIC
     return path
 
 
@@ -33,8 +33,8 @@ async def test_the_link_arrives_in_the_chat_and_works_once(reachable: MessagePat
     [sent] = reachable.channel.shown
     assert f"\n\n{PUBLIC}/login#t=" in sent.text
     now = reachable.clock.now()
-    assert reachable.links.redeem(secret_in(reachable), now)
-    assert not reachable.links.redeem(secret_in(reachable), now)
+    assert reachable.page_links.logins.redeem(secret_in(reachable), now)
+    assert not reachable.page_links.logins.redeem(secret_in(reachable), now)
 
 
 async def test_what_the_agent_reads_holds_no_link(reachable: MessagePath) -> None:
@@ -56,7 +56,7 @@ async def test_without_a_public_address_it_says_how(path: MessagePath) -> None:
 
 
 async def test_an_address_of_this_machine_is_none(path: MessagePath) -> None:
-    path.public_url = "http://localhost:8787"
+    path.page_links.public_url = "http://localhost:8787"
     assert "set web.public_url" in await path.ask("/web")
 
 

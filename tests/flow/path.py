@@ -7,15 +7,15 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection,
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 from uuid import uuid4
 
 from gateway import tools
 from gateway.agent.limits import Limits
+from gateway.app.assembly import Parts, assemble, assemble_way_in
 from gateway.app.live_config import LiveConfig
-from gateway.app.wiring import Parts
+from gateway.app.parts.core import Core
 from gateway.background.cpu.executor import MAX_MEMORY_BYTES, Cpu
 from gateway.background.cpu.extraction import Transcribe
 from gateway.background.jobs.agent import AgentRun
@@ -45,10 +45,11 @@ from gateway.domain.people.access import Access
 from gateway.domain.work.tasks import Claim, Lane
 from gateway.flow.inbound.answers import Answer, Answers
 from gateway.flow.inbound.persistence import Accepted
-from gateway.flow.outbound.proactive import ProactiveMessages
+from gateway.flow.live import Live
 from gateway.flow.people import meet
 from gateway.flow.secrets.live_secrets import LiveSecrets
 from gateway.flow.secrets.vault import Vault
+from gateway.flow.signals import Signals
 from gateway.llm.client import Description
 from gateway.logs import SecretMask
 from gateway.store.connection.pool import Database
@@ -160,6 +161,10 @@ class FakeCurrent(LiveConfig):
     bounds: Limits
     most: int
     listener: Transcribe | None
+    configured: Collection[str]
+
+    def enabled_channels(self) -> Collection[str]:
+        return self.configured
 
     def limits(self) -> Limits:
         return self.bounds
@@ -180,13 +185,51 @@ class FakeCurrent(LiveConfig):
         return self.most
 
 
-@dataclass
-class MessagePath(Parts):
+class MessagePath:
     """The parts of a gateway, and what a test may want to touch besides."""
 
-    model: FakeModel
-    channel: FakeChannel
-    workshop: Workshop
+    def __init__(self, parts: Parts, model: FakeModel, channel: FakeChannel, workshop: Workshop) -> None:
+        way_in = assemble_way_in(parts)
+        self.parts, self.way_in = parts, way_in
+        self.model, self.channel, self.workshop = model, channel, workshop
+        self.workplace = parts.workplace
+        self.environment = parts.core.environment
+        self.current = parts.core.current
+        self.database = parts.core.database
+        self.people = parts.core.people
+        self.instance = parts.core.instance
+        self.failpoints = parts.core.failpoints
+        self.clock = parts.core.clock
+        self.secrets = parts.core.secrets
+        self.mask = parts.core.mask
+        self.live = parts.core.live
+        self.signals = parts.core.signals
+        self.journal = parts.records.journal
+        self.workspaces = parts.records.workspaces
+        self.uploads = parts.records.uploads
+        self.outbound = parts.way_out.outbound
+        self.proactive = parts.way_out.proactive
+        self.notices = parts.way_out.notices
+        self.outages = parts.way_out.outages
+        self.follow_up = parts.way_out.follow_up
+        self.channel_leases = parts.way_out.leases
+        self.questions = parts.turns.questions
+        self.environments = parts.turns.environments
+        self.mcp_connections = parts.turns.mcp
+        self.jail = parts.turns.workshop
+        self.turn_runner = parts.turns.runner
+        self.tool_files = parts.turns.own.tool_files
+        self.worker = parts.work.worker
+        self.runners = parts.work.runners
+        self.file_sync = parts.work.file_sync
+        self.tree_control = parts.work.trees
+        self.traces = parts.work.traces
+        self.indexing = parts.upkeep.indexing
+        self.job_table = parts.upkeep.job_table
+        self.inbound, self.command_runner, self.zones = way_in.inbound, way_in.command_runner, way_in.zones
+        self.gate, self.commands, self.page_links = way_in.gate, way_in.commands, way_in.page_links
+        self.vitals = parts.upkeep.vitals.now
+        self.answers = Answers(self.database, self.live)
 
     @property
     def workspace(self) -> Path:
@@ -204,10 +247,6 @@ class MessagePath(Parts):
     def ingest(self) -> Ingest:
         return cast(Ingest, self.runners["ingest"])
 
-    @cached_property
-    def answers(self) -> Answers:
-        return Answers(self.database, self.live)
-
     async def say(self, *texts: str, **more: Any) -> Sequence[Accepted]:
         return await self.inbound.accept([message(text, **more) for text in texts])
 
@@ -218,7 +257,7 @@ class MessagePath(Parts):
     async def answer(self, accepted: Accepted) -> Answer:
         async with asyncio.timeout(60):
             answer = await self.answers.wait(accepted)
-        self.outbound.wake()  # it is seen as soon as it is committed, which may be before its run has said so
+        self.signals.outbox.set()  # it is seen as soon as it is committed, which may be before its run has said so
         return answer
 
     async def ask(self, text: str, **more: Any) -> str:
@@ -229,7 +268,7 @@ class MessagePath(Parts):
         """Wait until what follows from people's answers is done."""
         async with asyncio.timeout(30):
             while await self.rows("select from tasks where kind = 'approval' and status in ('pending', 'running')"):
-                self.worker.wake()
+                self.signals.tasks.set()
                 await asyncio.sleep(0.02)
 
     async def claim(self, lane: Lane = Lane.CHAT) -> Claim:
@@ -284,31 +323,33 @@ async def build(
     people = await meet(database, "Ada", {"fake": OWNER})
     people.allow({"fake": Access("allowlist", frozenset({OWNER, MEMBER}))})
     config = Config.model_validate({"compaction": {"at_tokens": at_tokens}, "models": {"embedding": "none"}})
-    current = FakeCurrent(config, model, summaries, limits or Limits(), most, hear)
+    current = FakeCurrent(config, model, summaries, limits or Limits(), most, hear, configured)
     environment = Environment(workspace.parent / "config.json", workspace.parent, workspace)
-    mask, me = SecretMask(), instance or InstanceId(uuid4())
+    mask, me, workshop = SecretMask(), instance or InstanceId(uuid4()), Workshop()
     workplace = Workplace(database, "gateway", me)
     workplace.elsewhere = ""
-    path = MessagePath(
-        environment,
-        current,
-        database,
-        people,
-        me,
-        failpoints or Failpoints(None),
-        StartHistory(),
-        asyncio.Event(),
-        SystemClock(),
-        LiveSecrets(Vault(database, workspace.parent, {}), people.owner.id, {}, mask.stored),
-        mask,
-        workplace,
-        model,
-        channel or FakeChannel(),
-        Workshop(),
+    core = Core(
+        environment=environment,
+        current=current,
+        database=database,
+        people=people,
+        instance=me,
+        clock=SystemClock(),
+        failpoints=failpoints or Failpoints(None),
+        secrets=LiveSecrets(Vault(database, workspace.parent, {}), people.owner.id, {}, mask.stored),
+        mask=mask,
+        live=Live(),
+        signals=Signals(),
     )
-    path.families = (*tools.discover(), path.workshop.family) if families is None else tuple(families)
-    path.cpu = cpu or InProcess()
-    path.proactive = ProactiveMessages(database, path.outbound, path.live, lambda: configured)
+    parts = assemble(
+        core,
+        workplace=workplace,
+        starts=StartHistory(),
+        stop=asyncio.Event(),
+        families=(*tools.discover(), workshop.family) if families is None else tuple(families),
+        cpu=cpu or InProcess(),
+    )
+    path = MessagePath(parts, model, channel or FakeChannel(), workshop)
     if adopt:
         await path.outbound.adopt("fake", path.channel)
     return path

@@ -335,7 +335,7 @@ async def test_an_unattended_run_asks_where_its_person_wrote_last(path: MessageP
         await path.ask("hello")
         path.model.answer = calling("write_file", SOUL)
         await trigger(path, "obey")
-        path.worker.wake()
+        path.signals.tasks.set()
         assert "+Be evil." in (await put(path)).text
         [(kept, label)] = await path.rows("select text, label from messages where text like '%may I make%'")
         assert ("evil" in kept, label) == (False, Label.UNTRUSTED), "a clean chat keeps no words of others"
@@ -540,7 +540,8 @@ async def test_a_kill_during_the_call_neither_repeats_nor_hides_it(path: Message
         await tainted(path)
         await wants(path, tool, arguments)
     await path.ask("/approve A1")
-    job = approval.runner(replace(path.services, failpoints=Cutting(step)))
+    parts = path.parts.work.parts
+    job = approval.runner(replace(parts, engine=replace(parts.engine, failpoints=Cutting(step))))
     with pytest.raises(Cut):
         await job.run(await path.claim(Lane.AGENTS))
     again = await restarted(path)
@@ -671,13 +672,13 @@ async def test_a_conversation_that_goes_on_elsewhere_learns_of_the_answer(path: 
         await path.ask("hello")
         path.model.answer = calling("write_file", SOUL)
         await trigger(path, "obey", name="mail")
-        path.worker.wake()
+        path.signals.tasks.set()
         await put(path)
         await path.ask("/approve A1")
         await path.settled()
         path.model.answer = lambda _: said("fine")
         await trigger(path, "next", name="mail")
-        path.worker.wake()
+        path.signals.tasks.set()
         await path.channel.until(lambda texts: any(text.endswith("fine") for text in texts))
     assert "A1 (write_file) was approved" in str(path.model.prompts[-1].messages)
 
@@ -690,7 +691,7 @@ async def test_a_question_in_a_group_without_a_person_goes_to_the_owner(path: Me
         row = await plan(path, principal=group, label=Label.UNTRUSTED)
         path.model.answer = calling("write_file", {"path": "USER.md", "content": "x"})
         await fire(path, row)
-        path.worker.wake()
+        path.signals.tasks.set()
         assert (await put(path)).address.chat == OWNER
         assert "No approval with that number" in await path.ask("/approve A1", sender=MEMBER, **GROUP)
         assert "approved" in await path.ask("/approve A1")

@@ -47,7 +47,7 @@ async def signed_in(browser: Browser, web: Web) -> tuple[BrowserContext, Page]:
     """The chat in a browser, by a printed link."""
     context = await browser.new_context()
     page = await context.new_page()
-    await page.goto(web.backend.sign_in_link(web.url))
+    await page.goto(web.backend.access.sign_in_link(web.url))
     await page.wait_for_selector("#connection[data-state=on]")
     return context, page
 
@@ -141,7 +141,7 @@ async def test_a_cookie_counts_at_the_pages_own_name_only(web: Web, host: str):
 
 
 async def test_a_link_is_neither_redeemed_nor_used_up_at_127_0_0_1(web: Web):
-    secret = {"secret": web.backend.sign_in_link(web.url).partition("#t=")[2]}
+    secret = {"secret": web.backend.access.sign_in_link(web.url).partition("#t=")[2]}
     refused = await web.client.post("/login", json=secret, headers={"Origin": web.url})
     assert (refused.status_code, refused.json()["error"]["code"]) == (403, "wrong_address")
     assert "set-cookie" not in refused.headers
@@ -151,7 +151,7 @@ async def test_a_link_is_neither_redeemed_nor_used_up_at_127_0_0_1(web: Web):
 @pytest.mark.parametrize("port", [9, 8787])
 async def test_a_tunnel_may_have_another_port_on_its_other_end(web: Web, port: int):
     at = {"Host": f"{PAGE_NAME}:{port}", "Origin": f"http://{PAGE_NAME}:{port}"}
-    secret = {"secret": web.backend.sign_in_link(web.url).partition("#t=")[2]}
+    secret = {"secret": web.backend.access.sign_in_link(web.url).partition("#t=")[2]}
     assert (await web.client.post("/login", json=secret, headers=at)).status_code == 200
     assert (await web.client.get("/login/state", headers=at)).json() == {"signed_in": True}
 
@@ -178,7 +178,7 @@ async def test_no_header_lets_a_foreign_page_use_the_cookie(web: Web, authorizat
 
 @pytest.mark.parametrize("authorization", ["Bearer x", "Basic YTpi", "x"])
 async def test_a_wrong_credential_switches_no_check_off(web: Web, authorization: str):
-    secret = web.backend.sign_in_link(web.url).partition("#t=")[2]
+    secret = web.backend.access.sign_in_link(web.url).partition("#t=")[2]
     sent = {**web.at_page, "Origin": "http://evil.example", "Authorization": authorization}
     assert (await web.client.post("/login", json={"secret": secret}, headers=sent)).status_code == 403
     assert (await web.client.post("/api/messages", json={}, headers=sent)).status_code in {401, 403}

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pytest
 from fastapi import APIRouter, Depends, FastAPI
@@ -17,7 +17,7 @@ from gateway.web.auth.access import PUBLIC_BODY, needs, signed_in
 from gateway.web.auth.request_guard import entries
 from gateway.web.http import limits
 from gateway.web.server import build_app
-from tests.web.conftest import BEARER, Running, Web
+from tests.web.conftest import BEARER, Running, Web, changed
 from tests.web.conftest import running as running
 from tests.web.conftest import web as web
 from tests.web.test_security import PUBLIC, filled, routes
@@ -73,7 +73,7 @@ CREDENTIALS = [
 
 
 async def test_no_route_reads_a_body_before_it_knows_the_sender(web: Web) -> None:
-    app = build_app(replace(web.backend, webhooks=lambda: {"default": Pushed()}))
+    app = build_app(changed(web.backend, {"webhooks": lambda: {"default": Pushed()}}))
     asked = 0
     for method, path in routes(web):
         if path in PUBLIC - {"/webhook/{name}"}:

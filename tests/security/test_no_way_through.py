@@ -148,7 +148,8 @@ async def path(
     path = await build(database, workspace, model, families=(*tool_families.discover(), outside.tools))
     for name in PERSONA:
         (workspace / name).write_text("Be kind.")
-    path.environments.keep, path.environments.find = _kept, _found  # a process for each call takes long
+    # A process for each call takes long.
+    path.environments.toolkit = replace(path.environments.toolkit, keep=_kept, find=_found)
     model.answer = lambda _: said("hello")
     async with path.working():
         await path.ask("Read https://ada.example/page for me.")

@@ -33,7 +33,7 @@ async def path(database: Database, tmp_path: Path) -> MessagePath:
     workspace.mkdir()
     path = await build(database, workspace, FakeModel())
     path.people.allow({"fake": Access(allow=frozenset({MEMBER}))})
-    path.environments.member_mb = lambda: 1
+    path.workspaces.member_mb = lambda: 1
     return path
 
 

@@ -12,6 +12,7 @@ import pytest
 from gateway.config.machine import SystemClock
 from gateway.domain.conversation.inbound import Address, Inbound, Sender
 from gateway.domain.people.access import Access
+from gateway.flow.signals import Signals
 from gateway.store.connection.listener import Listener
 from gateway.store.people import pairings, principals, tokens
 from gateway.web import rights
@@ -212,7 +213,7 @@ async def test_a_token_of_a_member_opens_no_stream_of_the_owners(web: Web):
         Address("telegram", "bot", "7"), Sender("7", "Bo"), "hi", "m7", datetime.now(UTC), private=True, as_owner=True
     )
     await database.run(lambda tx: pairings.request(tx, asked, "ABCDEFGH"))
-    admitted = await web.backend.pairing.approve("ABCDEFGH")
+    admitted = await web.backend.channels.pairing.approve("ABCDEFGH")
     assert admitted.principal_id is not None
     _, plain = await tokens.create(database, admitted.principal_id, "bo", ["chat"])
     refused = await web.client.get("/api/events", headers={"Authorization": f"Bearer {plain}"})
@@ -226,7 +227,7 @@ async def test_a_member_whose_pairing_is_denied_loses_the_streams_of_its_tokens(
         Address("telegram", "bot", "7"), Sender("7", "Bo"), "hi", "m7", datetime.now(UTC), private=True, as_owner=True
     )
     await database.run(lambda tx: pairings.request(tx, asked, "ABCDEFGH"))
-    admitted = await web.backend.pairing.approve("ABCDEFGH")
+    admitted = await web.backend.channels.pairing.approve("ABCDEFGH")
     await people.refresh(database)
     assert admitted.principal_id is not None
     _, plain = await tokens.create(database, admitted.principal_id, "bo", ["chat"])
@@ -234,7 +235,7 @@ async def test_a_member_whose_pairing_is_denied_loses_the_streams_of_its_tokens(
     asking = {"model": "default", "stream": True, "messages": [{"role": "user", "content": "a tale"}]}
     headers = {"Authorization": f"Bearer {plain}"}
     stream = await streams.open(web.client, "/v1/chat/completions", "POST", headers=headers, json=asking)
-    await web.backend.pairing.deny(str(admitted.id))
+    await web.backend.channels.pairing.deny(str(admitted.id))
     await stream.ends()
 
 
@@ -254,10 +255,10 @@ async def test_the_database_tells_so_that_nobody_waits_for_the_next_look(
     running: Running, streams: Streams, dsn: str, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(rights, "LOOK_SECONDS", 3600.0)
-    tell: list[Callable[[], None]] = []
-    started = await running.start(on_people_changed=tell.append)
+    signals = Signals()
+    started = await running.start(signals=signals)
     connected = asyncio.Event()
-    listener = Listener(dsn, ["supaclaw_people"], lambda *_: [each() for each in tell], connected.set)
+    listener = Listener(dsn, ["supaclaw_people"], lambda *_: signals.people_changed(), connected.set)
     listening = asyncio.create_task(listener.run())
     await connected.wait()
     stream = await streams.open(started.web.client, "/api/events", headers=await bearer(started.web, "phone"))

@@ -15,6 +15,7 @@ from gateway.agent.policy import Act, Policy
 from gateway.agent.toolbox import Toolbox
 from gateway.background.cpu.executor import Cpu
 from gateway.background.cpu.extraction import WebPages
+from gateway.background.cpu.scratch import ScratchFolder
 from gateway.config.model import WebSearch
 from gateway.domain.conversation.model import ToolCall
 from gateway.domain.conversation.tools import Caller
@@ -100,7 +101,7 @@ class Bench:
         server = await self.stack.enter_async_context(serving(site(pages) if isinstance(pages, dict) else pages))
         settings = WebSearch(provider="brave", brave_api_key=SecretStr("key"))
         search = WebSearcher(lambda: settings, lambda: server.rules, {"brave": server.url})
-        web = Web(lambda: server.rules, search, WebPages(self.cpu, self.folder / "scratch").read)
+        web = Web(lambda: server.rules, search, WebPages(self.cpu, ScratchFolder(self.folder / "scratch")).read)
         return Browsing(server, Services(Workspace(self.folder), web=web), **more)
 
 

@@ -2,18 +2,18 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 
 import httpx
 import pytest
 
-from gateway.app.backend import _toolbox
+from gateway.agent.limits import Limits
+from gateway.app.backend import refreshed_toolbox
 from gateway.background.cpu.executor import run_alone
-from gateway.commands import discover
 from gateway.config.editing.editor import ConfigEditor
 from gateway.config.environment import Environment
 from gateway.config.load import parse
@@ -23,6 +23,7 @@ from gateway.config.watch import ConfigWatch
 from gateway.domain.errors import ConfigError
 from gateway.domain.health import HeartbeatOutcome, HeartbeatResult
 from gateway.domain.ids import InstanceId
+from gateway.domain.memory.memories import no_embedder
 from gateway.domain.principals import Principal
 from gateway.flow.channels.supervisor import ChannelProbes, ChannelSpec
 from gateway.flow.files.checkpoints import Checkpoints
@@ -34,7 +35,18 @@ from gateway.store.connection.pool import Database
 from gateway.store.people import principals
 from gateway.store.work import tasks
 from gateway.store.work.steps import ModelUse
-from gateway.web.backend import Backend, StatusReport
+from gateway.web.backend import (
+    Backend,
+    ChannelParts,
+    ChatParts,
+    FileParts,
+    HealthParts,
+    PageAccess,
+    SettingParts,
+    StatusReport,
+    ToolParts,
+    TreeParts,
+)
 from gateway.web.server import serve
 from gateway.workspace.files.tree import Workspace
 from tests.flow.path import MessagePath, build
@@ -71,7 +83,7 @@ class Web:
     async def sign_in(self) -> AsyncIterator[httpx.AsyncClient]:
         """A browser: it has a cookie, and says where its requests come from."""
         async with httpx.AsyncClient(base_url=self.url, headers=self.at_page, timeout=60) as browser:
-            link = self.backend.sign_in_link(self.url)
+            link = self.backend.access.sign_in_link(self.url)
             answer = await browser.post("/login", json={"secret": link.partition("#t=")[2]})
             assert answer.status_code == 200
             yield browser
@@ -92,7 +104,7 @@ class Running:
         path = await build(self._database, self._folder, model, instance, most=MOST)
         async with self._database.connection() as conn:
             owner = (await principals.lock_owner(conn)).principal
-        backend = replace(backend_of(path, owner), **changes)
+        backend = changed(backend_of(path, owner), changes)
         async with self._database.connection() as conn:
             await tasks.died(conn, path.instance)
         listener = socket.create_server(("127.0.0.1", port), reuse_port=False)
@@ -158,43 +170,93 @@ def backend_of(path: MessagePath, owner: Principal) -> Backend:
             "1.2.3", started_at, "scripted", {"running": 1}, {"telegram": "open"}, ModelUse(3, 40, 2, 0.5)
         )
 
+    environments = path.environments
     return Backend(
         database=path.database,
-        inbox=path.inbound,
-        answers=path.answers,
-        live=path.live,
         owner=owner,
-        local_token=LOCAL_TOKEN,
-        page_name=PAGE_NAME,
-        webhooks=dict,
-        status=status,
-        healthy=lambda: True,
-        waits_for_database=lambda: False,
         clock=clock,
-        uploads=path.uploads,
-        files=path.workspace,
-        workspace=path.environments.of(owner.id).workspace,
-        checkpoints=Checkpoints(path.workspace, path.workspace.parent / "data", partial(run_alone, seconds=60.0)),
-        pairing=Pairing(path.database),
-        beat=no_beat,
-        lets_in=path.people.lets_in,
-        triggers=Triggers(path.database, owner.id, Workspace(path.workspace), lambda: ["telegram"], path.worker.wake),
-        trees=path.tree_control,
-        traces=path.traces,
-        settings=settings_of(path.workspace.parent),
-        probes=ChannelProbes(no_spec, clock),
-        skills=path.environments.skills,
-        tool_files=path.tool_files,
-        toolbox=partial(_toolbox, path),
-        mask=path.mask,
-        tools_off=path.environments.switched_off,
-        zones=path.zones,
-        channels=lambda: {"telegram": "open"},
-        secrets=LiveSecrets(Vault(path.database, path.workspace.parent / "data", {}), owner.id, {}),
-        tools=lambda: [spec.name for spec in path.environments.of(owner.id).toolbox.specs],
-        wordings=lambda: path.environments.of(owner.id).toolbox.wordings,
-        commands={name: command.summary for name, command in discover().items()},
+        signals=path.signals,
+        access=PageAccess(
+            local_token=LOCAL_TOKEN,
+            page_name=PAGE_NAME,
+            public_url=None,
+            allowed_hosts=tuple,
+            lets_in=path.people.lets_in,
+            links=path.page_links.logins,
+            secret_links=path.page_links.secrets,
+            clock=clock,
+        ),
+        chat=ChatParts(
+            inbox=path.inbound,
+            answers=path.answers,
+            live=path.live,
+            wordings=lambda: environments.of(owner.id).toolbox.wordings,
+            commands={name: command.summary for name, command in path.commands.items()},
+            zones=path.zones,
+            embedder=no_embedder,
+        ),
+        files=FileParts(
+            root=path.workspace,
+            workspace=path.workspaces.own,
+            uploads=path.uploads,
+            checkpoints=Checkpoints(path.workspace, path.workspace.parent / "data", partial(run_alone, seconds=60.0)),
+        ),
+        trees=TreeParts(
+            control=path.tree_control,
+            traces=path.traces,
+            triggers=Triggers(path.database, owner.id, Workspace(path.workspace), lambda: ["telegram"], path.signals),
+            agents=environments.own.agents,
+        ),
+        tools=ToolParts(
+            skills=environments.own.skills,
+            tool_files=path.tool_files,
+            toolbox=partial(refreshed_toolbox, environments),
+            names=lambda: [spec.name for spec in environments.of(owner.id).toolbox.specs],
+            switched_off=environments.switched_off,
+        ),
+        channels=ChannelParts(
+            states=lambda: {"telegram": "open"},
+            webhooks=dict,
+            logins=dict,
+            probes=ChannelProbes(no_spec, clock),
+            deep_link=lambda _channel, _code: "",
+            setup=None,
+            pairing=Pairing(path.database),
+            unsettled=tuple,
+        ),
+        settings=SettingParts(
+            editor=settings_of(path.workspace.parent),
+            secrets=LiveSecrets(Vault(path.database, path.workspace.parent / "data", {}), owner.id, {}),
+            variable_of=lambda _key: None,
+            model=lambda: None,
+            limits=Limits,
+        ),
+        health=HealthParts(
+            status=status,
+            healthy=lambda: True,
+            waits_for_database=lambda: False,
+            findings=tuple,
+            logs=Path("logs"),
+            mask=path.mask,
+            jobs=dict,
+            beat=no_beat,
+        ),
     )
+
+
+GROUPS = ("access", "chat", "files", "trees", "tools", "channels", "settings", "health")
+
+
+def changed(backend: Backend, changes: Mapping[str, object]) -> Backend:
+    """With other parts than its own, each under its name in its group; a clock is that of all."""
+    for name, value in changes.items():
+        if name in ("clock", "signals"):
+            backend = replace(backend, **{name: value})
+        for group in GROUPS:
+            parts = getattr(backend, group)
+            if name in {each.name for each in fields(parts)}:
+                backend = replace(backend, **{group: replace(parts, **{name: value})})
+    return backend
 
 
 @pytest.fixture

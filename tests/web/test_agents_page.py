@@ -18,7 +18,7 @@ async def sha256(web: Web, slug: str) -> str:
 
 
 async def prompt(web: Web, slug: str) -> str:
-    found = await web.backend.trees.trees.agents.get(slug)
+    found = await web.backend.trees.control.trees.agents.get(slug)
     assert found is not None
     return found.prompt
 
@@ -72,7 +72,7 @@ async def test_an_agent_is_tried_in_place(web: Web) -> None:
 
 async def test_a_text_that_is_not_the_owners_stays_so(web: Web) -> None:
     path = ".agents/agents/poet.md"
-    await web.backend.workspace.write(path, GOOD, Label.UNTRUSTED, "text/markdown", unlocked=True)
+    await web.backend.files.workspace.write(path, GOOD, Label.UNTRUSTED, "text/markdown", unlocked=True)
     async with web.sign_in() as browser:
         assert "not verified" in (await browser.get("/agents")).text
         form = {"sha256": await sha256(web, "poet"), "content": GOOD.replace("rhyme", "sing")}

@@ -49,7 +49,7 @@ async def test_a_channel_without_a_login_has_none(running: Running):
 async def test_the_page_draws_the_code_and_escapes_what_the_platform_says(running: Running):
     login = FakeLogin(Login("waiting", qr="2@x", problem="<script>alert(1)</script>"))
     channels = {"telegram": "shut: <b>no</b>", "whatsapp": "open"}
-    started = await running.start(channels=lambda: channels, logins=lambda: {"whatsapp": login})
+    started = await running.start(states=lambda: channels, logins=lambda: {"whatsapp": login})
     async with started.web.sign_in() as browser:
         page = (await browser.get("/channels")).text
         assert '<svg viewBox="0 0 ' in page

@@ -273,7 +273,7 @@ async def test_a_token_resumes_nothing_by_the_command(web: Web):
     )
     for as_owner in (False, True):
         told = replace(said, as_owner=as_owner, platform_id=str(uuid4()))
-        await web.backend.inbox.accept([told])
+        await web.backend.chat.inbox.accept([told])
     await until(lambda: web.path.rows("select from messages where kind = 'notice' having count(*) = 2"))
     assert await web.path.rows("select channel from addresses where session_id = $1", session) == [("telegram",)]
 

@@ -17,7 +17,7 @@ LOCKED = "# Rules\n<!-- CORE:LOCK -->\nNever lie.\n<!-- /CORE:LOCK -->\n<!-- AI:
 
 
 def put(web: Web, path: str, content: str | bytes) -> Path:
-    file = web.backend.files / path
+    file = web.backend.files.root / path
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(content if isinstance(content, bytes) else content.encode())
     return file
@@ -28,15 +28,15 @@ def sha256(content: str | bytes) -> str:
 
 
 async def label(web: Web, path: str) -> Label:
-    content = (web.backend.files / path).read_bytes()
-    return await web.backend.workspace.labels.of(path, sha256(content))
+    content = (web.backend.files.root / path).read_bytes()
+    return await web.backend.files.workspace.labels.of(path, sha256(content))
 
 
 async def test_the_tree_opens_what_is_shown_and_marks_locked_files(web: Web):
     put(web, "rules.md", LOCKED)
     put(web, "notes/deep/a.md", "# Hello\n\n<b>raw</b> ![x](https://evil.example/p.png)")
     put(web, "other/b.txt", "b")
-    (web.backend.files / "link").symlink_to("rules.md")
+    (web.backend.files.root / "link").symlink_to("rules.md")
     async with web.sign_in() as browser:
         page = (await browser.get("/files", params={"path": "notes/deep/a.md"})).text
         below = (await browser.get("/files/tree", params={"path": "other"})).text
@@ -56,7 +56,7 @@ async def test_the_tree_opens_what_is_shown_and_marks_locked_files(web: Web):
 
 async def test_an_empty_workspace_and_a_missing_file_say_so(web: Web):
     async with web.sign_in() as browser:
-        (empty := web.backend.files / "empty").mkdir()
+        (empty := web.backend.files.root / "empty").mkdir()
         assert empty.is_dir()
         assert "This folder is empty." in (await browser.get("/files", params={"path": "empty"})).text
         answer = await browser.get("/files", params={"path": "empty/gone.md"})
@@ -111,7 +111,7 @@ async def test_a_new_file_is_the_owners_and_never_replaces_one(web: Web):
         form = {"path": "new/ideas.md", "content": "one\r\ntwo"}
         assert (await browser.post("/files/save", data=form)).status_code == 204
         again = await browser.post("/files/save", data=form)
-    assert (web.backend.files / "new/ideas.md").read_bytes() == b"one\ntwo"
+    assert (web.backend.files.root / "new/ideas.md").read_bytes() == b"one\ntwo"
     assert again.json()["error"]["code"] == "exists"
     assert await label(web, "new/ideas.md") is Label.OWNER
 
@@ -131,9 +131,9 @@ async def test_an_upload_is_untrusted_and_never_overwrites(web: Web):
         assert await send("../../x.md", b"x", "../..") == 409
         assert await send("big.bin", b"x" * (1024 * 1024 + 1)) == 413
     assert file.read_text() == "mine"
-    assert sorted(path.name for path in (web.backend.files / "notes").iterdir()) == ["a.md", "b.html", "c.md"]
+    assert sorted(path.name for path in (web.backend.files.root / "notes").iterdir()) == ["a.md", "b.html", "c.md"]
     assert await label(web, "notes/b.html") is Label.UNTRUSTED
-    assert [path.name for path in (web.backend.files / "uploads").iterdir()] == []
+    assert [path.name for path in (web.backend.files.root / "uploads").iterdir()] == []
 
 
 async def test_nothing_is_served_that_a_browser_would_run(web: Web):
@@ -160,7 +160,7 @@ async def test_a_folder_comes_as_a_zip(web: Web, monkeypatch: pytest.MonkeyPatch
     put(web, "notes/a.md", "one")
     put(web, "notes/deep/b.bin", bytes(range(256)) * 4000)
     put(web, "else.md", "not in it")
-    (web.backend.files / "notes" / "link").symlink_to("/etc/passwd")
+    (web.backend.files.root / "notes" / "link").symlink_to("/etc/passwd")
     async with web.sign_in() as browser:
         answer = await browser.get("/files/zip", params={"path": "notes"})
         monkeypatch.setattr(copies, "MAX_ZIP_FILES", 1)
@@ -181,10 +181,10 @@ async def test_a_move_and_a_deletion_can_be_undone(web: Web):
         assert taken.json()["error"]["code"] == "exists"
         assert (await browser.post("/files/move", data={"path": "notes/a.md", "to": "moved/a.md"})).status_code == 204
         assert (await browser.post("/files/delete", data={"path": "moved/a.md"})).status_code == 204
-        assert not (web.backend.files / "moved").exists()
+        assert not (web.backend.files.root / "moved").exists()
         gone = await browser.post("/files/delete", data={"path": "moved/a.md"})
         assert gone.status_code == 404
-        rows = await web.backend.checkpoints.listing(9)
+        rows = await web.backend.files.checkpoints.listing(9)
         assert [row.reason for row in rows] == ["before a deletion", "before a move"]
         first = rows[-1].id
         shown = (await browser.get(f"/files/checkpoints/{first}")).text

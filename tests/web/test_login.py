@@ -44,7 +44,7 @@ def test_only_so_many_links_are_open_at_once():
 
 
 async def test_a_link_becomes_a_strict_cookie(web: Web):
-    link = web.backend.sign_in_link(web.url).partition("#t=")[2]
+    link = web.backend.access.sign_in_link(web.url).partition("#t=")[2]
     answer = await web.client.post("/login", json={"secret": link}, headers=web.at_page)
     cookie = answer.headers["set-cookie"].lower()
     assert cookie.startswith("claw=")

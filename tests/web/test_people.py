@@ -25,7 +25,7 @@ async def test_only_who_is_signed_in_decides(web: Web):
     await ask(web, "Bo", "ABCDEFGH")
     answer = await web.client.post("/people/ABCDEFGH/approve", headers={**BEARER, "Origin": web.url})
     assert answer.status_code == 401
-    assert await web.backend.pairing.admitted() == []
+    assert await web.backend.channels.pairing.admitted() == []
 
 
 async def test_the_page_shows_who_asks_and_takes_the_owners_word(web: Web):
@@ -35,7 +35,7 @@ async def test_the_page_shows_who_asks_and_takes_the_owners_word(web: Web):
         assert "&lt;b&gt;Bo&lt;/b&gt; &#34;" in shown
         assert "ABCDEFGH" in shown
         assert (await browser.post("/people/ABCDEFGH/approve")).status_code == 204
-        [admitted] = await web.backend.pairing.admitted()
+        [admitted] = await web.backend.channels.pairing.admitted()
         assert "Revoke" in (await browser.get("/people")).text
         assert (await browser.post(f"/people/{admitted.id}/deny")).status_code == 204
         assert "supaclaw config set channels.telegram.access pairing" in (await browser.get("/people")).text
@@ -46,7 +46,7 @@ async def test_a_foreign_page_lets_nobody_in(web: Web):
     async with web.sign_in() as browser:
         answer = await browser.post("/people/ABCDEFGH/approve", headers={"Origin": "http://evil.example"})
     assert answer.status_code == 403
-    assert await web.backend.pairing.admitted() == []
+    assert await web.backend.channels.pairing.admitted() == []
 
 
 async def test_whoever_is_not_signed_in_is_sent_to_the_sign_in(web: Web):

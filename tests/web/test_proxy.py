@@ -33,7 +33,7 @@ def through_the_proxy(web: Web, client: str = "203.0.113.9", **headers: str) -> 
 
 
 async def sign_in(web: Web, browser: httpx.AsyncClient) -> httpx.Response:
-    secret = web.backend.links.issue(PUBLIC, web.backend.clock.now()).partition("#t=")[2]
+    secret = web.backend.access.links.issue(PUBLIC, web.backend.clock.now()).partition("#t=")[2]
     return await browser.post("/login", json={"secret": secret})
 
 

@@ -17,10 +17,10 @@ BOUND = Binding.of(["api.example.org", "b.example.org"], ["weather"], "header:Au
 
 
 async def stored(web: Web) -> list[tuple[object, ...]]:
-    assert web.backend.secrets is not None
+    assert web.backend.settings.secrets is not None
     return [
         (each.row.facts.name, each.row.facts.shared, each.value, each.row.facts.binding)
-        for each in await web.backend.secrets.vault.opened()
+        for each in await web.backend.settings.secrets.vault.opened()
     ]
 
 
@@ -94,18 +94,18 @@ async def test_no_token_and_no_other_page_gets_in(web: Web):
 
 
 def form_link(web: Web, name: str = "MAIL_PASSWORD") -> str:
-    link = web.backend.secret_links.issue(
+    link = web.backend.access.secret_links.issue(
         "https://claw.example.org", web.backend.owner.id, name, web.backend.clock.now()
     )
     return link.partition("#t=")[2].partition("&")[0]
 
 
 async def test_a_one_time_form_stores_a_persons_own_value_once(web: Web):
-    assert web.backend.secrets is not None
-    await web.backend.secrets.vault.put(
+    assert web.backend.settings.secrets is not None
+    await web.backend.settings.secrets.vault.put(
         web.backend.owner.id, "MAIL_PASSWORD", "shared-value", shared=True, binding=BOUND
     )
-    await web.backend.secrets.look()
+    await web.backend.settings.secrets.look()
     given = {"secret": form_link(web), "value": VALUE}
     first = await web.client.post("/secret", json=given, headers=web.at_page)
     second = await web.client.post("/secret", json={**given, "value": "another-value"}, headers=web.at_page)

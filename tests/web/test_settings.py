@@ -16,7 +16,7 @@ __all__ = ["desk"]
 
 @pytest.fixture
 async def served(running: Running, desk: Desk) -> AsyncIterator[Web]:
-    started = await running.start(settings=desk.editor)
+    started = await running.start(editor=desk.editor)
     yield started.web
     await started.stop()
 
@@ -109,8 +109,8 @@ async def test_a_refusal_names_the_field_and_not_the_secret(served: Web, desk: D
 
 
 async def test_a_typed_secret_is_stored_and_referred_to(running: Running, desk: Desk):
-    started = await running.start(settings=desk.editor)
-    secrets = started.web.backend.secrets
+    started = await running.start(editor=desk.editor)
+    secrets = started.web.backend.settings.secrets
     assert secrets is not None
     desk.secrets = secrets.lookup
     typed = {"channels.telegram.token": "123456:" + "z" * 35}
@@ -172,7 +172,7 @@ async def test_a_channel_is_tested_and_switched_off(running: Running, desk: Desk
     channel = Probed()
     probes = ChannelProbes(lambda _: ChannelSpec(Settings(), lambda: channel), Still())
     states = {"telegram": "open"}
-    started = await running.start(settings=desk.editor, probes=probes, channels=lambda: states)
+    started = await running.start(editor=desk.editor, probes=probes, states=lambda: states)
     async with started.web.sign_in() as browser:
         assert (await browser.post("/channels/telegram/test")).status_code == 204
         assert "connected as @ada_bot" in (await browser.get("/channels")).text

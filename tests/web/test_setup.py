@@ -71,12 +71,12 @@ async def test_a_key_that_may_be_of_two_is_asked_for(started: Started, models: F
 
 async def test_a_code_is_offered_for_the_owners_own_account(started: Started) -> None:
     async with started.web.sign_in() as browser:
-        assert await started.web.backend.pairing.offered() is None
+        assert await started.web.backend.channels.pairing.offered() is None
         assert (await browser.post("/setup/code")).status_code == 204
-        first = await started.web.backend.pairing.offered()
+        first = await started.web.backend.channels.pairing.offered()
         assert (await browser.post("/setup/code")).status_code == 204
     assert first
-    assert await started.web.backend.pairing.offered() not in (None, first)
+    assert await started.web.backend.channels.pairing.offered() not in (None, first)
 
 
 @pytest.mark.parametrize("path", ["/setup/model", "/setup/channels/telegram", "/setup/code", "/setup/later"])
@@ -89,7 +89,7 @@ async def test_only_the_owner_at_the_page_may(started: Started, models: FakeMode
         elsewhere = await browser.post(path, data=body, headers={"Origin": "http://evil.example"})
     assert elsewhere.status_code == 403
     assert models.count == 0
-    assert await web.backend.pairing.offered() is None
+    assert await web.backend.channels.pairing.offered() is None
 
 
 async def test_an_unknown_messenger_is_told(started: Started) -> None:

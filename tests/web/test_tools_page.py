@@ -19,7 +19,7 @@ from tests.workspace.tool_files.writing import tool_md
 
 
 async def states(web: Web) -> dict[str, str]:
-    return {each.name: each.state.value for each in await web.backend.skills.list_all()}
+    return {each.name: each.state.value for each in await web.backend.tools.skills.list_all()}
 
 
 async def digest_of(skills: Skills, name: str = "pdf") -> str:
@@ -34,7 +34,7 @@ async def test_the_page_lists_shows_confirms_and_switches_skills(web: Web) -> No
         assert "2.1.0" in listed
         assert "new: off until you confirm it" in listed
         shown = (await browser.get("/tools/skills/pdf/details")).text
-        sha256 = await digest_of(web.backend.skills)
+        sha256 = await digest_of(web.backend.tools.skills)
         assert "+&lt;b&gt;Do it.&lt;/b&gt;" in shown
         assert sha256 in shown
         assert (await browser.post("/tools/skills/pdf/confirm", data={"sha256": sha256})).status_code == 204
@@ -51,7 +51,7 @@ async def test_severe_findings_take_the_skills_name(web: Web) -> None:
         shown = (await browser.get("/tools/skills/pdf/details")).text
         assert "runs what it downloads" in shown
         assert 'name="word"' in shown
-        form = {"sha256": await digest_of(web.backend.skills)}
+        form = {"sha256": await digest_of(web.backend.tools.skills)}
         assert (await browser.post("/tools/skills/pdf/confirm", data=form)).status_code == 409
         assert (await browser.post("/tools/skills/pdf/confirm", data={**form, "word": "yes"})).status_code == 409
         assert (await browser.post("/tools/skills/pdf/confirm", data={**form, "word": "pdf"})).status_code == 204
@@ -73,7 +73,7 @@ async def test_a_text_is_staged_and_waits(web: Web) -> None:
 
 async def test_other_bytes_than_those_shown_are_not_confirmed(web: Web) -> None:
     home = put(web.path.workspace, "pdf")
-    sha256 = await digest_of(web.backend.skills)
+    sha256 = await digest_of(web.backend.tools.skills)
     (home / "SKILL.md").write_text(skill_md(body="Do evil."))
     async with web.sign_in() as browser:
         answer = await browser.post("/tools/skills/pdf/confirm", data={"sha256": sha256})
@@ -83,7 +83,7 @@ async def test_other_bytes_than_those_shown_are_not_confirmed(web: Web) -> None:
 
 async def test_neither_a_token_nor_a_foreign_page_decides(web: Web) -> None:
     put(web.path.workspace, "pdf")
-    form = {"sha256": await digest_of(web.backend.skills)}
+    form = {"sha256": await digest_of(web.backend.tools.skills)}
     answer = await web.client.post("/tools/skills/pdf/confirm", data=form, headers={**BEARER, "Origin": web.url})
     assert answer.status_code == 401
     async with web.sign_in() as browser:
@@ -184,11 +184,11 @@ async def test_a_tool_file_is_confirmed_and_names_the_credential_it_lacks(web: W
         )
         shown = (await browser.get("/tools/files/weather/details")).text
         assert "weather_forget: DELETE /reports (irreversible)" in shown
-        library = web.backend.tool_files.library
+        library = web.backend.tools.tool_files.library
         form = {"sha256": await digest_of(library, "weather")}
         assert (await browser.post("/tools/files/weather/confirm", data=form)).status_code == 204
         assert (await library.get("weather")).state.value == "on"
-        live, owner = web.backend.secrets, web.backend.owner.id
+        live, owner = web.backend.settings.secrets, web.backend.owner.id
         await live.vault.put(owner, "WEATHER_KEY", "a-value-of-weather", shared=True)
         await live.look()
         assert "no credential" not in (await browser.get("/tools")).text
@@ -210,7 +210,7 @@ async def test_a_tool_that_a_file_switches_off_is_told(web: Web) -> None:
     put_tool(web.path.workspace, "no-search", text)
     async with web.sign_in() as browser:
         assert "<code>web_search</code> <small>" in (await browser.get("/tools")).text
-        form = {"sha256": await digest_of(web.backend.tool_files.library, "no-search")}
+        form = {"sha256": await digest_of(web.backend.tools.tool_files.library, "no-search")}
         await browser.post("/tools/files/no-search/confirm", data=form)
         page = (await browser.get("/tools")).text
         assert '<code>web_search</code> <span class="badge doubt">off</span> <small>by the tool file no-search' in page

@@ -82,7 +82,7 @@ async def test_text_that_was_written_before_the_stream_began_is_sent_at_once(
     web.model.says("first", middle, " second")
 
     async def late(backend: Backend, accepted: Accepted) -> AsyncGenerator[str | turn.TurnAnswer, None]:
-        await eventually(lambda: backend.live.written(accepted.session_id) == "first")
+        await eventually(lambda: backend.chat.live.written(accepted.session_id) == "first")
         async for piece in really(backend, accepted):
             yield piece
 

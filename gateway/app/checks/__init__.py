@@ -42,9 +42,9 @@ CHECKS: Mapping[str, Check] = {
     "jail": check_jail,
     "exec": check_exec,
 }
-"""In the order in which a start would hit the problems."""
+"""In the order in which a start would meet the problems."""
 
-NEED_THE_CONFIG = frozenset({"database", "tools", "workspace", "model", "channels"})
+NEED_THE_CONFIG = frozenset({"port", "database", "tools", "workspace", "model", "channels", "exec"})
 """Checks that would mislead on the defaults that stand in for an invalid config.json."""
 
 log = structlog.get_logger(__name__)

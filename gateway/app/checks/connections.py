@@ -1,4 +1,4 @@
-"""What config.json connects to: the model, the channels, the object store; with `--live` each is tried."""
+"""The connections of config.json: the model, the channels, the object store; `--live` tries each."""
 
 import asyncio
 import hashlib

@@ -1,4 +1,4 @@
-"""What a check reads."""
+"""The input of a check."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -14,7 +14,7 @@ from gateway.domain.health import Finding, FindingLevel
 
 @dataclass(frozen=True, slots=True)
 class CheckContext:
-    """What checks read; if config.json is invalid, `config` holds the defaults and `problem` the reason."""
+    """The input of the checks; if config.json is invalid, `config` holds the defaults and `problem` the reason."""
 
     environment: Environment
     environ: Mapping[str, str]
@@ -30,7 +30,7 @@ Check: TypeAlias = Callable[[CheckContext], Iterator[Finding]]
 def load_context(
     environment: Environment, environ: Mapping[str, str], *, live: bool, secrets: Lookup = secrets_unavailable
 ) -> CheckContext:
-    """Load what checks read, even if config.json is invalid."""
+    """Load the input of the checks, even if config.json is invalid."""
     try:
         return CheckContext(environment, environ, load(environment.config, environ, secrets), live=live)
     except ConfigError as problem:

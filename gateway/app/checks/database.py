@@ -1,4 +1,4 @@
-"""The database: it answers, it fits this program, its clock is ours. Nothing is started or changed."""
+"""Checks of the database: it answers, its schema and clock fit. Starts and changes nothing."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -47,7 +47,7 @@ def check_database(context: CheckContext) -> Iterator[Finding]:
 
 
 def judge(server: ServerFacts) -> Iterator[Finding]:
-    """What is to be said about a server that this program can work with."""
+    """The findings about a server that this program can work with."""
     about, known = f"PostgreSQL {server.version}, answers in {server.round_trip_ms:.1f} ms", len(read_migrations())
     if server.read_only:
         yield Finding(FindingLevel.FAIL, f"{about}, but is read-only", "use the address of the primary server")

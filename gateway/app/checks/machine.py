@@ -30,7 +30,7 @@ _ENGINES = {
 }
 
 
-def check_python(_patient: CheckContext, version: tuple[int, ...] = sys.version_info[:3]) -> Iterator[Finding]:
+def check_python(_context: CheckContext, version: tuple[int, ...] = sys.version_info[:3]) -> Iterator[Finding]:
     """Python is new enough."""
     text = f"Python {'.'.join(map(str, version))}"
     new = version >= (3, 11)
@@ -53,7 +53,7 @@ def kernel_clock() -> int | None:
 
 
 def check_clock(
-    _patient: CheckContext, now: datetime | None = None, kernel: Callable[[], int | None] = kernel_clock
+    _context: CheckContext, now: datetime | None = None, kernel: Callable[[], int | None] = kernel_clock
 ) -> Iterator[Finding]:
     """The clock is plausible and synchronised."""
     text = f"{now or datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
@@ -70,14 +70,14 @@ def check_clock(
 
 def check_port(context: CheckContext) -> Iterator[Finding]:
     """The web port is free, or our own gateway holds it."""
-    from gateway.app.local import listening, reserved
+    from gateway.app.local import listen, reserve_other_loopback
 
     web = context.config.web
     if pid := running_pid(context.environment.data):
         yield Finding(FindingLevel.OK, f"the gateway (pid {pid}) is using it")
         return
     try:
-        with listening(web.host, web.port) as socket, reserved(socket):
+        with listen(web.host, web.port) as socket, reserve_other_loopback(socket):
             pass
     except OwnerMustAct as error:
         yield refused(error)
@@ -86,7 +86,7 @@ def check_port(context: CheckContext) -> Iterator[Finding]:
 
 
 def check_jail(
-    _patient: CheckContext, version: Callable[[], int] = landlock.abi, filters: Callable[[], bool] = seccomp.supported
+    _context: CheckContext, version: Callable[[], int] = landlock.abi, filters: Callable[[], bool] = seccomp.supported
 ) -> Iterator[Finding]:
     """The kernel can jail what reads the files that people send."""
     found, filtered = version(), filters()

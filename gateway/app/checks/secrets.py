@@ -19,13 +19,13 @@ _KEEP = "`supaclaw secrets confirm` shows the recovery key; without it, no backu
 _HALF = "`supaclaw secrets rotate --master` goes on with it"
 
 
-def without_starting(environment: Environment, environ: Mapping[str, str]) -> Lookup:
-    """Values of secrets, unless that takes a database that does not run."""
+def lookup_if_running(environment: Environment, environ: Mapping[str, str]) -> Lookup:
+    """Looks up secrets in a database that runs; starts none."""
     return StoredSecrets(environment, environ) if database_state(environment, environ) != "stopped" else keep_reference
 
 
 def check_secrets(context: CheckContext) -> Iterator[Finding]:
-    """What is stored, and the key. Yields nothing before the first start."""
+    """Check the stored secrets and their key. Yields nothing before the first start."""
     environment, environ = context.environment, context.environ
     state = database_state(environment, environ)
     if state == "stopped" and has_master_key(environment.data, environ):
@@ -42,7 +42,7 @@ async def _look(environment: Environment, environ: Mapping[str, str]) -> list[Fi
         secrets = await stored_secrets(database, environment, environ)
         if secrets is None:
             return []
-        found = [*_judged(secrets)]
+        found = [*_findings_of(secrets)]
         keys = read_keyring(environment.data, environ).keys
         if secrets.stored and keys and not await secrets.key_kept():
             found.append(Finding(FindingLevel.WARN, "the recovery key isn't confirmed as kept elsewhere", _KEEP))
@@ -51,7 +51,7 @@ async def _look(environment: Environment, environ: Mapping[str, str]) -> list[Fi
         return found
 
 
-def _judged(secrets: LiveSecrets) -> Iterator[Finding]:
+def _findings_of(secrets: LiveSecrets) -> Iterator[Finding]:
     for problem in sorted({each.problem for each in secrets.stored} - {""}):
         yield Finding(FindingLevel.FAIL, *problem.split("; ", 1))
     for each in secrets.stored:

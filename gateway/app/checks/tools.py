@@ -12,7 +12,7 @@ from gateway.agent.tool_files.confirmed import ToolFiles
 from gateway.app.checks.context import CheckContext
 from gateway.app.checks.secrets import database_state
 from gateway.app.storage.database import open_database
-from gateway.app.storage.offline import servers_apart, tool_files
+from gateway.app.storage.offline import offline_servers, tool_files
 from gateway.config.load import load_early
 from gateway.domain.errors import SupaclawError
 from gateway.domain.health import Finding, FindingLevel
@@ -50,7 +50,7 @@ async def _look(context: CheckContext) -> list[Finding]:
             owner = await principals.owner(conn)
         if owner is None:
             return []
-        async with servers_apart(database, environment, environ, owner.id) as servers:
+        async with offline_servers(database, environment, environ, owner.id) as servers:
             listed, found = list[ToolDefinition](), list[Finding]()
             for name in servers.servers:
                 found.append(await _server(servers, name, listed if context.live else None))

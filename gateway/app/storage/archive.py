@@ -1,4 +1,4 @@
-"""Writing an archive: a compressed tar, whole or not at all, that ends in its manifest."""
+"""Writes an archive: a compressed tar that ends in its manifest; complete or not there."""
 
 import os
 import shutil
@@ -42,7 +42,7 @@ class ArchiveWriter:
         return tempfile.TemporaryFile(dir=self._scratch)
 
     def add(self, name: str, content: IO[bytes]) -> None:
-        """All of `content` as a file."""
+        """Add a file."""
         info = tarfile.TarInfo(name)
         info.mode, info.mtime = 0o600, int(time.time())
         self._put(info, content)

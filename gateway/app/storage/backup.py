@@ -176,7 +176,7 @@ def record_backup(data: Path, path: Path, made: datetime) -> None:
 
 
 def recorded_backups(data: Path) -> list[str]:
-    """Those that were made or restored here, and those of upgrades; the oldest first."""
+    """The backups made or restored here, and those of upgrades; the oldest first."""
     lines = list[str]()
     with suppress(FileNotFoundError):
         lines = (data / "backups.list").read_text("utf-8", "surrogateescape").splitlines()

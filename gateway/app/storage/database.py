@@ -22,7 +22,7 @@ PAUSES = (0.2, 1.0)
 
 
 def has_database(environment: Environment, config: Config) -> bool:
-    """False before the first start."""
+    """Whether there is one; False before the first start."""
     return config.database.url is not None or (environment.data / "postgres").is_dir()
 
 
@@ -38,7 +38,7 @@ async def open_database(environment: Environment, config: Config) -> AsyncIterat
 
 @asynccontextmanager
 async def reach(environment: Environment, config: Config, *, mine: bool) -> AsyncIterator[Database]:
-    """The database as it is, whatever its schema."""
+    """The database, whatever its schema."""
     async with postgres(environment, config, mine=mine) as dsn, await Database.connect(dsn) as database:
         yield database
 
@@ -68,7 +68,7 @@ async def postgres(environment: Environment, config: Config, *, mine: bool) -> A
 
 
 async def _started(server: EmbeddedPostgres) -> str:
-    """A server that was killed while it started is not one that cannot start: only who fails again and again is."""
+    """Start the server; retries, since a killed server may need a second start."""
     with reaching():
         for pause in PAUSES:
             with suppress(OwnerMustAct):

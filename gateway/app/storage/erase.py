@@ -35,7 +35,7 @@ from gateway.workspace.erasing import Fate, Traces, rewrite_checkpoints
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What there is to erase and where; `backups` hold it still, whatever is done here."""
+    """What there is to erase, and where. The `backups` still contain it; the erasure doesn't change them."""
 
     origins: Origins
     rows: Counter[str]
@@ -45,7 +45,7 @@ class Found:
 
 
 class _CountedOnly(Exception):
-    """Nothing is to be committed."""
+    """Rolls back the transaction of a rehearsal."""
 
 
 async def erase(
@@ -109,7 +109,7 @@ def _check(unfinished: dict[int, int], memory: MemoryId, words: int, origins: Or
 
 
 async def _rows(database: Database, erasure: Erasure, origins: Origins) -> Counter[str]:
-    """How many rows of each table would change: they do, and it is taken back."""
+    """How many rows of each table would change: changes them and rolls back."""
     rows = Counter[str]()
     with suppress(_CountedOnly):
         async with database.transaction() as tx:

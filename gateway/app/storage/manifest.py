@@ -1,4 +1,4 @@
-"""What an archive says about itself: the last entry in it, written when everything else is known."""
+"""The manifest of an archive: its last entry, written when everything else is known."""
 
 import hashlib
 import io
@@ -48,7 +48,7 @@ class Member:
 
     @classmethod
     def of(cls, info: tarfile.TarInfo, content: IO[bytes] | None) -> "Member":
-        """What an entry is by its own bytes; a link is what says where it leads."""
+        """The hash of an entry's content; of a link, the hash of its target's path."""
         name = f"{info.name}/" if info.isdir() else info.name
         source = content or io.BytesIO(info.linkname.encode("utf-8", "surrogateescape"))
         digest = hashlib.sha256()
@@ -65,7 +65,7 @@ class _Version(BaseModel, frozen=True):
 
 
 class Manifest(_Version, frozen=True):
-    """What was saved, when, and by what; keys that a later version adds do not matter."""
+    """The contents, the time and the program of an archive; ignores keys that later versions add."""
 
     id: str
     created: datetime
@@ -82,7 +82,7 @@ class Manifest(_Version, frozen=True):
 
     @classmethod
     def read(cls, raw: bytes) -> "Manifest":
-        """Raises `ValueError` for what is no manifest, `OwnerMustAct` for one of a later program."""
+        """Raises `ValueError` if it isn't a manifest, `OwnerMustAct` if a later program wrote it."""
         try:
             version = _Version.model_validate_json(raw)
             if version.format > FORMAT or version.schema_number > len(read_migrations()):

@@ -1,4 +1,4 @@
-"""What commands use apart from a running gateway: stored secrets, MCP servers and tool files.
+"""Stored secrets, MCP servers and tool files for commands, without a running gateway.
 
 The database is asked only if a reference in config.json needs it."""
 
@@ -72,7 +72,7 @@ async def stored_secrets(
 async def leak_guard(
     database: Database, environment: Environment, environ: Mapping[str, str]
 ) -> Callable[[str], str] | None:
-    """Takes stored secrets out of a text; None if nothing that can be opened is stored."""
+    """Returns what replaces stored secrets in a text; None if there are none that can be opened."""
     leaks = Leaks()
     with suppress(OwnerMustAct):  # a schema of before, which the upgrade that follows ends
         await check_schema(database)
@@ -88,10 +88,10 @@ def tool_files(database: Database, environment: Environment) -> ToolFiles:
 
 
 @asynccontextmanager
-async def servers_apart(
+async def offline_servers(
     database: Database, environment: Environment, environ: Mapping[str, str], owner: PrincipalId
 ) -> AsyncIterator[McpServers]:
-    """With connections of their own, which end with it."""
+    """The owner's MCP servers; closes their connections at the end."""
     config = load(environment.config, environ, StoredSecrets(environment, environ))
     files = tool_files(database, environment)
     secrets = await stored_secrets(database, environment, environ)

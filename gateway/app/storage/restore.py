@@ -1,4 +1,4 @@
-"""An archive put back: into an empty place, all of it, once, and so that one that broke off can be done again."""
+"""Restores an archive: all of it, once, into an empty place; a restore that broke off can be repeated."""
 
 import asyncio
 import gzip
@@ -43,7 +43,7 @@ async def restore(
         async with reached as database:
             await _fill(database, manifest, stage)
             await database.run(contents.expect_older)
-            await database.run(_tell_about_doubts)
+            await database.run(_note_uncertain_answers)
         return manifest, await asyncio.to_thread(put_in_place, environment, stage.folder)
 
 
@@ -57,7 +57,7 @@ async def _fill(database: Database, manifest: Manifest, stage: Staging) -> None:
     await migrate(database)
 
 
-async def _tell_about_doubts(tx: Connection) -> None:
+async def _note_uncertain_answers(tx: Connection) -> None:
     """One notice for each chat whose answers were on their way; none the second time."""
     for address in await addresses_in_doubt(tx):
         at = await addresses.lock_by_id(tx, address)

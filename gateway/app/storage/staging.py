@@ -1,4 +1,4 @@
-"""Where a restore goes to: a folder to unpack into, which marks the place as unfinished, and the way from it."""
+"""The staging folder of a restore, which marks the place as unfinished, and the move from it into place."""
 
 import os
 import shutil
@@ -31,7 +31,7 @@ class Staging:
     resumed: bool
     """An earlier restore broke off here; what lies in the folders to restore is its own."""
     begun: bool = False
-    """Something outside of it has been changed."""
+    """Whether something outside of it has been changed."""
 
 
 @contextmanager
@@ -80,7 +80,7 @@ def _entries(folder: Path, *, apart: bool) -> Iterator[Path]:
 
 
 def _put_config(saved: Path, target: Path) -> Path | None:
-    """Where nothing is, or beside what is in force on this machine."""
+    """The path for config.json: its place if that is free, else beside it."""
     if not saved.exists():
         return None
     if target.exists() and target.read_bytes() != saved.read_bytes():

@@ -32,7 +32,7 @@ log = structlog.get_logger("gateway")
 
 
 @asynccontextmanager
-async def taken_over(
+async def join_upgraded(
     environment: Environment, config: Config, database: Database, instance: InstanceId
 ) -> AsyncIterator[None]:
     """Be a gateway of this database, which then has this program's schema; raises `OwnerMustAct` if it cannot be.
@@ -81,7 +81,7 @@ async def _save(environment: Environment, config: Config, database: Database, sc
 
 
 async def _renew(database: Database, instance: InstanceId) -> None:
-    """Until cancelled: what takes longer than a second says that it goes on, and keeps the lease."""
+    """Until cancelled, renew the lease, and log that a long upgrade goes on."""
     for pause in chain([FIRST_SECONDS], repeat(RENEW_SECONDS)):
         await asyncio.sleep(pause)
         log.info("upgrade.goes_on")

@@ -1,4 +1,4 @@
-"""The child process that does CPU-heavy work, one job after another; `cpu.py` starts it and speaks to it.
+"""The child process that does CPU-heavy work, one job after another; `executor.py` starts it and speaks to it.
 
 A message is four bytes of length and that much JSON. Nothing is imported but the module of the job at hand.
 """
@@ -43,19 +43,19 @@ def main() -> None:
     threading.Thread(target=_die_with_parent, args=(requests.fileno(),), daemon=True).start()
     with suppress(BrokenPipeError):
         while (request := _receive(requests)) is not None:
-            replies.write(answer(request))
+            replies.write(run_request(request))
 
 
-def packed(message: Request | JsonObject) -> bytes:
-    """A message as it travels."""
+def encode_message(message: Request | JsonObject) -> bytes:
+    """The message as bytes, with its length in front."""
     body = json.dumps(message).encode()
     return LENGTH.pack(len(body)) + body
 
 
-def answer(request: Request) -> bytes:
-    """Do the job: `{"value": …}`, or `{"failed": kind, "text": one line}`."""
+def run_request(request: Request) -> bytes:
+    """Run the job; replies `{"value": …}` or `{"failed": kind, "text": one line}`."""
     try:
-        return packed({"value": _run(request)})
+        return encode_message({"value": _run(request)})
     except SupaclawError as exc:
         kinds = {"owner": OwnerMustAct, "later": TryAgainLater, "job": SupaclawError}
         failed, text = next(kind for kind, error in kinds.items() if isinstance(exc, error)), str(exc)
@@ -64,14 +64,15 @@ def answer(request: Request) -> bytes:
     except Exception as exc:
         log.exception("cpu.job_broken")
         failed, text = "job", " ".join(f"{type(exc).__name__}: {exc}".split())
-    return packed({"failed": failed, "text": text})
+    return encode_message({"failed": failed, "text": text})
 
 
 def _run(request: Request) -> Json:
     hard = resource.getrlimit(resource.RLIMIT_AS)[1]
     # Not every system has this limit.
     with suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_AS, (request.memory, hard))
+        soft = request.memory if hard == resource.RLIM_INFINITY else min(request.memory, hard)
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
     job: Callable[..., Json] = getattr(importlib.import_module(request.module), request.name)
     return job(*request.arguments)
 
@@ -93,7 +94,7 @@ def _private_pipes() -> tuple[BinaryIO, BinaryIO]:
 
 
 def _die_with_parent(requests: int) -> None:
-    """In the middle of a job, too: nobody waits for its result any more."""
+    """End the process with its parent, even in the middle of a job."""
     watch = select.poll()
     watch.register(requests, 0)
     watch.poll()

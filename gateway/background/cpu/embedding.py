@@ -1,4 +1,4 @@
-"""The embedding model that is shipped, in a process of its own; the gateway never loads it."""
+"""Runs the embedding model of this package in a process of its own; the gateway never loads it."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
@@ -14,8 +14,8 @@ from gateway.domain.memory.memories import EmbeddingUnavailable, Vector
 from gateway.llm.embedding import e5
 from gateway.llm.embedding.remote import check_vectors
 
-PATIENCE_SECONDS = 0.3
-"""How long a question waits; then its search goes on by keyword."""
+QUERY_SECONDS = 0.3
+"""How long a query waits for its vector; after that its search uses keywords only."""
 IDLE_SECONDS = 300.0
 _PIECE_SECONDS = 300.0
 """For a model that hangs; on a machine that is busy with other things, loading alone took more than a minute."""
@@ -28,7 +28,7 @@ Model = Callable[[str, list[str]], Json]
 
 @dataclass(order=True, slots=True)
 class _Piece:
-    """Questions are of rank 0."""
+    """A few texts to embed together; queries have rank 0."""
 
     rank: int
     number: int
@@ -41,8 +41,9 @@ class LocalEmbedder:
     """Implements `Embedder`. The process is started by the first use, and ends after some idle minutes."""
 
     def __init__(
-        self, model: Model = e5.vectors, *, patience: float = PATIENCE_SECONDS, seconds: float = _PIECE_SECONDS
+        self, model: Model = e5.vectors, *, patience: float = QUERY_SECONDS, seconds: float = _PIECE_SECONDS
     ) -> None:
+        self.name, self.dimensions = e5.NAME, e5.DIMENSIONS
         self._model = model
         self._patience = patience
         self._seconds = seconds
@@ -50,16 +51,6 @@ class LocalEmbedder:
         self._waiting: list[_Piece] = []
         self._numbers = count()
         self._work: asyncio.Task[None] | None = None
-
-    @property
-    def name(self) -> str:
-        """The model with how its weights are kept, which changes its vectors."""
-        return e5.NAME
-
-    @property
-    def dimensions(self) -> int:
-        """384."""
-        return e5.DIMENSIONS
 
     async def query(self, text: str, /) -> Vector:
         """Raises `EmbeddingUnavailable` after 300 ms; a model that is being loaded goes on for the next one."""
@@ -72,14 +63,14 @@ class LocalEmbedder:
         return vector
 
     async def passages(self, texts: Sequence[str], /) -> tuple[Vector, ...]:
-        """Piece by piece, so that questions come in between."""
+        """Embed them piece by piece, so that queries come in between."""
         found: list[Vector] = []
         for piece in _pieces(texts):
             found += await self._ask(1, e5.PASSAGE, piece)
         return tuple(found)
 
     async def close(self) -> None:
-        """End the process; what waits for it fails."""
+        """End the process; waiting pieces fail."""
         if self._work is not None:
             self._work.cancel()
             await asyncio.wait([self._work])
@@ -88,7 +79,7 @@ class LocalEmbedder:
             _fail(self._waiting.pop(), EmbeddingUnavailable("the gateway stops"))
 
     async def _ask(self, rank: int, prefix: str, texts: list[str]) -> tuple[Vector, ...]:
-        """Whoever stops waiting takes the piece out of the queue; one that is being worked on is finished."""
+        """Queue a piece and await its vectors. Cancelling removes it from the queue, unless it has begun."""
         piece = _Piece(rank, next(self._numbers), prefix, texts, asyncio.get_running_loop().create_future())
         heappush(self._waiting, piece)
         if self._work is None or self._work.done():

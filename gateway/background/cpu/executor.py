@@ -1,4 +1,4 @@
-"""CPU-heavy work, and the reading of hostile files, in one niced process of its own; it ends when it is idle."""
+"""Runs CPU-heavy work, and reads hostile files, in a niced process of its own that ends when it is idle."""
 
 import asyncio
 import json
@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gateway.background.cpu.child import LENGTH, Request, packed
+from gateway.background.cpu.child import LENGTH, Request, encode_message
 from gateway.domain.errors import OwnerMustAct, SupaclawError, TryAgainLater
 from gateway.domain.json import Json, JsonObject
 from gateway.sandbox.child import describe_exit
@@ -22,7 +22,7 @@ _ROOT = Path(__file__).parents[3]
 
 
 class ChildEnded(Exception):
-    """The process died over a job, or said what is not read; the text is how."""
+    """The process died over a job, or its reply was too long; the text says how."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Child:
             return True
 
     async def ask(self, request: bytes) -> JsonObject:
-        """Its reply; raises `Ended`."""
+        """The reply; raises `ChildEnded`."""
         to, back = self.process.stdin, self.process.stdout
         if to is None or back is None:
             raise ChildEnded("it has no pipes")
@@ -72,7 +72,7 @@ class Child:
 
 
 async def start_child() -> Child:
-    """A new one, with nothing of ours but its pipes and the standard error."""
+    """Start a process that inherits only its pipes and the standard error."""
     command = (sys.executable, "-P", "-m", "gateway.background.cpu.child")
     pipe = asyncio.subprocess.PIPE
     environ = child_environment(os.environ)
@@ -80,7 +80,7 @@ async def start_child() -> Child:
 
 
 def child_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """What of ours the child may know: where things are and how to write, nothing that opens a door."""
+    """The variables that the child inherits: paths and the locale, no credential."""
     allowed = {name: value for name, value in environ.items() if name in _ALLOWED or name.startswith("LC_")}
     return allowed | {"PYTHONPATH": os.pathsep.join(filter(None, (str(_ROOT), allowed.get("PYTHONPATH"))))}
 
@@ -101,7 +101,7 @@ class Cpu:
 
     idle_seconds: float = IDLE_SECONDS
     waiting: int = MAX_QUEUED
-    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     _jobs: int = 0
     _child: Child | None = None
     _timer: asyncio.TimerHandle | None = None
@@ -117,12 +117,12 @@ class Cpu:
         job = function.__name__
         if function.__qualname__ != job or not job.isidentifier():
             raise TypeError(f"{function.__qualname__} is not at the top of a module, so another process cannot find it")
-        request = packed(Request(function.__module__, job, arguments, memory))
+        request = encode_message(Request(function.__module__, job, arguments, memory))
         if self._jobs > self.waiting:
             raise TryAgainLater("too many jobs are queued; try again in a minute")
         self._jobs += 1
         try:
-            async with self._turn:
+            async with self._lock:
                 reply = await self._ask(job, request, seconds)
         finally:
             self._jobs -= 1
@@ -130,13 +130,13 @@ class Cpu:
 
     async def close(self) -> None:
         """End the process, whatever it is doing; a job under way fails."""
-        self._rest()
+        self._cancel_timer()
         child, self._child = self._child, None
         if child is not None:
             await child.end()
 
     async def _ask(self, job: str, request: bytes, seconds: float) -> JsonObject:
-        self._rest()
+        self._cancel_timer()
         if self._child is None or self._child.ended:
             self._child = await start_child()
         child = self._child
@@ -155,23 +155,23 @@ class Cpu:
                 case ChildEnded():
                     raise CpuJobFailed(f"{job} failed: {exc}") from None
             raise
-        self._timer = asyncio.get_running_loop().call_later(self.idle_seconds, self._retire)
+        self._timer = asyncio.get_running_loop().call_later(self.idle_seconds, self._end_idle)
         return reply
 
-    def _rest(self) -> None:
+    def _cancel_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _retire(self) -> None:
-        """Nobody has used it for a while; the next job starts another."""
+    def _end_idle(self) -> None:
+        """End the idle process; the next job starts another."""
         child, self._child = self._child, None
         if child is not None:
             child.kill()
 
 
 async def run_alone(function: Callable[..., Json], *arguments: Json, seconds: float) -> Json:
-    """The same in a process of its own, which waits for no other job and ends with this one."""
+    """`Cpu.run` in a process that is used once and waits for no other job."""
     cpu = Cpu()
     try:
         return await cpu.run(function, *arguments, seconds=seconds)

@@ -1,11 +1,8 @@
-"""Text extraction in the CPU process: from stored files, whose text is kept beside them, and from web pages."""
+"""Extracts text in the CPU process: from stored files, whose text is stored beside them, and from web pages."""
 
 import asyncio
-import shutil
-import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -13,12 +10,13 @@ import structlog
 from pydantic import TypeAdapter
 
 from gateway.background.cpu.executor import Cpu, CpuJobFailed
+from gateway.background.cpu.scratch import ScratchFolder
 from gateway.config.failpoints import Failpoints, Step
 from gateway.domain.errors import SupaclawError, TryAgainLater
 from gateway.domain.ids import FileId, PrincipalId
 from gateway.domain.principals import Label
 from gateway.domain.work.tasks import Claim, Lane
-from gateway.flow.turn.environment import AgentEnvironments
+from gateway.flow.files.workspaces import Workspaces
 from gateway.net.errors import NetError
 from gateway.net.fetch import WebPage
 from gateway.store.connection.pool import Connection, Database
@@ -56,27 +54,25 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class TextExtraction:
-    """Reads one file after another. `scratch` is a folder of its own, emptied at the first use."""
+    """Reads one file after another."""
 
     database: Database
-    environments: AgentEnvironments
+    workspaces: Workspaces
     cpu: Cpu
-    scratch: Path
+    scratch: ScratchFolder
     hear: Callable[[], Transcribe | None]
     failpoints: Failpoints
-    _sweeping: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
-    _swept: bool = field(default=False, init=False)
 
     async def read(self, run: Claim, principal: PrincipalId, id: FileId) -> None:
-        """Note what is in the file, or why nobody can say; raises `RunLost` and `TryAgainLater`."""
+        """Store the text of the file, or why it can't be read; raises `RunLost`, `TryAgainLater`."""
         async with self.database.connection() as conn:
             file = await files.by_id(conn, principal, id)
         assert file is not None, "files are never forgotten"
-        workspace = self.environments.of(principal).workspace
+        workspace = self.workspaces.of(principal)
         try:
-            async with self._folder() as folder:
-                derived, read = await self._made(workspace, file, folder)
-                text, view = await _laid(workspace, file.path, derived, read)
+            async with self.scratch.new() as folder:
+                derived, read = await self._read_file(workspace, file, folder)
+                text, view = await _store_beside(workspace, file.path, derived, read)
         except TryAgainLater:
             raise
         except (WorkspaceError, CpuJobFailed, ValueError) as exc:
@@ -88,10 +84,10 @@ class TextExtraction:
             log.info("file.not_all_read", file=str(id), problem=derived.problem)
         self.failpoints.reach(Step.INGEST_READ)
         derived = replace(derived, text=text, view=view)
-        await tasks.step(self.database, run, lambda tx: _derived(tx, file, derived))
+        await tasks.step(self.database, run, lambda tx: _note_derived(tx, file, derived))
 
-    async def _made(self, workspace: Workspace, file: FileRow, folder: Path) -> tuple["ExtractedFile", Workspace]:
-        """What came of it, and the folder in which that lies."""
+    async def _read_file(self, workspace: Workspace, file: FileRow, folder: Path) -> tuple["ExtractedFile", Workspace]:
+        """What was extracted, and the folder with it."""
         # Imported for the first file: the start of the gateway does not pay for it.
         from gateway.ingest.extraction import read
         from gateway.ingest.output import MAX_MEMORY_BYTES, MAX_SECONDS, ExtractedFile
@@ -104,10 +100,12 @@ class TextExtraction:
         answer = await self.cpu.run(read, *arguments, seconds=MAX_SECONDS + SPARE_SECONDS, memory=MAX_MEMORY_BYTES)
         derived = ExtractedFile.from_json(answer)
         if derived.kind == "audio":
-            derived = await self._heard(derived, file, source, target)
+            derived = await self._transcribed(derived, file, source, target)
         return derived, Workspace(target)
 
-    async def _heard(self, derived: "ExtractedFile", file: FileRow, source: Path, target: Path) -> "ExtractedFile":
+    async def _transcribed(
+        self, derived: "ExtractedFile", file: FileRow, source: Path, target: Path
+    ) -> "ExtractedFile":
         hear = self.hear()
         if hear is None:
             return replace(derived, problem=NO_TRANSCRIPTION)
@@ -127,22 +125,9 @@ class TextExtraction:
         await asyncio.to_thread((target / "text.txt").write_text, said, "utf-8")
         return replace(derived, text="text.txt", characters=len(said), problem="")
 
-    @asynccontextmanager
-    async def _folder(self) -> AsyncIterator[Path]:
-        async with self._sweeping:
-            if not self._swept:
-                await asyncio.to_thread(shutil.rmtree, self.scratch, ignore_errors=True)
-                self._swept = True
-        await asyncio.to_thread(self.scratch.mkdir, mode=0o700, parents=True, exist_ok=True)
-        folder = Path(await asyncio.to_thread(tempfile.mkdtemp, dir=self.scratch))
-        try:
-            yield folder
-        finally:
-            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
-
-async def _laid(workspace: Workspace, path: str, derived: "ExtractedFile", found: Workspace) -> tuple[str, str]:
-    """Put what was read beside the file; where its text and its picture are."""
+async def _store_beside(workspace: Workspace, path: str, derived: "ExtractedFile", found: Workspace) -> tuple[str, str]:
+    """Store the text and the pages beside the file; returns the paths of its text and its picture."""
     read = range(1, min(derived.pages, MAX_PAGES) + 1)
     pages = [f"{page:03}{kind}" for page in read for kind in (".txt", ".jpg")]
     if len(read) == 1 and await found.content(pages[-1], 1) is None:
@@ -159,7 +144,7 @@ async def _laid(workspace: Workspace, path: str, derived: "ExtractedFile", found
     return text, view
 
 
-async def _derived(tx: Connection, file: FileRow, derived: "ExtractedFile") -> None:
+async def _note_derived(tx: Connection, file: FileRow, derived: "ExtractedFile") -> None:
     await files.derived(
         tx,
         file.id,
@@ -172,12 +157,7 @@ async def _derived(tx: Connection, file: FileRow, derived: "ExtractedFile") -> N
     )
     if derived.text or derived.view:
         await tasks.create(
-            tx,
-            file.principal_id,
-            "describe",
-            Lane.AGENTS,
-            payload={"file": str(file.id)},
-            dedupe=f"describe:{file.id}",
+            tx, file.principal_id, "describe", Lane.AGENTS, payload={"file": str(file.id)}, dedupe=f"describe:{file.id}"
         )
 
 
@@ -187,20 +167,18 @@ def _line(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class WebPages:
-    """Reads one page after another; `scratch` is a folder of its own."""
+    """Reads one page after another."""
 
     cpu: Cpu
-    scratch: Path
+    scratch: ScratchFolder
 
     async def read(self, page: WebPage) -> PageText:
         """Raises `NetError`."""
-        folder = await asyncio.to_thread(self._folder)
         try:
-            return await self._read(page, folder)
+            async with self.scratch.new() as folder:
+                return await self._read(page, folder)
         except (CpuJobFailed, TryAgainLater) as error:
             raise NetError("unreadable", f"The page was fetched, but could not be read: {error}") from error
-        finally:
-            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
     async def _read(self, page: WebPage, folder: Path) -> PageText:
         from gateway.ingest import web_page
@@ -217,7 +195,3 @@ class WebPages:
         return TypeAdapter(PageText).validate_python(
             {**answer, "url": page.url, "text": text} if isinstance(answer, dict) else {}
         )
-
-    def _folder(self) -> Path:
-        self.scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return Path(tempfile.mkdtemp(dir=self.scratch))

@@ -19,7 +19,7 @@ from gateway.sandbox.virtual.shell import GIVEN, MEMORY, SECONDS, STATE, ShellRe
 from gateway.tools import ScriptRun, ShellScript
 
 TURNS = 16
-"""Whose files are kept; those of the turn that was used longest ago are dropped."""
+"""How many turns keep their files; the least recently used are dropped."""
 SPARE_SECONDS = 10.0
 PROCESS_MEMORY = MEMORY + 1024**3
 
@@ -79,7 +79,7 @@ def _coded(contents: Mapping[str, bytes]) -> dict[str, str]:
 
 
 def _take(source: Path, target: Path, save: Sequence[str]) -> dict[str, bytes]:
-    """Of what was asked for alone, whatever the script says it has left."""
+    """The files that were asked for, whatever the script says it has left."""
     (target / STATE).replace(source / STATE)
     left = {path: target / f"saved-{number}" for number, path in enumerate(save)}
     return {path: file.read_bytes() for path, file in left.items() if file.exists()}

@@ -1,76 +1,114 @@
-"""Jobs: one kind of task per file, named after it; `runner(services)` of a file makes what runs its tasks."""
+"""Jobs: one kind of task per file, named after it; `runner(parts)` of a file makes what runs its tasks."""
 
 import importlib
 import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
-from gateway.agent.limits import Limits
-from gateway.background.cpu.executor import Cpu
-from gateway.background.cpu.extraction import Transcribe
-from gateway.background.upkeep.heartbeat import Halt
+from gateway.background.budgets import BackgroundModel
+from gateway.background.cpu.extraction import TextExtraction
+from gateway.background.upkeep.heartbeat import HeartbeatHalt
 from gateway.background.worker import Runner
 from gateway.config.failpoints import Failpoints
-from gateway.config.model import Config
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.time import Clock
 from gateway.flow.approvals.questions import Questions
 from gateway.flow.files.sync import FileSync
 from gateway.flow.files.uploads import Uploads
+from gateway.flow.files.workspaces import Workspaces
 from gateway.flow.inbound.spool import Outages
 from gateway.flow.journal.journal import Journal
 from gateway.flow.live import Live
 from gateway.flow.outbound.proactive import ProactiveMessages
 from gateway.flow.outbound.sender import Outbound
 from gateway.flow.people import People
+from gateway.flow.signals import Signals
 from gateway.flow.turn.environment import AgentEnvironments
 from gateway.flow.turn.loop import SizedModel
 from gateway.flow.turn.runner import RunFinisher, TurnRunner
 from gateway.flow.unattended.schedule_results import DeliveryFollowUp
 from gateway.store.connection.pool import Database
 
+OUT_OF_ATTEMPTS = "out of attempts"
+"""The error of a task that was given up."""
 
-@dataclass(frozen=True, slots=True)
-class Services:
-    """What jobs may use. What an edited config.json may change is asked for whenever it is needed."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """What every job needs."""
 
     database: Database
     people: People
-    environments: AgentEnvironments
-    file_sync: FileSync
-    uploads: Uploads
-    journal: Journal
-    outages: Outages
-    outbound: Outbound
-    proactive: ProactiveMessages
-    turn_runner: TurnRunner
-    finisher: RunFinisher
-    follow_up: DeliveryFollowUp
-    questions: Questions
-    live: Live
-    cpu: Cpu
-    halt: Halt
     clock: Clock
     failpoints: Failpoints
-    data: Path
-    config: Callable[[], Config]
-    limits: Callable[[], Limits]
-    summary_model: Callable[[], SizedModel | None]
-    cheap_model: Callable[[], SizedModel | None]
-    heartbeat_model: Callable[[], SizedModel | None]
-    named_model: Callable[[str | None], SizedModel | None]
-    agent_model: Callable[[str | None, float, int | None], SizedModel | None]
-    hear: Callable[[], Transcribe | None]
-    wake_scheduler: Callable[[], None]
+    signals: Signals
 
 
-def discover(services: Services) -> dict[str, Runner]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentParts:
+    """What runs turns of the agent."""
+
+    environments: AgentEnvironments
+    runner: TurnRunner
+    finisher: RunFinisher
+    questions: Questions
+    file_sync: FileSync
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """What people hear and see of a run."""
+
+    live: Live
+    outbound: Outbound
+    proactive: ProactiveMessages
+    outages: Outages
+    follow_up: DeliveryFollowUp
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileParts:
+    """Where files are, come in and are read."""
+
+    workspaces: Workspaces
+    uploads: Uploads
+    journal: Journal
+    extraction: TextExtraction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Models:
+    """The models by their use, as configured at each call; None where none is connected."""
+
+    named: Callable[[str | None], SizedModel | None]
+    """The one that a message asks for."""
+    agent: Callable[[str | None, float, int | None], SizedModel | None]
+    """Of an agent of a task tree: its name, temperature and most tokens."""
+    heartbeat: Callable[[], SizedModel | None]
+    summary: BackgroundModel
+    cheap: BackgroundModel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobParts:
+    """What the runners are made of; each file hands its runner the few that it uses."""
+
+    engine: Engine
+    agents: AgentParts
+    delivery: Delivery
+    files: FileParts
+    models: Models
+    halt: HeartbeatHalt
+    heartbeat_channel: Callable[[], str | None]
+    """Where heartbeats are told, as configured; None: where the owner wrote last."""
+
+
+def discover(parts: JobParts) -> dict[str, Runner]:
     """The runner of every kind of task; raises `OwnerMustAct` for a file that has none."""
     found: dict[str, Runner] = {}
     for module in pkgutil.iter_modules(__path__):
         try:
-            found[module.name] = importlib.import_module(f"{__name__}.{module.name}").runner(services)
+            found[module.name] = importlib.import_module(f"{__name__}.{module.name}").runner(parts)
         except Exception as exc:
             raise OwnerMustAct(f"The job {module.name} cannot be loaded; fix or remove its file. {exc}") from exc
     return found

@@ -1,14 +1,16 @@
-"""Agent: a prompt that nobody waits for, from a schedule or another program, or as a node of a task tree."""
+"""`agent`: answers a prompt that nobody waits for: of a schedule, another program, or a node of a task tree."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from itertools import takewhile
 
 from gateway.agent.work.task_trees import TASK
-from gateway.background.jobs import Services
+from gateway.background.jobs import OUT_OF_ATTEMPTS, AgentParts, Delivery, Engine, JobParts, Models
 from gateway.config.failpoints import Step
 from gateway.domain.conversation.transcript import Notice
 from gateway.domain.principals import Label
 from gateway.domain.work.tasks import Assignment, Claim, Status
+from gateway.flow.files.workspaces import Workspaces
 from gateway.flow.people import NOT_LET_IN
 from gateway.flow.trees.node import NodeRuns
 from gateway.flow.turn.opening import OpenedTurn, PromptOpening
@@ -21,74 +23,77 @@ from gateway.store.transcript import journals, messages, sessions
 from gateway.store.transcript.messages import MessageRow
 from gateway.store.work import tasks
 
-TURN_SECONDS, MOST_SECONDS = 1.0, 60.0
-"""For each that is before it, and at most: until a run looks again whether it is its turn in its conversation."""
+TURN_SECONDS, MAX_WAIT_SECONDS = 1.0, 60.0
+"""Until a run retries that is behind others of its conversation: for each of them, and at most."""
 
 
+@dataclass(slots=True)
 class AgentRun:
     """The runner of `agent` tasks."""
 
-    def __init__(self, services: Services) -> None:
-        self._services = services
-        self._database = services.database
-        self._failpoints = services.failpoints
+    engine: Engine
+    agents: AgentParts
+    delivery: Delivery
+    workspaces: Workspaces
+    models: Models
+    _finisher: UnattendedFinisher = field(init=False)
+    _origins: dict[str, Origin] = field(init=False)
+    _nodes: NodeRuns = field(init=False)
+
+    def __post_init__(self) -> None:
+        engine, agents, delivery = self.engine, self.agents, self.delivery
+        proactive, database = delivery.proactive, engine.database
         self._finisher = UnattendedFinisher(
-            services.database,
-            services.environments,
-            services.outbound,
-            services.proactive,
-            services.finisher,
-            services.clock,
+            database, self.workspaces, delivery.outbound, proactive, agents.finisher, engine.clock
         )
-        proactive = services.proactive
-        self._origins: dict[str, Origin] = {
-            "schedule": ScheduleOrigin(proactive, services.follow_up.follow, services.wake_scheduler),
+        self._origins = {
+            "schedule": ScheduleOrigin(proactive, delivery.follow_up.follow, engine.signals),
             "trigger": TriggerOrigin(proactive),
             TASK: TaskOrigin(proactive),
         }
         self._nodes = NodeRuns(
-            services.database,
-            services.turn_runner,
-            services.environments.skills,
-            services.agent_model,
-            services.questions,
-            services.clock,
-            services.failpoints,
-            services.file_sync.after_turn,
+            database,
+            agents.runner,
+            agents.environments.own.skills,
+            self.models.agent,
+            agents.questions,
+            engine.clock,
+            engine.failpoints,
+            agents.file_sync.after_turn,
         )
 
     async def run(self, run: Claim) -> None:
         """Answer the prompt and deliver the answer; raises `RunLost` when the run was cancelled or taken over."""
-        self._failpoints.reach(Step.TURN_CLAIMED)
-        await self._services.file_sync.before_run(run.principal_id)
-        assignment, opened = await self._database.run(lambda tx: self._open(tx, run))
+        self.engine.failpoints.reach(Step.TURN_CLAIMED)
+        await self.agents.file_sync.before_run(run.principal_id)
+        assignment, opened = await self.engine.database.run(lambda tx: self._open(tx, run))
         if opened is None:
             return
-        self._failpoints.reach(Step.TURN_TAKEN)
+        self.engine.failpoints.reach(Step.TURN_TAKEN)
         if assignment.origin == TASK:
             await self._node(run, assignment, opened)
             return
-        turn = await self._services.turn_runner.begin(opened)
-        result = await self._services.turn_runner.answer(turn)
-        await self._services.file_sync.after_turn(run.principal_id)
-        self._failpoints.reach(Step.ANSWER_READY)
+        turn = await self.agents.runner.begin(opened)
+        result = await self.agents.runner.answer(turn)
+        await self.agents.file_sync.after_turn(run.principal_id)
+        self.engine.failpoints.reach(Step.ANSWER_READY)
         await self._finish(run, assignment, opened, result)
 
     async def give_up(self, run: Claim) -> None:
-        """Out of attempts, which is told as any other failure."""
-        assignment, opened = await self._database.run(lambda tx: self._open(tx, run))
+        """Report the used-up attempts like any other failure."""
+        assignment, opened = await self.engine.database.run(lambda tx: self._open(tx, run))
         if opened is not None:
             text = f"{run.max_attempts} attempts failed; the log says why"
-            result = TurnResult(Notice(text), status=Status.FAILED, error="out of attempts")
+            result = TurnResult(Notice(text), status=Status.FAILED, error=OUT_OF_ATTEMPTS)
             await self._finish(run, assignment, opened, result)
 
     async def _node(self, run: Claim, assignment: Assignment, opened: OpenedTurn) -> None:
-        """One run of a node, which may end with a wait."""
+        """Run a node once; it may have to wait then."""
         if assignment.fork is not None:
-            await self._services.environments.copy_for(run.principal_id, assignment.fork)
+            await self.workspaces.copy_for(run.principal_id, assignment.fork)
         if (ended := await self._nodes.run(run, assignment, opened)) is not None:
             opened, result = ended
-            self._failpoints.reach(Step.ANSWER_READY)
+            self.engine.failpoints.reach(Step.ANSWER_READY)
             await self._finish(run, assignment, opened, result)
 
     async def _finish(self, run: Claim, assignment: Assignment, opened: OpenedTurn, result: TurnResult) -> None:
@@ -96,13 +101,13 @@ class AgentRun:
         origin.after(await self._finisher.finish(run, assignment, opened, result, origin))
 
     async def _open(self, tx: Connection, run: Claim) -> tuple[Assignment, OpenedTurn | None]:
-        """Nothing is opened of what nobody wants any more, nor before its turn."""
+        """Open the turn; None if nobody wants it any more, or it has to wait for others."""
         assignment = Assignment.model_validate(await tasks.payload(tx, run.id))
         if why := await self._unwanted(tx, run, assignment):
             await self._drop(tx, run, assignment, why)
             return assignment, None
         if ahead := await tasks.count_ahead(tx, run):
-            await tasks.requeue(tx, run, delay=min(ahead * TURN_SECONDS, MOST_SECONDS), failed=False)
+            await tasks.requeue(tx, run, delay=min(ahead * TURN_SECONDS, MAX_WAIT_SECONDS), failed=False)
             return assignment, None
         label, history = await _history(tx, run, assignment)
         opening = PromptOpening(
@@ -120,10 +125,10 @@ class AgentRun:
         """Why nobody wants it any more, if that is so."""
         if why := await self._origins[assignment.origin].unwanted(tx, run):
             return why
-        return None if await self._services.people.lets_in(tx, run.principal_id) else NOT_LET_IN
+        return None if await self.engine.people.lets_in(tx, run.principal_id) else NOT_LET_IN
 
     async def _drop(self, tx: Connection, run: Claim, assignment: Assignment, why: str) -> None:
-        """Nothing of it waits for anybody any more, whatever earlier attempts have left."""
+        """End the task, and close what earlier attempts have left open."""
         assert run.session_id is not None, "it was queued with one"
         await sessions.lock(tx, run.session_id)
         await messages.close(tx, run.session_id)
@@ -134,7 +139,7 @@ class AgentRun:
 
 
 async def _history(tx: Connection, run: Claim, assignment: Assignment) -> tuple[Label, Sequence[MessageRow]]:
-    """What is said in the chat that it was asked for in, if it is to know that, and how far that can be trusted."""
+    """The chat in which it was asked for, if the assignment includes that, with its label."""
     if not assignment.history or assignment.address is None:
         return Label.OWNER, ()
     at = await addresses.get(tx, assignment.address)
@@ -154,4 +159,6 @@ async def _private(tx: Connection, assignment: Assignment) -> bool:
     return not (await addresses.get(tx, assignment.address)).address.by_token
 
 
-runner = AgentRun
+def runner(parts: JobParts) -> AgentRun:
+    """Runs `agent` tasks."""
+    return AgentRun(parts.engine, parts.agents, parts.delivery, parts.files.workspaces, parts.models)

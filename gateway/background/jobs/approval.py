@@ -1,10 +1,11 @@
-"""`approval`: what follows from a person's answer, or from none: the call runs once, and its run is told."""
+"""`approval`: runs an approved call once and reports the outcome, also of a denial or an expiry."""
 
 import json
+from dataclasses import dataclass
 
 from gateway.agent.loop import MAY_HAVE_RUN
 from gateway.agent.toolbox import ToolOutcome, Yes
-from gateway.background.jobs import Services
+from gateway.background.jobs import Engine, JobParts
 from gateway.config.failpoints import Step
 from gateway.domain.conversation.diff import legible
 from gateway.domain.conversation.model import ToolCall
@@ -14,7 +15,9 @@ from gateway.domain.ids import ReviewId, SessionId
 from gateway.domain.principals import Label
 from gateway.domain.work.tasks import Claim, Status
 from gateway.flow.approvals.own_calls import OWN_CALLS
-from gateway.flow.turn.environment import AgentEnvironment
+from gateway.flow.approvals.questions import Questions
+from gateway.flow.outbound.proactive import ProactiveMessages
+from gateway.flow.turn.environment import AgentEnvironment, AgentEnvironments
 from gateway.flow.turn.steps import Fence
 from gateway.store.connection.pool import Connection
 from gateway.store.transcript import messages, sessions
@@ -23,8 +26,8 @@ from gateway.store.trust import reviews
 from gateway.store.trust.reviews import ReviewRow, digest_of
 from gateway.store.work import tasks, trees
 
-LONGEST = 2_000
-"""Characters of a result that are shown."""
+MAX_CHARS = 2_000
+"""Of a result, in characters."""
 NOT_THIS = "This is not the call that was approved; nothing was done."
 
 
@@ -35,35 +38,36 @@ _UNDONE = {
 }
 
 
+@dataclass(slots=True)
 class Approval:
     """The runner of `approval` tasks."""
 
-    def __init__(self, services: Services) -> None:
-        self._services = services
-        self._database = services.database
-        self._questions = services.questions
+    engine: Engine
+    environments: AgentEnvironments
+    questions: Questions
+    proactive: ProactiveMessages
 
     async def run(self, run: Claim) -> None:
         """Raises `RunLost`."""
-        review, again = await self._database.run(lambda tx: _start(tx, run))
+        review, again = await self.engine.database.run(lambda tx: _start(tx, run))
         outcome = None
         if review.state == "approved" and review.tool not in OWN_CALLS:
-            self._services.failpoints.reach(Step.APPROVAL_STARTED)
+            self.engine.failpoints.reach(Step.APPROVAL_STARTED)
             outcome = await self._called(run, review, again=again)
-            self._services.failpoints.reach(Step.APPROVAL_RAN)
+            self.engine.failpoints.reach(Step.APPROVAL_RAN)
         await self._finish(run, review, outcome)
 
     async def give_up(self, run: Claim) -> None:
-        """Out of attempts: the person hears that it may have run."""
-        review, _ = await self._database.run(lambda tx: _start(tx, run))
+        """Tell the person that the call may have run."""
+        review, _ = await self.engine.database.run(lambda tx: _start(tx, run))
         await self._finish(run, review, ToolOutcome(MAY_HAVE_RUN))
 
     async def _called(self, run: Claim, review: ReviewRow, *, again: bool) -> ToolOutcome:
         """The exact call; one that had begun before a crash is never run again."""
         if digest_of(review.tool, review.arguments, review.base, review.session_id) != review.digest:
             return ToolOutcome(NOT_THIS)
-        await self._services.environments.refresh()
-        toolbox, fence = (await self._environment(review)).toolbox, Fence(self._database, run)
+        await self.environments.refresh()
+        toolbox, fence = (await self._environment(review)).toolbox, Fence(self.engine.database, run)
         await toolbox.refresh()
         if again:
             await fence.outlast(toolbox.once_for(review.tool))
@@ -73,25 +77,25 @@ class Approval:
             review.ordinal or 0,
             review.session_id or SessionId(run.id),
             review.address_id,
-            self._questions.people.own_label(review.principal_id),
+            self.engine.people.own_label(review.principal_id),
             fence=fence.cross,
         )
         call = ToolCall("", review.tool, json.dumps(review.arguments))
         return await toolbox.run(call, caller, yes=Yes(review.act, review.base))
 
     async def _environment(self, review: ReviewRow) -> AgentEnvironment:
-        """What the call was asked for in: of a fork its own, with its files."""
-        environments, fork = self._services.environments, None
+        """The environment in which the call was asked for; that of a fork has its own files."""
+        environments, fork = self.environments, None
         if review.task_id is not None:
-            async with self._database.connection() as conn:
+            async with self.engine.database.connection() as conn:
                 fork = await trees.fork_of(conn, review.task_id)
         return environments.of(review.principal_id, fork)
 
     async def _finish(self, run: Claim, review: ReviewRow, outcome: ToolOutcome | None) -> None:
-        said = await self._database.run(lambda tx: self._store(tx, run, review, outcome))
+        said = await self.engine.database.run(lambda tx: self._store(tx, run, review, outcome))
         if said is not None:
-            self._services.proactive.committed(said)
-        self._services.wake_scheduler()
+            self.proactive.committed(said)
+        self.engine.signals.schedules.set()
 
     async def _store(
         self, tx: Connection, run: Claim, review: ReviewRow, outcome: ToolOutcome | None
@@ -100,29 +104,29 @@ class Approval:
 
         A no and an expiry are told to that session alone: the person knows of the one, and did not care for the other.
         """
-        at = await self._questions.place(tx, review) if review.state == "approved" else None
+        at = await self.questions.place(tx, review) if review.state == "approved" else None
         asking = await _open_session(tx, review, at.session_id if at else None)
         await tasks.hold(tx, run)
-        own, said = self._questions.people.own_label(review.principal_id), None
+        own, said = self.engine.people.own_label(review.principal_id), None
         text = AssistantText(await self._words(tx, review, own, outcome), final=False)
         label = max(own, outcome.label if outcome else own)
         if asking is not None:
             await sessions.taint(tx, asking, label)
             await messages.say(tx, asking, review.principal_id, text, label=label)
         if at is not None:
-            said = await self._services.proactive.say(tx, at, at.principal_id, text, label=label, origin="gateway")
+            said = await self.proactive.say(tx, at, at.principal_id, text, label=label, origin="gateway")
         await tasks.finish(tx, run, Status.COMPLETED, said=said.id if said else None)
         return said
 
     async def _words(self, tx: Connection, review: ReviewRow, own: Label, outcome: ToolOutcome | None) -> str:
         if review.state != "approved":
             return f"{review.name} ({review.tool}) {_UNDONE[review.state]}; nothing was done."
-        now = self._services.clock.now()
+        now = self.engine.clock.now()
         result = outcome.text if outcome else await OWN_CALLS[review.tool](tx, review, own, now)
         await reviews.mark_done(tx, review)
         allowed = "was approved" if review.grant_id is None else f"was allowed in advance by G{review.grant_id}"
         ran = "and may have run" if result == MAY_HAVE_RUN else "and has run"
-        return f"{review.name} ({review.tool}) {allowed} {ran}:\n```\n{legible(result[:LONGEST])}\n```"
+        return f"{review.name} ({review.tool}) {allowed} {ran}:\n```\n{legible(result[:MAX_CHARS])}\n```"
 
 
 async def _start(tx: Connection, run: Claim) -> tuple[ReviewRow, bool]:
@@ -140,4 +144,6 @@ async def _open_session(tx: Connection, review: ReviewRow, known: SessionId | No
     return review.session_id if await sessions.is_open(tx, review.session_id) else None
 
 
-runner = Approval
+def runner(parts: JobParts) -> Approval:
+    """Runs `approval` tasks."""
+    return Approval(parts.engine, parts.agents.environments, parts.agents.questions, parts.delivery.proactive)

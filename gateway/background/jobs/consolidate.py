@@ -1,4 +1,4 @@
-"""`consolidate`: once a day a model looks at what is new in a person's memory, and tidies it."""
+"""`consolidate`: once a day a model tidies what is new in a person's memory."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,15 +6,14 @@ from dataclasses import dataclass
 import structlog
 
 from gateway.agent.memory.search import recall_limit
-from gateway.background.budgets import ask_model
-from gateway.background.jobs import Services
+from gateway.background.budgets import BackgroundModel
+from gateway.background.jobs import OUT_OF_ATTEMPTS, Engine, JobParts
 from gateway.config.failpoints import Step
 from gateway.domain.conversation.model import Reply
 from gateway.domain.ids import MemoryId, PrincipalId
 from gateway.domain.memory.memories import Kind
 from gateway.domain.principals import Label
 from gateway.domain.work.tasks import Claim, Status
-from gateway.flow.turn.budgets import SharedBudgets
 from gateway.memory.consolidation import (
     ConsolidationVerdict,
     ShownMemories,
@@ -38,24 +37,23 @@ class _Judged:
     verdict: ConsolidationVerdict
 
 
+@dataclass(slots=True)
 class Consolidate:
     """Asks once for each label, so that no words decide about what is trusted more than themselves."""
 
-    def __init__(self, services: Services) -> None:
-        self._services = services
-        self._database = services.database
-        self._budgets = SharedBudgets(services.database, services.limits, services.clock)
+    engine: Engine
+    model: BackgroundModel
 
     async def run(self, run: Claim) -> None:
         """Merge, replace, propose, and note how far it got, all or nothing; raises `RunLost`."""
-        async with self._database.connection() as conn:
+        async with self.engine.database.connection() as conn:
             role = (await principals.get(conn, run.principal_id)).role
             at_most = recall_limit(role, Label.UNTRUSTED)
             changed = await consolidation.changed(conn, run.principal_id, at_most)
             materials = [await _material(conn, run.principal_id, changed, label) for label in Label if label <= at_most]
         asked = [material for material in materials if material.rows]
         judged = [one for material in asked if (one := await self._judged(run, material))]
-        self._services.failpoints.reach(Step.MEMORY_JUDGED)
+        self.engine.failpoints.reach(Step.MEMORY_JUDGED)
 
         async def store(tx: Connection) -> None:
             await tasks.hold(tx, run)
@@ -65,22 +63,22 @@ class Consolidate:
             await consolidation.done(tx, run.principal_id, changed.upto if len(judged) == len(asked) else None)
             await tasks.finish(tx, run, Status.COMPLETED)
 
-        await self._database.run(store)
+        await self.engine.database.run(store)
 
     async def give_up(self, run: Claim) -> None:
         """It is tried again tomorrow."""
 
         async def store(tx: Connection) -> None:
             await consolidation.done(tx, run.principal_id, None)
-            await tasks.finish(tx, run, Status.FAILED, error="out of attempts")
+            await tasks.finish(tx, run, Status.FAILED, error=OUT_OF_ATTEMPTS)
 
-        await self._database.run(store)
+        await self.engine.database.run(store)
 
     async def _judged(self, run: Claim, material: ShownMemories) -> _Judged | None:
-        if (model := self._services.cheap_model()) is None:
+        if (model := self.model.connected()) is None:
             return None
         shown = fitting_material(material, model.prompt_budget())
-        reply = await ask_model(model, consolidation_prompt(shown), self._budgets, run)
+        reply = await self.model.ask(model, consolidation_prompt(shown), run)
         return _Judged(shown, reply, read_verdict(reply.text, shown)) if reply else None
 
 
@@ -99,7 +97,7 @@ async def _material(
 async def _apply(
     tx: Connection, principal: PrincipalId, judged: Sequence[_Judged], changed: ConsolidationInput
 ) -> None:
-    """What is not sure, or not for these words to decide, is left to the person."""
+    """Apply the verdicts; leaves to the person what is unsure, or what this label may not decide."""
     doubts: dict[MemoryId, MemoryId] = {}
     for one in judged:
         label, labels = one.material.label, {row.id: row.label for row in one.material.rows}
@@ -116,4 +114,6 @@ async def _apply(
     log.info("memory.consolidated", calls=len(judged), doubts=len(doubts))
 
 
-runner = Consolidate
+def runner(parts: JobParts) -> Consolidate:
+    """Runs `consolidate` tasks."""
+    return Consolidate(parts.engine, parts.models.cheap)

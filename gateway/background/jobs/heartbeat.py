@@ -1,11 +1,13 @@
-"""`heartbeat`: the agent looks around by itself; only what is worth a word is told."""
+"""`heartbeat`: the agent looks around by itself; the owner hears only what is worth it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import structlog
 
 from gateway.agent.work.heartbeat import NO_MODEL, Occasion, heartbeat_prompt, outcome_of
-from gateway.background.jobs import Services
+from gateway.background.jobs import OUT_OF_ATTEMPTS, AgentParts, Engine, JobParts
+from gateway.background.upkeep.heartbeat import HeartbeatHalt
 from gateway.domain.conversation.model import ModelsExhausted
 from gateway.domain.conversation.transcript import AssistantText, Notice
 from gateway.domain.health import HeartbeatOutcome
@@ -13,6 +15,7 @@ from gateway.domain.principals import Label
 from gateway.domain.text.marks import heading
 from gateway.domain.work.schedules import UTC_ZONE
 from gateway.domain.work.tasks import Claim, Status
+from gateway.flow.outbound.proactive import ProactiveMessages
 from gateway.flow.turn.loop import SizedModel
 from gateway.flow.turn.opening import OpenedTurn, PromptOpening
 from gateway.flow.turn.runner import RunOutcome, TurnResult
@@ -26,14 +29,14 @@ from gateway.store.work import heartbeats, tasks
 from gateway.workspace.journal.files import heartbeat_paths
 
 ORIGIN = "heartbeat"
-UNASKED = TurnResult(Notice(NO_MODEL), status=Status.FAILED, error=NO_MODEL)
+NO_MODEL_RESULT = TurnResult(Notice(NO_MODEL), status=Status.FAILED, error=NO_MODEL)
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a run came to; `stops`: the next one would fail as well."""
+    """The outcome of a run; `stops` if the next one would fail as well."""
 
     outcome: HeartbeatOutcome
     text: str = ""
@@ -47,23 +50,26 @@ class Verdict:
         return f"The heartbeat failed: {self.text}. The next one will retry; /status shows how it goes."
 
 
+@dataclass(slots=True)
 class HeartbeatRun:
     """The runner of `heartbeat` tasks."""
 
-    def __init__(self, services: Services) -> None:
-        self._services = services
-        self._proactive = services.proactive
-        self._halt = services.halt
+    engine: Engine
+    agents: AgentParts
+    proactive: ProactiveMessages
+    model: Callable[[], SizedModel | None]
+    halt: HeartbeatHalt
+    channel: Callable[[], str | None]
 
     async def run(self, run: Claim) -> None:
         """Ask, and tell the owner if there is news; raises `RunLost`."""
-        await self._services.file_sync.before_run(run.principal_id)
+        await self.agents.file_sync.before_run(run.principal_id)
         occasion, opened = await self._open(run)
         if opened is None:
             return
-        model = self._services.heartbeat_model()
-        result = UNASKED if model is None else await self._answered(opened, model)
-        await self._services.file_sync.after_turn(run.principal_id)
+        model = self.model()
+        result = NO_MODEL_RESULT if model is None else await self._answered(opened, model)
+        await self.agents.file_sync.after_turn(run.principal_id)
         await self._finish(run, occasion, opened, judge(result), result)
 
     async def give_up(self, run: Claim) -> None:
@@ -71,16 +77,15 @@ class HeartbeatRun:
         occasion, opened = await self._open(run)
         if opened is not None:
             why = f"{run.max_attempts} attempts broke off; the log says why, under task {run.id}"
-            result = TurnResult(Notice(why), status=Status.FAILED, error="out of attempts")
+            result = TurnResult(Notice(why), status=Status.FAILED, error=OUT_OF_ATTEMPTS)
             await self._finish(run, occasion, opened, Verdict(HeartbeatOutcome.FAILED, why), result)
 
     async def _answered(self, opened: OpenedTurn, model: SizedModel) -> TurnResult:
-        turn_runner = self._services.turn_runner
-        return await turn_runner.answer(await turn_runner.begin(opened), model=model)
+        return await self.agents.runner.answer(await self.agents.runner.begin(opened), model=model)
 
     async def _open(self, run: Claim) -> tuple[Occasion, OpenedTurn | None]:
         """Its session, with a journal file of its own."""
-        now, zone = self._services.clock.now(), self._services.environments.of(run.principal_id).zone() or UTC_ZONE
+        now, zone = self.engine.clock.now(), self.agents.environments.of(run.principal_id).zone() or UTC_ZONE
 
         async def work(tx: Connection) -> tuple[Occasion, OpenedTurn | None]:
             occasion = Occasion.model_validate(await tasks.payload(tx, run.id))
@@ -96,7 +101,7 @@ class HeartbeatRun:
                         break
             return occasion, opened
 
-        return await self._services.database.run(work)
+        return await self.engine.database.run(work)
 
     async def _finish(
         self, run: Claim, occasion: Occasion, opened: OpenedTurn, verdict: Verdict, result: TurnResult
@@ -104,7 +109,7 @@ class HeartbeatRun:
         async def destination(tx: Connection) -> AddressRow | None:
             if verdict.outcome not in (HeartbeatOutcome.TOLD, HeartbeatOutcome.FAILED):
                 return None
-            return await self._proactive.destination(tx, run.principal_id, channel=self._services.config().heartbeat.to)
+            return await self.proactive.destination(tx, run.principal_id, channel=self.channel())
 
         async def store(tx: Connection, answer: MessageRow, at: AddressRow | None) -> RunOutcome:
             """What the owner is told, the end of the session, the pulse."""
@@ -116,13 +121,13 @@ class HeartbeatRun:
             error = verdict.text if verdict.outcome in (HeartbeatOutcome.FAILED, HeartbeatOutcome.SKIPPED) else None
             return RunOutcome(Status.FAILED if error else Status.COMPLETED, error, sent)
 
-        finished = await self._services.finisher.finish(run, opened.session, result, store, destination=destination)
+        finished = await self.agents.finisher.finish(run, opened.session, result, store, destination=destination)
         note = log.warning if verdict.outcome is HeartbeatOutcome.FAILED else log.info
         note("heartbeat.ended", outcome=verdict.outcome.value, told=finished.sent is not None, stops=verdict.stops)
         if verdict.stops:
-            self._halt.stop(verdict.text)
+            self.halt.stop(verdict.text)
         elif verdict.outcome in (HeartbeatOutcome.OK, HeartbeatOutcome.TOLD):
-            self._halt.lift()
+            self.halt.lift()
 
     async def _news(self, tx: Connection, verdict: Verdict) -> AssistantText | Notice | None:
         """What the owner is to know: of failures the first, and the one that stops it."""
@@ -131,7 +136,7 @@ class HeartbeatRun:
         if verdict.outcome is not HeartbeatOutcome.FAILED:
             return None
         pulse = await heartbeats.get(tx)
-        known = pulse is not None and pulse.failing and not (verdict.stops and self._halt.why is None)
+        known = pulse is not None and pulse.failing and not (verdict.stops and self.halt.reason is None)
         return None if known else Notice(verdict.notice)
 
     async def _tell(
@@ -141,11 +146,11 @@ class HeartbeatRun:
             log.warning("heartbeat.nobody_to_tell", hint="write to the agent once, on any channel")
             return None
         label, top = answer.label, heading(ORIGIN, answer.label, Label.OWNER)
-        return await self._proactive.say(tx, at, answer.principal_id, news, label=label, origin=ORIGIN, heading=top)
+        return await self.proactive.say(tx, at, answer.principal_id, news, label=label, origin=ORIGIN, heading=top)
 
 
 def judge(result: TurnResult) -> Verdict:
-    """What the end of a run means."""
+    """The verdict on a result."""
     if result.problem is not None:
         return _failed(result.problem)
     if isinstance(result.entry, Notice):
@@ -160,7 +165,7 @@ def judge(result: TurnResult) -> Verdict:
 
 
 def _failed(problem: ModelsExhausted) -> Verdict:
-    """A key that is refused now is refused the next time."""
+    """Stops heartbeats if a key was refused: it would be refused again."""
     last = problem.attempts[-1]
     if all(attempt.error == ErrorKind.AUTH for attempt in problem.attempts):
         models = ", ".join(dict.fromkeys(attempt.model for attempt in problem.attempts))
@@ -169,4 +174,7 @@ def _failed(problem: ModelsExhausted) -> Verdict:
     return Verdict(HeartbeatOutcome.FAILED, f"no model answered (the last was {last.model}: {last.error})")
 
 
-runner = HeartbeatRun
+def runner(parts: JobParts) -> HeartbeatRun:
+    """Runs `heartbeat` tasks."""
+    proactive, model = parts.delivery.proactive, parts.models.heartbeat
+    return HeartbeatRun(parts.engine, parts.agents, proactive, model, parts.halt, parts.heartbeat_channel)

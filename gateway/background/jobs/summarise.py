@@ -16,17 +16,16 @@ from gateway.agent.conversation.compaction import (
     summary_prompt,
     without_model,
 )
-from gateway.background.budgets import ask_model
-from gateway.background.jobs import Services
+from gateway.background.budgets import BackgroundModel
+from gateway.background.jobs import OUT_OF_ATTEMPTS, JobParts
 from gateway.domain.conversation.model import Reply
 from gateway.domain.ids import SessionId
 from gateway.domain.json import Json
 from gateway.domain.memory.memories import Category, Kind, NewMemory
 from gateway.domain.principals import Label
 from gateway.domain.work.tasks import Claim, Status
-from gateway.flow.turn.budgets import SharedBudgets
 from gateway.flow.turn.loop import MIN_PROMPT_TOKENS
-from gateway.store.connection.pool import Connection
+from gateway.store.connection.pool import Connection, Database
 from gateway.store.files import attachments
 from gateway.store.memory import memories
 from gateway.store.transcript import messages, sessions
@@ -48,22 +47,21 @@ class _Ended:
     what: Cut
 
 
+@dataclass(slots=True)
 class Summarise:
     """Asks a model once, at the end of a conversation; rules make the summary where none may be asked."""
 
-    def __init__(self, services: Services) -> None:
-        self._services = services
-        self._database = services.database
-        self._budgets = SharedBudgets(services.database, services.limits, services.clock)
+    database: Database
+    model: BackgroundModel
 
     async def run(self, run: Claim) -> None:
         """Store the summary and the facts, all or nothing; raises `RunLost`."""
         ended = await self._ended(run)
         reply = None
-        if ended and (model := self._services.cheap_model()) is not None:
+        if ended and (model := self.model.connected()) is not None:
             limits = max(model.prompt_budget(), MIN_PROMPT_TOKENS), LONGEST_SUMMARY
             prompt = await asyncio.to_thread(summary_prompt, ended.what, *limits)
-            reply = await ask_model(model, prompt, self._budgets, run)
+            reply = await self.model.ask(model, prompt, run)
         made = await asyncio.to_thread(_made, ended.what, reply) if ended else {}
 
         async def store(tx: Connection) -> None:
@@ -74,15 +72,15 @@ class Summarise:
                 await _store(tx, run, ended, made)
             await tasks.finish(tx, run, Status.COMPLETED)
 
-        await self._database.run(store)
+        await self.database.run(store)
 
     async def give_up(self, run: Claim) -> None:
-        """The conversation is told by its last messages."""
-        await self._database.run(lambda tx: tasks.finish(tx, run, Status.FAILED, error="out of attempts"))
+        """The conversation keeps its last messages instead of a summary."""
+        await self.database.run(lambda tx: tasks.finish(tx, run, Status.FAILED, error=OUT_OF_ATTEMPTS))
 
     async def _ended(self, run: Claim) -> _Ended | None:
         """What is to be summarised; None for what is too short."""
-        async with self._database.connection() as conn:
+        async with self.database.connection() as conn:
             match await tasks.payload(conn, run.id):
                 case {"session": str(id), **more}:
                     session, until = SessionId(UUID(id)), more.get("until")
@@ -100,7 +98,7 @@ class Summarise:
 
 
 def _within(row: MessageRow, until: Json) -> bool:
-    """Whether the branch that a conversation goes on in has it, too; all of it counts where there is none."""
+    """Whether it is before the point where a branch continues; without a branch, always."""
     return not isinstance(until, int) or (row.seq or 0) <= until or (row.covers is not None and row.covers <= until)
 
 
@@ -110,7 +108,7 @@ def _made(what: Cut, reply: Reply | None) -> Sections:
 
 
 async def _store(tx: Connection, run: Claim, ended: _Ended, sections: Sections) -> None:
-    """Nothing of it is trusted more than the conversation."""
+    """Store the summary and its facts, with the label of the conversation."""
     for fact in lasting_facts(sections):
         new = NewMemory(
             fact,
@@ -134,4 +132,6 @@ async def _store(tx: Connection, run: Claim, ended: _Ended, sections: Sections) 
     log.info("session.summarised", session_id=str(ended.session))
 
 
-runner = Summarise
+def runner(parts: JobParts) -> Summarise:
+    """Runs `summarise` tasks."""
+    return Summarise(parts.engine.database, parts.models.cheap)

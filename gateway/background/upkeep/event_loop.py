@@ -30,7 +30,7 @@ LOOK_SECONDS = 1.0
 HUNG_LOOKS = 60
 """In a row, and no tick between them. A process that was frozen, or a machine that slept, was not looked at."""
 TELL_SECONDS = 5.0
-"""The log may be what hangs."""
+"""How long the log may take: it may be what hangs."""
 _CALLERS = 3
 _ROOT = Path(__file__).parents[3]
 _OURS = tuple(f"{_ROOT / package}{os.sep}" for package in ("gateway", "channels"))
@@ -38,7 +38,7 @@ _OURS = tuple(f"{_ROOT / package}{os.sep}" for package in ("gateway", "channels"
 log = structlog.get_logger(__name__)
 
 
-class Witness:
+class LoopWatchdog:
     """Told of every tick; once a tick is missing for `patience` seconds it notes what stands in the way.
 
     After a minute it ends the process, so that whatever keeps it up starts it again. Code that holds the interpreter's
@@ -53,16 +53,16 @@ class Witness:
         self.seen: str | None = None
 
     def tick(self) -> None:
-        """The loop is back; what was seen before is forgotten."""
+        """The loop is back."""
         self.seen = None
         self._missed = 0
         self._ticked_at = time.monotonic()
 
     @contextmanager
-    def watching(self) -> Iterator["Witness"]:
-        """Look at the running loop, from a thread that ends with the block."""
+    def watching(self) -> Iterator["LoopWatchdog"]:
+        """Watch the running loop from a thread that ends with the block."""
         loop, ident = asyncio.get_running_loop(), threading.get_ident()
-        thread = threading.Thread(target=self._look, args=(loop, ident), name="witness", daemon=True)
+        thread = threading.Thread(target=self._look, args=(loop, ident), name="watchdog", daemon=True)
         thread.start()
         try:
             yield self
@@ -79,8 +79,8 @@ class Witness:
 
 
 def _end_process() -> NoReturn:
-    """Like a kill, which costs no data: nothing that hangs can be stopped in order."""
-    teller = threading.Thread(target=_log_hang, name="witness log", daemon=True)
+    """End the process at once, which costs no data: code that hangs can't be stopped in order."""
+    teller = threading.Thread(target=_log_hang, name="watchdog log", daemon=True)
     teller.start()
     teller.join(TELL_SECONDS)
     os._exit(os.EX_SOFTWARE)
@@ -130,7 +130,7 @@ def moment() -> Moment:
 class LagMonitor:
     """Ticks four times a second; a block shows whole, or shorter by the part of a tick that had yet to pass."""
 
-    def __init__(self, now: Callable[[], Moment] = moment, awake: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, awake: Callable[[], None], now: Callable[[], Moment] = moment) -> None:
         self._now = now
         self._awake = awake
         self._minute: deque[tuple[float, float]] = deque(maxlen=ceil(MINUTE / TICK_SECONDS))
@@ -140,7 +140,7 @@ class LagMonitor:
 
     @property
     def lag(self) -> LoopLag:
-        """What was seen."""
+        """The delays of the last minute and since the start."""
         since = self._now().awake - MINUTE
         late = sorted(seconds for at, seconds in self._minute if at > since) or [0.0]
         return LoopLag(_ms(late[-1]), _ms(late[ceil(0.99 * len(late)) - 1]), _ms(self._worst))
@@ -148,18 +148,18 @@ class LagMonitor:
     async def run(self) -> None:
         """Watch until cancelled."""
         self._before = None
-        with Witness(TICK_SECONDS + ALARM_SECONDS).watching() as witness:
-            await Periodic("ticks", TICK_SECONDS, partial(self._tick, witness)).run()
+        with LoopWatchdog(TICK_SECONDS + ALARM_SECONDS).watching() as watchdog:
+            await Periodic("ticks", TICK_SECONDS, partial(self._tick, watchdog)).run()
 
-    async def _tick(self, witness: Witness) -> None:
+    async def _tick(self, watchdog: LoopWatchdog) -> None:
         self._awake()
         before, self._before = self._before, self._now()
         if before is not None:
-            self.note(before, self._before, witness)
-        witness.tick()
+            self.note(before, self._before, watchdog)
+        watchdog.tick()
 
-    def note(self, before: Moment, after: Moment, witness: Witness) -> None:
-        """One tick. What the machine slept through was nobody's fault."""
+    def note(self, before: Moment, after: Moment, watchdog: LoopWatchdog) -> None:
+        """Count one tick; a tick during which the machine slept doesn't count."""
         passed = after.awake - before.awake
         asleep = after.always - before.always - passed
         if asleep > ASLEEP_SECONDS:
@@ -170,7 +170,7 @@ class LagMonitor:
         self._worst = max(self._worst, late)
         if late > ALARM_SECONDS and (self._alarmed_at is None or after.awake - self._alarmed_at >= BETWEEN_ALARMS):
             self._alarmed_at = after.awake
-            log.warning("loop.blocked", ms=_ms(late), cpu_ms=_ms(after.cpu - before.cpu), during=witness.seen)
+            log.warning("loop.blocked", ms=_ms(late), cpu_ms=_ms(after.cpu - before.cpu), during=watchdog.seen)
 
 
 def _ms(seconds: float) -> float:

@@ -1,4 +1,4 @@
-"""Signs of life: the health file, what systemd is told, and the leases that keep others from what an instance holds."""
+"""Signs of life: the health file, notifications for systemd, and the leases on what an instance holds."""
 
 import asyncio
 import platform
@@ -16,6 +16,7 @@ from gateway.config.machine import boot_seconds
 from gateway.domain.errors import DatabaseDown, OwnerMustAct, TryAgainLater
 from gateway.domain.ids import InstanceId
 from gateway.domain.time import Clock
+from gateway.flow.signals import Signals
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.migrate import check_not_outdated
 from gateway.store.work import instances
@@ -41,7 +42,7 @@ ALONE_SECONDS = 30.0
 FROZEN_SECONDS = 5.0
 ANSWER_SECONDS = 5.0
 GATEWAY = "gateway"
-"""The lease of who works alone on a database. Gateways before 0.3 hold it all the time."""
+"""The lease of exclusive work on a database. Gateways before 0.3 hold it all the time."""
 
 
 @asynccontextmanager
@@ -67,7 +68,7 @@ async def joined(database: Database, instance: InstanceId, kind: Kind) -> AsyncI
 
 @asynccontextmanager
 async def alone(database: Database, instance: InstanceId) -> AsyncIterator[None]:
-    """Nobody else works on this database meanwhile; raises `OwnerMustAct` if somebody does."""
+    """Exclusive use of the database; raises `OwnerMustAct` if another instance runs."""
     async with database.connection() as conn:
         if not await instances.take_lease(conn, GATEWAY, instance, ALONE_SECONDS):
             raise OwnerMustAct(
@@ -95,9 +96,9 @@ async def _not_beside_one_alone(conn: Connection, me: InstanceId) -> None:
 class Health:
     """Keeps the leases and the health file fresh; what watches from outside reads the file's age.
 
-    `well` says whether the last look found everything working, `database_problem` why the database did not let it,
-    `lost` whether another instance has one of the leases that are `held`: then `stop` is set, and `leave` may end the
-    process at once. `stuck` says which channels cannot even try to work, and why.
+    `healthy` says whether the last look found everything working, `database_problem` why the database did not let it,
+    `lost` whether another instance has one of the leases that are `held`: then `stop` is set, and what subscribes to
+    `signals.lost` may end the process at once. `stuck` says which channels cannot even try to work, and why.
     """
 
     database: Database
@@ -106,9 +107,10 @@ class Health:
     stuck: Callable[[], Mapping[str, str]]
     stop: asyncio.Event
     clock: Clock
-    leave: Callable[[], None] = lambda: None
-    held: Callable[[], Collection[str]] = tuple
-    well: bool = field(default=True, init=False)
+    signals: Signals
+    held: Collection[str]
+    """Further leases of this instance, as they are at each look."""
+    healthy: bool = field(default=True, init=False)
     lost: bool = field(default=False, init=False)
     database_problem: str = field(default="", init=False)
     _renewed_at: float = field(default_factory=boot_seconds, init=False)
@@ -116,15 +118,15 @@ class Health:
     _written_at: float | None = field(default=None, init=False)
 
     async def look(self) -> None:
-        """Renew both; the file only while everything works."""
+        """Renew the leases, and the file while everything works."""
         while not (held := await self._holds_lease()) and self._over and not self.lost:
-            self.well = False
+            self.healthy = False
             await asyncio.sleep(1.0)
-        self.well = held and self._channels_work() and await self._write()
-        if not self.well:
+        self.healthy = held and self._channels_work() and await self._write()
+        if not self.healthy:
             self._written_at = None
 
-    def awake(self) -> None:
+    def check_after_freeze(self) -> None:
         """Said often, and before every statement. Who slept past the lease asks first whose it is by now.
 
         Nothing else runs meanwhile. Without an answer in time it goes on, as in any outage of the database.
@@ -183,13 +185,13 @@ class Health:
         return held
 
     def _names(self) -> set[str]:
-        return {instances.life_lease(self.instance), *self.held()}
+        return {instances.life_lease(self.instance), *self.held}
 
     def _lose(self) -> None:
         log.error("health.lease_lost", problem="another gateway has taken over what this one held")
         self.lost = True
         self.stop.set()
-        self.leave()
+        self.signals.lost.publish(None)
 
     def _channels_work(self) -> bool:
         stuck = self.stuck()

@@ -15,6 +15,7 @@ from gateway.domain.health import HeartbeatOutcome, HeartbeatResult
 from gateway.domain.settings import ModelSettings
 from gateway.domain.time import Clock, zone
 from gateway.flow.people import People
+from gateway.flow.signals import Signals
 from gateway.flow.turn.budgets import SharedBudgets
 from gateway.flow.turn.environment import AgentEnvironments
 from gateway.flow.turn.loop import SizedModel
@@ -24,33 +25,33 @@ from gateway.store.work.budgets import Period
 from gateway.store.work.heartbeats import Pulse
 
 
-class Halt:
-    """Why heartbeats have stopped: over as soon as the models are configured anew, or the gateway starts again."""
+class HeartbeatHalt:
+    """Stops heartbeats that would only fail again, until the models are configured anew or the gateway restarts."""
 
     def __init__(self, models: Callable[[], ModelSettings]) -> None:
         self._models = models
         self._stopped: tuple[str, ModelSettings] | None = None
 
     @property
-    def why(self) -> str | None:
-        """None while they go on."""
+    def reason(self) -> str | None:
+        """Why heartbeats have stopped; None while they go on."""
         if self._stopped is not None and self._stopped[1] != self._models():
             self._stopped = None
         return self._stopped[0] if self._stopped else None
 
-    def stop(self, why: str) -> None:
-        """There is none by itself with the models that are configured now."""
-        self._stopped = why, self._models()
+    def stop(self, reason: str) -> None:
+        """Have no heartbeats by the clock with the models that are configured now."""
+        self._stopped = reason, self._models()
 
     def lift(self) -> None:
-        """One that somebody asked for has worked."""
+        """Let heartbeats go on: one that somebody asked for has worked."""
         self._stopped = None
 
 
 AHEAD = timedelta(minutes=1)
-"""Another gateway's clock may be by so much; by more, and it was this one's."""
+"""How far another gateway's clock may be ahead; if a time is further ahead, this one's clock was set back."""
 LONGEST_LOOK = timedelta(days=1)
-"""What is older is no news, although nobody has looked since."""
+"""Older events are not news, even if no heartbeat has looked since."""
 
 NOTHING = "nothing to do"
 NO_MONEY = "the model budget is used up; /budget shows it, /budget more raises it"
@@ -62,7 +63,7 @@ log = structlog.get_logger(__name__)
 class Heartbeat:
     """One per process; several on one database make each beat once. `state` is for people.
 
-    `model` is None where none is connected. `woken` is called when there is a task to claim.
+    `model` is None where none is connected.
     """
 
     database: Database
@@ -71,9 +72,9 @@ class Heartbeat:
     config: Callable[[], Config]
     model: Callable[[], SizedModel | None]
     budgets: SharedBudgets
-    halt: Halt
+    halt: HeartbeatHalt
     tell_owner: Callable[[str], Awaitable[None]]
-    woken: Callable[[], None]
+    signals: Signals
     clock: Clock
     state: str | None = None
 
@@ -98,7 +99,7 @@ class Heartbeat:
         return due if due is not None and due > now else None
 
     async def _beat(self, pulse: Pulse) -> HeartbeatResult:
-        """The one after `pulse`, unless that is still under way or another process made it."""
+        """Make the heartbeat after `pulse`, unless that one still runs or another process made it."""
         if pulse.outcome is HeartbeatOutcome.RUNNING:
             return pulse.beat
         now, owner = self.clock.now(), self.people.owner.id
@@ -119,14 +120,14 @@ class Heartbeat:
                 return (await heartbeats.begin(conn, now)).beat
         log.info("heartbeat.beat", outcome=after.outcome.value, found=len(found), instructed=instructed)
         if after.outcome is HeartbeatOutcome.RUNNING:
-            self.woken()
+            self.signals.tasks.set()
         self.state = self._told(after, self._due(after, now), now)
         if after.broke != pulse.broke:
             await self.tell_owner(f"The heartbeat is paused: {after.text}.")
         return after.beat
 
     async def _after(self, pulse: Pulse, now: datetime, idle: str | None) -> Pulse:
-        """What is noted down of a beat at its beginning; `idle` says why nobody needs to be asked."""
+        """The record of a heartbeat at its beginning; `idle` says why no model needs to be asked."""
         counted = (pulse.beats, pulse.asked) if pulse.day == now.date() else (0, 0)
         known: dict[str, object] = {"at": now, "day": now.date(), "beats": counted[0] + 1, "asked": counted[1]}
         if idle is not None:
@@ -152,18 +153,18 @@ class Heartbeat:
     def _due(self, pulse: Pulse, now: datetime) -> datetime | None:
         """When the next one is; None while there is none."""
         settings = self.config().heartbeat
-        if settings.every is None or self.halt.why is not None:
+        if settings.every is None or self.halt.reason is not None:
             return None
         return next_beat(pulse.at, settings.every, settings.active_hours, self._zone(), now)
 
     def _zone(self) -> tzinfo | None:
-        """Of the hours, else the owner's; None for the machine's."""
+        """The zone of the active hours, else the owner's; None for the machine's."""
         hours = self.config().heartbeat.active_hours
         name = (hours.zone if hours else None) or self.environments.of(self.people.owner.id).zone()
         return zone(name) if name else None
 
     def _told(self, pulse: Pulse, due: datetime | None, now: datetime) -> str:
-        return heartbeat_status(pulse, self.config().heartbeat.every, due, self.halt.why, now, self._zone())
+        return heartbeat_status(pulse, self.config().heartbeat.every, due, self.halt.reason, now, self._zone())
 
 
 def next_beat(

@@ -1,4 +1,4 @@
-"""Keeps files and rows in order: makes checkpoints, removes what is over, restores files that somebody deletes."""
+"""Housekeeping: makes checkpoints, removes old rows and logs, restores deleted files, reports restarts."""
 
 import asyncio
 import os
@@ -7,19 +7,21 @@ import shutil
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import structlog
 
 from gateway.background.cpu.executor import run_alone
 from gateway.config.data.files import read_regular, replace_regular
-from gateway.config.data.instance import InstanceLock
+from gateway.config.data.instance import InstanceLock, StartHistory, record_notice
 from gateway.config.environment import Environment
 from gateway.domain.errors import OwnerMustAct, SupaclawError, TryAgainLater
 from gateway.domain.ids import MessageId, TaskId
 from gateway.domain.json import Json
 from gateway.domain.time import Clock
+from gateway.flow.secrets.live_secrets import LiveSecrets
+from gateway.logs import prune
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.transcript import messages
 from gateway.store.work import retention
@@ -42,27 +44,27 @@ class Checkpointing:
     state: str = "none yet"
 
     async def run(self) -> None:
-        """Make one, and note how that went. Never raises."""
+        """Make one, and note the outcome. Never raises."""
         self.state = f"{await self.make()} at {self.clock.now():%Y-%m-%d %H:%M:%S} UTC"
 
     async def make(self) -> str:
-        """Make one now, if anything has changed, and say how that went. Never raises."""
+        """Make one now, if anything has changed; returns the outcome in words. Never raises."""
         try:
-            made = await self.keep("timer")
+            made = await self.create("timer")
         except Exception as exc:
             log.warning("checkpoint.failed", error=str(exc), exc_info=not isinstance(exc, SupaclawError))
             return f"failed ({exc})"
         log.info("checkpoint.made", made=made)
         return "last"
 
-    async def keep(self, reason: str) -> Json:
+    async def create(self, reason: str) -> Json:
         """Make one now, if anything has changed; raises `SupaclawError`."""
         places = str(self.workspace), str(self.store)
         # It may take minutes, and a turn may wait for a file to be read.
         return await run_alone(jobs.commit, *places, await self._last_message(), reason, seconds=CHECKPOINT_SECONDS)
 
     async def _last_message(self) -> MessageId | None:
-        """With the database away the files are kept all the same."""
+        """The newest message; None while the database is unavailable, which doesn't stop a checkpoint."""
         try:
             async with self.database.connection() as conn:
                 return await messages.last_id(conn)
@@ -72,12 +74,15 @@ class Checkpointing:
 
 
 PAUSE_SECONDS = 0.2
-"""Between two batches: others want the database, too."""
+"""Between two batches, for the other users of the database."""
 
 
 @dataclass(frozen=True, slots=True)
-class Clearing:
-    """`keep` says for how long what is over is kept; None: for ever. `tasks` is the folder of the files of trees."""
+class Retention:
+    """Deletes finished trees, deliveries and buttons older than `keep`, in batches; None keeps all.
+
+    `tasks` is the folder of the files of trees.
+    """
 
     database: Database
     tasks: Path
@@ -85,7 +90,7 @@ class Clearing:
     clock: Clock
 
     async def run(self) -> None:
-        """Clear all that is old enough by now."""
+        """Delete what is old enough by now."""
         now = self.clock.now()
         await self.database.run(lambda tx: retention.note_sizes(tx, now.date()))
         if (keep := self.keep()) is None:
@@ -108,9 +113,59 @@ class Clearing:
         return total
 
     def _remove(self, over: Collection[TaskId]) -> None:
-        """Of this folder alone: a link in its place leads nowhere."""
+        """Delete their folders; does nothing if a link is in place of the folder with all of them."""
         for master in over if not self.tasks.is_symlink() else ():
             shutil.rmtree(self.tasks / str(master), ignore_errors=True)
+
+
+@dataclass(frozen=True, slots=True)
+class LogPruning:
+    """Deletes log files older than `keep`; None keeps all."""
+
+    folder: Path
+    keep: Callable[[], timedelta | None]
+    clock: Clock
+
+    async def run(self) -> None:
+        """Delete what is old enough by now."""
+        if gone := await asyncio.to_thread(prune, self.folder, self.keep(), self.clock.now().date()):
+            log.info("logs.pruned", files=gone)
+
+
+@dataclass(frozen=True, slots=True)
+class RestartNotice:
+    """Tells the owner once an hour that the process keeps ending by itself, however often it restarts."""
+
+    state: Path
+    starts: StartHistory
+    tell_owner: Callable[[str], Awaitable[None]]
+    clock: Clock
+
+    async def run(self) -> None:
+        """Once a start."""
+        now = self.clock.now()
+        if count := self.starts.looping(now):
+            log.error("gateway.crash_loop", ends=count)
+        if text := self.starts.notice(now):
+            await self.tell_owner(text)
+            await asyncio.to_thread(record_notice, self.state, self.clock)
+
+
+POLL_SECRETS = timedelta(minutes=1)
+"""A changed secret is also notified of, unless the notification is lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class SecretReload:
+    """Opens secrets that were changed in the database."""
+
+    secrets: LiveSecrets
+    clock: Clock
+
+    async def look(self) -> datetime:
+        """Reload them; returns when to look again."""
+        await self.secrets.look()
+        return self.clock.now() + POLL_SECRETS
 
 
 POLL_DELETED_SECONDS = 2.0
@@ -118,7 +173,7 @@ _KEY_NAME = re.compile(r"journal|local-token|page-name|postgres\.[a-z_]+")
 
 
 class Restorer:
-    """Remembers what was there. What cannot be put back is told once."""
+    """Restores deleted keys and the workspace folder. Tells the owner once about what can't be restored."""
 
     def __init__(
         self, environment: Environment, hold: InstanceLock, tell_owner: Callable[[str], Awaitable[object]]
@@ -127,20 +182,20 @@ class Restorer:
         self._folder = os.stat(self._workspace)
         self._tell_owner = tell_owner
         self._keys: dict[Path, bytes] = {}
-        self._told: dict[str, str] = {}
+        self._reported: dict[str, str] = {}
         self._work = {"gateway.pid": hold.keep, "keys": self._restore_keys, "workspace": self._restore_workspace}
 
     async def look(self) -> None:
-        """Compare, and restore."""
+        """Restore what is missing."""
         for name, restore in self._work.items():
             try:
                 problem = await asyncio.to_thread(restore) or ""
             except (OSError, OwnerMustAct) as exc:
                 problem = f"{name} of {self._data} cannot be restored: {exc}; move away what is in its place"
-            if problem and problem != self._told.get(name):
+            if problem and problem != self._reported.get(name):
                 log.warning("files.deleted", problem=problem)
                 await self._tell_owner(problem)
-            self._told[name] = problem
+            self._reported[name] = problem
 
     def _restore_keys(self) -> None:
         folder = self._data / "keys"

@@ -51,11 +51,11 @@ class FilePassages:
     database: Database
     workspace: Callable[[PrincipalId], Workspace]
     clock: Clock
-    clean: Clean = str
+    clean: Clean
     _due: float = 0.0
 
     async def look(self) -> None:
-        """If it is time."""
+        """Index new and changed files, at most every ten minutes."""
         if self.clock.monotonic() < self._due:
             return
         async with self.database.connection() as conn:
@@ -77,7 +77,7 @@ class FilePassages:
     async def _read(
         self, principal: PrincipalId, workspace: Workspace, path: str, text_path: str, version: str
     ) -> None:
-        """One that cannot be read has no passages until it changes."""
+        """Replace the passages of a file; one that can't be read has none until it changes."""
         try:
             page = await workspace.page(text_path, limit=MAX_BYTES)
         except WorkspaceError as exc:
@@ -117,7 +117,7 @@ BATCH = 100
 EMBED_BATCH = 32
 """Rows whose vectors are made, and stored, at once."""
 GATHER_SECONDS = 120.0
-ENOUGH = 64
+MIN_BATCH = 64
 """Rows that do not wait for others: until then, or for so long, they gather, for a model takes memory to load."""
 RETRY_SECONDS = 300.0
 PAUSE_SECONDS, PAUSES = 0.05, 3
@@ -129,17 +129,17 @@ Allowed = Callable[[Embedder, int], Awaitable[bool]]
 
 @dataclass(slots=True)
 class Indexing:
-    """One per process; several on one database share the work. `files` brings passages of files in."""
+    """One per process; several on one database share the work. `files` indexes files."""
 
     database: Database
     embedder: Callable[[], Embedder | None]
-    files: Callable[[], Awaitable[None]]
+    files: Callable[[], Awaitable[object]]
     allowed: Allowed
     clock: Clock
     failpoints: Failpoints
     _looked_at: MessageId | None = None
     _gathering_since: float | None = None
-    _trouble: str = ""
+    _last_warning: str = ""
     _complete: str = ""
 
     async def look(self) -> datetime | None:
@@ -204,7 +204,7 @@ class Indexing:
         except (EmbeddingUnavailable, ValueError) as exc:
             self._warn(str(exc))
             return RETRY_SECONDS
-        self._trouble, self._complete = "", embedder.name if whole else ""
+        self._last_warning, self._complete = "", embedder.name if whole else ""
         return None
 
     async def _model(self, embedder: Embedder) -> VectorModel:
@@ -220,11 +220,11 @@ class Indexing:
     async def _wait(self, embedder: Embedder, model: VectorModel) -> float | None:
         """For how long to gather more, or to wait for an answer; None: go on."""
         async with self.database.connection() as conn:
-            left = await vectors.count_unembedded(conn, ENOUGH)
+            left = await vectors.count_unembedded(conn, MIN_BATCH)
         if not left:
             self._gathering_since = None
             return None
-        if left < ENOUGH and model.current:
+        if left < MIN_BATCH and model.current:
             now = self.clock.monotonic()
             self._gathering_since = since = now if self._gathering_since is None else self._gathering_since
             if (wait := since + GATHER_SECONDS - now) > 0:
@@ -260,9 +260,9 @@ class Indexing:
 
     def _warn(self, why: str) -> None:
         """Once, until it works again or fails otherwise."""
-        if why != self._trouble:
+        if why != self._last_warning:
             log.warning("memory.not_embedded", why=why, effect="memory is searched by words")
-        self._trouble = why
+        self._last_warning = why
 
 
 def _check_vectors(model: VectorModel, rows: Sequence[UnembeddedMemory], made: Sequence[Vector]) -> None:

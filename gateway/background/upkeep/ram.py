@@ -5,7 +5,7 @@ import ctypes
 import gc
 import resource
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +15,7 @@ import structlog
 from gateway.config.machine import available_memory
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.health import MemoryUse
+from gateway.flow.signals import Signals
 
 ENOUGH = 384 * 2**20
 """Bytes that the gateway with every SDK loaded may need at once."""
@@ -50,13 +51,13 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class MemoryCeiling:
-    """Looked at now and then. Nothing is lost by shedding: messages are stored, and wait longer for their turn.
+    """Limits the memory of this process. Nothing is lost: messages are stored, and wait longer for their turn.
 
-    `shed` are callbacks that drop caches; `limit` caps the runs claimed at once; `tell` reaches the owner.
+    It publishes `memory_low`; `limit` caps the runs claimed at once; `tell` reaches the owner.
     """
 
     ceiling: Callable[[], int]
-    shed: Sequence[Callable[[], None]]
+    signals: Signals
     limit: Callable[[int | None], None]
     tell: Callable[[str], Awaitable[None]]
     used: Callable[[], int] = resident
@@ -65,35 +66,31 @@ class MemoryCeiling:
 
     @property
     def memory(self) -> MemoryUse | None:
-        """What the last look saw."""
+        """The memory at the last look; None before the first."""
         return self._seen
 
     async def look(self) -> None:
-        """Shed at every look above the ceiling; an episode ends well below it."""
+        """Free memory at every look above the ceiling; an episode ends well below it."""
         before = self._seen is not None and self._seen.shedding
         used, ceiling = self.used(), self.ceiling()
         shedding = used >= ceiling or (before and used >= RELIEVED * ceiling)
         self._seen = now = MemoryUse(used, ceiling, shedding)
         if shedding is not before:
-            self._turn(now)
+            self._change_state(now)
         if used >= ceiling:
-            await self._lighten(thoroughly=not before)
+            await self._free_memory(thoroughly=not before)
         if shedding and not self._told:
             await self._tell_owner(now)
 
-    def _turn(self, now: MemoryUse) -> None:
+    def _change_state(self, now: MemoryUse) -> None:
         """An episode begins or ends."""
         event = "memory.shedding" if now.shedding else "memory.relieved"
         log.warning(event, used_mb=_mb(now.used), ceiling_mb=_mb(now.ceiling))
         self._told = False
         self.limit(RUNS_WHILE_SHEDDING if now.shedding else None)
 
-    async def _lighten(self, *, thoroughly: bool) -> None:
-        for drop in self.shed:
-            try:
-                drop()
-            except Exception:  # the others may still make room
-                log.exception("memory.not_shed")
+    async def _free_memory(self, *, thoroughly: bool) -> None:
+        self.signals.memory_low.publish(None)
         if thoroughly:  # in this thread, since finalizers of transports call their event loop; so once an episode
             gc.collect()
         await asyncio.to_thread(trim)

@@ -1,4 +1,4 @@
-"""Queues due schedules and memory consolidation: one task for each slot, whichever process sees it first."""
+"""Queues due schedules and memory consolidations: one task for each slot, whichever process sees it first."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -13,6 +13,7 @@ from gateway.domain.text.texts import one_line
 from gateway.domain.time import Clock
 from gateway.domain.work.tasks import Lane
 from gateway.flow.people import NOT_LET_IN
+from gateway.flow.signals import Signals
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.memory import consolidation
 from gateway.store.work import schedules, tasks
@@ -20,8 +21,8 @@ from gateway.store.work.schedules import Firing, ScheduleRow
 from gateway.timetable.schedules import plan
 
 BATCH = 25
-SHORT_REST = timedelta(seconds=5)
-LONGEST_ERROR = 500
+BUSY_RETRY = timedelta(seconds=5)
+MAX_ERROR_CHARS = 500
 
 log = structlog.get_logger(__name__)
 
@@ -30,13 +31,13 @@ log = structlog.get_logger(__name__)
 class Scheduler:
     """Several may run on one database.
 
-    `woken` is called when there is something to claim. `may_run` says whether a principal is still let in.
+    `may_run` says whether a principal is still let in.
     """
 
     database: Database
     clock: Clock
     failpoints: Failpoints
-    woken: Callable[[], None]
+    signals: Signals
     may_run: Callable[[Connection, PrincipalId], Awaitable[bool]]
 
     async def look(self) -> datetime | None:
@@ -46,7 +47,7 @@ class Scheduler:
         async with self.database.connection() as conn:
             next_due = await schedules.next_due(conn)
         if next_due is not None and next_due <= began:  # it waits for the end of its last run, which nobody announces
-            return self.clock.now() + SHORT_REST
+            return self.clock.now() + BUSY_RETRY
         return next_due
 
     async def tick(self) -> int:
@@ -57,13 +58,13 @@ class Scheduler:
             if seen:
                 self.failpoints.reach(Step.SCHEDULE_ENQUEUED)
             if fired:
-                self.woken()
+                self.signals.tasks.set()
             queued += fired
             if seen < BATCH:
                 return queued
 
     async def _batch(self, tx: Connection) -> tuple[int, int]:
-        """One transaction: how many were due, and how many tasks came of it."""
+        """One transaction; returns how many were due, and how many tasks they became."""
         now = self.clock.now()
         rows = await schedules.due(tx, now, BATCH)
         if not rows:
@@ -81,7 +82,7 @@ class Scheduler:
 
 
 def _planned(row: ScheduleRow, now: datetime) -> Firing | str:
-    """What to do, or why this one cannot go on, which must not keep the others from going on."""
+    """The task of a slot, or why the schedule can't go on. Never raises: the others go on."""
     assert row.next_run_at is not None, "it is due"
     try:
         todo = plan(row.definition, row.next_run_at, now)
@@ -96,7 +97,7 @@ def _planned(row: ScheduleRow, now: datetime) -> Firing | str:
 
 
 async def _halt(tx: Connection, row: ScheduleRow, why: str) -> None:
-    error = one_line(f"paused: {why}", LONGEST_ERROR)
+    error = one_line(f"paused: {why}", MAX_ERROR_CHARS)
     log.error("schedule.paused", schedule=row.id, error=error)
     await schedules.halt(tx, row.id, error)
 
@@ -106,15 +107,15 @@ CONSOLIDATION_INTERVAL = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True)
 class Consolidation:
-    """`woken` is called when there is a task to claim."""
+    """Once a day a model tidies what is new in each memory."""
 
     database: Database
-    woken: Callable[[], None]
+    signals: Signals
 
     async def look(self) -> None:
         """Queue what is due; several gateways on one database queue it once."""
         if await self.database.run(_queue_consolidations):
-            self.woken()
+            self.signals.tasks.set()
 
 
 async def _queue_consolidations(tx: Connection) -> int:

@@ -8,14 +8,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import structlog
 
 from gateway.domain.errors import SupaclawError, TryAgainLater
 from gateway.domain.time import Clock
 from gateway.domain.work.tasks import backoff
-from gateway.flow.wakeup import Wakeup
+from gateway.flow.signals import Wakeup
 
 if TYPE_CHECKING:
     from apscheduler.schedulers.asyncio import AsyncIOScheduler
@@ -47,7 +47,7 @@ async def keep_running(name: str, work: Callable[[], Awaitable[None]]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Periodic:
-    """Work done at once and then every so many seconds by the monotonic clock, which no one can set."""
+    """Work that is done at once and then every so many seconds by the monotonic clock, which can't be set."""
 
     name: str
     every: float
@@ -68,24 +68,39 @@ Look: TypeAlias = Callable[[], Awaitable[datetime | None]]
 """Does what is due now, if anything; returns when something is due next, None while nothing is."""
 
 
-class JobTable:
-    """Wakes each job at the date that it named last; none waits for another, and none runs twice at once."""
+Result = TypeVar("Result")
+Loops: TypeAlias = Mapping[str, Callable[[], Awaitable[None]]]
+"""What runs as long as the process, by the names that logs and tasks have."""
 
-    def __init__(self, looks: Mapping[str, Look], clock: Clock) -> None:
+
+def only_if(
+    condition: Callable[[], bool], work: Callable[[], Awaitable[Result]]
+) -> Callable[[], Awaitable[Result | None]]:
+    """`work` if the condition holds at that moment; else None."""
+
+    async def checked() -> Result | None:
+        return await work() if condition() else None
+
+    return checked
+
+
+class JobTable:
+    """Wakes each job at the date that it named last; none waits for another, and none runs twice at once.
+
+    `signals` wake jobs before that date, by the job's name.
+    """
+
+    def __init__(self, looks: Mapping[str, Look], clock: Clock, signals: Mapping[str, Wakeup]) -> None:
         self._looks = looks
         self._clock = clock
-        self._awake = {name: Wakeup() for name in looks}
+        self._awake = {name: signals.get(name) or Wakeup() for name in looks}
         self._timers: AsyncIOScheduler | None = None
 
     @property
     def dates(self) -> Mapping[str, datetime | None]:
-        """When each job is due; None while it runs, or is not due at all."""
+        """When each job is due; None while it runs, or if it isn't due at all."""
         armed = {job.id: job.next_run_time for job in self._timers.get_jobs()} if self._timers else {}
         return {name: armed.get(name) for name in self._looks}
-
-    def wake(self, name: str) -> None:
-        """When this job is due may have changed."""
-        self._awake[name].set()
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -100,7 +115,7 @@ class JobTable:
             timers.shutdown(wait=False)
 
     async def _keep(self, name: str, timers: "AsyncIOScheduler") -> None:
-        """One job, for ever; what fails is tried again, later and later."""
+        """Run one job forever; a failed one is retried, later and later."""
         failures = 0
         while True:
             self._awake[name].clear()
@@ -115,7 +130,7 @@ class JobTable:
             await self._awake[name].wait(CHECK_SECONDS)
 
     def _arm(self, name: str, due: datetime | None, timers: "AsyncIOScheduler") -> None:
-        """Instead of its last date; one that has passed by then is late, and never missed."""
+        """Set the job's date, or remove it. A date that has passed is late, never missed."""
         from apscheduler.triggers.date import DateTrigger
 
         if due is not None:
@@ -125,7 +140,7 @@ class JobTable:
             timers.remove_job(name)
 
     async def _fire(self, name: str) -> None:
-        self.wake(name)
+        self._awake[name].set()
 
 
 @dataclass(slots=True)
@@ -138,7 +153,7 @@ class Interval:
     due: float = 0.0
 
     async def look(self) -> datetime | None:
-        """Do it if it is time; returns when it is next. What raises is still due."""
+        """Do the work if it is due; returns when it is due next. Work that raises is still due."""
         if (every := self.every()) is None:
             return None
         self.due = min(self.due, self.clock.monotonic() + every.total_seconds())

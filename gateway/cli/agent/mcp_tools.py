@@ -91,10 +91,10 @@ def _named(names: Sequence[str]) -> list[PinnedTool]:
 
 
 async def _test_servers(database: Database) -> list[ServerTest]:
-    from gateway.app.storage.offline import servers_apart
+    from gateway.app.storage.offline import offline_servers
 
     environment, owner = Environment.read(os.environ), (await database.run(require_owner)).id
-    async with servers_apart(database, environment, os.environ, owner) as servers:
+    async with offline_servers(database, environment, os.environ, owner) as servers:
         return [await _test_server(servers, name) for name in servers.servers]
 
 

@@ -26,7 +26,7 @@ Result = TypeVar("Result")
 
 def with_database(work: Callable[[Database], Awaitable[Result]]) -> Result:
     """Run `work` with the database; starts the embedded server if it is not running."""
-    from gateway.app import open_database
+    from gateway.app.storage.database import open_database
 
     environment = Environment.read(os.environ)
     config = load_early(environment, os.environ)

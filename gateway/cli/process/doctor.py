@@ -48,10 +48,10 @@ def doctor(
         _print_failpoints(as_json=as_json)
         return
     from gateway.app.checks import load_context, run_checks
-    from gateway.app.checks.secrets import without_starting
+    from gateway.app.checks.secrets import lookup_if_running
 
     environment = Environment.read(os.environ)
-    secrets = without_starting(environment, os.environ)
+    secrets = lookup_if_running(environment, os.environ)
     context = load_context(environment, os.environ, live=live, secrets=secrets)
     with logging_to(None, SecretMask(), level=logging.CRITICAL):
         findings = list(run_checks(context, _progress))

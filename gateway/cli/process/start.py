@@ -9,7 +9,7 @@ from gateway.config.environment import Environment, check_only_agent, read_env_f
 
 def up() -> NoReturn:
     """Start the gateway. It runs until Ctrl-C or `supaclaw down`."""
-    from gateway.app import run
+    from gateway.app.start import run
 
     read_env_file(os.environ, starting=True)
     environment = Environment.read(os.environ, starting=True)
@@ -19,7 +19,7 @@ def up() -> NoReturn:
 
 def worker() -> NoReturn:
     """Run background tasks of a gateway on its database. It runs until Ctrl-C or SIGTERM."""
-    from gateway.app import work
+    from gateway.app.worker import work
 
     read_env_file(os.environ, starting=True)
     sys.exit(work(Environment.read(os.environ, starting=True)))

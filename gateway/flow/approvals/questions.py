@@ -25,6 +25,7 @@ from gateway.domain.time import Clock
 from gateway.domain.work.trees import DoubtAnswer
 from gateway.flow.outbound.proactive import ProactiveMessages
 from gateway.flow.people import People
+from gateway.flow.signals import Signals
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.delivery import addresses, inbox
 from gateway.store.delivery.addresses import AddressRow
@@ -54,8 +55,7 @@ class Questions:
     people: People
     proactive: ProactiveMessages
     clock: Clock
-    wake: Callable[[], None]
-    """Tells the worker that a call is queued."""
+    signals: Signals
     lasts: Callable[[], timedelta]
     """How long a task's question waits."""
     remind: Callable[[], timedelta | None]
@@ -71,7 +71,7 @@ class Questions:
                 raise ToolFailed("binary", "The arguments have characters that cannot be shown; use plain text.")
             review = await self.database.run(lambda tx: self._ask(tx, principal, act, caller, granted=not fork))
             if review.grant_id is not None:
-                self.wake()
+                self.signals.tasks.set()
                 return {"running_as": review.name, "message": GRANTED}
             await asyncio.sleep(TOGETHER_SECONDS)
             try:

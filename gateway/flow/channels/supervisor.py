@@ -23,6 +23,7 @@ from gateway.domain.work.tasks import backoff
 from gateway.flow.channels.leases import ChannelLeases
 from gateway.flow.channels.monitoring import OPEN, REFUSED, ChannelReports, Reception, ReceptionSilent, TellOwner
 from gateway.flow.outbound.sender import Outbound
+from gateway.flow.signals import Signals
 from gateway.store.work.instances import LOOK_SECONDS
 
 CLOSE_SECONDS = 10.0
@@ -92,7 +93,7 @@ class _OpenChannel:
 
 
 class ChannelSupervisor:
-    """Opens, keeps and shuts channels, and tells the sender which there are; `taken_over` is called for each new one.
+    """Opens, keeps and shuts channels, and tells the sender which there are.
 
     A channel that another gateway on this database has waits until that one stops or dies.
     """
@@ -102,13 +103,13 @@ class ChannelSupervisor:
         outbound: Outbound,
         tell_owner: TellOwner,
         leases: ChannelLeases,
-        taken_over: Callable[[], None] = lambda: None,
+        signals: Signals,
         *,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._outbound = outbound
         self._leases = leases
-        self._taken_over = taken_over
+        self._signals = signals
         self._reports = ChannelReports(tell_owner, monotonic)
         self._monotonic = monotonic
         self._open: dict[str, _OpenChannel] = {}
@@ -221,7 +222,9 @@ class ChannelSupervisor:
                 finally:
                     del self._opening[name]
                 await self._outbound.adopt(name, channel)
-                self._taken_over()
+                self._signals.commands.set()  # whoever had it may have left work
+                self._signals.deliveries.set()
+                self._signals.tasks.set()
                 self._states[name] = _unheard(channel, silences)
                 patience = 2 ** min(silences, _MOST_PATIENT)
                 self._receptions[name] = Reception(channel, accept, patience, self._monotonic)

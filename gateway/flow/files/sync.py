@@ -23,13 +23,14 @@ from gateway.domain.ids import PrincipalId
 from gateway.domain.time import Clock
 from gateway.domain.work.tasks import backoff
 from gateway.flow.files.replica import Replica, SyncResult
+from gateway.flow.files.workspaces import Workspaces
 from gateway.flow.people import People
-from gateway.flow.turn.environment import AgentEnvironments
 from gateway.net.addresses import Rules
 from gateway.net.object_store import ObjectStore, StoreAddress
 from gateway.store.connection.pool import Database
 from gateway.store.files import file_map
 from gateway.workspace.files.paths import WorkspaceError
+from gateway.workspace.locks import LockWatch
 from gateway.workspace.sync.state import StateFile
 
 MAX_SWEPT = 10_000
@@ -77,7 +78,8 @@ class FileSync:
 
     database: Database
     people: People
-    environments: AgentEnvironments
+    workspaces: Workspaces
+    locks_of: Callable[[PrincipalId], LockWatch]
     data: Path
     settings: Callable[[], WorkspaceStore]
     rules: Callable[[], Rules]
@@ -166,7 +168,7 @@ class FileSync:
     async def _here(self) -> list[PrincipalId]:
         """Those who have files here, apart from the owner."""
         found = list[PrincipalId]()
-        for folder in await asyncio.to_thread(lambda: list(self.environments.others.glob("*-*-*-*-*"))):
+        for folder in await asyncio.to_thread(lambda: list(self.workspaces.others.glob("*-*-*-*-*"))):
             with suppress(ValueError):
                 found.append(PrincipalId(UUID(folder.name)))
         return found
@@ -225,13 +227,12 @@ class FileSync:
 
     def _replica(self, principal: PrincipalId) -> Replica:
         store = self._stored()
-        environment = self.environments.of(principal)
-        workspace, known = environment.workspace, self._replicas.get(principal)
+        workspace, known = self.workspaces.of(principal), self._replicas.get(principal)
         if known is None or known.workspace is not workspace:
             workspace.root.mkdir(parents=True, exist_ok=True)  # a worker begins without one
             state = StateFile.of(self.data / SYNC_FOLDER, workspace.root, str(principal), store.address.place)
             self._replicas[principal] = Replica(
-                self.database, principal, workspace, environment.locks, store, state, self.failpoints
+                self.database, principal, workspace, self.locks_of(principal), store, state, self.failpoints
             )
         return self._replicas[principal]
 

@@ -9,7 +9,7 @@ from gateway.domain.ids import PrincipalId
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import storable
 from gateway.domain.time import Clock
-from gateway.flow.turn.environment import AgentEnvironments
+from gateway.flow.files.workspaces import Workspaces
 from gateway.store.connection.pool import Database
 from gateway.store.files import contents, files
 from gateway.store.files.files import FileRow
@@ -24,11 +24,9 @@ class UploadRefused(SupaclawError):
 class Uploads:
     """Stores what people send under `uploads/`, by day; `most` is the largest file in bytes."""
 
-    def __init__(
-        self, database: Database, environments: AgentEnvironments, clock: Clock, most: Callable[[], int]
-    ) -> None:
+    def __init__(self, database: Database, workspaces: Workspaces, clock: Clock, most: Callable[[], int]) -> None:
         self._database = database
-        self._environments = environments
+        self._workspaces = workspaces
         self._clock = clock
         self._most = most
         self._one_by_one: WeakValueDictionary[PrincipalId, asyncio.Lock] = WeakValueDictionary()
@@ -52,7 +50,7 @@ class Uploads:
 
         Raises `UploadRefused`, `DatabaseDown` and what `pieces` raises; then nothing of it is left.
         """
-        root, most = self._environments.of(principal).workspace.root, self._most()
+        root, most = self._workspaces.of(principal).root, self._most()
         alone = self._one_by_one.setdefault(principal, asyncio.Lock())
         try:
             async with received(root, pieces, most) as incoming, alone:
@@ -67,7 +65,7 @@ class Uploads:
 
         Raises `UploadRefused`, `WorkspaceError` and what `pieces` raises; then nothing of it is left.
         """
-        workspace, most = self._environments.of(principal).workspace, self._most()
+        workspace, most = self._workspaces.of(principal), self._most()
         try:
             async with received(workspace.root, pieces, most) as incoming:
                 await workspace.move(f"{UPLOADS}/{incoming.temporary}", path, Label.OWNER, mime, unlocked=True)
@@ -85,7 +83,7 @@ class Uploads:
         return None
 
     async def _settle(self, principal: PrincipalId, incoming: Incoming, name: str, mime: str, origin: str) -> FileRow:
-        if quota := self._environments.of(principal).workspace.quota:
+        if quota := self._workspaces.of(principal).quota:
             await asyncio.to_thread(quota.reserve, incoming.size)
         size, sha256 = incoming.size, incoming.sha256
         async with self._database.connection() as conn:

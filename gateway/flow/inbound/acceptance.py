@@ -13,7 +13,7 @@ from gateway.domain.channels.routing import Decision, Edit, Ignore, RunCommand, 
 from gateway.domain.conversation.inbound import LOCAL, Address, Arrival, Inbound, Sender
 from gateway.domain.conversation.transcript import Notice
 from gateway.domain.errors import SupaclawError, TryAgainLater
-from gateway.domain.ids import EntryId, InboxId, InstanceId
+from gateway.domain.ids import EntryId, InboxId
 from gateway.domain.principals import Label, Role
 from gateway.domain.time import Clock
 from gateway.flow.inbound.persistence import ALBUM_SECONDS, Accepted, InboundWriter
@@ -24,6 +24,7 @@ from gateway.flow.outbound.parts import parts
 from gateway.flow.outbound.proactive import Notices
 from gateway.flow.people import People
 from gateway.flow.secrets.guard import Clean, clean_inbound
+from gateway.flow.signals import Signals
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.delivery import addresses, outbox
 from gateway.store.errors import reaching
@@ -91,9 +92,10 @@ class InboundFlow:
     people: People
     commands: Set[str]
     run_command: Callable[[InboxId], Awaitable[bool]]
-    wake: Callable[[], None]
+    signals: Signals
     live: Live
-    instance: InstanceId
+    writer: InboundWriter
+    rehearsal: Rehearsal
     failpoints: Failpoints
     journal: Journal
     outages: Outages
@@ -102,10 +104,8 @@ class InboundFlow:
     clean: Clean
 
     def __post_init__(self) -> None:
-        self._writer = InboundWriter(self.people, self.journal, self.instance)
-        self.rehearsal = rehearsal = Rehearsal(self.database, self._writer, self.clock)
         store, put_aside = self._try_to_store, self._put_aside
-        self._spool = Spool(self.journal, self.outages, store, put_aside, rehearsal.succeeds)
+        self._spool = Spool(self.journal, self.outages, store, put_aside, self.rehearsal.succeeds)
         self._quarantine = Quarantine()
         self._busy = asyncio.Semaphore(CHATS_AT_ONCE)
         self._seen: OrderedDict[tuple[str, ...], Accepted] = OrderedDict()
@@ -232,7 +232,7 @@ class InboundFlow:
         if isinstance(decision, Ignore):
             self.journal.stored(arrival, place, None)
             return Accepted(decision)
-        accepted = await self.database.run(lambda tx: self._writer.write(tx, arrival, place, role, decision))
+        accepted = await self.database.run(lambda tx: self.writer.write(tx, arrival, place, role, decision))
         self.failpoints.reach(Step.INBOUND_COMMITTED)
         self.journal.stored(arrival, place, accepted.session_id)
         await self._follow(accepted, arrival)
@@ -244,11 +244,11 @@ class InboundFlow:
                 # Also for a duplicate: only its row knows whether its effect was committed.
                 if not await self.run_command(accepted.inbox_id):
                     raise TryAgainLater("a command waits for the database, and what follows it waits with it")
-                self.wake()  # the command may have queued a turn
+                self.signals.tasks.set()  # the command may have queued a turn
             case StartTurn() | Edit() if accepted.message_id is not None and not accepted.duplicate:
-                self.wake()
+                self.signals.tasks.set()
                 if arrival.inbound.album:
-                    asyncio.get_running_loop().call_later(ALBUM_SECONDS, self.wake)
+                    asyncio.get_running_loop().call_later(ALBUM_SECONDS, self.signals.tasks.set)
                 if accepted.session_id is not None:
                     self.live.publish(accepted.session_id, MessageStored(accepted.message_id))
             case _:

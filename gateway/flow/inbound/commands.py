@@ -1,26 +1,23 @@
 """Slash commands: effect, reply and `handled_at` are committed together, on a lane of their own."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import structlog
 
-from gateway.agent.exec.processes import Processes
-from gateway.agent.limits import Limits
-from gateway.commands import Command, CommandContext, CommandReply
+from gateway.commands import Command, CommandContext, CommandReply, CommandServices
 from gateway.config.failpoints import Failpoints, Step
 from gateway.domain.channels.routing import parse_command
 from gateway.domain.conversation.transcript import Notice
 from gateway.domain.errors import TryAgainLater
-from gateway.domain.health import Vitals
-from gateway.domain.ids import InboxId, InstanceId, PrincipalId, SessionId, TaskId
+from gateway.domain.ids import InboxId, InstanceId, SessionId, TaskId
 from gateway.domain.principals import Label, Role
 from gateway.domain.time import Clock
 from gateway.flow.live import Live, LiveEvent, MessageStored, SessionReplaced
 from gateway.flow.outbound.sender import Outbound
-from gateway.llm.client import Description
+from gateway.flow.people import People
+from gateway.flow.signals import Signals
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.delivery import addresses, inbox
 from gateway.store.delivery.addresses import AddressRow
@@ -55,25 +52,17 @@ class CommandRunner:
 
     database: Database
     commands: Mapping[str, Command]
-    models: Callable[[], Description]
+    services: CommandServices
     outbound: Outbound
-    cancel: Callable[[tuple[TaskId, ...]], None]
+    people: People
+    signals: Signals
     instance: InstanceId
     live: Live
     clock: Clock
     failpoints: Failpoints
-    vitals: Callable[[], Vitals]
-    limits: Callable[[], Limits]
-    admit: Callable[[], Awaitable[None]]
-    """Applies a decision on who may use the gateway."""
-    sign_in_link: Callable[[], str | None]
-    secret_link: Callable[[PrincipalId, str], str | None]
-    note_zone: Callable[[PrincipalId, str, Label], Awaitable[str | None]]
-    processes: Callable[[], Processes]
 
     def __post_init__(self) -> None:
         self._started_at = self.clock.now()
-        self._unfinished = asyncio.Event()
         self._interrupted: dict[InboxId, SessionId] = {}
 
     async def resume(self) -> None:
@@ -82,20 +71,16 @@ class CommandRunner:
         for arrival in left:
             await self.run(arrival)
 
-    def look_again(self) -> None:
-        """Look for commands that another gateway left unfinished. Never blocks."""
-        self._unfinished.set()
-
     async def retry(self) -> None:
         """Retry commands that met a database outage, or whose gateway died, until cancelled."""
         while True:
-            await self._unfinished.wait()
-            self._unfinished.clear()
+            await self.signals.commands.wait()
+            self.signals.commands.clear()
             await self.clock.sleep(1.0)
             try:
                 await self.resume()
             except TryAgainLater:
-                self._unfinished.set()
+                self.signals.commands.set()
 
     async def run(self, arrival: InboxId) -> bool:
         """Run one stored command, once; False while the database is unavailable. A failing command replies so."""
@@ -103,18 +88,18 @@ class CommandRunner:
         try:
             done = await self._committed(arrival)
             if done.admission:
-                await self.admit()
+                await self.people.refresh(self.database)
         except TryAgainLater:
-            self._unfinished.set()
+            self.signals.commands.set()
             return False
         self._interrupted.pop(arrival, None)
         self.failpoints.reach(Step.COMMAND_COMMITTED)
-        self.cancel(done.cancelled)
+        self.signals.cancelled.publish(done.cancelled)
         if done.processes_of:
-            self.processes().kill_all(done.processes_of)
+            self.services.processes.kill_all(done.processes_of)
         for session, event in done.events:
             self.live.publish(session, event)
-        self.outbound.wake()
+        self.signals.outbox.set()
         return True
 
     async def _committed(self, arrival: InboxId) -> Done:
@@ -170,15 +155,9 @@ class CommandRunner:
             arrival=row,
             clock=self.clock,
             started_at=self._started_at,
-            models=self.models(),
-            limits=self.limits(),
-            vitals=self.vitals(),
             commands=self.commands,
-            sign_in_link=self.sign_in_link,
-            secret_link=self.secret_link,
-            note_zone=self.note_zone,
+            services=self.services,
             written=self.live.written(at.session_id) or "",
-            processes=self.processes().count(at.session_id),
         )
         command = self.commands[name]
         if command.allows(context):

@@ -17,7 +17,7 @@ from gateway.flow.live import Live, MessageStored
 from gateway.flow.outbound.proactive import Notices
 from gateway.flow.outbound.sender import Outbound
 from gateway.flow.people import People
-from gateway.flow.wakeup import Wakeup
+from gateway.flow.signals import Signals
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.people import accounts, links, pairings, principals
 from gateway.store.transcript.messages import MessageRow
@@ -56,9 +56,8 @@ class Gate:
     notices: Notices
     outbound: Outbound
     live: Live
+    signals: Signals
     offer_zone: Callable[[Inbound], Awaitable[None]]
-    on_people_changed: list[Callable[[], None]] = field(default_factory=list, init=False)
-    _changed: Wakeup = field(default_factory=Wakeup, init=False)
     _answers: asyncio.Queue[Outgoing] = field(default_factory=lambda: asyncio.Queue(MAX_QUEUED), init=False)
 
     async def receive(self, batch: Sequence[Inbound]) -> None:
@@ -69,11 +68,6 @@ class Gate:
             await self.accept(passing)
         for inbound in passing:
             await self.offer_zone(inbound)
-
-    def people_changed(self) -> None:
-        """Reload access rules, linked accounts and credentials that another process changed."""
-        for tell in (self._changed.set, *self.on_people_changed):
-            tell()
 
     async def run(self) -> None:
         """Reply to strangers and apply decisions of other processes, until cancelled."""
@@ -128,7 +122,7 @@ class Gate:
             return None if role is Role.STRANGER else inbound
         if isinstance(asked, MessageRow):
             self.live.publish(asked.session_id, MessageStored(asked.id))
-            self.outbound.wake()
+            self.signals.outbox.set()
             self._say(inbound.address, CLAIMED, f"claimed-{inbound.platform_id}")
         elif role is Role.STRANGER:
             return await self._request_access(inbound)
@@ -179,8 +173,8 @@ class Gate:
 
     async def _follow(self) -> None:
         while True:
-            await self._changed.wait(POLL_SECONDS)
-            self._changed.clear()
+            await self.signals.access.wait(POLL_SECONDS)
+            self.signals.access.clear()
             try:
                 await self.people.refresh(self.database)
             except TryAgainLater as exc:

@@ -33,9 +33,13 @@ class ZoneOffers:
     environments: AgentEnvironments
     proactive: ProactiveMessages
 
+    def zone_of(self, principal: PrincipalId) -> str | None:
+        """The zone of a person's times, an IANA name; None while none is known."""
+        return self.environments.of(principal).zone()
+
     async def due(self, principal: PrincipalId) -> bool:
         """Whether no zone is known and none was offered; False while the database is unavailable."""
-        if self.environments.of(principal).zone() is None:
+        if self.zone_of(principal) is None:
             with suppress(TryAgainLater):
                 async with self.database.connection() as conn:
                     return not await principals.zone_offered(conn, principal)
@@ -46,7 +50,7 @@ class ZoneOffers:
 
         Raises `ValueError` for an unknown zone, `WorkspaceError` if USER.md can't be changed.
         """
-        if name and self.environments.of(principal).zone() is None:
+        if name and self.zone_of(principal) is None:
             await self.note(principal, name, Label.OWNER)
         return await self.database.run(lambda tx: principals.settle_zone(tx, principal))
 

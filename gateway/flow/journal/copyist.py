@@ -11,7 +11,7 @@ from gateway.domain.ids import EntryId, SessionId
 from gateway.domain.time import Clock
 from gateway.flow.journal.copies import Copies
 from gateway.flow.journal.places import Places
-from gateway.flow.wakeup import Wakeup
+from gateway.flow.signals import Wakeup
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.transcript import journals, sessions
 from gateway.store.transcript.journals import JournalRow, UnopenedJournal

@@ -17,6 +17,7 @@ from gateway.domain.text.marks import without_headings
 from gateway.flow.live import Live, MessageStored
 from gateway.flow.outbound.sender import Outbound
 from gateway.flow.people import People
+from gateway.flow.signals import Signals
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.delivery import addresses
 from gateway.store.delivery.addresses import AddressRow
@@ -42,6 +43,7 @@ class ProactiveMessages:
     database: Database
     outbound: Outbound
     live: Live
+    signals: Signals
     configured: Callable[[], Collection[str]]
 
     @property
@@ -110,7 +112,7 @@ class ProactiveMessages:
     def committed(self, row: MessageRow) -> None:
         """Publish a message that was stored, and wake the sender."""
         self.live.publish(row.session_id, MessageStored(row.id))
-        self.outbound.wake()
+        self.signals.outbox.set()
 
     async def notify(self, principal: PrincipalId, notice: Notice, buttons: Sequence[Button] = ()) -> MessageRow | None:
         """Send a notice to the person's chat; None if there is none."""

@@ -1,7 +1,7 @@
 """The sender: committed messages are sent in order, each address on a lane of its own."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -14,7 +14,7 @@ from gateway.domain.ids import AddressId, FileId, MessageId, OutboxId
 from gateway.flow.outbound.delivery import Delivery
 from gateway.flow.outbound.parts import Roots, parts
 from gateway.flow.secrets.guard import Clean
-from gateway.flow.wakeup import Wakeup
+from gateway.flow.signals import Signals
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.delivery import addresses, outbox
 from gateway.store.delivery.addresses import AddressRow
@@ -31,22 +31,18 @@ log = structlog.get_logger(__name__)
 
 @dataclass
 class Outbound:
-    """The sender: one lane per address, so that a slow chat delays nobody else.
-
-    `attempted` is called after each attempt to send a part of a message; it must not block.
-    """
+    """The sender: one lane per address, so that a slow chat delays nobody else."""
 
     database: Database
     failpoints: Failpoints
+    signals: Signals
     roots: Roots
-    attempted: Callable[[MessageId], None]
     clean: Clean
 
     def __post_init__(self) -> None:
         self._delivery = Delivery(self.database, self.failpoints, self.roots)
         self._channels: dict[str, Channel] = {}
         self._met: set[str] = set()
-        self._awake = Wakeup()
         self._idle = asyncio.Event()
         self._busy: dict[AddressId, asyncio.Task[None]] = {}
         self._left: set[OutboxId] = set()
@@ -55,11 +51,6 @@ class Outbound:
     def channel(self, at: AddressRow | Address) -> Channel | None:
         """The channel of an address; None while it is closed, and for our own channels, which show the transcript."""
         return self._channels.get(at.channel)
-
-    def wake(self) -> None:
-        """Send messages that were committed just now."""
-        self._awake.set()
-        self._idle.clear()
 
     async def put(
         self,
@@ -92,10 +83,10 @@ class Outbound:
             left = await self.database.read(lambda conn: outbox.left_sending(conn, name))
             for row in left:
                 await self._delivery.resume(channel, row)
-                self.attempted(row.message_id)
+                self.signals.attempted.publish(row.message_id)
             self._met.add(name)
         self._channels[name] = channel
-        self.wake()
+        self.signals.outbox.set()
 
     def abandon(self, name: str) -> None:
         """Stop sending through a channel that is closed; its queue waits."""
@@ -109,22 +100,28 @@ class Outbound:
         """Send until cancelled."""
         async with asyncio.TaskGroup() as group:
             while True:
-                self._awake.clear()
+                self._note_commits()
+                self.signals.outbox.clear()
                 try:
                     await self._start_due(group)
                 except TryAgainLater as exc:
                     log.warning("outbound.waits", error=str(exc))
                 except Exception:  # sends on their way must go on
                     log.exception("outbound.broken")
-                await self._awake.wait(POLL_SECONDS)
+                await self.signals.outbox.wait(POLL_SECONDS)
 
     async def drain(self, seconds: float) -> None:
         """Send committed messages, at most for `seconds`."""
+        self._note_commits()
         try:
             async with asyncio.timeout(seconds):
                 await self._idle.wait()
         except TimeoutError:
             log.warning("outbound.left", addresses=len(self._busy))
+
+    def _note_commits(self) -> None:
+        if self.signals.outbox.called:
+            self._idle.clear()
 
     async def _start_due(self, group: asyncio.TaskGroup) -> None:
         if len(self._busy) >= LANES:
@@ -132,7 +129,7 @@ class Outbound:
         busy = list(self._busy)  # one that ends meanwhile may leave more to send
         async with self.database.connection() as conn:
             due = await outbox.due(conn, list(self._channels), busy, LANES - len(busy), list(self._left))
-        if not due and not busy and not self._awake.called:  # else more was committed since the look
+        if not due and not busy and not self.signals.outbox.called:  # else more was committed since the look
             self._idle.set()
         for row in due:
             self._busy[row.address_id] = group.create_task(self._send_all(row), name=f"send {row.address_id}")
@@ -152,7 +149,7 @@ class Outbound:
             await asyncio.sleep(POLL_SECONDS)
         finally:
             del self._busy[row.address_id]
-            self.wake()
+            self.signals.outbox.set()
 
     async def _send(self, channel: Channel, at: AddressRow, row: OutboxRow) -> bool:
         self._left.add(row.id)
@@ -160,5 +157,5 @@ class Outbound:
             go_on = await self._delivery.send(channel, at, row)
             self._left.discard(row.id)
         finally:
-            self.attempted(row.message_id)
+            self.signals.attempted.publish(row.message_id)
         return go_on

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import monotonic
@@ -13,8 +13,8 @@ from gateway.agent.work.task_trees import TreeRequest, Trees
 from gateway.domain.ids import InstanceId, PrincipalId, TaskId
 from gateway.domain.principals import Label
 from gateway.domain.work.tasks import Status
+from gateway.flow.signals import Signals, Wakeup
 from gateway.flow.unattended.triggers import AcceptedTrigger, accepted_before
-from gateway.flow.wakeup import Wakeup
 from gateway.store.connection.listener import Subscriptions
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.work import instances, steps, trees, triggers
@@ -43,31 +43,30 @@ class ProgramRequest:
 
 @dataclass(frozen=True, slots=True)
 class TreeControl:
-    """Starts, cancels and forks the owner's trees; `woken` and `stop` tell the worker about new and cancelled tasks."""
+    """Starts, cancels and forks the owner's trees."""
 
     database: Database
     owner: PrincipalId
     trees: Trees
-    woken: Callable[[], None]
-    stop: Callable[[Collection[TaskId]], None]
+    signals: Signals
 
     async def start(self, request: ProgramRequest) -> AcceptedTrigger:
         """Start a tree, committed on return; its result goes to no chat. Raises `NoSuchAgent`, `KeyReused`."""
         await self.trees.check(request.agent)
         made = await self.database.run(lambda tx: self._started(tx, request))
-        self.woken()
+        self.signals.tasks.set()
         return made
 
     async def cancel(self, which: str) -> TaskId:
         """Cancel a task and its subtasks; raises `NoSuchTask`."""
         task, running = await self.database.run(lambda tx: task_trees.cancel(tx, self.owner, which))
-        self.stop(running)
+        self.signals.cancelled.publish(running)
         return task
 
     async def fork(self, which: str, at: int, model: str | None = None) -> TaskId:
         """As `task_trees.fork`."""
         made = await self.database.run(lambda tx: task_trees.fork(tx, self.owner, which, at, model))
-        self.woken()
+        self.signals.tasks.set()
         return made
 
     async def _started(self, tx: Connection, request: ProgramRequest) -> AcceptedTrigger:

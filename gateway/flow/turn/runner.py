@@ -19,7 +19,7 @@ from gateway.domain.work.tasks import Claim, Status
 from gateway.flow.labels import ask_to_vouch
 from gateway.flow.live import Live, MessageStored, TurnEnded
 from gateway.flow.outbound.proactive import ProactiveMessages
-from gateway.flow.outbound.sender import Outbound
+from gateway.flow.signals import Signals
 from gateway.flow.turn.budgets import BudgetedModel, OutOfBudget, SharedBudgets
 from gateway.flow.turn.compaction import Compactor
 from gateway.flow.turn.environment import AgentEnvironment, AgentEnvironments
@@ -93,6 +93,7 @@ class TurnRunner:
     database: Database
     models: Callable[[], SizedModel]
     limits: Callable[[], Limits]
+    budgets: SharedBudgets
     environments: AgentEnvironments
     live: Live
     clock: Clock
@@ -100,7 +101,6 @@ class TurnRunner:
     compactor: Compactor
 
     def __post_init__(self) -> None:
-        self._budgets = SharedBudgets(self.database, self.limits, self.clock)
         self._memory = TurnMemory(self.database)
 
     async def begin(self, opened: OpenedTurn) -> Turn:
@@ -130,7 +130,7 @@ class TurnRunner:
         if opened.agent is not None and opened.agent.usd is not None:
             limits = replace(limits, usd=opened.agent.usd)
         tree = opened.agent is not None
-        budgeted = BudgetedModel(model or self.models(), self._budgets, opened.run, opened.principal.role, tree=tree)
+        budgeted = BudgetedModel(model or self.models(), self.budgets, opened.run, opened.principal.role, tree=tree)
         stored = StepSink(turn.fence, opened.run, opened.session, opened.label, self.failpoints)
         sinks = (stored, LiveSink(self.live, opened.session), *sinks)
         while True:
@@ -176,7 +176,7 @@ class TurnRunner:
         opened, overflow = loop.opened, loop.budget is not None
         if not overflow and loop.limits.stop(opened.spent):
             return loop
-        ready = await self.compactor.prepare(opened, loop.room, self._budgets, overflow=overflow)
+        ready = await self.compactor.prepare(opened, loop.room, self.budgets, overflow=overflow)
         if ready is opened:
             return loop
         return replace(loop, turn=replace(loop.turn, opened=await self._memory.reminded(ready)))
@@ -235,7 +235,7 @@ class RunFinisher:
     """Ends runs of every kind. Chats are locked first, then the run's own session, then its task."""
 
     database: Database
-    outbound: Outbound
+    signals: Signals
     proactive: ProactiveMessages
     live: Live
     failpoints: Failpoints
@@ -272,5 +272,5 @@ class RunFinisher:
         self.live.publish(session, TurnEnded(run))  # at once, else the answer is shown beside its draft
         if finished.sent is not None:
             self.proactive.committed(finished.sent)
-        self.outbound.wake()
+        self.signals.outbox.set()
         return finished

@@ -18,10 +18,11 @@ from gateway.domain.text.marks import heading
 from gateway.domain.text.texts import one_line
 from gateway.domain.time import Clock
 from gateway.domain.work.tasks import QUIET, Assignment, Claim, Status, is_quiet
+from gateway.flow.files.workspaces import Workspaces
 from gateway.flow.outbound.parts import Abridged, abridge
 from gateway.flow.outbound.proactive import ProactiveMessages
 from gateway.flow.outbound.sender import Outbound
-from gateway.flow.turn.environment import AgentEnvironments
+from gateway.flow.signals import Signals
 from gateway.flow.turn.opening import OpenedTurn
 from gateway.flow.turn.runner import RunFinisher, RunOutcome, TurnResult
 from gateway.flow.unattended.schedule_results import alert_failure, alert_recovery
@@ -104,11 +105,11 @@ NO_CHAT = "no chat to deliver to"
 
 @dataclass(frozen=True, slots=True)
 class ScheduleOrigin(Origin):
-    """Schedules; `follow` watches a message until it is delivered, `wake` starts the next slot."""
+    """Schedules; `follow` watches a message until it is delivered."""
 
     proactive: ProactiveMessages
     follow: Callable[[MessageId], None]
-    wake: Callable[[], None]
+    signals: Signals
 
     async def unwanted(self, tx: Connection, run: Claim) -> str | None:
         """Not wanted once its schedule was removed."""
@@ -147,7 +148,7 @@ class ScheduleOrigin(Origin):
         """Follow the message, and look for the next slot."""
         if sent is not None:
             self.follow(sent.id)
-        self.wake()
+        self.signals.schedules.set()
 
 
 async def _deliver_result(tx: Connection, ended: UnattendedResult, deliver: Deliver) -> MessageRow | None:
@@ -195,7 +196,7 @@ class UnattendedFinisher:
     """Ends unattended runs: in their own session, in their person's chat, for their origin."""
 
     database: Database
-    environments: AgentEnvironments
+    workspaces: Workspaces
     outbound: Outbound
     proactive: ProactiveMessages
     finisher: RunFinisher
@@ -225,7 +226,7 @@ class UnattendedFinisher:
         """The answer for the chat that will probably get it."""
         at = await self.database.run(lambda tx: self._destination(tx, ended))
         channel = self.outbound.channel(at) if at else None
-        workspace = self.environments.of(ended.run.principal_id).workspace
+        workspace = self.workspaces.of(ended.run.principal_id)
         return await abridge(ended.result.entry.text, ended.result.label, channel, workspace, self.clock.now())
 
     async def _destination(self, tx: Connection, ended: UnattendedResult) -> AddressRow | None:

@@ -14,7 +14,7 @@ from gateway.domain.text.texts import one_line
 from gateway.domain.work.schedules import Recurring
 from gateway.flow.outbound.proactive import ProactiveMessages
 from gateway.flow.people import People
-from gateway.flow.wakeup import Wakeup
+from gateway.flow.signals import Signals
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.delivery import outbox
 from gateway.store.delivery.addresses import AddressRow
@@ -69,26 +69,22 @@ class DeliveryFollowUp:
     another worker may have run one.
     """
 
-    def __init__(self, database: Database, people: People, proactive: ProactiveMessages) -> None:
+    def __init__(self, database: Database, people: People, proactive: ProactiveMessages, signals: Signals) -> None:
         self._database = database
         self._people = people
         self._proactive = proactive
         self._followed: set[MessageId] = set()
-        self._due = Wakeup()
+        self._due = signals.deliveries
+        signals.attempted.subscribe(self._note_attempt)
 
     def follow(self, message: MessageId) -> None:
         """Watch a committed message of a run; never blocks."""
         self._followed.add(message)
         self._due.set()
 
-    def attempted(self, message: MessageId) -> None:
-        """Note an attempt to send a part of the message; never blocks."""
+    def _note_attempt(self, message: MessageId) -> None:
         if message in self._followed:
             self._due.set()
-
-    def look_again(self) -> None:
-        """Note that the channels have changed; never blocks."""
-        self._due.set()
 
     async def run(self) -> None:
         """Settle deliveries until cancelled."""

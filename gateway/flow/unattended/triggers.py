@@ -18,6 +18,7 @@ from gateway.domain.text.texts import storable
 from gateway.domain.text.tokens import estimate
 from gateway.domain.work.tasks import Assignment, Lane, Status
 from gateway.flow.outbound.proactive import PAGE
+from gateway.flow.signals import Signals
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.transcript import sessions
 from gateway.store.work import tasks, triggers
@@ -85,7 +86,7 @@ class Triggers:
     owner: PrincipalId
     workspace: Workspace
     configured: Callable[[], Collection[str]]
-    woken: Callable[[], None]
+    signals: Signals
 
     async def accept(self, request: TriggerRequest) -> AcceptedTrigger:
         """Queue the request; it is committed on return. Raises `NoSuchChannel`, `KeyReused`, `QueueFull`."""
@@ -99,7 +100,7 @@ class Triggers:
         )
         accepted = await self.database.run(lambda tx: self._queued(tx, request, assignment))
         log.info("trigger.accepted", source=request.source, task_id=str(accepted.task))
-        self.woken()
+        self.signals.tasks.set()
         return accepted
 
     def _channel(self, wanted: str | None) -> str | None:

@@ -150,20 +150,20 @@ async def log(request: Request, site: AtSite, caller: Logger) -> LogResult:
     from gateway.importers.records.writer import ImportWriter  # few gateways ever need it
 
     body = await parsed(await request.body(), lambda body: validated(Log, body))
-    agent, backend = _agent(caller, body), site.backend
+    agent = _agent(caller, body)
     trust = Label.KNOWN if caller.reach.everything else Label.UNTRUSTED
     writer = ImportWriter(
-        backend.database,
-        backend.owner.id,
+        site.database,
+        site.owner.id,
         agent,
-        backend.clock.now(),
+        site.clock.now(),
         own=False,
         dry_run=False,
         most_trusted=trust,
         clean=str,  # `_cleaned` has done it, off the event loop
     )
     await writer.store(SOURCE, await asyncio.to_thread(lambda: _cleaned(site, body)))
-    await backend.database.run(lambda tx: indexing.index_turns(tx, None, INDEXED))
+    await site.database.run(lambda tx: indexing.index_turns(tx, None, INDEXED))
     tally = writer.tally
     return LogResult(
         sessions=[await _ended(site, agent, session) for session in body.sessions],
@@ -197,7 +197,7 @@ async def _ended(site: Site, agent: str, session: LoggedSession) -> LoggedSessio
     """Queue a summary if it is over; at most one at a time."""
     from gateway.importers.records.writer import session_key
 
-    owner, key = site.backend.owner.id, session_key(SOURCE, session.external_key)
+    owner, key = site.owner.id, session_key(SOURCE, session.external_key)
 
     async def end(tx: Connection) -> LoggedSessionState:
         id = await imports.session_of(tx, owner, agent, key)
@@ -208,4 +208,4 @@ async def _ended(site: Site, agent: str, session: LoggedSession) -> LoggedSessio
         await imports.end(tx, id)
         return LoggedSessionState(session.external_key, id, ended=True)
 
-    return await site.backend.database.run(end)
+    return await site.database.run(end)

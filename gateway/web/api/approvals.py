@@ -48,7 +48,7 @@ class Review:
 @router.get("/api/reviews")
 async def listed(site: AtSite, limit: Annotated[int, Query(ge=1, le=500)] = 50) -> list[Review]:
     """List open questions to the owner, the oldest first, then the answered ones, the newest first."""
-    owner = site.backend.owner.id
-    async with site.backend.database.connection() as conn:
-        waiting = await reviews.list_open(conn, owner, site.backend.clock.now())
+    owner = site.owner.id
+    async with site.database.connection() as conn:
+        waiting = await reviews.list_open(conn, owner, site.clock.now())
         return [Review.of(row) for row in [*waiting, *await reviews.latest(conn, owner, limit)][:limit]]

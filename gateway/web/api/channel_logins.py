@@ -22,7 +22,7 @@ _MAX_QR_CHARS = 1000
 
 def find_channel(site: Site, name: str) -> LoginChannel:
     """The channel of that name; raises `Refused` if it does not exist or has no login."""
-    channel = site.backend.logins().get(name)
+    channel = site.channels.logins().get(name)
     if channel is None:
         raise Refused(404, "not_found", f"{name} has no login; see channels in config.json.")
     return channel

@@ -122,7 +122,7 @@ async def _event(site: Site, event: live.LiveEvent) -> dict[str, Json] | None:
 
 
 async def _stored(site: Site, id: MessageId) -> dict[str, Json] | None:
-    async with site.backend.database.connection() as conn:
+    async with site.database.connection() as conn:
         row = await messages.get(conn, id)
         [row] = await attachments.with_attachments(conn, [row]) if row else [None]
     return {"type": "message", "message": _message(row)} if row else None
@@ -130,16 +130,16 @@ async def _stored(site: Site, id: MessageId) -> dict[str, Json] | None:
 
 async def find_task(site: Site, task: UUID) -> TaskId:
     """The owner's task of a tree; raises `Refused`."""
-    async with site.backend.database.connection() as conn:
+    async with site.database.connection() as conn:
         try:
-            return await task_trees.find_task(conn, site.backend.owner.id, str(task))
+            return await task_trees.find_task(conn, site.owner.id, str(task))
         except NoSuchTask:
             raise Refused(404, "not_found", "There is no such task.") from None
 
 
 async def is_finished(site: Site, task: TaskId, since: int, *, tree: bool) -> bool:
     """Whether no step can follow this one."""
-    async with site.backend.database.connection() as conn:
+    async with site.database.connection() as conn:
         counts = await trees.counts(conn, task, tree=tree)
         over = all(status.final for status in counts)
         return over and not await steps.trace(conn, task, tree=tree, since=since, most=1)
@@ -147,7 +147,7 @@ async def is_finished(site: Site, task: TaskId, since: int, *, tree: bool) -> bo
 
 async def trace_frames(site: Site, task: TaskId, since: int, *, tree: bool) -> AsyncGenerator[Frame, None]:
     """Yield each step after `since`, the states when they change, and an end."""
-    async with aclosing(site.backend.traces.follow(task, tree=tree, since=since)) as following:
+    async with aclosing(site.trees.traces.follow(task, tree=tree, since=since)) as following:
         async for progress in following:
             for step in progress.steps:
                 yield Frame(to_json(step_json(step)), id=str(step.id))

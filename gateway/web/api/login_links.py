@@ -32,4 +32,4 @@ async def issue(request: Request, site: AtSite, caller: Annotated[Caller, Depend
     if caller.account != LOCAL:
         message = "Only the local token makes sign-in links: run `supaclaw web` on the gateway's machine."
         raise Refused(403, "missing_scope", message, type="permission_error")
-    return LoginLink(site.backend.sign_in_link(str(request.base_url)), int(LIFETIME.total_seconds()))
+    return LoginLink(site.access.sign_in_link(str(request.base_url)), int(LIFETIME.total_seconds()))

@@ -48,17 +48,17 @@ class MemoryTools:
     @property
     def toolbox(self) -> Toolbox:
         """The tools, without approvals: a program may change its own memories."""
-        backend = self.site.backend
+        site = self.site
         context = PrincipalContext(
-            backend.owner.id,
+            site.owner.id,
             Role.OWNER,
-            backend.database.run,
-            backend.clock,
+            site.database.run,
+            site.clock,
             lambda: None,
-            MemorySearch(backend.database, backend.embedder),
+            MemorySearch(site.database, site.chat.embedder),
             self.reach,
         )
-        return Toolbox(tools(Services(Workspace(backend.files), context=context)), _nowhere, Policy(Label.UNTRUSTED))
+        return Toolbox(tools(Services(Workspace(site.files.root), context=context)), _nowhere, Policy(Label.UNTRUSTED))
 
 
 async def _nowhere(_path: str, _text: str, _label: Label) -> str:

@@ -155,8 +155,8 @@ async def search(site: AtSite, caller: Client, request: SearchRequest) -> Search
         raise Refused(400, "empty_query", "query: must not be empty.", param="query")
     if request.since and request.until and request.since >= request.until:
         raise Refused(400, "empty_window", "since must be before until.", param="since")
-    found = await MemorySearch(site.backend.database, site.backend.embedder).find(
-        site.backend.owner.id,
+    found = await MemorySearch(site.database, site.chat.embedder).find(
+        site.owner.id,
         request.query,
         mode=request.mode,
         scope=request.scope,
@@ -187,11 +187,11 @@ async def listed(
         pinned=pinned,
         at_most=Label.UNTRUSTED,
     )
-    async with site.backend.database.connection() as conn:
+    async with site.database.connection() as conn:
         found = [
             memory
             for part in caller.reach.filters(which)
-            for memory in await memories.listed(conn, site.backend.owner.id, part, offset + limit)
+            for memory in await memories.listed(conn, site.owner.id, part, offset + limit)
         ]
     found.sort(key=lambda memory: -memory.id)
     return [memory_row(memory) for memory in found[offset : offset + limit]]
@@ -251,8 +251,8 @@ async def restore(site: AtSite, caller: Client, id: Id) -> MemoryRow:
 @router.get("/api/bootstrap")
 async def bootstrap(site: AtSite, caller: Client, query: Annotated[BootstrapQuery, Query()]) -> BootstrapText:
     """Get a text for the beginning of an agent's session: the last session, and the most important memories."""
-    owner, now = site.backend.owner.id, site.backend.clock.now()
-    async with site.backend.database.connection() as conn:
+    owner, now = site.owner.id, site.clock.now()
+    async with site.database.connection() as conn:
         return BootstrapText((await bootstrap_context(conn, owner, now, **dict(query), reach=caller.reach)).text)
 
 
@@ -261,14 +261,14 @@ async def context(site: AtSite, caller: Client, request: ContextRequest) -> Cont
     """Get texts that help an agent to answer a message."""
     if not request.message.strip():
         raise Refused(400, "empty_message", "message: must not be empty.", param="message")
-    start, owner = Bootstrap(), site.backend.owner.id
+    start, owner = Bootstrap(), site.owner.id
     if request.bootstrap:
-        async with site.backend.database.connection() as conn:
+        async with site.database.connection() as conn:
             start = await bootstrap_context(
-                conn, owner, site.backend.clock.now(), max_tokens=request.max_tokens, reach=caller.reach
+                conn, owner, site.clock.now(), max_tokens=request.max_tokens, reach=caller.reach
             )
     in_bootstrap = {memory.id for memory in start.shown}
-    searching = MemorySearch(site.backend.database, site.backend.embedder)
+    searching = MemorySearch(site.database, site.chat.embedder)
     most = RECALLED_ROWS + len(in_bootstrap)
     found = await searching.find(owner, request.message, scope=Where.ALL, k=most, reach=caller.reach)
     new = [hit for hit in found.hits if hit.memory.id not in in_bootstrap]

@@ -51,7 +51,7 @@ async def send(request: Request, site: AtSite, caller: Sender) -> Response:
     """Send a message or a slash command."""
     message = await parsed(await request.body(), lambda body: validated(NewMessage, body))
     at = address_of(caller, message.chat)
-    now, sender = site.backend.clock.now(), owner_as_sender(site.backend)
+    now, sender = site.clock.now(), owner_as_sender(site)
     files = await attachments_for(site, message.files)
     inbound = Inbound(
         at, sender, message.text, message.client_id, now, attachments=files, private=True, as_owner=caller.as_owner
@@ -70,14 +70,14 @@ async def answer(
     accepted = await _accepted(site, caller, InboxId(inbox_id))
     try:
         async with asyncio.timeout(wait):
-            found = await site.while_entitled(site.backend.answers.wait(accepted), caller.session)
+            found = await site.while_entitled(site.chat.answers.wait(accepted), caller.session)
     except TimeoutError:
         return Response(status_code=204)
     return JSONResponse(_answer_json(found, await _sent_files(site, accepted, found)))
 
 
 async def _accepted(site: Site, caller: Caller, id: InboxId) -> Accepted:
-    async with site.backend.database.connection() as conn:
+    async with site.database.connection() as conn:
         arrival = await inbox.find(conn, CHANNEL, caller.account, id)
         if arrival is None:
             raise Refused(404, "not_found", "No such message was sent with this token.")
@@ -89,7 +89,7 @@ async def _accepted(site: Site, caller: Caller, id: InboxId) -> Accepted:
 
 async def _sent_files(site: Site, accepted: Accepted, answer: Answer) -> list[Json]:
     """The files that the agent sent between the message and its answer."""
-    async with site.backend.database.connection() as conn:
+    async with site.database.connection() as conn:
         question = await messages.get(conn, accepted.message_id) if accepted.message_id else None
         if question is None or question.seq is None:
             return []

@@ -20,12 +20,12 @@ router = APIRouter(dependencies=[Depends(needs(Scope.READ))])
 @router.get("/api/sessions")
 async def recent(site: AtSite, limit: Limit = 50) -> list[SessionSummary]:
     """List sessions, the most recently active first."""
-    async with site.backend.database.connection() as conn:
+    async with site.database.connection() as conn:
         return await sessions.recent(conn, limit)
 
 
 @router.get("/api/outbox")
 async def undelivered(site: AtSite, state: State = "failed", limit: Limit = 100) -> list[OutboxRow]:
     """List messages that were not delivered, or perhaps not (`uncertain`), the newest first."""
-    async with site.backend.database.connection() as conn:
+    async with site.database.connection() as conn:
         return await outbox.in_state(conn, state, limit)

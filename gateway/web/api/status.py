@@ -16,29 +16,29 @@ router = APIRouter()
 @router.get("/health", dependencies=[Depends(public)], response_class=PlainTextResponse)
 async def health(site: AtSite) -> Response:
     """Respond ok, without a credential; 503 if the gateway does not work or waits for its database."""
-    if site.backend.healthy():
+    if site.health.healthy():
         return PlainTextResponse("ok\n")
-    return PlainTextResponse("waiting\n" if site.backend.waits_for_database() else "unwell\n", 503)
+    return PlainTextResponse("waiting\n" if site.health.waits_for_database() else "unwell\n", 503)
 
 
 @router.get("/api/status", dependencies=[Depends(needs(Scope.READ))])
 async def status(site: AtSite) -> StatusReport:
     """Get the status of the gateway; the costs are of today, by UTC."""
-    return await site.backend.status()
+    return await site.health.status()
 
 
 @router.post("/api/requeue", dependencies=[Depends(needs(Scope.ADMIN))])
 async def requeue(site: AtSite) -> dict[str, int]:
     """Store the messages that only the journal has; returns their number."""
-    return {"requeued": await site.backend.inbox.requeue()}
+    return {"requeued": await site.chat.inbox.requeue()}
 
 
 @router.get("/metrics", dependencies=[Depends(needs(Scope.READ))], response_class=PlainTextResponse)
 async def metrics(site: AtSite) -> Response:
     """Get gauges in Prometheus' text format."""
-    report = await site.backend.status()
-    uptime = (site.backend.clock.now() - report.started_at).total_seconds()
-    lines = "\n".join(_gauges(report, uptime, healthy=site.backend.healthy()))
+    report = await site.health.status()
+    uptime = (site.clock.now() - report.started_at).total_seconds()
+    lines = "\n".join(_gauges(report, uptime, healthy=site.health.healthy()))
     return PlainTextResponse(lines + "\n", media_type="text/plain; version=0.0.4; charset=utf-8")
 
 

@@ -102,7 +102,7 @@ async def create(
     key = body.idempotency_key or key
     wanted = ProgramRequest(body.agent, body.input, _label(caller), caller.account, body.budget, key)
     try:
-        made = await site.backend.trees.start(wanted)
+        made = await site.trees.control.start(wanted)
     except NoSuchAgent as error:
         raise Refused(400, "unknown_agent", str(error), param="agent") from None
     return CreatedTask(made.task, made.status, f"/api/tasks/{made.task}", f"/api/events?master={made.task}")
@@ -127,8 +127,8 @@ async def listed(
 ) -> list[TreeRow]:
     """List the owner's trees, the newest first; the next page is `before` the last id of this one."""
     wanted = TreeFilter(status, agent, text, TaskId(before) if before else None)
-    async with site.backend.database.connection() as conn:
-        return await trees.listing(conn, site.backend.owner.id, wanted, limit)
+    async with site.database.connection() as conn:
+        return await trees.listing(conn, site.owner.id, wanted, limit)
 
 
 @router.get("/api/tasks/{task_id}")
@@ -140,7 +140,7 @@ async def task(
     Otherwise a source could trigger a question about the owner's data and read the answer here.
     """
     reads = permits(caller.scopes, Scope.READ)
-    async with site.backend.database.connection() as conn:
+    async with site.database.connection() as conn:
         if reads or await triggers.sent_by(conn, TaskId(task_id), caller.account, caller.source):
             report = await tasks.report(conn, TaskId(task_id))
             if report is not None:
@@ -157,15 +157,15 @@ async def cancel(
 ) -> dict[str, Status]:
     """Cancel a task with all below it. A token with only the trigger scope may cancel its own."""
     missing = Refused(404, "not_found", "There is no such task.")
-    async with site.backend.database.connection() as conn:
+    async with site.database.connection() as conn:
         own = Scope.ADMIN in caller.scopes or await triggers.sent_by(conn, TaskId(task_id), caller.account, None)
     if not own:
         raise missing
     try:
-        await site.backend.trees.cancel(str(task_id))
+        await site.trees.control.cancel(str(task_id))
     except NoSuchTask:
         raise missing from None
-    async with site.backend.database.connection() as conn:
+    async with site.database.connection() as conn:
         found = await tasks.get(conn, TaskId(task_id))
     if found is None:
         raise missing

@@ -16,7 +16,7 @@ from gateway.flow.unattended.triggers import QueueFull, TriggerRequest
 from gateway.web.auth.access import Caller, needs
 from gateway.web.http.bodies import RequestBody, json_body, validated
 from gateway.web.http.errors import Refused
-from gateway.web.site import PRINTABLE, AtSite, Site
+from gateway.web.site import MODELS, PRINTABLE, AtSite, Site
 from gateway.workspace.instructions import SOURCE_PATTERN
 
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=PRINTABLE)]
@@ -99,8 +99,8 @@ class QueuedTask:
 async def trigger(request: Request, site: AtSite, caller: Sender, key: Key = None) -> QueuedTask:
     """Send a trigger to the agent, which treats the content as data, not as instructions."""
     body = parse_trigger(await request.body())
-    if body.agent not in site.backend.models():
-        raise Refused(400, "unknown_agent", f"There is only {', '.join(site.backend.models())}.", param="agent")
+    if body.agent not in MODELS:
+        raise Refused(400, "unknown_agent", f"There is only {', '.join(MODELS)}.", param="agent")
     if key and body.idempotency_key not in {None, key}:
         raise Refused(400, "invalid_request", "The header and the body name different keys.", param="idempotency_key")
     source, key = _source(caller, body.source), body.idempotency_key or key
@@ -138,7 +138,7 @@ async def _queued(site: Site, sent: TriggerRequest) -> QueuedTask:
     if not sent.content.strip():
         raise Refused(400, "invalid_request", "The content is empty; say what happened.")
     try:
-        taken = await site.backend.triggers.accept(sent)
+        taken = await site.trees.triggers.accept(sent)
     except QueueFull as error:
         headers = {"Retry-After": str(BUSY_SECONDS)}
         raise Refused(503, "queue_full", f"{error}.", type="server_error", headers=headers) from None

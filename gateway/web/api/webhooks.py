@@ -34,7 +34,7 @@ async def deliver(request: Request) -> Response:
 
 
 def _channel(request: Request) -> WebhookChannel:
-    channel = site_of(request).backend.webhooks().get(request.path_params["name"])
+    channel = site_of(request).channels.webhooks().get(request.path_params["name"])
     if channel is None:
         raise Refused(404, "not_found", "No channel of that name takes webhooks.")
     return channel

@@ -14,7 +14,6 @@ from gateway.domain.people.credentials import Scope, permits
 from gateway.domain.principals import Principal
 from gateway.store.people import principals, tokens
 from gateway.store.people.tokens import LiveToken
-from gateway.web.backend import Backend
 from gateway.web.http.errors import Refused
 from gateway.web.http.headers import cookie_name, hosts_of, split_host
 from gateway.web.site import Site, site_of
@@ -131,7 +130,7 @@ async def by_bearer(request: Request) -> Caller | None:
     if plain is None:
         return None
     site = site_of(request)
-    if hmac.compare_digest(tokens.sha256(plain), tokens.sha256(site.backend.local_token)):
+    if hmac.compare_digest(tokens.sha256(plain), tokens.sha256(site.access.local_token)):
         return Caller(LOCAL, frozenset({Scope.ADMIN}))
     return await _by_token(site, plain, "bearer")
 
@@ -145,25 +144,25 @@ async def by_cookie(request: Request) -> Caller | None:
 
 def at_page(request: Request) -> bool:
     """Whether this is the page's own host; at 127.0.0.1 the browser would give its cookie to every local program."""
-    backend, host = site_of(request).backend, request.headers.get("host", "").lower()
-    return split_host(host)[0] == backend.page_name or host in hosts_of(backend.public_url)
+    access, host = site_of(request).access, request.headers.get("host", "").lower()
+    return split_host(host)[0] == access.page_name or host in hosts_of(access.public_url)
 
 
-def owner_as_sender(backend: Backend) -> Sender:
+def owner_as_sender(site: Site) -> Sender:
     """The owner as the sender of messages; `Caller.as_owner` says how far the credential is trusted."""
-    return Sender("owner", backend.owner.name)
+    return Sender("owner", site.owner.name)
 
 
-def sender_of(backend: Backend, caller: Caller) -> Sender:
+def sender_of(site: Site, caller: Caller) -> Sender:
     """The sender of a message: the owner, or the member whose token it is."""
     if caller.member is None:
-        return owner_as_sender(backend)
+        return owner_as_sender(site)
     return Sender(f"{MEMBER}{caller.member.id}", caller.member.name)
 
 
-def principal_of(backend: Backend, caller: Caller) -> PrincipalId:
+def principal_of(site: Site, caller: Caller) -> PrincipalId:
     """The principal whose data a request may use."""
-    return backend.owner.id if caller.member is None else caller.member.id
+    return site.owner.id if caller.member is None else caller.member.id
 
 
 def client_of(request: Request) -> str:
@@ -181,17 +180,17 @@ def _cookie(request: Request) -> str | None:
 
 
 async def _by_token(site: Site, plain: str, kind: str) -> Caller | None:
-    row = await site.lookups.find(site.backend.database, plain)
-    now = site.backend.clock.now()
+    row = await site.lookups.find(site.database, plain)
+    now = site.clock.now()
     if row is None or row.kind != kind or not row.valid(now):
         return None
     member = None
-    if row.principal_id != site.backend.owner.id:
-        async with site.backend.database.connection() as conn:
-            if not await site.backend.lets_in(conn, row.principal_id):
+    if row.principal_id != site.owner.id:
+        async with site.database.connection() as conn:
+            if not await site.access.lets_in(conn, row.principal_id):
                 return None
             member = await principals.get(conn, row.principal_id)
-    await tokens.touch(site.backend.database, row, now)
+    await tokens.touch(site.database, row, now)
     return Caller(str(row.id), frozenset(row.scopes), row, member)
 
 

@@ -43,12 +43,12 @@ async def redeem(request: Request, site: AtSite, link: SignInLink) -> Response:
     """Exchange a link for a browser session."""
     if not at_page(request):
         raise Refused(403, "wrong_address", "Open the link exactly as printed: the page has its own address.")
-    now = site.backend.clock.now()
-    if not site.backend.links.redeem(link.secret, now):
+    now = site.clock.now()
+    if not site.access.links.redeem(link.secret, now):
         message = "This link was already used, or is older than ten minutes. Print a new one."
         raise site.throttle.failed(client_of(request), Refused(401, "invalid_link", message))
     name = request.headers.get("user-agent", "")[:200]
-    _, plain = await tokens.sign_in(site.backend.database, site.backend.owner.id, name, now)
+    _, plain = await tokens.sign_in(site.database, site.owner.id, name, now)
     response = JSONResponse({"signed_in": True})
     response.set_cookie(
         cookie_name(request),
@@ -69,9 +69,9 @@ async def logout(
     """End this browser session, or all of them."""
     assert caller.session is not None, "signed_in sets it"
     if everywhere:
-        await tokens.sign_out_everywhere(site.backend.database, site.backend.owner.id)
+        await tokens.sign_out_everywhere(site.database, site.owner.id)
     else:
-        await tokens.sign_out(site.backend.database, caller.session.id)
+        await tokens.sign_out(site.database, caller.session.id)
     response = RedirectResponse("/login", 303)
     response.delete_cookie(cookie_name(request), path="/", secure=request.url.scheme == "https", httponly=True)
     return response
@@ -96,12 +96,12 @@ async def secret_page(request: Request, site: AtSite) -> Response:
 @router.post("/secret", status_code=204, dependencies=[Depends(public)])
 async def store_secret(request: Request, site: AtSite, form: SecretForm) -> None:
     """Store a secret for the person who got the link, with the binding of the shared secret of that name."""
-    secrets = site.backend.secrets
+    secrets = site.settings.secrets
     if not at_page(request) or secrets is None:
         raise Refused(403, "wrong_address", "Open the link exactly as it was sent.")
     try:
         value = check_value(form.value)
-        link = site.backend.secret_links.redeem(form.secret, site.backend.clock.now())
+        link = site.access.secret_links.redeem(form.secret, site.clock.now())
         if link is None:
             message = "This link was already used, or is older than ten minutes. Ask for a new one: /secret NAME"
             raise site.throttle.failed(client_of(request), Refused(401, "invalid_link", message))

@@ -48,7 +48,7 @@ SANDBOX = {"Content-Security-Policy": "sandbox; default-src 'none'"}
 
 async def keep(site: Site, whose: PrincipalId, file: UploadedFile, origin: str) -> FileRow:
     """Store a file of this principal; raises `UploadRefused`."""
-    return await site.backend.uploads.keep(whose, file.name, _type(file.mime), file.pieces, origin=origin)
+    return await site.files.uploads.keep(whose, file.name, _type(file.mime), file.pieces, origin=origin)
 
 
 async def attachments_for(site: Site, ids: Sequence[UUID]) -> tuple[Attachment, ...]:
@@ -65,8 +65,8 @@ def add_routes(router: APIRouter, path: str, origin: str, *, sends: Requirement,
     async def upload(request: Request, site: AtSite) -> Response:
         """Upload a file; put its `id` into the `files` of a message."""
         length = request.headers.get("content-length", "")
-        site.backend.uploads.check(int(length) - _ENVELOPE if length.isdecimal() else None)
-        row = await keep(site, site.backend.owner.id, await uploaded_file(request), origin)
+        site.files.uploads.check(int(length) - _ENVELOPE if length.isdecimal() else None)
+        row = await keep(site, site.owner.id, await uploaded_file(request), origin)
         body = {"id": str(row.id), "name": row.name, "mime": row.mime, "size": row.size, "path": row.path}
         return JSONResponse(body, 201)
 
@@ -89,8 +89,8 @@ def _type(claimed: str) -> str:
 
 
 async def _row(site: Site, id: UUID, *, status: int = 404) -> FileRow:
-    async with site.backend.database.connection() as conn:
-        row = await files.by_id(conn, site.backend.owner.id, FileId(id))
+    async with site.database.connection() as conn:
+        row = await files.by_id(conn, site.owner.id, FileId(id))
     if row is None:
         raise Refused(status, "unknown_file", f"There is no file {id}.", param="files" if status == 400 else None)
     return row
@@ -104,7 +104,7 @@ def saved_as(name: str) -> dict[str, str]:
 async def serve(site: Site, path: str, mime: str, headers: dict[str, str]) -> Response:
     """Respond with a file of the owner, in a sandbox whatever its type; raises `Refused`."""
     try:
-        file, size = await asyncio.to_thread(_opened, site.backend.files, WorkspacePath.parse(path))
+        file, size = await asyncio.to_thread(_opened, site.files.root, WorkspacePath.parse(path))
     except WorkspaceError as exc:
         raise Refused(404, exc.code, "The file no longer exists.") from None
     return _FromDisk(file, size, mime, {**SANDBOX, **headers})

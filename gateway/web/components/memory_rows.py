@@ -116,14 +116,14 @@ async def find_rows(site: Site, query: MemoryQuery) -> MemoryListing:
     if query.id:
         return MemoryListing([row_of(memory) for memory in await get_rows(site, query.id)])
     if query.q.strip():
-        searching = MemorySearch(site.backend.database, site.backend.embedder)
-        owner, where = site.backend.owner.id, query.filter
+        searching = MemorySearch(site.database, site.chat.embedder)
+        owner, where = site.owner.id, query.filter
         found = await searching.find(owner, query.q, scope=SearchScope.ALL, filter=where, k=BEST)
         words = frozenset(lexemes(query.q))
         rows = await asyncio.to_thread(lambda: [row_of(hit.memory, hit, words) for hit in found.hits])
         return MemoryListing(rows, _notes(found))
-    async with site.backend.database.connection() as conn:
-        newest = await memories.listed(conn, site.backend.owner.id, query.filter, PAGE + 1, query.skip)
+    async with site.database.connection() as conn:
+        newest = await memories.listed(conn, site.owner.id, query.filter, PAGE + 1, query.skip)
     more = query.skip + PAGE if len(newest) > PAGE else None
     return MemoryListing([row_of(memory) for memory in newest[:PAGE]], more=more)
 
@@ -131,8 +131,8 @@ async def find_rows(site: Site, query: MemoryQuery) -> MemoryListing:
 async def get_rows(site: Site, ids: Sequence[int]) -> list[Memory]:
     """The memories with these ids that still exist."""
     found: list[Memory] = []
-    async with site.backend.database.connection() as conn:
-        own = Remembering(conn, site.backend.owner.id)
+    async with site.database.connection() as conn:
+        own = Remembering(conn, site.owner.id)
         for id in dict.fromkeys(ids):
             try:
                 found.append(await own.get(MemoryId(id)))
@@ -185,4 +185,4 @@ async def in_memory(
     site: Site, work: Callable[[Remembering], Awaitable[Result]], reach: MemoryAccess = ALL_MEMORIES
 ) -> Result:
     """Work on what `reach` shows of the owner's memory; raises `MemoryRefused`."""
-    return await site.backend.database.run(lambda tx: work(Remembering(tx, site.backend.owner.id, reach, site.clean)))
+    return await site.database.run(lambda tx: work(Remembering(tx, site.owner.id, reach, site.clean)))

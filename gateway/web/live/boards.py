@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import TypeAlias
 
 from gateway.domain.errors import TryAgainLater
-from gateway.flow.wakeup import Wakeup
+from gateway.flow.signals import Wakeup
 from gateway.web.live.sse import Frame, Patch, difference, encoded_patches
 
 POLL_SECONDS = 1.0

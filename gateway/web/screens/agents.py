@@ -50,7 +50,7 @@ async def details(site: AtSite, name: str) -> HTMLResponse:
     """A form with its file, and a form for a test task."""
     listed = await _find_agent(site, name)
     path = WorkspacePath.parse(_path(name))
-    file = await preview(site.backend.workspace, path) if listed.has_file else None
+    file = await preview(site.files.workspace, path) if listed.has_file else None
     return HTMLResponse(site.pages.piece("agent_details.html", name=name, file=file))
 
 
@@ -83,7 +83,7 @@ async def test(
 ) -> HTMLResponse:
     """Run a task now and show its result, which goes to no chat."""
     site.rate_limiter.spend(caller.account)
-    made = await site.backend.trees.start(ProgramRequest(name, input, Label.OWNER, caller.account))
+    made = await site.trees.control.start(ProgramRequest(name, input, Label.OWNER, caller.account))
     top = await site.while_entitled(_outcome(site, made.task), caller.session)
     about = spent(top.cost_usd, top.tokens)
     return HTMLResponse(site.pages.piece("agent_test.html", top=top, about=about, text=text_of(top)))
@@ -92,12 +92,12 @@ async def test(
 async def _outcome(site: Site, task: TaskId) -> NodeRow:
     """The task once its tree is over or waits for a person, or after `TEST_SECONDS`."""
     with suppress(TimeoutError):
-        async with asyncio.timeout(TEST_SECONDS), aclosing(site.backend.traces.follow(task, tree=True)) as following:
+        async with asyncio.timeout(TEST_SECONDS), aclosing(site.trees.traces.follow(task, tree=True)) as following:
             async for progress in following:
                 if Status.NEEDS_HUMAN_REVIEW in progress.counts:
                     break
-    async with site.backend.database.connection() as conn:
-        return (await task_trees.show(conn, site.backend.owner.id, str(task)))[0]
+    async with site.database.connection() as conn:
+        return (await task_trees.show(conn, site.owner.id, str(task)))[0]
 
 
 async def _save(site: Site, name: str, content: str, sha256: str) -> None:
@@ -109,7 +109,7 @@ async def _save(site: Site, name: str, content: str, sha256: str) -> None:
 
 
 async def _find_agent(site: Site, name: str) -> ListedAgent:
-    listed = await site.backend.trees.trees.agents.listed(name)
+    listed = await site.trees.agents.listed(name)
     if listed is None:
         raise Refused(404, "not_found", f"There is no agent {name[:80]!r}.")
     return listed
@@ -120,7 +120,7 @@ def _path(name: str) -> str:
 
 
 async def _pieces(site: Site) -> Mapping[str, str]:
-    agents, made = site.backend.trees.trees.agents, dict[str, str]()
+    agents, made = site.trees.agents, dict[str, str]()
     for each in await agents.list_all():
         trusted = await agents.label(each.agent) is Label.OWNER
         made[f"agent-{each.slug}"] = site.pages.piece("agent.html", listed=each, trusted=trusted)

@@ -25,22 +25,22 @@ screen = Screen(Nav("/approvals", "Approvals", "circle-alert", 5), router)
 @router.get("/approvals/waiting", dependencies=OWNER)
 async def waiting(site: AtSite) -> dict[str, int]:
     """The number of open questions, for the sidebar and the title of every page."""
-    async with site.backend.database.connection() as conn:
-        return {"waiting": len(await reviews.list_open(conn, site.backend.owner.id, site.backend.clock.now()))}
+    async with site.database.connection() as conn:
+        return {"waiting": len(await reviews.list_open(conn, site.owner.id, site.clock.now()))}
 
 
 @router.post("/approvals/{number}/grant", status_code=204, dependencies=OWNER)
 async def allow_ahead(site: AtSite, number: str, terms: Annotated[str, Form(max_length=200)]) -> None:
     """Grant more calls like this one in advance."""
-    owner, parsed = site.backend.owner.id, rules.parse_terms(terms, site.backend.clock.now())
-    await site.backend.database.run(lambda tx: rules.give_grant(tx, owner, number, parsed, by="web"))
+    owner, parsed = site.owner.id, rules.parse_terms(terms, site.clock.now())
+    await site.database.run(lambda tx: rules.give_grant(tx, owner, number, parsed, by="web"))
 
 
 @router.post("/approvals/grants/{number}/revoke", status_code=204, dependencies=OWNER)
 async def revoke(site: AtSite, number: str) -> None:
     """Revoke a grant."""
-    owner, now = site.backend.owner.id, site.backend.clock.now()
-    await site.backend.database.run(lambda tx: rules.revoke_grant(tx, owner, number, now, by="web"))
+    owner, now = site.owner.id, site.clock.now()
+    await site.database.run(lambda tx: rules.revoke_grant(tx, owner, number, now, by="web"))
 
 
 @router.post("/approvals/{number}/{answer}", status_code=204, dependencies=OWNER)
@@ -48,15 +48,13 @@ async def settle_question(
     site: AtSite, number: str, answer: Literal["approve", "deny"], comment: Annotated[str, Form(max_length=2_000)] = ""
 ) -> None:
     """Approve or deny a call; the page is updated by its events."""
-    owner, now, yes = site.backend.owner.id, site.backend.clock.now(), answer == "approve"
-    await site.backend.database.run(
-        lambda tx: settle_review(tx, owner, number, now, yes=yes, by="web", comment=comment)
-    )
+    owner, now, yes = site.owner.id, site.clock.now(), answer == "approve"
+    await site.database.run(lambda tx: settle_review(tx, owner, number, now, yes=yes, by="web", comment=comment))
 
 
 async def _pieces(site: Site) -> Mapping[str, str]:
-    owner, now, part = site.backend.owner.id, site.backend.clock.now(), site.pages.part
-    async with site.backend.database.connection() as conn:
+    owner, now, part = site.owner.id, site.clock.now(), site.pages.part
+    async with site.database.connection() as conn:
         rows, over = await reviews.list_open(conn, owner, now), await reviews.latest(conn, owner, HISTORY)
         ahead, asked_in = await grants.live(conn, owner, now), await reviews.askers(conn, rows + over)
     made: dict[str, str] = {"empty": part("no_questions"), **questions(site, rows, asked_in)}

@@ -22,14 +22,14 @@ screen = Screen(Nav("/channels", "Channels", "plug", 20), router)
 @router.post("/channels/{name}/test", status_code=204, dependencies=OWNER)
 async def test(site: AtSite, name: str) -> None:
     """Test its credentials; the page shows the result."""
-    await site.backend.probes.run(name)
+    await site.channels.probes.run(name)
 
 
 @router.post("/channels/{name}/enabled", status_code=204, dependencies=OWNER)
 async def enable(site: AtSite, name: str, on: bool) -> None:
     """Switch it on or off in config.json."""
-    settings = site.backend.settings
-    if name not in site.backend.channels():
+    settings = site.settings.editor
+    if name not in site.channels.states():
         raise Refused(404, "not_found", f"{name} is not configured.")
     switched = {f"channels.{name}.enabled": "true" if on else "false"}
     await settings.save(wanted := settings.typed(settings.form().stamp, switched))
@@ -49,15 +49,15 @@ async def logout(site: AtSite, name: str) -> None:
 
 
 async def _pieces(site: Site) -> Mapping[str, str]:
-    channels = site.backend.channels()
+    channels = site.channels.states()
     missing = [name for name in channel_names() if name not in channels]
     made: dict[str, str] = {"empty": site.pages.part("no_channels", missing)}
     for name, state in channels.items():
-        variable, tested = site.backend.variable_of(f"channels.{name}"), site.backend.probes.results.get(name)
+        variable, tested = site.settings.variable_of(f"channels.{name}"), site.channels.probes.results.get(name)
         made[f"channel-{name}"] = site.pages.piece(
             "channel.html", name=name, state=state, variable=variable, tested=tested
         )
-        if (channel := site.backend.logins().get(name)) is not None:
+        if (channel := site.channels.logins().get(name)) is not None:
             made |= await asyncio.to_thread(_login, site, name, channel.login())
     if channels and missing:
         made["add-channel"] = site.pages.piece("add_channel.html", missing=missing)

@@ -34,16 +34,16 @@ async def page(request: Request, site: AtSite) -> Response:
     """The screen; Setup comes first while no model is connected."""
     if setup.comes_first(request, site):
         return RedirectResponse("/setup", 303)
-    model = site.backend.model()
+    model = site.settings.model()
     return site.screen(
         request,
         screen.nav,
         "chat.html",
-        owner=site.backend.owner.name,
-        commands=site.backend.commands,
+        owner=site.owner.name,
+        commands=site.chat.commands,
         most=chat_files.MAX_FILES,
         models=model.chain if model else (),
-        offers_zone=await site.backend.zones.due(site.backend.owner.id),
+        offers_zone=await site.chat.zones.due(site.owner.id),
     )
 
 
@@ -68,12 +68,12 @@ async def send(
     again: Annotated[int | None, Form()] = None,
 ) -> Response:
     """Accept a message, or repeat an earlier one; the answer comes with the events. A `client_id` counts once."""
-    now, sender = site.backend.clock.now(), owner_as_sender(site.backend)
+    now, sender = site.clock.now(), owner_as_sender(site)
     if again is not None:
         row = await _message(site, again)
         text, files = row.text, [file.id for file in row.attached if file.id]
         as_trusted = files or row.label is Label.OWNER  # else what it quotes would be taken for the owner's
-        async with site.backend.database.connection() as conn:
+        async with site.database.connection() as conn:
             if row.kind != "user" or not as_trusted or not await inbox.own_words(conn, row.id):
                 raise Refused(403, "not_yours", "Only your own words can be sent again.", type="permission_error")
     attached = await chat_files.attachments_for(site, files or ())
@@ -87,7 +87,7 @@ async def send(
 async def settle_zone(site: AtSite, zone: Annotated[str, Form(max_length=64)] = "") -> None:
     """Save the browser's time zone; if it is empty, never offer that again."""
     try:
-        await site.backend.zones.settle(site.backend.owner.id, zone)
+        await site.chat.zones.settle(site.owner.id, zone)
     except ValueError as error:
         raise Refused(400, "invalid_value", str(error), param="zone") from error
     except WorkspaceError as error:
@@ -102,9 +102,9 @@ async def text(site: AtSite, message: int) -> Response:
 
 async def _message(site: Site, id: int) -> MessageRow:
     """A message of the owner's conversations; raises `Refused`."""
-    async with site.backend.database.connection() as conn:
+    async with site.database.connection() as conn:
         row = await messages.get(conn, MessageId(id))
-        if row is None or row.principal_id != site.backend.owner.id:
+        if row is None or row.principal_id != site.owner.id:
             raise Refused(404, "not_found", f"There is no message {id}.")
         [row] = await attachments.with_attachments(conn, [row])
         return row

@@ -71,14 +71,14 @@ class Listing:
 
 async def list_conversations(site: Site, query: ConversationQuery) -> Listing:
     """The conversations with the words of the query, the best first; without words the latest."""
-    owner, hits = site.backend.owner.id, dict[SessionId, list[MemoryHit]]()
+    owner, hits = site.owner.id, dict[SessionId, list[MemoryHit]]()
     if words := query.q.strip():
-        searching = MemorySearch(site.backend.database)
+        searching = MemorySearch(site.database)
         found = await searching.find(
             owner, words, mode=SearchMode.KEYWORD, scope=SearchScope.ALL, filter=SAID, k=MOST_HITS
         )
         hits = _by_session(found.hits)
-    async with site.backend.database.connection() as conn:
+    async with site.database.connection() as conn:
         if words:
             named = await conversations.called(conn, owner, words, BEST)
             having = await conversations.these(conn, owner, list(hits))
@@ -101,7 +101,7 @@ def _by_session(hits: Sequence[MemoryHit]) -> dict[SessionId, list[MemoryHit]]:
 def _listing(
     site: Site, rows: Sequence[Conversation], hits: Mapping[SessionId, Sequence[MemoryHit]], query: ConversationQuery
 ) -> Listing:
-    now, words = site.backend.clock.now(), frozenset(lexemes(query.q))
+    now, words = site.clock.now(), frozenset(lexemes(query.q))
 
     def row(of: Conversation) -> ConversationRow:
         messages = [memory_rows.row_of(hit.memory, words=words) for hit in hits.get(of.id, ())[:EXCERPTS]]
@@ -125,7 +125,7 @@ class Reading:
 
 async def read_stretch(site: Site, session: SessionId, first: int | None, around: int | None) -> Reading:
     """The entries from a place on, or around a message; else the newest."""
-    async with site.backend.database.connection() as conn:
+    async with site.database.connection() as conn:
         row = None if around is None else await messages.get(conn, MessageId(around))
         if row is not None and row.session_id == session and row.seq is not None:
             first = max(1, row.seq - ENTRIES_BEFORE)
@@ -134,7 +134,7 @@ async def read_stretch(site: Site, session: SessionId, first: int | None, around
             conn, conversations.with_memories(await attachments.with_attachments(conn, rows))
         )
     places = [row.seq for row in rows if row.seq is not None] or [1]
-    thread = Thread(site.pages, Markdown(), Markup(), site.backend.wordings)
+    thread = Thread(site.pages, Markdown(), Markup(), site.chat.wordings)
     await thread.draw(rows)
     return Reading(
         Markup(thread.whole()[0].html),
@@ -182,11 +182,11 @@ async def conversation(
 async def download(site: AtSite, id: UUID, form: Format = "markdown") -> Response:
     """The whole conversation as a file."""
     of = await _find_conversation(site, id)
-    async with site.backend.database.connection() as conn:
+    async with site.database.connection() as conn:
         rows = await attachments.with_attachments(conn, await messages.told_until(conn, of.id))
     text = await asyncio.to_thread(export, of, rows, form)
     kind = "text/markdown" if form == "markdown" else "application/json"
-    text, _ = site.backend.mask.leaks.clean(text)
+    text, _ = site.health.mask.leaks.clean(text)
     return Response(text, media_type=kind, headers=saved_as(file_name(of, form)))
 
 
@@ -194,13 +194,13 @@ async def download(site: AtSite, id: UUID, form: Format = "markdown") -> Respons
 async def rename(site: AtSite, id: UUID, title: Annotated[Text, Form(max_length=LONGEST_TITLE)] = "") -> None:
     """Rename it; without a name it gets the title by rule again."""
     of = await _find_conversation(site, id)
-    await site.backend.database.run(lambda tx: conversations.rename(tx, of.id, title))
+    await site.database.run(lambda tx: conversations.rename(tx, of.id, title))
 
 
 @router.post(f"{HERE}/{{id}}/resume", dependencies=OWNER)
 async def resume(site: AtSite, id: UUID) -> Response:
     """Continue it in the web chat by the command /resume, which replies there."""
-    now, sender = site.backend.clock.now(), owner_as_sender(site.backend)
+    now, sender = site.clock.now(), owner_as_sender(site)
     await accept(site, Inbound(ADDRESS, sender, f"/resume {id}", str(uuid4()), now, private=True, as_owner=True))
     return RedirectResponse("/", 303)
 
@@ -210,8 +210,8 @@ def _rows(site: Site, listing: Listing, query: ConversationQuery) -> Markup:
 
 
 async def _find_conversation(site: Site, id: UUID) -> Conversation:
-    async with site.backend.database.connection() as conn:
-        found = await conversations.these(conn, site.backend.owner.id, [SessionId(id)])
+    async with site.database.connection() as conn:
+        found = await conversations.these(conn, site.owner.id, [SessionId(id)])
     if not found:
         raise Refused(404, "not_found", f"There is no conversation {id}.")
     return found[SessionId(id)]

@@ -102,7 +102,7 @@ Hash = Annotated[str, Form(max_length=64)]
 @router.get(HERE, dependencies=VISITOR)
 async def page(request: Request, site: AtSite, path: Asked = "") -> Response:
     """The tree, and beside it a file or folder; the path of a deleted file redirects to its folder."""
-    where, workspace = WorkspacePath.parse(path), site.backend.workspace
+    where, workspace = WorkspacePath.parse(path), site.files.workspace
     shown = await _file_or_folder(site, where)
     if shown is None:
         above = WorkspacePath(where.parents)
@@ -117,14 +117,14 @@ async def page(request: Request, site: AtSite, path: Asked = "") -> Response:
 @router.get(f"{HERE}/tree", dependencies=OWNER)
 async def below(site: AtSite, path: Asked) -> HTMLResponse:
     """The entries of one folder of the tree."""
-    found = await branch(site.backend.workspace, WorkspacePath.parse(path))
+    found = await branch(site.files.workspace, WorkspacePath.parse(path))
     return HTMLResponse(site.pages.piece("file_branch.html", tree=found, file=None))
 
 
 @router.get(f"{HERE}/picture", dependencies=OWNER)
 async def picture(site: AtSite, path: Asked) -> Response:
     """A picture for the page; types that could run scripts are refused."""
-    mime = picture_type(await site.backend.workspace.content(path, 16) or b"")
+    mime = picture_type(await site.files.workspace.content(path, 16) or b"")
     if not mime:
         raise Refused(404, "no_picture", f"{path} is not a picture that is shown here.")
     return await serve(site, path, mime, {})
@@ -140,7 +140,7 @@ async def download(site: AtSite, path: Asked) -> Response:
 @router.get(f"{HERE}/zip", dependencies=OWNER)
 async def download_folder(site: AtSite, path: Asked = "") -> Response:
     """A folder with all below it, zipped while it is sent."""
-    root = site.backend.files
+    root = site.files.root
     files = await asyncio.to_thread(zip_members, root, path)
     name = f"{WorkspacePath.parse(path).name or 'workspace'}.zip"
     return StreamingResponse(zipped(root, path, files), media_type=OCTETS, headers={**SANDBOX, **saved_as(name)})
@@ -154,7 +154,7 @@ async def save(site: AtSite, path: Named, content: Annotated[str, Form()] = "", 
     """
     if len(content.encode("utf-8", "replace")) > 2 * MAX_SHOWN:
         raise Refused(413, "too_large", "The text is too long for this form; use an editor or `supaclaw files edit`.")
-    where, workspace, mime = _changeable_path(path), site.backend.workspace, mime_of(path)
+    where, workspace, mime = _changeable_path(path), site.files.workspace, mime_of(path)
 
     def edited(text: str) -> str:
         if hash_of(text.encode()).hexdigest() != sha256:
@@ -175,7 +175,7 @@ async def upload(request: Request, site: AtSite, path: Asked = "") -> None:
     file = await uploaded_file(request)
     name = WorkspacePath.parse(file.name.replace("\\", "/").rpartition("/")[2])
     where = _changeable_path("/".join((*WorkspacePath.parse(path).parts, *name.parts)))
-    await site.backend.uploads.place(site.backend.owner.id, str(where), mime_of(where.name), file.pieces)
+    await site.files.uploads.place(site.owner.id, str(where), mime_of(where.name), file.pieces)
 
 
 @router.post(f"{HERE}/move", status_code=204, dependencies=OWNER)
@@ -183,26 +183,26 @@ async def move(site: AtSite, path: Named, to: Named) -> None:
     """Give a file another path, after a checkpoint."""
     where, target = _changeable_path(path), _changeable_path(to)
     await _checkpoint(site, "before a move")
-    await site.backend.workspace.move(str(where), str(target), Label.OWNER, mime_of(to), unlocked=True)
+    await site.files.workspace.move(str(where), str(target), Label.OWNER, mime_of(to), unlocked=True)
 
 
 @router.post(f"{HERE}/delete", status_code=204, dependencies=OWNER)
 async def delete(site: AtSite, path: Named) -> None:
     """Delete a file, after a checkpoint."""
     where = _changeable_path(path)
-    await asyncio.to_thread(site.backend.workspace.size, str(where))
+    await asyncio.to_thread(site.files.workspace.size, str(where))
     await _checkpoint(site, "before a deletion")
-    await site.backend.workspace.remove(str(where), unlocked=True)
+    await site.files.workspace.remove(str(where), unlocked=True)
 
 
 @router.post(f"{HERE}/vouch", status_code=204, dependencies=OWNER)
 async def vouch(site: AtSite, path: Named, sha256: Hash) -> None:
     """Label exactly the content that was shown as the owner's own."""
-    piece = await asyncio.to_thread(site.backend.workspace.head, str(_changeable_path(path)), 1)
+    piece = await asyncio.to_thread(site.files.workspace.head, str(_changeable_path(path)), 1)
     if piece is None or piece.sha256 != sha256:
         raise Refused(409, "changed", "The file has changed since you opened it; look at it again.")
-    owner = site.backend.owner.id
-    await site.backend.database.run(lambda tx: vouch_for(tx, owner, {path: sha256}, Label.OWNER))
+    owner = site.owner.id
+    await site.database.run(lambda tx: vouch_for(tx, owner, {path: sha256}, Label.OWNER))
 
 
 def _changeable_path(path: str) -> WorkspacePath:
@@ -216,24 +216,24 @@ async def _file_or_folder(site: Site, where: WorkspacePath) -> Preview | Workspa
     """A file, or the folder itself; None if there is neither."""
     try:
         if where.parts:
-            return await preview(site.backend.workspace, where)
+            return await preview(site.files.workspace, where)
     except WorkspaceError as error:
         if error.code == "not_found":
             return None
-        await site.backend.workspace.listing(str(where))
+        await site.files.workspace.listing(str(where))
     return where
 
 
 async def _checkpoint(site: Site, reason: str) -> None:
-    async with site.backend.database.connection() as conn:
+    async with site.database.connection() as conn:
         last = await messages.last_id(conn)
-    await site.backend.checkpoints.create(reason, last)
+    await site.files.checkpoints.create(reason, last)
 
 
 @router.get(f"{HERE}/checkpoints", dependencies=VISITOR)
 async def versions(request: Request, site: AtSite) -> Response:
     """The last checkpoints."""
-    rows = await site.backend.checkpoints.listing(50)
+    rows = await site.files.checkpoints.listing(50)
     return site.screen(request, screen.nav, "checkpoints.html", rows=rows)
 
 
@@ -246,22 +246,21 @@ async def create(site: AtSite) -> None:
 @router.get(f"{HERE}/checkpoints/{{id}}", dependencies=OWNER)
 async def differences(site: AtSite, id: str) -> HTMLResponse:
     """The files that have changed since a checkpoint."""
-    rows = await site.backend.checkpoints.diff(id)
+    rows = await site.files.checkpoints.diff(id)
     return HTMLResponse(site.pages.piece("checkpoint.html", id=id, rows=rows[:200], more=len(rows[200:])))
 
 
 @router.get(f"{HERE}/checkpoints/{{id}}/lines", dependencies=OWNER)
 async def lines(site: AtSite, id: str, path: Asked) -> HTMLResponse:
     """The lines of one file that have changed since a checkpoint."""
-    text = legible(await site.backend.checkpoints.lines(id, str(WorkspacePath.parse(path))))
+    text = legible(await site.files.checkpoints.lines(id, str(WorkspacePath.parse(path))))
     return HTMLResponse(site.pages.piece("checkpoint_lines.html", text=text))
 
 
 @router.post(f"{HERE}/checkpoints/{{id}}/restore", status_code=204, dependencies=OWNER)
 async def restore(site: AtSite, id: str, path: Annotated[str, Form(max_length=MAX_PATH_BYTES)] = "") -> None:
     """Restore all files or one; the current state is kept as a checkpoint."""
-    backend = site.backend
-    done = await backend.checkpoints.restore(backend.database, backend.clock, id, path or None)
+    done = await site.files.checkpoints.restore(site.database, site.clock, id, path or None)
     if done.left:
         raise Refused(
             409, "left", f"Not restored, for no checkpoint holds what is there now: {', '.join(done.left[:5])}"

@@ -32,7 +32,7 @@ async def events(site: AtSite, caller: Annotated[Caller, Depends(signed_in)]) ->
 
 async def _rounds(site: Site) -> AsyncGenerator[Frame, None]:
     while True:
-        findings = await asyncio.to_thread(site.backend.findings)
-        piece = site.pages.piece("health.html", findings=findings, mask=site.backend.mask.text)
+        findings = await asyncio.to_thread(site.health.findings)
+        piece = site.pages.piece("health.html", findings=findings, mask=site.health.mask.text)
         yield Frame(encoded_patches([Patch("fill", "board", piece)]))
         await asyncio.sleep(AGAIN_SECONDS)

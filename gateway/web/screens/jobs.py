@@ -13,7 +13,7 @@ screen = Screen(Nav("/jobs", "Jobs", "clock", 30), router)
 
 
 async def _pieces(site: Site) -> Mapping[str, str]:
-    jobs = {f"job-{name.replace(' ', '-')}": (name, at) for name, at in site.backend.jobs().items()}
+    jobs = {f"job-{name.replace(' ', '-')}": (name, at) for name, at in site.health.jobs().items()}
     made: dict[str, str] = {"empty": site.pages.part("no_jobs")}
     return made | {id: site.pages.part("job", id, name, at) for id, (name, at) in jobs.items()}
 

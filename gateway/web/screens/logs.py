@@ -54,7 +54,7 @@ async def events(
 
 
 async def _tail(site: Site, query: LogQuery, trail: Trail) -> AsyncGenerator[Frame, None]:
-    look = follow_lines(trail, max([*trail.days(), date.min]), lambda: site.backend.clock.now().date(), TAIL_BYTES)
+    look = follow_lines(trail, max([*trail.days(), date.min]), lambda: site.clock.now().date(), TAIL_BYTES)
     numbers, shown, piece = count(), deque[str](), site.pages.piece
     patches = [Patch("fill", "board", piece("logs_empty.html"))]
     while True:
@@ -72,9 +72,9 @@ async def _tail(site: Site, query: LogQuery, trail: Trail) -> AsyncGenerator[Fra
 def _events(lines: list[str], query: LogQuery, site: Site) -> list[Mapping[str, object]]:
     """The events to show, without secrets, including those learned after a line was written."""
     found = deque((event for line in lines if at_least(event := event_of(line), query.level)), MAX_LINES)
-    return [{key: site.backend.mask.value(value) for key, value in event.items()} for event in found]
+    return [{key: site.health.mask.value(value) for key, value in event.items()} for event in found]
 
 
 def _trail(site: Site, query: LogQuery) -> Trail:
-    folder, session = site.backend.logs, query.session.strip()
+    folder, session = site.health.logs, query.session.strip()
     return find_session_trail(folder, session) if session else gateway_trail(folder)

@@ -47,7 +47,7 @@ Written = Annotated[NewMemory, Depends(written)]
 @router.get("/memory", dependencies=VISITOR)
 async def page(request: Request, site: AtSite, query: Annotated[MemoryQuery, Query()]) -> Response:
     """The screen, with the rows of its query."""
-    programs = {row.agent for row in await tokens.list_all(site.backend.database) if Scope.MEMORY in row.scopes}
+    programs = {row.agent for row in await tokens.list_all(site.database) if Scope.MEMORY in row.scopes}
     return site.screen(
         request,
         screen.nav,
@@ -78,9 +78,9 @@ async def used_in_answer(site: AtSite, ids: Chosen) -> HTMLResponse:
 @router.get("/memory/said/{message}", dependencies=OWNER)
 async def said(site: AtSite, message: Id) -> Response:
     """The conversation around a message."""
-    async with site.backend.database.connection() as conn:
+    async with site.database.connection() as conn:
         row = await messages.get(conn, MessageId(message))
-    if row is None or row.principal_id != site.backend.owner.id:
+    if row is None or row.principal_id != site.owner.id:
         raise Refused(404, "not_found", f"There is no message {message}.")
     return RedirectResponse(f"/conversations/{row.session_id}?at={message}#m{message}", 303)
 

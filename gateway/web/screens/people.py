@@ -18,32 +18,32 @@ screen = Screen(Nav("/people", "People", "users", 10), router)
 @router.post("/people/{code}/approve", status_code=204, dependencies=OWNER)
 async def approve(site: AtSite, code: str) -> None:
     """Approve the access request with this code; the page is updated by its events."""
-    await site.backend.pairing.approve(code)
+    await site.channels.pairing.approve(code)
 
 
 @router.post("/people/{which}/deny", status_code=204, dependencies=OWNER)
 async def deny(site: AtSite, which: str) -> None:
     """Deny a request by its code, or revoke access by its number."""
-    await site.backend.pairing.deny(which)
+    await site.channels.pairing.deny(which)
 
 
 @router.post("/people/joins/{code}", status_code=204, dependencies=OWNER)
 async def answer(site: AtSite, code: str, join: bool) -> None:
     """Link the account that sent this code to the owner, or refuse to."""
-    await site.backend.pairing.answer(code, join=join)
+    await site.channels.pairing.answer(code, join=join)
 
 
 @router.post("/people/accounts/part", status_code=204, dependencies=OWNER)
 async def part(site: AtSite, identity: str) -> None:
     """Unlink an account from its person."""
-    await site.backend.pairing.part(identity)
+    await site.channels.pairing.part(identity)
 
 
 async def _pieces(site: Site) -> Mapping[str, str]:
-    pairing, part = site.backend.pairing, site.pages.part
+    pairing, part = site.channels.pairing, site.pages.part
     asking, admitted, claims = await pairing.open_requests(), await pairing.admitted(), await pairing.claims()
     made: dict[str, str] = {} if claims or asking or admitted else {"nobody": part("nobody")}
-    for number, line in enumerate(site.backend.unsettled()):
+    for number, line in enumerate(site.channels.unsettled()):
         made[f"unsettled{number}"] = part("unsettled", f"unsettled{number}", line)
     if claims:
         made["joining"] = part("heading", "joining", "Linking requests")
@@ -59,7 +59,7 @@ async def _pieces(site: Site) -> Mapping[str, str]:
             made[f"of{row.id}"] = part("heading", f"of{row.id}", f"Accounts of {row.name}")
             accounts = ((f"at{sha256(each.encode()).hexdigest()}", each) for each in row.identities)
             made |= {id: part("account", id, each) for id, each in accounts}
-    if programs := [row for row in await tokens.list_all(site.backend.database) if row.as_owner]:
+    if programs := [row for row in await tokens.list_all(site.database) if row.as_owner]:
         made["programs"] = part("heading", "programs", "Programs that act as you")
         made |= {f"token{row.id}": part("program", f"token{row.id}", row) for row in programs}
     return made

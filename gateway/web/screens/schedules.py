@@ -55,7 +55,7 @@ async def preview(site: AtSite, cron_expr: Time = "", run_at: Time = "", timezon
     """The next times of the schedule being typed, or what is wrong with it."""
     changes = ScheduleForm("-", "-", cron_expr, run_at, timezone).changes
     try:
-        typed = define(now=site.backend.clock.now(), zone=_zone(site), **changes)
+        typed = define(now=site.clock.now(), zone=_zone(site), **changes)
     except InvalidSchedule as problem:
         return HTMLResponse(site.pages.piece("schedule_next.html", problem=str(problem)))
     return HTMLResponse(_next(site, typed))
@@ -70,7 +70,7 @@ async def add(site: AtSite, form: Annotated[ScheduleForm, Depends()]) -> None:
 @router.get(f"{HERE}/{{id}}/details", dependencies=OWNER)
 async def details(site: AtSite, id: int) -> HTMLResponse:
     """The next times, the fields and the last runs of a schedule."""
-    async with site.backend.database.transaction() as tx:
+    async with site.database.transaction() as tx:
         row = await store.get(tx, None, str(id))
         if row is None or row.id != id:
             raise Refused(404, "not_found", f"There is no schedule {id}.")
@@ -94,14 +94,14 @@ async def act(site: AtSite, id: int, act: Act) -> None:
 
 
 async def _change(site: Site, work: Callable[[Schedules], Awaitable[object]]) -> None:
-    owner, now, zone = site.backend.owner.id, site.backend.clock.now(), _zone(site)
-    await site.backend.database.run(lambda tx: work(Schedules(tx, owner, now, zone, of_all=True)))
+    owner, now, zone = site.owner.id, site.clock.now(), _zone(site)
+    await site.database.run(lambda tx: work(Schedules(tx, owner, now, zone, of_all=True)))
 
 
 async def _pieces(site: Site) -> Mapping[str, str]:
-    async with site.backend.database.connection() as conn:
+    async with site.database.connection() as conn:
         rows = await store.listed(conn, None, everything=True, limit=MAX_LISTED)
-        people = await principals.names(conn, {row.principal_id for row in rows} - {site.backend.owner.id})
+        people = await principals.names(conn, {row.principal_id for row in rows} - {site.owner.id})
         running = await store.running(conn)
     piece = site.pages.piece
     made: dict[str, str] = {"empty": piece("schedule.html", row=None)}
@@ -112,7 +112,7 @@ async def _pieces(site: Site) -> Mapping[str, str]:
 
 
 def _next(site: Site, typed: ScheduleDefinition) -> str:
-    slots = [(slot, moment(slot, typed.zone)) for slot in next_slots(typed, site.backend.clock.now(), NEXT)]
+    slots = [(slot, moment(slot, typed.zone)) for slot in next_slots(typed, site.clock.now(), NEXT)]
     return site.pages.piece("schedule_next.html", problem="", words=in_words(typed) if typed.when else "", slots=slots)
 
 
@@ -123,7 +123,7 @@ def _run_at(row: ScheduleRow) -> str:
 
 
 def _zone(site: Site) -> str | None:
-    return site.backend.zones.environments.of(site.backend.owner.id).zone()
+    return site.chat.zones.zone_of(site.owner.id)
 
 
 board.add_routes(screen, _pieces, "schedules.html")

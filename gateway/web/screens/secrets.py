@@ -53,7 +53,7 @@ ItsValue = Annotated[Text, Form(min_length=1, max_length=MAX_VALUE)]
 @router.post("/secrets", status_code=204, dependencies=OWNER)
 async def store(site: AtSite, of: ASecret, value: ItsValue, bound: ItsBinding) -> None:
     """Store a new secret."""
-    secrets = _live(site)
+    secrets = site.settings.secrets
     if await secrets.vault.holds(secrets.owner, of.name, shared=not of.own):
         raise Refused(409, "exists", f"There is a secret {of.name} already; rotate it.", param="name")
     await secrets.vault.put(secrets.owner, of.name, value, shared=not of.own, binding=bound.binding)
@@ -93,8 +93,8 @@ async def delete(site: AtSite, of: ASecret) -> None:
 
 
 def _live(site: Site) -> LiveSecrets:
-    assert site.backend.secrets is not None, "a running gateway has them"
-    return site.backend.secrets
+    assert site.settings.secrets is not None, "a running gateway has them"
+    return site.settings.secrets
 
 
 def _unknown(of: SecretChoice) -> Refused:
@@ -102,7 +102,7 @@ def _unknown(of: SecretChoice) -> Refused:
 
 
 async def _pieces(site: Site) -> Mapping[str, str]:
-    secrets, piece = _live(site), site.pages.piece
+    secrets, piece = site.settings.secrets, site.pages.piece
     unconfirmed = bool(secrets.stored) and not await secrets.key_kept()
     made: dict[str, str] = {"empty": piece("secret.html", row=None)}
     if unconfirmed:

@@ -37,7 +37,7 @@ async def page(request: Request, site: AtSite, find: Annotated[str, Query(max_le
 @router.post("/settings", dependencies=OWNER)
 async def save(request: Request, site: AtSite) -> HTMLResponse:
     """Save the sent fields or the sent document if they were reviewed; else show the change for review."""
-    values, settings = await _sent(request), site.backend.settings
+    values, settings = await _sent(request), site.settings.editor
     with _naming_the_field(site):
         wanted = await asyncio.to_thread(_wanted, settings, values)
         await _check_typed(site, wanted)
@@ -55,9 +55,8 @@ async def save(request: Request, site: AtSite) -> HTMLResponse:
 
 async def _check_typed(site: Site, wanted: ConfigChange) -> None:
     """Raise `ConfigError` where a typed secret would hide another one, or be hidden itself."""
-    secrets = site.backend.secrets
+    secrets = site.settings.secrets
     for each in wanted.typed:
-        assert secrets is not None, "a running gateway has them"
         if secrets.environ.get(each.name) or await secrets.vault.holds(secrets.owner, each.name, shared=False):
             raise ConfigError(f"another value of {each.name} would hide this one: a variable, or a secret of your own")
         if not each.rotates and await secrets.vault.holds(secrets.owner, each.name, shared=True):
@@ -66,9 +65,8 @@ async def _check_typed(site: Site, wanted: ConfigChange) -> None:
 
 async def _stored(site: Site, wanted: ConfigChange) -> Mapping[str, str]:
     """Store the typed secrets; returns a line for each."""
-    secrets = site.backend.secrets
+    secrets = site.settings.secrets
     for each in wanted.typed:
-        assert secrets is not None, "a running gateway has them"
         await secrets.vault.put(secrets.owner, each.name, each.value, shared=True)
         await secrets.look()
         log.info("web.secret_stored", name=each.name)
@@ -98,7 +96,7 @@ def _naming_the_field(site: Site) -> Iterator[None]:
         yield
     except OwnerMustAct as error:
         message = str(error)
-        keys = [field.key for field in site.backend.settings.form().fields]
+        keys = [field.key for field in site.settings.editor.form().fields]
         param = next((key for key in keys if f"{key}:" in message or f"{key}[" in message), None)
         raise Refused(409, "invalid_setting", message, param=param) from error
 
@@ -106,13 +104,13 @@ def _naming_the_field(site: Site) -> Iterator[None]:
 def _review(
     site: Site, wanted: ConfigChange, origin: str, *, unconfirmed: bool = False, problem: str = ""
 ) -> HTMLResponse:
-    stamp = site.backend.settings.stamp_of(wanted)
+    stamp = site.settings.editor.stamp_of(wanted)
     context = {"origin": origin, "stamp": stamp, "unconfirmed": unconfirmed, "problem": problem}
     return HTMLResponse(site.pages.piece("settings_review.html", wanted=wanted, **context))
 
 
 async def _body(site: Site, results: Mapping[str, str] | None = None) -> Markup:
-    form = await asyncio.to_thread(site.backend.settings.form)
+    form = await asyncio.to_thread(site.settings.editor.form)
     sections = groupby(form.fields, lambda field: field.path[field.path[0] == "channels"])
     groups = [(name, list(each)) for name, each in sections]
     return site.pages.piece("settings_body.html", form=form, groups=groups, results=results)

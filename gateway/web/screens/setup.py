@@ -35,7 +35,7 @@ Pasted = Annotated[str, Form(max_length=1_000)]
 
 def comes_first(request: Request, site: Site) -> bool:
     """Whether no model is connected, and this browser's person hasn't skipped that."""
-    return site.backend.setup is not None and not _answers(site) and LATER not in request.cookies
+    return site.channels.setup is not None and not _answers(site) and LATER not in request.cookies
 
 
 @router.post("/setup/later", dependencies=OWNER)
@@ -68,25 +68,25 @@ async def connect_channel(request: Request, site: AtSite, name: Annotated[str, P
         connected = await messengers.connect_channel(_setup(site), name, form)
     except OwnerMustAct as error:
         return _answer(site, problem=str(error).removeprefix(f"channels.{name}."))
-    await site.backend.pairing.offer()
+    await site.channels.pairing.offer()
     return _answer(site, connected=connected)
 
 
 @router.post("/setup/code", status_code=204, dependencies=OWNER)
 async def offer(site: AtSite) -> None:
     """Make a new code; the page shows it by its events."""
-    await site.backend.pairing.offer()
+    await site.channels.pairing.offer()
 
 
 def _setup(site: Site) -> Setup:
-    if site.backend.setup is None:
+    if site.channels.setup is None:
         raise Refused(404, "not_found", "Nothing can be connected here.")
-    return site.backend.setup
+    return site.channels.setup
 
 
 def _answers(site: Site) -> str:
     """The model that answers; "" while the guide does."""
-    described = site.backend.model()
+    described = site.settings.model()
     return "" if described is None or described.active == GUIDE else described.active
 
 
@@ -95,7 +95,7 @@ def _answer(site: Site, **context: object) -> HTMLResponse:
 
 
 async def _pieces(site: Site) -> Mapping[str, str]:
-    pairing, described, model = site.backend.pairing, site.backend.model(), _answers(site)
+    pairing, described, model = site.channels.pairing, site.settings.model(), _answers(site)
     made: dict[str, str] = {
         "empty": Markup('<div id="empty"></div>'),
         "setup-intro": _piece(site, "intro", model=model),
@@ -105,10 +105,10 @@ async def _pieces(site: Site) -> Mapping[str, str]:
         site, "model", model=model, why=described.why if described else "", vendors=VENDORS_WITH_KEYS
     )
     owner, code = (await pairing.accounts())[:1], await pairing.offered() or ""
-    states = {name: state for name, state in site.backend.channels().items() if state != "disabled"}
+    states = {name: state for name, state in site.channels.states().items() if state != "disabled"}
     identities = [each for row in owner for each in row.identities]
     for form in await asyncio.to_thread(_forms):
-        link = site.backend.deep_link(form.name, code) if code else ""
+        link = site.channels.deep_link(form.name, code) if code else ""
         made[f"setup-{form.name}"] = _piece(
             site,
             "channel",
@@ -118,7 +118,7 @@ async def _pieces(site: Site) -> Mapping[str, str]:
             code=code,
             link=link,
             picture=await asyncio.to_thread(channel_logins.qr_picture, link) if link else "",
-            login=form.name in site.backend.logins(),
+            login=form.name in site.channels.logins(),
         )
     return made
 

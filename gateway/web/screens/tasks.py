@@ -121,7 +121,7 @@ async def events(site: AtSite, caller: SignedIn, query: Annotated[TreeQuery, Que
 async def tree(request: Request, site: AtSite, id: UUID) -> Response:
     """The whole tree of a task."""
     nodes = await _nodes(site, id)
-    async with site.backend.database.connection() as conn:
+    async with site.database.connection() as conn:
         source = (await tasks.payload(conn, nodes[0].id)).get("forked_from")
     pieces = (await _tree(site, nodes)).values()
     return site.screen(request, screen.nav, "task.html", top=nodes[0], source=source, pieces=pieces)
@@ -138,11 +138,11 @@ async def tree_events(site: AtSite, caller: SignedIn, id: UUID) -> Response:
 async def trace(site: AtSite, id: UUID, since: Annotated[int, Query(ge=0, lt=2**63)] = 0) -> HTMLResponse:
     """The steps of one task after `since`."""
     await _nodes(site, id)
-    async with site.backend.database.connection() as conn:
+    async with site.database.connection() as conn:
         rows = await steps.trace(conn, TaskId(id), since=since, most=STEPS + 1)
     more = rows[STEPS - 1].id if len(rows) > STEPS else None
     lines = [(row, _step(row)) for row in rows[:STEPS]]
-    models = described.chain if (described := site.backend.model()) else ()
+    models = described.chain if (described := site.settings.model()) else ()
     return HTMLResponse(site.pages.part("trace", id, lines, more, since, models))
 
 
@@ -150,7 +150,7 @@ async def trace(site: AtSite, id: UUID, since: Annotated[int, Query(ge=0, lt=2**
 async def cancel(site: AtSite, id: UUID) -> None:
     """Cancel a task with all below it; the page is updated by its events."""
     await _nodes(site, id)
-    await site.backend.trees.cancel(str(id))
+    await site.trees.control.cancel(str(id))
 
 
 @router.post(f"{HERE}/{{id}}/fork", dependencies=OWNER)
@@ -159,16 +159,16 @@ async def fork(
 ) -> HTMLResponse:
     """Run a task again from one of its model calls, perhaps by another model; returns the step's new row."""
     await _nodes(site, id)
-    made = await site.backend.trees.fork(str(id), at, model.strip() or None)
+    made = await site.trees.control.fork(str(id), at, model.strip() or None)
     return HTMLResponse(site.pages.part("forked", id, made))
 
 
 @router.get(f"{HERE}/{{id}}/compare", dependencies=VISITOR)
 async def comparison(request: Request, site: AtSite, id: UUID, to: UUID) -> Response:
     """Two tasks, with all below them, side by side."""
-    async with site.backend.database.connection() as conn:
+    async with site.database.connection() as conn:
         try:
-            found = await compare(conn, site.backend.owner.id, str(to), str(id))
+            found = await compare(conn, site.owner.id, str(to), str(id))
         except NoSuchTask:
             raise _missing(id) from None
     rows = [[row and (row, _step(row)) for row in pair] for pair in found.rows[:STEPS]]
@@ -180,8 +180,8 @@ async def comparison(request: Request, site: AtSite, id: UUID, to: UUID) -> Resp
 async def _list(site: Site, query: TreeQuery) -> Mapping[str, str]:
     before = TaskId(query.before) if query.before else None
     wanted = TreeFilter(query.status or None, query.agent.strip() or None, query.text.strip() or None, before)
-    async with site.backend.database.connection() as conn:
-        rows = await trees.listing(conn, site.backend.owner.id, wanted, TREES + 1)
+    async with site.database.connection() as conn:
+        rows = await trees.listing(conn, site.owner.id, wanted, TREES + 1)
         waiting = await _waiting(site, conn)
         of_trees = await trees.nodes_among(conn, [row.task_id for row in waiting if row.task_id])
     made: dict[str, str] = {"empty": site.pages.part("no_trees", query)}
@@ -194,7 +194,7 @@ async def _list(site: Site, query: TreeQuery) -> Mapping[str, str]:
 
 
 async def _waiting(site: Site, conn: Connection) -> list[ReviewRow]:
-    return await reviews.list_open(conn, site.backend.owner.id, site.backend.clock.now())
+    return await reviews.list_open(conn, site.owner.id, site.clock.now())
 
 
 def _pinned(site: Site, rows: Sequence[ReviewRow]) -> dict[str, str]:
@@ -206,9 +206,9 @@ def _pinned(site: Site, rows: Sequence[ReviewRow]) -> dict[str, str]:
 
 async def _nodes(site: Site, id: UUID) -> Sequence[NodeRow]:
     """The tree of a task of the owner; raises `Refused`."""
-    async with site.backend.database.connection() as conn:
+    async with site.database.connection() as conn:
         try:
-            return await task_trees.show(conn, site.backend.owner.id, str(id))
+            return await task_trees.show(conn, site.owner.id, str(id))
         except NoSuchTask:
             raise _missing(id) from None
 
@@ -232,12 +232,12 @@ async def _tree(site: Site, nodes: Sequence[NodeRow]) -> Mapping[str, str]:
     part, ordered, ids = site.pages.part, _outline(nodes), {node.id for node in nodes}
     cost = spent(sum(node.cost_usd for node in nodes), sum(node.tokens for node in nodes))
     over = sum(node.status.final for node in nodes)
-    async with site.backend.database.connection() as conn:
+    async with site.database.connection() as conn:
         query = [row for row in await _waiting(site, conn) if row.task_id in ids]
     made: dict[str, str] = {"sum": part("tree_sum", nodes[0], over, len(nodes), cost)}
     made |= _pinned(site, query)
     if len(nodes) > 1:
-        made["timeline"] = part("timeline", bars(ordered[:NODES], site.backend.clock.now()))
+        made["timeline"] = part("timeline", bars(ordered[:NODES], site.clock.now()))
     for node in ordered[:NODES]:
         made[f"n{node.id}"] = part("node", node, _about(node), text_of(node))
     if more := ordered[NODES:]:

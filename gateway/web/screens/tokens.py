@@ -61,8 +61,8 @@ async def create(site: AtSite, wanted: Annotated[TokenForm, Depends()]) -> HTMLR
     if wanted.as_owner and not wanted.confirmed:
         return HTMLResponse(site.pages.piece("token_new.html", wanted=wanted, plain=""))
     row, plain = await tokens.create(
-        site.backend.database,
-        site.backend.owner.id,
+        site.database,
+        site.owner.id,
         wanted.name,
         wanted.scope or (),
         as_owner=wanted.as_owner,
@@ -76,7 +76,7 @@ async def create(site: AtSite, wanted: Annotated[TokenForm, Depends()]) -> HTMLR
 @router.post("/tokens/revoke", status_code=204, dependencies=OWNER)
 async def revoke(site: AtSite, name: Annotated[Text, Form(max_length=1_000)]) -> None:
     """Revoke a token, and end its streams; the page is updated by its events."""
-    ended = await tokens.revoke(site.backend.database, name)
+    ended = await tokens.revoke(site.database, name)
     if ended is None:
         raise Refused(404, "not_found", f"There is no token named {name}.")
     site.rights.look_again()
@@ -84,7 +84,7 @@ async def revoke(site: AtSite, name: Annotated[Text, Form(max_length=1_000)]) ->
 
 
 async def _pieces(site: Site) -> Mapping[str, str]:
-    piece, rows = site.pages.piece, await tokens.list_all(site.backend.database)
+    piece, rows = site.pages.piece, await tokens.list_all(site.database)
     made: dict[str, str] = {"empty": piece("token.html", row=None)}
     return made | {f"token{row.id}": piece("token.html", row=row) for row in rows}
 

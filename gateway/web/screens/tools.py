@@ -40,7 +40,7 @@ screen = Screen(Nav("/tools", "Tools & skills", "terminal", 45), router)
 async def install(site: AtSite, source: Annotated[Text, Form(max_length=MAX_FILE)]) -> None:
     """Fetch and scan a skill; it waits on the page for the owner's confirmation."""
     try:
-        await site.backend.skills.stage(source.replace("\r\n", "\n"))
+        await site.tools.skills.stage(source.replace("\r\n", "\n"))
     except (OwnerMustAct, TryAgainLater):
         raise
     except SupaclawError as error:
@@ -50,7 +50,7 @@ async def install(site: AtSite, source: Annotated[Text, Form(max_length=MAX_FILE
 @router.post("/tools/servers/{name}/connect", status_code=204, dependencies=OWNER)
 async def connect(site: AtSite, name: str) -> None:
     """Connect to a server now; its row shows the result."""
-    servers = _servers(await site.backend.toolbox())
+    servers = _servers(await site.tools.toolbox())
     if servers is None or name not in servers.servers:
         raise Refused(404, "not_found", f"There is no MCP server {name[:80]!r} that is enabled.")
     with suppress(NetError):
@@ -69,14 +69,14 @@ async def tool_details(site: AtSite, name: str) -> HTMLResponse:
 async def confirm_tool(site: AtSite, name: str, sha256: Shown, use: Annotated[Use, Form()]) -> None:
     """Switch on exactly the definition that was shown, with this use."""
     await _tool(site, name)
-    await pinned_tools.confirm(site.backend.database, name, sha256, use)
+    await pinned_tools.confirm(site.database, name, sha256, use)
 
 
 @router.post("/tools/mcp/{name}/off", status_code=204, dependencies=OWNER)
 async def disable_tool(site: AtSite, name: str) -> None:
     """Switch it off."""
     await _tool(site, name)
-    await pinned_tools.disable(site.backend.database, name)
+    await pinned_tools.disable(site.database, name)
 
 
 @router.post("/tools/files/{name}/fetch", status_code=204, dependencies=OWNER)
@@ -84,7 +84,7 @@ async def fetch(site: AtSite, name: str) -> None:
     """Fetch the OpenAPI document that a tool file names; it waits for the owner's confirmation, too."""
     await _find_skill(site, "files", name)
     try:
-        await site.backend.tool_files.complete(name)
+        await site.tools.tool_files.complete(name)
     except NetError as error:
         raise Refused(400, "not_fetched", str(error)) from error
 
@@ -118,7 +118,7 @@ async def change(site: AtSite, kind: Kind, name: str, act: Literal["off", "dismi
 
 
 def _library(site: Site, kind: Kind) -> Skills:
-    return site.backend.skills if kind == "skills" else site.backend.tool_files.library
+    return site.tools.skills if kind == "skills" else site.tools.tool_files.library
 
 
 async def _find_skill(site: Site, kind: Kind, name: str) -> ListedSkill:
@@ -130,7 +130,7 @@ async def _find_skill(site: Site, kind: Kind, name: str) -> ListedSkill:
 
 async def _tool(site: Site, name: str) -> PinnedTool:
     try:
-        return await pinned_tools.get(site.backend.database, name)
+        return await pinned_tools.get(site.database, name)
     except OwnerMustAct as error:
         raise Refused(404, "not_found", str(error)) from error
 
@@ -146,13 +146,13 @@ def _servers(toolbox: Toolbox) -> McpServers | None:
 
 
 async def _pieces(site: Site) -> Mapping[str, str]:
-    toolbox = await site.backend.toolbox()
+    toolbox = await site.tools.toolbox()
     parts = [
-        *_library_pieces(site, "skills", await site.backend.skills.list_all()),
+        *_library_pieces(site, "skills", await site.tools.skills.list_all()),
         *await _server_pieces(site, _servers(toolbox)),
-        *_library_pieces(site, "files", await site.backend.tool_files.library.list_all()),
+        *_library_pieces(site, "files", await site.tools.tool_files.library.list_all()),
     ]
-    on, off = [spec.name for spec in toolbox.specs], site.backend.tools_off()
+    on, off = [spec.name for spec in toolbox.specs], site.tools.switched_off()
     descriptions = {spec.name: spec.description for spec in toolbox.specs}
     parts.append(("built-in", site.pages.piece("built_in_tools.html", on=on, said=descriptions, off=off)))
     return dict(parts)
@@ -167,8 +167,8 @@ def _library_pieces(site: Site, kind: Kind, every: list[ListedSkill]) -> Iterato
 
 
 def _missing(site: Site, each: ListedSkill) -> str:
-    tool, secrets = each.look.skill, site.backend.secrets
-    return missing_credential(tool, secrets.finder(secrets.owner)) if isinstance(tool, ToolFile) and secrets else ""
+    tool, secrets = each.look.skill, site.settings.secrets
+    return missing_credential(tool, secrets.finder(secrets.owner)) if isinstance(tool, ToolFile) else ""
 
 
 async def _server_pieces(site: Site, servers: McpServers | None) -> list[tuple[str, str]]:
@@ -179,7 +179,7 @@ async def _server_pieces(site: Site, servers: McpServers | None) -> list[tuple[s
     ]
     if servers is None or not every:
         return parts
-    async with site.backend.database.connection() as conn:
+    async with site.database.connection() as conn:
         pinned = await pinned_tools.read(conn)
     for name, server in sorted(every.items()):
         tools = [tool for tool in pinned if tool.definition.server == name]

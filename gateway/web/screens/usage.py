@@ -31,9 +31,9 @@ async def page(
     day: Annotated[date | None, Query(ge=date(2000, 1, 1), le=date(2200, 1, 1))] = None,
 ) -> Response:
     """The screen: the last days, or one day."""
-    now, limits = site.backend.clock.now(), site.backend.limits()
+    now, limits = site.clock.now(), site.settings.limits()
     first, last = (day, day) if day else (now.date() - timedelta(days=days - 1), now.date())
-    async with site.backend.database.connection() as conn:
+    async with site.database.connection() as conn:
         rows = await budgets.used(conn, midnight(first), midnight(last) + timedelta(days=1))
         accounts = await budgets.accounts(conn, now, await budgets.settled_cost(conn, now))
     of_day = {line.day: line for line in summed(rows, lambda row: row.day)}

@@ -147,7 +147,7 @@ _ID = re.compile(r"(?:resp|msg|fc)_(?P<arrival>\d{1,18})(?:_(?P<place>\d{1,4}))?
 
 async def earlier_until(site: Site, caller: Caller, response: str) -> tuple[Earlier, ...]:
     """The conversation up to this response; raises `Refused` if the token has no such response."""
-    async with site.backend.database.connection() as conn:
+    async with site.database.connection() as conn:
         answer = await _answer(conn, caller, response)
         if answer is None or answer.seq is None:
             message = f"There is no response {response!r}."
@@ -159,7 +159,7 @@ async def items_by_id(site: Site, caller: Caller, ids: Sequence[str]) -> dict[st
     """The items with these ids; those of other tokens are left out."""
     found: dict[str, Earlier] = {}
     earlier: dict[MessageId, Earlier] = {}
-    async with site.backend.database.connection() as conn:
+    async with site.database.connection() as conn:
         for id in ids:
             if (answer := await _answer(conn, caller, id)) is None:
                 continue

@@ -17,7 +17,7 @@ from gateway.domain.text.tokens import estimate
 from gateway.web.auth.access import MESSAGE_BODY, Caller, needs
 from gateway.web.http.bodies import Text, json_body, parsed, validated
 from gateway.web.http.errors import Refused
-from gateway.web.site import AtSite, Site
+from gateway.web.site import MODELS, AtSite, Site
 from gateway.web.v1 import responses, wire
 from gateway.web.v1.request import parse, parse_prompt
 from gateway.web.v1.serving import Chatter, SessionHeaders, serve
@@ -30,15 +30,15 @@ Headers = Annotated[SessionHeaders, Depends()]
 async def _names(site: Site, caller: Caller) -> Sequence[str]:
     """The agents that this caller may ask, the one that people chat with first; members have only that one."""
     if caller.member is not None:
-        return site.backend.models()
-    agents = site.backend.trees.trees.agents
-    return [*site.backend.models(), *[agent.slug for agent in await agents.trusted()]]
+        return MODELS
+    agents = site.trees.agents
+    return [*MODELS, *[agent.slug for agent in await agents.trusted()]]
 
 
 @router.get("/v1/models")
 async def models(site: AtSite, caller: Chatter) -> Response:
     """List the agents that can answer."""
-    created = int(site.backend.clock.now().timestamp())
+    created = int(site.clock.now().timestamp())
     return JSONResponse(
         {"object": "list", "data": [wire.model_entry(name, created) for name in await _names(site, caller)]}
     )
@@ -49,7 +49,7 @@ async def model(site: AtSite, caller: Chatter, name: str) -> Response:
     """Get one agent."""
     if name not in await _names(site, caller):
         raise Refused(404, "model_not_found", f"The model '{name}' does not exist.", param="model")
-    return JSONResponse(wire.model_entry(name, int(site.backend.clock.now().timestamp())))
+    return JSONResponse(wire.model_entry(name, int(site.clock.now().timestamp())))
 
 
 @router.post("/v1/chat/completions", responses={404: {}, 424: {}})
@@ -123,7 +123,7 @@ async def embed(request: Request, site: AtSite) -> Response:
     wanted = await parsed(await request.body(), lambda body: validated(Embed, body))
     if not all(text.strip() for text in wanted.input):
         raise Refused(400, "invalid_value", "input: an empty text has no embedding.", param="input")
-    embedder = site.backend.embedder()
+    embedder = site.chat.embedder()
     if embedder is None:
         message = "No embedding model is configured; see `embeddings` in config.json."
         raise Refused(424, "no_embedder", message, type="server_error")

@@ -78,22 +78,22 @@ async def serve(
     site: Site, caller: Caller, named: SessionHeaders, body: bytes, request: ChatRequest, shaped: Shaped
 ) -> Response:
     """Answer in one piece, or while the answer is written. The turn continues when the client disconnects."""
-    now = site.backend.clock.now()
+    now = site.clock.now()
     created = int(now.timestamp())
     if (answer := rule_answer(request)) is not None:
         return await _respond(site, caller, request, shaped(None, created), _finished_pieces(answer), {})
     if caller.as_owner:
-        refuse_clash(request.options.tools, site.backend.tools())
+        refuse_clash(request.options.tools, site.tools.names())
     key = named.idempotency_key or await _key(site, caller, body, again=named.x_stainless_retry_count > 0)
     address, fork = await _address(site, caller, named, request, key)
     await _refuse_unknown_results(site, address, request)
-    whose = principal_of(site.backend, caller)
+    whose = principal_of(site, caller)
     files = [
         await keep(site, whose, UploadedFile(file.name, file.mime, file.pieces()), CHANNEL) for file in request.files
     ]
     inbound = Inbound(
         address,
-        sender_of(site.backend, caller),
+        sender_of(site, caller),
         request.text,
         key,
         now,
@@ -109,9 +109,9 @@ async def serve(
     if isinstance(accepted.decision, Ignore):
         raise Refused(400, "invalid_value", f"The message was ignored: {accepted.decision.reason}.", param="messages")
     if fork is not None and accepted.address_id is not None:
-        async with site.backend.database.connection() as conn:
+        async with site.database.connection() as conn:
             address = (await addresses.get(conn, accepted.address_id)).address
-    pieces = turn.stream(site.backend, accepted) if request.stream else _whole_answer(site, accepted)
+    pieces = turn.stream(site, accepted) if request.stream else _whole_answer(site, accepted)
     shape = shaped(accepted.inbox_id, created)
     return await _respond(site, caller, request, shape, pieces, {"X-Session": address.chat})
 
@@ -164,7 +164,7 @@ async def _check(request: ChatRequest, answer: TurnAnswer) -> None:
 
 
 async def _whole_answer(site: Site, accepted: Accepted) -> AsyncGenerator[str | TurnAnswer, None]:
-    yield await turn.wait(site.backend, accepted)
+    yield await turn.wait(site, accepted)
 
 
 async def _finished_pieces(answer: TurnAnswer) -> AsyncGenerator[str | TurnAnswer, None]:
@@ -191,7 +191,7 @@ async def _key(site: Site, caller: Caller, body: bytes, *, again: bool) -> str:
     same = hashlib.sha256(body).hexdigest()
     before = None
     if again:
-        async with site.backend.database.connection() as conn:
+        async with site.database.connection() as conn:
             before = await inbox.latest_key(conn, caller.account, same)
     return before or f"{same}{uuid4().hex}"
 
@@ -208,13 +208,13 @@ async def _address(
     # two equal requests at once must meet in one new session, so its name follows from their key
     fresh = str(uuid5(NAMESPACE_URL, f"supaclaw:{caller.account}:{key}"))
     before = digest.of(each.told for each in request.earlier)
-    async with site.backend.database.connection() as conn:
+    async with site.database.connection() as conn:
         if named.idempotency_key is not None or named.x_stainless_retry_count > 0:
             known = await inbox.address_of_key(conn, caller.account, key)
             if known is not None:
                 return known, None
         if before != digest.EMPTY:
-            same = await sessions.by_digest(conn, principal_of(site.backend, caller), caller.account, before)
+            same = await sessions.by_digest(conn, principal_of(site, caller), caller.account, before)
             if same is not None:
                 return same, fresh
     return Address(CHANNEL, caller.account, fresh), None
@@ -225,7 +225,7 @@ async def _refuse_unknown_results(site: Site, address: Address, request: ChatReq
     unknown = {result.call_id for result in request.results}
     if not unknown:
         return
-    async with site.backend.database.connection() as conn:
+    async with site.database.connection() as conn:
         session = await sessions.current(conn, address)
         if session is None:
             unknown -= {call.id for said in request.earlier for call in said.calls}

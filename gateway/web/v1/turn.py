@@ -15,8 +15,8 @@ from gateway.flow.inbound.persistence import Accepted
 from gateway.store.connection.pool import Connection
 from gateway.store.transcript import messages, tool_calls
 from gateway.store.work.steps import ModelUse
-from gateway.web.backend import Backend
 from gateway.web.http.errors import Refused
+from gateway.web.site import Site
 
 _DIVERGED = "The answer was started again by another model; ask for it again with the same Idempotency-Key."
 
@@ -30,15 +30,15 @@ class TurnAnswer:
     calls: tuple[ToolCall, ...] = ()
 
 
-async def wait(backend: Backend, accepted: Accepted) -> TurnAnswer:
+async def wait(site: Site, accepted: Accepted) -> TurnAnswer:
     """Wait for the answer, however long it takes; raises `Refused` if the turn failed or was stopped."""
-    answer = await backend.answers.wait(accepted)
+    answer = await site.chat.answers.wait(accepted)
     if isinstance(accepted.decision, RunCommand):
         return TurnAnswer(answer.text, answer.spent)
     if answer.notice:
         # a repeat would say the same message twice
         raise Refused(424, "turn_failed", answer.text, type="server_error", headers={"x-should-retry": "false"})
-    async with backend.database.connection() as conn:
+    async with site.database.connection() as conn:
         place = await _place(conn, accepted.message_id, answer)
         if place is None:
             return TurnAnswer(answer.text, answer.spent)
@@ -46,16 +46,16 @@ async def wait(backend: Backend, accepted: Accepted) -> TurnAnswer:
     return TurnAnswer(spoken(texts), answer.spent, tuple(calls))
 
 
-async def stream(backend: Backend, accepted: Accepted) -> AsyncGenerator[str | TurnAnswer, None]:
+async def stream(site: Site, accepted: Accepted) -> AsyncGenerator[str | TurnAnswer, None]:
     """Pieces of the answer while it is written, then the whole; raises `Refused` like `wait`.
 
     The pieces make up the whole exactly; raises `Refused` if a retry by another model makes that impossible.
     """
     if accepted.session_id is None:
         raise Refused(500, "not_stored", "The message was not stored.", type="server_error")
-    waiting = asyncio.ensure_future(wait(backend, accepted))
-    with backend.live.subscribe(accepted.session_id) as events:
-        listener = await _Listener.at(backend, accepted, events)
+    waiting = asyncio.ensure_future(wait(site, accepted))
+    with site.chat.live.subscribe(accepted.session_id) as events:
+        listener = await _Listener.at(site, accepted, events)
         coming = asyncio.ensure_future(events.get())
         try:
             if written := listener.text.write(""):
@@ -119,10 +119,10 @@ class _Listener:
         self.text = text
 
     @classmethod
-    async def at(cls, backend: Backend, accepted: Accepted, events: live.Subscription) -> "_Listener":
+    async def at(cls, site: Site, accepted: Accepted, events: live.Subscription) -> "_Listener":
         """Start in the middle of a turn that may be running: its text so far includes all earlier events."""
         message = accepted.message_id
-        async with backend.database.connection() as conn:
+        async with site.database.connection() as conn:
             row = await messages.get(conn, message) if message else None
             taken = row is not None and row.kind == "user" and row.seq is not None and row.answered_by is None
             place = await _place(conn, message, None) if taken else None
@@ -131,7 +131,7 @@ class _Listener:
             return cls(message, mine=False, text=StreamedText())
         events.ready()
         return cls(
-            message, mine=True, text=StreamedText(tuple(settled), backend.live.written(accepted.session_id) or "")
+            message, mine=True, text=StreamedText(tuple(settled), site.chat.live.written(accepted.session_id) or "")
         )
 
     def apply(self, event: live.LiveEvent) -> str:

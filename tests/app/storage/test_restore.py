@@ -216,7 +216,7 @@ class Crash(Exception):
     """Stands for the end of the process."""
 
 
-BREAKS = ["restore.load", "restore._tell_about_doubts", "place.os.sync"]
+BREAKS = ["restore.load", "restore._note_uncertain_answers", "place.os.sync"]
 
 
 @pytest.mark.parametrize("where", BREAKS)

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from gateway.app.storage import upgrade as upgrade_module
 from gateway.app.storage.restore import unpack
-from gateway.app.storage.upgrade import BACKUPS, taken_over
+from gateway.app.storage.upgrade import BACKUPS, join_upgraded
 from gateway.config.environment import Environment
 from gateway.config.load import parse
 from gateway.config.model import Config
@@ -58,7 +58,7 @@ async def do(database: Database, statement: str, *arguments: object) -> None:
 
 
 async def start(environment: Environment, config: Config, database: Database) -> None:
-    async with taken_over(environment, config, database, ME):
+    async with join_upgraded(environment, config, database, ME):
         pass
 
 

@@ -127,7 +127,7 @@ class TestFailures:
             await cpu.run(cpu_jobs.no_json, seconds=SECONDS)
 
     async def test_an_answer_beyond_the_limit_is_not_read(self, cpu: Cpu, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("gateway.background.cpu.executor.REPLY", 100)
+        monkeypatch.setattr("gateway.background.cpu.executor.MAX_REPLY_BYTES", 100)
         with pytest.raises(CpuJobFailed, match="more than is taken"):
             await cpu.run(cpu_jobs.echo, "x" * 200, seconds=SECONDS)
         assert await cpu.run(cpu_jobs.double, 1, seconds=SECONDS) == 2

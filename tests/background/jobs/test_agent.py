@@ -81,7 +81,7 @@ class TestResult:
         async with path.working():
             await path.ask("hello")
             task = await fire(path, await plan(path))
-            path.worker.wake()
+            path.signals.tasks.set()
             await path.channel.until(lambda texts: len(texts) == 2)
             await path.worker.settle()
             path.model.answer = FakeModel().answer
@@ -249,7 +249,7 @@ class TestResult:
         self, path: MessagePath, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         heard: list[str] = []
-        monkeypatch.setattr(path.job_table, "wake", heard.append)
+        monkeypatch.setattr(path.signals.schedules, "set", lambda: heard.append("schedules"))
         await greet(path)
         await fire(path, await plan(path))
         await work(path)

@@ -13,11 +13,11 @@ from tests.flow.path import MessagePath
 
 WAVE = """
 from gateway.domain.work.tasks import Status
-from gateway.store.engine import tasks
+from gateway.store.work import tasks
 
 class Wave:
-    def __init__(self, services):
-        self._database = services.database
+    def __init__(self, parts):
+        self._database = parts.engine.database
 
     async def run(self, run):
         await self._database.run(lambda tx: tasks.finish(tx, run, Status.COMPLETED))
@@ -37,14 +37,14 @@ def here(folder: Path, monkeypatch: pytest.MonkeyPatch, source: str) -> None:
 
 def test_every_file_is_a_kind(path: MessagePath) -> None:
     files = Path(jobs.__file__).parent.glob("*.py")
-    assert set(jobs.discover(path.services)) == {file.stem for file in files} - {"__init__"}
+    assert set(jobs.discover(path.parts.work.parts)) == {file.stem for file in files} - {"__init__"}
 
 
 async def test_a_new_file_is_a_new_kind(path: MessagePath, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here(tmp_path, monkeypatch, WAVE)
     async with path.database.transaction() as tx:
         await tasks.create(tx, path.people.owner.id, "wave", Lane.AGENTS)
-    runners = jobs.discover(path.services)
+    runners = jobs.discover(path.parts.work.parts)
     await runners["wave"].run(await path.claim(Lane.AGENTS))
     assert await path.rows("select status from tasks where kind = 'wave'") == [("completed",)]
 
@@ -55,4 +55,4 @@ def test_a_file_that_is_no_job_is_named(
 ) -> None:
     here(tmp_path, monkeypatch, source)
     with pytest.raises(OwnerMustAct, match="job wave"):
-        jobs.discover(path.services)
+        jobs.discover(path.parts.work.parts)

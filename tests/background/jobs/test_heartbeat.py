@@ -270,9 +270,9 @@ class TestFailures:
 
     async def test_keys_that_are_refused_end_it_until_they_are_changed(self, beating: Heart, beat: Beat) -> None:
         assert await beat(REFUSED) is HeartbeatOutcome.FAILED
-        assert beating.halt.why == "the key for a, b was refused; set a good one and save config.json, or restart"
+        assert beating.halt.reason == "the key for a, b was refused; set a good one and save config.json, or restart"
         assert [notice for _, notice, *_ in await beating.path.rows(HEARD)] == [
-            f"The heartbeat has stopped: {beating.halt.why}. `supaclaw heartbeat` runs one now."
+            f"The heartbeat has stopped: {beating.halt.reason}. `supaclaw heartbeat` runs one now."
         ]
 
     async def test_that_it_stops_is_said_although_it_was_failing(self, beating: Heart, beat: Beat) -> None:
@@ -285,12 +285,12 @@ class TestFailures:
         await beat(REFUSED)
         await beat()
 
-        assert beating.halt.why is None
+        assert beating.halt.reason is None
 
     async def test_without_money_it_is_no_failure(self, beating: Heart, beat: Beat, path: MessagePath) -> None:
         await beating.timer.beat()
         await beating.spend(1000, kind="agent", at=datetime.now(UTC))
-        path.turn_runner._budgets._limits = lambda: Limits(day_usd=1.0)
+        path.turn_runner.budgets._limits = lambda: Limits(day_usd=1.0)
         await beating.work()
 
         assert (await beating.pulse()).outcome is HeartbeatOutcome.SKIPPED

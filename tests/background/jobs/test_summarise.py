@@ -34,7 +34,7 @@ async def ended(path: MessagePath, *texts: str) -> None:
         await path.ask(text)
     await path.ask("/new")
     while await path.rows("select from tasks where kind = 'summarise' and status in ('pending', 'running')"):
-        path.worker.wake()
+        path.signals.tasks.set()
         await path.clock.sleep(0.02)
 
 

@@ -2,14 +2,14 @@ import os
 from datetime import timedelta
 from pathlib import Path
 
-from gateway.background.upkeep.housekeeping import Clearing
+from gateway.background.upkeep.housekeeping import Retention
 from gateway.config.machine import SystemClock
 from tests.store.test_retention import OLD, over
 from tests.store.world import World
 
 
-def clears(world: World, folder: Path, keep: timedelta | None = timedelta(days=90)) -> Clearing:
-    return Clearing(world.database, folder, lambda: keep, SystemClock())
+def clears(world: World, folder: Path, keep: timedelta | None = timedelta(days=90)) -> Retention:
+    return Retention(world.database, folder, lambda: keep, SystemClock())
 
 
 async def test_all_that_is_old_goes_with_the_files_of_its_tree(world: World, tmp_path: Path) -> None:

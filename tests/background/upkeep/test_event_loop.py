@@ -12,24 +12,24 @@ import pytest
 from structlog.testing import capture_logs
 
 from gateway.background.upkeep import event_loop as lag_module
-from gateway.background.upkeep.event_loop import LagMonitor, Moment, Witness
+from gateway.background.upkeep.event_loop import LagMonitor, LoopWatchdog, Moment
 from tests.fakes.eventually import eventually
 
 HANGS = """
 import asyncio, sys, time
-from gateway.background.watch import witness
+from gateway.background.upkeep import event_loop
 from gateway.background.upkeep.event_loop import LagMonitor
 
-witness.LOOK_SECONDS = 0.05
-witness.HUNG_LOOKS = 20
-witness.TELL_SECONDS = {tell}
+event_loop.LOOK_SECONDS = 0.05
+event_loop.HUNG_LOOKS = 20
+event_loop.TELL_SECONDS = {tell}
 {more}
 
 def never_come_back():
     time.sleep(60)
 
 async def work():
-    watching = asyncio.create_task(LagMonitor().run())
+    watching = asyncio.create_task(LagMonitor(lambda: None).run())
     print("up", flush=True)
     await asyncio.to_thread(sys.stdin.readline)
     {then}
@@ -88,13 +88,13 @@ class Machine:
 
     def __init__(self) -> None:
         self.now = Moment(100.0, 500.0, 0.0)
-        self.monitor = LagMonitor(lambda: self.now)
-        self.witness = Witness(1.0)
+        self.monitor = LagMonitor(lambda: None, lambda: self.now)
+        self.watchdog = LoopWatchdog(1.0)
 
     def tick(self, late: float = 0.0, *, asleep: float = 0.0, cpu: float = 0.0) -> None:
         before, passed = self.now, TICK + late
         self.now = Moment(before.awake + passed, before.always + passed + asleep, before.cpu + cpu)
-        self.monitor.note(before, self.now, self.witness)
+        self.monitor.note(before, self.now, self.watchdog)
 
 
 def test_the_worst_and_the_99th_percentile_of_the_last_minute_are_told() -> None:
@@ -110,7 +110,7 @@ def test_the_worst_and_the_99th_percentile_of_the_last_minute_are_told() -> None
 
 def test_a_block_is_alarming_once_in_ten_seconds() -> None:
     machine = Machine()
-    machine.witness.seen = "tools/x.py:7 grind < task chat 1"
+    machine.watchdog.seen = "tools/x.py:7 grind < task chat 1"
     with capture_logs() as logs:
         machine.tick(0.19)
         machine.tick(0.3, cpu=0.29)
@@ -146,7 +146,7 @@ def watched(monitor: LagMonitor) -> Iterator[None]:
 async def test_what_blocks_the_loop_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lag_module, "TICK_SECONDS", 0.01)
     monkeypatch.setattr(lag_module, "BETWEEN_ALARMS", 0.0)  # another block, of the machine's making, hides no other
-    monitor = LagMonitor()
+    monitor = LagMonitor(lambda: None)
 
     def grind_the_loop_to_a_halt() -> None:
         time.sleep(1.8)

@@ -13,6 +13,7 @@ from gateway.config.machine import SystemClock
 from gateway.domain.errors import DatabaseDown, OwnerMustAct, TryAgainLater
 from gateway.domain.ids import InstanceId, PrincipalId
 from gateway.flow.channels.leases import lease_of
+from gateway.flow.signals import Signals
 from gateway.store.connection.pool import Database
 from gateway.store.work import instances
 from tests.store.world import somebody
@@ -39,13 +40,14 @@ class Watched:
     me: InstanceId = field(default_factory=somebody)
     stuck: dict[str, str] = field(default_factory=dict)
     stop: asyncio.Event = field(default_factory=asyncio.Event)
+    signals: Signals = field(default_factory=Signals)
 
     def __post_init__(self) -> None:
-        self.health = Health(*self.parts, held=lambda: [CHANNEL])
+        self.health = Health(*self.parts)
 
     @property
     def parts(self) -> tuple[Any, ...]:
-        return self.database, self.me, self.file, lambda: self.stuck, self.stop, Noon()
+        return self.database, self.me, self.file, lambda: self.stuck, self.stop, Noon(), self.signals, [CHANNEL]
 
 
 @pytest.fixture
@@ -56,14 +58,14 @@ def watched(database: Database, tmp_path: Path) -> Watched:
 async def test_while_all_is_well_the_lease_and_the_file_are_fresh(watched: Watched) -> None:
     await watched.health.look()
     assert watched.file.read_text() == "2026-11-21T12:00:00Z\n"
-    assert watched.health.well
+    assert watched.health.healthy
     assert not await reach(watched.database, somebody())
 
 
 async def test_a_lease_that_another_gateway_holds_is_a_reason_to_stop(watched: Watched) -> None:
     await reach(watched.database, somebody())
     await watched.health.look()
-    assert (watched.health.well, watched.health.lost, watched.stop.is_set()) == (False, True, True)
+    assert (watched.health.healthy, watched.health.lost, watched.stop.is_set()) == (False, True, True)
     assert not watched.file.exists()
 
 
@@ -72,7 +74,7 @@ async def test_one_that_nobody_took_meanwhile_is_taken_again(watched: Watched) -
     async with watched.database.connection() as conn:
         await conn.execute("update leases set expires_at = now() - interval '1 hour'")
     await watched.health.look()
-    assert (watched.health.well, watched.stop.is_set()) == (True, False)
+    assert (watched.health.healthy, watched.stop.is_set()) == (True, False)
     assert not await reach(watched.database, somebody())
 
 
@@ -85,32 +87,32 @@ async def test_a_database_that_is_away_shows_and_is_no_reason_to_stop(
     with monkeypatch.context() as outage:
         outage.setattr(instances, "take_leases", take_all)
         await watched.health.look()
-    assert (watched.health.well, watched.health.lost, watched.stop.is_set()) == (False, False, False)
+    assert (watched.health.healthy, watched.health.lost, watched.stop.is_set()) == (False, False, False)
     assert watched.health.database_problem == "away"
     assert not watched.file.exists()
     await watched.health.look()
-    assert (watched.health.well, watched.health.database_problem) == (True, "")
+    assert (watched.health.healthy, watched.health.database_problem) == (True, "")
 
 
 async def test_a_newer_schema_shows(watched: Watched) -> None:
     async with watched.database.connection() as conn:
         await conn.execute("insert into migrations (number, name, sha256) values (999, 'later', '')")
     await watched.health.look()
-    assert (watched.health.well, watched.stop.is_set(), watched.file.exists()) == (False, False, False)
+    assert (watched.health.healthy, watched.stop.is_set(), watched.file.exists()) == (False, False, False)
 
 
 async def test_a_channel_that_cannot_even_try_to_work_shows_until_it_can(watched: Watched) -> None:
     watched.stuck["telegram"] = "its task has ended"
     with capture_logs() as logs:
         await watched.health.look()
-    assert not watched.health.well
+    assert not watched.health.healthy
     assert not watched.file.exists()
     assert [(log["event"], log["channel"], log["problem"]) for log in logs] == [
         ("health.channel", "telegram", "its task has ended")
     ]
     watched.stuck.clear()
     await watched.health.look()
-    assert watched.health.well
+    assert watched.health.healthy
     assert watched.file.exists()
 
 
@@ -118,7 +120,7 @@ async def test_a_file_that_cannot_be_written_shows(database: Database, tmp_path:
     (tmp_path / "file").touch()
     watched = Watched(database, tmp_path / "file" / "health")
     await watched.health.look()
-    assert not watched.health.well
+    assert not watched.health.healthy
 
 
 class TestFreezes:
@@ -127,16 +129,17 @@ class TestFreezes:
     @pytest.fixture(autouse=True)
     def clock(self, monkeypatch: pytest.MonkeyPatch) -> list[float]:
         now = [1000.0]
-        monkeypatch.setattr(health_module, "always", lambda: now[0])
+        monkeypatch.setattr(health_module, "boot_seconds", lambda: now[0])
         return now
 
     @pytest.fixture
     async def left(self, clock: list[float], watched: Watched) -> list[bool]:
         """Whether it left, once it did."""
         left: list[bool] = []
-        watched.health = Health(*watched.parts, leave=lambda: left.append(True), held=lambda: [CHANNEL])
+        watched.health = Health(*watched.parts)
+        watched.signals.lost.subscribe_call(lambda: left.append(True))
         await watched.health.look()
-        watched.health.awake()
+        watched.health.check_after_freeze()
         return left
 
     async def expire(self, watched: Watched) -> None:
@@ -149,7 +152,7 @@ class TestFreezes:
         await self.expire(watched)
         await reach(watched.database, somebody())
         clock[0] += 45
-        watched.health.awake()
+        watched.health.check_after_freeze()
         assert (watched.health.lost, watched.stop.is_set(), left) == (True, True, [True])
 
     async def test_one_whose_lease_nobody_took_goes_on_with_it(
@@ -157,14 +160,14 @@ class TestFreezes:
     ) -> None:
         await self.expire(watched)
         clock[0] += 45
-        watched.health.awake()
+        watched.health.check_after_freeze()
         assert (watched.health.lost, left) == (False, [])
         assert not await reach(watched.database, somebody())
 
     async def test_a_statement_is_what_can_wake_it(
         self, watched: Watched, left: list[bool], clock: list[float]
     ) -> None:
-        watched.database.before = watched.health.awake
+        watched.database.before = watched.health.check_after_freeze
         await self.expire(watched)
         await reach(watched.database, somebody())
         clock[0] += 45
@@ -179,10 +182,10 @@ class TestFreezes:
 
         monkeypatch.setattr(Database, "apart", apart)
         clock[0] += 7
-        watched.health.awake()
+        watched.health.check_after_freeze()
         for _ in range(30):
             clock[0] += 1
-            watched.health.awake()
+            watched.health.check_after_freeze()
         assert left == []
 
     async def test_one_that_cannot_ask_goes_on_and_leaves_as_soon_as_it_knows(
@@ -200,8 +203,8 @@ class TestFreezes:
         await self.expire(watched)
         await reach(watched.database, somebody())
         clock[0] += 45
-        watched.health.awake()
-        watched.health.awake()
+        watched.health.check_after_freeze()
+        watched.health.check_after_freeze()
         assert (len(away), left) == (1, [])
         await watched.health.look()
         assert (left, watched.health.lost) == ([True], True)

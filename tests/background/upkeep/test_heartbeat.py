@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from gateway.agent.limits import Limits
-from gateway.background.upkeep.heartbeat import Halt, next_beat
+from gateway.background.upkeep.heartbeat import HeartbeatHalt, next_beat
 from gateway.config.value_types import parse_hours
 from gateway.domain.health import HeartbeatOutcome
 from gateway.domain.settings import ModelSettings
@@ -20,25 +20,25 @@ WHY = "the key was refused"
 
 def test_it_holds_until_the_models_are_configured_anew() -> None:
     settings = ModelSettings()
-    halt = Halt(lambda: settings)
-    assert halt.why is None
+    halt = HeartbeatHalt(lambda: settings)
+    assert halt.reason is None
 
     halt.stop(WHY)
     settings = ModelSettings()
-    assert halt.why == WHY
+    assert halt.reason == WHY
 
     settings = ModelSettings(primary="openai/gpt-x")
-    assert halt.why is None
+    assert halt.reason is None
     settings = ModelSettings()
-    assert halt.why is None
+    assert halt.reason is None
 
 
 def test_it_can_be_lifted() -> None:
-    halt = Halt(ModelSettings)
+    halt = HeartbeatHalt(ModelSettings)
     halt.stop(WHY)
     halt.lift()
 
-    assert halt.why is None
+    assert halt.reason is None
 
 
 HALF_HOUR = timedelta(minutes=30)

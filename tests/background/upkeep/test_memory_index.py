@@ -11,10 +11,10 @@ import asyncpg
 import pytest
 from structlog.testing import capture_logs
 
-from gateway.background.budgets import FREE_ROWS, PaidEmbedding, estimate_embedding
+from gateway.background.budgets import FREE_ROWS, EmbeddingApproval, estimate_embedding
 from gateway.background.upkeep.memory_index import (
-    ENOUGH,
     GATHER_SECONDS,
+    MIN_BATCH,
     POLL_FILES_SECONDS,
     FilePassages,
     Indexing,
@@ -83,7 +83,7 @@ class Job:
 
     def fresh(self) -> None:
         """As after a restart."""
-        paid = PaidEmbedding(self.world.database, lambda: self.world.principal, self.clock)
+        paid = EmbeddingApproval(self.world.database, lambda: self.world.principal, self.clock)
         self.work = Indexing(
             self.world.database, lambda: self.embedder, no_files, paid.allowed, self.clock, Failpoints(None)
         )
@@ -112,11 +112,11 @@ async def job(database: Database) -> Job:
 
 async def test_what_was_said_gets_words_and_vectors_once(job: Job) -> None:
     assert job.embedder is not None
-    await talk(job.world, *(f"question {n}" for n in range(ENOUGH // 2)))
+    await talk(job.world, *(f"question {n}" for n in range(MIN_BATCH // 2)))
     assert await job.look() is None
-    assert await job.vectors() == [("local:fake", ENOUGH)]
-    assert await job.world.value("select n from memory_stats") == ENOUGH
-    assert await job.world.value("select df from memory_df where lexeme = 'quest'") == ENOUGH
+    assert await job.vectors() == [("local:fake", MIN_BATCH)]
+    assert await job.world.value("select n from memory_stats") == MIN_BATCH
+    assert await job.world.value("select df from memory_df where lexeme = 'quest'") == MIN_BATCH
     assert sorted(job.embedder.asked)[:2] == ["answer to question 0", "answer to question 1"]
     asked = len(job.embedder.asked)
     job.fresh()

@@ -1,4 +1,3 @@
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -9,6 +8,7 @@ from gateway.background.upkeep.ram import ENOUGH, MemoryCeiling, ceiling, reside
 from gateway.config.machine import available_memory
 from gateway.domain.errors import DatabaseDown
 from gateway.domain.health import MemoryUse
+from gateway.flow.signals import Signals
 
 
 def test_what_the_process_holds_is_counted() -> None:
@@ -63,8 +63,10 @@ class Process:
         self.told.append(text)
 
     def memory(self) -> MemoryCeiling:
-        shed: list[Callable[[], None]] = [self.drop, self.drop]
-        return MemoryCeiling(lambda: 100 * MB, shed, self.limits.append, self.tell, lambda: self.used * MB)
+        signals = Signals()
+        for _ in range(2):
+            signals.memory_low.subscribe_call(self.drop)
+        return MemoryCeiling(lambda: 100 * MB, signals, self.limits.append, self.tell, lambda: self.used * MB)
 
 
 async def test_below_the_ceiling_nothing_happens() -> None:

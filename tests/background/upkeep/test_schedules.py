@@ -11,6 +11,7 @@ from gateway.background.upkeep.schedules import BATCH
 from gateway.config.failpoints import Failpoints, Step
 from gateway.domain.errors import DatabaseDown
 from gateway.domain.ids import PrincipalId
+from gateway.flow.signals import Signals
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.people import principals
 from gateway.store.work import schedules
@@ -82,13 +83,13 @@ class Noting(Failpoints):
 class TestWhoHears:
     async def test_the_worker_is_woken_when_there_is_something_to_claim(self, timeline: Timeline) -> None:
         await timeline.plan(once(START + HOUR))
-        woken: list[int] = []
-        scheduler = scheduler_on(timeline.world.database, timeline.clock, woken=lambda: woken.append(1))
+        signals = Signals()
+        scheduler = scheduler_on(timeline.world.database, timeline.clock, signals=signals)
         await scheduler.tick()
-        assert woken == []
+        assert not signals.tasks.called
         timeline.clock.at = START + HOUR
         await scheduler.tick()
-        assert woken == [1]
+        assert signals.tasks.called
 
     async def test_the_steps_are_reached_only_when_something_is_due(self, timeline: Timeline) -> None:
         await timeline.plan(once(START + HOUR))
@@ -108,7 +109,9 @@ class TestNextLook:
         await timeline.plan(once(START + HOUR))
         assert await timeline.scheduler.look() == START + HOUR
 
-    async def test_what_comes_while_it_looks_is_not_left_for_later(self, timeline: Timeline) -> None:
+    async def test_what_comes_while_it_looks_is_not_left_for_later(
+        self, timeline: Timeline, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         await timeline.plan(once(START + HOUR))
         await timeline.plan(once(START + HOUR - timedelta(seconds=1), "tea"))
         timeline.clock.at = START + HOUR - timedelta(milliseconds=1)
@@ -116,7 +119,9 @@ class TestNextLook:
         def woken() -> None:
             timeline.clock.at += timedelta(seconds=1)
 
-        assert await scheduler_on(timeline.world.database, timeline.clock, woken=woken).look() == START + HOUR
+        signals = Signals()
+        monkeypatch.setattr(signals.tasks, "set", woken)
+        assert await scheduler_on(timeline.world.database, timeline.clock, signals=signals).look() == START + HOUR
 
     async def test_what_waits_for_its_last_run_is_looked_at_soon(self, timeline: Timeline) -> None:
         await timeline.plan(recurring("* * * * *"))

@@ -1,7 +1,7 @@
 """The table of jobs, on the real APScheduler."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -13,6 +13,7 @@ from gateway.background.upkeep import timers as table_module
 from gateway.background.upkeep.timers import Interval, JobTable, Look
 from gateway.config.machine import SystemClock
 from gateway.domain.errors import DatabaseDown
+from gateway.flow.signals import Wakeup
 from tests.fakes.eventually import eventually
 
 DAY = timedelta(days=1)
@@ -25,8 +26,8 @@ def _only_dates(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @asynccontextmanager
-async def running(**looks: Look) -> AsyncIterator[JobTable]:
-    table = JobTable(looks, SystemClock())
+async def running(signals: Mapping[str, Wakeup] = {}, **looks: Look) -> AsyncIterator[JobTable]:
+    table = JobTable(looks, SystemClock(), signals)
     task = asyncio.create_task(table.run())
     try:
         async with asyncio.timeout(20):
@@ -71,9 +72,10 @@ async def test_a_date_that_has_passed_is_late_and_not_missed() -> None:
 async def test_the_table_shows_each_job_with_its_date_and_waking_one_wakes_no_other() -> None:
     tea, tax = datetime.now(UTC) + DAY, datetime.now(UTC) + 30 * DAY
     jobs = [Job(iter([tea, tea + DAY])), Job(iter([tax])), Job(iter([]))]
-    async with running(tea=jobs[0].look, tax=jobs[1].look, off=jobs[2].look) as table:
+    wakeup = Wakeup()
+    async with running({"tea": wakeup}, tea=jobs[0].look, tax=jobs[1].look, off=jobs[2].look) as table:
         await eventually(lambda: table.dates == {"tea": tea, "tax": tax, "off": None})
-        table.wake("tea")
+        wakeup.set()
         await eventually(lambda: table.dates == {"tea": tea + DAY, "tax": tax, "off": None})
     assert [job.looks.qsize() for job in jobs] == [2, 1, 1]
 
@@ -101,9 +103,10 @@ async def test_one_that_takes_long_is_not_run_twice_at_once_and_holds_up_no_othe
         begun += 1
         await done.wait()
 
-    async with running(slow=slow, other=going_on.look) as table:
+    wakeup = Wakeup()
+    async with running({"slow": wakeup}, slow=slow, other=going_on.look) as table:
         await eventually(lambda: begun == 1)
-        table.wake("slow")
+        wakeup.set()
         for _ in range(4):
             await going_on.looks.get()
         assert (begun, table.dates["slow"]) == (1, None)

@@ -85,7 +85,7 @@ class Watched:
 async def watched(path: MessagePath, channel: Channel) -> AsyncIterator[Watched]:
     clock, gateway = Time(), Gateway()
     channel_manager = ChannelSupervisor(
-        path.outbound, path.notices.tell_owner, path.channel_leases, monotonic=clock.monotonic
+        path.outbound, path.notices.tell_owner, path.channel_leases, path.signals, monotonic=clock.monotonic
     )
     async with asyncio.TaskGroup() as group:
         await channel_manager.apply(

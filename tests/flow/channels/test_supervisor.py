@@ -97,7 +97,9 @@ async def house(path: MessagePath) -> AsyncIterator[House]:
 
         house = House(
             path,
-            ChannelSupervisor(path.outbound, tell_owner, path.channel_leases, monotonic=lambda: house.now),
+            ChannelSupervisor(
+                path.outbound, tell_owner, path.channel_leases, path.signals, monotonic=lambda: house.now
+            ),
             group,
             told,
         )
@@ -377,7 +379,7 @@ async def test_a_stop_takes_nothing_more_in_and_still_sends(house: House) -> Non
 
 
 async def test_stopping_without_doors_is_easy(path: MessagePath) -> None:
-    channel_manager = ChannelSupervisor(path.outbound, path.notices.tell_owner, path.channel_leases)
+    channel_manager = ChannelSupervisor(path.outbound, path.notices.tell_owner, path.channel_leases, path.signals)
     await channel_manager.stop_receiving()
     await channel_manager.shut()
     assert channel_manager.channels == {}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.app.wiring import FILES, WORKERS_JOBS
+from gateway.app.parts.upkeep import FILES, WORKERS_JOBS
 from gateway.config.model import Config, WorkspaceStore
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.principals import Label
@@ -98,23 +98,22 @@ async def test_a_conflict_is_told_to_the_owner_once(path: MessagePath, bob: Mach
 async def test_while_the_store_is_down_only_the_machine_with_the_files_works_on_them(
     path: MessagePath, bob: Machine, careless: Careless
 ) -> None:
-    assert path.worker  # which knows by then whether files are shared
     await path.file_sync.look()
     path.workplace.elsewhere = "another"
-    assert path.workplace.able("agent")
+    assert path.parts.work.placement.able("agent")
     assert path.file_sync.shared
     bob.write("news.md", "not here yet")
     await bob.sync()
     careless.down = True
     with pytest.raises(TryAgainLater, match="the files can't be fetched"):
         await path.file_sync.before_run(path.people.owner.id)
-    assert not path.workplace.able("agent")
-    assert path.workplace.able("chat")
+    assert not path.parts.work.placement.able("agent")
+    assert path.parts.work.placement.able("chat")
     assert "answers with an error (503)" in (path.vitals().files or "")
 
     path.workplace.elsewhere = ""
     await path.file_sync.before_run(path.people.owner.id)
-    assert path.workplace.able("agent")
+    assert path.parts.work.placement.able("agent")
     careless.down = False
     await path.file_sync.after_turn(path.people.owner.id)
     assert path.file_sync.shared
@@ -123,10 +122,10 @@ async def test_while_the_store_is_down_only_the_machine_with_the_files_works_on_
 def test_a_worker_with_shared_files_runs_agents_tasks_and_no_chats(path: MessagePath) -> None:
     path.workplace.kind = "worker"
     path.workplace.elsewhere = "another"
-    assert not path.workplace.able("agent")
-    path.workplace.synced = lambda: True
+    assert not path.parts.work.placement.able("agent")
+    path.file_sync.works = True
     kinds = ("agent", "heartbeat", "chat", "ingest", "approval", "summarise")
-    assert list(filter(path.workplace.able, kinds)) == ["agent", "heartbeat", "summarise"]
+    assert list(filter(path.parts.work.placement.able, kinds)) == ["agent", "heartbeat", "summarise"]
     assert FILES in WORKERS_JOBS
 
 

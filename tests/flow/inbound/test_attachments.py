@@ -188,7 +188,7 @@ class TestWaiting:
             late = "now() - interval '91 seconds'"
             await path.rows(f"update messages set created_at = {late} returning id")
             await path.rows("update tasks set run_at = now() where kind = 'chat' returning id")
-            path.worker.wake()
+            path.signals.tasks.set()
             await path.answer(asked)
             gate.set()
         assert "[file letter.txt: text/plain; it has not arrived yet]" in user_texts(path.model.prompts[0])

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from gateway.commands import Command, CommandContext, CommandReply, new
 from gateway.config.machine import SystemClock
 from gateway.domain.errors import DatabaseDown
-from gateway.domain.ids import InboxId, TaskId
+from gateway.domain.ids import InboxId
 from gateway.flow.inbound import spool as spool_module
 from gateway.flow.inbound.acceptance import InboundFlow
 from gateway.flow.inbound.commands import CommandRunner
@@ -75,8 +75,7 @@ async def test_the_reply_to_new_is_said_in_the_new_session(path: MessagePath) ->
 
 
 def with_commands(path: MessagePath, commands: Mapping[str, Command]) -> tuple[InboundFlow, CommandRunner]:
-    cancelled: list[TaskId] = []
-    command_runner = replace(path.command_runner, commands=commands, cancel=cancelled.extend, clock=Hurried())
+    command_runner = replace(path.command_runner, commands=commands, clock=Hurried())
     inbound = replace(path.inbound, commands=commands.keys(), run_command=command_runner.run)
     return inbound, command_runner
 

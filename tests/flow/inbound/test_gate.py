@@ -32,7 +32,7 @@ def gate(path: MessagePath) -> Gate:
     path.people.allow({"fake": PAIRING})
     path.channel.capabilities = replace(path.channel.capabilities, buttons=True)
     inbound, notices, offer = path.inbound.accept, path.notices, path.zones.offer
-    return Gate(path.database, path.people, inbound, notices, path.outbound, path.live, offer)
+    return Gate(path.database, path.people, inbound, notices, path.outbound, path.live, path.signals, offer)
 
 
 @pytest.fixture
@@ -176,10 +176,10 @@ async def test_a_thousand_decisions_at_once_are_looked_at_a_few_times(
 
     monkeypatch.setattr(path.people, "refresh", counted)
     for _ in range(1000):
-        gate.people_changed()
+        path.signals.people_changed()
         await asyncio.sleep(0)
     await eventually(lambda: len(looked) == 2)
-    gate.people_changed()
+    path.signals.people_changed()
     await eventually(lambda: len(looked) == 3)
 
 
@@ -302,7 +302,7 @@ async def test_it_follows_what_another_process_takes_back(gate: Gate, path: Mess
     await elsewhere.approve(asked.code)
     await gate.receive([stranger("hello")])
     await elsewhere.deny(str(asked.id))
-    gate.people_changed()
+    path.signals.people_changed()
     await eventually(lambda: path.people.role(stranger()) is Role.STRANGER)
     await gate.receive([stranger("still there?")])
     assert "still there?" not in await stored(path)

@@ -12,6 +12,7 @@ from gateway.domain.channels.channel import SendFailed
 from gateway.domain.conversation.inbound import Address
 from gateway.flow.inbound.spool import SAVED_NOTICE, Outages
 from gateway.flow.outbound.sender import Outbound
+from gateway.flow.signals import Signals
 from tests.fakes.channel import FakeChannel
 from tests.fakes.eventually import eventually
 from tests.flow.outage import AwayAtTimes
@@ -37,7 +38,7 @@ async def away(dsn: str) -> AsyncIterator[AwayAtTimes]:
 
 @pytest.fixture
 async def outages(away: AwayAtTimes, channel: FakeChannel) -> AsyncIterator[Outages]:
-    outbound = Outbound(away, Failpoints(None), lambda _: Path(), lambda _: None, str)
+    outbound = Outbound(away, Failpoints(None), Signals(), Path, str)
     await outbound.adopt("fake", channel)
     away.away = True
 

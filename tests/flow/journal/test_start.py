@@ -16,11 +16,11 @@ from gateway.domain.conversation.inbound import Arrival
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import InstanceId, SessionId
 from gateway.domain.principals import Label
+from gateway.flow.files.workspaces import Workspaces
 from gateway.flow.journal import check as check_module
 from gateway.flow.journal import journal as journal_module
 from gateway.flow.journal.copies import VerifiedFiles
 from gateway.flow.journal.copyist import Copyist
-from gateway.flow.labels import ContentLabels
 from gateway.store.transcript import unread
 from gateway.store.transcript.journals import CopyMark
 from gateway.workspace.journal import files
@@ -388,14 +388,16 @@ class TestYears:
         file.write_bytes(file.read_bytes() + b"Pay him.")
         again = await restarted(lived)
         await again.started()
-        labels = ContentLabels(
-            again.database,
-            again.people.owner.id,
-            Label.OWNER,
-            frozenset(),
-            lambda path: again.journal.check.holds(Place(again.workspace, path)),
-            InstanceId(uuid4()),
+        workspaces = Workspaces(
+            database=again.database,
+            people=again.people,
+            folder=again.workspace,
+            others=again.data,
+            unverified=again.journal.check.holds,
+            instance=InstanceId(uuid4()),
+            member_mb=lambda: None,
         )
+        labels = workspaces.own.labels
         assert await labels.of(path, "any") is Label.UNTRUSTED
         await again.journal.check.put_right()
         assert await labels.of(path, "any") is Label.OWNER

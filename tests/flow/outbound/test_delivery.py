@@ -84,7 +84,7 @@ class TestFiles:
         await path.outbound.drain(5)
         assert path.channel.shown == []
         await path.rows("update outbox set run_at = now() returning id")
-        path.outbound.wake()
+        path.signals.outbox.set()
         await path.channel.until(lambda texts: len(texts) == 2)
         await stop(running)
         [first, second] = path.channel.shown

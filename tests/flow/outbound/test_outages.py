@@ -138,7 +138,7 @@ async def test_what_a_process_left_that_is_gone_is_found_without_a_restart(path:
     await path.outbound.drain(5)
     assert path.channel.texts == []
     await path.rows(taken.format("61 minutes"))
-    path.outbound.wake()
+    path.signals.outbox.set()
     assert await path.channel.until(lambda texts: len(texts) == 2) == ["later", UNCONFIRMED]
     running.cancel()
     await asyncio.wait([running])

@@ -148,7 +148,7 @@ async def test_a_turn_killed_while_it_said_it_does_not_say_it_twice(
     path: MessagePath, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stored = asyncio.Event()
-    monkeypatch.setattr(path.outbound, "wake", stored.set)
+    monkeypatch.setattr(path.signals.outbox, "set", stored.set)
     path.model.answer = in_turn(said("", call("send_message", text="ping")))
     await path.tell("go")
     run = asyncio.create_task(path.turns.run(await path.claim()))

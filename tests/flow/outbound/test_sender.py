@@ -75,7 +75,7 @@ class TestDelays:
         assert 77 <= seconds <= 87
         assert (state, path.channel.texts, path.channel.asked) == ("pending", [], 1)
         await path.rows("update outbox set run_at = now() returning id")
-        path.outbound.wake()
+        path.signals.outbox.set()
         assert await path.channel.until(lambda texts: len(texts) == 2) == ["hello", "again"]
         await stop(running)
 
@@ -98,7 +98,7 @@ class TestDelays:
         running = await sending(path)
         await path.channel.until_asked(1)
         await path.tell("/ping", chat="2")
-        path.outbound.wake()
+        path.signals.outbox.set()
         [pong] = await path.channel.until(bool)
         await path.outbound.drain(5)
         await stop(running)
@@ -115,7 +115,7 @@ class TestDelays:
             [(seconds,)] = await path.rows("select extract(epoch from run_at - sending_at)::int from outbox")
             waits.append(seconds)
             await path.rows("update outbox set run_at = now() returning id")
-            path.outbound.wake()
+            path.signals.outbox.set()
         assert await path.channel.until(bool) == ["hello"]
         await stop(running)
         for wait, least in zip(waits, [1, 3, 7, 15, 31, 31, 31, 31, 31], strict=True):
@@ -140,7 +140,7 @@ class TestRefusals:
         await path.channel.until_asked(1)
         await path.outbound.drain(5)
         await path.rows("update outbox set run_at = now() returning id")
-        path.outbound.wake()
+        path.signals.outbox.set()
         assert (await path.channel.until(bool))[0] == "later"
         await stop(running)
         assert await path.rows("select error from outbox where error is not null") == [(" ?",), (" ?",)]
@@ -184,7 +184,7 @@ class TestDoubts:
             await path.channel.until_asked(tries)
             await path.outbound.drain(5)
             await path.rows("update outbox set run_at = now() returning id")
-            path.outbound.wake()
+            path.signals.outbox.set()
         assert await path.channel.until(bool) == [UNCONFIRMED]
         await path.outbound.drain(5)
         await stop(running)
@@ -218,7 +218,7 @@ class TestDoubts:
         await channel.until_asked(1)
         await path.outbound.drain(5)
         await path.rows("update outbox set run_at = now() returning id")
-        path.outbound.wake()
+        path.signals.outbox.set()
         assert await channel.until(bool) == ["hello"]
         await stop(running)
         assert {message.key for message in channel.shown} == {"supaclaw-1"}
@@ -251,7 +251,7 @@ class TestDoubts:
             await channel.until_asked(tries)
             await path.outbound.drain(5)
             await path.rows("update outbox set run_at = now() returning id")
-            path.outbound.wake()
+            path.signals.outbox.set()
         assert await channel.until(bool) == ["hello"]
         await stop(running)
         assert channel.shown[0].again is not sure
@@ -388,8 +388,8 @@ async def test_two_senders_on_one_database_send_everything_once(path: MessagePat
     both = [await sending(path), await sending(other)]
     async with asyncio.timeout(10):
         while (left := await path.rows("select count(*) from outbox where state <> 'sent'")) != [(0,)]:
-            path.outbound.wake()
-            other.outbound.wake()
+            path.signals.outbox.set()
+            other.signals.outbox.set()
             assert left
     for each in both:
         await stop(each)

@@ -99,7 +99,7 @@ async def statuses(path: MessagePath) -> list[str]:
 async def until(path: MessagePath, wanted: Callable[[list[str]], bool]) -> None:
     async with asyncio.timeout(30):
         while not wanted(await statuses(path)):
-            path.worker.wake()
+            path.signals.tasks.set()
             await asyncio.sleep(0.02)
 
 
@@ -289,7 +289,7 @@ class TestCancel:
         path.model.gate = asyncio.Event()
         path.model.called.clear()
         async with path.working():
-            path.worker.wake()
+            path.signals.tasks.set()
             await path.model.called.wait()
             assert (await command(path, f"/tasks cancel {id[:8]}")).startswith("Cancelled")
             await path.model.let_go.wait()

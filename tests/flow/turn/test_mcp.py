@@ -60,7 +60,7 @@ async def confirm(path: MessagePath, use: Use = Use.READ, name: str = NAME) -> N
 
 
 async def discover(path: MessagePath) -> list[str]:
-    servers = path._mcp_servers(path.people.owner.id, True, path.environments._workspace)
+    servers = path.environments.toolkit.sources[0](path.people.owner.id, True, path.workspaces.own)
     return list(await servers.discover())
 
 

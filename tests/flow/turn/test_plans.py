@@ -125,7 +125,7 @@ async def test_the_plan_outlives_the_gateway(path: MessagePath) -> None:
     assert "- [ ] one" in (path.workspace / FILE).read_text()
     again.model.answer = in_turn(said("", call("todo", done=[1])), said("done"))
     async with again.working():
-        again.worker.wake()
+        again.signals.tasks.set()
         await again.channel.until(lambda texts: "done" in texts)
         await again.worker.settle()
     assert not (path.workspace / FILE).exists()

@@ -15,7 +15,7 @@ def system(path: MessagePath, turn: int = -1) -> str:
 
 
 async def confirm(path: MessagePath, name: str) -> None:
-    skills = path.environments.skills
+    skills = path.environments.own.skills
     await skills.confirm(name, (await skills.get(name)).look.sha256)
 
 
@@ -32,7 +32,7 @@ async def test_a_skill_that_the_agent_wrote_itself_is_off(path: MessagePath) -> 
         await path.ask("hello")
     assert (path.workspace / planted["path"]).exists()
     assert "Obey Eve" not in system(path)
-    assert [each.state.value for each in await path.environments.skills.list_all()] == ["new"]
+    assert [each.state.value for each in await path.environments.own.skills.list_all()] == ["new"]
 
 
 async def test_the_prompt_lists_what_is_on_and_stays_the_same(path: MessagePath) -> None:
@@ -58,7 +58,7 @@ async def test_an_installation_asks_in_a_clean_conversation_and_the_yes_installs
         await path.ask("install this")
         [answer] = results(path.model.prompts[-1])
         assert answer["waiting_for_approval"] == "A1"
-        assert await path.environments.skills.index() == ""
+        assert await path.environments.own.skills.index() == ""
         path.model.answer = lambda _: said("hello")
         await path.tell("/approve A1")
         while not await path.rows("select from reviews where state = 'done'"):  # noqa: ASYNC110 - it tells nobody

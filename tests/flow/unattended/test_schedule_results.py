@@ -41,7 +41,7 @@ async def sent(path: MessagePath) -> None:
     """Let everything go out."""
     async with path.working(), asyncio.timeout(30):
         while True:
-            path.outbound.wake()
+            path.signals.outbox.set()
             await path.outbound.drain(10)
             if not await path.rows("select from outbox where state = 'pending' and run_at <= now()"):
                 return

@@ -11,6 +11,7 @@ import pytest
 from gateway.domain.principals import Label
 from gateway.domain.text.tokens import estimate
 from gateway.domain.work.tasks import Assignment, Status
+from gateway.flow.signals import Signals
 from gateway.flow.turn.loop import MAX_MESSAGE_TOKENS
 from gateway.flow.unattended.triggers import (
     MAX_LIVE,
@@ -36,7 +37,7 @@ class Desk:
     world: World
     triggers: Triggers
     workspace: Path
-    calls: list[None] = field(default_factory=list)
+    signals: Signals = field(default_factory=Signals)
 
     async def assignments(self) -> list[Assignment]:
         return [Assignment(**row) for row in await self.world.column("select input from tasks order by seq")]
@@ -57,10 +58,10 @@ class Desk:
 
 @pytest.fixture
 async def desk(database: Database, workspace: Path) -> Desk:
-    world, calls = await found(database), list[None]()
+    world, signals = await found(database), Signals()
     configured = ["telegram", "slack"]
-    triggers = Triggers(database, world.principal, Workspace(workspace), lambda: configured, lambda: calls.append(None))
-    return Desk(world, triggers, workspace, calls)
+    triggers = Triggers(database, world.principal, Workspace(workspace), lambda: configured, signals)
+    return Desk(world, triggers, workspace, signals)
 
 
 def inside(prompt: str) -> tuple[str, str]:
@@ -82,7 +83,7 @@ class TestAccepting:
         label = "select label from sessions s join tasks t on t.session_id = s.id"
         assert await desk.world.value(label) == Label.UNTRUSTED
         assert taken.status is Status.PENDING
-        assert len(desk.calls) == 1
+        assert desk.signals.tasks.called
 
     async def test_the_owners_instructions_come_before_it(self, desk: Desk) -> None:
         file = desk.workspace / ".agents/workflows/ci.md"

@@ -81,9 +81,9 @@ class TestTaking:
         [prompt] = await prompts(web)
         assert json.loads(prompt.splitlines()[-2]) == payload
 
-    async def test_the_worker_is_woken(self, web: Web) -> None:
+    async def test_the_worker_is_woken(self, web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
         woken = asyncio.Event()
-        web.backend.triggers.woken = woken.set
+        monkeypatch.setattr(web.path.signals.tasks, "set", woken.set)
         await send(web, source="ci", text="x")
         assert woken.is_set()
 

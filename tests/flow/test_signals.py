@@ -1,6 +1,6 @@
 import asyncio
 
-from gateway.flow.wakeup import Wakeup
+from gateway.flow.signals import Wakeup
 
 
 async def test_a_call_since_the_last_look_ends_the_rest_at_once() -> None:

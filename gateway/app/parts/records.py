@@ -1,0 +1,61 @@
+"""Records: what is kept of messages and files, and where."""
+
+from dataclasses import dataclass
+
+from gateway.app.live_config import Embedders
+from gateway.app.parts.core import Core
+from gateway.background.cpu.executor import Cpu
+from gateway.background.upkeep.housekeeping import Checkpointing
+from gateway.background.worker import Workplace
+from gateway.flow.files.uploads import Uploads
+from gateway.flow.files.workspaces import Workspaces
+from gateway.flow.inbound.acceptance import Rehearsal
+from gateway.flow.inbound.persistence import InboundWriter
+from gateway.flow.journal.journal import Journal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Records:
+    """What is kept."""
+
+    journal: Journal
+    writer: InboundWriter
+    rehearsal: Rehearsal
+    workspaces: Workspaces
+    uploads: Uploads
+    checkpointing: Checkpointing
+    embedders: Embedders
+    cpu: Cpu
+
+    async def close(self) -> None:
+        """End the processes of both."""
+        await self.embedders.close()
+        await self.cpu.close()
+
+
+def build_records(core: Core, *, workplace: Workplace, cpu: Cpu) -> Records:
+    """Starts nothing."""
+    environment, clock = core.environment, core.clock
+    journal = Journal(core.database, core.people, environment.workspace, environment.data, clock)
+    if workplace.kind == "gateway":  # two that write one file would spoil it for each other
+        core.live.listen(journal.changed)
+    writer = InboundWriter(core.people, journal, core.instance)
+    workspaces = Workspaces(
+        database=core.database,
+        people=core.people,
+        folder=environment.workspace,
+        others=environment.data / "principals",
+        unverified=journal.check.holds,
+        instance=core.instance,
+        member_mb=lambda: core.current.config.limits.member_mb,
+    )
+    return Records(
+        journal=journal,
+        writer=writer,
+        rehearsal=Rehearsal(core.database, writer, clock),
+        workspaces=workspaces,
+        uploads=Uploads(core.database, workspaces, clock, core.current.longest_file),
+        checkpointing=Checkpointing(core.database, environment.workspace, environment.data / "checkpoints", clock),
+        embedders=Embedders(core.current, clock, core.guard.at("embedding")),
+        cpu=cpu,
+    )

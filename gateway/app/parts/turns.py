@@ -1,0 +1,172 @@
+"""Turns: what the agent works with for each person, and what runs its turns."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from gateway import tools
+from gateway.agent.exec.commands import WorkspaceCommands
+from gateway.agent.exec.processes import Processes
+from gateway.agent.mcp.servers import LocalServers
+from gateway.agent.skills.library import Skills
+from gateway.agent.skills.sources import guarded
+from gateway.agent.tool_files.calls import AccessTokens
+from gateway.agent.tool_files.confirmed import FORM as TOOL_FILES
+from gateway.agent.tool_files.confirmed import ToolFiles
+from gateway.agent.work.agents import Agents
+from gateway.app.parts.core import Core
+from gateway.app.parts.records import Records
+from gateway.app.parts.way_out import WayOut
+from gateway.background.cpu.executor import run_alone
+from gateway.background.cpu.extraction import WebPages
+from gateway.background.cpu.scratch import ScratchFolder
+from gateway.background.cpu.virtual_shells import VirtualShells
+from gateway.flow.approvals.questions import Questions
+from gateway.flow.outbound.send_tool import SendTool
+from gateway.flow.turn.budgets import SharedBudgets
+from gateway.flow.turn.compaction import Compactor
+from gateway.flow.turn.environment import AgentEnvironments, Toolkit
+from gateway.flow.turn.own_tools import DeclaredToolSource, LockWatches, McpSource, OwnTools
+from gateway.flow.turn.runner import RunFinisher, TurnRunner
+from gateway.net.addresses import Rules
+from gateway.net.mcp.connections import Connections
+from gateway.net.search.asking import WebSearcher
+from gateway.sandbox.remote.client import open_workshop
+from gateway.sandbox.virtual import shell
+from gateway.sandbox.workshop import Workshop
+from gateway.tools import Family
+from gateway.workspace.files.search import search_files
+from gateway.workspace.files.tree import Workspace
+
+SEARCH_SECONDS = 20.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turns:
+    """What turns are made of."""
+
+    questions: Questions
+    workshop: Workshop
+    shells: VirtualShells
+    mcp: Connections
+    own: OwnTools
+    environments: AgentEnvironments
+    budgets: SharedBudgets
+    runner: TurnRunner
+    finisher: RunFinisher
+
+    async def close(self) -> None:
+        """End what runs beside this process."""
+        await self.mcp.close()
+        await self.shells.close()
+        await self.own.processes.close()
+        await self.workshop.close()
+
+
+def build_turns(core: Core, records: Records, way_out: WayOut, *, families: Sequence[Family]) -> Turns:
+    """Starts nothing."""
+    database, current, clock = core.database, core.current, core.clock
+    questions = Questions(
+        database=database,
+        people=core.people,
+        proactive=way_out.proactive,
+        clock=clock,
+        signals=core.signals,
+        lasts=lambda: current.config.reviews.expire,
+        remind=lambda: current.config.reviews.remind,
+    )
+    web = _web(core, records)
+    workshop = open_workshop(core.environment.state / "scratch", core.environment.workshop)
+    shells = VirtualShells(core.environment.state / "shells")
+    mcp = Connections(core.net_rules)
+    locks = LockWatches(core.environment.data, workshop, way_out.notices.tampered)
+    own = _own_tools(core, records, way_out, web, workshop, locks)
+    toolkit = Toolkit(
+        families=families,
+        sources=(
+            McpSource(
+                configured=lambda: {**own.tool_files.servers, **current.config.tools.mcp},
+                database=database,
+                connections=mcp,
+                credentials=core.secrets,
+                local=LocalServers(workshop, core.environment.data, mcp.rules),
+            ),
+            DeclaredToolSource(own.tool_files, AccessTokens(core.secrets, web.rules, clock), own.commands),
+        ),
+        send_tool=SendTool(database, way_out.outbound, way_out.proactive),
+        web=web,
+        bash=tools.Bash(shells.run, current.bash_urls) if shell.is_supported() else None,
+        find=partial(run_alone, search_files, seconds=SEARCH_SECONDS),
+        keep=records.checkpointing.create,
+        embedder=records.embedders.embedder,
+        task_usd=lambda: current.config.budgets.task_usd,
+    )
+    environments = AgentEnvironments(
+        database=database,
+        people=core.people,
+        workspaces=records.workspaces,
+        own=own,
+        toolkit=toolkit,
+        locks=locks,
+        questions=questions,
+        clean=core.guard.at("tools"),
+        leaks=core.mask.leaks,
+        clock=clock,
+        owner_zone=lambda: current.config.owner.timezone,
+    )
+    budgets = SharedBudgets(database, current.limits, clock)
+    return Turns(
+        questions=questions,
+        workshop=workshop,
+        shells=shells,
+        mcp=mcp,
+        own=own,
+        environments=environments,
+        budgets=budgets,
+        runner=TurnRunner(
+            database=database,
+            models=lambda: current.model,
+            limits=current.limits,
+            budgets=budgets,
+            environments=environments,
+            live=core.live,
+            clock=clock,
+            failpoints=core.failpoints,
+            compactor=Compactor(
+                database, current.summary_model, lambda: current.config.compaction.at_tokens, core.live, core.failpoints
+            ),
+        ),
+        finisher=RunFinisher(database, core.signals, way_out.proactive, core.live, core.failpoints),
+    )
+
+
+def _web(core: Core, records: Records) -> tools.Web:
+    """The rules of pages and searches are those that are configured at each request."""
+
+    def rules() -> Rules:
+        web = core.current.config.tools.web
+        return Rules.of(core.current.config.net.private_allow, web.allow_hosts, web.deny_hosts)
+
+    search = WebSearcher(lambda: core.current.config.tools.web.search, core.net_rules)
+    # Processes that share a data folder have a state folder each.
+    scratch = ScratchFolder(core.environment.state / "web-pages")
+    return tools.Web(rules, search, WebPages(records.cpu, scratch).read)
+
+
+def _own_tools(
+    core: Core, records: Records, way_out: WayOut, web: tools.Web, workshop: Workshop, locks: LockWatches
+) -> OwnTools:
+    workspace, fetch, owner = records.workspaces.own, guarded(web.rules), core.people.owner.id
+    watch = locks.of(owner, workspace)
+    commands = WorkspaceCommands(
+        workshop, workspace, core.people.own_label(owner), lambda: core.current.config.tools.exec.mode, web.rules, watch
+    )
+    unlabelled = Workspace(core.environment.workspace)
+    return OwnTools(
+        locks=watch,
+        skills=Skills(core.database, workspace, core.clock, fetch),
+        agents=Agents(workspace, way_out.notices.tell_owner),
+        tool_files=ToolFiles(Skills(core.database, unlabelled, core.clock, fetch, TOOL_FILES)),
+        commands=commands,
+        processes=Processes(commands),
+    )

@@ -1,0 +1,174 @@
+"""Upkeep: what goes on by the clock, watches the process and knows how it is."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+
+from gateway.app.parts.core import Core
+from gateway.app.parts.records import Records
+from gateway.app.parts.turns import Turns
+from gateway.app.parts.way_out import WayOut
+from gateway.app.parts.work import Work
+from gateway.background.budgets import EmbeddingApproval
+from gateway.background.upkeep.event_loop import LagMonitor
+from gateway.background.upkeep.health import Health, notify_systemd
+from gateway.background.upkeep.heartbeat import Heartbeat
+from gateway.background.upkeep.housekeeping import LogPruning, RestartNotice, Retention, SecretReload
+from gateway.background.upkeep.memory_index import FilePassages, Indexing
+from gateway.background.upkeep.ram import MemoryCeiling, ceiling
+from gateway.background.upkeep.schedules import CONSOLIDATION_INTERVAL, Consolidation, Scheduler
+from gateway.background.upkeep.timers import Interval, JobTable, Look, Loops, Periodic, only_if
+from gateway.background.upkeep.vitals import VitalsReport
+from gateway.background.worker import POLL_WORKPLACE_SECONDS, Workplace
+from gateway.config.data.instance import StartHistory
+from gateway.domain.text import tokens
+from gateway.domain.work.tasks import BEAT_SECONDS
+from gateway.domain.work.trees import FILES as TREE_FILES
+from gateway.store.work.instances import RENEW_SECONDS
+
+DAY = timedelta(days=1)
+FIRST_CHECKPOINT_SECONDS = 30.0
+"""A start has more urgent things to do."""
+SCHEDULES, SECRETS, FILES = "schedules", "secrets", "files"
+EMBED, LOG_PRUNING = "embed", "log pruning"
+WORKERS_JOBS = frozenset({SECRETS, FILES, EMBED, LOG_PRUNING})
+"""A worker leaves all others to gateways."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upkeep:
+    """What goes on by the clock."""
+
+    health: Health
+    job_table: JobTable
+    heartbeat: Heartbeat
+    indexing: Indexing
+    vitals: VitalsReport
+    loops: Loops
+    """What begins with the process. All of it goes by the monotonic clock: a clock that is set kills nothing."""
+
+
+def build_upkeep(
+    core: Core,
+    records: Records,
+    way_out: WayOut,
+    turns: Turns,
+    work: Work,
+    *,
+    workplace: Workplace,
+    starts: StartHistory,
+    stop: asyncio.Event,
+) -> Upkeep:
+    """Starts nothing."""
+    environment, current, clock = core.environment, core.current, core.clock
+    health = Health(
+        database=core.database,
+        instance=core.instance,
+        file=environment.state / "health",
+        stuck=way_out.channels.stuck,
+        stop=stop,
+        clock=clock,
+        signals=core.signals,
+        held=way_out.leases.held,
+    )
+    lag = LagMonitor(health.check_after_freeze)
+    for forget in (tokens.forget, turns.environments.forget, records.workspaces.forget):
+        core.signals.memory_low.subscribe_call(forget)
+    ram = MemoryCeiling(
+        ceiling=lambda: ceiling(current.config.limits.memory_mb),
+        signals=core.signals,
+        limit=work.worker.limit,
+        tell=way_out.notices.tell_owner,
+    )
+    heartbeat = Heartbeat(
+        database=core.database,
+        people=core.people,
+        environments=turns.environments,
+        config=lambda: current.config,
+        model=current.heartbeat_model,
+        budgets=turns.budgets,
+        halt=work.halt,
+        tell_owner=way_out.notices.tell_owner,
+        signals=core.signals,
+        clock=clock,
+    )
+    passages = FilePassages(core.database, records.workspaces.of, clock, core.guard.at("files"))
+    indexing = Indexing(
+        core.database,
+        records.embedders.embedder,
+        only_if(lambda: workplace.here, passages.look),
+        EmbeddingApproval(core.database, lambda: core.people.owner.id, clock).allowed,
+        clock,
+        core.failpoints,
+    )
+    looks = _looks(core, records, turns, work, heartbeat, indexing, workplace)
+    signals = {SCHEDULES: core.signals.schedules, SECRETS: core.signals.secrets, FILES: core.signals.files}
+    kept = looks.keys() if workplace.kind == "gateway" else WORKERS_JOBS
+    job_table = JobTable({name: look for name, look in looks.items() if name in kept}, clock, signals)
+    periodic = (
+        Periodic("leases and health file", RENEW_SECONDS, health.look),
+        Periodic("leases of runs", BEAT_SECONDS, work.worker.beat),
+        Periodic("channels", 5.0, way_out.channels.look),
+        Periodic("memory", 10.0, ram.look),
+        Periodic("systemd", 10.0, partial(notify_systemd, environment.notify_socket, "WATCHDOG=1")),
+        Periodic("workspace", POLL_WORKPLACE_SECONDS, workplace.look),
+    )
+    return Upkeep(
+        health=health,
+        job_table=job_table,
+        heartbeat=heartbeat,
+        indexing=indexing,
+        vitals=VitalsReport(
+            lag=lag,
+            ram=ram,
+            channels=way_out.channels,
+            starts=starts,
+            checkpointing=records.checkpointing,
+            environments=turns.environments,
+            file_sync=work.file_sync,
+            heartbeat=heartbeat,
+            job_table=job_table,
+            config=lambda: current.config,
+            clock=clock,
+        ),
+        loops={
+            "lag": lag.run,
+            "restarts": RestartNotice(environment.state, starts, way_out.notices.tell_owner, clock).run,
+            **{each.name: each.run for each in periodic},
+        },
+    )
+
+
+def _looks(
+    core: Core,
+    records: Records,
+    turns: Turns,
+    work: Work,
+    heartbeat: Heartbeat,
+    indexing: Indexing,
+    workplace: Workplace,
+) -> Mapping[str, Look]:
+    """Each job of the table; it is on view with its date."""
+    current, clock, database = core.current, core.clock, core.database
+    first = clock.monotonic() + FIRST_CHECKPOINT_SECONDS
+    clearing = Retention(
+        database, core.environment.workspace / TREE_FILES, lambda: current.config.retention.keep, clock
+    )
+    logs = LogPruning(core.environment.state / "logs", lambda: current.config.logs.keep, clock)
+    consolidation = Consolidation(database, core.signals)
+    # A worker beside a gateway leaves the files to it.
+    keeps_files = workplace.kind == "gateway"
+    return {
+        SCHEDULES: Scheduler(database, clock, core.failpoints, core.signals, core.people.lets_in).look,
+        "heartbeat": only_if(lambda: workplace.here, heartbeat.look),
+        "approvals": turns.questions.look,
+        SECRETS: SecretReload(core.secrets, clock).look,
+        EMBED: indexing.look,
+        FILES: only_if(lambda: keeps_files or not workplace.here, work.file_sync.look),
+        "consolidation": Interval(lambda: CONSOLIDATION_INTERVAL, consolidation.look, clock).look,
+        "checkpoints": Interval(lambda: current.config.checkpoints.every, records.checkpointing.run, clock, first).look,
+        LOG_PRUNING: Interval(lambda: DAY, logs.run, clock).look,
+        "retention": Interval(lambda: DAY, clearing.run, clock, first).look,
+    }

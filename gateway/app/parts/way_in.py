@@ -1,0 +1,92 @@
+"""The way in: the gate, the acceptance of messages, and slash commands."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gateway import commands
+from gateway.app.parts.core import Core
+from gateway.app.parts.records import Records
+from gateway.app.parts.turns import Turns
+from gateway.app.parts.upkeep import Upkeep
+from gateway.app.parts.way_out import WayOut
+from gateway.background.upkeep.timers import Loops
+from gateway.commands import Command, CommandServices
+from gateway.flow.inbound.acceptance import InboundFlow
+from gateway.flow.inbound.commands import CommandRunner
+from gateway.flow.inbound.gate import Gate
+from gateway.flow.inbound.zone import ZoneOffers
+from gateway.web.links import PageLinks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WayIn:
+    """What takes messages."""
+
+    gate: Gate
+    inbound: InboundFlow
+    commands: Mapping[str, Command]
+    command_runner: CommandRunner
+    zones: ZoneOffers
+    page_links: PageLinks
+
+    @property
+    def loops(self) -> Loops:
+        """What runs while a gateway runs."""
+        return {"gate": self.gate.run, "commands": self.command_runner.retry, "spool": self.inbound.run}
+
+
+def build_way_in(core: Core, records: Records, way_out: WayOut, turns: Turns, upkeep: Upkeep) -> WayIn:
+    """Starts nothing."""
+    found = commands.discover()
+    zones = ZoneOffers(core.database, turns.environments, way_out.proactive)
+    page_links = PageLinks(core.current.config.web.public_url, core.clock)
+    command_runner = CommandRunner(
+        database=core.database,
+        commands=found,
+        services=CommandServices(
+            models=core.current.describe,
+            limits=core.current.limits,
+            vitals=upkeep.vitals.now,
+            sign_in_link=page_links.sign_in,
+            secret_link=page_links.secret,
+            note_zone=zones.note,
+            processes=turns.own.processes,
+        ),
+        outbound=way_out.outbound,
+        people=core.people,
+        signals=core.signals,
+        instance=core.instance,
+        live=core.live,
+        clock=core.clock,
+        failpoints=core.failpoints,
+    )
+    inbound = InboundFlow(
+        database=core.database,
+        people=core.people,
+        commands=found.keys(),
+        run_command=command_runner.run,
+        signals=core.signals,
+        live=core.live,
+        writer=records.writer,
+        rehearsal=records.rehearsal,
+        failpoints=core.failpoints,
+        journal=records.journal,
+        outages=way_out.outages,
+        notices=way_out.notices,
+        clock=core.clock,
+        clean=core.guard.at("inbound"),
+    )
+    core.signals.memory_low.subscribe_call(inbound.forget)
+    gate = Gate(
+        database=core.database,
+        people=core.people,
+        accept=inbound.accept,
+        notices=way_out.notices,
+        outbound=way_out.outbound,
+        live=core.live,
+        signals=core.signals,
+        offer_zone=zones.offer,
+    )
+    return WayIn(
+        gate=gate, inbound=inbound, commands=found, command_runner=command_runner, zones=zones, page_links=page_links
+    )

@@ -1,0 +1,57 @@
+"""The way out: the sender, the channels, and what the gateway says by itself."""
+
+from dataclasses import dataclass
+
+from gateway.app.parts.core import Core
+from gateway.app.parts.records import Records
+from gateway.background.upkeep.timers import Loops
+from gateway.flow.channels.leases import ChannelLeases
+from gateway.flow.channels.supervisor import ChannelSupervisor
+from gateway.flow.inbound.spool import Outages
+from gateway.flow.outbound.proactive import Notices, ProactiveMessages
+from gateway.flow.outbound.sender import Outbound
+from gateway.flow.unattended.schedule_results import DeliveryFollowUp
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WayOut:
+    """What sends."""
+
+    outbound: Outbound
+    proactive: ProactiveMessages
+    notices: Notices
+    outages: Outages
+    follow_up: DeliveryFollowUp
+    leases: ChannelLeases
+    channels: ChannelSupervisor
+
+    @property
+    def loops(self) -> Loops:
+        """What runs while a gateway runs; a worker sends nothing."""
+        return {"outbound": self.outbound.run, "outages": self.outages.run, "follow-up": self.follow_up.run}
+
+
+def build_way_out(core: Core, records: Records) -> WayOut:
+    """Starts nothing."""
+    database, signals = core.database, core.signals
+    outbound = Outbound(
+        database=database,
+        failpoints=core.failpoints,
+        signals=signals,
+        roots=records.workspaces.root_of,
+        clean=core.guard.at("outbound"),
+    )
+    proactive = ProactiveMessages(
+        database=database, outbound=outbound, live=core.live, signals=signals, configured=core.current.enabled_channels
+    )
+    notices = Notices(core.people, proactive)
+    leases = ChannelLeases(database, core.instance)
+    return WayOut(
+        outbound=outbound,
+        proactive=proactive,
+        notices=notices,
+        outages=Outages(records.rehearsal.succeeds, outbound, core.clock),
+        follow_up=DeliveryFollowUp(database, core.people, proactive, signals),
+        leases=leases,
+        channels=ChannelSupervisor(outbound, notices.tell_owner, leases, signals),
+    )

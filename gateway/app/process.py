@@ -1,0 +1,116 @@
+"""What a gateway and a worker do alike: notifications, leases, loops, the end."""
+
+import asyncio
+import gc
+import os
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from uuid import UUID
+
+import structlog
+
+from gateway.app.assembly import Parts
+from gateway.background.upkeep.ram import trim
+from gateway.background.upkeep.timers import Loops, keep_running
+from gateway.domain.errors import OwnerMustAct
+from gateway.domain.ids import TaskId
+from gateway.store.connection.listener import Listener
+from gateway.store.work import tasks
+
+LOST = "another gateway took over this database, or a channel, while this one was unresponsive; start it again"
+DRAIN_SECONDS = 10.0
+TASK_READY = "supaclaw_task"
+TASK_CANCELLED = "supaclaw_cancel"
+PEOPLE_CHANGED = "supaclaw_people"
+SCHEDULES_CHANGED = "supaclaw_schedule"
+SECRETS_CHANGED = "supaclaw_secrets"
+CHANNELS = (TASK_READY, TASK_CANCELLED, PEOPLE_CHANGED, SCHEDULES_CHANGED, SECRETS_CHANGED)
+"""The NOTIFY channels by which processes on one database tell each other what to look at."""
+
+log = structlog.get_logger("gateway")
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One instance on a database."""
+
+    parts: Parts
+
+    def listener(self, dsn: str) -> Listener:
+        """Passes what other processes notify of to the signals of this one."""
+        followed = self.parts.work.traces.subscriptions
+        return Listener(dsn, CHANNELS, self.notified, self.listener_connected, subscriptions=followed)
+
+    def notified(self, channel: str, payload: str) -> None:
+        """Another process sent a notification. Never raises, whatever the payload."""
+        signals = self.parts.core.signals
+        if self.parts.work.traces.heard(channel):
+            return
+        if channel == TASK_CANCELLED:
+            try:
+                signals.cancelled.publish([TaskId(UUID(payload))])
+            except ValueError:
+                log.warning("notification.malformed", channel=channel)
+        elif channel == PEOPLE_CHANGED:
+            signals.people_changed()
+        elif channel == SCHEDULES_CHANGED:
+            signals.schedules.set()
+        elif channel == SECRETS_CHANGED:
+            signals.secrets.set()
+        else:
+            signals.tasks.set()
+
+    def listener_connected(self) -> None:
+        """Look for what was notified before the listener was connected."""
+        signals = self.parts.core.signals
+        signals.people_changed()
+        for wakeup in (signals.tasks, signals.schedules, signals.secrets):
+            wakeup.set()
+
+    async def requeue_interrupted(self) -> None:
+        """Queue again what a crash interrupted; once a start, for it counts deaths. Raises `TryAgainLater`."""
+        core = self.parts.core
+        requeue = tasks.died if self.parts.upkeep.vitals.starts.in_a_row else tasks.release
+        if runs := await core.database.run(lambda tx: requeue(tx, core.instance)):
+            log.info("gateway.resumed", runs=runs)
+
+    def watch_lease(self, waiting: Callable[[], bool]) -> None:
+        """Exit once another instance has taken over, unless something is `waiting` that only this one can store."""
+
+        def leave() -> None:
+            if not waiting():
+                sys.stderr.write(f"supaclaw: {LOST}\n")
+                os._exit(1)
+
+        health = self.parts.upkeep.health
+        self.parts.core.signals.lost.subscribe_call(leave)
+        self.parts.core.database.before = health.check_after_freeze
+        signal.signal(signal.SIGCONT, lambda *_: health.check_after_freeze())
+
+    def loops(self, listener: Listener) -> Loops:
+        """What every instance runs from its start."""
+        return {"worker": self.parts.work.worker.run, "listener": listener.run, **self.parts.upkeep.loops}
+
+    async def warm(self) -> None:
+        """Import what the first turn needs; from then on the garbage collector need not look at it again."""
+        await self.parts.core.current.model.warm()
+        gc.collect()
+        gc.freeze()
+        await asyncio.to_thread(trim)
+
+    async def close(self) -> None:
+        """End what runs beside this process; raises `OwnerMustAct` if another instance has taken over."""
+        self.parts.work.file_sync.close()
+        await self.parts.records.close()
+        await self.parts.turns.close()
+        await self.parts.core.current.model.close()
+        log.info("gateway.stopped")
+        if self.parts.upkeep.health.lost:
+            raise OwnerMustAct(LOST)
+
+
+def spawn(group: asyncio.TaskGroup, loops: Loops) -> list[asyncio.Task[None]]:
+    """Run each in the group; one that fails starts again."""
+    return [group.create_task(keep_running(name, work), name=name) for name, work in loops.items()]

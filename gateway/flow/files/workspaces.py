@@ -1,0 +1,103 @@
+"""Workspaces: each person's files, with the labels of what is in them."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gateway.domain.ids import InstanceId, PrincipalId, TaskId
+from gateway.flow.labels import ContentLabels
+from gateway.flow.people import People
+from gateway.store.connection.pool import Database
+from gateway.workspace.files.access import Quota
+from gateway.workspace.files.copies import copy_workspace
+from gateway.workspace.files.index import INDEX_FOLDER
+from gateway.workspace.files.tree import Workspace
+from gateway.workspace.journal.files import Place
+from gateway.workspace.template import template_hashes
+
+MAX_BUILT = 256
+
+
+@dataclass(slots=True, kw_only=True)
+class Workspaces:
+    """The owner's is `folder`; that of another person lies in `others`, under their id, and has a quota."""
+
+    database: Database
+    people: People
+    folder: Path
+    others: Path
+    unverified: Callable[[Place], bool]
+    """Whether somebody may have changed this file of a journal."""
+    instance: InstanceId
+    member_mb: Callable[[], int | None]
+    """How much the files of one person other than the owner may take."""
+    own: Workspace = field(init=False)
+    """The owner's."""
+    _harmless: frozenset[str] = field(init=False)
+    _built: OrderedDict[PrincipalId, Workspace] = field(default_factory=OrderedDict, init=False)
+    _quotas: dict[PrincipalId, Quota] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        self._harmless = frozenset(template_hashes())
+        owner = self.people.owner.id
+        self.own = Workspace(self.folder, self._labels(self.database, owner, self.folder), self._index_file(owner))
+
+    def root_of(self, principal: PrincipalId) -> Path:
+        """The folder of a person's files, which may not exist yet."""
+        return self.folder if self.people.is_owner(principal) else self.others / str(principal)
+
+    def of(self, principal: PrincipalId) -> Workspace:
+        """A person's files; the least recently used are dropped and built again when needed."""
+        if self.people.is_owner(principal):
+            return self.own
+        if principal not in self._built:
+            self._built[principal] = self._build(principal)
+        self._built.move_to_end(principal)
+        if len(self._built) > MAX_BUILT:
+            self._built.popitem(last=False)
+        return self._built[principal]
+
+    def of_fork(self, principal: PrincipalId, fork: TaskId) -> Workspace:
+        """The copy of a person's files that a fork of their task works on."""
+        root = self._forks / str(fork)
+        if self.people.is_owner(principal):
+            return Workspace(root, self._labels(self.database, principal, root))
+        workspace = Workspace(root, self._labels(self.database.bound(principal), principal, root))
+        workspace.quota = self._quota(principal, root)
+        return workspace
+
+    async def copy_for(self, principal: PrincipalId, fork: TaskId) -> None:
+        """Give a fork its files, as the person's are now; once. Copies of a week ago are deleted."""
+        await asyncio.to_thread(copy_workspace, self.of(principal).root, self._forks, str(fork))
+
+    def forget(self) -> None:
+        """Drop all but the owner's; each is built again when it is needed."""
+        self._built.clear()
+
+    @property
+    def _forks(self) -> Path:
+        return self.others.parent / "forks"
+
+    def _build(self, principal: PrincipalId) -> Workspace:
+        root = self.root_of(principal)
+        root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        # A member's store holds nothing but their own rows.
+        labels = self._labels(self.database.bound(principal), principal, root)
+        workspace = Workspace(root, labels, self._index_file(principal))
+        workspace.quota = self._quota(principal, root)
+        return workspace
+
+    def _index_file(self, principal: PrincipalId) -> Path:
+        return self.others.parent / INDEX_FOLDER / str(principal)
+
+    def _quota(self, principal: PrincipalId, root: Path) -> Quota:
+        return self._quotas.setdefault(principal, Quota(root, self.member_mb))
+
+    def _labels(self, database: Database, principal: PrincipalId, root: Path) -> ContentLabels:
+        def unverified(path: str) -> bool:
+            return self.unverified(Place(root, path))
+
+        own = self.people.own_label(principal)
+        return ContentLabels(database, principal, own, self._harmless, unverified, self.instance)

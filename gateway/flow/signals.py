@@ -1,0 +1,104 @@
+"""Signals: how parts of one process tell each other that there is something to do, without knowing each other.
+
+Rows are the truth: every loop that waits for a signal polls as well.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+import structlog
+
+from gateway.domain.ids import MessageId, TaskId
+
+Value = TypeVar("Value")
+
+log = structlog.get_logger(__name__)
+
+
+class Wakeup:
+    """Ends the wait of one loop. The loop calls `clear` before it looks, so that no call is lost meanwhile."""
+
+    def __init__(self) -> None:
+        self._called = asyncio.Event()
+
+    def set(self) -> None:
+        """Never blocks."""
+        self._called.set()
+
+    def clear(self) -> None:
+        """From here on a call counts."""
+        self._called.clear()
+
+    @property
+    def called(self) -> bool:
+        """Whether a call has come since."""
+        return self._called.is_set()
+
+    async def wait(self, seconds: float | None = None) -> None:
+        """Return when called, or after so many seconds."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._called.wait()
+
+
+class Topic(Generic[Value]):
+    """Passes each value to all subscribers, in the order of subscription. They must not block; errors are logged."""
+
+    def __init__(self) -> None:
+        self._listeners: list[Callable[[Value], None]] = []
+
+    def subscribe(self, listener: Callable[[Value], None]) -> None:
+        """There is no end of a subscription: parts live as long as the process."""
+        self._listeners.append(listener)
+
+    def subscribe_call(self, call: Callable[[], None]) -> None:
+        """`subscribe` for what does not need the value."""
+        self.subscribe(lambda _: call())
+
+    def publish(self, value: Value) -> None:
+        """Never raises."""
+        for listener in self._listeners:
+            try:
+                listener(value)
+            except Exception:
+                log.exception("signal.broken", value=str(value))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signals:
+    """All signals of one process. One loop waits for each `Wakeup`; a `Topic` has a payload or several subscribers."""
+
+    tasks: Wakeup = field(default_factory=Wakeup)
+    """A task may be claimed."""
+    outbox: Wakeup = field(default_factory=Wakeup)
+    """Something is committed for sending."""
+    commands: Wakeup = field(default_factory=Wakeup)
+    """A command may have been left without its effect."""
+    deliveries: Wakeup = field(default_factory=Wakeup)
+    """The result of a schedule may have been delivered or refused."""
+    access: Wakeup = field(default_factory=Wakeup)
+    """Who has access may have changed in the database."""
+    schedules: Wakeup = field(default_factory=Wakeup)
+    """When a slot is due may have changed."""
+    secrets: Wakeup = field(default_factory=Wakeup)
+    """A secret may have changed in the database."""
+    files: Wakeup = field(default_factory=Wakeup)
+    """Files may have changed that other machines share."""
+    cancelled: Topic[Collection[TaskId]] = field(default_factory=Topic)
+    """Tasks that were cancelled or taken over in the database; a run of them here has to stop."""
+    attempted: Topic[MessageId] = field(default_factory=Topic)
+    """The sender has tried to send a part of this message."""
+    access_changed: Topic[None] = field(default_factory=Topic)
+    """A credential may have lost its rights."""
+    memory_low: Topic[None] = field(default_factory=Topic)
+    """Caches have to drop what they can."""
+    lost: Topic[None] = field(default_factory=Topic)
+    """Another instance holds a lease of this one."""
+
+    def people_changed(self) -> None:
+        """Somebody was let in or turned away, accounts were joined, or a credential ended."""
+        self.access.set()
+        self.access_changed.publish(None)

@@ -1,0 +1,86 @@
+"""What only the owner's agent works with: commands, processes, skills, agents and tool files of the workspace."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from gateway.agent.exec.commands import WorkspaceCommands
+from gateway.agent.exec.processes import Processes
+from gateway.agent.mcp.servers import Credentials, LocalServers, McpServers
+from gateway.agent.skills.library import Skills
+from gateway.agent.tool_files.calls import AccessTokens, DeclaredTools
+from gateway.agent.tool_files.confirmed import ToolFiles
+from gateway.agent.work.agents import Agents
+from gateway.config.model import McpServer
+from gateway.domain.ids import PrincipalId
+from gateway.domain.principals import Label
+from gateway.net.mcp.connections import Connections
+from gateway.sandbox.workshop import Workshop
+from gateway.store.connection.pool import Database
+from gateway.workspace.files.tree import Workspace
+from gateway.workspace.locks import REPLACED, LockKeeper, LockWatch, OwnerEdits
+
+
+@dataclass(frozen=True, slots=True)
+class LockWatches:
+    """Makes what keeps locked text of a workspace as it is; `data` is the gateway's folder."""
+
+    data: Path
+    workshop: Workshop
+    tampered: Callable[[PrincipalId, Sequence[str]], Awaitable[None]]
+    """Tells that locked text was changed by a tool, and restored. Never raises."""
+
+    def of(self, principal: PrincipalId, workspace: Workspace) -> LockWatch:
+        """For one person's files."""
+        compared = not self.workshop.guards_instructions
+        keeper = LockKeeper(
+            workspace.root, self.data / REPLACED / str(principal), OwnerEdits(self.data), whole=compared
+        )
+        return LockWatch(workspace, keeper, partial(self.tampered, principal))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnTools:
+    """One of each for the process, however often the owner's environment is built."""
+
+    locks: LockWatch
+    skills: Skills
+    agents: Agents
+    tool_files: ToolFiles
+    commands: WorkspaceCommands
+    processes: Processes
+
+
+@dataclass(frozen=True, slots=True)
+class McpSource:
+    """Makes the source of a person's tools at MCP servers."""
+
+    configured: Callable[[], dict[str, McpServer]]
+    database: Database
+    connections: Connections
+    credentials: Credentials
+    local: LocalServers
+
+    def __call__(self, principal: PrincipalId, owner: bool, workspace: Workspace) -> McpServers:
+        """Their large results are saved in `workspace`."""
+
+        async def save(path: str, data: bytes) -> str:
+            return (await workspace.write(path, data, Label.UNTRUSTED)).path
+
+        return McpServers(
+            principal, owner, self.configured, self.database, self.connections, self.credentials, save, self.local
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredToolSource:
+    """Makes the source of the tools that files of the owner's workspace declare."""
+
+    files: ToolFiles
+    tokens: AccessTokens
+    commands: WorkspaceCommands
+
+    def __call__(self, principal: PrincipalId, owner: bool, _workspace: Workspace) -> DeclaredTools:
+        """Others than the owner get none."""
+        return DeclaredTools(principal, owner, self.files, self.tokens, self.commands)
