@@ -1,4 +1,4 @@
-"""When a run has to end although the model would go on."""
+"""The limits of a run: model calls, tokens, money and repeated calls."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ from gateway.domain.conversation.transcript import ToolFinished
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Which limit ended the run, and the words for the user."""
+    """The limit that ended a run, and the text for the user."""
 
     limit: str
     text: str
@@ -18,57 +18,51 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What a run has used so far; a resumed run starts with what was used before."""
+    """The use of one run so far; a resumed run starts with that of its earlier attempts."""
 
     model_calls: int = 0
     tokens: int = 0
     usd: float = 0.0
 
     def plus(self, usage: Usage) -> "Spent":
-        """After one more model call."""
+        """The sum after one more model call."""
         tokens = self.tokens + usage.input_tokens + usage.output_tokens
         return Spent(self.model_calls + 1, tokens, self.usd + usage.cost_usd)
 
 
 UNSPENT = Spent()
-
-
 TREE_USD = "tree_usd"
-"""The limit of a tree of tasks."""
+"""The name of the limit of a task tree, beside those of `Limits`."""
 
 
 class Repeats:
-    """Counts calls with the same name and arguments, and among them those that gave the same result."""
+    """Counts calls with the same name and arguments, and those of them that gave the same result."""
 
     def __init__(self) -> None:
         self._same: Counter[tuple[str, str, str]] = Counter()
-        self._changing: Counter[tuple[str, str]] = Counter()
+        self._calls: Counter[tuple[str, str]] = Counter()
 
     def note(self, finished: Iterable[ToolFinished]) -> None:
         """Count one round of calls; equal calls within a round count once."""
         calls = {(event.intent.call.name, event.intent.call.canonical, event.result.text) for event in finished}
         self._same.update(calls)
-        self._changing.update({(name, arguments) for name, arguments, _ in calls})
+        self._calls.update({(name, arguments) for name, arguments, _ in calls})
 
-    def most(self) -> tuple[str, int]:
+    def most_repeated(self) -> tuple[str, int]:
         """The tool of the call that gave the same result most often, and how often."""
-        for (name, _, _), times in self._same.most_common(1):
-            return name, times
-        return "", 0
+        return next(((name, times) for (name, _, _), times in self._same.most_common(1)), ("", 0))
 
-    def most_changing(self) -> tuple[str, int]:
-        """The tool of the call made most often, whatever its results, and how often."""
-        for (name, _), times in self._changing.most_common(1):
-            return name, times
-        return "", 0
+    def most_called(self) -> tuple[str, int]:
+        """The tool of the call made most often, with any results, and how often."""
+        return next(((name, times) for (name, _), times in self._calls.most_common(1)), ("", 0))
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Bounds of one run, and of the money of all runs of a day and of a month; None means no bound.
 
-    `repeats` is how often the same call may give the same result, `polls` how often it may be made at all. What all
-    runs share, the money of a day and a month and the tokens of models without a price, its model looks after.
+    The same call may give the same result `repeats` times and may be made `polls` times. The limits of a day and a
+    month, which all runs share, are enforced by the model of a run.
     """
 
     model_calls: int = 40
@@ -82,7 +76,7 @@ class Limits:
     parallel_tools: int = 8
 
     def stop(self, spent: Spent) -> Stop | None:
-        """Why no further model call may be made, or None."""
+        """The limit that forbids a further model call, or None."""
         if spent.model_calls >= self.model_calls:
             return _stop("model_calls", f"this took {spent.model_calls} model calls, the most for one answer")
         if used_up(spent.usd, self.usd):
@@ -94,23 +88,23 @@ class Limits:
         return None
 
     def stop_repeating(self, repeats: Repeats) -> Stop | None:
-        """Why the calls go in circles, or None."""
-        name, times = repeats.most()
+        """The limit of repeated calls that was reached, or None."""
+        name, times = repeats.most_repeated()
         if times >= self.repeats:
             return _stop("repeats", f"I called {name} {times} times in the same way and learned nothing new")
-        name, times = repeats.most_changing()
+        name, times = repeats.most_called()
         if times >= self.polls:
             return _stop("polls", f"I called {name} {times} times in the same way")
         return None
 
 
 def used_up(spent: float, limit: float | None) -> bool:
-    """Whether the money is gone. What is free may go on even with a limit of nothing."""
+    """Whether the money is spent. A free model may run even under a limit of 0."""
     return limit is not None and 0 < spent >= limit
 
 
 def dollars(amount: float) -> str:
-    """For people: in cents, and a few of them in their fractions."""
+    """An amount for people, in cents; below 10 cents in hundredths of a cent."""
     return f"${amount:.4f}" if 0 < amount < 0.1 else f"${amount:.2f}"
 
 

@@ -1,4 +1,4 @@
-"""What a run may do by itself, and what a person has to allow first."""
+"""The rule for tool calls: which run by themselves, which need a person's approval, and which never run."""
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from gateway.domain.principals import Label
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """A call that needs a yes: exactly this, of this class."""
+    """A tool call that needs an approval, with exactly these arguments and this effect."""
 
     tool: str
     arguments: JsonObject
@@ -21,36 +21,36 @@ class Act:
 
 
 Ask: TypeAlias = Callable[[Act, Caller], Awaitable[JsonObject]]
-"""Stores the question whether a call may run; answers what the model is told."""
-Said: TypeAlias = Callable[[Caller, str], Awaitable[bool]]
+"""Stores the question whether a call may run. Returns the result of the call for the model, such as "waiting"."""
+OwnWords: TypeAlias = Callable[[Caller, str], Awaitable[bool]]
 """Whether the person wrote this value themselves in the caller's conversation, word for word."""
 
 
 async def nobody(_act: Act, _caller: Caller) -> JsonObject:
-    """An `Ask` where no person can be reached."""
+    """An `Ask` for runs in which no person can be asked: raise `ToolFailed`."""
     raise ToolFailed(
         "not_allowed", "This needs a person's approval, and nobody can be asked here; nothing was changed."
     )
 
 
-async def nothing_said(_caller: Caller, _value: str) -> bool:
-    """A `Said` where no conversation is kept."""
+async def no_own_words(_caller: Caller, _value: str) -> bool:
+    """An `OwnWords` for runs without a stored conversation."""
     return False
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """For whom the tools work: `own` is the trust level of that person's own words."""
+    """How the tools of one person decide and ask. `own` is the trust label of that person's own words."""
 
-    own: Label = Label.OWNER
+    own: Label
     ask: Ask = nobody
-    said: Said = nothing_said
+    is_own_words: OwnWords = no_own_words
     always_asks: bool = False
-    """Whether every act is asked about, whatever the run has read and whoever said it."""
+    """Whether every act needs an approval, even in a run that has read trusted text only."""
 
 
 class Decision(Enum):
-    """What becomes of a call."""
+    """The verdict on a call."""
 
     ALLOW = auto()
     ASK = auto()
@@ -58,11 +58,12 @@ class Decision(Enum):
 
 
 def decide(kind: ToolClass | None, session: Label, own: Label, *, own_words: bool = False) -> Decision:
-    """The one rule.
+    """The verdict on a call of this class in a session with this label.
 
-    A run that has read what is trusted less than the person it works for (`own`) may read and write what carries its
-    label along; anything else it does may be another's wish. `own_words`: every argument is that person's, word for
-    word, so nothing that was read speaks in the call.
+    A session is tainted if it has read text that is trusted less than the person it works for (`own`). It may still
+    read, and write what carries its label along; any other act could be somebody else's wish. `own_words` means that
+    the person wrote every argument, word for word, so no other text speaks in the call. A tool without a class never
+    runs in a tainted session.
     """
     if kind is ToolClass.IRREVERSIBLE:
         return Decision.ASK
@@ -81,15 +82,16 @@ def decide(kind: ToolClass | None, session: Label, own: Label, *, own_words: boo
             assert_never(kind)
 
 
-def values(arguments: Json) -> Iterator[str]:
-    """Yield every value in the arguments of a call, as text; keys are the tool's own."""
-    if isinstance(arguments, Mapping):
-        for value in arguments.values():
-            yield from values(value)
-    elif isinstance(arguments, str):
-        yield arguments
-    elif isinstance(arguments, list | tuple):
-        for value in arguments:
-            yield from values(value)
-    elif arguments is not None:
-        yield str(arguments)
+def argument_values(arguments: Json) -> Iterator[str]:
+    """Yield every value in the arguments of a call as text, at any depth; keys come from the tool and are left out."""
+    match arguments:
+        case Mapping():
+            for value in arguments.values():
+                yield from argument_values(value)
+        case list() | tuple():
+            for value in arguments:
+                yield from argument_values(value)
+        case None:
+            pass
+        case _:
+            yield str(arguments)

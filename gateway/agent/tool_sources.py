@@ -1,4 +1,4 @@
-"""Tools as a prompt shows them: the schemas of their arguments, and the sources of tools that come and go."""
+"""Tool specifications for prompts, and the sources of tools that come and go, such as MCP servers and tool files."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,26 +16,27 @@ from gateway.domain.json import JsonObject
 
 
 def parameters_of(arguments: type[BaseModel]) -> JsonObject:
-    """Without titles, class docstrings and references; an optional field is shown as its plain type.
+    """The JSON schema of a tool's arguments, as short as possible: every prompt pays for it.
 
-    That no other fields are allowed is checked, not told: every prompt would pay for it.
+    Titles, class docstrings, references and `additionalProperties: false` are left out; an optional field is shown
+    with its plain type. Other fields are refused when a call is parsed.
     """
-    return _made_once(arguments)
+    return _cached_schema(arguments)
+
+
+@cache
+def _cached_schema(arguments: type[BaseModel]) -> JsonObject:
+    schema = arguments.model_json_schema()
+    return _compact(schema, schema.get("$defs", {}))
 
 
 def explained_arguments(tool: str, arguments: type[BaseModel], error: ValidationError) -> str:
-    """What is wrong with the arguments of a call, as the model is told."""
+    """An error in the arguments of a call, explained to the model."""
     details = error.errors(include_url=False, include_context=False, include_input=False)
     if details[0]["type"] == "json_invalid":
         return f"The arguments are not valid JSON ({details[0]['msg']}); send one JSON object."
     faults = "; ".join(f"{'.'.join(map(str, item['loc'])) or 'arguments'}: {item['msg']}" for item in details[:5])
     return f"{faults}. {tool} takes: {', '.join(arguments.model_fields) or 'nothing'}."
-
-
-@cache
-def _made_once(arguments: type[BaseModel]) -> JsonObject:
-    schema = arguments.model_json_schema()
-    return _compact(schema, schema.get("$defs", {}))
 
 
 def _compact(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
@@ -75,50 +76,50 @@ def _value(key: str, value: Any, definitions: Mapping[str, Any]) -> Any:
 
 FIND_TOOLS = "find_tools"
 MAX_TOOLS, MAX_CHARS = 20, 6_000
-"""Tools of sources that a prompt shows unasked, and characters of their descriptions and arguments."""
+"""At most this many tools of sources, and characters of their specifications, are in a prompt without `find_tools`."""
 MAX_FOUND = 40
-"""The newest of those that a conversation has found: providers take 128 tools at most."""
+"""Tools found by `find_tools` that a prompt shows, the newest: providers accept 128 tools at most."""
 
 
 class AnyArguments(BaseModel):
-    """Arguments that a server checks, by the `parameters` of its tool."""
+    """Arguments that are checked elsewhere, against the `parameters` of the tool."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A tool of a source. The owner has vouched for the words of a `confirmed` one; others taint who reads them."""
+    """A tool of a source. The owner vouches for the description of a `confirmed` tool; any other taints its readers."""
 
     tool: AnyTool
     confirmed: bool = True
 
 
 class ToolSource(Protocol):
-    """Where tools of one person come from: servers, files. Their names collide with those of no other source."""
+    """A source of one person's tools: MCP servers or tool files. Names are unique across sources."""
 
     @property
     def offers(self) -> Sequence[Offer]:
-        """Those that may be called, by name, as of the last `refresh` or `discover`."""
+        """The tools that may be called, as of the last `refresh` or `discover`."""
         ...
 
     @property
     def more(self) -> bool:
-        """Whether `discover` may find further ones."""
+        """Whether `discover` may find further tools."""
         ...
 
     async def refresh(self) -> None:
-        """Look at what is stored here; called as a turn opens, so it asks nobody elsewhere."""
+        """Read the tools stored on this machine. Called when a turn opens, so it makes no requests."""
         ...
 
     async def discover(self) -> Sequence[str]:
-        """Look everywhere; answers what went wrong, a line each, in our words. Never raises for what a server does."""
+        """Ask every server. Returns one line in our words for each that failed; never raises for what a server does."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class NamedTools:
-    """Those of a source that an agent's file names, and no others."""
+    """The tools of a source that an agent file names."""
 
     source: ToolSource
     names: frozenset[str]
@@ -130,7 +131,7 @@ class NamedTools:
 
     @property
     def more(self) -> bool:
-        """Nothing that isn't named is looked for."""
+        """Always False: unnamed tools are not looked for."""
         return False
 
     async def refresh(self) -> None:
@@ -143,15 +144,15 @@ class NamedTools:
 
 
 def spec_of(tool: AnyTool) -> ToolSpec:
-    """What the model is shown of it."""
+    """The tool as the model sees it."""
     return ToolSpec(tool.name, tool.description, tool.parameters or parameters_of(tool.arguments))
 
 
 def shown_specs(sources: Sequence[ToolSource], entries: Iterable[Entry]) -> tuple[tuple[ToolSpec, ...], bool]:
-    """What a prompt shows beside the tools of our own, and whether it needs `find_tools`.
+    """The tools of sources that a prompt shows beside the built-in ones, and whether it needs `find_tools`.
 
-    Few confirmed tools are all shown; otherwise those that the conversation has found, the oldest first, so that the
-    beginning of a prompt stays the same.
+    All confirmed tools if they are few, otherwise those that `find_tools` has found in the conversation: the oldest
+    first, so that the beginning of the prompt stays the same.
     """
     offers = {offer.tool.name: offer for source in sources for offer in source.offers}
     ready = [spec_of(offer.tool) for offer in offers.values() if offer.confirmed]
@@ -163,13 +164,13 @@ def shown_specs(sources: Sequence[ToolSource], entries: Iterable[Entry]) -> tupl
 
 
 def tool_title(name: str) -> str:
-    """The name of a source's tool for people: its server or file, and what that calls it."""
+    """The name of a source's tool for people, such as "weather · forecast"."""
     source, _, own = name.removeprefix("mcp_").partition("_")
     return f"{source} · {own}" if own else name
 
 
 def found_in(entries: Iterable[Entry]) -> Iterator[str]:
-    """Yield the names that `find_tools` has answered in a transcript: a resumed run has them, too."""
+    """Yield the names of the tools that `find_tools` has found in a transcript."""
     calls = set[str]()
     for entry in entries:
         match entry:

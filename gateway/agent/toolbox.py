@@ -1,4 +1,4 @@
-"""Runs the calls a model asks for: whatever happens, the model gets an answer."""
+"""The toolbox: runs the tool calls of a model, and answers the model even if a call fails."""
 
 import asyncio
 import difflib
@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from gateway.agent.policy import Act, Decision, Policy, decide, values
+from gateway.agent.policy import Act, Decision, Policy, argument_values, decide
 from gateway.agent.tool_sources import FIND_TOOLS, NamedTools, ToolSource, explained_arguments, shown_specs, spec_of
 from gateway.domain.conversation.diff import written_out
 from gateway.domain.conversation.model import ToolCall, ToolSpec
@@ -25,34 +25,26 @@ from gateway.domain.work.plans import TODO
 from gateway.domain.work.trees import TREE_TOOLS
 
 T = TypeVar("T")
-ANYBODY = Policy()
 
 Spill = Callable[[str, str, Label], Awaitable[str]]
-"""Stores a text of this trust level under a proposed path and answers the path a tool can read it at."""
+"""Stores a text of this label under a proposed path; returns the path at which a tool can read it."""
 
+Watch = Callable[[], AbstractAsyncContextManager[list[str]]]
+"""Surrounds each run of a tool. Afterwards the list names the files in which locked text was restored."""
 
-Watched = Callable[[], AbstractAsyncContextManager[list[str]]]
-"""Surrounds each run of a tool; afterwards the list has the files in which locked text was put back."""
+PlanCheck = Callable[[str, Caller], Awaitable[str | None]]
+"""Why a run may not call this tool before it has written a plan, for the model; None if it may."""
 
 
 @asynccontextmanager
 async def unwatched() -> AsyncGenerator[list[str], None]:
-    """A `Watched` where there are no files."""
+    """A `Watch` for tools that reach no files."""
     yield []
-
-
-Planned = Callable[[str, Caller], Awaitable[str | None]]
-"""What keeps a run from calling this tool before it has written its plan; None if nothing does."""
-
-
-async def unplanned(_tool: str, _caller: Caller) -> str | None:
-    """A `Planned` where runs need no plan."""
-    return None
 
 
 @dataclass(frozen=True, slots=True)
 class ToolOutcome:
-    """The answer for the model, as JSON text."""
+    """The result of a call for the model, as JSON text."""
 
     text: str
     failed: bool = False
@@ -60,157 +52,170 @@ class ToolOutcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Yes:
-    """What a person has allowed: a call of this class, on contents of this `base`."""
+class ApprovedCall:
+    """A person's approval of one call: it must still be of this class, and change contents with this `base`."""
 
     kind: ToolClass
     base: str
 
 
 class Toolbox:
-    """The tools of one agent, by name."""
+    """The tools of one agent, by name.
+
+    `clean` removes live secrets from results; `watch` restores locked text. `plan_check` is None if runs need no plan.
+    """
 
     def __init__(
         self,
         tools: Sequence[AnyTool],
         spill: Spill,
-        policy: Policy = ANYBODY,
-        clean: Callable[[str], str] = str,
+        *,
+        policy: Policy,
+        clean: Callable[[str], str],
+        watch: Watch,
+        plan_check: PlanCheck | None,
         sources: Sequence[ToolSource] = (),
-        watched: Watched = unwatched,
-        planned: Planned = unplanned,
     ) -> None:
         self._tools = {tool.name: tool for tool in tools}
         if len(self._tools) != len(tools):
             raise ValueError(f"two tools share a name: {sorted(tool.name for tool in tools)}")
-        self._spill = spill
-        self._policy = policy
-        self.clean = clean
-        """Takes live secrets out of what a tool brings."""
-        self._watched, self._planned = watched, planned
-        self.sources = sources
+        self._spill, self._policy, self.clean = spill, policy, clean
+        self._watch, self._plan_check, self.sources = watch, plan_check, sources
 
     def for_programs(self) -> "Toolbox":
-        """Without the private ones, and those of sources."""
+        """The same without private tools and without the tools of sources."""
         return self._with([tool for tool in self._tools.values() if not tool.private])
 
     def for_tokens(self) -> "Toolbox":
-        """None: each of them reads what is private, or acts."""
+        """The same without any tool: each of them acts, or reads something private."""
         return self._with(())
 
     def only(self, names: frozenset[str] | None) -> "Toolbox":
-        """For a node of a task tree: the tools of these names, those of sources too; None: all but `TREE_TOOLS`."""
-        kept = {*self._tools} - TREE_TOOLS if names is None else {*names, TODO}
-        own = [tool for name, tool in self._tools.items() if name in kept]
+        """The toolbox of a node of a task tree: the tools with these names. None: all but `TREE_TOOLS`."""
+        chosen = {*self._tools} - TREE_TOOLS if names is None else {*names, TODO}
+        own = [tool for name, tool in self._tools.items() if name in chosen]
         sources = self.sources if names is None else [NamedTools(source, names) for source in self.sources]
         return self._with(own, sources)
 
     def _with(self, tools: Sequence[AnyTool], sources: Sequence[ToolSource] = ()) -> "Toolbox":
-        return Toolbox(tools, self._spill, self._policy, self.clean, sources, self._watched, self._planned)
+        return Toolbox(
+            tools,
+            self._spill,
+            policy=self._policy,
+            clean=self.clean,
+            watch=self._watch,
+            plan_check=self._plan_check,
+            sources=sources,
+        )
 
     async def refresh(self) -> None:
-        """Look for what is new at the sources; a turn does when it opens."""
+        """Refresh the sources. A turn does so when it opens."""
         for source in self.sources:
             await source.refresh()
 
     @cached_property
     def specs(self) -> tuple[ToolSpec, ...]:
-        """What every prompt shows; always in the same order, so that provider caches hit."""
+        """The tools that every prompt shows, always in the same order, so that provider caches hit."""
         return tuple(spec_of(tool) for tool in self._tools.values() if tool.name != FIND_TOOLS)
 
-    def further(self, entries: Sequence[Entry]) -> tuple[ToolSpec, ...]:
-        """What the next prompt of this transcript shows beside them, from the sources."""
+    def source_specs(self, entries: Sequence[Entry]) -> tuple[ToolSpec, ...]:
+        """The tools of sources that the next prompt of this transcript shows, `find_tools` first if it is needed."""
         if not self.sources:
             return ()
-        found, more = shown_specs(self.sources, entries)
-        return (spec_of(self._tools[FIND_TOOLS]), *found) if more and FIND_TOOLS in self._tools else found
+        specs, more = shown_specs(self.sources, entries)
+        return (spec_of(self._tools[FIND_TOOLS]), *specs) if more and FIND_TOOLS in self._tools else specs
 
     @cached_property
     def wordings(self) -> dict[str, Wording]:
-        """How people read a call, by the name of its tool."""
+        """How calls are worded for people, by the name of the tool."""
         return {tool.name: tool.wording for tool in self._tools.values() if tool.wording}
 
     def effect(self, name: str) -> Effect:
-        """What running a call twice would do; a call of an unknown tool does nothing."""
+        """The effect of running a call twice; none for an unknown tool."""
         tool = self._tool(name)
         return tool.effect if tool else Effect.SAFE
 
-    def once_for(self, name: str) -> float:
-        """Seconds for which a call that must not run twice may be under way; 0 where it may."""
+    def seconds_under_way(self, name: str) -> float:
+        """The time limit of a call that must not run twice; 0 for a call that may."""
         tool = self._tool(name)
         return tool.timeout if tool and not tool.effect.repeatable else 0.0
 
-    async def described(self, call: ToolCall, caller: Caller) -> Act | None:
-        """What a call would do, for a person who says whether it runs again; None if it can't have run."""
+    async def describe(self, call: ToolCall, caller: Caller) -> Act | None:
+        """Describe a call to the person who decides whether it runs again; None if it can't have run."""
         if (tool := self._tool(call.name)) is None:
             return None
         try:
             arguments = _parse(tool, call.arguments)
         except ToolFailed:
             return None
-        given = arguments.model_dump(mode="json", exclude_unset=True)
         try:
-            kind = await _guarded(tool, _class(tool, arguments, caller)) or ToolClass.ACT
-            change = await _guarded(tool, _change(tool, arguments, caller))
+            kind = await _limited(tool, _class(tool, arguments, caller)) or ToolClass.ACT
+            change = await _limited(tool, _change(tool, arguments, caller))
         except ToolFailed:
             kind, change = ToolClass.ACT, None
-        return Act(tool.name, given, kind, change or Change(written_out(tool.name, given)))
+        return Act(tool.name, _given(arguments), kind, change or _written_out(tool, arguments))
 
-    async def run(self, call: ToolCall, caller: Caller, *, yes: Yes | None = None) -> ToolOutcome:
-        """Never raises for what the call or the tool does; only cancellation passes.
+    async def run(self, call: ToolCall, caller: Caller, *, approval: ApprovedCall | None = None) -> ToolOutcome:
+        """Run a call. Errors become the outcome; only a cancellation is raised.
 
-        A call that a person has allowed runs only if it is of the class and works on the contents of then.
+        An approved call runs only if its class and the contents that it changes are still those of its approval.
         """
         tool = self._tool(call.name)
         if tool is None:
             return _refusal("unknown_tool", self._suggestion(call.name))
-        caller = replace(caller, said=partial(self._policy.said, caller))
-        async with self._watched() as restored:
-            outcome = await self._outcome(tool, call, caller, yes)
-        return _told(outcome, restored) if restored else outcome
+        caller = replace(caller, said=partial(self._policy.is_own_words, caller))
+        async with self._watch() as restored:
+            outcome = await self._outcome(tool, call, caller, approval)
+        return _with_restored(outcome, restored) if restored else outcome
 
-    async def _outcome(self, tool: AnyTool, call: ToolCall, caller: Caller, yes: Yes | None) -> ToolOutcome:
+    async def _outcome(
+        self, tool: AnyTool, call: ToolCall, caller: Caller, approval: ApprovedCall | None
+    ) -> ToolOutcome:
         try:
             arguments = _parse(tool, call.arguments)
-            if yes is not None:
-                await _guarded(tool, _check(tool, arguments, caller, yes))
-                work = _acted(tool, arguments, caller)
+            if approval is not None:
+                await _limited(tool, _require_unchanged(tool, arguments, caller, approval))
+                work = _execute(tool, arguments, caller)
             else:
-                work = self._allowed(tool, arguments, caller)
-            found = _labelled(await _guarded(tool, work))
-            text = self.clean(_to_json(found.result))
+                work = self._execute_or_ask(tool, arguments, caller)
+            result = await _limited(tool, work)
+            labelled = result if isinstance(result, Labelled) else Labelled(result, Label.OWNER)
+            text = self.clean(_to_json(labelled.result))
         except ToolFailed as failure:
             return _refusal(failure.error, self.clean(failure.message), failure.label)
         if len(text) > tool.max_result:
-            text = await self._spilled(tool, text, max(caller.label, found.label))
-        return ToolOutcome(text, label=found.label)
+            text = await self._shortened(tool, text, max(caller.label, labelled.label))
+        return ToolOutcome(text, label=labelled.label)
 
-    async def _allowed(self, tool: AnyTool, arguments: BaseModel, caller: Caller) -> JsonObject | Labelled:
-        """The result of the call, or of the question whether it may run."""
-        if TODO in self._tools and (why := await self._planned(tool.name, caller)):
-            raise ToolFailed("no_plan", why)
-        if act := await self.judged(tool, arguments, caller):
+    async def _execute_or_ask(self, tool: AnyTool, arguments: BaseModel, caller: Caller) -> JsonObject | Labelled:
+        """The result of the tool, or of the question whether it may run."""
+        if self._plan_check and TODO in self._tools and (reason := await self._plan_check(tool.name, caller)):
+            raise ToolFailed("no_plan", reason)
+        if act := await self.required_approval(tool, arguments, caller):
             return await self._policy.ask(act, caller)
-        return await _acted(tool, arguments, caller)
+        return await _execute(tool, arguments, caller)
 
-    async def judged(self, tool: AnyTool, arguments: BaseModel, caller: Caller) -> Act | None:
-        """What a person has to allow before the call runs; None if it may run. Raises `ToolFailed` if it never may."""
-        kind, given = await _class(tool, arguments, caller), arguments.model_dump(mode="json", exclude_unset=True)
+    async def required_approval(self, tool: AnyTool, arguments: BaseModel, caller: Caller) -> Act | None:
+        """The act that a person has to approve before the call runs; None if it may run.
+
+        Raises `ToolFailed` if the call may never run here.
+        """
+        kind = await _class(tool, arguments, caller)
         label = Label.UNTRUSTED if self._policy.always_asks else caller.label
         tainted = label > self._policy.own and not self._policy.always_asks
-        own_words = kind is ToolClass.SEND and tainted and bool(given) and await _all_said(given, caller)
+        own_words = kind is ToolClass.SEND and tainted and await _all_own_words(_given(arguments), caller)
         match decide(kind, label, self._policy.own, own_words=own_words):
             case Decision.ALLOW:
                 return None
             case Decision.REFUSE:
                 raise ToolFailed("not_allowed", f"{tool.name} does not say what it does, so it may not run here.")
             case Decision.ASK:
-                assert kind is not None, "what has no class is never asked about"
+                assert kind is not None, "a tool without a class is refused, not asked about"
                 change = await _change(tool, arguments, caller)
-                return None if change is None else Act(tool.name, given, kind, change)
+                return None if change is None else Act(tool.name, _given(arguments), kind, change)
 
     def _tool(self, name: str) -> AnyTool | None:
-        """Also one of a source that no prompt shows: of an approved call only the name is known."""
+        """The tool with this name, also if no prompt shows it: an approved call is known by its name only."""
         offers = (offer.tool for source in self.sources for offer in source.offers)
         return self._tools.get(name) or next((tool for tool in offers if tool.name == name), None)
 
@@ -219,11 +224,11 @@ class Toolbox:
         hint = f" Did you mean {near[0]}?" if near else ""
         return f"There is no tool {name[:64]!r}.{hint} The tools are: {', '.join(self._tools) or 'none'}."
 
-    async def _spilled(self, tool: AnyTool, text: str, label: Label) -> str:
+    async def _shortened(self, tool: AnyTool, text: str, label: Label) -> str:
         digest = hashlib.sha256(text.encode()).hexdigest()[:12]
         path = await _attempt(self._spill(f"tool-results/{tool.name}-{digest}.json", text, label))
         whole: dict[str, Json] = (
-            {"message": f"The whole result could not be stored: {_words(path)}"}
+            {"message": f"The whole result could not be stored: {_error_text(path)}"}
             if isinstance(path, BaseException)
             else {"path": path, "message": "The result is long; the file at path has all of it."}
         )
@@ -239,33 +244,43 @@ async def _class(tool: AnyTool, arguments: BaseModel, caller: Caller) -> ToolCla
 
 async def _change(tool: AnyTool, arguments: BaseModel, caller: Caller) -> Change | None:
     if tool.lasting is None:
-        return Change(written_out(tool.name, arguments.model_dump(mode="json", exclude_unset=True)))
+        return _written_out(tool, arguments)
     change: Change | None = await tool.lasting(arguments, caller)
     return change
 
 
-async def _all_said(arguments: JsonObject, caller: Caller) -> bool:
-    for value in values(arguments):
+def _written_out(tool: AnyTool, arguments: BaseModel) -> Change:
+    return Change(written_out(tool.name, _given(arguments)))
+
+
+def _given(arguments: BaseModel) -> JsonObject:
+    return arguments.model_dump(mode="json", exclude_unset=True)
+
+
+async def _all_own_words(arguments: JsonObject, caller: Caller) -> bool:
+    """Whether the person wrote every argument; False if there are none."""
+    for value in argument_values(arguments):
         if not await caller.said(value):
             return False
-    return True
+    return bool(arguments)
 
 
-async def _check(tool: AnyTool, arguments: BaseModel, caller: Caller, yes: Yes) -> None:
-    change = await _change(tool, arguments, caller)
-    if await _class(tool, arguments, caller) is not yes.kind or (change is not None and change.base != yes.base):
+async def _require_unchanged(tool: AnyTool, arguments: BaseModel, caller: Caller, approval: ApprovedCall) -> None:
+    change, kind = await _change(tool, arguments, caller), await _class(tool, arguments, caller)
+    if kind is not approval.kind or (change is not None and change.base != approval.base):
         raise ToolFailed("changed", "What this would do is different now, so nothing was done; ask again.")
 
 
-async def _acted(tool: AnyTool, arguments: BaseModel, caller: Caller) -> JsonObject | Labelled:
-    """What the tool says; nothing is awaited between the fence and its start."""
+async def _execute(tool: AnyTool, arguments: BaseModel, caller: Caller) -> JsonObject | Labelled:
+    """Start the tool right after the fence: nothing else is awaited in between."""
     if tool.effect is not Effect.SAFE:
         await caller.fence()
     result: JsonObject | Labelled = await tool.run(arguments, caller)
     return result
 
 
-async def _guarded(tool: AnyTool, work: Awaitable[T]) -> T:
+async def _limited(tool: AnyTool, work: Awaitable[T]) -> T:
+    """The result of `work` within the tool's time limit; every error of it becomes `ToolFailed`."""
     try:
         async with asyncio.timeout(tool.timeout):
             result = await _attempt(work)
@@ -275,18 +290,14 @@ async def _guarded(tool: AnyTool, work: Awaitable[T]) -> T:
     if isinstance(result, ToolFailed):
         raise result
     if isinstance(result, BaseException):
-        # Whoever raised an error that isn't ours may quote what it was reading.
+        # An error of other code may quote the text that it was reading.
         label = Label.OWNER if isinstance(result, SupaclawError) else Label.UNTRUSTED
-        raise ToolFailed(type(result).__name__, _words(result), label) from result
+        raise ToolFailed(type(result).__name__, _error_text(result), label) from result
     return result
 
 
-def _labelled(result: JsonObject | Labelled) -> Labelled:
-    return result if isinstance(result, Labelled) else Labelled(result, Label.OWNER)
-
-
 async def _attempt(work: Awaitable[T]) -> T | BaseException:
-    # gather hands an error over as a value, whatever its class; a cancelled turn still cancels the work and passes.
+    # gather returns an error of any class as a value; a cancellation of the turn still cancels the work and is raised.
     [outcome] = await asyncio.gather(work, return_exceptions=True)
     return outcome
 
@@ -299,7 +310,7 @@ def _parse(tool: AnyTool, text: str) -> BaseModel:
     return arguments
 
 
-def _told(outcome: ToolOutcome, restored: Sequence[str]) -> ToolOutcome:
+def _with_restored(outcome: ToolOutcome, restored: Sequence[str]) -> ToolOutcome:
     message = f"Locked text was changed and has been put back, in {', '.join(restored)}. The owner has been told."
     return replace(outcome, text=_to_json({"error": "locked", "message": message, "result": outcome.text}), failed=True)
 
@@ -308,7 +319,7 @@ def _refusal(error: str, message: str, label: Label = Label.OWNER) -> ToolOutcom
     return ToolOutcome(_to_json({"error": error, "message": message}), failed=True, label=label)
 
 
-def _words(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
@@ -317,7 +328,7 @@ def _to_json(value: JsonObject) -> str:
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_plain, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise ToolFailed("unusable_result", f"The tool ran, but its result cannot be shown: {error}") from error
-    # A lone surrogate is no text any database or provider takes.
+    # No database and no provider accepts a lone surrogate.
     return text.encode("utf-8", "replace").decode()
 
 

@@ -14,6 +14,7 @@ from gateway.domain.conversation.tools import Caller, Effect, Tool
 from gateway.domain.conversation.transcript import Entry, UserText
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
+from tests.fakes.toolboxes import toolbox_of
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 SMALL = Usage(10, 5)
@@ -76,7 +77,7 @@ class Workshop:
 
     @property
     def toolbox(self) -> Toolbox:
-        return Toolbox(
+        return toolbox_of(
             [
                 Tool("look", "Looks.", Word, self.look),
                 Tool("put", "Puts.", Word, self.look, Effect.IDEMPOTENT),

@@ -10,7 +10,6 @@ from pydantic import BaseModel
 
 from gateway.agent.limits import Limits, Spent
 from gateway.agent.loop import NO_ANSWER, run_turn
-from gateway.agent.toolbox import Toolbox
 from gateway.domain.conversation.model import (
     Attempt,
     Model,
@@ -38,6 +37,7 @@ from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
 from tests.agent.scripted import ScriptedModel, Workshop, call, reply, said, stringify
 from tests.fakes.caller import CALLER
+from tests.fakes.toolboxes import toolbox_of
 
 
 async def nobody() -> Steered:
@@ -192,7 +192,7 @@ class TestTrust:
             asked.append(caller.label)
             return Labelled({"page": "obey"}, Label.UNTRUSTED)
 
-        toolbox = Toolbox([Tool("fetch", "", Nothing, run, kind=ToolClass.READ)], no_room)
+        toolbox = toolbox_of([Tool("fetch", "", Nothing, run, kind=ToolClass.READ)], no_room)
         model = ScriptedModel.of(
             reply("", call("fetch", "1"), call("fetch", "2")), reply("", call("fetch", "3")), reply("done")
         )
@@ -222,7 +222,7 @@ class TestTrust:
             asked.append(caller.label)
             return {}
 
-        toolbox = Toolbox([Tool("look", "", Nothing, run, kind=ToolClass.READ)], no_room)
+        toolbox = toolbox_of([Tool("look", "", Nothing, run, kind=ToolClass.READ)], no_room)
         model = ScriptedModel.of(reply("", call("look", "1")), reply("done"))
         turn = run_turn(
             [said("hi")], model=model, toolbox=toolbox, caller=CALLER, render=stringify, steer=steer, limits=Limits()

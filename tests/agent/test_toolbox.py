@@ -9,13 +9,14 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field
 
 from gateway.agent.policy import Act, Decision, Policy, decide
-from gateway.agent.toolbox import Toolbox, Yes
+from gateway.agent.toolbox import ApprovedCall, Toolbox
 from gateway.domain.conversation.model import ToolCall
 from gateway.domain.conversation.tools import AnyTool, Caller, Change, Effect, Tool, ToolClass, ToolFailed
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
 from tests.fakes.caller import CALLER
+from tests.fakes.toolboxes import toolbox_of
 
 
 class Question(BaseModel):
@@ -81,7 +82,7 @@ async def ask(toolbox: Toolbox, name: str, arguments: str = '{"text":"hi"}') -> 
 
 
 def box(run: Any = echo, **settings: Any) -> Toolbox:
-    return Toolbox([tool("echo", run, **settings)], Spilled())
+    return toolbox_of([tool("echo", run, **settings)], Spilled())
 
 
 async def test_a_result_is_compact_json_in_its_own_letters() -> None:
@@ -90,7 +91,7 @@ async def test_a_result_is_compact_json_in_its_own_letters() -> None:
 
 
 def test_specs_describe_the_tools_in_order_and_are_made_once() -> None:
-    toolbox = Toolbox([tool("b", echo), tool("a", echo)], no_room)
+    toolbox = toolbox_of([tool("b", echo), tool("a", echo)], no_room)
     assert [spec.name for spec in toolbox.specs] == ["b", "a"]
     assert toolbox.specs[0].parameters["required"] == ["text"]
     assert toolbox.specs is toolbox.specs
@@ -98,7 +99,7 @@ def test_specs_describe_the_tools_in_order_and_are_made_once() -> None:
 
 def test_two_tools_of_one_name_are_a_defect() -> None:
     with pytest.raises(ValueError, match="share a name"):
-        Toolbox([tool("a", echo), tool("a", fail)], no_room)
+        toolbox_of([tool("a", echo), tool("a", fail)], no_room)
 
 
 def test_the_effect_is_the_tools_and_an_unknown_tool_has_none() -> None:
@@ -112,7 +113,7 @@ async def test_an_unknown_tool_is_answered_with_the_nearest_name() -> None:
     assert answer["error"] == "unknown_tool"
     assert "Did you mean echo?" in answer["message"]
     assert "Did you mean" not in (await ask(box(), "zzz"))[0]["message"]
-    assert "The tools are: none." in (await ask(Toolbox([], no_room), "zzz"))[0]["message"]
+    assert "The tools are: none." in (await ask(toolbox_of([], no_room), "zzz"))[0]["message"]
 
 
 @pytest.mark.parametrize(
@@ -183,7 +184,7 @@ async def test_any_mapping_and_any_text_can_be_shown() -> None:
 
 async def test_a_long_result_is_stored_and_its_start_shown() -> None:
     spilled = Spilled()
-    toolbox = Toolbox([tool("echo", echo, max_result=100)], spilled)
+    toolbox = toolbox_of([tool("echo", echo, max_result=100)], spilled)
     answer, failed = await ask(toolbox, "echo", json.dumps({"text": "x" * 100}))
     [(name, text)] = spilled.items()
     assert not failed
@@ -194,7 +195,7 @@ async def test_a_long_result_is_stored_and_its_start_shown() -> None:
 
 
 async def test_a_long_result_that_cannot_be_stored_is_still_shown_in_part() -> None:
-    toolbox = Toolbox([tool("echo", echo, max_result=100)], no_room)
+    toolbox = toolbox_of([tool("echo", echo, max_result=100)], no_room)
     answer, failed = await ask(toolbox, "echo", json.dumps({"text": "x" * 100}))
     assert not failed
     assert "path" not in answer
@@ -256,7 +257,7 @@ async def test_what_is_asked_shows_every_argument_where_the_tool_does_not_say_mo
         seen.append(act)
         return {}
 
-    toolbox = Toolbox([tool("echo", echo, kind=ToolClass.SEND)], Spilled(), Policy(ask=ask))
+    toolbox = toolbox_of([tool("echo", echo, kind=ToolClass.SEND)], Spilled(), Policy(Label.OWNER, ask=ask))
     await toolbox.run(ToolCall("1", "echo", '{"text":"hi","times":2}'), UNTRUSTED)
     [act] = seen
     assert (act.change.preview, act.arguments) == ("echo\ntext: hi\ntimes: 2", {"text": "hi", "times": 2})
@@ -269,7 +270,8 @@ async def test_only_what_the_person_wrote_themselves_is_sent_without_a_question(
     async def ask(_act: Act, _caller: Caller) -> JsonObject:
         return {"asked": True}
 
-    toolbox = Toolbox([tool("echo", echo, kind=ToolClass.SEND)], Spilled(), Policy(ask=ask, said=said))
+    policy = Policy(Label.OWNER, ask=ask, is_own_words=said)
+    toolbox = toolbox_of([tool("echo", echo, kind=ToolClass.SEND)], Spilled(), policy)
     for arguments, asked in (('{"text":"hi"}', False), ('{"text":"hi","times":2}', False), ('{"text":"ho"}', True)):
         outcome = await toolbox.run(ToolCall("1", "echo", arguments), UNTRUSTED)
         assert ("asked" in json.loads(outcome.text)) is asked
@@ -281,6 +283,6 @@ async def test_where_nobody_can_be_asked_what_lasts_is_not_done() -> None:
 
     toolbox = box(kind=ToolClass.PERSIST, lasting=lasting)
     assert "nobody can be asked" in (await toolbox.run(CALL, replace(CALLER, label=Label.KNOWN))).text
-    assert not (await toolbox.run(CALL, CALLER, yes=Yes(ToolClass.PERSIST, "base"))).failed
-    for other in (Yes(ToolClass.PERSIST, "other"), Yes(ToolClass.SEND, "base")):
-        assert json.loads((await toolbox.run(CALL, CALLER, yes=other)).text)["error"] == "changed"
+    assert not (await toolbox.run(CALL, CALLER, approval=ApprovedCall(ToolClass.PERSIST, "base"))).failed
+    for other in (ApprovedCall(ToolClass.PERSIST, "other"), ApprovedCall(ToolClass.SEND, "base")):
+        assert json.loads((await toolbox.run(CALL, CALLER, approval=other)).text)["error"] == "changed"

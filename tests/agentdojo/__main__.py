@@ -24,6 +24,7 @@ from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import is_own_words
 from tests.fakes.caller import unfenced
+from tests.fakes.toolboxes import toolbox_of
 
 warnings.simplefilter("ignore")
 
@@ -82,7 +83,7 @@ class Session:
             return any(is_own_words(text, value) for text in self.words)
 
         tools = [_tool(name, runtime, env) for name in runtime.functions]
-        return Toolbox(tools, spill, Policy(Label.OWNER, ask, said))
+        return toolbox_of(tools, spill, Policy(Label.OWNER, ask, said))
 
     def run(self, runtime: Any, env: Any, calls: Sequence[Any]) -> list[tuple[str, str]]:
         """Make the calls; the names of those that ran, with their results."""

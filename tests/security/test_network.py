@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from gateway.agent.policy import Act, Policy
-from gateway.agent.toolbox import Toolbox, ToolOutcome
+from gateway.agent.toolbox import ToolOutcome
 from gateway.domain.conversation.model import ToolCall
 from gateway.domain.conversation.tools import Caller
 from gateway.domain.json import JsonObject
@@ -28,6 +28,7 @@ from gateway.tools import Services
 from gateway.tools import exec as exec_tool
 from gateway.workspace.files.tree import Workspace
 from tests.fakes.caller import CALLER
+from tests.fakes.toolboxes import toolbox_of
 from tests.net.servers import Asked, Write, head, page, serving
 from tests.sandbox.tiers import confines
 from tests.tools.desk import Shelf, commands_on
@@ -47,8 +48,8 @@ class Desk:
         rules = lambda: Rules.of(self.private)  # noqa: E731
         self.commands = commands_on(self.workshop, workspace, rules)
         tools = exec_tool.tools(Services(workspace, commands=self.commands))
-        self.toolbox = Toolbox(tools, self.spill, Policy(ask=self.ask))
-        self.approved = Toolbox([replace(each, kind=None) for each in tools], self.spill)
+        self.toolbox = toolbox_of(tools, self.spill, Policy(Label.OWNER, ask=self.ask))
+        self.approved = toolbox_of([replace(each, kind=None) for each in tools], self.spill)
         """As it is called after a yes."""
 
     async def spill(self, name: str, _text: str, _label: Label) -> str:

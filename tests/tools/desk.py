@@ -23,6 +23,7 @@ from gateway.workspace.files.disk import Written
 from gateway.workspace.files.tree import Labels, Workspace
 from gateway.workspace.locks import LockKeeper, LockWatch, OwnerEdits
 from tests.fakes.caller import CALLER
+from tests.fakes.toolboxes import toolbox_of
 
 
 @dataclass
@@ -90,7 +91,7 @@ class Desk:
 
     def toolbox_of(self, own: Label) -> Toolbox:
         """Whose runs of this label need no yes."""
-        return Toolbox(self.tools, self.spill, Policy(own), watched=self.locks.running)
+        return toolbox_of(self.tools, self.spill, Policy(own), watch=self.locks.running)
 
     async def spill(self, name: str, _text: str, _label: Label) -> str:
         return name

@@ -28,6 +28,7 @@ from gateway.tools import PrincipalContext, Services
 from gateway.tools.cron import CronArguments, tools, until
 from gateway.workspace.files.tree import Workspace
 from tests.fakes.caller import unfenced
+from tests.fakes.toolboxes import toolbox_of
 from tests.store.world import World, found
 
 NOW = datetime(2026, 11, 21, 22, 2, tzinfo=UTC)
@@ -63,7 +64,7 @@ class Person:
 
     @property
     def toolbox(self) -> Toolbox:
-        return Toolbox(tools(Services(Workspace(Path()), context=self.context)), spill, Policy(self.own))
+        return toolbox_of(tools(Services(Workspace(Path()), context=self.context)), spill, Policy(self.own))
 
     async def run(self, caller: Caller, **arguments: object) -> ToolOutcome:
         return await self.toolbox.run(ToolCall("1", "cron", json.dumps(arguments)), caller)
@@ -458,7 +459,7 @@ def test_how_long_until_then() -> None:
 
 async def test_where_there_is_no_store_it_says_so() -> None:
     caller = Caller(TaskId(UUID(int=1)), 0, SessionId(UUID(int=1)), None, Label.OWNER, unfenced)
-    toolbox = Toolbox(tools(Services(Workspace(Path()))), spill)
+    toolbox = toolbox_of(tools(Services(Workspace(Path()))), spill)
     assert (
         json.loads((await toolbox.run(ToolCall("1", "cron", '{"action": "list"}'), caller)).text)["error"]
         == "unavailable"
@@ -466,5 +467,5 @@ async def test_where_there_is_no_store_it_says_so() -> None:
 
 
 def test_it_takes_little_of_the_prompt() -> None:
-    [spec] = Toolbox(tools(Services(Workspace(Path()))), spill).specs
+    [spec] = toolbox_of(tools(Services(Workspace(Path()))), spill).specs
     assert estimate_tool(spec) <= 350

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.agent.toolbox import Toolbox, ToolOutcome
+from gateway.agent.toolbox import ToolOutcome
 from gateway.domain.conversation.model import ToolCall
 from gateway.domain.conversation.tools import Caller, Effect, Labelled, ToolFailed
 from gateway.domain.principals import Label
@@ -15,6 +15,7 @@ from gateway.tools import ReadFile, Services
 from gateway.tools.files import PAGE_BYTES, Edit, apply_edits, tools
 from gateway.workspace.files.tree import MAX_WRITE_BYTES, Workspace, Written
 from tests.fakes.caller import CALLER
+from tests.fakes.toolboxes import toolbox_of
 
 
 @dataclass
@@ -31,7 +32,7 @@ class Desk:
 
     def __post_init__(self) -> None:
         services = Services(Workspace(self.root, self), find_read=self.find_read)
-        self.toolbox = Toolbox(tools(services), self.spill)
+        self.toolbox = toolbox_of(tools(services), self.spill)
 
     async def of(self, path: str, sha256: str) -> Label:
         return self.trusted.get(path, Label.OWNER)

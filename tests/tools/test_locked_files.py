@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from gateway.agent.policy import Act, Policy
-from gateway.agent.toolbox import Toolbox
 from gateway.domain.conversation.tools import Caller
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
@@ -18,6 +17,7 @@ from gateway.tools import Services
 from gateway.tools.files import tools
 from gateway.workspace.files.tree import Workspace
 from tests.fakes.caller import CALLER
+from tests.fakes.toolboxes import toolbox_of
 from tests.tools.test_files import Desk
 
 TEXT = "# A\n<!-- CORE:LOCK -->\nrules\n<!-- /CORE:LOCK -->\n<!-- AI:OPEN -->\nold\n<!-- /AI:OPEN -->\n"
@@ -117,7 +117,7 @@ async def test_nobody_is_asked_about_what_is_locked_in_any_case(desk: Desk) -> N
         asked.append(act)
         return {"waiting": True}
 
-    desk.toolbox = Toolbox(tools(Services(Workspace(desk.root))), desk.spill, Policy(ask=ask))
+    desk.toolbox = toolbox_of(tools(Services(Workspace(desk.root))), desk.spill, Policy(Label.OWNER, ask=ask))
     desk.caller = replace(CALLER, label=Label.UNTRUSTED)
     await refused(desk, "write_file", path="AGENTS.md", content="mine")
     await refused(desk, "edit_file", path="AGENTS.md", edits=[{"old_text": "rules", "new_text": "mine"}])

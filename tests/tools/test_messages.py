@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from gateway.agent.toolbox import Toolbox
 from gateway.domain.conversation.model import ToolCall
 from gateway.domain.conversation.tools import Caller, Effect
 from gateway.domain.ids import MessageId
@@ -14,6 +13,7 @@ from gateway.tools import Posted, Services
 from gateway.tools.messages import MAX_MESSAGE, tools
 from gateway.workspace.files.tree import Workspace
 from tests.fakes.caller import CALLER
+from tests.fakes.toolboxes import toolbox_of
 
 
 async def spill(name: str, _text: str, _label: Label) -> str:
@@ -28,7 +28,7 @@ class Chats:
     said: list[tuple[str, str | None, str | None]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.toolbox = Toolbox(tools(Services(Workspace(self.root), self.post)), spill)
+        self.toolbox = toolbox_of(tools(Services(Workspace(self.root), self.post)), spill)
 
     async def post(self, text: str, to: str | None, path: str | None, _caller: Caller) -> Posted:
         self.said.append((text, to, path))
@@ -77,7 +77,7 @@ async def test_what_cannot_be_said_is_refused_and_nothing_is_sent(
 
 
 async def test_without_chats_it_is_said_so(tmp_path: Path) -> None:
-    toolbox = Toolbox(tools(Services(Workspace(tmp_path))), spill)
+    toolbox = toolbox_of(tools(Services(Workspace(tmp_path))), spill)
     outcome = await toolbox.run(ToolCall("1", "send_message", '{"text": "hi"}'), CALLER)
     assert json.loads(outcome.text) == {"error": "unavailable", "message": "Nothing can be sent from here."}
 

@@ -19,6 +19,7 @@ from gateway.tools.files import tools
 from gateway.workspace.files.search import search_files
 from gateway.workspace.files.tree import Workspace
 from tests.fakes.caller import CALLER
+from tests.fakes.toolboxes import toolbox_of
 from tests.tools.test_files import Desk
 
 TEXT = "<!-- CORE:LOCK -->\nrules\n<!-- /CORE:LOCK -->\n"
@@ -34,7 +35,7 @@ class Office(Desk):
 
     def toolbox_with(self, keep: Callable[[str], Awaitable[Json]] | None) -> Toolbox:
         services = Services(Workspace(self.root, self), keep=keep, find=self.find)
-        return Toolbox(tools(services), self.spill, Policy(ask=self.ask))
+        return toolbox_of(tools(services), self.spill, Policy(Label.OWNER, ask=self.ask))
 
     async def keep(self, reason: str) -> Json:
         self.kept.append(reason)

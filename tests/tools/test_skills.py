@@ -11,7 +11,7 @@ import pytest
 
 from gateway.agent.policy import Act, Policy
 from gateway.agent.skills.library import Skills
-from gateway.agent.toolbox import Toolbox, ToolOutcome, Yes
+from gateway.agent.toolbox import ApprovedCall, Toolbox, ToolOutcome
 from gateway.domain.conversation.model import ToolCall
 from gateway.domain.conversation.tools import Caller, Change, ToolClass
 from gateway.domain.json import JsonObject
@@ -23,6 +23,7 @@ from gateway.tools.skills import PAGE, tools
 from gateway.workspace.files.tree import Workspace
 from tests.fakes.caller import CALLER
 from tests.fakes.github import GitHub
+from tests.fakes.toolboxes import toolbox_of
 from tests.tools.test_cron import Clock
 from tests.workspace.skills.writing import put, skill_md
 
@@ -44,7 +45,7 @@ class Desk:
     @property
     def toolbox(self) -> Toolbox:
         services = Services(self.skills.workspace, skills=self.skills)
-        return Toolbox(tools(services), self.spill, Policy(Label.OWNER, self.ask))
+        return toolbox_of(tools(services), self.spill, Policy(Label.OWNER, self.ask))
 
     async def ask(self, act: Act, _caller: Caller) -> JsonObject:
         self.asked.append(act.change)
@@ -55,8 +56,8 @@ class Desk:
 
     async def run(self, base: str | None = None, label: Label = Label.OWNER, **arguments: object) -> ToolOutcome:
         call = ToolCall("1", "skills", json.dumps(arguments))
-        yes = None if base is None else Yes(ToolClass.IRREVERSIBLE, base)
-        return await self.toolbox.run(call, replace(CALLER, label=label), yes=yes)
+        approval = None if base is None else ApprovedCall(ToolClass.IRREVERSIBLE, base)
+        return await self.toolbox.run(call, replace(CALLER, label=label), approval=approval)
 
     async def call(self, **arguments: object) -> dict[str, Any]:
         answer: dict[str, Any] = json.loads((await self.run(**arguments)).text)

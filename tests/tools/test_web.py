@@ -12,7 +12,6 @@ import pytest
 from pydantic import SecretStr
 
 from gateway.agent.policy import Act, Policy
-from gateway.agent.toolbox import Toolbox
 from gateway.background.cpu.executor import Cpu
 from gateway.background.cpu.extraction import WebPages
 from gateway.background.cpu.scratch import ScratchFolder
@@ -32,6 +31,7 @@ from gateway.tools import Services, Web
 from gateway.tools.web import MAX_FOLLOWED, tools
 from gateway.workspace.files.tree import Workspace
 from tests.fakes.caller import CALLER, unfenced
+from tests.fakes.toolboxes import toolbox_of
 from tests.ingest.samples import pdf
 from tests.net.servers import Respond, Server, endless, page, redirect, search_apis, serving, site
 from tests.store.world import World, found
@@ -64,7 +64,7 @@ class Browsing:
     database: Database | None = None
 
     def __post_init__(self) -> None:
-        self.toolbox = Toolbox(tools(self.services), self._spill, Policy(self.own, self._ask, self._said))
+        self.toolbox = toolbox_of(tools(self.services), self._spill, Policy(self.own, self._ask, self._said))
 
     async def call(self, tool: str, **arguments: object) -> dict[str, Any]:
         outcome = await self.toolbox.run(ToolCall("1", tool, json.dumps(arguments)), self.caller)
@@ -371,7 +371,7 @@ def test_both_cost_less_than_450_tokens(tmp_path: Path) -> None:
     async def spill(name: str, _text: str, _label: Label) -> str:
         return name
 
-    assert sum(map(estimate_tool, Toolbox(tools(Services(Workspace(tmp_path))), spill).specs)) <= 450
+    assert sum(map(estimate_tool, toolbox_of(tools(Services(Workspace(tmp_path))), spill).specs)) <= 450
 
 
 def test_an_edited_configuration_holds_at_the_next_request() -> None:

@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 
 from gateway.agent.loop import MAY_HAVE_RUN
-from gateway.agent.toolbox import ToolOutcome, Yes
+from gateway.agent.toolbox import ApprovedCall, ToolOutcome
 from gateway.background.jobs import Engine, JobParts
 from gateway.config.failpoints import Step
 from gateway.domain.conversation.diff import legible
@@ -70,7 +70,7 @@ class Approval:
         toolbox, fence = (await self._environment(review)).toolbox, Fence(self.engine.database, run)
         await toolbox.refresh()
         if again:
-            await fence.outlast(toolbox.once_for(review.tool))
+            await fence.outlast(toolbox.seconds_under_way(review.tool))
             return ToolOutcome(MAY_HAVE_RUN)
         caller = Caller(
             review.task_id or run.id,
@@ -81,7 +81,7 @@ class Approval:
             fence=fence.cross,
         )
         call = ToolCall("", review.tool, json.dumps(review.arguments))
-        return await toolbox.run(call, caller, yes=Yes(review.act, review.base))
+        return await toolbox.run(call, caller, approval=ApprovedCall(review.act, review.base))
 
     async def _environment(self, review: ReviewRow) -> AgentEnvironment:
         """The environment in which the call was asked for; that of a fork has its own files."""

@@ -8,9 +8,9 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from gateway.agent.loop import Allowed
+from gateway.agent.loop import RepeatApprovals
 from gateway.agent.policy import Act
-from gateway.agent.toolbox import Yes
+from gateway.agent.toolbox import ApprovedCall
 from gateway.domain.conversation.tools import Effect
 from gateway.domain.conversation.transcript import ToolIntent
 from gateway.domain.json import JsonObject
@@ -50,7 +50,7 @@ class Doubts:
     questions: Questions
     clock: Clock
 
-    async def settle(self, turn: Turn, assignment: Assignment) -> Allowed | NextStep | TurnResult:
+    async def settle(self, turn: Turn, assignment: Assignment) -> RepeatApprovals | NextStep | TurnResult:
         """The calls that may run now, or why the node can't continue yet.
 
         A person is asked only after the time limit of the call, since it may still be running until then.
@@ -58,18 +58,18 @@ class Doubts:
         opened, toolbox = turn.opened, turn.environment.toolbox
         calls = [intent for intent in opened.pending() if not intent.handed]
         once = [intent for intent in calls if toolbox.effect(intent.call.name) is Effect.ONCE]
-        acts = {each: await toolbox.described(each.call, opened.caller(turn.fence.cross)) for each in once}
+        acts = {each: await toolbox.describe(each.call, opened.caller(turn.fence.cross)) for each in once}
         found = [CallInDoubt(each, act) for each, act in acts.items() if act is not None]
-        harmless: Allowed = {each.ordinal: None for each, act in acts.items() if act is None}
+        harmless: RepeatApprovals = {each.ordinal: None for each, act in acts.items() if act is None}
         if not found:
             return harmless
-        await turn.fence.outlast(max((toolbox.once_for(each.act.tool) for each in found), default=0.0))
+        await turn.fence.outlast(max((toolbox.seconds_under_way(each.act.tool) for each in found), default=0.0))
         settled = await self.database.run(lambda tx: self._settle(tx, opened, assignment, found))
         return settled if isinstance(settled, NextStep | TurnResult) else {**harmless, **settled}
 
     async def _settle(
         self, tx: Connection, opened: OpenedTurn, assignment: Assignment, found: Sequence[CallInDoubt]
-    ) -> Allowed | NextStep | TurnResult:
+    ) -> RepeatApprovals | NextStep | TurnResult:
         run = opened.run
         label = await sessions.lock_for(tx, opened.session, run)
         await tasks.progress(tx, run)
@@ -102,12 +102,12 @@ class Doubts:
         return await reviews.reopen(tx, row, now + lasts) if used else row
 
 
-async def _allowed(tx: Connection, doubt: CallInDoubt, row: ReviewRow) -> Yes | None:
+async def _allowed(tx: Connection, doubt: CallInDoubt, row: ReviewRow) -> ApprovedCall | None:
     """Use the approval. None for a call that only asked for permission: it didn't run, and asks again."""
     if row.kind == "approval":
         return None
     await reviews.start(tx, row.id)
-    return Yes(doubt.act.kind, row.base)
+    return ApprovedCall(doubt.act.kind, row.base)
 
 
 def _verdict(row: ReviewRow) -> DoubtAnswer | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gateway.agent.limits import TREE_USD, dollars, used_up
-from gateway.agent.loop import Allowed
+from gateway.agent.loop import RepeatApprovals
 from gateway.agent.skills.library import Skills
 from gateway.agent.work.agents import Agents
 from gateway.agent.work.task_trees import SYSTEM_TOOL_SPECS, BadSystemCall, parse_system_call
@@ -111,7 +111,7 @@ class NodeRuns:
                     return turn.opened, ended
 
     async def _turned(
-        self, turn: Turn, assignment: Assignment, agent: AgentFile, folder: TaskFolder, allowed: Allowed
+        self, turn: Turn, assignment: Assignment, agent: AgentFile, folder: TaskFolder, allowed: RepeatApprovals
     ) -> NextStep | TurnResult:
         run = turn.opened.run
         result = await self._turn(turn, agent, assignment.model, allowed)
@@ -148,7 +148,9 @@ class NodeRuns:
             system_tools=SYSTEM_TOOL_SPECS,
         )
 
-    async def _turn(self, turn: Turn, agent: AgentFile, other: str | None, allowed: Allowed) -> TurnResult | None:
+    async def _turn(
+        self, turn: Turn, agent: AgentFile, other: str | None, allowed: RepeatApprovals
+    ) -> TurnResult | None:
         """The agent's answer; None if a system call of an earlier run has to be carried out first."""
         pending = turn.opened.pending()
         if pending and all(intent.handed for intent in pending):

@@ -257,7 +257,13 @@ class AgentEnvironments:
             tools = self.own.tool_files.adjusted(tools)
         policy = self.questions.policy(principal, fork=fork is not None)
         toolbox = Toolbox(
-            tools, _spill(workspace), policy, self.clean, services.sources, locks.running, planned.refusal
+            tools,
+            _spill(workspace),
+            policy=policy,
+            clean=self.clean,
+            watch=locks.running,
+            plan_check=planned.refusal,
+            sources=services.sources,
         )
         return AgentEnvironment(
             self.workspaces.own,

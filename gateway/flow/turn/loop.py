@@ -8,7 +8,7 @@ from typing import Protocol
 from gateway.agent.conversation.context import file_index, system_prompt, to_messages
 from gateway.agent.conversation.fit import fit, message_tokens
 from gateway.agent.limits import Limits
-from gateway.agent.loop import Allowed, run_turn
+from gateway.agent.loop import RepeatApprovals, run_turn
 from gateway.domain.conversation.model import Highest, Image, Model, Prompt, Reply, SystemMessage, ToolSpec
 from gateway.domain.conversation.transcript import Attached, Entry, Steered, Summary, TurnEvent, UserText
 from gateway.domain.ids import MessageId, TaskId
@@ -169,7 +169,7 @@ class TurnLoop:
     model: SizedModel
     limits: Limits
     budget: int | None
-    allowed: Allowed
+    allowed: RepeatApprovals
 
     def __post_init__(self) -> None:
         self.opened, self.environment = self.turn.opened, self.turn.environment
@@ -213,7 +213,7 @@ class TurnLoop:
 
     async def events(self) -> AsyncGenerator[TurnEvent, None]:
         """Yield the events of `run_turn`; raises `ModelsExhausted` and `RunLost`."""
-        once = (self.environment.toolbox.once_for(each.call.name) for each in self._pending if not each.handed)
+        once = (self.environment.toolbox.seconds_under_way(each.call.name) for each in self._pending if not each.handed)
         await self.turn.fence.outlast(max(once, default=0.0))
         rows = (*self.opened.history, *_in_order(self.opened.transcript, self.opened.run.id))
         entries = self._reminded(await self._shown(rows, set(self.opened.asked_ids)))
@@ -228,7 +228,7 @@ class TurnLoop:
             pending=self._pending,
             allowed=self.allowed,
             spent=self.opened.spent,
-            handed=self._handed,
+            client_tools=self._handed,
         )
         async with aclosing(turn) as events:
             async for event in events:
@@ -244,7 +244,7 @@ class TurnLoop:
 
     def _found(self, entries: Sequence[Entry]) -> tuple[ToolSpec, ...]:
         """The tools of sources in the next prompt."""
-        return tuple(spec for spec in self.environment.toolbox.further(entries) if spec.name not in self._handed)
+        return tuple(spec for spec in self.environment.toolbox.source_specs(entries) if spec.name not in self._handed)
 
     def _budget(self) -> int:
         """Tokens of a prompt without the tools."""

@@ -8,7 +8,7 @@ from typing import TypeAlias
 import structlog
 
 from gateway.agent.limits import TREE_USD, Limits
-from gateway.agent.loop import NOTHING_ALLOWED, Allowed
+from gateway.agent.loop import NO_REPEATS, RepeatApprovals
 from gateway.config.failpoints import Failpoints, Step
 from gateway.domain.conversation.model import ModelsExhausted, Reply
 from gateway.domain.conversation.transcript import Answered, AssistantText, ModelReplied, Notice
@@ -118,7 +118,7 @@ class TurnRunner:
         turn: Turn,
         sinks: Sequence[Sink] = (),
         model: SizedModel | None = None,
-        allowed: Allowed = NOTHING_ALLOWED,
+        allowed: RepeatApprovals = NO_REPEATS,
     ) -> TurnResult:
         """The answer. Without any budget left no model is called; a prompt too long for its provider is shortened once.
 

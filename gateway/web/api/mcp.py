@@ -14,7 +14,7 @@ from starlette.types import Scope as AsgiScope
 
 from gateway.agent.memory.search import MemorySearch
 from gateway.agent.policy import Policy
-from gateway.agent.toolbox import Toolbox
+from gateway.agent.toolbox import Toolbox, unwatched
 from gateway.domain.conversation.model import ToolCall
 from gateway.domain.conversation.tools import Caller as Run
 from gateway.domain.conversation.tools import ToolFailed
@@ -58,7 +58,14 @@ class MemoryTools:
             MemorySearch(site.database, site.chat.embedder),
             self.reach,
         )
-        return Toolbox(tools(Services(Workspace(site.files.root), context=context)), _nowhere, Policy(Label.UNTRUSTED))
+        return Toolbox(
+            tools(Services(Workspace(site.files.root), context=context)),
+            _nowhere,
+            policy=Policy(Label.UNTRUSTED),
+            clean=site.clean,
+            watch=unwatched,
+            plan_check=None,
+        )
 
 
 async def _nowhere(_path: str, _text: str, _label: Label) -> str:

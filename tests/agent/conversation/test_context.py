@@ -19,7 +19,6 @@ from gateway.agent.conversation.context import (
     system_prompt,
     to_messages,
 )
-from gateway.agent.toolbox import Toolbox
 from gateway.domain.conversation.model import AssistantMessage, Image, PromptMessage, ToolCall, ToolMessage, UserMessage
 from gateway.domain.conversation.transcript import (
     AssistantText,
@@ -39,6 +38,7 @@ from gateway.workspace.files.tree import Workspace
 from gateway.workspace.instructions import Persona, PersonaText
 from gateway.workspace.template import TEMPLATE
 from tests.agent.scripted import NOON, said
+from tests.fakes.toolboxes import toolbox_of
 
 ADA = Principal(PrincipalId(UUID(int=1)), Role.OWNER, "Ada")
 PERSONA = PersonaText("agents", "soul", "tools", "user", "heartbeat")
@@ -82,7 +82,7 @@ class TestSystemPrompt:
             return name + text
 
         services = Services(Workspace(TEMPLATE))
-        specs = Toolbox([tool for family in discover() for tool in family(services)], spill).specs
+        specs = toolbox_of([tool for family in discover() for tool in family(services)], spill).specs
         schemas = "".join(json.dumps([spec.name, spec.description, spec.parameters]) for spec in specs)
         fixed = system_prompt(Persona(Workspace(TEMPLATE)).load(), ADA, heartbeat=True) + schemas
         assert len(fixed) / 4 <= 5_000

@@ -16,7 +16,7 @@ from gateway.agent.skills.sources import guarded
 from gateway.agent.tool_files.calls import AccessTokens, DeclaredTools
 from gateway.agent.tool_files.confirmed import FORM, ToolFiles
 from gateway.agent.tool_sources import spec_of
-from gateway.agent.toolbox import Toolbox, ToolOutcome, Yes
+from gateway.agent.toolbox import ApprovedCall, Toolbox, ToolOutcome
 from gateway.domain.conversation.model import ToolCall
 from gateway.domain.conversation.tools import Caller, Effect, ToolClass
 from gateway.domain.ids import PrincipalId
@@ -34,6 +34,7 @@ from gateway.workspace.files.tree import Workspace
 from gateway.workspace.skills.folder import BadSkill
 from tests.fakes.api import FakeApi, api
 from tests.fakes.caller import CALLER
+from tests.fakes.toolboxes import toolbox_of
 from tests.net.servers import page, serving
 from tests.tools.test_cron import Clock
 from tests.workspace.tool_files.test_tool_file import BEARER, KEY, PETS
@@ -71,7 +72,7 @@ endpoints:
 """
 
     def toolbox(self, own: Label = Label.OWNER) -> Toolbox:
-        return Toolbox(
+        return toolbox_of(
             (),
             self.spill,
             Policy(own, self.ask, self.was_said),
@@ -99,9 +100,11 @@ endpoints:
         await self.secrets.vault.put(self.owner, "WEATHER_KEY", VALUE, shared=True, binding=binding)
         await self.secrets.look()
 
-    async def run(self, name: str, label: Label = Label.OWNER, yes: Yes | None = None, **given: object) -> ToolOutcome:
+    async def run(
+        self, name: str, label: Label = Label.OWNER, approval: ApprovedCall | None = None, **given: object
+    ) -> ToolOutcome:
         call = ToolCall("1", f"weather_{name}", json.dumps(given))
-        return await self.toolbox().run(call, replace(CALLER, label=label), yes=yes)
+        return await self.toolbox().run(call, replace(CALLER, label=label), approval=approval)
 
     async def call(self, name: str, **given: object) -> dict[str, Any]:
         answer: dict[str, Any] = json.loads((await self.run(name, **given)).text)
@@ -309,13 +312,13 @@ async def test_the_owner_may_say_that_an_operation_only_reads(desk: Desk) -> Non
 async def test_a_yes_is_to_the_version_that_was_shown(desk: Desk) -> None:
     await desk.confirm()
     await desk.run("forget")
-    yes = Yes(ToolClass.IRREVERSIBLE, desk.asked[0].change.base)
+    approval = ApprovedCall(ToolClass.IRREVERSIBLE, desk.asked[0].change.base)
     await desk.confirm(tool_md(config=desk.config, body="Changed."))
-    assert json.loads((await desk.run("forget", yes=yes)).text)["error"] == "changed"
+    assert json.loads((await desk.run("forget", approval=approval)).text)["error"] == "changed"
     assert desk.api.calls == []
     await desk.run("forget")
-    yes = Yes(ToolClass.IRREVERSIBLE, desk.asked[1].change.base)
-    assert json.loads((await desk.run("forget", yes=yes)).text)["status"] == 200
+    approval = ApprovedCall(ToolClass.IRREVERSIBLE, desk.asked[1].change.base)
+    assert json.loads((await desk.run("forget", approval=approval)).text)["status"] == 200
 
 
 async def test_an_error_of_the_api_is_told_with_its_words(desk: Desk) -> None:

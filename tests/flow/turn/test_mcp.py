@@ -339,7 +339,7 @@ async def test_a_program_with_a_token_or_a_trigger_has_none_of_them(path: Messag
     environment = path.environments.of(path.people.owner.id)
     for apart in (environment.for_programs, environment.for_tokens):
         await apart.toolbox.refresh()
-        assert apart.toolbox.further([]) == ()
+        assert apart.toolbox.source_specs([]) == ()
         assert NAME not in str(apart.toolbox.specs)
 
 
