@@ -76,8 +76,8 @@ endpoints:
             (),
             self.spill,
             Policy(own, self.ask, self.was_said),
-            lambda text: self.mask.leaks.clean(text)[0],
-            [self.source],
+            clean=lambda text: self.mask.leaks.clean(text)[0],
+            sources=[self.source],
         )
 
     async def spill(self, name: str, _text: str, _label: Label) -> str:
