@@ -1,4 +1,4 @@
-"""Slack, over Socket Mode, with slack_sdk: nothing has to be reachable from outside."""
+"""Slack over Socket Mode, with slack_sdk; the gateway needs no public address."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,61 +12,7 @@ from gateway.domain.channels.channel import Channel, ChannelFacts
 from gateway.domain.channels.platform import Logger
 from gateway.domain.settings import ChannelSettings, HttpUrl
 
-MANIFEST = """\
-display_information:
-  name: SupaClaw
-  description: Your own agent
-features:
-  app_home:
-    home_tab_enabled: false
-    messages_tab_enabled: true
-    messages_tab_read_only_enabled: false
-  bot_user:
-    display_name: SupaClaw
-    always_online: true
-  agent_view:
-    agent_description: Your own agent. It remembers, keeps schedules and works with your files.
-    suggested_prompts:
-      - title: What can you do?
-        message: What can you do for me?
-      - title: What is next?
-        message: What am I working on, and what is due next?
-  slash_commands:
-    - command: /claw
-      description: A command, or a message to the agent
-      usage_hint: "new | status | help | anything you want to say"
-      should_escape: false
-oauth_config:
-  scopes:
-    bot:
-      - app_mentions:read
-      - assistant:write
-      - channels:history
-      - chat:write
-      - commands
-      - files:read
-      - files:write
-      - groups:history
-      - im:history
-      - metadata.message:read
-      - mpim:history
-      - reactions:write
-      - users:read
-settings:
-  event_subscriptions:
-    bot_events:
-      - app_mention
-      - message.channels
-      - message.groups
-      - message.im
-      - message.mpim
-  interactivity:
-    is_enabled: true
-  org_deploy_enabled: false
-  socket_mode_enabled: true
-  token_rotation_enabled: false
-"""
-
+MANIFEST = Path(__file__).with_name("manifest.yaml").read_text(encoding="utf-8")
 
 __all__ = ["Settings", "create", "preload"]
 
@@ -109,10 +55,10 @@ class Settings(ChannelSettings):
 def create(
     settings: Settings, *, commands: Sequence[tuple[str, str]], log: Logger, data: Path, facts: ChannelFacts
 ) -> Channel:
-    """The channel, not yet open; `commands` are those that a person may write as `!name`.
+    """The channel, not yet open; people may write the names in `commands` as `!name`.
 
-    `facts` are what Slack does not tell again: the threads we take part in and what is half sent. Older gateways kept
-    them in `data`.
+    `facts` store what Slack can't be asked for: the threads that the agent takes part in, and unfinished messages.
+    Older gateways kept them in a file in `data`.
     """
     bot_token, app_token = settings.bot_token.get_secret_value(), settings.app_token.get_secret_value()
     client = Client(bot_token, app_token, settings.base_url)

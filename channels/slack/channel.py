@@ -1,4 +1,4 @@
-"""Slack as a channel. An answer is seen once: what may have been shown is looked for before it is said again."""
+"""Slack as a channel. An answer is shown once: before a retry, the channel looks for the earlier attempt."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence, Set
@@ -20,13 +20,13 @@ from gateway.domain.text.splitting import split
 
 
 def preload() -> None:
-    """Import the SDK; a fifth of a second, so call it in a thread, any number of times."""
+    """Import the SDK. It takes 0.2 s, so call it in a thread; repeated calls do nothing."""
     import_module("slack_sdk.web.async_client")
 
 
 @dataclass(eq=False, repr=False)
 class Slack:
-    """One app in one workspace. `open` comes first."""
+    """One app in one workspace; call `open` first."""
 
     name = "slack"
     capabilities = Capabilities(
@@ -50,53 +50,53 @@ class Slack:
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep
 
     def __post_init__(self) -> None:
-        self._kept = CachedFacts(self.facts, self.log)
-        self._threads = Threads(self._kept)
-        self._streams = Streams(self.client, self._threads, self._kept)
-        self._files = Files(self.client, self._kept)
-        self._replies = Replies(self._files, self._kept, self.client.bot_token)
+        self._facts = CachedFacts(self.facts, self.log)
+        self._threads = Threads(self._facts)
+        self._streams = Streams(self.client, self._threads, self._facts)
+        self._files = Files(self.client, self._facts)
+        self._replies = Replies(self._files, self._facts, self.client.bot_token)
         self._reception: Reception | None = None
         self._reconnecting = self._recovery()
 
     @property
     def heard_at(self) -> float | None:
-        """When Slack last answered a ping or a request of the receiving side, or sent something."""
+        """The monotonic time at which Slack last sent anything to the receiving side; None before it receives."""
         return None if self._reception is None else self._reception.heard_at
 
     @property
     def trouble(self) -> str:
-        """What Slack last refused, or since when it is unreachable."""
+        """The last refusal by Slack, or since when it can't be reached; "" while it works."""
         return self._reconnecting.trouble
 
     async def open(self) -> None:
-        """Import the SDK and Bolt, in a thread; nothing is asked of Slack before `receive`, for it may be away."""
+        """Import the SDK and Bolt, and load the facts; no request is made before `receive`, since Slack may be down."""
         await asyncio.to_thread(preload)
         await asyncio.to_thread(import_module, "slack_bolt.async_app")
-        await self._kept.load()
-        await self._import()
+        await self._facts.load()
+        await self._import_file()
 
-    async def _import(self) -> None:
-        """Take over what an older gateway kept in a file here; the file goes once that is stored."""
+    async def _import_file(self) -> None:
+        """Import the facts that an older gateway kept in a file, then delete the file."""
         file = self.data / "kept.json"
         if left := await asyncio.to_thread(facts_in_file, file):
-            await self._kept.add(self._replies.sealed(left))
+            await self._facts.add(self._replies.sealed(left))
             try:
                 await asyncio.to_thread(file.unlink)
             except OSError as error:
                 self.log.warning("slack.file_stays", path=str(file), why=str(error))
 
     async def probe(self) -> str:
-        """The app's name, by auth.test; the app token is tried, too, and no socket is opened."""
+        """The app's name, by auth.test; also tries the app token, without opening a socket."""
         await asyncio.to_thread(preload)
         try:
-            us = await self.client.us()
+            account = await self.client.account()
             await self.client.socket_url()
         except TokenRefused as error:
             raise OwnerMustAct(str(error)) from error
-        return f"@{us.user}"
+        return f"@{account.user}"
 
     async def receive(self, accept: Accept) -> None:
-        """Over one websocket after another, until cancelled."""
+        """Receive over one websocket after another, until cancelled."""
         intake = Intake(self.client, self._threads, self.commands, accept)
         app = listening_app(self.client, intake, self._replies, self.commands)
         dispatch = Dispatch(app, self._recovery(), self.log)
@@ -107,7 +107,7 @@ class Slack:
         return Recovery(self.name, self.log, self.pause, first_pause=0.5)
 
     async def send(self, message: Outgoing) -> str:
-        """Show one message, or a file; its text is rendered from Markdown."""
+        """Send one message or file; its text is rendered from Markdown."""
         try:
             sent = await self._send(message)
         except TryAgainLater as error:
@@ -132,11 +132,11 @@ class Slack:
         try:
             return grown or await self.client.post(at, text, key, blocks)
         except SlackRefused as refused:
-            await self._replies.stand_in(refused, at, text, blocks)
+            await self._replies.answer_by_url(refused, at, text, blocks)
             return key
 
     async def typing(self, address: Address) -> None:
-        """A status below a thread, until something is said there, for two minutes at most."""
+        """Show a status below a thread until the next message there, for two minutes at most."""
         if address.thread and not self._streams.shows(address):
             set_status = self.client.web.assistant_threads_setStatus
             await self.client.attempt(
@@ -144,22 +144,22 @@ class Slack:
             )
 
     async def react(self, address: Address, platform_id: str, *, seen: bool) -> None:
-        """A pair of eyes under the message."""
+        """Add 👀 to the message, or remove it."""
         ts = platform_id.partition(":")[0]
         if ts.replace(".", "").isdecimal():
             react = self.client.web.reactions_add if seen else self.client.web.reactions_remove
             await self.client.attempt(react(channel=address.chat, name="eyes", timestamp=ts))
 
     async def draft(self, address: Address, draft: int, text: str) -> bool:
-        """Let the answer grow, in a thread."""
+        """Show more of the answer, in a thread; False if Slack accepts no more of it."""
         return await self._streams.grow(address, draft, text)
 
     def fetch(self, attachment: Attachment) -> AsyncIterator[bytes]:
-        """The bytes of a file."""
+        """Yield the bytes of a file; raises `FetchFailed` or `FetchDelayed`."""
         return self._files.fetch(attachment)
 
     async def close(self) -> None:
-        """Close the HTTP session."""
+        """Close the HTTP session; a later call opens another."""
         await self.client.close()
 
 

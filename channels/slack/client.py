@@ -1,11 +1,11 @@
-"""Slack's Web API: the SDK's client, its answers read, and what one that is not "ok" means for what was asked.
+"""Slack's Web API: the SDK's client, and the error for each answer that is not "ok".
 
-| answer | it was | error |
+| answer | the request was | error |
 | --- | --- | --- |
 | 429, a code of `_TOO_FAST` | not carried out | `TooFast` |
-| 5xx, a code of `_TROUBLE`, no code at all | perhaps carried out, which is looked up | `Unanswered` |
-| a code of `_TOKEN` | not carried out; the app is not known or not let in | `TokenRefused` |
-| a code of `_CLOSED`, 4xx without a code | not carried out; the workspace or a proxy is shut | `TurnedAway` |
+| 5xx, a code of `_TROUBLE`, no code at all | perhaps carried out; the channel looks for it | `Unanswered` |
+| a code of `_TOKEN` | not carried out; Slack rejects the app's token | `TokenRefused` |
+| a code of `_CLOSED`, 4xx without a code | not carried out; the workspace or a proxy refuses requests | `TurnedAway` |
 | any other code | refused | `SlackRefused`, final for a text if in `_FINAL` |
 """
 
@@ -18,7 +18,7 @@ from functools import cached_property
 from logging import Logger
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from channels.slack.payloads import EVENT_TYPE, AppAccount, Message, Page, Payload, Posted, Socket
 from gateway.domain.channels import platform
@@ -50,7 +50,7 @@ _FINAL = re.compile(
     r"channel_|.*_not_found|is_|not_in_channel|restricted_action|msg_|no_text|invalid_|metadata_|markdown_|too_many_|as_user_"
     r"|cannot_|cant_|messages_tab_disabled|user_|slack_connect_|attachment_|http_[34]|foreign_host|method_|unknown_method"
 )
-"""What can never work for a text, whoever mends what; a file may be refused for any reason, for then words go."""
+"""Codes with which a text can never be sent there. A refused file is never retried: its text is sent instead."""
 
 _MEANINGS = {
     "account_inactive": "the app was removed from the workspace; install it again at api.slack.com/apps",
@@ -113,14 +113,14 @@ class Client:
 
     @cached_property
     def http(self) -> "ClientSession":
-        """Gives up connecting, and nothing else."""
+        """The HTTP session; it limits only the time to connect."""
         from aiohttp import ClientSession, ClientTimeout
 
         return ClientSession(timeout=ClientTimeout(total=None, sock_connect=CONNECT_SECONDS))
 
     @cached_property
     def web(self) -> "AsyncWebClient":
-        """The SDK's client, silent, for it logs addresses. An API of your own is never reached through a proxy."""
+        """The SDK's client, without its log, which has addresses. An API of your own is reached without a proxy."""
         from slack_sdk.web.async_client import AsyncWebClient
 
         base, quiet = self.base_url or AsyncWebClient.BASE_URL, Logger("slack_sdk", level=100)
@@ -132,21 +132,21 @@ class Client:
     async def call(
         self, request: Awaitable["AsyncSlackResponse"], answer: type[Answer], seconds: float = ANSWER_SECONDS
     ) -> Answer:
-        """The answer to one of the calls of `web`."""
+        """The answer to a request of `web`; raises `PlatformError`."""
         try:
             with translated():
                 async with asyncio.timeout(seconds):
                     return answer.model_validate((await request).data)
-        except (ValidationError, AttributeError, TypeError, ValueError):
+        except (AttributeError, TypeError, ValueError):  # the SDK fails so on a body that it doesn't expect
             raise Unanswered("unreadable answer from Slack") from None
 
     async def attempt(self, request: Awaitable["AsyncSlackResponse"]) -> None:
-        """Something nice to have: Slack may refuse it."""
+        """Make an optional request: a refusal is ignored."""
         with suppress(PlatformError):
             await self.call(request, Payload, BRIEF_SECONDS)
 
-    async def us(self) -> AppAccount:
-        """Who the bot token belongs to, asked for once."""
+    async def account(self) -> AppAccount:
+        """The account of the bot token, requested once."""
         if self._us is None:
             self._us = await self.call(self.web.auth_test(), AppAccount, BRIEF_SECONDS)
         return self._us
@@ -157,7 +157,7 @@ class Client:
         return (await self.call(request, Socket, CONNECT_SECONDS)).url
 
     async def post(self, to: Address, text: str, key: str, blocks: Sequence[Block] = ()) -> str:
-        """The id of the new message. No link previews: Slack would fetch whatever address a model wrote."""
+        """Post a message and return its id. Without link previews: Slack would fetch any address that a model wrote."""
         request = self.web.chat_postMessage(
             channel=to.chat,
             thread_ts=to.thread or None,
@@ -170,31 +170,31 @@ class Client:
         return (await self.call(request, Posted)).ts
 
     async def delete(self, at: Address, ts: str) -> None:
-        """Take back a message of ours."""
+        """Delete a message of the app."""
         await self.call(self.web.chat_delete(channel=at.chat, ts=ts), Payload)
 
     async def find(self, at: Address, key: str) -> str | None:
-        """The message that was sent with this key; what Slack does not tell, or is too much to read, is in doubt."""
+        """The id of the message sent with this key, or None; raises `Undecidable` if Slack doesn't say."""
         try:
             async for message in self._messages(at, f"{time.time() - WEEK_SECONDS:.6f}"):
                 if message.key == key:
                     return message.ts
         except SlackRefused as error:
-            raise Undecidable(f"cannot look whether it was shown: {error}") from error
+            raise Undecidable(f"can't tell whether it was shown: {error}") from error
         return None
 
     async def unfinished(self, at: Address, since: str) -> list[str]:
-        """Messages of ours in a thread, oldest first, that were never finished: all else of ours has a key or files."""
-        us = await self.us()
+        """The app's unfinished messages in a thread, oldest first: those without a key and without files."""
+        account = await self.account()
         left = [
             message.ts
             async for message in self._messages(at, since)
-            if us.wrote(message) and message.ts != at.thread and message.key is None and not message.files
+            if account.wrote(message) and message.ts != at.thread and message.key is None and not message.files
         ]
         return sorted(left)
 
     async def _messages(self, of: Address, oldest: str) -> AsyncIterator[Message]:
-        """Of a thread, oldest first, or of a chat, newest first; two thousand at most."""
+        """Yield those of a thread, oldest first, or of a chat, newest first; raises `Undecidable` after 2,000."""
         cursor: str | None = None
         for _ in range(10):
             about: dict[str, Any] = {"oldest": oldest, "cursor": cursor, "limit": 200, "include_all_metadata": True}
@@ -211,7 +211,7 @@ class Client:
         raise Undecidable("too many messages came since to tell whether it was shown")
 
     async def close(self) -> None:
-        """Close the HTTP session; the next call begins another."""
+        """Close the HTTP session; the next call opens another."""
         http: ClientSession | None = vars(self).pop("http", None)
         vars(self).pop("web", None)
         if http is not None:
@@ -220,7 +220,7 @@ class Client:
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """What the SDK and aiohttp raise, as `PlatformError`."""
+    """Turn errors of the SDK and aiohttp into `PlatformError`."""
     from aiohttp import ClientConnectorError, ClientError, ConnectionTimeoutError, InvalidURL
     from slack_sdk.errors import SlackApiError
 
@@ -235,7 +235,7 @@ def translated() -> Iterator[None]:
 
 
 def _response_error(response: Any) -> PlatformError:
-    """What an answer that is not "ok" means; it is the SDK's, or aiohttp's when it was not even JSON."""
+    """The error for an answer that is not "ok"; `response` is the SDK's, or aiohttp's if the body is not JSON."""
     data = getattr(response, "data", None)
     told: Mapping[str, Any] = data if isinstance(data, dict) else {}
     status = getattr(response, "status_code", 0) or getattr(response, "status", 0)
@@ -244,5 +244,5 @@ def _response_error(response: Any) -> PlatformError:
 
 
 def metadata(key: str) -> dict[str, Any]:
-    """What makes a message ours, and this one."""
+    """The metadata by which the channel finds its own message again."""
     return {"event_type": EVENT_TYPE, "event_payload": {"key": key}}

@@ -1,4 +1,4 @@
-"""Slack's events → messages, accepted in order once it is known who is called what and whether we are meant."""
+"""Slack's events → messages, accepted in order, with names looked up and addressed ones recognised."""
 
 import asyncio
 from collections.abc import Iterable, Mapping, Set
@@ -20,19 +20,19 @@ from gateway.domain.text.splitting import utf16_tail
 from gateway.domain.text.texts import one_line
 
 MESSAGE_SUBTYPES = (None, "file_share", "thread_broadcast", "me_message", "bot_message")
-"""The subtypes of messages that somebody wrote; the others are Slack's."""
+"""The subtypes of messages that a person or a bot wrote; Slack itself writes the others."""
 EDIT_SUBTYPE = "message_changed"
 
 Model = TypeVar("Model", bound=BaseModel)
 
 
 class UnreadableEvent(ValueError):
-    """Not what Slack documents; the text says where."""
+    """The event differs from Slack's documentation; the text says where."""
 
 
 @dataclass(frozen=True, slots=True)
 class SentMessage:
-    """A message or an edit; its text is still Slack's markup. An edit has `edited_at`, and the text `before` it."""
+    """A message or an edit, its text in Slack's markup. An edit has `edited_at`, and the text `before` it."""
 
     at: Address
     private: bool
@@ -42,38 +42,43 @@ class SentMessage:
 
     @property
     def sender(self) -> str:
-        """The person, or the bot when no person wrote it."""
+        """The id of the person or bot that wrote it."""
         return self.message.user or self.message.bot_id or ""
 
     @property
     def people(self) -> tuple[str, ...]:
-        """Whom it mentions."""
+        """The ids of the people that it mentions."""
         return mentioned(self.message.text)
 
     @property
     def continues(self) -> bool:
-        """Whether it answers a thread that others began."""
+        """Whether it replies in a thread."""
         return self.edited_at is None and self.message.thread_ts not in {None, self.message.ts}
 
-    def calls(self, us: AppAccount) -> bool:
-        """Whether it is an edit that adds our name."""
-        return self.edited_at is not None and us.user_id in self.people and us.user_id not in mentioned(self.before)
+    def calls(self, account: AppAccount) -> bool:
+        """Whether it is an edit that adds a mention of the app."""
+        return (
+            self.edited_at is not None
+            and account.user_id in self.people
+            and account.user_id not in mentioned(self.before)
+        )
 
     def inbound(
         self,
-        us: AppAccount,
+        account: AppAccount,
         names: Mapping[str, str],
         commands: Set[str],
         *,
         addressed: bool,
         thread: tuple[str, str] = ("", ""),
     ) -> Inbound:
-        """With names instead of ids; `thread` is what was said before, with the id of the message if it is only one.
+        """The message with names instead of ids.
 
-        What is not meant for us can be no command. A text that was shared without a word is forwarded.
+        `thread` is the earlier text of its thread, with the id of the message if it is only one. Only an addressed
+        message can be a command. A shared message without a text of its own counts as forwarded.
         """
         message = self.message
-        text = readable(without_mention(message.text, us.user_id) if addressed else message.text, names)
+        text = readable(without_mention(message.text, account.user_id) if addressed else message.text, names)
         if addressed:
             text = as_command(text, commands)
         elif text.startswith("/"):
@@ -104,7 +109,7 @@ class SentMessage:
 
 
 def as_command(text: str, commands: Set[str]) -> str:
-    """`!new` → `/new`: Slack keeps what begins with a slash for itself."""
+    """`!new` → `/new`: Slack itself handles texts that begin with a slash."""
     command = f"/{text[1:]}"
     return command if text.startswith("!") and parse_command(command)[0] in commands else text
 
@@ -117,8 +122,8 @@ def _parsed(model: type[Model], raw: object) -> Model:
         raise UnreadableEvent(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
 
 
-def read_message(raw: object, us: AppAccount) -> SentMessage | None:
-    """None for what nobody said: Slack reports link previews and the like as edits, too. Raises `Unreadable`."""
+def read_message(raw: object, account: AppAccount) -> SentMessage | None:
+    """The message in an event; None if nobody wrote one, such as for a link preview. Raises `UnreadableEvent`."""
     event = _parsed(MessageEvent, raw)
     is_edit = event.subtype == EDIT_SUBTYPE
     message, before = (event.message, event.previous_message) if is_edit else (event, None)
@@ -128,17 +133,17 @@ def read_message(raw: object, us: AppAccount) -> SentMessage | None:
         return None
     private = event.channel_type == "im" or event.channel.startswith("D")
     thread = message.thread_ts or event.thread_ts or ("" if private else message.ts)
-    at, edited_at = Address("slack", us.team_id, event.channel, thread), message.edited_at if is_edit else None
+    at, edited_at = Address("slack", account.team_id, event.channel, thread), message.edited_at if is_edit else None
     return SentMessage(at, private, message, edited_at, before.text if before else "")
 
 
-def read_action(raw: object, us: AppAccount, commands: Set[str]) -> Inbound:
-    """`/claw new` is /new, `/claw how are you` a message, and the press of a button says its value."""
+def read_action(raw: object, account: AppAccount, commands: Set[str]) -> Inbound:
+    """A command or a button press: `/claw new` is /new, `/claw how are you` a message, a press says its value."""
     told = _parsed(Action, raw)
     text = readable(told.text, {}).strip() if told.command else told.text
     typed = as_command(f"!{(text or 'help').lstrip('!/')}", commands) if told.command else ""
     return Inbound(
-        address=Address("slack", us.team_id, told.channel_id, told.thread_ts or ""),
+        address=Address("slack", account.team_id, told.channel_id, told.thread_ts or ""),
         sender=Sender(told.user_id, told.user_name or told.user_id),
         text=typed if typed.startswith("/") else text,
         platform_id=f"action:{told.trigger_id}",
@@ -149,7 +154,7 @@ def read_action(raw: object, us: AppAccount, commands: Set[str]) -> Inbound:
 
 
 class Intake:
-    """What is said in one of the `threads` is meant for us without a mention."""
+    """Reads messages and has them accepted. In one of the `threads` they need no mention of the app."""
 
     def __init__(self, client: Client, threads: Threads, commands: Set[str], accept: Accept) -> None:
         self._client = client
@@ -161,37 +166,37 @@ class Intake:
         self._known: dict[tuple[str, str, bool], None] = {}
 
     async def take(self, said: SentMessage | None) -> None:
-        """Have it accepted. An edit that calls us is a message, too, and known by its id if it was one before."""
+        """Have a message accepted. An edit that adds a mention of the app is accepted as a message, too."""
         if said is None:
             return
-        us = await self._client.us()
-        addressed = said.private or self._is_meant(said, us)
-        put_newest(self._names, us.user_id, us.user)
+        account = await self._client.account()
+        addressed = said.private or self._is_meant(said, account)
+        put_newest(self._names, account.user_id, account.user)
         names = await self._names_of([said.sender, *said.people]) if addressed else {}
         new = addressed and said.continues and said.at not in self._threads
         thread = await self._so_far(said) if new else ("", "")
-        inbound = said.inbound(us, names, self._commands, addressed=addressed, thread=thread)
+        inbound = said.inbound(account, names, self._commands, addressed=addressed, thread=thread)
         await self.accept_once(replace(inbound, zone=self._zones.get(said.sender, "") if said.private else ""))
-        if said.calls(us):
+        if said.calls(account):
             await self.take(replace(said, edited_at=None))
         elif addressed and said.message.bot_id is None and said.edited_at is None:
             await self._threads.heard(said.at, said.sender, said.message.ts)
 
     async def accept_once(self, inbound: Inbound) -> None:
-        """A mention comes as two events, and whatever we acknowledged too late comes again."""
+        """Have a message accepted once: a mention comes as two events, and a late acknowledgement repeats an event."""
         known = (inbound.address.chat, inbound.platform_id, inbound.addressed)
         if known not in self._known:
             await self._accept([inbound])
             put_newest(self._known, known, None)
 
-    def _is_meant(self, said: SentMessage, us: AppAccount) -> bool:
-        """Our name; or, in a thread of ours, no other name."""
-        return us.user_id in said.people or (not said.people and said.at in self._threads)
+    def _is_meant(self, said: SentMessage, account: AppAccount) -> bool:
+        """Whether it mentions the app, or nobody in a thread that the agent talks in."""
+        return account.user_id in said.people or (not said.people and said.at in self._threads)
 
     async def _so_far(self, said: SentMessage) -> tuple[str, str]:
-        """What was said in a thread before we were called into it; nothing if Slack does not tell at once.
+        """The text of a thread before the app was mentioned in it; "" if Slack doesn't answer at once.
 
-        In private the id comes with it if it is one message, which is ours or theirs and needs no name.
+        In a private chat a single message comes without a name and with its id.
         """
         web, at = self._client.web, said.at
         try:
@@ -214,7 +219,7 @@ class Intake:
         return utf16_tail("\n".join(lines), 1000), ""
 
     async def _names_of(self, users: Iterable[str]) -> Mapping[str, str]:
-        """Names by id, each asked for once; nothing waits long for a name: without one the id has to do."""
+        """The names of at most 20 people by id, each requested once; a name that doesn't come quickly is left out."""
         wanted = list(dict.fromkeys(filter(None, users)))[:20]
         await asyncio.gather(*(self._ask(user) for user in wanted if user not in self._names))
         return {user: self._names[user] for user in wanted if user in self._names}

@@ -1,4 +1,4 @@
-"""What outlives a restart, on any machine: the threads that we talk in, and what is half sent."""
+"""Facts that outlive a restart, on any machine: the threads that the agent talks in, and unfinished messages."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ Value = TypeVar("Value")
 
 
 def put_newest(into: dict[Name, Value], name: Name, value: Value, most: int = MAX_FACTS) -> list[Name]:
-    """Put it last, and let what was put longest ago make room; returns the names of that."""
+    """Put an entry last and drop the oldest beyond `most`; returns the dropped names."""
     into.pop(name, None)
     into[name] = value
     gone = list(into)[: max(0, len(into) - most)]
@@ -31,7 +31,7 @@ def put_newest(into: dict[Name, Value], name: Name, value: Value, most: int = MA
 
 
 class CachedFacts:
-    """Short facts in the database, all of them in memory, too. What couldn't be stored is stored with the next one."""
+    """Short facts in the database, with a copy in memory. A failed write is repeated with the next one."""
 
     def __init__(self, facts: ChannelFacts, log: Logger) -> None:
         self._facts = facts
@@ -42,36 +42,36 @@ class CachedFacts:
         self._saving = asyncio.Lock()
 
     async def load(self) -> None:
-        """Read them, once; raises `TryAgainLater`."""
+        """Read the facts, once; raises `TryAgainLater`."""
         if not self._loaded:
             self._entries = dict(await self._facts.load())
             self._loaded = True
 
     async def add(self, entries: Mapping[str, str]) -> None:
-        """Store those whose names are new, all or none; raises `TryAgainLater`."""
+        """Store the entries with new names, all or none; raises `TryAgainLater`."""
         new = {name: value for name, value in entries.items() if name not in self._entries}
         kept = dict(list((new | self._entries).items())[-MAX_FACTS:])
         await self._facts.save({name: value for name, value in new.items() if name in kept})
         self._entries = kept
 
     def get(self, name: str) -> str | None:
-        """What was kept under the name."""
+        """The fact with this name, or None."""
         return self._entries.get(name)
 
     async def put(self, name: str, value: str) -> None:
-        """Keep it before something is done that must not be forgotten; raises `TryAgainLater`, and nothing is kept."""
+        """Store a fact before an act that must not be repeated; raises `TryAgainLater` if it is not stored."""
         async with self._saving:
             await self._save({name: value})
         self._put(name, value)
 
     async def note(self, name: str, value: str) -> None:
-        """Keep it, if only until a restart for now."""
+        """Set a fact; if it can't be stored now, it is kept in memory until the next write."""
         self._put(name, value)
         self._unsaved = self._unsaved | {name: value}
         await self._try_to_save()
 
     async def drop(self, name: str) -> None:
-        """Forget it, if only until a restart for now."""
+        """Drop a fact; if that can't be stored now, it is done in memory until the next write."""
         if self._entries.pop(name, None) is not None:
             self._unsaved = self._unsaved | {name: None}
             await self._try_to_save()
@@ -99,7 +99,7 @@ class CachedFacts:
 
 
 def facts_in_file(path: Path) -> Mapping[str, str]:
-    """What older gateways kept in a file; one that can't be read is an empty one. Blocks."""
+    """The facts in the file of an older gateway; none if it can't be read. Blocks."""
     with suppress(OSError, ValueError, RecursionError):
         found = json.loads(path.read_text("utf-8"))
         if isinstance(found, dict):
@@ -110,7 +110,7 @@ def facts_in_file(path: Path) -> Mapping[str, str]:
 
 
 class Threads:
-    """The threads in which people and we talk: who wrote there last, and when."""
+    """The threads that the agent talks in: who wrote there last, and when."""
 
     def __init__(self, kept: CachedFacts) -> None:
         self._kept = kept
@@ -119,21 +119,21 @@ class Threads:
         return self._kept.get(_thread_fact(at)) is not None
 
     async def heard(self, at: Address, user: str, ts: str) -> None:
-        """A person said something that is meant for us."""
+        """Note that a person wrote to the agent."""
         if at.thread:
             await self._kept.note(_thread_fact(at), f"{ts} {user}")
 
     async def spoke(self, at: Address) -> None:
-        """We said something."""
+        """Note that the agent wrote."""
         if at.thread and at not in self:
             await self._kept.note(_thread_fact(at), "")
 
     def reader(self, at: Address) -> str:
-        """Who wrote there last, "" when that is not known."""
+        """The person who wrote there last; "" if unknown."""
         return (self._kept.get(_thread_fact(at)) or "").partition(" ")[2]
 
     def newest(self, at: Address) -> str:
-        """When that was; what is not known was two minutes ago, for clocks differ. What we say now comes after."""
+        """The timestamp of that message; if unknown, two minutes ago, since clocks differ."""
         return (self._kept.get(_thread_fact(at)) or "").partition(" ")[0] or f"{time.time() - 120:.6f}"
 
 

@@ -1,4 +1,4 @@
-"""Slack's markup: what its writer sees, and Markdown as Slack shows it."""
+"""Slack's markup → readable text, and Markdown → Slack's markup."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -13,16 +13,16 @@ _SPECIAL = re.compile(r"<(?=[@!#])")
 _LINKS = re.compile(r"(https?|mailto):", re.IGNORECASE)
 _MARKS = {"heading": "*", "strong": "*", "em": "_", "s": "~", "code_inline": "`"}
 _NOTHING = "\u200b"
-"""A space of no width: where Slack would else take a mark for a character, or a character for a mark."""
+"""A zero-width space, where Slack would otherwise confuse marks and characters."""
 
 
 def mentioned(text: str) -> tuple[str, ...]:
-    """The people a text names, by id, each once."""
+    """The ids of the people that a text mentions, each once."""
     return tuple(dict.fromkeys(match.group(1) for match in _PERSON.finditer(text)))
 
 
 def without_mention(text: str, user: str) -> str:
-    """The text without the name it begins with, if that is `user`'s."""
+    """The text without a mention of `user` at its beginning."""
     match = _PERSON.match(text.lstrip())
     if match is None or match.group(1) != user:
         return text
@@ -30,7 +30,7 @@ def without_mention(text: str, user: str) -> str:
 
 
 def readable(text: str, names: Mapping[str, str]) -> str:
-    """Mentions by name, links as they read, entities as characters; people may not forge markup, Slack escapes it."""
+    """Slack's markup as text: mentions by name, links as shown. Slack escapes markup that people type."""
     shown = _MARKUP.sub(lambda match: _shown(match.group(1), names), text)
     return shown.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&").replace("\0", "")
 
@@ -51,18 +51,18 @@ def _shown(content: str, names: Mapping[str, str]) -> str:
 
 
 def to_mrkdwn(text: str) -> str:
-    """Never raises, whatever a model wrote, and is never blank for a text that is not."""
+    """Markdown in Slack's markup. Never raises; only a blank text becomes blank."""
     shown = _Mrkdwn().render(text)
     return shown if shown.strip() else escape(text)
 
 
 def defused(markdown: str) -> str:
-    """Markdown for Slack's own renderer, with nothing in it that would call people."""
+    """Markdown for Slack's own renderer, with mentions disabled."""
     return _SPECIAL.sub("<\u2060", markdown)
 
 
 def escape(text: str) -> str:
-    """The three characters that Slack gives a meaning."""
+    """The text with `&`, `<` and `>` escaped."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
@@ -85,7 +85,7 @@ class _Mrkdwn(Renderer):
         return f"```\n{escape(content).rstrip(chr(10)).replace('```', f'``{_NOTHING}`')}\n```"
 
     def inlines(self, nodes: Sequence[SyntaxTreeNode]) -> str:
-        """Slack knows a mark only at the edge of a word: one inside a word gets an edge."""
+        """Slack accepts a mark only at the edge of a word, so one inside a word is set off by a zero-width space."""
         shown, edge = "", False
         for node in nodes:
             piece = self.show(node)

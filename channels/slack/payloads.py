@@ -1,4 +1,4 @@
-"""What Slack sends and answers, as far as it is used; everything else in it is left unread."""
+"""Slack's events and answers: the fields that the channel uses."""
 
 from typing import Annotated, Any
 
@@ -10,11 +10,11 @@ Timestamp = Annotated[str, Field(pattern=r"^\d{1,11}\.\d{1,9}$")]
 ShortText = Annotated[str, Field(max_length=1000)]
 
 EVENT_TYPE = "supaclaw"
-"""What we call the metadata of our own messages."""
+"""The type of the metadata of the app's own messages."""
 
 
 class Payload(BaseModel):
-    """Frozen; unknown fields are ignored, and null is the same as nothing."""
+    """Frozen; unknown fields are ignored, and null counts as missing."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -25,14 +25,14 @@ class Payload(BaseModel):
 
 
 class Envelope(Payload):
-    """One delivery over the socket. It comes again, under the same content, until its id is acknowledged."""
+    """One delivery over the socket; Slack repeats it until its id is acknowledged."""
 
     envelope_id: Annotated[str, Field(min_length=1, max_length=200)]
     payload: dict[str, Any]
 
 
 class File(Payload):
-    """A file as Slack knows it."""
+    """A file; `shares` lists the messages that show it."""
 
     id: SlackId
     name: str = ""
@@ -45,12 +45,12 @@ class File(Payload):
 
     @property
     def is_gone(self) -> bool:
-        """Whether this is only what is left of a deleted one."""
+        """Whether the file was deleted, or is hidden by the limit of a free workspace."""
         return self.mode in {"tombstone", "hidden_by_limit"}
 
 
 class Quote(Payload):
-    """An attachment of the old kind; a message that was forwarded comes as one."""
+    """A legacy attachment; forwarded messages come as one."""
 
     text: str = ""
     fallback: str = ""
@@ -76,14 +76,14 @@ class Message(Payload):
 
     @property
     def key(self) -> str | None:
-        """What we called it when we sent it; None for what is not ours, and for what was never finished."""
+        """The key that the channel sent it with; None for messages of others and for unfinished ones."""
         if self.metadata.get("event_type") != EVENT_TYPE:
             return None
         return str(self.metadata.get("event_payload", {}).get("key"))
 
 
 class MessageEvent(Message):
-    """`message` and `app_mention`; for the subtype "message_changed" what counts is in `message`."""
+    """`message` and `app_mention`; with the subtype "message_changed" the content is in `message`."""
 
     channel: SlackId
     channel_type: str = ""
@@ -109,7 +109,7 @@ class Action(Payload):
 
 
 class AppAccount(Payload):
-    """The app itself, as `auth.test` tells it."""
+    """The app itself (`auth.test`)."""
 
     team_id: SlackId
     user_id: SlackId
@@ -117,38 +117,38 @@ class AppAccount(Payload):
     bot_id: SlackId | None = None
 
     def wrote(self, message: Message) -> bool:
-        """Whether the message is our own."""
+        """Whether the app wrote this message."""
         return message.user == self.user_id or (message.bot_id is not None and message.bot_id == self.bot_id)
 
 
 class Posted(Payload):
-    """Where a message is now."""
+    """A posted message, by its id."""
 
     ts: Timestamp
 
 
 class Page(Payload):
-    """A stretch of the history."""
+    """A page of the history."""
 
     messages: tuple[Message, ...]
     next_cursor: str | None = Field(None, validation_alias=AliasPath("response_metadata", "next_cursor"))
 
 
 class Upload(Payload):
-    """Where to put the bytes of a new file."""
+    """The upload address of a new file."""
 
     upload_url: str
     file_id: SlackId
 
 
 class Socket(Payload):
-    """The address of a websocket, good for one connection."""
+    """The address of a websocket, for one connection."""
 
     url: str = Field(pattern=r"^wss?://\S+$")
 
 
 class UserNames(Payload):
-    """What a person is called, and their time zone (`users.info`)."""
+    """The names of a person, and their time zone (`users.info`)."""
 
     display_name: str | None = Field(None, validation_alias=AliasPath("user", "profile", "display_name"))
     real_name: str | None = Field(None, validation_alias=AliasPath("user", "profile", "real_name"))

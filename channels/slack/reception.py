@@ -1,4 +1,4 @@
-"""Receiving: one websocket after another (Socket Mode), each envelope acknowledged once it is accepted."""
+"""Receiving over one websocket after another (Socket Mode); an envelope is acknowledged once it is accepted."""
 
 import asyncio
 import json
@@ -29,11 +29,11 @@ PROMPTS = [
     {"title": "Sum up a file", "message": "Sum up the file that I am going to send."},
     {"title": "Where were we?", "message": "Where did we leave off, and what is still open?"},
 ]
-"""What Slack's assistant offers in a new conversation."""
+"""The suggestions of Slack's assistant in a new conversation."""
 
 
 class Dispatch:
-    """Hands one envelope after another to the app, and raises nothing."""
+    """Hands one envelope after another to the app; never raises."""
 
     def __init__(self, app: "AsyncApp", recovery: Recovery, log: Logger) -> None:
         self._app = app
@@ -41,10 +41,10 @@ class Dispatch:
         self._logger = log
 
     async def take(self, envelope: Envelope) -> bool:
-        """Whether it may be acknowledged: it was committed, or there is nothing in it for us, and nobody listens (404).
+        """Dispatch an envelope; returns whether to acknowledge it: it was committed, or no listener wants it (404).
 
-        What cannot be accepted now holds up what follows, so that the order is kept; what makes us stumble does not,
-        and Slack delivers it again.
+        An envelope that can't be accepted now is retried before any other, to keep the order. One that raises an
+        unexpected error is not acknowledged, so Slack delivers it again later.
         """
         from slack_bolt.async_app import AsyncBoltRequest
 
@@ -66,79 +66,85 @@ class Dispatch:
 
 
 def listening_app(client: Client, intake: Intake, replies: Replies, commands: Set[str]) -> "AsyncApp":
-    """An app whose listeners hand over what they hear; Bolt must be imported."""
+    """An app whose listeners pass on messages, edits, commands and button presses; import Bolt first."""
     from slack_bolt.async_app import AsyncAssistant
 
-    async def said(event: dict[str, Any]) -> None:
-        await intake.take(events.read_message(event, await client.us()))
+    async def on_message(event: dict[str, Any]) -> None:
+        await intake.take(events.read_message(event, await client.account()))
 
-    async def edited(
+    async def on_edit(
         event: dict[str, Any] | None, ack: "AsyncAck", next_: Callable[[], Awaitable[None]]
     ) -> "BoltResponse | None":
         if event is None or event.get("subtype") != events.EDIT_SUBTYPE:
             await next_()
             return None
-        await said(event)
+        await on_message(event)
         return await ack()
 
-    async def acted(body: dict[str, Any], ack: "AsyncAck") -> None:
-        inbound = events.read_action(body, await client.us(), commands)
-        await replies.expect(inbound.address, body.get("response_url"))
+    async def on_action(body: dict[str, Any], ack: "AsyncAck") -> None:
+        inbound = events.read_action(body, await client.account(), commands)
+        await replies.remember_url(inbound.address, body.get("response_url"))
         await intake.accept_once(inbound)
         await ack()
 
-    async def opened(set_suggested_prompts: "AsyncSetSuggestedPrompts") -> None:
+    async def on_thread_opened(set_suggested_prompts: "AsyncSetSuggestedPrompts") -> None:
         await client.attempt(set_suggested_prompts(PROMPTS))
 
-    async def looked_elsewhere() -> None:
-        """Without this, Bolt asks Slack where, and fails when that fails."""
+    async def on_context_changed() -> None:
+        """Do nothing; without a listener Bolt makes a request, and fails if that fails."""
 
     app = _bare_app(client)
-    app.middleware(edited)  # before the assistant, which acknowledges edits in its threads and tells nobody
+    app.middleware(on_edit)  # before the assistant, which acknowledges edits in its threads and drops them
     assistant = AsyncAssistant(app_name=app.name, logger=app.logger)
     app.use(assistant)
-    assistant.thread_started(opened)
-    assistant.thread_context_changed(looked_elsewhere)
-    assistant.user_message(said)
-    # not by `message`, which overlooks what has no text, such as a file
-    app.event({"type": "message", "subtype": events.MESSAGE_SUBTYPES})(said)
-    app.event("app_mention")(said)
-    app.command(re.compile(""))(acted)
-    app.block_action(re.compile("^supaclaw-"))(acted)
+    assistant.thread_started(on_thread_opened)
+    assistant.thread_context_changed(on_context_changed)
+    assistant.user_message(on_message)
+    # not `app.message`, which skips messages without a text, such as a file
+    app.event({"type": "message", "subtype": events.MESSAGE_SUBTYPES})(on_message)
+    app.event("app_mention")(on_message)
+    app.command(re.compile(""))(on_action)
+    app.block_action(re.compile("^supaclaw-"))(on_action)
     return app
 
 
 def _bare_app(client: Client) -> "AsyncApp":
-    """Without listeners. It asks Slack nothing by itself, is silent, and raises what listeners raise."""
+    """An app without listeners that makes no requests, logs nothing and raises the errors of its listeners."""
     from slack_bolt.async_app import AsyncApp
     from slack_bolt.authorization import AuthorizeResult
 
-    async def known(context: "AsyncBoltContext") -> AuthorizeResult:
-        context["client"] = client.web  # Bolt's own copy would take the environment's proxy to an API of your own
-        us, token = await client.us(), client.bot_token
+    async def authorize_from_memory(context: "AsyncBoltContext") -> AuthorizeResult:
+        context["client"] = client.web  # Bolt's own copy would use the environment's proxy for an API of your own
+        account, token = await client.account(), client.bot_token
         return AuthorizeResult(
-            enterprise_id=None, team_id=us.team_id, bot_user_id=us.user_id, bot_id=us.bot_id, bot_token=token
+            enterprise_id=None,
+            team_id=account.team_id,
+            bot_user_id=account.user_id,
+            bot_id=account.bot_id,
+            bot_token=token,
         )
 
     async def fail(error: Exception) -> None:
         raise error
 
-    web, name = client.web, "slack_bolt"  # it names a logger, too, which falls silent
-    app = AsyncApp(name=name, logger=web.logger, client=web, authorize=known, process_before_response=True)
+    web, name = client.web, "slack_bolt"  # also the name of a logger, which is silenced
+    app = AsyncApp(
+        name=name, logger=web.logger, client=web, authorize=authorize_from_memory, process_before_response=True
+    )
     app.error(fail)
     return app
 
 
 MAX_WAITING = 1000
 STEADY_SECONDS = 5.0
-"""A connection that ends sooner is trouble; one that lasted is replaced at once."""
+"""A connection that ends sooner counts as a failure; one that lasted longer is replaced at once."""
 
 
 class Reception:
-    """What arrives waits in one queue, whichever socket brought it; it is acknowledged over the one that is open.
+    """Queues the envelopes of all sockets and acknowledges each over the socket that is open then.
 
-    `heard_at` is when Slack last answered, or sent anything. A socket that is silent is pinged after `ping_interval`
-    seconds and given up after as many more.
+    `heard_at` is the monotonic time at which Slack last sent anything. A silent socket is pinged after
+    `ping_interval` seconds and replaced after as many more.
     """
 
     def __init__(self, client: Client, recovery: Recovery, log: Logger, ping_interval: float) -> None:
@@ -151,7 +157,7 @@ class Reception:
         self._socket: ClientWebSocketResponse | None = None
 
     async def run(self, take: Callable[[Envelope], Awaitable[bool]]) -> None:
-        """Hand every envelope to `take`, in order, until cancelled; it says what may be acknowledged."""
+        """Hand every envelope to `take`, in order, until cancelled; `take` returns whether to acknowledge it."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._work(take))
             while True:
@@ -166,15 +172,15 @@ class Reception:
         while True:
             envelope = await self._waiting.get()
             if await take(envelope) and self._socket is not None:
-                # best effort: what Slack does not hear of, it delivers again
+                # best effort: Slack repeats an envelope without an acknowledgement
                 with suppress(OSError):
                     await self._socket.send_json({"envelope_id": envelope.envelope_id})
 
     async def _stay_connected(self) -> None:
-        """For as long as it lasts; raises `PlatformError` when it did not last."""
+        """Listen on one connection until it ends; raises `PlatformError` if it ended too soon."""
         from aiohttp import ClientWSTimeout
 
-        await self._client.us()
+        await self._client.account()
         url = await self._client.socket_url()
         self._hear()
         began = time.monotonic()
@@ -194,7 +200,7 @@ class Reception:
             raise Unanswered("Slack closed the connection soon after it was made")
 
     async def _listen(self, socket: "ClientWebSocketResponse") -> None:
-        """Until the socket ends, is silent, or Slack asks for a new one; greeted, it can acknowledge."""
+        """Listen until the socket ends, stays silent, or Slack asks for a new one."""
         from aiohttp import WSMsgType
 
         pinged = False
@@ -220,13 +226,13 @@ class Reception:
             self._hear()
 
     def _hear(self, silent_for: float = 0.0) -> None:
-        """Slack answered; while it asks us to wait, silence says nothing."""
+        """Note a sign of life; while Slack asks the client to wait, silence is expected."""
         self.heard_at = time.monotonic() + silent_for
 
     def _take_frame(self, frame: str, socket: "ClientWebSocketResponse") -> bool:
-        """Whether Slack goes on with this socket.
+        """Queue an envelope; returns whether Slack keeps this socket.
 
-        What is no envelope is skipped; what does not fit in the queue comes again, for nobody acknowledges it.
+        Other frames are skipped. If the queue is full, Slack repeats the envelope, since it is not acknowledged.
         """
         with suppress(asyncio.QueueFull):
             try:

@@ -46,22 +46,22 @@ _LOGIN_PAGE = "text/html"
 
 
 class Files:
-    """`kept` knows under which key a file of Slack's is, or was about to be, shown: it outlives a crash.
+    """Files both ways. `facts` store the id of each file that is being sent, so that a crash doesn't send it twice.
 
-    Bytes and token go to Slack's own hosts, or the configured one, and to nobody else.
+    Bytes and token go only to Slack's own hosts, or to the configured one.
     """
 
-    def __init__(self, client: Client, kept: CachedFacts) -> None:
+    def __init__(self, client: Client, facts: CachedFacts) -> None:
         self._client = client
-        self._kept = kept
+        self._facts = facts
 
     async def send(self, message: Outgoing, file: OutgoingFile, caption: str) -> str:
-        """Slack's id of the file; raises `PlatformError`, `SendFailed` and `TryAgainLater`."""
+        """Send a file and return Slack's id of it; raises `PlatformError`, `SendFailed` and `TryAgainLater`."""
         begun = f"file {message.key}"
-        id = self._kept.get(begun)
+        id = self._facts.get(begun)
         if id is None:
             id = await self._upload(file)
-            await self._kept.put(begun, id)
+            await self._facts.put(begun, id)
         if not (message.again and await self._is_shown(id)):
             request = self._client.web.files_completeUploadExternal(
                 files=[{"id": id, "title": file.name}],
@@ -70,11 +70,11 @@ class Files:
                 initial_comment=caption or None,
             )
             await self._client.call(request, Payload)
-        await self._kept.drop(begun)
+        await self._facts.drop(begun)
         return id
 
     async def fetch(self, attachment: Attachment) -> AsyncIterator[bytes]:
-        """The bytes, from wherever Slack now says they are; raises `FetchFailed` or `FetchDelayed`."""
+        """Yield the bytes from the current address of the file; raises `FetchFailed` or `FetchDelayed`."""
         name = attachment.name or "the file"
         try:
             file = await self._known(attachment.ref)
@@ -83,11 +83,11 @@ class Files:
             token = {"Authorization": f"Bearer {self._client.bot_token}"}
             async with self.transfer("GET", file.url_private_download, headers=token) as response:
                 if response.content_type == _LOGIN_PAGE and file.mimetype != _LOGIN_PAGE:
-                    raise FetchFailed(f"Slack does not hand {name} to the app: does it have the scope files:read?")
+                    raise FetchFailed(f"Slack does not give {name} to the app; check that it has the scope files:read")
                 async for piece in response.content.iter_chunked(64 * 1024):
                     yield piece
         except SlackRefused as error:
-            raise FetchFailed(f"Slack does not hand {name} out: {error}") from error
+            raise FetchFailed(f"Slack does not give {name} to the app: {error}") from error
         except PlatformError as error:
             raise FetchDelayed(str(error)) from error
 
@@ -98,10 +98,10 @@ class Files:
         try:
             return any((await self._known(id)).shares.values())
         except SlackRefused as error:
-            raise Undecidable(f"cannot look whether it was shown: {error}") from error
+            raise Undecidable(f"can't tell whether it was shown: {error}") from error
 
     async def _upload(self, file: OutgoingFile) -> str:
-        """Nobody has seen it yet, so whatever goes wrong, nothing was shown. The address is a secret of its own."""
+        """Upload a file without showing it, so that any failure can be retried. The upload address is a secret."""
         request = self._client.web.files_getUploadURLExternal(filename=file.name, length=file.size)
         try:
             place = await self._client.call(request, Upload)
@@ -115,13 +115,13 @@ class Files:
 
     @asynccontextmanager
     async def transfer(self, method: str, url: str, **about: Any) -> AsyncIterator["ClientResponse"]:
-        """One request beside the Web API. A redirect is a refusal, for the token would go along."""
+        """Make a request outside the Web API. Redirects count as refusals, since the token would be sent along."""
         from aiohttp import ClientTimeout
 
         if not self._is_slack(url):
             raise SlackRefused("foreign_host", urlsplit(url).hostname or "")
-        patience = ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=60)
-        about |= {"allow_redirects": False, "timeout": patience, "proxy": self._client.web.proxy}
+        timeout = ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=60)
+        about |= {"allow_redirects": False, "timeout": timeout, "proxy": self._client.web.proxy}
         with translated():
             async with self._client.http.request(method, url, **about) as response:
                 if response.status != 200:
@@ -143,23 +143,24 @@ _REPLY_FACT = "reply "
 
 
 class Replies:
-    """`kept` knows the newest address in each chat; it is good for five answers within half an hour.
+    """Answers through `response_url`s, in chats where the app may not write. Each is good for 5 answers in 30 minutes.
 
-    Whoever has it may write there, so it is stored sealed with a key that the bot token makes.
+    `facts` store the newest one of each chat. Anybody who has it may write there, so it is encrypted with a key that
+    is derived from the bot token.
     """
 
-    def __init__(self, files: Files, kept: CachedFacts, bot_token: str) -> None:
+    def __init__(self, files: Files, facts: CachedFacts, bot_token: str) -> None:
         self._files = files
-        self._kept = kept
+        self._facts = facts
         self._bot_token = bot_token
 
-    async def expect(self, at: Address, url: object) -> None:
-        """Somebody there waits for an answer."""
+    async def remember_url(self, at: Address, url: object) -> None:
+        """Store the `response_url` of a command or a button press."""
         if isinstance(url, str) and url:
-            await self._kept.note(_REPLY_FACT + at.chat, self._seal(url))
+            await self._facts.note(_REPLY_FACT + at.chat, self._seal(url))
 
-    async def stand_in(self, refused: SlackRefused, at: Address, text: str, blocks: Sequence[Block]) -> None:
-        """Show it to whoever waits there, and to nobody else; raises `refused` when that is impossible, too."""
+    async def answer_by_url(self, refused: SlackRefused, at: Address, text: str, blocks: Sequence[Block]) -> None:
+        """Show a text only to the person who waits there; raises `refused` if that is impossible, too."""
         url = self._address(at)
         if refused.code not in _NOT_A_MEMBER or url is None:
             raise refused
@@ -168,19 +169,19 @@ class Replies:
             async with self._files.transfer("POST", url, json=shown | {"response_type": "ephemeral"}):
                 pass
         except SlackRefused:
-            await self._kept.drop(_REPLY_FACT + at.chat)
+            await self._facts.drop(_REPLY_FACT + at.chat)
             raise refused from None
 
     def sealed(self, entries: Mapping[str, str]) -> Mapping[str, str]:
-        """The same, with the addresses among them sealed."""
+        """The entries with their `response_url`s encrypted."""
         return {name: self._seal(value) if name.startswith(_REPLY_FACT) else value for name, value in entries.items()}
 
     def _address(self, at: Address) -> str | None:
-        """None also if it was sealed with another token."""
+        """The `response_url` of a chat; None if there is none, or if it was encrypted with another token."""
         from cryptography.fernet import InvalidToken
 
         try:
-            return self._key().decrypt(self._kept.get(_REPLY_FACT + at.chat) or "").decode()
+            return self._key().decrypt(self._facts.get(_REPLY_FACT + at.chat) or "").decode()
         except InvalidToken:
             return None
 
@@ -195,9 +196,9 @@ class Replies:
 
 @dataclass(slots=True)
 class _Stream:
-    """One growing message: `shown` so far, of which `before` is what earlier tries said.
+    """One growing message. `shown` is its text so far, of which `before` is from earlier attempts.
 
-    It is `growing` until Slack refuses more of it; it is `sure` while every answer of Slack's arrived.
+    It is `growing` until Slack refuses more of it, and `sure` until an answer of Slack's is lost.
     """
 
     sure: bool
@@ -209,9 +210,9 @@ class _Stream:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def missing(self, turn: int, text: str) -> str:
-        """What to append so that `text` is seen; what was shown cannot be unsaid, so other text comes below it.
+        """The text to append so that `text` is shown, at most the 12,000 characters that Slack accepts at once.
 
-        Slack takes no more than 12,000 characters in one piece.
+        Shown text can't be changed, so a text that doesn't continue it comes below it.
         """
         if turn != self.turn or not (self.before + text).startswith(self.shown):
             self.turn, self.before = turn, f"{self.shown}\n\n" if self.shown else ""
@@ -219,24 +220,24 @@ class _Stream:
 
 
 class Streams:
-    """`kept` knows in which threads an unfinished message may stand, and since when: it outlives a crash."""
+    """Answers that grow in threads. `facts` store where an unfinished message may be, and since when."""
 
-    def __init__(self, client: Client, threads: Threads, kept: CachedFacts) -> None:
+    def __init__(self, client: Client, threads: Threads, facts: CachedFacts) -> None:
         self._client = client
         self._threads = threads
-        self._kept = kept
+        self._facts = facts
         self._live: dict[Address, _Stream] = {}
         self._pause_until = 0.0
 
     async def grow(self, at: Address, turn: int, text: str) -> bool:
-        """Show as much of the answer as there is; False if Slack takes no more of it, for now or for good.
+        """Show the answer so far; False if Slack accepts no more of it, for now or permanently.
 
-        In a channel it grows for one person only, so that one must be known.
+        In a channel a message grows for one person only, so its reader must be known.
         """
         watched = at.thread and (at.chat.startswith("D") or self._threads.reader(at))
         if not watched or time.monotonic() < self._pause_until:
             return False
-        stream = self._live.get(at) or _Stream(sure=self._kept.get(_stream_fact(at)) is None)
+        stream = self._live.get(at) or _Stream(sure=self._facts.get(_stream_fact(at)) is None)
         put_newest(self._live, at, stream)
         async with stream.lock:
             missing = stream.missing(turn, defused(text))
@@ -260,11 +261,11 @@ class Streams:
             return stream.growing
 
     async def finish(self, at: Address, markdown: str, rendered: str, key: str, blocks: Sequence[Block]) -> str | None:
-        """Make the finished answer of what grew there, and its only trace; None when nothing did.
+        """Turn the growing message into the finished answer and return its id; None if none grew there.
 
-        Only the rest is added where the answer goes on from what is shown, else the text is replaced.
+        The rest of the text is appended if the answer continues the shown text, otherwise the text is replaced.
         """
-        since = self._kept.get(_stream_fact(at))
+        since = self._facts.get(_stream_fact(at))
         if since is None:
             self._live.pop(at, None)
             return None
@@ -279,13 +280,13 @@ class Streams:
         return ts
 
     def shows(self, at: Address) -> bool:
-        """Whether something grows there."""
+        """Whether a message grows there."""
         return at in self._live
 
     async def forget(self, at: Address) -> None:
-        """The answer is there."""
+        """Forget the growing message: its answer is complete."""
         self._live.pop(at, None)
-        await self._kept.drop(_stream_fact(at))
+        await self._facts.drop(_stream_fact(at))
 
     async def _append(self, at: Address, stream: _Stream, missing: str) -> None:
         web, reader = self._client.web, self._threads.reader(at) or None
@@ -293,8 +294,8 @@ class Streams:
             request = web.chat_appendStream(channel=at.chat, ts=stream.ts, markdown_text=missing)
             await self._client.call(request, Payload, BRIEF_SECONDS)
             return
-        if self._kept.get(_stream_fact(at)) is None:
-            await self._kept.put(_stream_fact(at), self._threads.newest(at))
+        if self._facts.get(_stream_fact(at)) is None:
+            await self._facts.put(_stream_fact(at), self._threads.newest(at))
         request = web.chat_startStream(
             channel=at.chat,
             thread_ts=at.thread,
@@ -305,7 +306,7 @@ class Streams:
         stream.ts = (await self._client.call(request, Posted, BRIEF_SECONDS)).ts
 
     async def _one_of(self, at: Address, stream: _Stream, since: str) -> str | None:
-        """The message that is to become the answer; others that were never finished are taken away."""
+        """The message that becomes the answer; deletes other unfinished ones."""
         if stream.sure:
             return stream.ts
         left = await self._client.unfinished(at, since)
@@ -315,7 +316,7 @@ class Streams:
         return left[-1] if left else None
 
     async def _end(self, at: Address, ts: str, rest: str, key: str) -> bool:
-        """Whether the rest could be added."""
+        """Append the rest; returns whether Slack accepted it."""
         request = self._client.web.chat_stopStream(
             channel=at.chat, ts=ts, markdown_text=rest or None, metadata=metadata(key)
         )
@@ -325,11 +326,11 @@ class Streams:
         return False
 
     async def _replace(self, at: Address, ts: str, text: str, key: str, blocks: Sequence[Block]) -> str | None:
-        """None when the message is gone, or cannot become this answer and was taken away."""
+        """Replace the text; None if the message is gone, or was deleted because it could not become this answer."""
         web = self._client.web
         with suppress(SlackRefused):
             await self._client.call(web.chat_stopStream(channel=at.chat, ts=ts), Payload)
-        # text alone takes away the blocks that streaming made
+        # a text alone removes the blocks that streaming added
         request = web.chat_update(
             channel=at.chat, ts=ts, text=text, blocks=blocks or None, metadata=metadata(key), parse="none"
         )

@@ -56,10 +56,7 @@ class Settings(ChannelSettings):
 def create(
     settings: Settings, *, commands: Sequence[tuple[str, str]], log: Logger, data: Path, facts: ChannelFacts
 ) -> Channel:
-    """The channel, not yet open; `commands` are names and descriptions for the menu.
-
-    Telegram remembers everything itself: `data` and `facts` stay empty.
-    """
+    """The channel, not yet open; `commands` are names and descriptions for the menu. `data` and `facts` are unused."""
     del data, facts
     webhook_secret = settings.webhook_secret.get_secret_value() if settings.webhook_secret else token_urlsafe(32)
     return Telegram(

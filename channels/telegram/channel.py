@@ -1,4 +1,4 @@
-"""Telegram as a channel: the parts, put together."""
+"""Telegram as a channel."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -18,12 +18,15 @@ if TYPE_CHECKING:
     from channels.telegram.client import Client
 
 UNUSED_SECONDS = 2
-"""Other programs poll again within that time after a conflict."""
+"""Seconds within which another program polls again after a conflict."""
+
+
+NOT_RECEIVING = WebhookReply(503, "not receiving yet")
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Telegram:
-    """One bot. `open` comes first; `webhook_url` None means polling."""
+    """One bot; call `open` first. `webhook_url` None means polling."""
 
     name = "telegram"
     token: str
@@ -33,11 +36,11 @@ class Telegram:
     commands: Sequence[tuple[str, str]]
     log: Logger
     rich: bool = True
-    patience: PollTimeouts = field(default_factory=PollTimeouts)
+    timeouts: PollTimeouts = field(default_factory=PollTimeouts)
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep
 
     def __post_init__(self) -> None:
-        silence = self.patience.silence if self.webhook_url is None else None
+        silence = self.timeouts.silence if self.webhook_url is None else None
         self.capabilities = Capabilities(
             max_text=4096,
             max_marks=100,
@@ -55,14 +58,14 @@ class Telegram:
         self._no_drafts_before = 0.0
 
     async def open(self) -> None:
-        """Import aiogram, in a thread; nothing is asked of Telegram before the first poll."""
+        """Import aiogram, in a thread; no request is made before the first poll."""
         await asyncio.to_thread(preload)
         from channels.telegram.client import Client
 
         self._opened = Client(self.token, self.api_base)
 
     async def probe(self) -> str:
-        """The bot's name, by getMe: updates that another connection waits for are left alone."""
+        """The bot's name, by getMe, which leaves the updates of another connection alone."""
         await self.open()
         try:
             return f"@{await self._client.username()}"
@@ -70,15 +73,12 @@ class Telegram:
             raise OwnerMustAct(str(error)) from error
 
     async def check_unused(self) -> None:
-        """Poll a few seconds: a program that polls, too, gets its turn meanwhile, which ends ours with a conflict.
-
-        What has arrived stays, for nothing is acknowledged.
-        """
+        """Poll for a few seconds; raises `Conflict` if another program polls, too. Acknowledges no updates."""
         for _ in range(2):
-            await self._client.updates(None, UNUSED_SECONDS, UNUSED_SECONDS + self.patience.stall)
+            await self._client.updates(None, UNUSED_SECONDS, UNUSED_SECONDS + self.timeouts.stall)
 
     def deep_link(self, code: str) -> str:
-        """The bot's page; its **Start** says `/start CODE`."""
+        """A link whose **Start** button sends `/start CODE` to the bot; "" before the name is known."""
         name = self._opened.known_name if self._opened else ""
         return f"https://t.me/{name}?start={code}" if name else ""
 
@@ -90,23 +90,23 @@ class Telegram:
 
     @property
     def heard_at(self) -> float | None:
-        """When Telegram last answered a poll; a webhook is pushed to, and nobody knows when it should be."""
+        """The monotonic time of the last answer to a poll; None with a webhook, which may be silent for any time."""
         return None if self._polling is None else self._polling.heard_at
 
     @property
     def trouble(self) -> str:
-        """What Telegram last refused, or since when it is unreachable."""
+        """The last refusal by Telegram, or since when it can't be reached; "" while it works."""
         return self._recovery.trouble
 
     async def receive(self, accept: Accept) -> None:
-        """Poll, or have updates pushed, until cancelled."""
+        """Receive updates by polling or webhook, until cancelled."""
         from channels.telegram.intake import Intake
 
         intake = Intake(self._client, int(self.token.partition(":")[0]), accept, self.log)
         async with asyncio.TaskGroup() as group:
             group.create_task(intake.answer_presses())
             if self.webhook_url is None:
-                self._polling = Polling(self._client, self._recovery, self.log, self.patience)
+                self._polling = Polling(self._client, self._recovery, self.log, self.timeouts)
                 group.create_task(self._introduce(self._polling.answered))
                 await self._polling.run(intake.take)
             else:
@@ -115,28 +115,28 @@ class Telegram:
                 await self._webhook.announce(self._client, self.webhook_url, self._recovery)
 
     def refuses(self, headers: Mapping[str, str]) -> WebhookReply | None:
-        """Whether something pushed to `/webhook/telegram` comes from Telegram, and there is someone to take it."""
+        """The refusal of a request to `/webhook/telegram`; None if it comes from Telegram and can be received."""
         if self.webhook_url is None:
             return WebhookReply(404, "this bot polls")
-        return self._webhook.refuses(headers) if self._webhook else WebhookReply(503, "not receiving yet")
+        return self._webhook.refuses(headers) if self._webhook else NOT_RECEIVING
 
     async def deliver(self, body: bytes) -> WebhookReply:
-        """What Telegram pushed."""
-        return await self._webhook.deliver(body) if self._webhook else WebhookReply(503, "not receiving yet")
+        """Receive a pushed update."""
+        return await self._webhook.deliver(body) if self._webhook else NOT_RECEIVING
 
     async def send(self, message: Outgoing) -> str:
-        """Show one message; its text is rendered from Markdown."""
+        """Send one message; its text is rendered from Markdown."""
         from channels.telegram.sending import send
 
         return await send(self._client, message, rich=self.rich)
 
     async def typing(self, address: Address) -> None:
-        """Lasts five seconds."""
+        """Show "typing" for five seconds."""
         with suppress(PlatformError):
             await self._client.do("sendChatAction", address, action="typing")
 
     async def draft(self, address: Address, draft: int, text: str) -> bool:
-        """The newest 4096 units of `text`, with a button to stop it; Telegram keeps a draft for thirty seconds."""
+        """Show the last 4,096 units of `text` and a stop button; Telegram keeps a draft for 30 seconds."""
         now = asyncio.get_running_loop().time()
         if now < self._no_drafts_before:
             return False
@@ -151,7 +151,7 @@ class Telegram:
         return True
 
     async def react(self, address: Address, platform_id: str, *, seen: bool) -> None:
-        """👀 in groups, where nobody can tell whom the typing is for; a private chat shows the answer growing."""
+        """Add or remove 👀, in groups only: a private chat shows the answer growing."""
         from channels.telegram.client import message_number
 
         number = message_number(platform_id)
@@ -162,7 +162,7 @@ class Telegram:
             await self._client.do("setMessageReaction", chat_id=int(address.chat), message_id=number, reaction=eyes)
 
     def fetch(self, attachment: Attachment) -> AsyncIterator[bytes]:
-        """At most 20 MB: more is handed to no bot."""
+        """Yield the bytes of a file of at most 20 MB; bots get no larger ones."""
         return self._client.fetch(attachment)
 
     async def close(self) -> None:
@@ -171,11 +171,11 @@ class Telegram:
             await self._opened.close()
 
     async def _introduce(self, flowing: asyncio.Event) -> None:
-        """What can wait until updates flow: aiogram's models, our own name, the menu."""
+        """Build aiogram's models, look up the bot's name and set the menu, once updates flow."""
         from aiogram.types import Update
 
         await flowing.wait()
-        Update.model_rebuild()  # a tenth of a second that would else fall on the first message
+        Update.model_rebuild()  # takes 0.1 s, which would otherwise delay the first message
         menu = [{"command": name, "description": description} for name, description in self.commands]
         try:
             await self._client.username()

@@ -1,4 +1,4 @@
-"""The Bot API as far as it is used here, and what can become of a call. Imports aiogram: run `preload` first."""
+"""The Bot API: calls and their outcomes. Imports aiogram, so run `preload` first."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -25,11 +25,11 @@ ANSWER_SECONDS = 30
 DOWNLOAD_SECONDS = 600
 CHUNK_BYTES = 256 * 1024
 MAX_CONNECTIONS = 300
-"""More than there can be answers under way, so that a poll never waits for one."""
+"""More than the concurrent answers, so that a poll never waits for a connection."""
 
 
 class Session(AiohttpSession):
-    """The HTTP connections of one bot; tells a request that never left from one whose answer is missing."""
+    """The HTTP connections of one bot; distinguishes requests that never left from those without an answer."""
 
     def __init__(self, token: str, api_base: str | None) -> None:
         api = TelegramAPIServer.from_base(api_base) if api_base else PRODUCTION
@@ -38,14 +38,14 @@ class Session(AiohttpSession):
         self._methods: dict[str, type[TelegramMethod[Any]]] = {}
 
     async def call(self, name: str, returning: type[Result], seconds: float, **parameters: object) -> Result:
-        """Ask for a method, once; None leaves a parameter out. Raises `PlatformError`."""
+        """Call a method, once; parameters that are None are left out. Raises `PlatformError`."""
         if name not in self._methods:
             self._methods[name] = _method(name, returning)
         method = self._methods[name](**parameters)
         url, form = self.api.api_url(self._bot.token, name), self.build_form_data(self._bot, method)
         timeout = ClientTimeout(total=seconds, sock_connect=CONNECT_SECONDS)
         http = await self.create_session()
-        # a redirect would take the token along
+        # a redirect would pass the token on
         async with _network(), http.post(url, data=form, timeout=timeout, allow_redirects=False) as response:
             content = await _body(response)
         if response.status < 300:
@@ -56,7 +56,7 @@ class Session(AiohttpSession):
         raise refusal(response.status, response.headers.get("Retry-After"), content)
 
     async def download(self, path: str) -> AsyncIterator[bytes]:
-        """A file in pieces; raises `PlatformError`."""
+        """Yield a file in pieces; raises `PlatformError`."""
         http = await self.create_session()
         timeout = ClientTimeout(total=DOWNLOAD_SECONDS, sock_connect=CONNECT_SECONDS, sock_read=ANSWER_SECONDS)
         url = self.api.file_url(self._bot.token, path)
@@ -69,25 +69,25 @@ class Session(AiohttpSession):
                 yield piece
 
     async def close(self) -> None:
-        """Without aiogram's pause of a quarter of a second, which current aiohttp does not need."""
+        """Close without aiogram's pause of 0.25 s, which current aiohttp does not need."""
         if self._session is not None:
             await self._session.close()
 
 
 def _method(name: str, returning: type[object]) -> type[TelegramMethod[Any]]:
-    """The method without aiogram's model of it: most take 10 ms to build, and 70 ms for the message they return."""
+    """The method without aiogram's model, which takes 10 ms to build, and another 70 ms for a returned message."""
 
     class Method(TelegramMethod[Any]):
         __api_method__ = name
         __returning__ = returning
-        # aiogram makes this class anew for each answer unless somebody holds it: a millisecond each time
+        # without a reference, aiogram builds this class for each answer, which takes a millisecond
         __held__ = Response.__class_getitem__(returning)
 
     return Method
 
 
 async def _body(response: ClientResponse) -> str:
-    """A refusal whose text is cut off is one all the same."""
+    """The body of an answer; "" if that of a refusal is cut off."""
     try:
         return await response.text(errors="replace")
     except (ClientError, OSError):
@@ -98,7 +98,7 @@ async def _body(response: ClientResponse) -> str:
 
 @asynccontextmanager
 async def _network() -> AsyncIterator[None]:
-    """`from None`: the texts of some of these errors hold the address, and with it the token."""
+    """Translate network errors, `from None`: some of their texts contain the address and with it the token."""
     try:
         yield
     except ClientConnectorError as error:
@@ -122,34 +122,34 @@ class Client:
         self._session = Session(token, api_base)
         self._username: str | None = None
         self._moved: dict[str, int] = {}
-        """Groups that became supergroups; the numbers of their earlier messages mean others there."""
+        """Groups that became supergroups, where the ids of earlier messages are not valid."""
 
     async def updates(self, offset: int | None, wait: int, seconds: float) -> Sequence[JsonObject]:
-        """What arrived from `offset` on, which acknowledges everything before it; `wait` is for Telegram."""
-        # As they came, so that one that cannot be read harms no other.
+        """The updates from `offset` on, which acknowledges the earlier ones; Telegram waits `wait` seconds for one."""
+        # Raw, so that an unreadable update affects no other.
         raw = list[dict[str, Any]]
         return await self._session.call(
             "getUpdates", raw, seconds, offset=offset, timeout=wait, allowed_updates=list(UPDATE_KINDS)
         )
 
     async def push_to(self, url: str, secret: str) -> None:
-        """Have updates pushed there, one at a time: that is what keeps them in order."""
+        """Have updates pushed to `url`, one at a time, which keeps them in order."""
         kinds = list(UPDATE_KINDS)
         await self.do("setWebhook", url=url, secret_token=secret, max_connections=1, allowed_updates=kinds)
 
     async def username(self) -> str:
-        """The bot's own name, asked for once."""
+        """The bot's name, requested once."""
         if self._username is None:
             self._username = (await self._session.call("getMe", User, BRIEF_SECONDS)).username or ""
         return self._username
 
     @property
     def known_name(self) -> str:
-        """The bot's own name, once it was asked for."""
+        """The bot's name; "" before the first `username()`."""
         return self._username or ""
 
     async def show(self, message: Outgoing, method: str, seconds: float = ANSWER_SECONDS, **content: object) -> str:
-        """Send a new message with this content by `method`, to wherever the chat is by now; its id."""
+        """Send a message by `method`, also to a group that became a supergroup; returns its id."""
         try:
             return await self._show(message, method, seconds, content)
         except Moved as error:
@@ -170,12 +170,12 @@ class Client:
         return str(sent.message_id)
 
     async def do(self, method: str, to: Address | None = None, **parameters: object) -> None:
-        """Call a method whose answer says only that it was done."""
+        """Call a method whose result is not needed."""
         place = self._place(to) if to else {}
         await self._session.call(method, object, BRIEF_SECONDS, **place, **parameters)
 
     async def fetch(self, attachment: Attachment) -> AsyncIterator[bytes]:
-        """The bytes of a file, never more than Telegram hands to a bot; raises `FetchFailed` or `FetchDelayed`."""
+        """Yield the bytes of a file, at most `MAX_DOWNLOAD`; raises `FetchFailed` or `FetchDelayed`."""
         name, left = attachment.name or "the file", MAX_DOWNLOAD
         try:
             path = (await self._session.call("getFile", File, BRIEF_SECONDS, file_id=attachment.ref)).file_path or ""
@@ -202,13 +202,13 @@ class Client:
 
 
 def message_number(platform_id: str) -> int | None:
-    """The message that a platform id of ours speaks of, also that of an edit; None for the press of a button."""
+    """The message id in a platform id, also in that of an edit; None in that of a button press."""
     number = platform_id.partition(":")[0]
     return int(number) if number.isdecimal() else None
 
 
 def _keyboard(buttons: Sequence[Button]) -> Mapping[str, object] | None:
-    """Up to three side by side, more below each other; Telegram carries values of at most 64 bytes."""
+    """Up to three buttons in a row, more in a column; those with values over 64 bytes are left out."""
     keys = [
         {"text": button.label, "callback_data": button.value}
         for button in buttons
@@ -218,4 +218,4 @@ def _keyboard(buttons: Sequence[Button]) -> Mapping[str, object] | None:
 
 
 def _too_large(name: str) -> FetchFailed:
-    return FetchFailed(f"{name} is larger than 20 MB, the most that Telegram hands to a bot; send a smaller one")
+    return FetchFailed(f"{name} is larger than 20 MB, the limit of Telegram for bots; send a smaller one")

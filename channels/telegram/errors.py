@@ -1,15 +1,15 @@
-"""What an answer of Telegram's that is not "ok" means for what was asked.
+"""The errors for answers of Telegram that are not "ok".
 
-| answer | it was | error |
+| answer | the request was | error |
 | --- | --- | --- |
 | 429, 420, FLOOD_WAIT_x, "retry after", whatever the code | not carried out | `TooFast` |
 | 5xx; 2xx that cannot be read | perhaps carried out | `Unanswered` |
 | migrate_to_chat_id | not carried out; the chat has another id | `Moved` |
-| 401, 404, "Logged out" | not carried out; the bot is not known | `TokenRefused` |
-| 409 | not carried out; somebody else takes the updates | `Conflict` |
-| 403 in Telegram's own words | refused, whatever the form | `Forbidden` |
+| 401, 404, "Logged out" | not carried out; the token is not valid | `TokenRefused` |
+| 409 | not carried out; another program receives the updates | `Conflict` |
+| 403 in Telegram's own words | refused, in any form | `Forbidden` |
 | 400 in Telegram's own words, 413, 404 "method not found" | refused | `Refused` |
-| any other code, or none; 3xx and 4xx of whoever stands between | not carried out | `TurnedAway` |
+| any other code, or none; 3xx and 4xx of a proxy | not carried out | `TurnedAway` |
 """
 
 import json
@@ -25,11 +25,11 @@ _SECONDS = re.compile(r"(?:_WAIT_|retry (?:after|in) )(\d+)", re.IGNORECASE)
 
 
 class Forbidden(Refused):
-    """Nothing may be written in that chat, whatever it is."""
+    """The bot may not write in that chat at all."""
 
 
 class Moved(TurnedAway):
-    """The group became a supergroup, which has the id `chat`."""
+    """The group became a supergroup with the id `chat`."""
 
     def __init__(self, chat: int) -> None:
         super().__init__(f"the group became a supergroup with id {chat}")
@@ -37,7 +37,7 @@ class Moved(TurnedAway):
 
 
 class Conflict(TurnedAway):
-    """Updates go elsewhere: to a webhook, or to another program."""
+    """A webhook or another program receives the updates."""
 
     trouble = "other_receiver"
     owner_must_act = True
@@ -48,19 +48,19 @@ class Conflict(TurnedAway):
 
 def refusal(status: int, retry_after: str | None, content: str) -> PlatformError:
     """The error for an answer with this status, `Retry-After` header and body."""
-    told = _error_body(content)
-    code, words = told.get("error_code"), str(told.get("description") or "").partition("\n")[0]
+    error = _error_body(content)
+    code, words = error.get("error_code"), str(error.get("description") or "").partition("\n")[0]
     code = code if isinstance(code, int) else status
-    more = told.get("parameters")
+    more = error.get("parameters")
     asked = seconds(more.get("retry_after")) if isinstance(more, dict) else None
     if code in {420, 429} or asked or (code < 500 and _TOO_FAST.search(words)):
         named = _SECONDS.search(words)
         return TooFast("Telegram", asked or seconds(named and named[1]) or seconds(retry_after))
-    if code >= 500 or (status < 300 and not told):
+    if code >= 500 or (status < 300 and not error):
         return Unanswered(f"Telegram answered {code}" if code >= 500 else "unreadable answer from Telegram")
     if isinstance(more, dict) and isinstance(chat := more.get("migrate_to_chat_id"), int):
         return Moved(chat)
-    return _rejection(code, words) if told or code == 413 else TurnedAway(f"Telegram answered {code}")
+    return _rejection(code, words) if error or code == 413 else TurnedAway(f"Telegram answered {code}")
 
 
 def _rejection(code: int, words: str) -> PlatformError:
@@ -75,9 +75,9 @@ def _rejection(code: int, words: str) -> PlatformError:
 
 
 def _error_body(content: str) -> Mapping[str, Any]:
-    """What Telegram said; empty when it was not Telegram."""
+    """The error in Telegram's answer; empty if the answer isn't Telegram's."""
     try:
-        told = json.loads(content)
+        body = json.loads(content)
     except (ValueError, RecursionError):
         return {}
-    return told if isinstance(told, dict) and told.get("ok") is False else {}
+    return body if isinstance(body, dict) and body.get("ok") is False else {}

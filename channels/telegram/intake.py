@@ -1,4 +1,4 @@
-"""Updates in, accepted messages out: the part that polling and webhook share."""
+"""From updates to accepted messages: shared by polling and webhook."""
 
 import asyncio
 from collections.abc import Sequence
@@ -18,11 +18,11 @@ from gateway.domain.json import JsonObject
 from gateway.domain.text.splitting import utf16_len
 
 MAX_ALBUMS = 1_000
-"""Albums that called us and whose other pictures may still be on their way."""
+"""Albums that mentioned the bot and may have more pictures to come."""
 
 
 class Intake:
-    """Reads updates, skips what cannot be read, and has the rest accepted in order."""
+    """Reads updates, skips unreadable ones, and has the rest accepted in order."""
 
     def __init__(self, client: Client, bot_id: int, accept: Accept, log: Logger) -> None:
         self._client = client
@@ -34,12 +34,12 @@ class Intake:
         self._presses: asyncio.Queue[JsonObject] = asyncio.Queue(100)
 
     async def take(self, updates: Sequence[JsonObject]) -> None:
-        """Returning means committed; raises what `accept` raises, and `PlatformError` if our name is unknown yet."""
+        """Commit updates; raises as `accept` does, and `PlatformError` if the bot's name can't be looked up."""
         if not updates:
             return
-        us = BotAccount(self._bot_id, await self._client.username())
-        read = [self._read(update, us) for update in updates]
-        batch = [self._addressed_by_album(self._pasted(inbound)) for inbound in read if inbound is not None]
+        account = BotAccount(self._bot_id, await self._client.username())
+        read = [self._read(update, account) for update in updates]
+        batch = [self._addressed_by_album(self._joined_paste(inbound)) for inbound in read if inbound is not None]
         if batch:
             await self._accept(batch)
         with suppress(asyncio.QueueFull):
@@ -48,10 +48,10 @@ class Intake:
                     self._presses.put_nowait(update)
 
     async def answer_presses(self) -> None:
-        """Show that buttons were pressed, one after another beside what arrives, until cancelled.
+        """Answer button presses, one after another, until cancelled.
 
-        In a private chat the buttons go. In a group they stay: whoever is not let in could take them away from whoever
-        they are meant for. A message that we cannot reach any longer has the date 0.
+        In a private chat the buttons are removed. In a group they stay, since a person who isn't allowed could
+        otherwise remove them. A message that is no longer accessible has the date 0.
         """
         while True:
             match (await self._presses.get())["callback_query"]:
@@ -65,10 +65,10 @@ class Intake:
                         if date and chat > 0:
                             await self._client.do("editMessageReplyMarkup", chat_id=chat, message_id=id)
 
-    def _pasted(self, inbound: Inbound) -> Inbound:
-        """What an app cut up, for it was too long for one message, is an album.
+    def _joined_paste(self, inbound: Inbound) -> Inbound:
+        """Mark the parts of a long text that an app split into several messages as one album.
 
-        Apps cut at a good place in the second half of what a message may have: all parts but the last are that long.
+        Apps split in the second half of the longest message, so every part but the last is at least that long.
         """
         if inbound.attachments or not inbound.platform_id.isdecimal():
             return inbound
@@ -84,15 +84,15 @@ class Intake:
         return inbound
 
     def _addressed_by_album(self, inbound: Inbound) -> Inbound:
-        """Only the first picture of an album has the text that calls us; other chats may write in between."""
+        """Mark a picture as addressed if its album is: only the first picture has the text. Albums may interleave."""
         album = inbound.address, inbound.album
         if inbound.album and inbound.addressed:
             self._addressed_albums[album] = True
         return replace(inbound, addressed=True) if album in self._addressed_albums else inbound
 
-    def _read(self, update: JsonObject, us: BotAccount) -> Inbound | None:
+    def _read(self, update: JsonObject, account: BotAccount) -> Inbound | None:
         try:
-            return to_inbound(update, us)
+            return to_inbound(update, account)
         except UnreadableUpdate as error:
             self._logger.warning("telegram.update_skipped", update=update_id(update), why=str(error))
             return None

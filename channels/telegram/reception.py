@@ -1,4 +1,4 @@
-"""How updates arrive, polled or pushed: each batch is accepted before it is acknowledged."""
+"""Receiving updates, by polling or webhook: a batch is acknowledged once it is accepted."""
 
 import asyncio
 import json
@@ -19,37 +19,37 @@ if TYPE_CHECKING:
 
 
 TakeUpdates: TypeAlias = Callable[[Sequence[JsonObject]], Awaitable[None]]
-"""Reads updates and has them accepted in order; returning means committed."""
+"""Commits updates, in order."""
 
 
 @dataclass(frozen=True, slots=True)
 class PollTimeouts:
-    """Seconds: how long Telegram may hold a poll, and how much later the connection is given up as stalled."""
+    """Seconds for which Telegram may hold a poll, and after which more the connection counts as stalled."""
 
     poll: int = 30
     stall: float = 10.0
 
     @property
     def silence(self) -> float:
-        """How long nothing may be heard, although a stalled connection has been replaced twice."""
+        """Seconds of silence in which a stalled connection would have been replaced twice."""
         return 3 * (self.poll + self.stall)
 
 
 class Polling:
-    """Asks for updates for ever; a batch that is not accepted is asked for again."""
+    """Polls for updates forever; a batch that isn't accepted is requested again."""
 
-    def __init__(self, client: "Client", recovery: Recovery, log: Logger, patience: PollTimeouts) -> None:
+    def __init__(self, client: "Client", recovery: Recovery, log: Logger, timeouts: PollTimeouts) -> None:
         self.answered = asyncio.Event()
         self.heard_at: float | None = None
         self._client = client
         self._recovery = recovery
         self._logger = log
-        self._patience = patience
+        self._timeouts = timeouts
         self._offset: int | None = None
         self._webhook_removed = False
 
     async def run(self, take: TakeUpdates) -> None:
-        """Hand every batch to `take`, in order."""
+        """Hand every batch to `take`, in order, until cancelled."""
         while True:
             try:
                 updates = await self._ask()
@@ -63,10 +63,10 @@ class Polling:
                 self._acknowledge(updates)
 
     async def _ask(self) -> Sequence[JsonObject]:
-        """The first poll, and the first after a failure, does not wait: it tells at once how things are."""
-        wait = self._patience.poll if self.answered.is_set() and not self._recovery.needed else 0
+        """Poll once; the first poll, and the first after a failure, return at once to show that Telegram answers."""
+        wait = self._timeouts.poll if self.answered.is_set() and not self._recovery.needed else 0
         try:
-            updates = await self._client.updates(self._offset, wait, wait + self._patience.stall)
+            updates = await self._client.updates(self._offset, wait, wait + self._timeouts.stall)
         except (Refused, TokenRefused, TurnedAway) as error:
             self.heard_at = time.monotonic() + ((isinstance(error, TooFast) and error.retry_after) or 0.0)
             raise
@@ -81,7 +81,7 @@ class Polling:
         self.answered.set()
 
     async def _recover(self, error: SupaclawError) -> None:
-        """A webhook left from earlier is removed, once: if it comes back, someone else wants it."""
+        """Remove a leftover webhook, once: if it comes back, another program uses it."""
         if not isinstance(error, Conflict) or "webhook" not in str(error) or self._webhook_removed:
             return await self._recovery.after(error)
         self._webhook_removed = True
@@ -92,7 +92,7 @@ class Polling:
 
 
 def update_id(raw: JsonObject) -> int:
-    """The number of an update, also of one that cannot be read."""
+    """The id of an update, also of an unreadable one; 0 if it has none."""
     number = raw.get("update_id")
     return number if isinstance(number, int) else 0
 
@@ -101,7 +101,7 @@ SECRET_HEADER = "x-telegram-bot-api-secret-token"
 
 
 class Webhook:
-    """One delivery at a time, in the order they come in."""
+    """Receives pushed updates, one at a time, in order."""
 
     def __init__(self, secret: str, take: TakeUpdates) -> None:
         self.announced = asyncio.Event()
@@ -110,7 +110,7 @@ class Webhook:
         self._turn = asyncio.Lock()
 
     async def announce(self, client: "Client", url: str, recovery: Recovery) -> None:
-        """Have updates pushed to `url`; ask until Telegram agrees."""
+        """Register `url`, and retry until Telegram accepts it."""
         while True:
             try:
                 await client.push_to(url, self._secret)
@@ -121,12 +121,12 @@ class Webhook:
                 return self.announced.set()
 
     def refuses(self, headers: Mapping[str, str]) -> WebhookReply | None:
-        """Compare the secret, in constant time."""
+        """The refusal of a request with a wrong secret, which is compared in constant time; None for a right one."""
         given = next((value for name, value in headers.items() if name.lower() == SECRET_HEADER), "")
         return None if compare_digest(given.encode(), self._secret.encode()) else WebhookReply(401, "wrong secret")
 
     async def deliver(self, body: bytes) -> WebhookReply:
-        """200 only once the update is committed; Telegram repeats what got a 5xx."""
+        """Commit one update: 200 once it is committed, 503 if Telegram is to repeat it, 400 for anything else."""
         try:
             update = json.loads(body)
         except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""One answer out: as a rich page where it needs one, as Telegram's HTML where that works, else as plain text."""
+"""Sending an answer: as a rich page if it needs one, otherwise as Telegram's HTML, or at worst as plain text."""
 
 import asyncio
 import re
@@ -49,9 +49,9 @@ _MEANINGS = {
 
 
 async def send(client: Client, message: Outgoing, *, rich: bool) -> str:
-    """Telegram's id of the message; raises `SendFailed`, `SendDelayed` or `SendUncertain`."""
+    """Send a message and return Telegram's id of it; raises `SendFailed`, `SendDelayed` or `SendUncertain`."""
     if message.file is None:
-        # in a thread, for hostile Markdown takes a tenth of a second
+        # in a thread: hostile Markdown takes 0.1 s
         forms = await asyncio.to_thread(_text_calls, message.text, rich=rich)
     else:
         forms = _file_calls(message.text, message.file)
@@ -65,9 +65,9 @@ async def send(client: Client, message: Outgoing, *, rich: bool) -> str:
 
 
 async def _show(client: Client, message: Outgoing, forms: Sequence[ApiCall], seconds: float) -> str:
-    """What is refused is tried in a plainer form: if it was not the form, the last is told so too.
+    """Try one form after another, since Telegram may refuse only the form; raises the refusal of the last one.
 
-    The last of several does not show what it answers, either.
+    The last of several is not shown as a reply, either.
     """
     for method, content in forms[:-1]:
         try:

@@ -1,5 +1,7 @@
-"""Updates of the Bot API → what happened: the message, its files, and words for what is neither. Imports aiogram: run
-`preload` first."""
+"""Updates of the Bot API → messages, with files, and words for stickers, polls and the like.
+
+Imports aiogram, so run `preload` first.
+"""
 
 import re
 from collections.abc import Mapping
@@ -27,9 +29,9 @@ from gateway.domain.conversation.inbound import Address, Attachment, Inbound, Se
 from gateway.domain.json import Json, JsonObject
 from gateway.domain.text.texts import one_line
 
-LONGEST_QUOTE = 500
+MAX_QUOTE_CHARS = 500
 
-# the first that fits counts: an animation is also a document, a venue also a location
+# the first match counts: an animation is also a document, a venue also a location
 _KINDS = (
     *("animation", "photo", "paid_media", "voice", "audio", "video_note", "video", "sticker", "document"),
     *("venue", "location", "contact", "poll", "dice", "story", "checklist", "rich_message"),
@@ -49,13 +51,13 @@ _PAGE_LINES = ("paragraph", "heading", "pre", "footer", "pullquote")
 
 
 def attachments_of(message: Message) -> tuple[Attachment, ...]:
-    """The file of a message, under a name that tells it apart."""
+    """The file of a message, under a distinct name."""
     field = _kind(message)
     if field not in _FILES:
         return ()
     file = getattr(message, field)
     if isinstance(file, Sticker) and (file.is_animated or file.is_video):
-        return ()  # its format is Telegram's own
+        return ()  # in a format of Telegram's own
     if isinstance(file, list):
         file = max(file, key=lambda size: size.width * size.height)
     ending, mime = _FILES[field]
@@ -64,7 +66,7 @@ def attachments_of(message: Message) -> tuple[Attachment, ...]:
 
 
 def words_of(message: Message) -> str | None:
-    """What is said by something that is neither text nor file; None for a message about nothing."""
+    """The text for a message without a text; "" for a file, None for a message without content."""
     field = _kind(message)
     if field in _FILES and field != "sticker":
         return ""
@@ -72,7 +74,7 @@ def words_of(message: Message) -> str | None:
 
 
 def quote_of(message: Message) -> str:
-    """What the message replies to, as far as Telegram tells: the marked part, else the whole; and whose it is."""
+    """The text that the message replies to: the quoted part, or all of it; with its author if it is from elsewhere."""
     said, elsewhere = message.reply_to_message, message.external_reply
     if elsewhere is not None:
         marked = message.quote.text if message.quote else _described(elsewhere)
@@ -83,11 +85,11 @@ def quote_of(message: Message) -> str:
         text = said.text or " ".join(filter(None, (_described(said), said.caption)))
     else:
         text = ""
-    return text[:LONGEST_QUOTE]
+    return text[:MAX_QUOTE_CHARS]
 
 
 def forward_source(message: Message) -> str:
-    """Where a text comes from that its sender only passed on, "" if they wrote it; other people fill in cards."""
+    """The author of a text that its sender did not write; "" if they did. Contact cards and venues count as others'."""
     if message.forward_origin is not None:
         return _origin(message.forward_origin)
     if message.via_bot is not None:
@@ -98,14 +100,14 @@ def forward_source(message: Message) -> str:
 
 
 def _origin(origin: MessageOriginUnion) -> str:
-    """A user, a hidden user, a chat or a channel."""
+    """The name of a user, a hidden user, a chat or a channel."""
     found = (getattr(origin, field, None) for field in ("sender_user", "sender_user_name", "sender_chat", "chat"))
     who = next(filter(None, found), "")
     return one_line(who if isinstance(who, str) else who.full_name, 64) or "somebody"
 
 
 def _kind(message: Message | ExternalReplyInfo) -> str | None:
-    """The name of the field that says what a message without text is."""
+    """The field with the content of a message without a text."""
     return next((field for field in _KINDS if getattr(message, field, None)), None)
 
 
@@ -144,12 +146,12 @@ def _details(field: str, message: Message | ExternalReplyInfo) -> str:
 
 
 def _place(location: Location) -> str:
-    """To a metre."""
+    """The coordinates, to a metre."""
     return f"{round(location.latitude, 5)}, {round(location.longitude, 5)}"
 
 
 def _page(part: object) -> str:
-    """What a rich message says, as JSON of its blocks; pictures and maps say nothing."""
+    """The text of a rich message, given as JSON of its blocks; pictures and maps have none."""
     match part:
         case str():
             return part
@@ -181,7 +183,7 @@ _COMMAND_FOR = re.compile(r"\A(/\w+)@(\w+)")
 
 
 class UnreadableUpdate(ValueError):
-    """Not an update as aiogram knows them; the text says where."""
+    """The update differs from aiogram's models; the text says where."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,28 +194,28 @@ class BotAccount:
     username: str
 
     def is_called(self, name: str) -> bool:
-        """Whether `name`, with or without its @, is this bot's."""
+        """Whether `name`, with or without @, is this bot's name."""
         return bool(self.username) and name.removeprefix("@").casefold() == self.username.casefold()
 
 
-def to_inbound(raw: JsonObject, us: BotAccount) -> Inbound | None:
-    """None for what is of no interest (joins, pins, kinds we do not handle); raises `Unreadable`."""
+def to_inbound(raw: JsonObject, account: BotAccount) -> Inbound | None:
+    """The message in an update; None for joins, pins and other kinds. Raises `UnreadableUpdate`."""
     if raw.keys().isdisjoint(UPDATE_KINDS):
         return None
     update = _update(raw)
     if update.message is not None:
-        return _from_message(update.message, us)
+        return _from_message(update.message, account)
     if update.edited_message is not None:
-        return _from_message(update.edited_message, us, edit=update.update_id)
+        return _from_message(update.edited_message, account, edit=update.update_id)
     if update.callback_query is not None:
-        return _from_press(update.callback_query, us)
+        return _from_press(update.callback_query, account)
     if update.stopped_message_generation is not None:
-        return _from_stop(update.stopped_message_generation, update.update_id, us)
+        return _from_stop(update.stopped_message_generation, update.update_id, account)
     return None
 
 
 def _update(raw: JsonObject) -> Update:
-    """What is only said about a message, and is newer than aiogram, costs nobody the message; a forward stays one."""
+    """Parse an update, without the fields about a message if aiogram doesn't know them yet; a forward stays one."""
     for given in (raw, {kind: _without_asides(content) for kind, content in raw.items()}):
         try:
             return Update.model_validate(given)
@@ -228,22 +230,22 @@ def _without_asides(content: Json) -> Json:
     return {name: _ASIDE.get(name, value) for name, value in content.items()}
 
 
-def _from_message(message: Message, us: BotAccount, *, edit: int | None = None) -> Inbound | None:
-    """An edit is known by its update: several edits within one second have the same date."""
+def _from_message(message: Message, account: BotAccount, *, edit: int | None = None) -> Inbound | None:
+    """An edit gets its id from the update, since several edits in one second have the same date."""
     text, sender = _text(message), _sender(message)
     if text is None or sender is None:
         return None
     private = message.chat.type == "private"
     return Inbound(
-        address=_address(message.chat, _topic(message), us),
+        address=_address(message.chat, _topic(message), account),
         sender=sender,
-        text=_without_our_name(text, us),
+        text=_without_bot_name(text, account),
         platform_id=f"{message.message_id}:{edit}" if edit else str(message.message_id),
         sent_at=datetime.fromtimestamp(message.edit_date, UTC) if edit and message.edit_date else message.date,
         edits=str(message.message_id) if edit else None,
         private=private,
         as_owner=True,
-        addressed=private or _is_addressed(message, text, us),
+        addressed=private or _is_addressed(message, text, account),
         attachments=attachments_of(message),
         album=message.media_group_id or "",
         quoted=quote_of(message),
@@ -252,12 +254,12 @@ def _from_message(message: Message, us: BotAccount, *, edit: int | None = None) 
     )
 
 
-def _from_press(press: CallbackQuery, us: BotAccount) -> Inbound | None:
-    """Whoever pressed it says its value; which topic a message was in that we cannot reach is no longer known."""
+def _from_press(press: CallbackQuery, account: BotAccount) -> Inbound | None:
+    """A button press as a message with the value of the button; an inaccessible message has lost its topic."""
     if press.message is None or press.data is None:
         return None
     return Inbound(
-        address=_address(press.message.chat, _topic(press.message), us),
+        address=_address(press.message.chat, _topic(press.message), account),
         sender=_person(press.from_user),
         text=press.data,
         platform_id=f"button:{press.id}",
@@ -267,10 +269,10 @@ def _from_press(press: CallbackQuery, us: BotAccount) -> Inbound | None:
     )
 
 
-def _from_stop(stop: MessageGenerationStopped, number: int, us: BotAccount) -> Inbound:
-    """The stop button under a draft, which exists in private chats only: the same as /stop."""
+def _from_stop(stop: MessageGenerationStopped, number: int, account: BotAccount) -> Inbound:
+    """The stop button under a draft, in private chats only, as /stop."""
     return Inbound(
-        address=_address(stop.chat, stop.message_thread_id, us),
+        address=_address(stop.chat, stop.message_thread_id, account),
         sender=Sender(str(stop.chat.id), stop.chat.full_name),
         text="/stop",
         platform_id=f"stop:{number}",
@@ -280,12 +282,12 @@ def _from_stop(stop: MessageGenerationStopped, number: int, us: BotAccount) -> I
     )
 
 
-def _address(chat: Chat, thread: int | None, us: BotAccount) -> Address:
-    return Address("telegram", str(us.id), str(chat.id), "" if thread is None else str(thread))
+def _address(chat: Chat, thread: int | None, account: BotAccount) -> Address:
+    return Address("telegram", str(account.id), str(chat.id), "" if thread is None else str(thread))
 
 
 def _topic(message: MaybeInaccessibleMessage) -> int | None:
-    """A chain of replies has a thread id too, and is none; nor has the general topic one."""
+    """The id of the topic. Chains of replies have a thread id, too, but are not topics; the general topic has none."""
     return message.message_thread_id if isinstance(message, Message) and message.is_topic_message else None
 
 
@@ -294,41 +296,43 @@ def _person(user: User) -> Sender:
 
 
 def _sender(message: Message) -> Sender | None:
-    """Who wrote it; whoever writes as a chat (a channel, an anonymous admin) counts as a bot."""
+    """The author; a chat as the author (a channel, an anonymous admin) counts as a bot."""
     if message.sender_chat is not None:
         return Sender(str(message.sender_chat.id), message.sender_chat.full_name, is_bot=True)
     return None if message.from_user is None else _person(message.from_user)
 
 
 def _text(message: Message) -> str | None:
-    """None for a message about nothing, such as that somebody joined."""
+    """The text; None for a message without content, such as a join."""
     if message.text is not None:
         return message.text
     words = words_of(message)
     return None if words is None else f"{words} {message.caption or ''}".strip()
 
 
-def _without_our_name(text: str, us: BotAccount) -> str:
-    return _COMMAND_FOR.sub(lambda command: command[1] if us.is_called(command[2]) else command[0], text)
+def _without_bot_name(text: str, account: BotAccount) -> str:
+    return _COMMAND_FOR.sub(lambda command: command[1] if account.is_called(command[2]) else command[0], text)
 
 
-def _is_addressed(message: Message, text: str, us: BotAccount) -> bool:
-    """In a group: a command of ours, our name, or a reply to something we said.
+def _is_addressed(message: Message, text: str, account: BotAccount) -> bool:
+    """Whether a message in a group is a command for the bot, mentions it, or replies to it.
 
-    In a topic every message replies to the note that opened it, which may be ours.
+    In a topic every message replies to the note that opened it, which doesn't count.
     """
     command, _, name = parse_command(text)[0].partition("@")
     if command and message.forward_origin is None:
-        return not name or us.is_called(name)
+        return not name or account.is_called(name)
     said = message.reply_to_message
-    if said and said.from_user and said.from_user.id == us.id and not said.forum_topic_created:
+    if said and said.from_user and said.from_user.id == account.id and not said.forum_topic_created:
         return True
-    return _is_mentioned(message, us)
+    return _is_mentioned(message, account)
 
 
-def _is_mentioned(message: Message, us: BotAccount) -> bool:
+def _is_mentioned(message: Message, account: BotAccount) -> bool:
     text = message.text or message.caption or ""
     return any(
-        us.is_called(entity.extract_from(text)) if entity.type == "mention" else entity.user and entity.user.id == us.id
+        account.is_called(entity.extract_from(text))
+        if entity.type == "mention"
+        else entity.user and entity.user.id == account.id
         for entity in message.entities or message.caption_entities or ()
     )

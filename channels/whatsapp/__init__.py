@@ -14,7 +14,7 @@ __all__ = ["Settings", "backup_files", "create", "preload"]
 
 
 class Settings(ChannelSettings):
-    """The `channels.whatsapp` section of config.json: what every channel has; an account is linked by a login."""
+    """The `channels.whatsapp` section of config.json. It has no token: an account is linked by a login."""
 
     TITLE = "WhatsApp"
     STEPS = "Your agent becomes a linked device of a WhatsApp account, best one with a number of its own."
@@ -28,11 +28,11 @@ class Settings(ChannelSettings):
 def create(
     settings: Settings, *, commands: Sequence[tuple[str, str]], log: Logger, data: Path, facts: ChannelFacts
 ) -> Channel:
-    """The channel, not yet open; the session of the linked device is kept in `data`. WhatsApp has no menus."""
+    """The channel, not yet open; `data` stores the session of the linked device. `commands` and `facts` are unused."""
     del settings, commands, facts
     return WhatsApp(store=Store(data), log=log)
 
 
 def backup_files(data: Path) -> Iterator[tuple[str, Callable[[], bytes]]]:
-    """What makes another machine this device, read while the channel is open in another process."""
+    """The files with which another machine becomes this device; may be read while another process uses the channel."""
     return Store(data).backup_files()

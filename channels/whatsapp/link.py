@@ -1,4 +1,4 @@
-"""The link to WhatsApp: neonize's client with our own way to Go and back, and one session after the other, forever."""
+"""The link to WhatsApp: neonize's client with its own bridge to Go, and one session after another, forever."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -39,54 +39,54 @@ _KINDS = (
     events.StreamReplacedEv,
     events.TemporaryBanEv,
 )
-"""What Go is asked for. The history of an account is not: old talk starts no turns."""
+"""The events that Go sends. The history of an account is left out: old messages start no turns."""
 
 _SQLITE = "_journal_mode=WAL&_synchronous=FULL&_foreign_keys=on&_="
-"""Keys that cannot be read for five seconds cost a message, so a backup must not block them, nor a power cut lose them.
+"""If keys can't be read for five seconds, a message is lost: a backup must not block them, nor a power cut lose them.
 
-neonize appends `?_foreign_keys=on`, which the last parameter swallows.
+neonize appends `?_foreign_keys=on`, which becomes the value of the last parameter.
 """
 
 ClientEvent: TypeAlias = Message | bytes | Exception
-"""An event, what a QR code has to say, or why something cannot be told."""
+"""An event, the content of a QR code, or an error."""
 
 EventHandler: TypeAlias = Callable[[ClientEvent], None]
-"""May be called from any thread; must not raise."""
+"""Is called from any thread; must not raise."""
 
 
-def new_client(session: Path, spool: Spool, tell: EventHandler) -> NewAClient:
-    """A client of its own name, under which Go knows it; neonize's own would tell the first event loop there was."""
+def new_client(session: Path, spool: Spool, post: EventHandler) -> NewAClient:
+    """A client with a unique name for Go. It posts events itself: neonize would post them to the first event loop."""
     props = DeviceProps(os="SupaClaw", platformType=DeviceProps.CHROME)
     made = NewAClient(f"{session}?{_SQLITE}", uuid=uuid4().hex, props=props)
-    made.event = _EventReceiver(made, spool, tell)
+    made.event = _EventReceiver(made, spool, post)
     vars(made)["_NewAClient__client"] = _Library()
-    vars(made)["_NewAClient__onQr"] = lambda _uuid, code: tell(string_at(code))
+    vars(made)["_NewAClient__onQr"] = lambda _uuid, code: post(string_at(code))
     return made
 
 
 class _EventReceiver(events.Event):
-    """Keeps messages on disk before Go is told that we have them, on Go's thread, and passes everything on."""
+    """Stores messages before Go acknowledges them, on Go's thread, and posts every event."""
 
-    def __init__(self, client: NewAClient, spool: Spool, tell: EventHandler) -> None:
+    def __init__(self, client: NewAClient, spool: Spool, post: EventHandler) -> None:
         super().__init__(client)
         self.list_func = {EVENT_TO_INT[kind]: _unused_handler for kind in _KINDS}
         self._spool = spool
-        self._tell = tell
+        self._post_event = post
 
     def execute(self, uuid: int, binary: int, size: int, code: int) -> None:
-        """Called by Go with the bytes of an event; `code` 0 is the device itself."""
+        """Receive the bytes of an event from Go; `code` 0 is the device itself."""
         del uuid
         data = string_at(binary, size)
         try:
             event = INT_TO_EVENT[code].FromString(data)
         except (KeyError, DecodeError) as error:
-            self._tell(error)
+            self._post_event(error)
             return
-        if not isinstance(event, events.MessageEv) or self._kept(event, data):
-            self._tell(event)
+        if not isinstance(event, events.MessageEv) or self._spooled(event, data):
+            self._post_event(event)
 
-    def _kept(self, event: events.MessageEv, data: bytes) -> bool:
-        """A full spool or disk is waited for: meanwhile WhatsApp keeps what follows."""
+    def _spooled(self, event: events.MessageEv, data: bytes) -> bool:
+        """Store a message, and wait while spool or disk are full: WhatsApp keeps further messages meanwhile."""
         if event.Info.MessageSource.Chat.Server not in {PHONE, HIDDEN, GROUP}:
             return False
         while True:
@@ -95,21 +95,20 @@ class _EventReceiver(events.Event):
             except OSError as error:
                 if self._spool.closed.is_set():
                     return False
-                self._tell(error)
+                self._post_event(error)
                 self._spool.closed.wait(1.0)
             else:
                 return True
 
 
 async def _unused_handler(_client: NewAClient, _event: Message) -> None:
-    """Never called: `execute` passes events on itself. neonize asks Go for the kinds that have a handler."""
+    """Never called, since `execute` posts events itself; neonize requests the kinds of events that have a handler."""
 
 
 class _Library:
-    """Go's functions; the call that lasts as long as the session gets a thread of its own.
+    """Go's functions; `Neonize`, which lasts as long as the session, runs in a daemon thread of its own.
 
-    Go does not return from `Neonize` when it is stopped while it shows QR codes: a process whose event loop owns that
-    thread would never end.
+    It does not return if it is stopped while it shows QR codes, so a thread of the event loop would block the exit.
     """
 
     def __getattr__(self, name: str) -> Callable[..., Awaitable[object]]:
@@ -118,7 +117,7 @@ class _Library:
 
 
 def _in_own_thread(call: Callable[..., object], *arguments: object) -> asyncio.Future[object]:
-    """The thread keeps `arguments`, which Go calls back, until Go is done with them."""
+    """Run a call in a thread, which references `arguments` for as long as Go may call them."""
     done: Future[object] = Future()
     done.set_running_or_notify_cancel()
     Thread(target=lambda: done.set_result(call(*arguments)), name="whatsapp", daemon=True).start()
@@ -131,22 +130,22 @@ HOUR, SIX_HOURS, DAY = 3600.0, 21_600.0, 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class SessionEnd:
-    """Why a session ended, in words for the owner; "" when that is as it should be."""
+    """Why a session ended, for the owner; "" if it was meant to end."""
 
     problem: str
-    rest: float | None = None
-    """Only the owner can mend it, and nothing is tried for so many seconds; None: it is tried again."""
+    retry_after: float | None = None
+    """Seconds without a new session, because the owner must act; None: a new session starts by itself."""
 
 
-UNLINKED = SessionEnd(f"WhatsApp has unlinked this device; to link it again {LOGIN_ADVICE}", rest=0.0)
+UNLINKED = SessionEnd(f"WhatsApp has unlinked this device; to link it again {LOGIN_ADVICE}", retry_after=0.0)
 
 FULL = SessionEnd(f"WhatsApp waits until {MIN_FREE_BYTES // 2**20} MB are free on the disk of the data folder")
 
 
 class Link:
-    """Begins at once; `arrived` is set with every message."""
+    """Starts sessions as soon as it is built; `arrived` is set with every message."""
 
-    def __init__(self, store: Store, pairing: Pairing, log: Logger, patience: LinkTimeouts) -> None:
+    def __init__(self, store: Store, pairing: Pairing, log: Logger, timeouts: LinkTimeouts) -> None:
         self._logger = log
         self._store = store
         self._pinged_at = 0.0
@@ -154,16 +153,16 @@ class Link:
         self._loop = asyncio.get_running_loop()
         self._ending: asyncio.Future[SessionEnd] = self._loop.create_future()
         self.pairing = pairing
-        self.patience = patience
+        self.timeouts = timeouts
         self.arrived = asyncio.Event()
         self.heard_at: float | None = None
         self.spool = Spool(store.spool)
-        self.client = new_client(store.session, self.spool, self._tell)
+        self.client = new_client(store.session, self.spool, self._post_event)
         self.running = asyncio.create_task(self._run(), name="whatsapp link")
-        """Raises `OwnerMustAct` when trying again cannot help."""
+        """Raises `OwnerMustAct` if a new session can't help."""
 
     async def request_code(self, number: str) -> str:
-        """A code to type on the phone, once WhatsApp is ready for it; raises `OwnerMustAct`."""
+        """Request a code to type on the phone, once WhatsApp is ready; raises `OwnerMustAct`."""
         try:
             async with asyncio.timeout(CODE_SECONDS):
                 await self.pairing.shown.wait()
@@ -184,7 +183,7 @@ class Link:
         self._end(SessionEnd(""))
 
     async def close(self) -> None:
-        """End the session; what lies on disk stays there."""
+        """End the session; the spool stays on disk."""
         self.spool.closed.set()
         self.running.cancel()
         await asyncio.gather(self.running, return_exceptions=True)
@@ -192,25 +191,25 @@ class Link:
     async def _run(self) -> None:
         failures = 0
         while True:
-            await self.pairing.may_begin()
+            await self.pairing.wait_until_wanted()
             try:
-                await self.patience.reach()
+                await self.timeouts.reach()
                 end = await self._session()
             except OSError as error:
                 end = SessionEnd(f"WhatsApp cannot be reached: {error or type(error).__name__}")
             if end is UNLINKED:
                 self.pairing.forget()
-            self.pairing.over(end.problem)
-            if end.rest is not None:
-                self.pairing.rest(end.rest)
+            self.pairing.reset(end.problem)
+            if end.retry_after is not None:
+                self.pairing.pause(end.retry_after)
                 raise OwnerMustAct(end.problem)
             failures = failures + 1 if self._trouble else 0
             if end.problem:
                 self._report(end.problem)
-                await self.patience.after(failures)
+                await self.timeouts.after(failures)
 
     async def _session(self) -> SessionEnd:
-        """From connecting to the end, whatever it is."""
+        """Run one session, from connecting to its end."""
         if not self._store.has_room:
             return FULL
         self._ending = self._loop.create_future()
@@ -223,62 +222,62 @@ class Link:
             return _end_by_error(go.exception()) if go.done() else watch.result()
         finally:
             self._end(SessionEnd(""))
-            self.pairing.over()
+            self.pairing.reset()
             watch.cancel()
             await self.client.stop()
-            await asyncio.wait({go}, timeout=self.patience.stop)  # until Go has let go, its callbacks must stay
+            await asyncio.wait({go}, timeout=self.timeouts.stop)  # Go may use its callbacks until then
             go.cancel()
             await asyncio.gather(go, return_exceptions=True)
 
     async def _watch(self) -> SessionEnd:
-        """Ask what is silent for an answer: neonize does not tell of the keep-alives that were answered."""
+        """Ping a silent connection: neonize reports no answered keep-alives. Return if the session must end."""
         while not self.pairing.expired:
-            await asyncio.sleep(self.patience.look)
+            await asyncio.sleep(self.timeouts.look)
             if not self._store.has_room:
                 return FULL
             quiet_since = max(self.heard_at or 0.0, self._pinged_at)
-            if self.pairing.connected.is_set() and monotonic() - quiet_since > self.patience.ping:
+            if self.pairing.connected.is_set() and monotonic() - quiet_since > self.timeouts.ping:
                 self._pinged_at = monotonic()
                 with suppress(NeonizeError):
-                    await self.client.set_passive(False)  # changes nothing
+                    await self.client.set_passive(False)  # used as a ping: it changes nothing
                     self.heard_at = monotonic()
         return SessionEnd("")
 
-    def _tell(self, told: ClientEvent) -> None:
-        """Go's threads come in here."""
+    def _post_event(self, event: ClientEvent) -> None:
+        """Post an event to the loop, from any thread."""
         with suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(self._hear, told)
+            self._loop.call_soon_threadsafe(self._on_event, event)
 
-    def _hear(self, told: ClientEvent) -> None:
-        if isinstance(told, Exception):
-            self._logger.warning("whatsapp.not_taken", why=f"{type(told).__name__}: {told}"[:200])
-        elif isinstance(told, events.MessageEv):
+    def _on_event(self, event: ClientEvent) -> None:
+        if isinstance(event, Exception):
+            self._logger.warning("whatsapp.not_taken", why=f"{type(event).__name__}: {event}"[:200])
+        elif isinstance(event, events.MessageEv):
             self.heard_at = monotonic()
             self.arrived.set()
-        elif self._ending.done():  # the session is over, but Go has more to say while it stops
+        elif self._ending.done():  # events from Go while the session stops
             return
-        elif isinstance(told, events.DisconnectedEv):
+        elif isinstance(event, events.DisconnectedEv):
             self._report("the connection to WhatsApp was lost; reconnecting")
         else:
             self.heard_at = monotonic()
-            self._take(told)
+            self._on_connection_event(event)
 
-    def _take(self, told: Message | bytes) -> None:
-        match told:
+    def _on_connection_event(self, event: Message | bytes) -> None:
+        match event:
             case bytes():
-                self.pairing.show(told.decode())
-            case Device() if told.JID.User:  # Go tells who we are before anything else
-                self.pairing.us = LinkedAccount(told.JID.User, told.LID.User, told.JID.Device)
+                self.pairing.show(event.decode())
+            case Device() if event.JID.User:  # the first event
+                self.pairing.account = LinkedAccount(event.JID.User, event.LID.User, event.JID.Device)
             case events.ConnectedEv():
                 if self._trouble:
                     self._logger.info("whatsapp.recovered")
                 self._trouble = ""
                 self.pairing.succeed()
-            case events.PairStatusEv() if told.Status == PairStatus.ERROR:
-                self._end(SessionEnd(f"the login failed: {told.Error[:200]}"))
+            case events.PairStatusEv() if event.Status == PairStatus.ERROR:
+                self._end(SessionEnd(f"the login failed: {event.Error[:200]}"))
             case events.PairStatusEv():
-                self.pairing.over()
-            case _ if end := _session_end(told):
+                self.pairing.reset()
+            case _ if end := _session_end(event):
                 self._end(end)
 
     def _end(self, end: SessionEnd) -> None:
@@ -286,15 +285,15 @@ class Link:
             self._ending.set_result(end)
 
     def _report(self, trouble: str) -> None:
-        """Logged once, until it is over."""
+        """Log a trouble once until it is over."""
         if not self._trouble:
             self._logger.warning("whatsapp.trouble", why=trouble)
         self._trouble = trouble
-        self.pairing.over(trouble)
+        self.pairing.reset(trouble)
 
 
 def _session_end(event: Message) -> SessionEnd | None:
-    """None when the session goes on."""
+    """Why an event ends the session; None if it doesn't."""
     match event:
         case events.LoggedOutEv():
             return UNLINKED
@@ -313,7 +312,7 @@ def _session_end(event: Message) -> SessionEnd | None:
 
 
 def _banned(seconds: float) -> SessionEnd:
-    """How long the ban lasts is told in most cases."""
+    """The end by a ban; 0 `seconds` if WhatsApp doesn't say how long it lasts."""
     seconds = seconds if seconds > 0 else DAY
     hours = max(1, round(seconds / HOUR))
     cure = "open WhatsApp on the phone, see why, and let the agent write less"
@@ -321,7 +320,7 @@ def _banned(seconds: float) -> SessionEnd:
 
 
 def _end_by_error(error: BaseException | None) -> SessionEnd:
-    """Go ended the session itself. It cannot pass on a ban or a logout whose reason it does not know."""
+    """The end by an error in Go, which names bans and logouts of unknown reasons only in its text."""
     text = one_line(error or "the session ended")
     if "neonize.LoggedOut" in text:
         return UNLINKED

@@ -1,6 +1,7 @@
-"""Events of WhatsApp → what happened, handed over in order; a message leaves the spool once it is accepted.
+"""Events of WhatsApp → messages, in order; a message leaves the spool once it is accepted.
 
-A person is the digits of their phone number wherever it is known."""
+People are identified by the digits of their phone number wherever it is known.
+"""
 
 import asyncio
 from base64 import b64encode
@@ -22,21 +23,21 @@ from gateway.domain.channels.platform import Logger
 from gateway.domain.conversation.inbound import Address, Attachment, Inbound, Sender
 from gateway.domain.errors import TryAgainLater
 
-LONGEST_REF = 16 * 1024
-LONGEST_QUOTE = 4000
+MAX_REF_CHARS = 16 * 1024
+MAX_QUOTE_CHARS = 4000
 
 Together = e2e.MessageAssociation.AssociationType
 _SAME_IN_HD = {Together.HD_VIDEO_DUAL_UPLOAD, Together.HD_IMAGE_DUAL_UPLOAD}
-"""The same picture once more, larger: the first one is the message."""
+"""A larger copy of a picture or video that came before."""
 
 _FILES = ("imageMessage", "videoMessage", "ptvMessage", "audioMessage", "documentMessage", "stickerMessage")
 _WHERE_IT_IS = ("URL", "directPath", "mediaKey", "fileEncSHA256", "fileSHA256", "fileLength", "mimetype")
 
 
-def to_inbound(event: MessageEv, us: LinkedAccount) -> Inbound | None:
-    """None for what is of no interest (reactions, receipts, our own words); raises `ValueError` or `OverflowError`."""
+def to_inbound(event: MessageEv, account: LinkedAccount) -> Inbound | None:
+    """The message in an event; None for reactions, receipts and our own. Raises `ValueError` or `OverflowError`."""
     info, source = event.Info, event.Info.MessageSource
-    if source.IsFromMe and not _is_note_to_self(source, us):
+    if source.IsFromMe and not _is_note_to_self(source, account):
         return None
     said, edited = _edited(_unwrap(event.Message))
     text, files, context = _text(said), _attachments(said), _context(said)
@@ -44,15 +45,15 @@ def to_inbound(event: MessageEv, us: LinkedAccount) -> Inbound | None:
     if not (text or files) or together.associationType in _SAME_IN_HD:
         return None
     return Inbound(
-        address=Address("whatsapp", us.number, _chat(source, us)),
-        sender=_sender(source, us, info.Pushname),
-        text=_without_our_name(text, us),
+        address=Address("whatsapp", account.number, _chat(source, account)),
+        sender=_sender(source, account, info.Pushname),
+        text=_without_own_name(text, account),
         platform_id=f"{_id(info.ID, source)}:{info.Timestamp}" if edited else _id(info.ID, source),
         sent_at=datetime.fromtimestamp(info.Timestamp / 1000, UTC),
         edits=_id(edited, source) if edited else None,
         private=not source.IsGroup,
         as_owner=True,
-        addressed=not source.IsGroup or any(map(us.are, (*context.mentionedJID, context.participant))),
+        addressed=not source.IsGroup or any(map(account.are, (*context.mentionedJID, context.participant))),
         attachments=files,
         album=_id(together.parentMessageKey.ID, source) if together.associationType == Together.MEDIA_ALBUM else "",
         quoted=_quoted(context),
@@ -66,46 +67,46 @@ def is_hidden(source: MessageSource) -> bool:
     return _person(source.Sender, source.SenderAlt) == _bare(source.Sender)
 
 
-def _is_note_to_self(source: MessageSource, us: LinkedAccount) -> bool:
-    """The owner's own chat, written on the phone; what this device writes there is ours."""
-    return not source.IsGroup and us.are(_bare(source.Chat)) and source.Sender.Device != us.device
+def _is_note_to_self(source: MessageSource, account: LinkedAccount) -> bool:
+    """Whether it was written in the owner's own chat on another device."""
+    return not source.IsGroup and account.are(_bare(source.Chat)) and source.Sender.Device != account.device
 
 
 def _id(stanza: str, source: MessageSource) -> str:
-    """In a group with its writer, so that nobody can change or take the place of what another one said."""
+    """The id; in a group with the author, so that nobody can edit or replace the message of another person."""
     return f"{stanza}/{_bare(source.Sender)}" if source.IsGroup else stanza
 
 
-def _chat(source: MessageSource, us: LinkedAccount) -> str:
+def _chat(source: MessageSource, account: LinkedAccount) -> str:
     if source.IsGroup:
         return _bare(source.Chat)
-    return us.number if source.IsFromMe else _person(source.Chat, source.SenderAlt)
+    return account.number if source.IsFromMe else _person(source.Chat, source.SenderAlt)
 
 
-def _sender(source: MessageSource, us: LinkedAccount, name: str) -> Sender:
-    who = us.number if source.IsFromMe else _person(source.Sender, source.SenderAlt)
+def _sender(source: MessageSource, account: LinkedAccount, name: str) -> Sender:
+    who = account.number if source.IsFromMe else _person(source.Sender, source.SenderAlt)
     return Sender(who, name or who, is_bot=source.Sender.Server == BOT)
 
 
 def _person(jid: JID, other: JID) -> str:
-    """Who it is; `other` is their other address, when it came along."""
+    """The phone number if one of the two addresses of a person has it, otherwise the first address."""
     return next((known.User for known in (jid, other) if known.Server == PHONE and known.User), _bare(jid))
 
 
 def _bare(jid: JID) -> str:
-    """The person or group as WhatsApp writes it, without the device."""
+    """The JID without the device."""
     return f"{jid.User}@{jid.Server}"
 
 
-def _without_our_name(text: str, us: LinkedAccount) -> str:
-    """A mention is written as the digits of a number, which nobody wants to read."""
-    for name in filter(None, (us.number, us.hidden)):
+def _without_own_name(text: str, account: LinkedAccount) -> str:
+    """The text without mentions of the account, which are written as digits."""
+    for name in filter(None, (account.number, account.hidden)):
         text = text.replace(f"@{name}", "")
     return text.strip()
 
 
 def _unwrap(message: e2e.Message) -> e2e.Message:
-    """The message itself. What is wrapped deeper than any client does is left as it is."""
+    """The message inside its wrappers, of which eight are removed at most."""
     for _ in range(8):
         values = (value for _, value in message.ListFields())
         wrapped = (each for each in values if isinstance(each, e2e.FutureProofMessage | e2e.DeviceSentMessage))
@@ -114,7 +115,7 @@ def _unwrap(message: e2e.Message) -> e2e.Message:
 
 
 def _edited(said: e2e.Message) -> tuple[e2e.Message, str]:
-    """What it says now, and the id of the message that it replaces."""
+    """The new content of an edited message and the id of the old one; "" if it is not an edit."""
     protocol = said.protocolMessage
     if said.HasField("protocolMessage") and protocol.type == e2e.ProtocolMessage.MESSAGE_EDIT:
         return _unwrap(protocol.editedMessage), str(protocol.key.ID)
@@ -122,7 +123,7 @@ def _edited(said: e2e.Message) -> tuple[e2e.Message, str]:
 
 
 def _text(message: e2e.Message) -> str:
-    """The words of an unwrapped message, "" when it has none."""
+    """The text of an unwrapped message; "" if it has none."""
     if message.HasField("extendedTextMessage"):
         return str(message.extendedTextMessage.text)
     if message.HasField("locationMessage"):
@@ -135,32 +136,32 @@ def _text(message: e2e.Message) -> str:
 
 
 def _quoted(context: e2e.ContextInfo) -> str:
-    """What a message replies to, shortened; a file without words is named by its kind."""
+    """The text that a message replies to, shortened; for a file without a text its kind."""
     said = _unwrap(context.quotedMessage)
     text = _text(said) or next((f"[{name.removesuffix('Message')}]" for name in _files(said)), "")
-    return text[:LONGEST_QUOTE]
+    return text[:MAX_QUOTE_CHARS]
 
 
 def _source(said: e2e.Message, context: e2e.ContextInfo) -> str:
-    """Where a text comes from that its sender only passed on, as far as WhatsApp tells; other people fill in cards."""
+    """The author of a text that its sender did not write; "" if they did. Contact cards count as others'."""
     if context.isForwarded or context.forwardingScore:
         return str(context.forwardedNewsletterMessageInfo.newsletterName) or "somebody"
     return "a card" if said.HasField("contactMessage") or said.locationMessage.name else ""
 
 
 def _context(message: e2e.Message) -> e2e.ContextInfo:
-    """Whom it mentions and what it replies to; empty where there is nothing of that."""
+    """The mentions and the quoted message; empty if there are none."""
     contexts = (getattr(value, "contextInfo", None) for _, value in message.ListFields())
     return next((context for context in contexts if isinstance(context, e2e.ContextInfo)), e2e.ContextInfo())
 
 
 def _attachments(message: e2e.Message) -> tuple[Attachment, ...]:
     found = (_attachment(name, file) for name, file in _files(message).items())
-    return tuple(attachment for attachment in found if len(attachment.ref) <= LONGEST_REF)
+    return tuple(attachment for attachment in found if len(attachment.ref) <= MAX_REF_CHARS)
 
 
 def _attachment(name: str, file: Proto) -> Attachment:
-    """The reference holds what is needed to get and decrypt it; neonize takes a round video as a video."""
+    """A file, with everything needed to fetch and decrypt it as its reference. Round videos count as videos."""
     slim = e2e.Message()
     kept = getattr(slim, "videoMessage" if name == "ptvMessage" else name)
     for field in _WHERE_IT_IS:
@@ -180,16 +181,16 @@ LONGEST_PAUSE = 2.0
 
 
 async def hand_over_spool(link: Link, accept: Accept, log: Logger) -> None:
-    """Until cancelled; what an earlier run of the program left comes first."""
+    """Hand over messages until cancelled, first those that an earlier run left in the spool."""
     while True:
         link.arrived.clear()
         kept = await asyncio.to_thread(link.spool.head, BATCH_MESSAGES)
         if not kept:
             await link.arrived.wait()
-        elif (us := link.pairing.us) is None:
+        elif (account := link.pairing.account) is None:
             await link.pairing.connected.wait()
         else:
-            read = [await _read(data, us, link, log) for _, data in kept]
+            read = [await _read(data, account, link, log) for _, data in kept]
             await _hand_over([inbound for inbound in read if inbound is not None], link, accept, log)
             await asyncio.to_thread(link.spool.drop, [name for name, _ in kept])
 
@@ -203,25 +204,25 @@ async def _hand_over(batch: Sequence[Inbound], link: Link, accept: Accept, log: 
             if not failures:
                 log.warning("whatsapp.not_accepted", why=str(error))
             failures += 1
-            await link.patience.after(failures, LONGEST_PAUSE)
+            await link.timeouts.after(failures, LONGEST_PAUSE)
     return None
 
 
-async def _read(data: bytes, us: LinkedAccount, link: Link, log: Logger) -> Inbound | None:
-    """What breaks WhatsApp's own rules is left out."""
+async def _read(data: bytes, account: LinkedAccount, link: Link, log: Logger) -> Inbound | None:
+    """The message in an event, or None; a malformed one is logged."""
     try:
         event = MessageEv.FromString(data)
         await _add_phone_number(event, link)
-        return to_inbound(event, us)
+        return to_inbound(event, account)
     except (DecodeError, ValueError, OverflowError) as error:
         log.warning("whatsapp.unreadable", why=f"{type(error).__name__}: {error}"[:200])
         return None
 
 
 async def _add_phone_number(event: MessageEv, link: Link) -> None:
-    """Whoever is let in is known by the phone number; neonize may have learnt it from an earlier message.
+    """Add the sender's phone number, which allow lists use, if neonize knows it from an earlier message.
 
-    Go dies of the question when it has no session.
+    Waits for a session, without which Go crashes on the request.
     """
     source = event.Info.MessageSource
     if source.IsFromMe or not is_hidden(source):

@@ -1,4 +1,4 @@
-"""How far a person has come with linking this device, and how long to wait for what."""
+"""The state of linking this device, and the timeouts of the link."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -17,102 +17,105 @@ LONGEST_PAUSE = 60.0
 
 @dataclass(frozen=True, slots=True)
 class LinkTimeouts:
-    """How long to wait, in seconds; `first_code` and `next_code` are whatsmeow's (`qrchan.go`), a little longer."""
+    """Seconds; `first_code` and `next_code` are a little longer than whatsmeow's (`qrchan.go`)."""
 
     first_code: float = 63.0
     next_code: float = 23.0
-    asked: float = 180.0
-    """How long after the last look at a login somebody may still be waiting for it."""
+    interest: float = 180.0
+    """For which a look at the login counts as interest in it."""
     ping: float = 120.0
-    """How long nothing may be heard before WhatsApp is asked for an answer."""
+    """Of silence before a ping."""
     stop: float = 5.0
-    """How long Go may take to end a session; while it shows codes it never does."""
+    """For which Go may take to end a session; while it shows codes it never ends one."""
     look: float = 1.0
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep
     reach: Callable[[], Awaitable[None]] = reach
-    """Ends at once where trying makes sense; raises `OSError` where it does not."""
+    """Raises `OSError` if WhatsApp can't be reached."""
 
     async def after(self, failures: int, longest: float = LONGEST_PAUSE) -> None:
-        """Wait after so many failures in a row; up to a half is left to chance."""
+        """Wait after this many failures in a row: exponentially, with jitter of up to a half."""
         longest = min(longest, 2.0 ** min(failures, 6))
         await self.pause(uniform(longest / 2, longest))
 
 
-class Pairing:
-    """Which account we are linked to, or the codes to link one; nothing is asked of WhatsApp until somebody looks."""
+LINK_TIMEOUTS = LinkTimeouts()
 
-    def __init__(self, store: Store, patience: LinkTimeouts) -> None:
+
+class Pairing:
+    """The linked account, or the codes to link one; codes are requested only while somebody looks at the login."""
+
+    def __init__(self, store: Store, timeouts: LinkTimeouts) -> None:
         self._store = store
-        self._patience = patience
-        self._asked_at = -inf
-        self._asked = asyncio.Event()
-        self._rest_until = self._qr_until = 0.0
-        self.us = store.account()
+        self._timeouts = timeouts
+        self._wanted_at = -inf
+        self._wanted = asyncio.Event()
+        self._paused_until = self._qr_until = 0.0
+        self.account = store.account()
         self.qr = self.code = self.problem = ""
         self.connected = asyncio.Event()
         self.shown = asyncio.Event()
-        """WhatsApp has a QR code: then it can also be asked for a code to type."""
+        """Set while there is a QR code; then a code to type can be requested, too."""
 
-    def ask(self) -> None:
-        """Somebody wants to log in."""
-        self._asked_at = monotonic()
-        self._asked.set()
+    def note_interest(self) -> None:
+        """Note that somebody waits for a login."""
+        self._wanted_at = monotonic()
+        self._wanted.set()
 
-    async def may_begin(self) -> None:
-        """Return when there is a reason for a session: an account, or somebody who waits for one."""
-        await asyncio.sleep(max(0.0, self._rest_until - monotonic()))
-        if self.us is None and monotonic() - self._asked_at > self._patience.asked:
-            self._asked.clear()
-            await self._asked.wait()
+    async def wait_until_wanted(self) -> None:
+        """Wait until there is a reason for a session: an account, or somebody who waits for a login."""
+        await asyncio.sleep(max(0.0, self._paused_until - monotonic()))
+        if self.account is None and monotonic() - self._wanted_at > self._timeouts.interest:
+            self._wanted.clear()
+            await self._wanted.wait()
 
     @property
     def idle(self) -> bool:
-        """Nothing is asked of WhatsApp, so nothing can be heard."""
-        return monotonic() < self._rest_until or not (self.us or self._asked.is_set())
+        """Whether no session is wanted now, so that silence is expected."""
+        return monotonic() < self._paused_until or not (self.account or self._wanted.is_set())
 
-    def rest(self, seconds: float) -> None:
-        """Try nothing for so long; what was asked for is over."""
-        self._rest_until = monotonic() + seconds
-        self._asked_at = -inf
-        self._asked.clear()
+    def pause(self, seconds: float) -> None:
+        """Start no session for this long, and forget that somebody waited for a login."""
+        self._paused_until = monotonic() + seconds
+        self._wanted_at = -inf
+        self._wanted.clear()
 
     def show(self, qr: str) -> None:
-        """The next QR code."""
-        self._qr_until = monotonic() + (self._patience.next_code if self.qr else self._patience.first_code)
+        """Show the next QR code."""
+        self._qr_until = monotonic() + (self._timeouts.next_code if self.qr else self._timeouts.first_code)
         self.qr, self.problem = qr, ""
         self.shown.set()
 
     @property
     def expired(self) -> bool:
-        """The last code was not used in time."""
+        """Whether the last code was not used in time."""
         return bool(self.qr) and monotonic() > self._qr_until
 
-    def over(self, problem: str = "") -> None:
-        """The codes are used, or of no use any more, and there is no connection yet."""
+    def reset(self, problem: str = "") -> None:
+        """Drop codes and connection, because of `problem` if there is one."""
         self.qr = self.code = ""
         self.problem = problem
         self.shown.clear()
         self.connected.clear()
 
     def succeed(self) -> None:
-        """There is a connection."""
-        self.over()
-        if self.us is not None:
-            self._store.remember(self.us)
+        """Note the connection, and store its account."""
+        self.reset()
+        if self.account is not None:
+            self._store.remember(self.account)
         self.connected.set()
 
     def forget(self) -> None:
-        """There is no account any more."""
-        self.us = None
+        """Forget the account."""
+        self.account = None
         self._store.forget()
 
     def login(self) -> Login:
-        """How it stands."""
-        number = self.us.number if self.us is not None else ""
+        """The state of the login, for people."""
+        number = self.account.number if self.account is not None else ""
         if self.connected.is_set():
             return Login("connected", account=number)
         if self.qr:
             return Login("waiting", qr=self.qr, code=self.code)
-        if number or self._asked.is_set():
+        if number or self._wanted.is_set():
             return Login("starting", account=number, problem=self.problem)
         return Login("logged out", problem=self.problem or LOGIN_ADVICE)

@@ -1,4 +1,4 @@
-"""What neonize needs before it is called: to be imported without the library it asks for, and a network."""
+"""Importing neonize, without the library that it asks for, and checking the network before it is called."""
 
 import asyncio
 import logging
@@ -11,7 +11,9 @@ from types import ModuleType
 from urllib.request import getproxies
 
 MAX_FILE = 64 * 2**20
-"""Bytes; neonize holds a file in memory, as a whole."""
+"""Bytes; neonize holds a whole file in memory."""
+OFFLINE_PAUSE = 5.0
+"""Seconds until a message is sent again that failed without a connection."""
 
 HOST, PORT = "web.whatsapp.com", 443
 REACH_SECONDS = 10.0
@@ -20,22 +22,22 @@ _lock = Lock()
 
 
 def preload() -> None:
-    """Import neonize; half a second of work and 60 MB, so call it in a thread, any number of times."""
+    """Import neonize. It takes 0.5 s and 60 MB, so call it in a thread; repeated calls do nothing."""
     with _lock:
         if "neonize.aioze.client" in sys.modules:
             return
         try:
             import_module("magic")
-        except ImportError:  # there is no libmagic; neonize asks it for types that this channel always tells
+        except ImportError:  # without libmagic, which neonize uses only for types that this channel always gives
             sys.modules["magic"] = ModuleType("magic")
         _import_quietly("neonize.aioze.client")
-        # what Go logs holds addresses of people; it is told the level of the second of these
+        # Go logs addresses of people, at the level of the second of these loggers
         for name in ("neonize", "neonize.utils.log", "whatsmeow", "Whatsmeow.Database"):
             logging.getLogger(name).setLevel(logging.ERROR)
 
 
 def _import_quietly(name: str) -> None:
-    """neonize calls `basicConfig`, which spares a root logger that has a handler, and leaves a pipe to `uname` open."""
+    """Import without two side effects of neonize: it calls `basicConfig`, and leaves a pipe to `uname` open."""
     root, silence, popen = logging.getLogger(), logging.NullHandler(), os.popen
     root.addHandler(silence)
     vars(os)["popen"] = lambda _: StringIO()
@@ -47,12 +49,12 @@ def _import_quietly(name: str) -> None:
 
 
 def one_line(error: object) -> str:
-    """What Go says about a failure, for people."""
+    """The text of an error from Go, for people."""
     return " ".join(str(error).split())[:300]
 
 
 async def reach() -> None:
-    """Raises `OSError` when WhatsApp cannot be reached: each try of neonize itself costs a file handle for good."""
+    """Raise `OSError` if WhatsApp can't be reached: each attempt of neonize itself leaks a file handle."""
     if getproxies().get("https"):
         return
     async with asyncio.timeout(REACH_SECONDS):

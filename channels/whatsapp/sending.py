@@ -1,4 +1,4 @@
-"""One message out, its Markdown as the few marks WhatsApp knows, and files both ways."""
+"""Sending messages, their Markdown as WhatsApp's marks, and files both ways."""
 
 import asyncio
 import re
@@ -16,7 +16,7 @@ from neonize.proto.waE2E.WAWebProtobufsE2E_pb2 import Message
 from neonize.utils.enum import MediaType
 from neonize.utils.jid import build_jid
 
-from channels.whatsapp.sdk import MAX_FILE, one_line
+from channels.whatsapp.sdk import MAX_FILE, OFFLINE_PAUSE, one_line
 from channels.whatsapp.store import PHONE
 from gateway.domain.channels.channel import (
     FetchDelayed,
@@ -31,13 +31,13 @@ from gateway.domain.conversation.inbound import Attachment
 from gateway.domain.text.markdown import Renderer
 
 MAX_RENDERED = 32_000
-"""Characters of a rendered text; WhatsApp takes twice as many. A link that is used often is written out each time."""
+"""Characters of a rendered text; WhatsApp accepts twice as many. Repeated links make a text longer."""
 
 _MARKS = {"heading": "*", "strong": "*", "em": "_", "s": "~", "code_inline": "`"}
 
 
 def to_whatsapp(text: str) -> str:
-    """Never raises, whatever a model wrote; what cannot be rendered is left as it is."""
+    """Markdown with WhatsApp's marks. Never raises; a text that can't be rendered is returned unchanged."""
     rendered = _Marks().render(text)
     return rendered if rendered.strip() and len(rendered) <= MAX_RENDERED else text
 
@@ -48,7 +48,7 @@ class _Marks(Renderer):
     picture = ""
 
     def marked(self, node: SyntaxTreeNode, inner: str) -> str:
-        """WhatsApp wants its marks on a line of their own and next to the words."""
+        """WhatsApp accepts marks only within a line and directly beside words."""
         if node.type == "heading":
             inner = inner.replace("*", "")
         known = node.type == "code_inline" or (inner and inner == inner.strip() and "\n" not in inner)
@@ -58,18 +58,17 @@ class _Marks(Renderer):
         return f"```\n{content.rstrip()}\n```"
 
     def link(self, target: str, label: str) -> str:
-        """A reader sees where it goes."""
+        """The label with the address, so that a reader sees where it leads."""
         return target or label if label in {"", target} else f"{label} ({target})"
 
     def cell(self, node: SyntaxTreeNode) -> str:
         return " ".join(self.inlines(node.children).split())
 
     def table(self, rows: Sequence[Sequence[str]]) -> str:
-        """As a phone has room for it."""
+        """The table as code, its cells separated by bars."""
         return self.code("\n".join(map(" | ".join, rows)))
 
 
-OFFLINE_PAUSE = 5.0
 BUSY_PAUSE = 60.0
 PIECE = 256 * 1024
 
@@ -87,15 +86,15 @@ _GONE = ("403", "404", "410", "nothing downloadable", "hash", "hmac", "no url", 
 
 
 def to_jid(chat: str) -> JID:
-    """Where to send what goes to `Address.chat`."""
+    """The JID of an `Address.chat`."""
     user, _, server = chat.partition("@")
     return build_jid(user, server or PHONE)
 
 
 async def send(client: NewAClient, message: Outgoing, quote: str) -> str:
-    """WhatsApp's id of the message, which neonize does not let us choose; raises as `Channel.send` does.
+    """Send a message and return WhatsApp's id of it, which can't be chosen; raises as `Channel.send` does.
 
-    `quote` is what `message.reply_to` said: WhatsApp shows what the answer says it was.
+    `quote` is the text of `message.reply_to`, which the reply itself carries.
     """
     text, body = await asyncio.to_thread(to_whatsapp, message.text), Message()
     if message.file is not None:
@@ -104,7 +103,7 @@ async def send(client: NewAClient, message: Outgoing, quote: str) -> str:
         shown = body.extendedTextMessage
         shown.text = text
     if message.reply_to is not None and not message.private:
-        stanza, _, writer = message.reply_to.partition("/")  # the id of a message in a group has its writer in it
+        stanza, _, writer = message.reply_to.partition("/")  # in a group, ids contain the author
         shown.contextInfo.stanzaID, shown.contextInfo.participant = stanza, writer
         shown.contextInfo.quotedMessage.conversation = quote
     try:
@@ -114,7 +113,7 @@ async def send(client: NewAClient, message: Outgoing, quote: str) -> str:
 
 
 async def fetch(client: NewAClient, attachment: Attachment) -> AsyncIterator[bytes]:
-    """Raises `FetchFailed` or `FetchDelayed`. The whole file is in memory for a moment, so large ones are refused."""
+    """Yield the bytes of a file, which is in memory as a whole; raises `FetchFailed` or `FetchDelayed`."""
     if (attachment.size or 0) > MAX_FILE:
         raise FetchFailed(f"the file is larger than {MAX_FILE // 2**20} MB")
     try:
@@ -131,7 +130,7 @@ async def fetch(client: NewAClient, attachment: Attachment) -> AsyncIterator[byt
 
 
 def _at_whatsapp(message: Message) -> Message:
-    """Without addresses elsewhere: whoever sent the file wrote where it is, and the SDK would ask there."""
+    """The message without addresses outside WhatsApp: its sender wrote them, and the SDK would make requests there."""
     for _, file in message.ListFields():
         if not _ITS_HOSTS.match(getattr(file, "URL", "")):
             file.ClearField("URL")
@@ -141,7 +140,7 @@ def _at_whatsapp(message: Message) -> Message:
 
 
 async def _upload(client: NewAClient, file: OutgoingFile, caption: str, body: Message) -> Any:
-    """The part of `body` that shows it. What WhatsApp does not show is a document, and audio has no caption there."""
+    """Upload a file and return the part of `body` that shows it; audio with a caption is sent as a document."""
     kind = _SHOWN_AS.get(file.mime, "Audio" if file.mime.startswith("audio/") and not caption else "Document")
     try:
         data = await asyncio.to_thread(Path(file.path).read_bytes)
@@ -165,14 +164,14 @@ async def _upload(client: NewAClient, file: OutgoingFile, caption: str, body: Me
 
 
 def _outcome(text: str) -> SendFailed | SendDelayed | SendUncertain:
-    """What Go's error text means.
+    """The error for a text from Go.
 
-    | text | it was | error |
+    | text | the message was | error |
     | --- | --- | --- |
-    | one of `_REFUSED` | refused for good | `SendFailed` |
-    | one of `_BUSY`, such as any other code of the server's | not sent | `SendDelayed`, a minute |
+    | one of `_REFUSED` | refused permanently | `SendFailed` |
+    | one of `_BUSY`, such as any other code of the server | not sent | `SendDelayed`, a minute |
     | one of `_NEVER_LEFT`, such as no connection, no account | not sent | `SendDelayed`, some seconds |
-    | anything else | perhaps sent: it may have come after the message left | `SendUncertain` |
+    | anything else | perhaps sent | `SendUncertain` |
     """
     lower = text.lower()
     if any(phrase in lower for phrase in _REFUSED):

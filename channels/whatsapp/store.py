@@ -1,4 +1,4 @@
-"""What lies in the channel's folder: the session, whose it is, and what arrived and was not accepted yet."""
+"""The channel's folder: the session, the linked account, and the spool of messages that aren't accepted yet."""
 
 import fcntl
 import json
@@ -17,30 +17,30 @@ from threading import Event, Lock
 from gateway.domain.errors import OwnerMustAct
 
 PHONE, HIDDEN, GROUP, BOT = "s.whatsapp.net", "lid", "g.us", "bot"
-"""The servers in a JID: of a person, of a person who hides the number, of a group, of WhatsApp's own bots."""
+"""Servers in a JID: of people, of people with a hidden number, of groups, of WhatsApp's own bots."""
 
 MAX_WAITING = 10_000
-"""Waiting messages from which on Go has to wait too: then WhatsApp keeps what follows."""
+"""Messages in the spool; at this number Go waits, and WhatsApp keeps further ones."""
 
 MIN_FREE_BYTES = 64 * 2**20
-"""Free bytes without which there is no session: a message whose keys cannot be saved is acknowledged and gone."""
+"""Free bytes that a session needs: a message whose keys can't be saved is acknowledged and lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class LinkedAccount:
-    """The account this device is linked to; `device` is our own number among its devices."""
+    """The account that this device is linked to; `device` is its number among the devices of the account."""
 
     number: str
     hidden: str = ""
     device: int = 0
 
     def are(self, jid: str) -> bool:
-        """Whether a JID without a device means this account."""
+        """Whether a JID without a device is this account's."""
         return jid in {f"{self.number}@{PHONE}", f"{self.hidden}@{HIDDEN}"}
 
 
 class Store:
-    """The folder, only ours to read; two programs with the same session would throw each other out."""
+    """The folder, private and locked: two programs with the same session would disconnect each other."""
 
     def __init__(self, folder: Path, room: int = MIN_FREE_BYTES) -> None:
         self._folder = folder
@@ -51,7 +51,7 @@ class Store:
         self.spool = folder / "spool"
 
     def open(self) -> None:
-        """Take the folder; raises `OwnerMustAct` when another process has it. A dead process has nothing."""
+        """Lock the folder; raises `OwnerMustAct` if another living process has it."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._folder.chmod(0o700)
         lock = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
@@ -63,28 +63,28 @@ class Store:
             raise OwnerMustAct(
                 f"another program (pid {pid}) uses the WhatsApp session in {self._folder}; stop it first"
             ) from None
-        written = os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)  # in its old place, if the disk is full
+        written = os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)  # over the old one, in case the disk is full
         os.truncate(lock, written)
         self._lock = lock
 
     @property
     def has_room(self) -> bool:
-        """Whether the keys of messages can be saved."""
+        """Whether there is room to save the keys of messages."""
         return disk_usage(self._folder).free >= self.room
 
     def close(self) -> None:
-        """Leave the folder to others."""
+        """Unlock the folder."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
 
-    def remember(self, us: LinkedAccount) -> None:
-        """Keep which account we are linked to."""
-        if us != self.account():
-            _write(self._account, json.dumps(asdict(us)).encode())
+    def remember(self, account: LinkedAccount) -> None:
+        """Store the linked account."""
+        if account != self.account():
+            _write(self._account, json.dumps(asdict(account)).encode())
 
     def forget(self) -> None:
-        """There is no account any more."""
+        """Delete the linked account."""
         self._account.unlink(missing_ok=True)
 
     def account(self) -> LinkedAccount | None:
@@ -94,7 +94,10 @@ class Store:
         return None
 
     def backup_files(self) -> Iterator[tuple[str, Callable[[], bytes]]]:
-        """Nothing without an account. The keys come first: what they have decrypted is in the spool or accepted."""
+        """Yield names and readers of the files to back up, none without an account.
+
+        The keys come first: every message that they have decrypted is in the spool, or accepted.
+        """
         if self._account.exists() and self.session.exists():
             yield self.session.name, partial(_copy, self.session)
             yield self._account.name, self._account.read_bytes
@@ -103,10 +106,9 @@ class Store:
 
 
 class Spool:
-    """One file per message, in the order they came; `put` is for another thread than the rest.
+    """One file per message, in order of arrival. `put` runs in another thread than the rest, one call at a time.
 
-    WhatsApp gets its acknowledgement from neonize before we hear of a message, and there is no way to hold that back:
-    from then on nobody else has it.
+    neonize acknowledges a message to WhatsApp before it passes it on, so from then on only the spool has it.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -118,7 +120,7 @@ class Spool:
         self.closed = Event()
 
     def put(self, event: bytes) -> None:
-        """Returns once it would survive a power cut; raises `OSError`, and may then be tried again."""
+        """Store a message so that it survives a power cut; raises `OSError`, and may then be retried."""
         if len(self._waiting) >= MAX_WAITING and not self.closed.is_set():
             raise OSError(f"{MAX_WAITING} messages wait already")
         path = self._folder / f"{self._next:012}.event"
@@ -128,22 +130,22 @@ class Spool:
             self._waiting.append(path)
 
     def head(self, most: int) -> Sequence[tuple[Path, bytes]]:
-        """The oldest messages, and the names to `drop` them by."""
+        """The oldest messages, with the paths to `drop` them by."""
         with self._lock:
             names = list(islice(self._waiting, most))
         return [(name, name.read_bytes()) for name in names]
 
     def drop(self, names: Sequence[Path]) -> None:
-        """They were accepted; `names` are the oldest."""
+        """Delete accepted messages; `names` must be the oldest. Needs no lock, since `popleft` is atomic."""
         for name in names:
             name.unlink(missing_ok=True)
             self._waiting.popleft()
 
 
 def _copy(session: Path) -> bytes:
-    """The session as it was at one instant, by SQLite's own means; raises `OwnerMustAct`.
+    """A consistent copy of the session, by SQLite; raises `OwnerMustAct`.
 
-    Not for the process that has it open: to close a second descriptor there would drop the locks of the first.
+    Not for the process that has it open: closing a second descriptor there would drop the locks of the first.
     """
     where = f"{session.absolute().as_uri()}?mode=rw"
     try:
@@ -157,7 +159,7 @@ def _copy(session: Path) -> bytes:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Under another name first, so that what has this name is whole."""
+    """Write under another name first, so that a file with this name is always complete."""
     beside = path.with_name("torn")
     with beside.open("wb") as file:
         file.write(data)

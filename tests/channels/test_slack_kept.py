@@ -114,7 +114,7 @@ class TestImport:
 
     async def test_a_file_stays_until_its_content_is_stored(self, channel: Slack, tmp_path: Path) -> None:
         (tmp_path / "kept.json").write_text('{"thread C1 1.1": "1.1 U1"}')
-        await channel._kept.load()
+        await channel._facts.load()
         assert isinstance(channel.facts, FactsInFile)
         channel.facts.down = True
         with pytest.raises(TryAgainLater):
@@ -133,7 +133,7 @@ class TestImport:
 
 async def test_an_address_to_answer_at_is_stored_sealed(platform: FakeSlack, tmp_path: Path) -> None:
     at, channel = Address("slack", "T1", "C1"), slack_on(platform, Log(), tmp_path)
-    await channel._replies.expect(at, "https://hooks.slack.com/secret")
+    await channel._replies.remember_url(at, "https://hooks.slack.com/secret")
     assert channel._replies._address(at) == "https://hooks.slack.com/secret"
     assert "secret" not in (tmp_path / "facts.json").read_text()
     channel._replies._bot_token = "xoxb-another"

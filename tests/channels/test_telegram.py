@@ -63,7 +63,7 @@ async def build(platform: FakeTelegram, log: Log, pauses: list[float]) -> AsyncI
     async def build(**settings: Any) -> Telegram:
         given = {"token": platform.token, "api_base": platform.url, "webhook_url": None, "webhook_secret": SECRET}
         parts: dict[str, Any] = (
-            given | {"commands": [("new", "Start afresh")], "patience": PollTimeouts(poll=1)} | settings
+            given | {"commands": [("new", "Start afresh")], "timeouts": PollTimeouts(poll=1)} | settings
         )
         channel = Telegram(log=log, pause=pause, **parts)
         await channel.open()
@@ -219,7 +219,7 @@ async def test_a_refused_token_is_reported_once_and_tried_slowly(
 
 async def test_a_stalled_poll_is_given_up_and_asked_anew(platform: FakeTelegram, build: Build, log: Log) -> None:
     platform.hang("getUpdates")
-    async with receiving(await build(patience=PollTimeouts(poll=1, stall=0.3))) as gateway:
+    async with receiving(await build(timeouts=PollTimeouts(poll=1, stall=0.3))) as gateway:
         platform.say("hello")
         assert "no answer" in str((await log.heard("telegram.unreachable"))["why"])
         platform.release()

@@ -80,13 +80,13 @@ async def test_an_account_is_connected_again_at_the_next_start(whatsapp: FakeWha
 
 async def test_codes_that_nobody_takes_give_way_to_new_ones(whatsapp: FakeWhatsApp, tmp_path: Path) -> None:
     whatsapp.linked, whatsapp.last_code = False, 0.05
-    async with opened(tmp_path, patience=replace(QUICK, first_code=0.1, next_code=0.05)) as channel:
+    async with opened(tmp_path, timeouts=replace(QUICK, first_code=0.1, next_code=0.05)) as channel:
         await eventually(lambda: channel.login().state == "waiting" and whatsapp.sessions > 1)
 
 
 async def test_codes_are_no_longer_fetched_when_nobody_looks(whatsapp: FakeWhatsApp, tmp_path: Path) -> None:
     whatsapp.linked, whatsapp.last_code = False, 0.05
-    async with opened(tmp_path, patience=replace(QUICK, first_code=0.1, next_code=0.05, asked=0.02)) as channel:
+    async with opened(tmp_path, timeouts=replace(QUICK, first_code=0.1, next_code=0.05, interest=0.02)) as channel:
         await becomes(channel, "waiting")
         await eventually(lambda: channel.trouble.startswith("logged out"))
 
@@ -126,7 +126,7 @@ async def test_a_login_that_fails_says_why_and_can_be_tried_again(
 
 
 async def test_logging_out_forgets_the_account(whatsapp: FakeWhatsApp, tmp_path: Path) -> None:
-    async with linked(tmp_path, patience=replace(QUICK, asked=0.0)) as channel:
+    async with linked(tmp_path, timeouts=replace(QUICK, interest=0.0)) as channel:
         await channel.logout()
         await eventually(lambda: channel.trouble.startswith("logged out"))
         assert not whatsapp.linked
@@ -145,7 +145,7 @@ async def test_logging_out_needs_a_connection(whatsapp: FakeWhatsApp, tmp_path: 
 
 
 async def test_a_device_unlinked_on_the_phone_can_be_linked_again(whatsapp: FakeWhatsApp, tmp_path: Path) -> None:
-    async with linked(tmp_path, patience=replace(QUICK, asked=0.0)) as channel:
+    async with linked(tmp_path, timeouts=replace(QUICK, interest=0.0)) as channel:
         whatsapp.unlink()
         whatsapp.push(event("Connected", status=True))
         assert "`supaclaw channel login whatsapp`" in await stopped(channel)
@@ -231,7 +231,7 @@ async def test_go_is_not_asked_while_nothing_can_be_reached(whatsapp: FakeWhatsA
         tries.append(time.monotonic())
         raise OSError("network is unreachable")
 
-    async with opened(tmp_path, patience=replace(QUICK, reach=nowhere)) as channel:
+    async with opened(tmp_path, timeouts=replace(QUICK, reach=nowhere)) as channel:
         channel.login()
         await eventually(lambda: len(tries) > 3)
         assert channel.trouble == "starting: WhatsApp cannot be reached: network is unreachable"
@@ -246,7 +246,7 @@ async def test_a_refused_connection_is_tried_again(whatsapp: FakeWhatsApp, tmp_p
 
 
 async def test_a_silent_connection_is_asked_for_an_answer(whatsapp: FakeWhatsApp, tmp_path: Path) -> None:
-    async with linked(tmp_path, patience=replace(QUICK, ping=0.05)) as channel:
+    async with linked(tmp_path, timeouts=replace(QUICK, ping=0.05)) as channel:
         before = channel.heard_at
         await eventually(lambda: whatsapp.pings > 1)
         assert before is not None
@@ -316,7 +316,7 @@ async def test_a_full_disk_is_waited_for(
 async def test_nothing_is_received_where_its_keys_could_not_be_saved(whatsapp: FakeWhatsApp, tmp_path: Path) -> None:
     """neonize acknowledges a message that it could not decrypt for want of room."""
     store, gateway = Store(tmp_path), Gateway()
-    channel = WhatsApp(store=store, log=Log(), patience=QUICK)
+    channel = WhatsApp(store=store, log=Log(), timeouts=QUICK)
     await channel.open()
     async with receiving(channel, gateway):
         await becomes(channel, "connected")

@@ -73,7 +73,7 @@ async def test_a_file_in_a_group_quotes_what_it_answers(
 async def test_only_the_latest_messages_can_be_quoted(
     channel: WhatsApp, people: FakeWhatsApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("channels.whatsapp.channel.MOST_QUOTES", 1)
+    monkeypatch.setattr("channels.whatsapp.channel.MAX_QUOTES", 1)
     gateway = Gateway()
     async with receiving(channel, gateway):
         people.say("first", "1203", sender="4917", group=True)

@@ -20,7 +20,7 @@ import asyncio, sys
 from pathlib import Path
 from channels.whatsapp.sdk import preload
 preload()
-from channels.whatsapp.link import client
+from channels.whatsapp.link import new_client
 from channels.whatsapp.store import Spool, Store
 from neonize.exc import NeonizeError
 
@@ -28,7 +28,7 @@ async def main():
     store = Store(Path(sys.argv[1]))
     store.open()
     try:
-        await (await client(store.session, Spool(store.spool), print).connect())
+        await (await new_client(store.session, Spool(store.spool), print).connect())
     except NeonizeError as error:
         print(error)
 

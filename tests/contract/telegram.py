@@ -23,7 +23,7 @@ def telegram_on(platform: FakeTelegram, log: Log, *, webhook_url: str | None = N
         commands=[("new", "Start afresh")],
         log=log,
         rich=rich,
-        patience=PollTimeouts(poll=5, stall=2),
+        timeouts=PollTimeouts(poll=5, stall=2),
         pause=lambda _: asyncio.sleep(0.01),
     )
 

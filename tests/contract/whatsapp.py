@@ -26,23 +26,23 @@ async def within_reach() -> None:
 QUICK = LinkTimeouts(look=0.01, stop=0.05, pause=lambda _: asyncio.sleep(0.01), reach=within_reach)
 
 
-def whatsapp_on(folder: Path, log: Log, patience: LinkTimeouts = QUICK) -> WhatsApp:
+def whatsapp_on(folder: Path, log: Log, timeouts: LinkTimeouts = QUICK) -> WhatsApp:
     """The channel with little patience."""
-    return WhatsApp(store=Store(folder), log=log, patience=patience)
+    return WhatsApp(store=Store(folder), log=log, timeouts=timeouts)
 
 
 @asynccontextmanager
-async def opened(folder: Path, log: Log | None = None, patience: LinkTimeouts = QUICK) -> AsyncIterator[WhatsApp]:
-    channel = whatsapp_on(folder, log or Log(), patience)
+async def opened(folder: Path, log: Log | None = None, timeouts: LinkTimeouts = QUICK) -> AsyncIterator[WhatsApp]:
+    channel = whatsapp_on(folder, log or Log(), timeouts)
     await channel.open()
     yield channel
     await channel.close()
 
 
 @asynccontextmanager
-async def linked(folder: Path, log: Log | None = None, patience: LinkTimeouts = QUICK) -> AsyncIterator[WhatsApp]:
+async def linked(folder: Path, log: Log | None = None, timeouts: LinkTimeouts = QUICK) -> AsyncIterator[WhatsApp]:
     """Somebody has logged in."""
-    async with opened(folder, log, patience) as channel:
+    async with opened(folder, log, timeouts) as channel:
         await eventually(lambda: channel.login().state == "connected")
         yield channel
 

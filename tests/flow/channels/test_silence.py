@@ -105,7 +105,7 @@ def telegram(platform: FakeTelegram, api_base: str, *, stall: float = STALL) -> 
         webhook_secret="secret",
         commands=[("new", "Start afresh")],
         log=Log(),
-        patience=PollTimeouts(poll=1, stall=stall),
+        timeouts=PollTimeouts(poll=1, stall=stall),
         pause=lambda _: asyncio.sleep(0.01),
     )
 
