@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from gateway.agent.memory.remember import MemoryRefused, Remembering
 from gateway.commands import Command, CommandContext, CommandReply
 from gateway.domain.ids import MemoryId
-from gateway.domain.memory.memories import Kind, Memory, MemoryFilter
+from gateway.domain.memory.memories import ALL_MEMORIES, Kind, Memory, MemoryFilter
 from gateway.domain.principals import Label, label_of
 from gateway.memory.lexemes import lexemes
 from gateway.memory.wording import LONGEST, numbered_line
@@ -26,7 +26,7 @@ async def run(ctx: CommandContext) -> CommandReply:
 
     Unverified memories are listed too, with a note: people read this, not a model.
     """
-    own = Remembering(ctx.tx, ctx.at.principal_id)
+    own = Remembering(ctx.tx, ctx.at.principal_id, ALL_MEMORIES, clean=str)
     action, _, which = ctx.argument.partition(" ")
     try:
         if action.casefold() == "keep" and which.strip().isdecimal():

@@ -2,7 +2,7 @@
 
 from gateway.agent.memory.remember import MemoryRefused, Remembering
 from gateway.commands import Command, CommandContext, CommandReply
-from gateway.domain.memory.memories import Category, NewMemory
+from gateway.domain.memory.memories import ALL_MEMORIES, Category, NewMemory
 from gateway.domain.principals import label_of
 from gateway.memory.wording import kind
 
@@ -17,7 +17,7 @@ async def run(ctx: CommandContext) -> CommandReply:
     label = label_of(ctx.role, private=ctx.at.private, as_owner=ctx.arrival.as_owner)
     new = NewMemory(text, category, label=label, origin="user", session=ctx.at.session_id)
     try:
-        memory, is_new = await Remembering(ctx.tx, ctx.at.principal_id).remember(new)
+        memory, is_new = await Remembering(ctx.tx, ctx.at.principal_id, ALL_MEMORIES, clean=str).remember(new)
     except MemoryRefused as refusal:
         return CommandReply(str(refusal))
     if not is_new:

@@ -161,7 +161,7 @@ async def _schedules(tx: Connection, context: PrincipalContext, caller: Caller) 
     """The principal's schedules; delays count from the person's message, which may have waited in the queue."""
     most = None if context.role is Role.OWNER else MOST_SCHEDULES
     said_at = None if caller.address is None else await messages.said_at(tx, caller.session)
-    return Schedules(tx, context.principal, context.clock.now(), context.zone(), most, asked_at=said_at)
+    return Schedules(tx, context.principal, context.clock.now(), context.zone(), most=most, asked_at=said_at)
 
 
 async def _list(schedules: Schedules, *, everything: bool) -> Labelled:
@@ -173,7 +173,7 @@ async def _list(schedules: Schedules, *, everything: bool) -> Labelled:
 
 async def _request_of(tx: Connection, caller: Caller) -> ScheduleRequest:
     origin = "agent" if caller.address is None else (await addresses.get(tx, caller.address)).channel
-    return ScheduleRequest(origin, caller.address, caller.label, f"{caller.task}/{caller.ordinal}")
+    return ScheduleRequest(origin, caller.label, caller.address, f"{caller.task}/{caller.ordinal}")
 
 
 def _schedule_json(row: ScheduleRow, schedules: Schedules) -> dict[str, Json]:

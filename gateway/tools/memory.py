@@ -198,7 +198,7 @@ class _Memory:
 
     async def _with_memories(self, work: Callable[[Remembering], Awaitable[Result]]) -> Result:
         context = self._required_context()
-        return await self._transact(lambda tx: work(Remembering(tx, context.principal, context.reach)))
+        return await self._transact(lambda tx: work(Remembering(tx, context.principal, context.reach, clean=str)))
 
     async def _transact(self, work: Callable[[Connection], Awaitable[Result]]) -> Result:
         try:
@@ -224,7 +224,7 @@ def _search_result(found: SearchResult) -> Labelled:
 
 
 async def _whole(tx: Connection, context: PrincipalContext, id: MemoryId) -> Labelled:
-    memory = await Remembering(tx, context.principal, context.reach).get(id)
+    memory = await Remembering(tx, context.principal, context.reach, clean=str).get(id)
     learned = await memories.sources(tx, context.principal, id) if context.reach.changes(memory) else []
     sources: list[Json] = [
         {"when": _minute(source.sent_at), "who": source.kind, "text": source.text[:MAX_SOURCE_CHARS]}

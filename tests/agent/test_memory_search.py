@@ -4,7 +4,7 @@ import pytest
 
 from gateway.agent.memory.search import MemorySearch
 from gateway.domain.ids import PrincipalId
-from gateway.domain.memory.memories import NewMemory, SearchMode, Vector
+from gateway.domain.memory.memories import ALL_MEMORIES, NewMemory, SearchMode, Vector
 from gateway.domain.principals import Label, Role
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.memory import memories, vectors
@@ -47,12 +47,12 @@ async def test_the_model_before_is_asked_until_the_vectors_of_the_new_one_are_ma
     async with database.transaction() as tx:
         await vectors.request_model(tx, "test:new", DIMENSIONS["test:new"])
 
-    found = await searching.find(owner, "what to drink", mode=SearchMode.SEMANTIC)
+    found = await searching.find(owner, "what to drink", mode=SearchMode.SEMANTIC, reach=ALL_MEMORIES)
     assert ([hit.memory.text for hit in found.hits], found.mode) == (["Tea without sugar"], SearchMode.SEMANTIC)
 
     async with database.transaction() as tx:
         await embedded(tx, "test:new")
-    found = await searching.find(owner, "what to drink", mode=SearchMode.SEMANTIC)
+    found = await searching.find(owner, "what to drink", mode=SearchMode.SEMANTIC, reach=ALL_MEMORIES)
     assert [hit.memory.text for hit in found.hits] == ["Tea without sugar"]
     assert asked == ["test:old", "test:new"]
 
@@ -64,5 +64,5 @@ async def test_words_alone_are_compared_where_the_model_before_cannot_be_asked(
     async with database.transaction() as tx:
         await vectors.request_model(tx, "test:new", DIMENSIONS["test:new"])
 
-    found = await searching.find(owner, "tea", mode=SearchMode.HYBRID)
+    found = await searching.find(owner, "tea", mode=SearchMode.HYBRID, reach=ALL_MEMORIES)
     assert [(hit.memory.text, hit.cosine) for hit in found.hits] == [("Tea without sugar", None)]

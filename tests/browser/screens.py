@@ -273,8 +273,8 @@ async def schedules(web: Web) -> None:
         {"name": "bills", "prompt": "Sum up what I spent last month.", "cron_expr": "0 9 1 * *"},
     ]
     async with web.path.database.transaction() as tx:
-        made = Schedules(tx, owner, now, "Europe/Berlin")
-        rows = [await made.add(ScheduleRequest("telegram"), each) for each in said]
+        made = Schedules(tx, owner, now, "Europe/Berlin", most=None)
+        rows = [await made.add(ScheduleRequest("telegram", Label.OWNER), each) for each in said]
         await made.pause("bills")
     for days in range(1, 5):
         await web.path.rows(

@@ -24,6 +24,7 @@ NOW = datetime(2026, 11, 23, tzinfo=UTC)
 class Payment(ToolArguments):
     to: str
     amount: float
+    invoices: tuple[int, ...] = ()
 
 
 class Bank:
@@ -51,8 +52,8 @@ async def path(database: Database, workspace: Path, model: FakeModel, bank: Bank
     return await build(database, workspace, model, families=(bank.tools,), channel=FakeChannel(capabilities=able))
 
 
-async def pays(path: MessagePath, to: str = "Bob", amount: float = 20.0) -> dict[str, Any]:
-    path.model.answer = in_turn(said("", call("pay", to=to, amount=amount)), said("done"))
+async def pays(path: MessagePath, to: str = "Bob", amount: float = 20.0, **more: object) -> dict[str, Any]:
+    path.model.answer = in_turn(said("", call("pay", to=to, amount=amount, **more)), said("done"))
     await path.ask("pay")
     await path.settled()
     return results(path.model.prompts[-1])[-1]
@@ -92,6 +93,14 @@ async def test_another_argument_asks_and_a_bounded_one_may_differ(path: MessageP
         assert "running_as" in await pays(path, amount=14.5)
         assert "waiting_for_approval" in await pays(path, to="Eve", amount=0.0)
     assert bank.paid == [("Bob", 45.5), ("Bob", 14.5)]
+
+
+async def test_only_a_number_can_be_bounded(path: MessagePath, bank: Bank) -> None:
+    async with path.working():
+        await pays(path, invoices=[1, 2])
+        for name in ("invoices", "to", "absent"):
+            assert "can't be bounded" in await path.ask(f"/grant A1 9 1d {name}<=50")
+        assert await path.ask("/grant") == "No grants."
 
 
 async def test_a_grant_ends_by_time_and_by_its_person(path: MessagePath, bank: Bank) -> None:

@@ -12,7 +12,7 @@ import pytest
 from gateway.agent.work.schedules import LEAST_GAP, MOST_SCHEDULES, ScheduleRequest, Schedules
 from gateway.domain.conversation.model import ToolCall
 from gateway.domain.people.access import Access
-from gateway.domain.principals import Role
+from gateway.domain.principals import Label, Role
 from gateway.flow.files.uploads import UploadRefused
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.people import principals
@@ -147,7 +147,7 @@ def test_the_shortest_time_between_two_runs_is_known(cron: str, minutes: int) ->
 
 async def schedules(tx: Connection, most: int | None) -> Schedules:
     owner = Role.OWNER if most is None else Role.MEMBER
-    return Schedules(tx, await principals.add(tx, owner, "Bo", [f"fake:{uuid4()}"]), NOW, "UTC", most)
+    return Schedules(tx, await principals.add(tx, owner, "Bo", [f"fake:{uuid4()}"]), NOW, "UTC", most=most)
 
 
 async def test_a_member_cannot_have_it_run_every_minute_by_any_way(database: Database) -> None:
@@ -155,12 +155,14 @@ async def test_a_member_cannot_have_it_run_every_minute_by_any_way(database: Dat
         theirs = await schedules(tx, MOST_SCHEDULES)
         often, words = {"cron_expr": "* * * * *"}, r"at least 5 minutes apart; use a cron_expr"
         with pytest.raises(InvalidSchedule, match=words):
-            await theirs.add(ScheduleRequest("fake"), {"name": "a", "prompt": "p", **often})
-        row = await theirs.add(ScheduleRequest("fake"), {"name": "a", "prompt": "p", "cron_expr": "*/5 * * * *"})
+            await theirs.add(ScheduleRequest("fake", Label.OWNER), {"name": "a", "prompt": "p", **often})
+        row = await theirs.add(
+            ScheduleRequest("fake", Label.OWNER), {"name": "a", "prompt": "p", "cron_expr": "*/5 * * * *"}
+        )
         with pytest.raises(InvalidSchedule, match=words):
-            await theirs.update("a", often)
+            await theirs.update("a", often, Label.OWNER)
         unbound = replace(theirs, most=None)  # as it was before there was a floor
-        await unbound.update("a", often)
+        await unbound.update("a", often, Label.OWNER)
         await unbound.pause("a")
         with pytest.raises(InvalidSchedule, match=words):
             await theirs.resume(str(row.id))
@@ -170,7 +172,7 @@ async def test_a_member_cannot_have_it_run_every_minute_by_any_way(database: Dat
 async def test_the_owner_may_have_it_run_every_minute(database: Database) -> None:
     async with database.transaction() as tx:
         mine = await schedules(tx, None)
-        await mine.add(ScheduleRequest("fake"), {"name": "a", "prompt": "p", "cron_expr": "* * * * *"})
+        await mine.add(ScheduleRequest("fake", Label.OWNER), {"name": "a", "prompt": "p", "cron_expr": "* * * * *"})
         await mine.pause("a")
         await mine.resume("a")
 
@@ -180,15 +182,15 @@ async def test_paused_and_finished_ones_do_not_get_round_the_limit(database: Dat
         theirs = await schedules(tx, MOST_SCHEDULES)
         once = {"prompt": "p", "run_at": "2026-11-22T09:00"}
         for number in range(MOST_SCHEDULES):
-            await theirs.add(ScheduleRequest("fake"), {"name": f"s{number}", **once})
+            await theirs.add(ScheduleRequest("fake", Label.OWNER), {"name": f"s{number}", **once})
             await theirs.pause(f"s{number}")
         with pytest.raises(InvalidSchedule, match="the most allowed"):
-            await theirs.add(ScheduleRequest("fake"), {"name": "more", **once})
+            await theirs.add(ScheduleRequest("fake", Label.OWNER), {"name": "more", **once})
         await tx.execute("update schedules set completed_at = now(), next_run_at = null where name in ('s0', 's1')")
-        await theirs.add(ScheduleRequest("fake"), {"name": "more", **once})
-        await theirs.update("s0", {"run_at": "2026-11-23T09:00"})
+        await theirs.add(ScheduleRequest("fake", Label.OWNER), {"name": "more", **once})
+        await theirs.update("s0", {"run_at": "2026-11-23T09:00"}, Label.OWNER)
         with pytest.raises(InvalidSchedule, match="the most allowed"):
-            await theirs.update("s1", {"run_at": "2026-11-23T09:00"})
+            await theirs.update("s1", {"run_at": "2026-11-23T09:00"}, Label.OWNER)
         await theirs.resume("s1")
         live = "select count(*) from schedules where completed_at is null"
         assert await tx.fetchval(live) == MOST_SCHEDULES

@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from gateway.agent.memory.search import MemorySearch, bootstrap_context
-from gateway.domain.memory.memories import Category, NewMemory
+from gateway.domain.memory.memories import ALL_MEMORIES, Category, NewMemory
 from gateway.domain.principals import Label
 from gateway.store.memory import memories
 from gateway.store.people import tokens
@@ -177,10 +177,10 @@ async def test_what_a_hijacked_agent_writes_never_reaches_the_owners_prompt(web:
 
     assert await found(web, BEARER, "invoices eve") == []
     assert planted["text"] in await found(web, BEARER, "invoices eve", include_untrusted=True)
-    result = await MemorySearch(database).find(owner, "where do invoices go")
+    result = await MemorySearch(database).find(owner, "where do invoices go", reach=ALL_MEMORIES)
     assert (result.hits, result.left_out > 0) == ((), True)
     async with database.connection() as conn:
-        told = await bootstrap_context(conn, owner, web.backend.clock.now())
+        told = await bootstrap_context(conn, owner, web.backend.clock.now(), reach=ALL_MEMORIES)
         at_most = await conn.fetchval("select min(label) from memories where agent = 'a'")
     assert (told.text, at_most) == ("", Label.UNTRUSTED)
     body = {"text": "where do the invoices go", "client_id": "1"}

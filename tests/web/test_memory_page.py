@@ -10,7 +10,7 @@ import pytest
 
 from gateway.agent.memory.remember import Remembering
 from gateway.domain.ids import MemoryId, PrincipalId
-from gateway.domain.memory.memories import Category, Kind, Memory, NewMemory
+from gateway.domain.memory.memories import ALL_MEMORIES, Category, Kind, Memory, NewMemory
 from gateway.domain.principals import Label
 from gateway.store.memory import memories
 from gateway.store.people import tokens
@@ -233,7 +233,7 @@ async def test_only_the_owners_own_rows_are_there(web: Web):
     other = await someone(web)
     theirs = await keep(web, "Bo keeps a secret heron", principal=other)
     async with web.backend.database.transaction() as tx:
-        await Remembering(tx, other).get(theirs)
+        await Remembering(tx, other, ALL_MEMORIES, clean=str).get(theirs)
     async with web.sign_in() as browser:
         for query in ({}, {"q": "secret heron", "untrusted": "true"}, {"id": str(theirs)}):
             assert shown(await browser.get("/memory/rows", params=query)) == []

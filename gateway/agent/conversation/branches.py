@@ -1,4 +1,4 @@
-"""Going on otherwise: a branch of a conversation, from before a message that its person wrote."""
+"""Branches: continue a conversation from before a message that its person wrote."""
 
 from uuid import uuid4
 
@@ -26,11 +26,11 @@ TOO_DEEP = "This conversation has too many branches of branches; /new starts ano
 
 
 class NotBranched(OwnerMustAct):
-    """The conversation stays as it is; the text says why."""
+    """The conversation was not branched; the text says why."""
 
 
 async def own_message(tx: Connection, at: AddressRow, id: MessageId | None) -> MessageRow:
-    """The message, or the newest, if whoever writes here said it themselves; raises `NotBranched`."""
+    """The message with this id, or the newest, if the person at this address wrote it; raises `NotBranched`."""
     chat = (await conversations.these(tx, at.principal_id, [at.session_id])).get(at.session_id)
     if not at.private or (chat and not chat.ours):
         raise NotBranched(READ_ONLY)
@@ -45,10 +45,11 @@ async def own_message(tx: Connection, at: AddressRow, id: MessageId | None) -> M
 async def branch(
     tx: Connection, at: AddressRow, arrival: InboxRow, row: MessageRow, text: str, own: Label, model: str | None = None
 ) -> tuple[SessionId, MessageId]:
-    """The branch, and what is to be answered in it: the text instead of the row's, with the row's files.
+    """Branch before `row` and store `text` with the files of `row` as its first message; returns both ids.
 
-    The text is trusted as its person's words (`own`), but never more than the row's: those may have quoted somebody.
-    Every chat in the session moves along, as with /new; the old version can be resumed. Raises `NotBranched`.
+    The text has the label of its person's words (`own`), or that of `row` if it is trusted less, since that may quote
+    others. Every chat of the session moves to the branch, as with /new; the old session can be resumed. Raises
+    `NotBranched`.
     """
     assert row.seq is not None, "a turn has taken it"
     before, label = row.seq - 1, max(row.label, own)
@@ -75,9 +76,9 @@ async def branch(
 
 
 async def _set_aside(tx: Connection, at: AddressRow, until: int) -> None:
-    """End the session, in which nothing runs; no other one is told of it, since it goes on in the branch.
+    """End the session, in which nothing runs, without telling other sessions, since it continues in the branch.
 
-    Only what the branch reads of it, `until` a place, is summarised: the rest was taken back.
+    Only the part up to `until`, which the branch reads, is summarised.
     """
     asked, answered, said = await journals.outline(tx, at.session_id)
     await journals.close(tx, at.session_id, summarise(asked, answered, said))

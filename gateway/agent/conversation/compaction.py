@@ -1,4 +1,4 @@
-"""Compaction: which part of a conversation a summary replaces, how a model is asked for it, and its reply."""
+"""Compaction: the part of a conversation that a summary replaces, the prompt for it, and the reading of the reply."""
 
 import json
 import re
@@ -26,62 +26,62 @@ from gateway.store.transcript.messages import MessageRow
 LONGEST_SUMMARY = 2_000
 SHORTEST_LIMIT = 200
 BEGINNING_TOKENS = 600
-"""Tokens that are shown of what a person wrote at such length that it became a file."""
+"""Tokens shown of a message that is so long that it became a file."""
 ENVELOPE_TOKENS = 12
-"""Tokens of what stands around a text in a prompt: its stamp, the name of a call."""
+"""Tokens around a text in a prompt: its stamp, the name of a call."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """`covered` is what the summary is to stand for, oldest first; `previous` is the summary it carries on."""
+    """The rows that a summary replaces, oldest first, and the `previous` summary, which it continues."""
 
     previous: MessageRow | None
     covered: tuple[MessageRow, ...]
 
     @property
     def spoken(self) -> tuple[MessageId, ...]:
-        """Who said what in it, without what tools did."""
+        """The messages of people and agent among them."""
         return tuple(row.id for row in self.covered if row.kind in ("user", "assistant"))
 
     @property
     def last(self) -> int:
-        """The last place of the transcript the summary stands for."""
+        """The last place in the transcript that the summary covers."""
         return self.covered[-1].seq or 0
 
 
 def tokens_of(rows: Sequence[MessageRow]) -> int:
-    """What the rows take of a prompt: the model is shown no notices, and no text beyond a bound."""
+    """The tokens of the rows in a prompt, without notices, each text up to its limit."""
     return sum(_shown(row) + ENVELOPE_TOKENS for row in rows if row.kind != "notice")
 
 
 def longest_summary(at: int) -> int:
-    """Tokens a summary may have in a conversation that is compacted `at` so many."""
+    """The most tokens of a summary in a conversation that is compacted `at` this many."""
     return min(LONGEST_SUMMARY, max(SHORTEST_LIMIT, at // 4))
 
 
 def cut_of(rows: Sequence[MessageRow], task: TaskId, keep: int) -> Cut | None:
-    """Where to cut a transcript; None if nothing can go.
+    """Where to cut a transcript; None if nothing can be replaced.
 
-    What is open stays, and so does all that the task has stored for the turn it is in; before that the latest answer,
-    and as many whole rounds of question and answer as fit into `keep` tokens. A call and its result stay together.
+    Open rows stay, and those that the task has stored in its current turn. Before them stay the latest answer, and as
+    many whole rounds of question and answer as fit into `keep` tokens. A call stays with its result.
     """
     previous = next((row for row in rows if row.kind == "summary"), None)
     body = [row for row in rows if row.kind != "summary"]
     past = body[: _turn_starts(body, task)]
-    start = _together(body, _kept_from(past, keep))
+    start = _with_results(body, _kept_from(past, keep))
     if not any(row.kind != "notice" for row in body[:start]):
         return None
     return Cut(previous, tuple(body[:start]))
 
 
 def turn_after(rows: Sequence[MessageRow], task: TaskId) -> int:
-    """The place behind which a task has stored for the turn it is in: it may answer several times, turn after turn."""
+    """The place after which a task's current turn begins; one task may have several turns."""
     ends = (row.seq or 0 for row in rows if row.task_id == task and row.ends_turn)
     return max(ends, default=next((row.covers or 0 for row in rows if row.kind == "summary"), 0))
 
 
 def own_turn(rows: Sequence[MessageRow], task: TaskId) -> list[MessageRow]:
-    """What a task has stored for the turn it is in."""
+    """The rows of a task's current turn."""
     after = turn_after(rows, task)
     return [row for row in rows if row.task_id == task and (row.seq or 0) > after]
 
@@ -101,7 +101,7 @@ def _turn_starts(body: Sequence[MessageRow], task: TaskId) -> int:
 
 
 def _kept_from(past: Sequence[MessageRow], keep: int) -> int:
-    """The first place that stays: the oldest round that fits into `keep`, else the latest answer."""
+    """The first place that stays: the oldest round that fits into `keep`, or the latest answer."""
     start = _latest_answer(past)
     for place in range(len(past) - 1, -1, -1):
         keep -= tokens_of(past[place : place + 1])
@@ -113,7 +113,7 @@ def _kept_from(past: Sequence[MessageRow], keep: int) -> int:
 
 
 def _latest_answer(past: Sequence[MessageRow]) -> int:
-    """Its place, or the end: an answer behind which a run was given up goes with what that run has left."""
+    """The place of the latest answer, or the end if a run was given up after it."""
     for place in range(len(past) - 1, -1, -1):
         row = past[place]
         if row.kind == "assistant" and row.final:
@@ -127,8 +127,8 @@ def _begins_round(past: Sequence[MessageRow], place: int) -> bool:
     return past[place].kind == "user" and (place == 0 or past[place - 1].kind != "user")
 
 
-def _together(body: Sequence[MessageRow], start: int) -> int:
-    """`start`, or further back where a call would lose its result."""
+def _with_results(body: Sequence[MessageRow], start: int) -> int:
+    """`start`, moved back so that no call loses its result."""
     intents = {(row.task_id, row.ordinal): place for place, row in enumerate(body) if row.kind == "tool_intent"}
     for place in range(len(body) - 1, -1, -1):
         row = body[place]
@@ -148,7 +148,7 @@ GOAL, DECISIONS, PEOPLE, THREADS, FILES, NEXT, LASTING = TITLES = (
 )
 
 Sections: TypeAlias = Mapping[str, str]
-"""The text under each title; one without anything to say is not in it."""
+"""The text under each title, without empty ones."""
 
 LONGEST_LINE = 100
 SHORTEST_LINE = 15
@@ -167,13 +167,13 @@ _TITLE = {title.lower(): title for title in TITLES}
 
 
 def read_summary(reply: str) -> Sections | None:
-    """The sections of a model's reply; None if it is no summary."""
-    found = _split(reply)
-    return _filled(found) if len(found) >= FEWEST_SECTIONS and _filled(found).get(GOAL) else None
+    """The sections of a model's reply; None if it isn't a summary."""
+    sections = _split(reply)
+    return filled if len(sections) >= FEWEST_SECTIONS and (filled := _filled(sections)).get(GOAL) else None
 
 
 def written_summary(sections: Sections, limit: int) -> str:
-    """The summary as it is stored, in at most `limit` tokens: the longest sections are cut first."""
+    """The summary as stored, at most `limit` tokens; the longest sections are cut first."""
     there = [title for title in TITLES if sections.get(title)]
     room = limit - sum(estimate(f"\n\n## {title}\n") + 1 for title in there)
     bodies = even_out([sections[title] for title in there], room, estimate)
@@ -182,25 +182,25 @@ def written_summary(sections: Sections, limit: int) -> str:
 
 
 def lasting_facts(sections: Sections) -> tuple[str, ...]:
-    """The facts to remember for ever, one by one."""
+    """The facts to remember permanently."""
     lines = [found[1] for line in sections.get(LASTING, "").splitlines() if (found := _BULLET.fullmatch(line))]
     facts = (_one_line(line, LONGEST_LINE) for line in lines if not _is_nothing(line))
     return tuple(dict.fromkeys(facts))[:MOST_FACTS]
 
 
 def goal_of(sections: Sections) -> str:
-    """What it was about, in a line or two."""
+    """The goal of the conversation, in a line or two."""
     return _one_line(sections.get(GOAL, ""), LONGEST_LINE)
 
 
 def recap_of(sections: Sections) -> str:
-    """In a paragraph what it was about, what was decided and what is open: a conversation as others remember it."""
-    told = ((name, _one_line(sections.get(title, ""), LONGEST_RECAP)) for name, title in _RECAP)
-    return " ".join(f"{name}{text}" for name, text in told if text)
+    """Goal, decisions and open threads in a paragraph, for other conversations."""
+    pieces = ((name, _one_line(sections.get(title, ""), LONGEST_RECAP)) for name, title in _RECAP)
+    return " ".join(f"{name}{text}" for name, text in pieces if text)
 
 
 def without_model(what: Cut, limit: int) -> Sections:
-    """What can be told without understanding: the earlier summary, what people wrote last, files, the last answer."""
+    """A summary without a model: the earlier summary, the last questions, files, the last answer."""
     longest = max(SHORTEST_LINE, limit // 25)
     before = _filled(_split(what.previous.text)) if what.previous else {}
     asked = [_one_line(row.text, longest) for row in what.covered if row.kind == "user"]
@@ -217,7 +217,7 @@ def without_model(what: Cut, limit: int) -> Sections:
 
 
 def _split(text: str) -> Sections:
-    """The text under each heading that is there, also where there is none."""
+    """The text under each heading, "" for an empty one."""
     found: dict[str, list[str]] = {}
     body: list[str] = []
     for line in text.splitlines():
@@ -254,7 +254,7 @@ def _paths(arguments: str) -> list[str]:
 
 
 def _one_line(text: str, limit: int) -> str:
-    """The beginning of a text, unable to pass for a heading."""
+    """The beginning of a text on one line, so that it can't pass for a heading."""
     line = " ".join(text[: limit * 8].split())
     short = line
     while estimate(short) > limit:
@@ -288,7 +288,7 @@ or wrong by now; repeat what it holds worth remembering word for word. Write "no
 say. Use the language of the conversation, and at most {words} words."""
 
 FROM_MEMORY = frozenset({"memory_search", "memory_get"})
-"""Tools whose results are memories already: none is learned from what was only recalled."""
+"""Tools whose results are memories already, from which none is learned again."""
 LONGEST_TEXT = 4_000
 LONGEST_CALL = 500
 SHORTEST_RECORD_LINE = 40
@@ -296,14 +296,15 @@ MARKER_TOKENS = 60
 
 
 def summary_prompt(what: Cut, budget: int, limit: int) -> Prompt:
-    """Asks for a summary of `limit` tokens in a prompt of `budget` (≥ 200): the longest texts are cut first."""
+    """The prompt for a summary of `limit` tokens, at most `budget` (≥ 200) itself; the longest texts are cut first."""
     system = SUMMARY_INSTRUCTIONS.format(words=limit * 6 // 10)
     room = budget - estimate(system) - MARKER_TOKENS
     rows = [row for row in (what.previous, *what.covered) if row is not None and not _recalled(row)]
-    told = [line for row in rows if (line := _told(row.entry))]
-    told = told[:1] + told[1:][-max(1, room // SHORTEST_RECORD_LINE) :]
-    told = ["\n  ".join(line.splitlines()) for line in told]  # no text can pass for a piece of its own
-    record = "\n\n".join(line for line in even_out(told, room - 2 * len(told), estimate) if line)
+    pieces = [line for row in rows if (line := _record_of(row.entry))]
+    pieces = pieces[:1] + pieces[1:][-max(1, room // SHORTEST_RECORD_LINE) :]
+    # indented, so that no text can pass for another piece
+    pieces = ["\n  ".join(line.splitlines()) for line in pieces]
+    record = "\n\n".join(line for line in even_out(pieces, room - 2 * len(pieces), estimate) if line)
     marker = next(marker for n in count(1) if (marker := f"=== record {n} ===") not in record)
     ask = UserMessage(f"{marker}\n{record}\n{marker}\nWrite the summary of this record.")
     return Prompt(fit((SystemMessage(system), ask), budget, estimate, longest=budget))
@@ -313,8 +314,8 @@ def _recalled(row: MessageRow) -> bool:
     return row.kind == "tool_result" and row.tool in FROM_MEMORY
 
 
-def _told(entry: Entry) -> str:
-    """One piece of the record; what the gateway said itself is none of the conversation."""
+def _record_of(entry: Entry) -> str:
+    """One piece of the record; "" for notices of the gateway, which are not part of the conversation."""
     match entry:
         case UserText(text):
             return f"User {stamped(replace(entry, text=cut(text, LONGEST_TEXT, estimate)))}"

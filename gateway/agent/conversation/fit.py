@@ -1,4 +1,4 @@
-"""The last resort before a model call: whatever the transcript holds, the next prompt fits."""
+"""Shorten a prompt to a token budget; the last step before a model call."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ from gateway.domain.conversation.model import (
 )
 
 Estimate: TypeAlias = Callable[[str], int]
-"""Tokens of a text, never too few."""
+"""The tokens of a text, never underestimated."""
 
 Round: TypeAlias = tuple[PromptMessage, ...]
 """A user message alone, or an assistant message with its tool results: never split."""
@@ -23,7 +23,7 @@ Round: TypeAlias = tuple[PromptMessage, ...]
 MAX_MESSAGE_TOKENS = 20_000
 MESSAGE_OVERHEAD = 4
 IMAGE_TOKENS = 1_100
-"""What a picture takes, about: providers count by its size."""
+"""Roughly; providers count by the size of a picture."""
 LEFT_OUT = "[Older messages are left out here: the conversation is longer than the model can read.]"
 
 
@@ -35,7 +35,10 @@ def fit(
     longest: int = MAX_MESSAGE_TOKENS,
     pinned: int = 0,
 ) -> tuple[PromptMessage, ...]:
-    """At most `budget` (≥ 200) tokens: oldest rounds go first, the newest user message and the `pinned` first never."""
+    """The messages in at most `budget` (≥ 200) tokens.
+
+    The oldest rounds are dropped first; the newest user message and the first `pinned` rounds stay.
+    """
     system = tuple(message for message in messages if isinstance(message, SystemMessage))
     rest = [message for message in messages if not isinstance(message, SystemMessage)]
     capped = _shrunk(rest, longest, estimate)
@@ -59,13 +62,13 @@ def message_tokens(message: PromptMessage, estimate: Estimate) -> int:
 
 
 def even_out(texts: Sequence[str], room: int, estimate: Estimate) -> list[str]:
-    """The longest texts cut to one common length, so that all together take `room` tokens."""
+    """The texts, the longest cut to a common length, so that all together have `room` tokens."""
     level = _level([estimate(text) for text in texts], room)
     return [cut(text, level, estimate) for text in texts]
 
 
 def cut(text: str, limit: int, estimate: Estimate) -> str:
-    """Head and tail of a text, with a line that says how much is missing between them."""
+    """Head and tail of a text, with a line between them that says how much is left out."""
     tokens = estimate(text)
     if tokens <= limit:
         return text
@@ -80,7 +83,7 @@ def cut(text: str, limit: int, estimate: Estimate) -> str:
 
 
 def _newest(rounds: Sequence[Round], room: int, pinned: int, estimate: Estimate) -> list[Round]:
-    """What is left when the oldest rounds are dropped; the newest round and the newest user message stay."""
+    """The rounds without the oldest ones; the newest round and the newest user message stay."""
     users = [place for place, part in enumerate(rounds) if isinstance(part[0], UserMessage)]
     needed = {len(rounds) - 1, *users[-1:], *range(pinned)}
     weights = [_weight(part, estimate) for part in rounds]
@@ -97,9 +100,9 @@ def _newest(rounds: Sequence[Round], room: int, pinned: int, estimate: Estimate)
 def _squeezed(
     system: Sequence[PromptMessage], newest: Sequence[Round], budget: int, estimate: Estimate
 ) -> tuple[tuple[PromptMessage, ...], tuple[PromptMessage, ...]]:
-    """Cut what is still too long: the system text to half the budget at most, the longest of the rest to one level.
+    """Cut the system text to half the budget at most, and the longest of the rest to a common length.
 
-    Calls that cannot be cut small enough give way to the user's message.
+    If calls can't be cut enough, only the user's message stays.
     """
     short = _level_off(system, max(budget // 2, budget - _weight(_flat(newest), estimate)), estimate)
     room = budget - _weight(short, estimate)
@@ -111,7 +114,7 @@ def _squeezed(
 
 
 def _level_off(messages: Sequence[PromptMessage], room: int, estimate: Estimate) -> tuple[PromptMessage, ...]:
-    """Cut the longest messages to one common length, so that all together take `room`."""
+    """Cut the longest messages to a common length, so that all together have `room` tokens."""
     return _shrunk(messages, _level([message_tokens(message, estimate) for message in messages], room), estimate)
 
 
@@ -146,7 +149,7 @@ def _shrink_assistant(message: AssistantMessage, limit: int, estimate: Estimate)
 
 
 def _level(weights: Sequence[int], room: int) -> int:
-    """The height at which the sum of all weights, cut to it, is at most `room`."""
+    """The length to which all weights must be cut for their sum to be at most `room`."""
     for place, weight in enumerate(sorted(weights)):
         share = max(0, room) // (len(weights) - place)
         if weight > share:
@@ -160,7 +163,7 @@ def _gap(missing: int) -> str:
 
 
 def _cut_arguments(arguments: str, limit: int, estimate: Estimate) -> str:
-    """Still a JSON object, because providers refuse anything else."""
+    """The arguments cut, but still a JSON object: providers refuse anything else."""
     if estimate(arguments) <= limit:
         return arguments
     short = json.dumps({"cut": cut(arguments, limit // 2, estimate)}, ensure_ascii=False)
@@ -178,7 +181,7 @@ def _rounds(messages: Sequence[PromptMessage]) -> list[Round]:
 
 
 def _marked(messages: Sequence[PromptMessage]) -> tuple[PromptMessage, ...]:
-    """The line about what is missing comes first, as part of a user message: providers want those to alternate."""
+    """The messages after `LEFT_OUT`, which becomes part of a user message, since roles must alternate."""
     match messages:
         case [UserMessage(text, images), *later]:
             return (UserMessage(f"{LEFT_OUT}\n\n{text}", images), *later)

@@ -67,8 +67,8 @@ class LocalServers:
 
     workshop: Workshop
     data: Path
-    rules: Callable[[], Rules] = Rules
-    """Of the net, for those that list hosts."""
+    rules: Callable[[], Rules]
+    """The network rules, for servers that list hosts."""
 
     def endpoint(self, name: str, server: McpServer) -> McpEndpoint:
         """One of the configuration; raises `NetError`."""

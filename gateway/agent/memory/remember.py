@@ -1,4 +1,4 @@
-"""Remembering and forgetting: the rules that hold on every way, tool, command and program."""
+"""Remembering and forgetting: the rules for tools, commands and programs alike."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 
 from gateway.domain.ids import MemoryId, PrincipalId
 from gateway.domain.memory.memories import (
-    ALL_MEMORIES,
     AlreadyRemembered,
     Category,
     Kind,
@@ -23,31 +22,31 @@ from gateway.store.memory import memories
 LONGEST_TEXT = 4_000
 MOST_TAGS, LONGEST_TAG = 20, 40
 MOST_IDS = 2**63 - 1
-"""More than there can be; people and models may well name a greater number."""
+"""The greatest id that the database can have; people and models may name a greater one."""
 
 
 class MemoryRefused(Exception):
-    """What cannot be done; the text says what would work."""
+    """The change is refused; the text says what would work."""
 
 
 class UnknownMemory(MemoryRefused):
-    """There is no such row, or none for who asks."""
+    """There is no such memory within reach."""
 
 
 @dataclass(frozen=True, slots=True)
 class Remembering:
-    """The memories of one principal, as far as `reach` goes, in the caller's transaction."""
+    """Changes the memories of one principal within `reach`, in the caller's transaction. Raises `MemoryRefused`."""
 
     tx: Connection
     principal: PrincipalId
-    reach: MemoryAccess = ALL_MEMORIES
-    clean: Callable[[str], str] = str
-    """Takes live secrets out of what is to be remembered."""
+    reach: MemoryAccess
+    clean: Callable[[str], str]
+    """Removes live secrets from texts before they are stored."""
 
     async def remember(self, new: NewMemory) -> tuple[Memory, bool]:
-        """The memory, and whether it is new: the same text again returns the one that is there, seen once more.
+        """Store a memory; returns it, and whether it is new: a known text returns the stored memory, seen once more.
 
-        What it supersedes stays, with a reference to it, and is found only when asked for. Raises `Refused`.
+        A superseded memory stays, with a reference to its successor, and is found only on request.
         """
         new = self.reach.written(self._checked(new))
         old = None if new.supersedes is None else await self._own(new.supersedes)
@@ -57,13 +56,13 @@ class Remembering:
         return memory, is_new
 
     async def forget(self, id: MemoryId) -> Memory:
-        """What it was; it can be restored. Raises `Refused`."""
+        """Forget a memory and return it; it can be restored."""
         memory = await self._own(id)
         await memories.forget(self.tx, self.principal, id)
         return memory
 
     async def restore(self, id: MemoryId) -> Memory:
-        """Undo a `forget`; raises `Refused`."""
+        """Undo a `forget`."""
         forgotten = await memories.get(self.tx, self.principal, id) if id <= MOST_IDS else None
         if forgotten is None or not self.reach.changes(forgotten):
             raise UnknownMemory(f"There is no forgotten memory {id}.")
@@ -85,7 +84,7 @@ class Remembering:
         tags: tuple[str, ...] | None = None,
         pinned: bool | None = None,
     ) -> Memory:
-        """Change what is given; raises `Refused`."""
+        """Change the given fields."""
         old = await self._own(id)
         if old.kind not in (Kind.MEMORY, Kind.SUMMARY) or not self.reach.rewords(old):
             raise MemoryRefused(f"Memory {id} cannot be changed: it is no memory or summary, or not yours alone.")
@@ -112,23 +111,23 @@ class Remembering:
         return changed or old
 
     async def correct(self, id: MemoryId, new: NewMemory) -> Memory:
-        """With other words a memory is replaced by a new one, which is trusted as it was; else it is edited."""
+        """Replace a memory by one with another text and the same label; with the same text, edit it."""
         old = await self._own(id)
         if old.kind is not Kind.MEMORY or content_hash(new.text) == content_hash(old.text):
             text = None if new.text == old.text else new.text
             return await self.edit(id, text=text, category=new.category, importance=new.importance, tags=new.tags)
-        return await self._instead(replace(new, pinned=old.pinned), [old])
+        return await self._replace_all(replace(new, pinned=old.pinned), [old])
 
     async def merge(self, ids: Sequence[MemoryId], new: NewMemory) -> Memory:
-        """One memory instead of several, which are trusted alike; raises `Refused`."""
+        """Replace several memories with the same label by one."""
         rows = [await self._own(id) for id in dict.fromkeys(ids)]
         mixed = len({(row.kind, row.label, row.agent) for row in rows}) > 1 or rows[0].kind is not Kind.MEMORY
         if len(rows) < 2 or mixed:
             raise MemoryRefused("Choose two or more memories of the same agent, all verified or all not.")
-        return await self._instead(replace(new, pinned=any(row.pinned for row in rows)), rows)
+        return await self._replace_all(replace(new, pinned=any(row.pinned for row in rows)), rows)
 
-    async def _instead(self, new: NewMemory, rows: Sequence[Memory]) -> Memory:
-        """In the place of these, which stay behind it: from the same messages, and as trusted as they are."""
+    async def _replace_all(self, new: NewMemory, rows: Sequence[Memory]) -> Memory:
+        """Supersede `rows` by a memory with their sources and their label."""
         sources = [each.message_id for row in rows for each in await memories.sources(self.tx, self.principal, row.id)]
         new = replace(
             new,
@@ -141,14 +140,14 @@ class Remembering:
         for row in rows:
             if row.id != made.id and not await self._replaced(row, made, new.label):
                 raise MemoryRefused(f"Memory {row.id} cannot be replaced: it was replaced already.")
-        if is_new or made.label < new.label:  # what is trusted more takes nothing from a form about what is not
+        if is_new or made.label < new.label:  # a more trusted memory takes no fields from a less trusted one
             return made
         return await self.edit(
             made.id, category=new.category, importance=new.importance, tags=new.tags, pinned=new.pinned
         )
 
     async def pin(self, id: MemoryId, *, pinned: bool) -> Memory:
-        """Told in every new session, or no more; raises `Refused`."""
+        """Pin a memory, so that every new session starts with it, or unpin it."""
         memory = await self.get(id)
         if memory.kind not in (Kind.MEMORY, Kind.SUMMARY):
             raise MemoryRefused(
@@ -157,14 +156,14 @@ class Remembering:
         return await memories.edit(self.tx, self.principal, id, pinned=pinned) or memory
 
     async def get(self, id: MemoryId) -> Memory:
-        """By its number; raises `Refused` if there is none that is remembered."""
+        """The memory with this id, unless it was forgotten; raises `UnknownMemory`."""
         memory = await memories.get(self.tx, self.principal, id) if id <= MOST_IDS else None
         if memory is None or memory.forgotten_at is not None or not self.reach.shows(memory):
             raise UnknownMemory(f"There is no memory {id}; search for it, and take the id that is found.")
         return memory
 
     async def _own(self, id: MemoryId) -> Memory:
-        """One that may be changed; raises `Refused`."""
+        """A memory that may be changed here."""
         memory = await self.get(id)
         if not self.reach.changes(memory):
             raise MemoryRefused(f"Memory {id} is the owner's; you can read it, not change it.")
@@ -178,7 +177,7 @@ class Remembering:
 
 
 def checked(new: NewMemory) -> NewMemory:
-    """As it is stored; raises `Refused` for what nobody could mean."""
+    """The memory as it is stored; raises `MemoryRefused` for invalid fields."""
     text = new.text.strip()
     if not text:
         raise MemoryRefused("There is nothing to remember: say what, in a sentence that makes sense on its own.")

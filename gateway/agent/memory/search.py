@@ -6,7 +6,6 @@ from datetime import datetime, timedelta
 
 from gateway.domain.ids import MemoryId, MessageId, PrincipalId, SessionId
 from gateway.domain.memory.memories import (
-    ALL_MEMORIES,
     DEFAULT_AGENT,
     Embedders,
     EmbeddingUnavailable,
@@ -29,16 +28,16 @@ from gateway.store.memory import indexing, search, vectors
 from gateway.store.memory.search import Ranked, WrongDimension
 
 SURE_SHARE = 0.8
-"""The share of the question's words that `Scope.AUTO` asks of what is pinned before it looks no further."""
+"""The share of the question's words with which `SearchScope.AUTO` takes a near memory for a sure answer."""
 NO_MODEL = "Only words were compared: no embedding model is there."
 KNOWN_ONLY = MemoryFilter()
 NEWEST = 100
-"""Messages that a search makes findable before it looks."""
+"""The newest messages, which a search indexes first."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryQuery:
-    """What is looked for; `vector` is made by `model`, and None where only words are compared. `note` says why."""
+    """A parsed question. `vector`, by `model`, is None if only words are compared; `note` then says why."""
 
     words: Sequence[str]
     mode: SearchMode = SearchMode.KEYWORD
@@ -49,7 +48,7 @@ class MemoryQuery:
 
 @dataclass(frozen=True, slots=True)
 class MemorySearch:
-    """Finds memories in what `database` shows."""
+    """Searches the memories in `database`."""
 
     database: Database
     embedder: Embedders = no_embedder
@@ -64,12 +63,12 @@ class MemorySearch:
         filter: MemoryFilter = KNOWN_ONLY,
         k: int = 8,
         session: SessionId | None = None,
-        reach: MemoryAccess = ALL_MEMORIES,
+        reach: MemoryAccess,
     ) -> SearchResult:
-        """The `k` best; rows trusted less than `filter.at_most` are counted instead of shown.
+        """The `k` best memories; those trusted less than `filter.at_most` are counted, not shown.
 
-        `Scope.AUTO` looks at what is pinned and at this session's summaries first, and at everything unless one of
-        them is a sure answer. A question that cannot be embedded is searched by its words, and the note says why.
+        `SearchScope.AUTO` searches pinned memories and this session's summaries first, and everything unless one of
+        them is a sure answer. If the question can't be embedded, only words are compared, and the note says why.
         """
         await self.database.run(lambda tx: indexing.index_turns(tx, principal, NEWEST))
 
@@ -101,7 +100,7 @@ class MemorySearch:
             return MemoryQuery(words, note=NO_MODEL)
         async with self.database.connection() as conn:
             current = await vectors.current(conn)
-        if current and current.name != embedder.name:  # whose vectors are still being made
+        if current and current.name != embedder.name:  # its vectors are still being computed
             embedder = self.embedder(current.name) or embedder
         try:
             vector = await embedder.query(text)
@@ -140,7 +139,7 @@ def _near(filter: MemoryFilter, session: SessionId | None) -> list[MemoryFilter]
 
 HALF_LIFE = timedelta(days=30)
 CORE = "core"
-"""The tag of what never grows old."""
+"""The tag of memories that never age."""
 ALWAYS = (CORE, "preference")
 
 
@@ -156,13 +155,13 @@ async def bootstrap_context(
     always_include_tags: Collection[str] = ALWAYS,
     recency_bias: float = 0.3,
     at_most: Label = Label.KNOWN,
-    reach: MemoryAccess = ALL_MEMORIES,
+    reach: MemoryAccess,
 ) -> Bootstrap:
-    """What was known at `as_of`, but for what was forgotten or replaced since; a token counts as four characters.
+    """The memories with which a session starts: those of `as_of`, without the ones forgotten or replaced since.
 
-    The same moment gives the same text, so the beginning of a session's prompts stays as it is, restarts included.
-    `always_include_tags` are tags or categories. Nothing trusted less than `at_most` is in it. `session` is the one
-    that it is for.
+    The same `as_of` gives the same text, so the beginning of a session's prompts outlives restarts. A token counts as
+    four characters. `always_include_tags` are tags or categories. Memories trusted less than `at_most` are left out.
+    `session` is the session that starts.
     """
     last, found = None, list[Memory]()
     for part in reach.filters(MemoryFilter(agent=DEFAULT_AGENT, at_most=at_most)):
@@ -184,7 +183,7 @@ def _marks(memory: Memory) -> set[str]:
 
 
 def _weight(memory: Memory, now: datetime, bias: float) -> float:
-    """importance · (1 - bias) + recency · bias; what is pinned, core or still to come does not age."""
+    """importance · (1 - bias) + recency · bias; pinned, core and future memories don't age."""
     at = memory.event_at or memory.created_at
     ageless = memory.pinned or CORE in memory.tags or at > now
     recency = 1.0 if ageless else 0.5 ** ((now - at) / HALF_LIFE)
@@ -193,24 +192,24 @@ def _weight(memory: Memory, now: datetime, bias: float) -> float:
 
 RECALLED_ROWS, RECALLED_TOKENS = 5, 600
 CANDIDATES = 15
-"""Rows that are looked at, for some of them are in the prompt already."""
+"""Memories that are searched, since the prompt shows some of them already."""
 LEAST_WORDS = 0.4
-"""A row with a smaller share of the question's rare words says too little to be brought up unasked."""
+"""The share of the question's rare words that a memory must have to be recalled."""
 QUESTION_CHARACTERS = 1_000
 """Characters at the end of the newest messages that count as the question."""
 
 
 def recall_limit(role: Role, label: Label) -> Label:
-    """Up to which label rows are shown unasked in a conversation of this one.
+    """The lowest trust of memories that are recalled in a conversation with this label.
 
-    Nothing untrusted to the owner, whom one row would taint for good. A group has nothing else: all of its words are.
+    The owner gets no untrusted ones, which would taint the conversation permanently. A group's are all untrusted.
     """
     return Label.KNOWN if role is Role.OWNER else max(Label.KNOWN, label)
 
 
 @dataclass(frozen=True, slots=True)
 class Visible:
-    """What the prompt shows anyway, or is not to show."""
+    """Messages and memories that are not recalled, mostly because the prompt shows them already."""
 
     messages: Set[MessageId]
     memories: Set[MemoryId]
@@ -221,7 +220,7 @@ class Visible:
 
 @dataclass(frozen=True, slots=True)
 class Recalled:
-    """A block for the prompt, and the memories in it."""
+    """Recalled memories and their text for the prompt."""
 
     text: str = ""
     memories: tuple[MemoryId, ...] = ()
@@ -230,9 +229,9 @@ class Recalled:
 async def recall(
     conn: Connection, principal: PrincipalId, question: str, visible: Visible, *, at_most: Label
 ) -> Recalled:
-    """What fits the question; nothing if the search is too slow.
+    """The memories that fit a question; none if the search is too slow.
 
-    Only rows trusted as much as the conversation is: a recall never raises its label.
+    Only memories trusted as much as the conversation, so a recall never taints it.
     """
     words = lexemes(question[-QUESTION_CHARACTERS:])
     if not words:

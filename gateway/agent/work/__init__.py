@@ -1,1 +1,1 @@
-"""Tasks, schedules, approvals and agents: the rules that hold whether a chat, a page or the terminal asks."""
+"""Tasks, schedules, approvals and agents: the rules shared by chats, the page and the terminal."""

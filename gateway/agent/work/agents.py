@@ -1,4 +1,4 @@
-"""The registry of agents: the files as they are now, and of a file that went bad the last good version."""
+"""The registry of agents: their files, and the last good version of a file that is invalid now."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -14,13 +14,9 @@ from gateway.workspace.files.tree import Workspace
 log = structlog.get_logger(__name__)
 
 
-async def tell_nobody(_text: str) -> None:
-    """The log alone is told."""
-
-
 @dataclass(frozen=True, slots=True)
 class ListedAgent:
-    """One agent; `problem` is what is wrong with its file, and `agent` then the last good version, if there was one."""
+    """An agent. If its file is invalid, `problem` says why and `agent` is the last good version, or None."""
 
     slug: str
     agent: AgentFile | None
@@ -28,51 +24,51 @@ class ListedAgent:
 
     @property
     def has_file(self) -> bool:
-        """Whether a file describes it; of `main` none does."""
+        """Whether a file describes it; `main` has none."""
         return self.agent is None or bool(self.agent.sha256)
 
 
 @dataclass
 class Agents:
-    """Those of one workspace; `tell` hears of a bad file once for each version of it."""
+    """The agents of one workspace. `tell` reports each version of an invalid file once; None: only the log does."""
 
     workspace: Workspace
-    tell: Callable[[str], Awaitable[None]] = tell_nobody
+    tell: Callable[[str], Awaitable[None]] | None = None
     _good: dict[str, AgentFile] = field(default_factory=dict, init=False)
     _problems: dict[str, str] = field(default_factory=dict, init=False)
-    _told: set[tuple[str, int]] = field(default_factory=set, init=False)
+    _reported: set[tuple[str, int]] = field(default_factory=set, init=False)
 
     async def list_all(self) -> Sequence[ListedAgent]:
-        """All of them, `main` first; looks at the files."""
-        await self._look()
+        """All agents, `main` first, from their current files."""
+        await self._reload()
         names = sorted({*self._good, *self._problems})
         rest = [ListedAgent(name, self._good.get(name), self._problems.get(name, "")) for name in names]
         return [ListedAgent(MAIN, MAIN_AGENT), *rest]
 
     async def get(self, slug: str) -> AgentFile | None:
-        """The agent, if it may work now; looks at the files."""
+        """The agent with this slug, if it is active."""
         found = await self.listed(slug)
         return found.agent if found and found.agent and found.agent.head.is_active else None
 
     async def listed(self, slug: str) -> ListedAgent | None:
-        """Whatever is known of it."""
+        """The agent with this slug, even if its file is invalid."""
         return next((each for each in await self.list_all() if each.slug == slug), None)
 
     async def usable(self) -> Sequence[AgentFile]:
-        """Those that may work now."""
+        """The active agents."""
         return [each.agent for each in await self.list_all() if each.agent and each.agent.head.is_active]
 
     async def trusted(self) -> Sequence[AgentFile]:
-        """Those that may work now beside `main`, and whose files are the owner's words."""
+        """The active agents except `main` whose files the owner wrote."""
         return [agent for agent in await self.usable() if agent.sha256 and await self.label(agent) is Label.OWNER]
 
     async def label(self, agent: AgentFile | None) -> Label:
-        """How far the words of its file are trusted."""
+        """The trust label of its file."""
         if agent is None or not agent.sha256:
             return Label.OWNER
         return await self.workspace.labels.of(agent.path, agent.sha256)
 
-    async def _look(self) -> None:
+    async def _reload(self) -> None:
         found = await asyncio.to_thread(slugs, self.workspace)
         self._good = {slug: agent for slug, agent in self._good.items() if slug in found}
         self._problems = {}
@@ -80,16 +76,17 @@ class Agents:
             try:
                 agent = await read(self.workspace, slug)
             except BadAgent as error:
-                await self._bad(slug, changed_at, str(error))
+                await self._report(slug, changed_at, str(error))
             else:
                 if agent is not None:
                     self._good[slug] = agent
 
-    async def _bad(self, slug: str, changed_at: int, why: str) -> None:
+    async def _report(self, slug: str, changed_at: int, why: str) -> None:
         self._problems[slug] = why
-        if (slug, changed_at) in self._told:
+        if (slug, changed_at) in self._reported:
             return
-        self._told.add((slug, changed_at))
+        self._reported.add((slug, changed_at))
         kept = "its last good version is used" if slug in self._good else "it can't be used"
         log.warning("agent.bad", slug=slug, why=why)
-        await self.tell(f"The file of the agent {slug[:80]!r} is wrong, so {kept}: {why}")
+        if self.tell is not None:
+            await self.tell(f"The file of the agent {slug[:80]!r} is wrong, so {kept}: {why}")

@@ -1,4 +1,4 @@
-"""Approvals and grants: the rules for a person's answer, the same for commands, web page and terminal."""
+"""Approvals and grants: the rules for answers, shared by commands, the page and the terminal."""
 
 import re
 from collections.abc import Sequence
@@ -10,6 +10,7 @@ from gateway.domain.conversation.diff import for_chat
 from gateway.domain.conversation.tools import ToolClass
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import PrincipalId
+from gateway.domain.json import Json
 from gateway.domain.principals import Label
 from gateway.domain.work.trees import DoubtAnswer
 from gateway.store.connection.pool import Connection
@@ -42,12 +43,12 @@ _FOLLOWS = {
 
 
 class NotDecided(OwnerMustAct):
-    """The answer counts for nothing; the text says why."""
+    """The answer has no effect; the text says why."""
 
 
 async def settle_review(
     tx: Connection,
-    asked: PrincipalId | None,
+    person: PrincipalId | None,
     which: str,
     now: datetime,
     *,
@@ -56,14 +57,14 @@ async def settle_review(
     in_chat: bool = False,
     comment: str = "",
 ) -> ReviewRow:
-    """Take an answer of the person `asked`; raises `NotDecided`.
+    """Record the answer of `person`; raises `NotDecided`.
 
-    Whoever is not asked hears the same as of a number that does not exist. A chat (`in_chat`) cuts a long change off,
-    so no yes to one is taken there.
+    The error for another person's question is that for an unknown number. In a chat (`in_chat`), which cuts long
+    texts, a change that isn't shown as a whole can't be approved.
     """
-    row = await own_question(tx, asked, which)
-    if yes and in_chat and for_chat(row.preview)[1]:
-        raise NotDecided(f"{row.name} is too long to show here. {where_shown_whole(row)}")
+    row = await own_question(tx, person, which)
+    if yes and in_chat:
+        _require_shown_whole(row)
     decided = await reviews.decide(tx, row.id, row.asked_id, now, yes=yes, by=by, comment=comment)
     if decided is None:
         over = {"open": "expired", "expired": "expired", "closed": "was closed"}
@@ -71,31 +72,36 @@ async def settle_review(
     return decided
 
 
-async def own_question(conn: Connection, asked: PrincipalId | None, which: str) -> ReviewRow:
-    """The question of this name, if it was this person's to answer; raises `NotDecided`."""
+async def own_question(conn: Connection, person: PrincipalId | None, which: str) -> ReviewRow:
+    """The question with this name, if it was put to this person; raises `NotDecided`."""
     id = reviews.number(which)
     row = await reviews.get(conn, id) if id is not None else None
-    if row is None or asked is None or row.asked_id != asked:
+    if row is None or person is None or row.asked_id != person:
         raise NotDecided("No approval with that number is waiting; /approve lists them.")
     return row
+
+
+def _require_shown_whole(row: ReviewRow) -> None:
+    if for_chat(row.preview)[1]:
+        raise NotDecided(f"{row.name} is too long to show here. {where_shown_whole(row)}")
 
 
 async def answer_by_command(
     tx: Connection, at: AddressRow, arrival: InboxRow, which: str, now: datetime, *, yes: bool
 ) -> str:
-    """What the commands say; without a number the list of what waits for whoever wrote, in a group of what is its."""
-    asked = await speaker(tx, at, arrival)
+    """The reply to /approve or /deny. Without a number it lists the author's open questions, in a group those of it."""
+    person = await speaker(tx, at, arrival)
     if not which:
-        rows = await reviews.list_open(tx, asked, now) if asked else []
+        rows = await reviews.list_open(tx, person, now) if person else []
         shown = [_review_line(row, now) for row in rows if at.private or row.address_id == at.id]
         return "\n".join([*shown, "", "Answer with /approve or /deny and the number."]) if shown else NO_APPROVALS
     names, comment = _with_comment(which)
     by = arrival.sender
-    return "\n".join([await _answered(tx, asked, each, now, yes=yes, by=by, comment=comment) for each in names])
+    return "\n".join([await _answered(tx, person, each, now, yes=yes, by=by, comment=comment) for each in names])
 
 
 def _with_comment(argument: str) -> tuple[Sequence[str], str]:
-    """The numbers at its beginning, and the words behind them, which a task gets with its answer."""
+    """The numbers at the beginning, and the text after them, which a task gets as a comment."""
     words = argument.split()
     names = list(takewhile(lambda word: reviews.number(word) is not None, words))
     if not names:
@@ -104,10 +110,10 @@ def _with_comment(argument: str) -> tuple[Sequence[str], str]:
 
 
 async def _answered(
-    tx: Connection, asked: PrincipalId | None, which: str, now: datetime, *, yes: bool, by: str, comment: str
+    tx: Connection, person: PrincipalId | None, which: str, now: datetime, *, yes: bool, by: str, comment: str
 ) -> str:
     try:
-        row = await settle_review(tx, asked, which, now, yes=yes, by=by, in_chat=True, comment=comment)
+        row = await settle_review(tx, person, which, now, yes=yes, by=by, in_chat=True, comment=comment)
     except NotDecided as refusal:
         return str(refusal)
     if row.tool == DOUBT:
@@ -119,7 +125,7 @@ async def _answered(
 
 
 def why_asked(row: ReviewRow) -> str:
-    """Why a person is asked, in one line."""
+    """The reason for a question, in one line."""
     if row.tool == DOUBT:
         return "The gateway stopped during this call of a task, so nobody knows whether it took effect."
     if row.kind == "review":
@@ -134,7 +140,7 @@ def why_asked(row: ReviewRow) -> str:
 
 
 def where_shown_whole(row: ReviewRow) -> str:
-    """Where a change too long for a chat is shown and decided."""
+    """The advice for a change that is too long for a chat."""
     return f"Read and answer it on the web page, under Approvals, or with `supaclaw reviews show {row.name}`."
 
 
@@ -148,7 +154,7 @@ def _left(time: timedelta) -> str:
 
 
 async def speaker(tx: Connection, at: AddressRow, arrival: InboxRow) -> PrincipalId | None:
-    """Who gives an answer, by their account; None for words that count as nobody's: sent with a token, or forwarded."""
+    """The person who gives an answer, by their account; None if it came with a token or was forwarded."""
     if at.channel == "api" or at.address.by_token or not arrival.sender:
         return None
     return at.principal_id if at.private else await principals.find(tx, arrival.sender)
@@ -180,22 +186,26 @@ def parse_terms(text: str, now: datetime) -> GrantTerms:
 
 
 async def give_grant(
-    tx: Connection, asked: PrincipalId | None, which: str, terms: GrantTerms, *, by: str, in_chat: bool = False
+    tx: Connection, person: PrincipalId | None, which: str, terms: GrantTerms, *, by: str, in_chat: bool = False
 ) -> GrantRow:
-    """Allow, in advance, the call that a question is about; only its person can. Raises `NotDecided`."""
-    row = await own_question(tx, asked, which)
+    """Allow the call of a question in advance, as the person it was put to; raises `NotDecided`."""
+    row = await own_question(tx, person, which)
     if row.task_id is None or row.kind == "review":
         raise NotDecided(f"{row.name} is asked once only; it can't be allowed in advance.")
-    if in_chat and for_chat(row.preview)[1]:
-        raise NotDecided(f"{row.name} is too long to show here. {where_shown_whole(row)}")
-    if terms.bound and isinstance(value := row.arguments.get(terms.bound.name), bool | str | None):
+    if in_chat:
+        _require_shown_whole(row)
+    if terms.bound and not _is_number(value := row.arguments.get(terms.bound.name)):
         raise NotDecided(f"{terms.bound.name} is {value!r} in {row.name}, so it can't be bounded; name a number of it.")
     call = GrantCall(row.principal_id, row.asked_id, row.tool, row.act, row.arguments, row.base)
     return await grants.give(tx, call, terms, by)
 
 
+def _is_number(value: Json) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 async def revoke_grant(tx: Connection, given_by: PrincipalId | None, which: str, now: datetime, *, by: str) -> GrantRow:
-    """Take one back; raises `NotDecided`."""
+    """Revoke a grant; raises `NotDecided`."""
     id = grants.number(which)
     row = await grants.revoke(tx, id, given_by, now, by) if id is not None and given_by is not None else None
     if row is None:
@@ -204,7 +214,7 @@ async def revoke_grant(tx: Connection, given_by: PrincipalId | None, which: str,
 
 
 def grant_line(grant: GrantRow) -> str:
-    """What it allows, in one line."""
+    """The terms of a grant, in one line."""
     bounded = f", {grant.bounded} up to {grant.at_most:f}" if grant.at_most is not None else ""
     left = f" (at most {grant.sum_left:f} in all)" if grant.sum_left is not None else ""
     until = f"{grant.times_left} times until {grant.expires_at:%Y-%m-%d %H:%M} UTC"

@@ -1,4 +1,4 @@
-"""A heartbeat: whether there is anything to ask, what the agent is asked, and what its answer means."""
+"""Heartbeats: when a model is asked, its prompt, the meaning of its answer, and the status for people."""
 
 import re
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ _UNREADABLE = re.compile(r"\[(\S*HEARTBEAT\.md could not be read: .*)\]", re.DOT
 
 
 class Occasion(BaseModel):
-    """What a heartbeat that asks a model is about: the `input` of its task."""
+    """The `input` of the task of a heartbeat."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -35,12 +35,12 @@ class Occasion(BaseModel):
 
     @property
     def label(self) -> Label:
-        """The trust of what the gateway noticed."""
+        """The label of the least trusted concern."""
         return max((concern.label for concern in self.concerns), default=Label.OWNER)
 
 
 def instructs(text: str) -> bool:
-    """Whether HEARTBEAT.md says anything beside comments and headings; one that could not be read says nothing."""
+    """Whether HEARTBEAT.md could be read and has more than comments and headings."""
     rest = _HEADING.sub("", _COMMENT.sub("", text))
     return re.search(r"\w", rest) is not None and unreadable(text) is None
 
@@ -52,7 +52,7 @@ def unreadable(text: str) -> str | None:
 
 
 def heartbeat_prompt(concerns: Sequence[Concern], now: datetime, zone: str, name: str) -> str:
-    """What the agent is asked; `zone` is an IANA name, that of the user called `name`."""
+    """The prompt; `zone` is the IANA zone of the user called `name`."""
     lines = [f"This is a heartbeat: nobody wrote to you. It is {_minute(now, zone)}."]
     if concerns:
         lines += ["Since the last one the gateway noticed:", *(f"- {_line(concern, zone)}" for concern in concerns)]
@@ -66,7 +66,7 @@ def heartbeat_prompt(concerns: Sequence[Concern], now: datetime, zone: str, name
 
 
 def outcome_of(answer: str) -> HeartbeatOutcome:
-    """What the agent's answer means."""
+    """The outcome that an answer stands for."""
     if answer == NO_ANSWER:
         return HeartbeatOutcome.FAILED
     return HeartbeatOutcome.OK if is_quiet(answer, NOTHING_TO_REPORT) else HeartbeatOutcome.TOLD
@@ -101,7 +101,7 @@ def heartbeat_status(
     now: datetime,
     zone: tzinfo | None,
 ) -> str:
-    """How the heartbeat is, for people: in the time of `zone`, or of the machine."""
+    """The status, for people; times are in `zone`, or in that of the machine."""
 
     def clock(at: datetime) -> str:
         local = at.astimezone(zone)

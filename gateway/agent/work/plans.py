@@ -20,40 +20,40 @@ log = structlog.get_logger(__name__)
 
 @dataclass
 class Plans:
-    """`noted` is called when there is a plan that has to go with its run."""
+    """The plans; `on_change` is called after each change."""
 
     database: Database
     principal: PrincipalId
     own: Label
     workspace: Workspace
-    noted: Callable[[], None]
+    on_change: Callable[[], None]
     _rendering: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
 
     async def refusal(self, tool: str, caller: Caller) -> str | None:
-        """Why the run may not make this call before it has written its plan; a chat needs none."""
+        """Why a run may not make this call before it has written a plan; None if it may. Chats need no plan."""
         if caller.address is not None or tool == TODO or caller.ordinal < FREE_CALLS:
             return None
         return lacking(await self.of(caller), caller.ordinal)
 
     async def of(self, caller: Caller) -> Plan | None:
-        """The plan of the run that calls."""
+        """The plan of the caller's run."""
         async with self.database.connection() as conn:
             return await plans.get(conn, caller.task)
 
     async def write(self, caller: Caller, change: Callable[[Plan], Plan]) -> Plan:
-        """Change the run's plan, and the file with it; what `change` raises changes nothing."""
+        """Change the run's plan and the file; if `change` raises, both stay."""
         label = max(self.own, caller.label)
         before = await self.of(caller) or Plan(caller.task, "", (), None, label, caller.ordinal)
         plan = replace(change(before), label=label, ordinal=caller.ordinal)
         await self.database.run(lambda tx: plans.put(tx, self.principal, plan))
-        self.noted()
+        self.on_change()
         if plan.trivial is not None:
             log.info("plan.trivial", task_id=str(plan.task))
         await self.render()
         return plan
 
     async def render(self) -> None:
-        """Make the file what the rows say. A file that can't be written is logged: the rows are the truth."""
+        """Write the stored plans to the file; a failure is only logged, since the database is authoritative."""
         async with self._rendering:
             async with self.database.connection() as conn:
                 live = await plans.live(conn, self.principal)

@@ -1,6 +1,6 @@
-"""Schedules: the rules for changing them, the task of one slot, and the notices about failures."""
+"""Schedules: the rules for changes, the task of one slot, and the notices about failures."""
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from datetime import datetime, timedelta
 
 from gateway.domain.conversation.transcript import Notice
@@ -26,7 +26,7 @@ what the user is to read and nothing else. If there is nothing to tell, answer e
 
 
 def slot_assignment(row: ScheduleRow, slot: datetime, *, now: datetime, missed: int = 0) -> Assignment:
-    """The work of one slot; `missed` slots before it were not run."""
+    """The task of one slot, after `missed` slots that did not run."""
     definition = row.definition
     name = one_line(definition.name, LONGEST_PROMPT_NAME)
     head = [
@@ -51,25 +51,25 @@ def slot_assignment(row: ScheduleRow, slot: datetime, *, now: datetime, missed: 
 
 
 MOST_SCHEDULES = 20
-"""Schedules that are not over, of anybody but the owner."""
+"""Unfinished schedules of a person other than the owner."""
 LEAST_GAP = timedelta(minutes=5)
-"""Between two slots of a schedule, of anybody but the owner."""
+"""The shortest time between two slots, except for the owner."""
 SHOWN = 50
 """Schedules in one list."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduleRequest:
-    """Where a schedule is asked for; `call` is the key of a tool call, which adds one however often it runs."""
+    """The origin and the label of a new schedule; `call` is the key of a tool call, whose repetition adds no other."""
 
     origin: str
+    label: Label
     address: AddressId | None = None
-    label: Label = Label.OWNER
     call: str | None = None
 
 
 def schedule_line(row: ScheduleRow) -> str:
-    """A schedule and how it stands: "3: tea; every day at 16:00 UTC (0 16 * * *); next Sun 22 Nov 2026 16:00 UTC"."""
+    """A schedule and its state: "3: tea; every day at 16:00 UTC (0 16 * * *); next Sun 22 Nov 2026 16:00 UTC"."""
     definition = row.definition
     facts = [one_line(definition.name, LONGEST_NAME), in_words(definition)]
     if row.paused_at:
@@ -85,52 +85,55 @@ def schedule_line(row: ScheduleRow) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Schedules:
-    """Those of one principal, in the caller's transaction; what cannot be done raises `Refused`, in words for people.
+    """Changes the schedules of one principal, in the caller's transaction. Raises `InvalidSchedule`, for people.
 
-    `zone` is the principal's own. `most` is how many may be there that are not over, each with a `LEAST_GAP`; None for
-    the owner. With `of_all` a number may also be that of somebody else's. `asked_at` is when the person said it, None
-    for now.
+    `zone` is the principal's own. `most` is the number of unfinished schedules they may have, each with a `LEAST_GAP`;
+    None: no limit, for the owner. With `of_all` a number may refer to another person's. `asked_at` is the time from
+    which delays count; None: now.
     """
 
     tx: Connection
     principal: PrincipalId
     now: datetime
     zone: str | None = None
-    most: int | None = None
+    _: KW_ONLY
+    most: int | None
     of_all: bool = False
     asked_at: datetime | None = None
 
     async def shown(self, *, everything: bool = False) -> tuple[list[ScheduleRow], int]:
-        """The first `SHOWN`, and how many there are more; without `everything` neither paused ones nor those over."""
+        """The first `SHOWN`, and the number of further ones; without `everything` no paused or finished ones."""
         rows = await schedules.listed(self.tx, self.principal, everything=everything, limit=SHOWN)
         there = await schedules.count(self.tx, self.principal, paused=everything, over=everything)
         return rows, there - len(rows)
 
-    async def add(self, asking: ScheduleRequest, said: ScheduleChanges) -> ScheduleRow:
-        """A new one, or the one that this call has made before."""
-        if asking.call and (made := await schedules.made_by(self.tx, asking.call)):
+    async def add(self, request: ScheduleRequest, fields: ScheduleChanges) -> ScheduleRow:
+        """Add a schedule, or return the one that this call has added before."""
+        if request.call and (made := await schedules.made_by(self.tx, request.call)):
             return made
         await self._room()
-        definition = self._allowed(define(now=self.now, zone=self.zone, asked_at=self.asked_at, **said))
+        definition = self._allowed(define(now=self.now, zone=self.zone, asked_at=self.asked_at, **fields))
         row = await schedules.add(
             self.tx,
             self.principal,
             definition,
             next_run_at=self._next_slot(definition),
-            origin=asking.origin,
-            label=asking.label,
-            address=asking.address,
-            asked_by=asking.call,
+            origin=request.origin,
+            label=request.label,
+            address=request.address,
+            asked_by=request.call,
         )
-        return row or await self._taken(definition.name)
+        return row or await self._refuse_name(definition.name)
 
-    async def update(self, which: str, said: ScheduleChanges, label: Label = Label.OWNER) -> ScheduleRow:
-        """Changed in what is said; trusted no more than the conversation in which it is (`label`)."""
+    async def update(self, which: str, fields: ScheduleChanges, label: Label) -> ScheduleRow:
+        """Change the given fields; `label` is that of the conversation, below which its trust falls."""
         row = await self.get(which)
-        definition = self._allowed(amend(row.definition, now=self.now, zone=self.zone, asked_at=self.asked_at, **said))
+        definition = self._allowed(
+            amend(row.definition, now=self.now, zone=self.zone, asked_at=self.asked_at, **fields)
+        )
         if definition == row.definition:
             return row
-        await schedules.hold(self.tx, self.principal)  # two that ask for one name take turns
+        await schedules.hold(self.tx, self.principal)  # two changes to the same name take turns
         if row.completed_at:
             if definition.when == row.definition.when:
                 raise InvalidSchedule(f"Schedule {row.id} is over; give it a new time.")
@@ -138,14 +141,14 @@ class Schedules:
         same = definition.zone == row.definition.zone or not isinstance(definition.when, Recurring)
         at = row.next_run_at if same and definition.when == row.definition.when else self._next_slot(definition)
         updated = await schedules.update(self.tx, row.id, definition, at, label=label)
-        return updated or await self._taken(definition.name)
+        return updated or await self._refuse_name(definition.name)
 
     async def pause(self, which: str) -> ScheduleRow:
-        """Let it rest."""
+        """Pause a schedule."""
         return await self._paused(await self.get(which), None, paused=True)
 
     async def resume(self, which: str) -> ScheduleRow:
-        """Let it go on with its next slot from now; what was due meanwhile is not made up for."""
+        """Resume with the next slot from now; slots in the pause are not made up for."""
         row = await self.get(which)
         if row.paused_at is None:
             return row
@@ -155,13 +158,13 @@ class Schedules:
         return await self._paused(row, at, paused=False)
 
     async def remove(self, which: str) -> ScheduleRow:
-        """Forget it and its runs; answers what it was."""
+        """Delete a schedule with its runs and return it."""
         row = await self.get(which)
         await schedules.remove(self.tx, row.id)
         return row
 
     async def run(self, which: str) -> tuple[ScheduleRow, TaskId]:
-        """Run it once now, whatever it says; its next slot stays."""
+        """Run it once now, in addition to its slots."""
         row = await self.get(which)
         task = await schedules.fire(self.tx, row, slot_assignment(row, self.now, now=self.now))
         if task is None:
@@ -169,7 +172,7 @@ class Schedules:
         return row, task
 
     async def get(self, which: str) -> ScheduleRow:
-        """By number or name, held until the transaction ends."""
+        """The schedule with this number or name, locked until the transaction ends."""
         row = await schedules.get(self.tx, self.principal, which)
         if row is None and self.of_all and which.isdecimal():
             row = await schedules.get(self.tx, None, which)
@@ -192,15 +195,15 @@ class Schedules:
     def _next_slot(self, definition: ScheduleDefinition) -> datetime | None:
         try:
             return next_slot(definition, self.now)
-        except ValueError as error:  # it was stored when this was right
+        except ValueError as error:  # it was valid when it was stored
             raise InvalidSchedule(f"Its time is no longer valid: {error}. Give it a new one.") from error
 
     async def _paused(self, row: ScheduleRow, at: datetime | None, *, paused: bool) -> ScheduleRow:
         changed = await schedules.pause(self.tx, row.id, paused=paused, next_run_at=at)
-        assert changed is not None, "it is held"
+        assert changed is not None, "it is locked"
         return changed
 
-    async def _taken(self, name: str) -> ScheduleRow:
+    async def _refuse_name(self, name: str) -> ScheduleRow:
         there = await schedules.get(self.tx, self.principal, name)
         number = f": number {there.id}" if there else ""
         raise InvalidSchedule(
@@ -209,24 +212,24 @@ class Schedules:
 
 
 def schedule_failed(definition: ScheduleDefinition, slot: datetime, reason: str) -> Notice:
-    """With what it was to do: a reminder reaches its person even if no model can put it into words."""
+    """The notice with the prompt in it: a reminder reaches its person even without a model."""
     said = f"{_planned(definition, slot)} failed: {reason}\n\nIt was meant to do this:\n{definition.prompt}"
     again = "\n\nI won't repeat this until it works again." if isinstance(definition.when, Recurring) else ""
     return Notice(said + again)
 
 
 def schedule_undelivered(definition: ScheduleDefinition, slot: datetime, reason: str) -> Notice:
-    """For the owner, whoever it is of: without any content."""
+    """The notice to the owner, also about another person's schedule: without its content."""
     return Notice(f"{_planned(definition, slot)} ran, but its message wasn't delivered: {reason}")
 
 
 def schedule_works(definition: ScheduleDefinition) -> Notice:
-    """After a failure that was told."""
+    """The notice that a reported failure is over."""
     return Notice(f'The schedule "{definition.name}" works again.')
 
 
 def trigger_failed(source: str, reason: str) -> Notice:
-    """Without what was sent: others wrote it."""
+    """The notice without the input, which is untrusted text."""
     return Notice(
         f"What {source} sent couldn't be processed: {reason}\n\nFurther failures in this hour aren't reported."
     )

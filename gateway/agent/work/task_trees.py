@@ -1,7 +1,7 @@
-"""Trees of tasks: start, show, cancel, retry, fork and compare them; the tools that every node has."""
+"""Trees of tasks: start, show, cancel, retry, fork and compare them; and the tools of every node."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import takewhile, zip_longest
 from typing import TypeAlias
 from uuid import NAMESPACE_OID, uuid4, uuid5
@@ -46,22 +46,22 @@ The task:"""
 
 
 class NoSuchAgent(OwnerMustAct):
-    """No agent has this slug, or its file is wrong or switched off."""
+    """There is no active agent with this slug, or its file is invalid."""
 
 
 class NoSuchTask(OwnerMustAct):
-    """The id names none, or more than one."""
+    """No task has this id, or several do."""
 
 
 class TooManyTasks(OwnerMustAct):
-    """A person has as many unfinished trees as they may have."""
+    """The person has the most unfinished trees allowed."""
 
 
 @dataclass(frozen=True, slots=True)
 class TreeRequest:
-    """What a tree is to do. `key` makes a repeated request the same one; `budget_usd` None: no limit.
+    """The task of a new tree. A request with a known `key` starts no second tree; `budget_usd` None: no limit.
 
-    `most_live` is how many unfinished trees its person may have, behind those who may have any number (None).
+    `most_live` is the number of unfinished trees its person may have; None: any number, and their trees go first.
     """
 
     agent: str
@@ -72,23 +72,23 @@ class TreeRequest:
     key: str | None = None
     address: AddressId | None = None
     deliver: bool = True
-    most_live: int | None = None
+    most_live: int | None = field(kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Trees:
-    """What starting a tree takes besides the database: the agents, and what a tree may cost if nothing is said."""
+    """The agents that can be given a tree, and the most that one may cost."""
 
     agents: Agents
     budget_usd: Callable[[], float | None]
 
     def within(self, wanted: float | None) -> float | None:
-        """The budget of a tree: what was asked for, but no more than the configured one."""
+        """The budget of a tree: the wanted one, capped by the configured one."""
         most = self.budget_usd()
         return most if wanted is None else wanted if most is None else min(wanted, most)
 
     async def check(self, agent: str) -> None:
-        """Raise `NoSuchAgent` if it can't work now."""
+        """Raise `NoSuchAgent` if this agent can't work now."""
         known = [each.slug for each in await self.agents.usable()]
         if agent not in known:
             raise NoSuchAgent(f"There is no agent {agent[:80]!r}; there are {', '.join(known)}.")
@@ -103,7 +103,7 @@ def node_assignment(
     call: int | None = None,
     fork: TaskId | None = None,
 ) -> Assignment:
-    """The work of one node; only the first one of a tree is told in a chat."""
+    """The work of one node; only the result of the top node is sent to a chat."""
     return Assignment(
         prompt=f"{ORDERS}\n{text}",
         name=one_line(text, LONGEST_NAME),
@@ -118,7 +118,7 @@ def node_assignment(
 
 
 async def start(tx: Connection, principal: PrincipalId, request: TreeRequest) -> TaskId:
-    """Queue the first task of a tree, or answer the one of the same key; raises `TooManyTasks`."""
+    """Queue the top task of a tree, or return that of the same key; raises `TooManyTasks`."""
     id = None if request.key is None else TaskId(uuid5(NAMESPACE_OID, f"supaclaw.tree {principal} {request.key}"))
     work = node_assignment(request.input, request.label, private=request.private, address=request.address)
     work = work.model_copy(update={"deliver": request.deliver})
@@ -139,13 +139,16 @@ async def start(tx: Connection, principal: PrincipalId, request: TreeRequest) ->
         budget_usd=request.budget_usd,
         priority=0 if request.most_live is None else -1,
     )
-    known = made or id
-    assert known is not None, "only a repeated key is met again"
-    return known
+    return made or _require(id)
+
+
+def _require(id: TaskId | None) -> TaskId:
+    assert id is not None, "only a task with a key can exist already"
+    return id
 
 
 async def find_task(tx: Connection, principal: PrincipalId, which: str) -> TaskId:
-    """The person's task whose id begins so; raises `NoSuchTask`."""
+    """The person's task whose id starts with `which`; raises `NoSuchTask`."""
     found = await trees.matching(tx, principal, which.strip().lower())
     if len(found) != 1:
         raise NoSuchTask("There is no task with that id; /tasks lists them." if not found else "Give more of the id.")
@@ -159,15 +162,15 @@ async def show(tx: Connection, principal: PrincipalId, which: str) -> Sequence[N
 
 
 async def cancel(tx: Connection, principal: PrincipalId, which: str) -> tuple[TaskId, Sequence[TaskId]]:
-    """End a task with all below it; the task, and what was running. Raises `NoSuchTask`."""
+    """Cancel a task with all below it; returns it, and the tasks that were running. Raises `NoSuchTask`."""
     task = await find_task(tx, principal, which)
     running = await tasks.cancel(tx, task)
     await reviews.close_cancelled(tx, (await trees.place(tx, task)).master)
     return task, running
 
 
-async def retry(tx: Connection, principal: PrincipalId, which: str, most_live: int | None = None) -> TaskId:
-    """A failed or cancelled tree from its beginning, once for each try; raises `NoSuchTask` and `TooManyTasks`."""
+async def retry(tx: Connection, principal: PrincipalId, which: str, most_live: int | None) -> TaskId:
+    """Start a failed or cancelled tree again, once for each failure; raises `NoSuchTask` and `TooManyTasks`."""
     old = (await trees.place(tx, await find_task(tx, principal, which))).master
     [top, *_] = await trees.nodes(tx, old)
     if top.status not in (Status.FAILED, Status.CANCELLED):
@@ -182,13 +185,13 @@ async def retry(tx: Connection, principal: PrincipalId, which: str, most_live: i
 
 
 def task_line(row: NodeRow) -> str:
-    """One task, as a chat shows it."""
+    """A task on one line, indented by its depth."""
     waits = f", waits for {row.waits_for}" if row.waits_for else ""
     return f"{'  ' * row.depth}{str(row.id)[:SHORT]} {row.name} ({row.agent}): {row.status.value}{waits}"
 
 
 def tree_summary(rows: Sequence[NodeRow]) -> str:
-    """How many tasks of a tree are over, and what it has cost."""
+    """The progress and the cost of a tree."""
     over = sum(row.status.final for row in rows)
     limit = rows[0].budget_usd
     of = "" if limit is None else f" of {dollars(limit)}"
@@ -196,11 +199,10 @@ def tree_summary(rows: Sequence[NodeRow]) -> str:
 
 
 async def fork(tx: Connection, principal: PrincipalId, which: str, at: int, model: str | None = None) -> TaskId:
-    """Queue a tree that goes on from the model call that is step `at`, or the last one before it; raises `NoSuchTask`.
+    """Queue a tree that continues from the model call at step `at`, or the last one before; raises `NoSuchTask`.
 
-    It reads what was said until then where it is, with the labels of that, and asks the model again. It has none of
-    the permissions given to the task, asks before every act, and writes files to a copy of the workspace. Its result
-    is not sent to a chat.
+    The fork reads the transcript until then, with its labels, and repeats the model call. It has none of the task's
+    grants, asks before every act, and writes to a copy of the workspace. Its result is not sent to a chat.
     """
     source = await find_task(tx, principal, which)
     before = Assignment.model_validate(await tasks.payload(tx, source))
@@ -237,7 +239,7 @@ MOST_STEPS = 5_000
 
 @dataclass(frozen=True, slots=True)
 class ComparedRun:
-    """One of the two: its task with all below it."""
+    """One of two compared tasks, with all below it."""
 
     node: NodeRow
     steps: Sequence[StepRow]
@@ -245,12 +247,12 @@ class ComparedRun:
     cost_usd: float
     tokens: int
     model_ms: int
-    """How long its models and tools took, one after another."""
+    """The sum of the times of its models and tools."""
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The steps beside each other in `rows`, None where a run has no more; the first `same` are alike."""
+    """Two runs side by side; a row has None where one has no more steps. The first `same` rows are alike."""
 
     a: ComparedRun
     b: ComparedRun
@@ -259,7 +261,7 @@ class Comparison:
 
 
 async def compare(conn: Connection, principal: PrincipalId, a: str, b: str) -> Comparison:
-    """The runs whose ids begin so; a fork has its own steps only. Raises `NoSuchTask`."""
+    """Compare two runs by the beginnings of their ids; a fork has only its own steps. Raises `NoSuchTask`."""
     one, other = await _run(conn, principal, a), await _run(conn, principal, b)
     rows = list(zip_longest(one.steps, other.steps))
     same = sum(1 for _ in takewhile(lambda pair: _alike(*pair), rows))
@@ -307,11 +309,11 @@ class BadSystemCall(Exception):
 
 
 def parse_system_call(tool: str, arguments: str) -> SystemCall:
-    """Raises `BadCall`."""
+    """The parsed arguments of a system tool; raises `BadSystemCall`."""
     model: type[ToolArguments] = _TOOLS[tool][0]
     try:
         found = model.model_validate_json(arguments.strip() or "{}")
     except ValidationError as error:
         raise BadSystemCall(explained_arguments(tool, model, error)) from error
-    assert isinstance(found, SystemCall), "the table says so"
+    assert isinstance(found, SystemCall), "`_TOOLS` has only these"
     return found

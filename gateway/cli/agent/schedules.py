@@ -16,7 +16,7 @@ from gateway.config.data.instance import running_pid
 from gateway.config.environment import Environment
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import AddressId, PrincipalId
-from gateway.domain.principals import Role
+from gateway.domain.principals import Label, Role
 from gateway.domain.text.texts import one_line
 from gateway.domain.work.schedules import Misfire
 from gateway.store.connection.pool import Connection
@@ -97,7 +97,8 @@ def add(
     """Add a schedule. Without a time it only runs when you `run` it."""
 
     async def write(schedules: Schedules) -> ScheduleRow:
-        asking = ScheduleRequest("cli", await _address(schedules.tx, schedules.principal, to) if to else None)
+        address = await _address(schedules.tx, schedules.principal, to) if to else None
+        asking = ScheduleRequest("cli", Label.OWNER, address)
         return await schedules.add(
             asking,
             {
@@ -163,7 +164,7 @@ def _with_schedules(work: Callable[[Schedules], Awaitable[Result]]) -> Result:
     """Run `work` on the owner's schedules, where a number may name another person's; raises `OwnerMustAct`."""
 
     def run_work(tx: Connection, owner: PrincipalId) -> Awaitable[Result]:
-        return work(Schedules(tx, owner, datetime.now(UTC), owners_zone(), of_all=True))
+        return work(Schedules(tx, owner, datetime.now(UTC), owners_zone(), most=None, of_all=True))
 
     try:
         return with_owner(run_work)

@@ -51,7 +51,7 @@ def create(
     async def work(conn: Connection, owner: PrincipalId) -> TaskId:
         await all_trees.check(agent)
         request = TreeRequest(
-            agent, text, Label.OWNER, all_trees.within(budget), private=True, key=key and f"cli {key}"
+            agent, text, Label.OWNER, all_trees.within(budget), private=True, key=key and f"cli {key}", most_live=None
         )
         return await task_trees.start(conn, owner, request)
 

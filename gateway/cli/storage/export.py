@@ -18,6 +18,7 @@ from gateway.cli.terminal.console import echo
 from gateway.config.environment import Environment
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import PrincipalId
+from gateway.domain.memory.memories import ALL_MEMORIES
 from gateway.flow.journal import export as exporting
 from gateway.store.connection.pool import Database
 from gateway.store.files import attachments
@@ -92,7 +93,7 @@ async def _export(database: Database, folder: Path) -> str:
     async with database.connection() as conn:
         owner = (await require_owner(conn)).id
     persona, skills = await _write_files(into, Workspace(Environment.read(os.environ).workspace))
-    lines = await database.run(lambda tx: exported_lines(Remembering(tx, owner, clean=into.clean)))
+    lines = await database.run(lambda tx: exported_lines(Remembering(tx, owner, ALL_MEMORIES, into.clean)))
     await asyncio.to_thread(into.write, "memories.jsonl", "".join(f"{line}\n" for line in lines))
     written = [await _write_transcript(into, of, rows) async for of, rows in _transcripts(database, owner)]
     return f"{persona} persona files, {skills} files of skills, {len(lines)} memories, {len(written)} transcripts"

@@ -20,6 +20,7 @@ from gateway.config.machine import SystemClock
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import SessionId
 from gateway.domain.memory.memories import (
+    ALL_MEMORIES,
     KIND_NAMES,
     Category,
     Embedder,
@@ -71,7 +72,7 @@ def with_memories(work: Callable[[Remembering], Awaitable[Result]]) -> Result:
         clean = await leak_guard(database)
 
         async def run(tx: Connection) -> Result:
-            return await work(Remembering(tx, (await require_owner(tx)).id, clean=clean))
+            return await work(Remembering(tx, (await require_owner(tx)).id, ALL_MEMORIES, clean))
 
         return await database.run(run)
 
@@ -167,7 +168,9 @@ def search(
         async with query_embedder(mode, await leak_guard(database)) as embedder:
             searching = MemorySearch(database, lambda _name=None: embedder)
             of = SessionId(session) if session else None
-            return await searching.find(owner, query, mode=mode, scope=scope, filter=which, k=limit, session=of)
+            return await searching.find(
+                owner, query, mode=mode, scope=scope, filter=which, k=limit, session=of, reach=ALL_MEMORIES
+            )
 
     found = with_database(work)
     if as_json:

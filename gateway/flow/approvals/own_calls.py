@@ -20,7 +20,7 @@ OwnCall: TypeAlias = Callable[[Connection, ReviewRow, Label, datetime], Awaitabl
 
 async def resume_schedule(tx: Connection, review: ReviewRow, own: Label, now: datetime) -> str:
     """Arguments {"schedule": id}: resume it, with the label of its person."""
-    mine, which = Schedules(tx, review.principal_id, now), str(review.arguments.get("schedule"))
+    mine, which = Schedules(tx, review.principal_id, now, most=None), str(review.arguments.get("schedule"))
     try:
         row = await mine.resume(which)
     except InvalidSchedule as refusal:

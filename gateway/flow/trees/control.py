@@ -74,7 +74,9 @@ class TreeControl:
         if key is not None and (before := await accepted_before(tx, TASKS_SOURCE, key, request.digest)):
             return before
         budget, own = self.trees.within(request.budget_usd), request.label is Label.OWNER
-        wanted = TreeRequest(request.agent, request.input, request.label, budget, private=own, deliver=False)
+        wanted = TreeRequest(
+            request.agent, request.input, request.label, budget, private=own, deliver=False, most_live=None
+        )
         task = await task_trees.start(tx, self.owner, wanted)
         account, digest = request.account, request.digest
         await triggers.add(tx, self.owner, TASKS_SOURCE, task, account=account, key=key, digest=digest)

@@ -8,6 +8,7 @@ import structlog
 
 from gateway.agent.memory.search import ALWAYS, Visible, bootstrap_context, recall, recall_limit
 from gateway.domain.ids import SessionId
+from gateway.domain.memory.memories import ALL_MEMORIES
 from gateway.domain.principals import Label
 from gateway.flow.turn.opening import OpenedTurn, Reminder, raise_label
 from gateway.memory.wording import Bootstrap
@@ -68,7 +69,7 @@ class TurnMemory:
         version = await bootstrap.version(conn, whose, session, as_of, ALWAYS, at_most)
         cached = self._bootstraps.pop((session, as_of, at_most), None)
         if cached is None or cached.version != version:
-            made = await bootstrap_context(conn, whose, as_of, session=session, at_most=at_most)
+            made = await bootstrap_context(conn, whose, as_of, session=session, at_most=at_most, reach=ALL_MEMORIES)
             cached = _CachedBootstrap(version, made)
         self._bootstraps[session, as_of, at_most] = cached
         if len(self._bootstraps) > MAX_SESSIONS_REMEMBERED:

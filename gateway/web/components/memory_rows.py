@@ -118,7 +118,7 @@ async def find_rows(site: Site, query: MemoryQuery) -> MemoryListing:
     if query.q.strip():
         searching = MemorySearch(site.database, site.chat.embedder)
         owner, where = site.owner.id, query.filter
-        found = await searching.find(owner, query.q, scope=SearchScope.ALL, filter=where, k=BEST)
+        found = await searching.find(owner, query.q, scope=SearchScope.ALL, filter=where, k=BEST, reach=ALL_MEMORIES)
         words = frozenset(lexemes(query.q))
         rows = await asyncio.to_thread(lambda: [row_of(hit.memory, hit, words) for hit in found.hits])
         return MemoryListing(rows, _notes(found))
@@ -132,7 +132,7 @@ async def get_rows(site: Site, ids: Sequence[int]) -> list[Memory]:
     """The memories with these ids that still exist."""
     found: list[Memory] = []
     async with site.database.connection() as conn:
-        own = Remembering(conn, site.owner.id)
+        own = Remembering(conn, site.owner.id, ALL_MEMORIES, site.clean)
         for id in dict.fromkeys(ids):
             try:
                 found.append(await own.get(MemoryId(id)))

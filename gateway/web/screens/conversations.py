@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from gateway.agent.memory.search import MemorySearch
 from gateway.domain.conversation.inbound import Inbound
 from gateway.domain.ids import MessageId, SessionId
-from gateway.domain.memory.memories import Kind, MemoryFilter, MemoryHit, SearchMode, SearchScope
+from gateway.domain.memory.memories import ALL_MEMORIES, Kind, MemoryFilter, MemoryHit, SearchMode, SearchScope
 from gateway.domain.principals import Label
 from gateway.flow.journal.export import Format, export, file_name
 from gateway.memory.lexemes import lexemes
@@ -75,7 +75,7 @@ async def list_conversations(site: Site, query: ConversationQuery) -> Listing:
     if words := query.q.strip():
         searching = MemorySearch(site.database)
         found = await searching.find(
-            owner, words, mode=SearchMode.KEYWORD, scope=SearchScope.ALL, filter=SAID, k=MOST_HITS
+            owner, words, mode=SearchMode.KEYWORD, scope=SearchScope.ALL, filter=SAID, k=MOST_HITS, reach=ALL_MEMORIES
         )
         hits = _by_session(found.hits)
     async with site.database.connection() as conn:

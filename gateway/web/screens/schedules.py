@@ -8,6 +8,7 @@ from fastapi import APIRouter, Depends, Form, Query
 from fastapi.responses import HTMLResponse
 
 from gateway.agent.work.schedules import ScheduleRequest, Schedules
+from gateway.domain.principals import Label
 from gateway.domain.work.schedules import Once, Recurring, ScheduleDefinition
 from gateway.store.people import principals
 from gateway.store.work import schedules as store
@@ -64,7 +65,7 @@ async def preview(site: AtSite, cron_expr: Time = "", run_at: Time = "", timezon
 @router.post(HERE, status_code=204, dependencies=OWNER)
 async def add(site: AtSite, form: Annotated[ScheduleForm, Depends()]) -> None:
     """Create a schedule; its results go to the chat where the owner wrote last."""
-    await _change(site, lambda schedules: schedules.add(ScheduleRequest("web"), form.changes))
+    await _change(site, lambda schedules: schedules.add(ScheduleRequest("web", Label.OWNER), form.changes))
 
 
 @router.get(f"{HERE}/{{id}}/details", dependencies=OWNER)
@@ -84,7 +85,7 @@ async def details(site: AtSite, id: int) -> HTMLResponse:
 @router.post(f"{HERE}/{{id}}", status_code=204, dependencies=OWNER)
 async def update(site: AtSite, id: int, form: Annotated[ScheduleForm, Depends()]) -> None:
     """Save the form."""
-    await _change(site, lambda schedules: schedules.update(str(id), form.changes))
+    await _change(site, lambda schedules: schedules.update(str(id), form.changes, Label.OWNER))
 
 
 @router.post(f"{HERE}/{{id}}/{{act}}", status_code=204, dependencies=OWNER)
@@ -95,7 +96,7 @@ async def act(site: AtSite, id: int, act: Act) -> None:
 
 async def _change(site: Site, work: Callable[[Schedules], Awaitable[object]]) -> None:
     owner, now, zone = site.owner.id, site.clock.now(), _zone(site)
-    await site.database.run(lambda tx: work(Schedules(tx, owner, now, zone, of_all=True)))
+    await site.database.run(lambda tx: work(Schedules(tx, owner, now, zone, most=None, of_all=True)))
 
 
 async def _pieces(site: Site) -> Mapping[str, str]:

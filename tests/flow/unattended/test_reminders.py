@@ -43,7 +43,7 @@ async def test_a_reminder_is_noted_and_comes_back_where_it_was_asked_for(path: M
         assert due == said_at.replace(microsecond=0) + timedelta(minutes=20)
         assert "- 1: call mum, at " in await path.ask("my reminders")
         async with path.database.transaction() as tx:
-            await Schedules(tx, path.people.owner.id, SystemClock().now()).run("1")
+            await Schedules(tx, path.people.owner.id, SystemClock().now(), most=None).run("1")
         await path.channel.until(lambda texts: "Reminder: call mum" in texts)
     [(executed, produced, failed)] = await path.rows("select executed_at, produced_at, error from schedule_runs")
     assert (executed is not None, produced is not None, failed) == (True, True, None)

@@ -60,7 +60,7 @@ async def local(tmp_path: Path) -> AsyncIterator[Local]:
     (tmp_path / "data/keys").mkdir(parents=True)
     (tmp_path / "data/keys/master").write_text("hush")
     workshop, connections = Workshop(tmp_path / "data/scratch"), Connections(Rules)
-    yield Local(LocalServers(workshop, tmp_path / "data"), connections, place)
+    yield Local(LocalServers(workshop, tmp_path / "data", Rules), connections, place)
     await connections.close()
     await workshop.close()
 
