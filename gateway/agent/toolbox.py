@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property, partial
 from typing import TypeVar
 
@@ -59,54 +59,41 @@ class ApprovedCall:
     base: str
 
 
+@dataclass(eq=False)
 class Toolbox:
     """The tools of one agent, by name.
 
     `clean` removes live secrets from results; `watch` restores locked text. `plan_check` is None if runs need no plan.
     """
 
-    def __init__(
-        self,
-        tools: Sequence[AnyTool],
-        spill: Spill,
-        *,
-        policy: Policy,
-        clean: Callable[[str], str],
-        watch: Watch,
-        plan_check: PlanCheck | None,
-        sources: Sequence[ToolSource] = (),
-    ) -> None:
-        self._tools = {tool.name: tool for tool in tools}
-        if len(self._tools) != len(tools):
-            raise ValueError(f"two tools share a name: {sorted(tool.name for tool in tools)}")
-        self._spill, self._policy, self.clean = spill, policy, clean
-        self._watch, self._plan_check, self.sources = watch, plan_check, sources
+    tools: Sequence[AnyTool]
+    spill: Spill
+    _: KW_ONLY
+    policy: Policy
+    clean: Callable[[str], str]
+    watch: Watch
+    plan_check: PlanCheck | None
+    sources: Sequence[ToolSource] = ()
+
+    def __post_init__(self) -> None:
+        self._tools = {tool.name: tool for tool in self.tools}
+        if len(self._tools) != len(self.tools):
+            raise ValueError(f"two tools share a name: {sorted(tool.name for tool in self.tools)}")
 
     def for_programs(self) -> "Toolbox":
         """The same without private tools and without the tools of sources."""
-        return self._with([tool for tool in self._tools.values() if not tool.private])
+        return replace(self, tools=[tool for tool in self.tools if not tool.private], sources=())
 
     def for_tokens(self) -> "Toolbox":
         """The same without any tool: each of them acts, or reads something private."""
-        return self._with(())
+        return replace(self, tools=(), sources=())
 
     def only(self, names: frozenset[str] | None) -> "Toolbox":
         """The toolbox of a node of a task tree: the tools with these names. None: all but `TREE_TOOLS`."""
         chosen = {*self._tools} - TREE_TOOLS if names is None else {*names, TODO}
-        own = [tool for name, tool in self._tools.items() if name in chosen]
+        own = [tool for tool in self.tools if tool.name in chosen]
         sources = self.sources if names is None else [NamedTools(source, names) for source in self.sources]
-        return self._with(own, sources)
-
-    def _with(self, tools: Sequence[AnyTool], sources: Sequence[ToolSource] = ()) -> "Toolbox":
-        return Toolbox(
-            tools,
-            self._spill,
-            policy=self._policy,
-            clean=self.clean,
-            watch=self._watch,
-            plan_check=self._plan_check,
-            sources=sources,
-        )
+        return replace(self, tools=own, sources=sources)
 
     async def refresh(self) -> None:
         """Refresh the sources. A turn does so when it opens."""
@@ -116,7 +103,7 @@ class Toolbox:
     @cached_property
     def specs(self) -> tuple[ToolSpec, ...]:
         """The tools that every prompt shows, always in the same order, so that provider caches hit."""
-        return tuple(spec_of(tool) for tool in self._tools.values() if tool.name != FIND_TOOLS)
+        return tuple(spec_of(tool) for tool in self.tools if tool.name != FIND_TOOLS)
 
     def source_specs(self, entries: Sequence[Entry]) -> tuple[ToolSpec, ...]:
         """The tools of sources that the next prompt of this transcript shows, `find_tools` first if it is needed."""
@@ -128,7 +115,7 @@ class Toolbox:
     @cached_property
     def wordings(self) -> dict[str, Wording]:
         """How calls are worded for people, by the name of the tool."""
-        return {tool.name: tool.wording for tool in self._tools.values() if tool.wording}
+        return {tool.name: tool.wording for tool in self.tools if tool.wording}
 
     def effect(self, name: str) -> Effect:
         """The effect of running a call twice; none for an unknown tool."""
@@ -163,8 +150,8 @@ class Toolbox:
         tool = self._tool(call.name)
         if tool is None:
             return _refusal("unknown_tool", self._suggestion(call.name))
-        caller = replace(caller, said=partial(self._policy.is_own_words, caller))
-        async with self._watch() as restored:
+        caller = replace(caller, said=partial(self.policy.is_own_words, caller))
+        async with self.watch() as restored:
             outcome = await self._outcome(tool, call, caller, approval)
         return _with_restored(outcome, restored) if restored else outcome
 
@@ -189,10 +176,10 @@ class Toolbox:
 
     async def _execute_or_ask(self, tool: AnyTool, arguments: BaseModel, caller: Caller) -> JsonObject | Labelled:
         """The result of the tool, or of the question whether it may run."""
-        if self._plan_check and TODO in self._tools and (reason := await self._plan_check(tool.name, caller)):
+        if self.plan_check and TODO in self._tools and (reason := await self.plan_check(tool.name, caller)):
             raise ToolFailed("no_plan", reason)
         if act := await self.required_approval(tool, arguments, caller):
-            return await self._policy.ask(act, caller)
+            return await self.policy.ask(act, caller)
         return await _execute(tool, arguments, caller)
 
     async def required_approval(self, tool: AnyTool, arguments: BaseModel, caller: Caller) -> Act | None:
@@ -201,10 +188,10 @@ class Toolbox:
         Raises `ToolFailed` if the call may never run here.
         """
         kind = await _class(tool, arguments, caller)
-        label = Label.UNTRUSTED if self._policy.always_asks else caller.label
-        tainted = label > self._policy.own and not self._policy.always_asks
+        label = Label.UNTRUSTED if self.policy.always_asks else caller.label
+        tainted = label > self.policy.own and not self.policy.always_asks
         own_words = kind is ToolClass.SEND and tainted and await _all_own_words(_given(arguments), caller)
-        match decide(kind, label, self._policy.own, own_words=own_words):
+        match decide(kind, label, self.policy.own, own_words=own_words):
             case Decision.ALLOW:
                 return None
             case Decision.REFUSE:
@@ -226,7 +213,7 @@ class Toolbox:
 
     async def _shortened(self, tool: AnyTool, text: str, label: Label) -> str:
         digest = hashlib.sha256(text.encode()).hexdigest()[:12]
-        path = await _attempt(self._spill(f"tool-results/{tool.name}-{digest}.json", text, label))
+        path = await _attempt(self.spill(f"tool-results/{tool.name}-{digest}.json", text, label))
         whole: dict[str, Json] = (
             {"message": f"The whole result could not be stored: {_error_text(path)}"}
             if isinstance(path, BaseException)

@@ -187,7 +187,7 @@ async def test_every_lasting_call_of_every_tool_asks_by_the_label(path: MessageP
     assert {name for name, tool in by_name.items() if tool.kind is None} == set(), "declare what its calls are"
     harmless = {ToolClass.READ, ToolClass.WRITE, ToolClass.NET}
     assert {name for name, tool in by_name.items() if tool.kind not in harmless} == {name for name, _ in WRITES}
-    toolbox = toolbox_of(tools, path.environments.of(path.people.owner.id).toolbox._spill, Policy(own))
+    toolbox = toolbox_of(tools, path.environments.of(path.people.owner.id).toolbox.spill, Policy(own))
     assert set(by_name) == {name for name, _ in WRITES + HARMLESS}, "put the new tool into the table"
     for label, asks in LABELS[who].items():
         caller = replace(CALLER, label=label, address=None)

@@ -1,4 +1,4 @@
-"""A tool of an MCP server as a tool of ours: its class, what a person is asked, and the call."""
+"""A tool of an MCP server as a tool of the agent: its class, its approval, and its calls."""
 
 import hashlib
 import mimetypes
@@ -31,17 +31,17 @@ if TYPE_CHECKING:
     from gateway.net.mcp.connection import Connection
 
 MAX_TEXT, MAX_ERROR, MAX_FILES = 2_000_000, 2_000, 10
-"""Characters and files of one result."""
+"""Limits of one result: characters of its text and of an error, and files."""
 
 Connect = Callable[[str], Awaitable["Connection"]]
-"""A living connection to a server of this name; raises `NetError`."""
+"""Returns an open connection to the server with this name; raises `NetError`."""
 Save = Callable[[str, bytes], Awaitable[str]]
-"""Stores a file of a server under a proposed path, and answers where it can be read."""
+"""Stores a file of a server under a proposed path; returns the path at which it can be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class McpCalls:
-    """Calls of one tool, as it was described when the model was shown it."""
+    """Calls one tool, by the definition that the model was shown."""
 
     pinned: PinnedTool
     connect: Connect
@@ -49,11 +49,11 @@ class McpCalls:
 
     @property
     def shown(self) -> ToolDefinition:
-        """What the model was shown, and a yes covers."""
+        """The definition that the model was shown, and that an approval covers."""
         return self.pinned.definition
 
     def tool(self, seconds: float) -> AnyTool:
-        """For the toolbox."""
+        """The tool for the toolbox."""
         return Tool(
             self.pinned.name,
             self.shown.shown_description,
@@ -68,10 +68,10 @@ class McpCalls:
         )
 
     async def kind(self, arguments: AnyArguments, _caller: Caller) -> ToolClass:
-        """What leaves this machine tells somebody something; only its owner's word makes it less than an act."""
+        """The class of a call. A tool counts as an act unless the owner has confirmed that it only reads."""
         match self.pinned.use:
             case Use.READ:
-                # On this machine, too: a server that reads pages sends what it is given to wherever that leads.
+                # Arguments can leave even a server on this machine, such as one that reads pages.
                 silent = not arguments.model_extra or self.shown.url.startswith(STDIO)
                 return ToolClass.NET if silent else ToolClass.SEND
             case Use.WRITE:
@@ -80,7 +80,7 @@ class McpCalls:
                 return ToolClass.IRREVERSIBLE
 
     async def change(self, arguments: AnyArguments, _caller: Caller) -> Change:
-        """The call, written out."""
+        """The call, written out for approval."""
         known = "" if self.pinned.state is ToolState.ON else ", which you have not confirmed"
         call = written_out(self.pinned.name, arguments.model_dump(mode="json"))
         url = urlsplit(self.shown.url)
@@ -88,7 +88,7 @@ class McpCalls:
         return Change(f"Call a tool of {self.shown.host}{known}{reaches}.\n{call}", self.shown.sha256)
 
     async def run(self, arguments: AnyArguments, _caller: Caller) -> Labelled:
-        """Its answer, untrusted; raises `ToolFailed`."""
+        """Call the tool; its answer is untrusted. Raises `ToolFailed`."""
         try:
             connection = await self.connect(self.shown.server)
             self._check(connection.tools.get(self.shown.name))

@@ -1,7 +1,7 @@
-"""Pinned tools of MCP servers: exactly which definition the owner confirmed, and what a call of it does.
+"""Pinned tools of MCP servers: the exact definitions that the owner confirmed, and the use of each.
 
-What a server says about the effect of its tools isn't used. A tool that was never confirmed counts as one that writes;
-one whose definition has changed since it was confirmed is off.
+A server's own claims about the effects of its tools are ignored. An unconfirmed tool counts as writing; a tool whose
+definition has changed since its confirmation is off.
 """
 
 import json
@@ -23,17 +23,17 @@ KIND = "mcp_tool"
 
 
 class ToolState(StrEnum):
-    """Whether it can be called, and why not."""
+    """Whether a tool can be called."""
 
     ON = "on"
     NEW = "new"
-    """It can, by the owner; each call needs their yes."""
+    """The owner can call it; each call needs an approval."""
     OFF = "off"
     CHANGED = "changed"
 
 
 class Use(StrEnum):
-    """What a call does, in the owner's word."""
+    """The effect of a call, according to the owner."""
 
     READ = "read"
     WRITE = "write"
@@ -42,7 +42,7 @@ class Use(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PinnedTool:
-    """A tool that some server has described; `seen` is its newest definition if that isn't the confirmed one."""
+    """A tool of a server; `seen` is its newest definition if that differs from the confirmed one."""
 
     state: ToolState
     definition: ToolDefinition
@@ -51,19 +51,19 @@ class PinnedTool:
 
     @property
     def name(self) -> str:
-        """As our model calls it."""
+        """The name for the model."""
         return self.definition.tool_name
 
     @property
     def undecided(self) -> ToolDefinition:
-        """What a confirmation would cover."""
+        """The definition that a confirmation would cover."""
         return self.seen or self.definition
 
 
 async def read(conn: Connection) -> list[PinnedTool]:
-    """All that are known, by name."""
+    """All known tools, by name."""
     found = dict[str, PinnedTool]()
-    for pin, content in await pins.list_contents(conn, KIND):  # what is staged comes after what was decided
+    for pin, content in await pins.list_contents(conn, KIND):  # staged pins come last
         kept, known = json.loads(content), found.get(pin.name)
         definition = ToolDefinition(**kept["definition"])
         if pin.state != "staged":
@@ -95,7 +95,7 @@ async def record(database: Database, server: str, listed: Iterable[ToolDefinitio
 
 
 async def confirm(database: Database, name: str, sha256: str, use: Use) -> None:
-    """Switch on exactly this definition. Raises `OwnerMustAct` if it's another one by now."""
+    """Enable exactly this definition; raises `OwnerMustAct` if the tool has another one now."""
     definition = (await get(database, name)).undecided
     if definition.sha256 != sha256:
         raise OwnerMustAct(f"{name} has changed since you saw it, so nothing was done; look at it again")
@@ -103,7 +103,7 @@ async def confirm(database: Database, name: str, sha256: str, use: Use) -> None:
 
 
 async def disable(database: Database, name: str) -> None:
-    """Switch it off, whether it was confirmed or not; a change of it will not switch it on."""
+    """Disable a tool, confirmed or not; a new definition doesn't enable it."""
     tool = await get(database, name)
 
     async def store(tx: Connection) -> None:
@@ -114,7 +114,7 @@ async def disable(database: Database, name: str) -> None:
 
 
 async def get(database: Database, name: str) -> PinnedTool:
-    """One of them; raises `OwnerMustAct`."""
+    """The tool with this name; raises `OwnerMustAct`."""
     async with database.connection() as conn:
         found = next((tool for tool in await read(conn) if tool.name == name), None)
     if found is None:
@@ -129,7 +129,7 @@ async def _put(tx: Connection, state: PinState, definition: ToolDefinition, use:
 
 @dataclass(frozen=True, slots=True)
 class PinnedToolRow:
-    """One tool; `does` is empty until its owner has said it. The description is its server's word."""
+    """A tool in a list; `does` is "" until the owner has said it. The description is the server's."""
 
     name: str
     state: str
@@ -140,13 +140,13 @@ class PinnedToolRow:
 
     @classmethod
     def of(cls, tool: PinnedTool) -> Self:
-        """From what is known of it."""
+        """The row of a tool."""
         now, does = tool.undecided, "" if tool.state is ToolState.NEW else tool.use.value
         return cls(tool.name, tool.state.value, does, one_line(now.description, 100), now.url, now.sha256)
 
 
 def described_tool(tool: PinnedTool) -> str:
-    """All that a confirmation would cover, and what it was before."""
+    """The definition that a confirmation would cover, and the confirmed one."""
     lines = [f"{tool.name} is {tool.state.value}"]
     for when, each in (("As you confirmed it:", tool.definition), ("Now:", tool.seen)):
         if each is not None:
@@ -155,7 +155,7 @@ def described_tool(tool: PinnedTool) -> str:
 
 
 def tool_changes(tool: PinnedTool) -> str:
-    """The same as a difference, where there is one."""
+    """The definition as a difference from the confirmed one, if there is one."""
     if tool.seen is None:
         return _written(tool.definition)
     try:

@@ -1,4 +1,4 @@
-"""The MCP servers of the configuration as a source of tools for one person. No server is connected before it's needed.
+"""The configured MCP servers as a source of tools for one person; each is connected when it is first needed.
 
 Servers that the gateway starts itself run in the jail, in a folder of their own, without the workspace.
 """
@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
+from math import inf
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Literal, Protocol
@@ -38,32 +39,32 @@ if TYPE_CHECKING:
 
 
 class Credentials(Protocol):
-    """The secrets of people, as a running gateway has opened them."""
+    """The secrets of people, in a running gateway."""
 
     def finder(self, principal: PrincipalId) -> Callable[[str], Usable | None]:
-        """What may be put into requests of this person's tools."""
+        """A function that finds a secret by name for requests of this person's tools."""
         ...
 
     async def used(self, names: Collection[str], principal: PrincipalId, by: str = "") -> None:
-        """Note in the audit trail that a request with these is about to leave."""
+        """Note in the audit trail that a request with these secrets is about to be sent."""
         ...
 
     async def renewed(self, name: str, value: str, principal: PrincipalId) -> None:
-        """Store what replaces a value, bound as that one is."""
+        """Store a new value of a secret, with the same binding."""
         ...
 
     def hide(self, name: str, principal: PrincipalId, value: str) -> None:
-        """Keep a value that was made from this secret, in place of the one before, out of texts."""
+        """Mask a value that was derived from this secret in texts, instead of the previous one."""
         ...
 
 
 LOCAL_LIMITS = Limits(seconds=30 * 86_400, cpu_seconds=3_600)
-"""Of one that lives as long as its connection, which ends when nobody calls."""
+"""The limits of a local server, which runs as long as its connection; that ends when it is idle."""
 
 
 @dataclass(frozen=True, slots=True)
 class LocalServers:
-    """Starts them. `data` is the gateway's own folder, which none of them reads."""
+    """Starts local servers; none of them can read `data`, the gateway's own folder."""
 
     workshop: Workshop
     data: Path
@@ -71,7 +72,7 @@ class LocalServers:
     """The network rules, for servers that list hosts."""
 
     def endpoint(self, name: str, server: McpServer) -> McpEndpoint:
-        """One of the configuration; raises `NetError`."""
+        """The endpoint of a configured server; raises `NetError`."""
         variables = {key: value.get_secret_value() for key, value in server.env.items()}
         if held := [key for key, value in variables.items() if "${secret:" in value]:
             reason = f"{held[0]}: a server on this machine could show a bound secret to anybody"
@@ -101,7 +102,7 @@ class LocalServers:
             raise NetError("no_jail", f"Servers can't be confined here, so it isn't started: {error}.") from error
 
     async def _started(self, server: McpServer, variables: Mapping[str, str], reads: tuple[str, ...]) -> Running:
-        assert server.command is not None, "it was asked for where there is one"
+        assert server.command is not None, "only called for servers with a command"
         tier = await self.workshop.tier()
         with ExitStack() as temporary:
             folder = self.workshop.folder(temporary)
@@ -123,14 +124,14 @@ class LocalServers:
 
 
 ServerState = Literal["connected", "waiting", "failed", "off"]
-"""`waiting`: nobody has asked it for anything yet, or for some minutes."""
+"""`waiting`: not connected, because it is idle or was never used."""
 RETRY_SECONDS = 60.0
-"""How long a server that could not be reached isn't asked for its tools again."""
+"""Seconds after a failure in which a server isn't asked for its tools again."""
 
 
 @dataclass
 class McpServers:
-    """`database` is the one that knows pins. Members get confirmed tools only, of servers that are for members."""
+    """A source of tools; `database` has their pins. Members get confirmed tools of servers that are for members."""
 
     principal: PrincipalId
     owner: bool
@@ -147,17 +148,17 @@ class McpServers:
 
     @property
     def servers(self) -> Mapping[str, McpServer]:
-        """Those that this person may use."""
+        """The servers that this person may use."""
         return {name: each for name, each in self.config().items() if each.enabled and (self.owner or each.members)}
 
     @property
     def more(self) -> bool:
-        """Whether nothing is known of a server's tools yet."""
+        """Whether there is a server whose tools aren't known yet."""
         known = {tool.definition.server for tool in self._read[1]}
         return self.owner and not (self._looked | known).issuperset(self.servers)
 
     async def refresh(self) -> None:
-        """Read what is known of their tools."""
+        """Read the stored tools of the servers."""
         servers, known = self.servers, list[PinnedTool]()
         if servers:
             async with self.database.connection() as conn:
@@ -176,7 +177,7 @@ class McpServers:
         return [problem for problem in problems if problem]
 
     async def connect(self, name: str) -> "Connection":
-        """A living connection to a server, with its tools as it describes them now; raises `NetError`."""
+        """An open connection to a server, whose tools are stored if they were listed anew; raises `NetError`."""
         connection, anew = await self.reach(name)
         if anew:
             await pinned_tools.record(self.database, name, connection.tools.values())
@@ -184,18 +185,19 @@ class McpServers:
         return connection
 
     async def reach(self, name: str) -> tuple["Connection", bool]:
-        """The same without noting what its tools are; and whether they were listed anew."""
+        """An open connection, without storing tools, and whether they were listed anew; raises `NetError`."""
         try:
             reached = await self.connections.get(self.principal, await self._endpoint(name))
         except NetError as error:
             problem = f"{name}: {'it refused' if isinstance(error, ServerError) else error}"
-            self._failed[name] = monotonic(), problem
+            # A missing secret may be stored at any moment, so it is looked for again at once.
+            self._failed[name] = (-inf if error.code == "no_credential" else monotonic()), problem
             raise
         self._failed.pop(name, None)
         return reached
 
     def state(self, name: str) -> tuple[ServerState, str]:
-        """Whether it's connected, and what went wrong at the last try; never in the server's own words."""
+        """The state of a server and the last error; never in the server's own words."""
         if name not in self.servers:
             return "off", ""
         if self.connections.alive(self.principal, name):
@@ -204,7 +206,7 @@ class McpServers:
         return ("failed", problem) if problem else ("waiting", "")
 
     def lacks(self, name: str) -> str:
-        """Why its credentials can't be sent to it; "" if they can, or it needs none."""
+        """Why a server's credentials can't be sent; "" if they can, or it needs none."""
         server = self.servers.get(name)
         if server is None or server.url is None:
             return ""
@@ -215,7 +217,7 @@ class McpServers:
         return ""
 
     async def _discovered(self, name: str) -> str:
-        """What went wrong; never in the server's own words."""
+        """Ask a server for its tools; returns the error, never in the server's own words."""
         failed_at, problem = self._failed.get(name, (0.0, ""))
         if problem and monotonic() - failed_at < RETRY_SECONDS:
             return problem

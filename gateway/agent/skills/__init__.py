@@ -1,1 +1,1 @@
-"""The owner's skills: where they come from, and which of them are on."""
+"""The owner's skills: their sources, and which of them are on."""

@@ -1,4 +1,4 @@
-"""The owner's skills: a folder is on only while its bytes are those that the owner reviewed and confirmed."""
+"""The owner's skills: a folder is on only while its bytes are exactly those that the owner confirmed."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -35,32 +35,32 @@ from gateway.workspace.skills.folder import (
 from gateway.workspace.skills.scanning import Finding, scan, severe
 
 STAGED_FOR = timedelta(minutes=20)
-"""How long a link is not fetched anew: longer than a question about it stays open."""
+"""For which a link is not fetched again: longer than an approval of it stays open."""
 INDEXED, SHORT = 50, 200
-"""Skills in a prompt, and characters of what each is for."""
+"""Skills in a prompt, and characters of each description."""
 INDEX = "=== Skills ===\nBefore a task that one of these is for, call skills with action load and its name."
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What kind of folder is kept: what it is called, where it lies, how it is read."""
+    """A kind of confirmed folder: its name, its place in the workspace, its parser."""
 
     kind: str
     at: tuple[str, ...]
     parse: Callable[[Files], Skill]
     commands: str = "skills"
-    """As the command line groups them."""
+    """The group of commands on the command line."""
 
 
 SKILLS = Form("skill", FOLDER, skill_of)
 
 
 class NotConfirmed(OwnerMustAct):
-    """The owner's word does not cover this; the text says why."""
+    """The owner has not confirmed this; the text says why."""
 
 
 class SkillState(StrEnum):
-    """Whether the agent may use it, and why not."""
+    """Whether the agent may use a skill."""
 
     ON = "on"
     OFF = "off"
@@ -73,7 +73,7 @@ class SkillState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """A skill as its bytes say; without `skill` there is a problem."""
+    """A skill as read from its files; `skill` is None if there is a `problem`."""
 
     sha256: str = ""
     skill: Skill | None = None
@@ -83,7 +83,7 @@ class Look:
 
     @classmethod
     def at(cls, files: Files, name: str = "", form: Form = SKILLS, *, scanned: bool = True) -> "Look":
-        """Never raises; `name` is that of its folder. A scan takes seconds where there is much text."""
+        """Read a skill from files; `name` is that of its folder. Never raises. A scan of long texts takes seconds."""
         sizes, sha256 = tuple((path, len(data)) for path, data in sorted(files.items())), digest(files)
         findings = scan(files) if scanned else ()
         try:
@@ -95,13 +95,13 @@ class Look:
 
     @property
     def severe(self) -> bool:
-        """Whether confirming it takes an extra word."""
+        """Whether a confirmation must accept severe findings."""
         return severe(self.findings)
 
 
 @dataclass(frozen=True, slots=True)
 class ListedSkill:
-    """A skill; `staged` is one that waits for the owner's word."""
+    """A skill; `staged` is a version that waits for the owner's confirmation."""
 
     name: str
     state: SkillState
@@ -112,7 +112,7 @@ class ListedSkill:
 
 @dataclass
 class Skills:
-    """Those of one workspace. What it raises is a `SupaclawError`, in words for people."""
+    """The skills of one workspace. Every error is a `SupaclawError` with a text for people."""
 
     database: Database
     workspace: Workspace
@@ -122,7 +122,7 @@ class Skills:
     _seen: dict[tuple[str, bool], tuple[Stamp, Look]] = field(default_factory=dict, init=False)
 
     async def list_all(self) -> list[ListedSkill]:
-        """All that are on the disk, were confirmed or wait for it, by name."""
+        """All skills that are on disk, confirmed or staged, by name."""
         async with self.database.connection() as conn:
             rows = await pins.list_all(conn, self.form.kind)
         known = {row.name: row for row in rows if row.state != "staged"}
@@ -132,21 +132,21 @@ class Skills:
         return [_listed(name, looks.get(name), known.get(name), staged.get(name)) for name in every]
 
     async def get(self, name: str) -> ListedSkill:
-        """One of them."""
+        """The skill with this name; raises `BadSkill`."""
         found = next((each for each in await self.list_all() if each.name == name), None)
         if found is None:
             raise BadSkill(f"There is no {self.form.kind} {name[:80]!r}.")
         return found
 
     async def index(self) -> str:
-        """What a prompt tells of those that are on: the same bytes as long as they stay the same; "" without any."""
+        """The list of enabled skills for a prompt, with the same bytes until one changes; "" if none is on."""
         skills = [look.skill for look in await self.on() if look.skill]
         lines = [f"- {skill.name}: {one_line(skill.description, SHORT)}" for skill in skills[:INDEXED]]
         more = [f"- and {len(skills) - INDEXED} more: action list"] if len(skills) > INDEXED else []
         return "\n".join([INDEX, *lines, *more]) if lines else ""
 
     async def on(self) -> list[Look]:
-        """Those that are on, by name, not scanned again; asks nobody where nothing lies there."""
+        """The enabled skills, by name, without a scan; without a query if there are no folders."""
         names = await asyncio.to_thread(folder.names, self.workspace.root, self.form.at)
         if not names:
             return []
@@ -156,7 +156,7 @@ class Skills:
         return [look for name, look in looks.items() if look.skill and look.sha256 == on[name]]
 
     async def confirmed(self, name: str) -> Files:
-        """The files of one that is on, exactly as they were confirmed."""
+        """The files of an enabled skill, exactly as confirmed; raises `NotConfirmed`."""
         async with self.database.connection() as conn:
             sha256 = (await pins.confirmed(conn, self.form.kind)).get(name)
         files = await self.on_disk(name) if sha256 else {}
@@ -165,7 +165,7 @@ class Skills:
         return files
 
     async def on_disk(self, name: str) -> Files:
-        """Its files as they are now; none where there is no such folder."""
+        """The files in its folder now; none if there is no folder."""
         try:
             where = self.workspace.root, name, self.form.at
             return await asyncio.to_thread(folder.read, *where) if is_name(name) else {}
@@ -175,13 +175,13 @@ class Skills:
             raise BadSkill(f"{name} can't be read: {error.strerror}.") from error
 
     async def kept(self, name: str, *, staged: bool) -> Files:
-        """What was confirmed last, or what waits for the owner's word; none if nothing does."""
+        """The stored files: those confirmed last, or the staged ones; none if there are none."""
         async with self.database.connection() as conn:
             content = await pins.content(conn, self.form.kind, name, staged=staged)
         return await asyncio.to_thread(unpack, content) if content else {}
 
     async def stage(self, source: str) -> tuple[Pin, Files]:
-        """Fetch it, and keep it until the owner says whether it is to be a skill; a link not again while it is kept."""
+        """Fetch a skill and store it for the owner's confirmation; a staged link isn't fetched again for 20 minutes."""
         origin = "text" if is_text(source) else source.strip()[:500]
         async with self.database.connection() as conn:
             rows = await pins.list_all(conn, self.form.kind)
@@ -192,13 +192,13 @@ class Skills:
         return await self.stage_files(await gather(source, self.fetch), origin)
 
     async def stage_files(self, files: Files, origin: str) -> tuple[Pin, Files]:
-        """The same for files that are at hand."""
+        """Store files for the owner's confirmation."""
         name, sha256, content = self.form.parse(files).name, digest(files), await asyncio.to_thread(pack, files)
         await self.database.run(lambda tx: pins.put(tx, self.form.kind, name, "staged", sha256, content, origin))
         return Pin(self.form.kind, name, "staged", sha256, origin, self.clock.now()), files
 
     async def confirm(self, name: str, sha256: str, *, despite_findings: bool = False) -> None:
-        """Switch on exactly these bytes, staged or on the disk; what has severe findings takes the extra word."""
+        """Enable exactly these bytes, staged or on disk; severe findings must be accepted with `despite_findings`."""
         files = await self.kept(name, staged=True)
         staged, source = digest(files) == sha256, "workspace"
         if not staged:
@@ -217,23 +217,23 @@ class Skills:
         await self.database.run(lambda tx: pins.put(tx, self.form.kind, name, "on", sha256, content, source))
 
     async def disable(self, name: str) -> None:
-        """Switch it off; its files stay."""
+        """Disable a skill; its files stay."""
         if not await self.database.run(lambda tx: pins.switch_off(tx, self.form.kind, name)):
             raise BadSkill(f"There is no {self.form.kind} {name[:80]!r} that is on.")
 
     async def remove(self, name: str) -> None:
-        """Delete its files, and what is known of it."""
+        """Delete a skill and its records."""
         await self.get(name)
         await self.database.run(lambda tx: pins.remove(tx, self.form.kind, name))
         if is_name(name):
             await asyncio.to_thread(folder.remove, self.workspace.root, name, self.form.at)
 
     async def dismiss(self, name: str) -> None:
-        """Forget what waits."""
+        """Drop the staged version."""
         await self.database.run(lambda tx: pins.unstage(tx, self.form.kind, name))
 
     def _looks(self, names: Sequence[str], *, scanned: bool = True) -> dict[str, Look]:
-        """By name; what did not change since the last time is not read again."""
+        """The readings by name; unchanged folders are not read again."""
         return {name: self._look(name, scanned) for name in names}
 
     def _look(self, name: str, scanned: bool) -> Look:
@@ -250,7 +250,7 @@ class Skills:
             return Look(problem=f"It can't be read: {error.strerror}.")
 
     async def _write(self, name: str, files: Files) -> None:
-        """In the place of what is there. A crash leaves a folder that is not what is pinned, and so is off."""
+        """Replace the folder. After a crash it differs from the pin, so the skill is off."""
         await asyncio.to_thread(folder.remove, self.workspace.root, name, self.form.at)
         for path, data in files.items():
             await self.workspace.write("/".join((*self.form.at, name, path)), data, Label.OWNER, unlocked=True)
@@ -293,7 +293,7 @@ class SkillRow:
 
     @classmethod
     def of(cls, found: ListedSkill) -> Self:
-        """From what is known of it."""
+        """The row of a listed skill."""
         look, skill = found.look, found.look.skill
         return cls(
             found.name,
@@ -311,7 +311,7 @@ class SkillRow:
 
 
 def described_skill(files: Files, before: Files, source: str, form: Form = SKILLS) -> str:
-    """The skill in a few lines and the findings of its scan, then every changed file."""
+    """A skill in a few lines with the findings of its scan, then every changed file."""
     look = Look.at(files, "", form)
     name, version = (look.skill.name, look.skill.version) if look.skill else ("?", "?")
     state = "unchanged" if files == before else "changed" if before else "new"
@@ -323,7 +323,7 @@ def described_skill(files: Files, before: Files, source: str, form: Form = SKILL
 
 
 async def undecided_skill(skills: Skills, name: str) -> tuple[Files, Files, str]:
-    """What a person would confirm, what it differs from, and its source: the version that waits, or what lies there."""
+    """The files that a confirmation would cover (staged, or on disk), those to compare them with, and the source."""
     found = await skills.get(name)
     files = await skills.on_disk(name)
     if found.staged:

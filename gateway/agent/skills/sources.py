@@ -1,6 +1,6 @@
-"""Skills from elsewhere: fetched, unpacked and checked; nothing is written to the disk.
+"""Skills from GitHub: fetched, unpacked and checked in memory.
 
-A model may make the link, so it leads to GitHub and nowhere else: nobody but GitHub reads what an address tells.
+A model may write the link, so it must lead to GitHub: no other host can read the data that an address carries.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from gateway.workspace.skills.folder import MANIFESTS, BadSkill, Files, checked,
 
 _FORMS = "a repository, a folder (tree), a file (blob or raw), a gist or a zip archive"
 _REFS = 3
-"""Parts that the name of a branch may have: the link does not say where it ends."""
+"""The most parts of the name of a branch: a link doesn't show where the name ends."""
 _SHOWN = 20
 
 
@@ -33,7 +33,7 @@ class Archive:
 
 @dataclass(frozen=True, slots=True)
 class Gist:
-    """What GitHub tells of a gist, as JSON."""
+    """The address of a gist in GitHub's API."""
 
     url: str
 
@@ -42,7 +42,7 @@ Place = Archive | Gist
 
 
 def places(link: str) -> Sequence[Place]:
-    """Where the skill may be, the likeliest first; raises `BadSkill`."""
+    """The places where the skill of a link may be, the likeliest first; raises `BadSkill`."""
     try:
         url = urlsplit(link.strip())
         port, host = url.port, url.hostname
@@ -115,20 +115,20 @@ MAX_ARCHIVE_BYTES = 40 * 2**20
 
 
 class Fetch(Protocol):
-    """Reads an address that may be another's idea, with at most so many bytes."""
+    """Fetches an untrusted address, up to a number of bytes."""
 
     async def __call__(self, url: str, most: int, /) -> bytes:
-        """The answer's body; raises a `SupaclawError` whose text says what went wrong."""
+        """The body of the answer; raises a `SupaclawError` with a text for people."""
         ...
 
 
 async def no_fetch(_url: str, _most: int) -> bytes:
-    """A `Fetch` where nothing is fetched."""
+    """A `Fetch` that refuses every link."""
     raise BadSkill("Links can't be fetched here; give the text of the SKILL.md.")
 
 
 def guarded(rules: Callable[[], Rules]) -> Fetch:
-    """The `Fetch` of a gateway: through the one client that checks where it connects."""
+    """The `Fetch` of a gateway, through the guarded client."""
 
     async def fetch(url: str, most: int, /) -> bytes:
         client = await asyncio.to_thread(import_module, "gateway.net.client")  # imports httpx2
@@ -153,7 +153,7 @@ async def gather(source: str, fetch: Fetch) -> Files:
 
 
 def is_text(source: str) -> bool:
-    """Whether it is a SKILL.md itself and no link to one."""
+    """Whether this is the text of a SKILL.md, not a link."""
     return source.lstrip("\ufeff").startswith("---")
 
 

@@ -1,1 +1,1 @@
-"""Tools as files: what the owner confirmed in `.agents/tools`, as tools of the agent."""
+"""Tool files: the files in `.agents/tools` that the owner confirmed, as tools of the agent."""

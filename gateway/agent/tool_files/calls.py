@@ -1,7 +1,6 @@
-"""Calls of declared operations on behalf of one person, and the OAuth access tokens that they take, in memory only."""
+"""Calls of the operations of tool files for one person, and their OAuth access tokens, which stay in memory."""
 
 import asyncio
-import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -10,9 +9,9 @@ from urllib.parse import urlsplit
 
 from gateway.agent.exec.commands import WorkspaceCommands
 from gateway.agent.mcp.servers import Credentials
-from gateway.agent.tool_files.confirmed import Confirmed, ToolFiles
+from gateway.agent.tool_files.confirmed import ConfirmedTool, ToolFiles
 from gateway.agent.tool_files.databases import DatabaseCall, function_of, origin
-from gateway.agent.tool_files.scripts import ScriptCall
+from gateway.agent.tool_files.scripts import MAX_RESULT, ScriptCall, described, json_or_text
 from gateway.agent.tool_sources import AnyArguments, Offer
 from gateway.domain.conversation.diff import written_out
 from gateway.domain.conversation.tools import (
@@ -38,34 +37,34 @@ from gateway.net.api import AccessToken, ApiResponse
 from gateway.net.errors import NetError
 from gateway.net.mcp.server import visible_json
 from gateway.secrets.facts import origin_of
-from gateway.secrets.injection import Outgoing, SecretRefused, Usable, inject
+from gateway.secrets.injection import Injected, Outgoing, SecretRefused, Usable, inject
 from gateway.store.connection.foreign_database import FunctionFailed
-from gateway.workspace.tool_files.declaration import FILE, Credential, OAuth, Requests, Rpc, Script
-from gateway.workspace.tool_files.tool_file import FOLDER, ToolFile
+from gateway.workspace.tool_files.declaration import Credential, OAuth, Requests, Rpc, Script
+from gateway.workspace.tool_files.tool_file import ToolFile
 
 EARLY_SECONDS = 60.0
-"""Before its end, or at half of its time if that is later, an access token isn't sent any more."""
+"""An access token is replaced this long before it expires, or at half of its lifetime if that is later."""
 
 
 @dataclass
 class AccessTokens:
-    """One for each person and tool."""
+    """Access tokens, one for each person and tool."""
 
     credentials: Credentials
     rules: Callable[[], Rules]
     clock: Clock
     _held: dict[tuple[PrincipalId, str], AccessToken] = field(default_factory=dict, init=False)
     _unsaved: dict[tuple[PrincipalId, str], str] = field(default_factory=dict, init=False, repr=False)
-    """Refresh tokens that replace stored ones, until the database has taken them."""
+    """New refresh tokens, until they are stored in the database."""
     _locks: defaultdict[tuple[PrincipalId, str], asyncio.Lock] = field(
         default_factory=lambda: defaultdict(asyncio.Lock), init=False
     )
 
     async def get(self, tool: ToolFile, principal: PrincipalId, refused: str = "") -> str:
-        """One that the API hasn't `refused`; raises `NetError` and `SecretRefused`."""
+        """An access token other than the `refused` one; raises `NetError` and `SecretRefused`."""
         credential = tool.credential
-        assert credential is not None, "asked for where there is one"
-        assert credential.oauth is not None, "asked for where there is one"
+        assert credential is not None, "only called for tools with one"
+        assert credential.oauth is not None, "only called for tools with one"
         key = principal, f"{tool.name} {tool.base} {credential}"
         async with self._locks[key]:
             held = self._held.get(key)
@@ -86,7 +85,7 @@ class AccessTokens:
         return AccessToken(tokens.access_token, self.clock.monotonic() + lasts)
 
     async def _save(self, name: str, principal: PrincipalId) -> None:
-        """The endpoint takes no other one now: it is kept until it is stored."""
+        """Store a new refresh token: the endpoint accepts no other one now."""
         if value := self._unsaved.get((principal, name)):
             await self.credentials.renewed(name, value, principal)
             del self._unsaved[principal, name]
@@ -103,7 +102,7 @@ def _request(secret: str, grant: OAuth) -> Outgoing:
 class _Call:
     files: ToolFiles
     tokens: AccessTokens
-    confirmed: Confirmed
+    confirmed: ConfirmedTool
     operation: Operation
     principal: PrincipalId
 
@@ -121,7 +120,7 @@ class _Call:
         return self.operation.kind_of(_given(arguments))
 
     async def lasting(self, arguments: AnyArguments, _caller: Caller) -> Change:
-        """The request as it would leave, with the name of its credential; a yes is to this version of the file."""
+        """The request with the name of its credential; an approval covers this version of the file."""
         await self.files.check(self.confirmed)
         with self._explained():
             shown, credential = self._shown(arguments), self.tool.credential
@@ -145,12 +144,12 @@ class _Call:
 
     async def _rows(self, arguments: AnyArguments) -> ApiResponse:
         config, given = self._database, _given(arguments)
-        assert config is not None, "asked for where there is one"
+        assert config is not None, "only called for tools with one"
         api.check_arguments(self.operation, given)
         files = await self.files.bytes_of(self.confirmed) if config.ca else {}
         call = DatabaseCall(self.tool, config, files, self._find, self.tokens.rules())
         injected = call.credential()
-        await self.tokens.credentials.used(injected.used, self.principal, f"{self.tool.name} {self.tool.base}")
+        await self._note_use(injected)
         return ApiResponse(200, "application/json", await call.run(self.operation, given, injected))
 
     def _request(self, arguments: AnyArguments) -> Outgoing:
@@ -163,16 +162,20 @@ class _Call:
         if credential is None:
             return await api.send(request, rules)
         if credential.oauth is None:
-            reference = credential.text.format(f"${{secret:{credential.secret}}}")
-            injected = inject(_with(request, credential, reference), self.tool.name, self._find)
-            await self.tokens.credentials.used(injected.used, self.principal, f"{self.tool.name} {self.tool.base}")
+            injected = inject(
+                _with(request, credential, f"${{secret:{credential.secret}}}"), self.tool.name, self._find
+            )
+            await self._note_use(injected)
             return await api.send(injected.request, rules)
         token = await self.tokens.get(self.tool, self.principal)
-        answer = await api.send(_with(request, credential, credential.text.format(token)), rules)
+        answer = await api.send(_with(request, credential, token), rules)
         if answer.status == 401:
             token = await self.tokens.get(self.tool, self.principal, refused=token)
-            answer = await api.send(_with(request, credential, credential.text.format(token)), rules)
+            answer = await api.send(_with(request, credential, token), rules)
         return answer
+
+    async def _note_use(self, injected: Injected) -> None:
+        await self.tokens.credentials.used(injected.used, self.principal, f"{self.tool.name} {self.tool.base}")
 
     def _find(self, name: str) -> Usable | None:
         return self.tokens.credentials.finder(self.principal)(name)
@@ -190,7 +193,7 @@ class _Call:
 
 
 def credential_advice(tool: ToolFile) -> str:
-    """What the owner does so that a tool has its credential, to be told to them."""
+    """The advice to store the credential of a tool; "" if it needs none."""
     credential = tool.credential
     if credential is None:
         return ""
@@ -206,7 +209,7 @@ def _command(tool: ToolFile, credential: Credential) -> str:
 
 
 def missing_credential(tool: ToolFile, find: Callable[[str], Usable | None]) -> str:
-    """The command that stores the credential that isn't there; "" if it is, or none is needed."""
+    """The command that stores a missing credential; "" if none is missing."""
     credential = tool.credential
     return _command(tool, credential) if credential and find(credential.secret) is None else ""
 
@@ -216,56 +219,54 @@ def _given(arguments: AnyArguments) -> Mapping[str, Json]:
 
 
 def _with(request: Outgoing, credential: Credential, value: str) -> Outgoing:
-    return replace(request, headers={**request.headers, credential.header: value})
+    return replace(request, headers={**request.headers, credential.header: credential.text.format(value)})
 
 
 @dataclass
 class DeclaredTools:
-    """The operations of confirmed files, as tools of their owner; others have none."""
+    """The operations and scripts of tool files, as tools of the owner; other people have none."""
 
     principal: PrincipalId
     owner: bool
     files: ToolFiles
     tokens: AccessTokens
     commands: WorkspaceCommands | None = None
-    """Of the owner, where the kernel can confine scripts."""
+    """The owner's commands, if the kernel can confine scripts."""
     more: bool = False
 
     @property
     def offers(self) -> Sequence[Offer]:
-        """Each operation of each of them."""
+        """A tool for each operation and each script."""
         on = [each for each in self.files.on if each.tool.head.is_active] if self.owner else []
         calls = [
             _Call(self.files, self.tokens, each, one, self.principal) for each in on for one in each.tool.operations
         ]
         return [*(Offer(_tool(call)) for call in calls), *(Offer(each.tool()) for each in self._scripts(on))]
 
-    def _scripts(self, on: Sequence[Confirmed]) -> Iterator[ScriptCall]:
+    def _scripts(self, on: Sequence[ConfirmedTool]) -> Iterator[ScriptCall]:
         if self.commands is not None and self.commands.offered():
             for each in on:
                 if isinstance(script := each.tool.config, Script):
                     yield ScriptCall(self.files, each, script, self.commands)
 
     async def refresh(self) -> None:
-        """Nothing: whoever builds an environment has looked at the files."""
+        """Do nothing: the files are read when an environment is built."""
 
     async def discover(self) -> Sequence[str]:
-        """There are no others."""
+        """Do nothing: all tools are known."""
         return ()
 
 
 def _tool(call: _Call) -> AnyTool:
-    tool, operation = call.tool, call.operation
-    name = f"{tool.name}_{operation.name}"
-    docs = f" How to use it: {'/'.join(FOLDER)}/{tool.name}/{FILE}." if tool.body else ""
+    operation = call.operation
     return Tool(
-        name,
-        f"{tool.head.name}: {operation.description or tool.description}{docs}",
+        name := f"{call.tool.name}_{operation.name}",
+        described(call.tool, operation.description),
         AnyArguments,
         call.run,
         Effect.SAFE if operation.method in ("GET", "HEAD") else Effect.ONCE,
         timeout=90.0,
-        max_result=12_000,
+        max_result=MAX_RESULT,
         kind=call.kind,
         lasting=call.lasting,
         private=True,
@@ -275,18 +276,9 @@ def _tool(call: _Call) -> AnyTool:
 
 
 def _result(answer: ApiResponse, host: str) -> Mapping[str, Json]:
-    note = data_from(host)
     failed: JsonObject = {}
     if answer.status >= 400:
         failed = {"error": f"http_{answer.status}", "message": f"{host} answered {answer.status}; body says why."}
-    return {**failed, "status": answer.status, "note": note, "body": visible_json(_body(answer))}
-
-
-def _body(answer: ApiResponse) -> Json:
-    if answer.mime == "application/json" or answer.mime.endswith("+json"):
-        try:
-            body: Json = json.loads(answer.text)
-        except (ValueError, RecursionError):
-            return answer.text
-        return body
-    return answer.text
+    is_json = answer.mime == "application/json" or answer.mime.endswith("+json")
+    body = json_or_text(answer.text) if is_json else answer.text
+    return {**failed, "status": answer.status, "note": data_from(host), "body": visible_json(body)}

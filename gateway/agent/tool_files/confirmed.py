@@ -1,4 +1,4 @@
-"""The tools as files that are on now: exactly the bytes that the owner confirmed."""
+"""The enabled tool files, with exactly the bytes that the owner confirmed."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,8 +17,8 @@ MAX_DOCUMENT = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Confirmed:
-    """One that is on, and the hash of its bytes."""
+class ConfirmedTool:
+    """An enabled tool file, and the SHA-256 of its folder."""
 
     tool: ToolFile
     sha256: str
@@ -26,24 +26,24 @@ class Confirmed:
 
 @dataclass
 class ToolFiles:
-    """Those of the owner, as they were at the last look."""
+    """The owner's enabled tool files, as of the last `look`."""
 
     library: Skills
-    on: Sequence[Confirmed] = ()
+    on: Sequence[ConfirmedTool] = ()
 
     async def look(self) -> tuple[str, ...]:
-        """Read what changed; what it answers is different then. What can't be read is off, and hides no other."""
+        """Read the files; returns their hashes. An unreadable file is off, without an effect on others."""
         looks = await self.library.on()
-        self.on = [Confirmed(look.skill, look.sha256) for look in looks if isinstance(look.skill, ToolFile)]
+        self.on = [ConfirmedTool(look.skill, look.sha256) for look in looks if isinstance(look.skill, ToolFile)]
         return tuple(each.sha256 for each in self.on)
 
-    async def check(self, confirmed: Confirmed) -> None:
-        """Raise `ToolFailed` if it is not on any more: a call may be of a prompt, or a question, of before."""
+    async def check(self, confirmed: ConfirmedTool) -> None:
+        """Raise `ToolFailed` if the tool is no longer on: a call may come from an older prompt or approval."""
         if confirmed.sha256 not in await self.look():
             raise _changed(confirmed)
 
-    async def bytes_of(self, confirmed: Confirmed) -> Files:
-        """Its files, byte for byte as they were confirmed; raises `ToolFailed` as `check` does."""
+    async def bytes_of(self, confirmed: ConfirmedTool) -> Files:
+        """The files of a tool, exactly as confirmed; raises `ToolFailed` as `check` does."""
         await self.check(confirmed)
         files = await self.library.on_disk(confirmed.tool.name)
         if digest(files) != confirmed.sha256:
@@ -51,7 +51,7 @@ class ToolFiles:
         return files
 
     async def complete(self, name: str) -> None:
-        """Fetch the OpenAPI document that it names by an address; it waits, with the rest, for the owner's word."""
+        """Fetch the OpenAPI document that a tool file links to, and stage both for the owner's confirmation."""
         files = await self.library.on_disk(name)
         if files and (url := document_url(files)):
             data = await self.library.fetch(url, MAX_DOCUMENT)
@@ -59,7 +59,7 @@ class ToolFiles:
 
     @property
     def servers(self) -> Mapping[str, McpServer]:
-        """The MCP servers among them, as the settings would have them."""
+        """The MCP servers among them, as in the configuration."""
         found = dict[str, McpServer]()
         for tool in (each.tool for each in self.on if each.tool.head.is_active):
             if isinstance(tool.config, Server):
@@ -70,13 +70,15 @@ class ToolFiles:
         return found
 
     def adjusted(self, tools: Sequence[AnyTool]) -> list[AnyTool]:
-        """The gateway's own tools, without those that a file of type `internal` switches off, in its words."""
+        """The built-in tools, with the descriptions and without the tools that files of type `internal` change."""
         files = [each.tool for each in self.on]
-        said = {file.config.tool: file for file in files if isinstance(file.config, Internal)}
-        kept = [tool for tool in tools if tool.name not in said or said[tool.name].head.is_active]
-        return [replace(tool, description=said[tool.name].description) if tool.name in said else tool for tool in kept]
+        changed = {file.config.tool: file for file in files if isinstance(file.config, Internal)}
+        left = [tool for tool in tools if tool.name not in changed or changed[tool.name].head.is_active]
+        return [
+            replace(tool, description=changed[tool.name].description) if tool.name in changed else tool for tool in left
+        ]
 
 
-def _changed(confirmed: Confirmed) -> ToolFailed:
+def _changed(confirmed: ConfirmedTool) -> ToolFailed:
     message = f"The files of the tool {confirmed.tool.name} have changed; only its owner can confirm them."
     return ToolFailed("not_confirmed", message)

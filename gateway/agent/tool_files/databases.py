@@ -1,4 +1,4 @@
-"""Calls of functions that a tool file lists of a Postgres, over its own protocol."""
+"""Calls of Postgres functions that a tool file lists, over Postgres' own protocol."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ PORT = 5432
 
 @dataclass(frozen=True, slots=True)
 class DatabaseCall:
-    """A call for one person, who may use what `find` finds; `files` are those that the owner confirmed."""
+    """A call for one person; `find` finds their secrets, and `files` are the confirmed ones."""
 
     tool: ToolFile
     config: Rpc
@@ -29,13 +29,13 @@ class DatabaseCall:
     rules: Rules
 
     def credential(self) -> Injected:
-        """Of the connection; raises `SecretRefused`."""
+        """The credential of the connection; raises `SecretRefused`."""
         named = self.tool.credential
         fields = {PASSWORD: f"${{secret:{named.secret}}}"} if named else {}
         return inject(Outgoing("CONNECT", origin(self.tool), fields=fields), self.tool.name, self.find)
 
     async def run(self, operation: Operation, arguments: Mapping[str, Json], injected: Injected) -> str:
-        """The rows, as JSON; raises `NetError`, `SecretRefused` and `FunctionFailed`."""
+        """Call a function and return its rows as JSON; raises `NetError`, `SecretRefused` and `FunctionFailed`."""
         database = await self._database(injected.request.fields.get(PASSWORD, ""))
         given = {operation.slots[name].name: value for name, value in arguments.items()}
         reads = operation.kind is ToolClass.NET
@@ -56,17 +56,17 @@ class DatabaseCall:
 
 
 def origin(tool: ToolFile) -> str:
-    """What the secret is bound to."""
+    """The origin that the secret is bound to."""
     return origin_of(f"postgresql://{urlsplit(tool.base).netloc.rpartition('@')[2]}")
 
 
 def function_of(operation: Operation) -> str:
-    """Its name in the database."""
+    """The name of the function in the database."""
     return operation.path.rpartition("/")[2]
 
 
 def _password(secret: str, tool: ToolFile) -> str:
-    """Of a whole connection string, which has to lead to the same place."""
+    """The password; one in a connection string must be for the same database and user."""
     if not secret.startswith(("postgresql://", "postgres://")):
         return secret
     ours, parts = urlsplit(tool.base), urlsplit(secret)
@@ -90,5 +90,7 @@ def _context(host: str, authority: str | None, files: Files) -> NamedContext:
         try:
             context.load_verify_locations(cadata=files[authority].decode())
         except (KeyError, ValueError, OSError) as error:
-            raise NetError("bad_certificate", f"{authority} beside TOOL.md is no certificate in PEM form.") from error
+            raise NetError(
+                "bad_certificate", f"{authority} beside TOOL.md is not a certificate in PEM form."
+            ) from error
     return context

@@ -1,11 +1,11 @@
-"""Scripts of confirmed files: run in the jail, as `exec` runs commands, on arguments that they read as JSON."""
+"""Scripts of tool files, run in the jail like commands of `exec`, with their arguments as JSON on the input."""
 
 import asyncio
 import json
 from dataclasses import dataclass
 
 from gateway.agent.exec.commands import Permit, WorkspaceCommands
-from gateway.agent.tool_files.confirmed import Confirmed, ToolFiles
+from gateway.agent.tool_files.confirmed import ConfirmedTool, ToolFiles
 from gateway.agent.tool_sources import AnyArguments
 from gateway.domain.conversation.diff import written_out
 from gateway.domain.conversation.tools import (
@@ -24,34 +24,33 @@ from gateway.domain.principals import Label
 from gateway.sandbox.command import Ending, Limits, Report
 from gateway.sandbox.workshop import Running
 from gateway.workspace.tool_files.declaration import FILE, Script
-from gateway.workspace.tool_files.tool_file import FOLDER, schema_of
+from gateway.workspace.tool_files.tool_file import FOLDER, ToolFile, schema_of
 
+MAX_RESULT = 12_000
+"""Characters of a result; longer ones are stored as a file."""
 MAX_OUTPUT, MAX_ERRORS = 2 * 1024**2, 4_000
-"""Bytes of a result, after which a script is ended, and of what is shown of its errors."""
+"""Bytes of output after which a script is stopped, and of its errors that are shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScriptCall:
-    """Calls of one script."""
+    """Runs one script."""
 
     files: ToolFiles
-    confirmed: Confirmed
+    confirmed: ConfirmedTool
     script: Script
     commands: WorkspaceCommands
 
     def tool(self) -> AnyTool:
-        """For the toolbox."""
-        tool = self.confirmed.tool
-        name = f"{tool.name}_run"
-        docs = f" How to use it: {'/'.join(FOLDER)}/{tool.name}/{FILE}." if tool.body else ""
+        """The script as a tool."""
         return Tool(
-            name,
-            f"{tool.head.name}: {tool.description}{docs}",
+            name := f"{self.confirmed.tool.name}_run",
+            described(self.confirmed.tool),
             AnyArguments,
             self.run,
             Effect.ONCE if self.script.hosts else Effect.LOCAL,
             timeout=self.script.seconds + 60,
-            max_result=12_000,
+            max_result=MAX_RESULT,
             kind=ToolClass.IRREVERSIBLE if self.script.hosts else ToolClass.RUN,
             lasting=self.lasting,
             private=True,
@@ -60,7 +59,7 @@ class ScriptCall:
         )
 
     async def run(self, arguments: AnyArguments, caller: Caller) -> Labelled:
-        """What it writes to its output; raises `ToolFailed`."""
+        """Run the script and return its output; raises `ToolFailed`."""
         files = await self.files.bytes_of(self.confirmed)
         given = json.dumps(self._given(arguments), ensure_ascii=False).encode("utf-8", "replace")
         limits = Limits(seconds=self.script.seconds)
@@ -71,7 +70,7 @@ class ScriptCall:
         return Labelled(_result(output, errors, report, permit), permit.label)
 
     async def lasting(self, arguments: AnyArguments, _caller: Caller) -> Change:
-        """The command and what it is given; a yes is to this version of the files."""
+        """The command with its arguments; an approval covers this version of the files."""
         await self.files.check(self.confirmed)
         call = written_out(f"{self.confirmed.tool.name}: {self.script.command}", self._given(arguments))
         reached = await self.commands.reached(self.script.hosts)
@@ -89,7 +88,7 @@ class ScriptCall:
 
 
 async def _followed(running: Running) -> tuple[bytes, bytes, Report]:
-    assert running.errors is not None, "a script's are apart"
+    assert running.errors is not None, "a script has its own stream of errors"
     errors = asyncio.ensure_future(_tail(running.errors))
     output = bytearray()
     try:
@@ -114,23 +113,30 @@ def _result(output: bytes, errors: bytes, report: Report, permit: Permit) -> Jso
     if report.ending is Ending.REFUSED:
         raise ToolFailed("not_started", f"The script did not start: {report.problem}")
     text = output.decode("utf-8", "replace")
-    told = errors.decode("utf-8", "replace")
+    shown_errors = errors.decode("utf-8", "replace")
     if report.ending is not Ending.EXITED:
         limit = {Ending.OUTPUT: f"It wrote more than {MAX_OUTPUT // 1024**2} MB and was ended."}
         words = limit.get(report.ending, report.problem or f"It was ended: {report.ending}.")
-        return {"error": report.ending.value, "message": words, "output": text[:MAX_ERRORS], "errors": told}
+        return {"error": report.ending.value, "message": words, "output": text[:MAX_ERRORS], "errors": shown_errors}
     if report.code:
         message = f"The script ended with code {report.code}; errors says why."
-        return {"error": "failed", "message": message, "exit_code": report.code, "output": text, "errors": told}
-    return {"result": _parsed(text), **({"errors": told} if told else {}), **_changed(permit)}
+        return {"error": "failed", "message": message, "exit_code": report.code, "output": text, "errors": shown_errors}
+    return {"result": json_or_text(text), **({"errors": shown_errors} if shown_errors else {}), **_changed(permit)}
 
 
-def _parsed(text: str) -> Json:
+def json_or_text(text: str) -> Json:
+    """The parsed JSON, or the text itself if it isn't JSON."""
     try:
-        result: Json = json.loads(text)
+        value: Json = json.loads(text)
     except (ValueError, RecursionError):
         return text
-    return result
+    return value
+
+
+def described(tool: ToolFile, operation: str = "") -> str:
+    """The description of a tool for the model, with the place of its documentation."""
+    docs = f" How to use it: {'/'.join(FOLDER)}/{tool.name}/{FILE}." if tool.body else ""
+    return f"{tool.head.name}: {operation or tool.description}{docs}"
 
 
 def _changed(permit: Permit) -> JsonObject:
