@@ -7,6 +7,7 @@ import errno
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import NoReturn
 
@@ -21,18 +22,18 @@ from gateway.config.problems import KeyPath, dotted, explain
 from gateway.domain.errors import ConfigError
 
 Lookup = Callable[[str], str]
-"""Gives the value of a name; raises `ConfigError` if there is none."""
+"""Returns the value with a name; raises `ConfigError` if there is none."""
 SECRET = "$secret:"
 NEEDED_FIRST = frozenset({"database", "web"})
-"""What a start needs to get at the secrets."""
+"""The sections that a start needs before it can read secrets."""
 
 
 class SecretUnopened(ConfigError):
-    """There is such a secret, and why it cannot be opened."""
+    """The secret exists but cannot be opened; the text says why."""
 
 
 def keep_reference(name: str) -> str:
-    """A lookup for whoever needs no secret: the reference stays."""
+    """A lookup that leaves the reference in place, for callers that need no secrets."""
     return f"{SECRET}{name}"
 
 
@@ -41,11 +42,14 @@ def resolve_references(
 ) -> tuple[dict[str, JsonValue], list[str]]:
     """`raw` with every reference replaced, and one line per reference that failed."""
 
+    @cache
+    def saved_keys() -> Mapping[str, str]:
+        return read_keys(Environment.read(environ).data)
+
     def variable(name: str, otherwise: Lookup) -> str:
         if value := environ.get(name):
             return value
-        place = Environment.read(environ)
-        if saved := read_keys(place.data).get(name):
+        if saved := saved_keys().get(name):
             return saved
         try:
             return otherwise(name)
@@ -53,7 +57,7 @@ def resolve_references(
             raise
         except ConfigError:
             problem = f"the environment variable {name} is not set"
-        raise ConfigError(f"{problem}; write {name}=… into {place.env_file} and start again")
+        raise ConfigError(f"{problem}; write {name}=… into {Environment.read(environ).env_file} and start again")
 
     def lookups(section: str) -> Mapping[str, Lookup]:
         stored = _too_early if section in NEEDED_FIRST else secrets
@@ -87,7 +91,7 @@ def _with_references(value: JsonValue, path: KeyPath, lookups: Mapping[str, Look
 
 
 def secrets_unavailable(name: str) -> NoReturn:
-    """A lookup where no secret can be, for there is no database yet."""
+    """A lookup that finds no secret, for use before there is a database."""
     raise ConfigError(f"there is no secret {name}; `supaclaw secrets set {name}` stores one")
 
 
@@ -98,7 +102,7 @@ def load(path: Path, environ: Mapping[str, str], secrets: Lookup = secrets_unava
 
 
 def load_early(environment: Environment, environ: Mapping[str, str]) -> Config:
-    """The same while the database cannot be asked: what it may hold stays a reference, which nobody may use."""
+    """Load the configuration before the database can be read; references to secrets stay and must not be used."""
     return load(environment.config, environ, keep_reference)
 
 
@@ -156,7 +160,7 @@ def _without_repeats(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]
 
 
 def _prefixed(source: str, problems: list[str], raw: Mapping[str, JsonValue], environ: Mapping[str, str]) -> str:
-    """A line per problem, after the variable that it is about, else after the file's name."""
+    """A line per problem, with the variable that it is about, or else the file's name, in front."""
     named = {dotted(path): name for path, name in variables(environ).items()}
 
     def place(problem: str) -> str:
@@ -172,7 +176,7 @@ def _reason(error: OSError | UnicodeDecodeError) -> str:
 
 
 Variables = Mapping[tuple[str, ...], str]
-"""The variable that sets a key, by the key's path."""
+"""Names of variables by the path of the key that each sets."""
 
 FULL_NAME = "SUPACLAW__"
 SHORT_NAMES: Mapping[str, tuple[str, ...]] = {
@@ -198,7 +202,7 @@ def variables(environ: Mapping[str, str]) -> Variables:
 
 
 def overruled(raw: Mapping[str, JsonValue], environ: Mapping[str, str]) -> dict[str, JsonValue]:
-    """`raw` with what the environment sets; leaves a section that is not an object for validation to refuse."""
+    """`raw` with the values of variables; a section that is not an object is left for validation to refuse."""
     merged = dict(raw)
     for path, name in variables(environ).items():
         _put_value(merged, path, _parse_variable(environ[name]))
@@ -206,13 +210,13 @@ def overruled(raw: Mapping[str, JsonValue], environ: Mapping[str, str]) -> dict[
 
 
 def variable_of(key: str, environ: Mapping[str, str]) -> str | None:
-    """The variable that sets the dotted key, or one of its parts; None if the file or the default does."""
+    """The variable that sets the dotted key, or a part of it; None if there is none."""
     path = tuple(key.split("."))
     return next((name for each, name in variables(environ).items() if each[: len(path)] == path[: len(each)]), None)
 
 
 def usual_name(path: tuple[int | str, ...]) -> str:
-    """The variable that people would set the key at `path` by: a short name if it has one."""
+    """The usual name of the variable for the key at `path`: its short name if it has one."""
     keys = tuple(str(part) for part in path)
     named = settings_model(keys[1]).VARIABLES if keys[0] == "channels" and keys[1] in channel_names() else {}
     short = {**SHORT_NAMES, **{name: (*keys[:2], field) for name, field in named.items()}}
@@ -220,7 +224,7 @@ def usual_name(path: tuple[int | str, ...]) -> str:
 
 
 def _short_names(environ: Mapping[str, str]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """A channel's own names need its module, which is imported only if a variable begins like the channel."""
+    """Yield short names with their paths; a channel's module is imported only if a variable has its prefix."""
     yield from SHORT_NAMES.items()
     for channel in channel_names():
         prefix = channel.upper()
@@ -245,7 +249,7 @@ def _put_value(section: dict[str, JsonValue], path: tuple[str, ...], value: Json
 
 
 def _parse_variable(text: str) -> JsonValue:
-    """Lists, objects, `true`, `false` and `null` are JSON; all else is text, which a number's key takes as a number."""
+    """Parse lists, objects, `true`, `false` and `null` as JSON; all else is text, which number keys accept."""
     if text not in ("true", "false", "null") and not text.startswith(("[", "{")):
         return text
     try:

@@ -1,4 +1,4 @@
-"""The machine we run on: its clocks, and the memory that it, or the container that limits it, has."""
+"""The machine: its clocks, and the memory of it or of the container around this process."""
 
 import asyncio
 import os
@@ -13,13 +13,13 @@ _MOUNT = Path("/sys/fs/cgroup")
 
 
 def available_memory(cgroup: Path = _CGROUP, mount: Path = _MOUNT) -> int:
-    """Bytes of the machine, or of the narrowest control group around us."""
+    """Bytes of memory of the machine, or of the control group with the lowest limit."""
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return min([machine, *_memory_limits(cgroup, mount)])
 
 
 def _memory_limits(cgroup: Path, mount: Path) -> Iterator[int]:
-    """Of our group and every group around it, by cgroup v2 or v1."""
+    """Yield the limits of this control group and all its parents, by cgroup v2 or v1."""
     with suppress(OSError):
         for line in cgroup.read_text(encoding="utf-8").splitlines():
             _, controllers, path = line.split(":", 2)
@@ -30,7 +30,7 @@ def _memory_limits(cgroup: Path, mount: Path) -> Iterator[int]:
 
 
 def _upwards(root: Path, path: str, file: str) -> Iterator[int]:
-    """A container may see its own group as the root, under whatever name the host knows it."""
+    """Yield the limits up to `root`; a container may see its own group as the root, under its name on the host."""
     group = root / path.lstrip("/")
     for place in (group, *group.parents):
         with suppress(OSError, ValueError):
@@ -51,11 +51,11 @@ class SystemClock:
         return time.monotonic()
 
     async def sleep(self, seconds: float) -> None:
-        """Sleep for that long."""
+        """Sleep in real time."""
         await asyncio.sleep(seconds)
 
 
 def boot_seconds() -> float:
-    """Seconds, those asleep included. Where no clock counts them, the wall clock has to do."""
+    """Seconds including those asleep, by the boot-time clock; by the wall clock on systems without one."""
     boottime = getattr(time, "CLOCK_BOOTTIME", None)
     return time.time() if boottime is None else time.clock_gettime(boottime)

@@ -39,7 +39,7 @@ _KINDS = {
 
 
 def explain(error: ValidationError, root: type[BaseModel], prefix: KeyPath = ()) -> list[str]:
-    """One line per problem, for the first ones; `prefix` is the path of the model `root` in config.json."""
+    """One line for each of the first `SHOWN` problems; `prefix` is the path of `root` in config.json."""
     problems = error.errors(include_url=False, include_input=False)[:SHOWN]
     more = error.error_count() - len(problems)
     return [_line(details, root, prefix) for details in problems] + [f"and {more:,} more problems"] * bool(more)
@@ -60,7 +60,7 @@ def known_keys(root: type[BaseModel], path: KeyPath = ()) -> Iterator[KeyPath]:
 
 
 def nearest(name: str, known: Sequence[str], within: KeyPath = ()) -> str:
-    """`did you mean …?` if a known name is close, else a list of all known paths."""
+    """`did you mean …?` if a known name is close, otherwise all known paths."""
     close = get_close_matches(name, known, n=1)
     if close:
         return f"did you mean {dotted((*within, *close))}?"

@@ -1,5 +1,4 @@
-"""Values of config.json that people write as text: durations ("1h30m"), hours of a day ("08:00-22:00"), and the
-public URL of the page ("https://claw.example.org")."""
+"""Values that config.json has as text: durations ("1h30m"), hours ("08:00-22:00") and the public URL of the page."""
 
 import re
 from dataclasses import dataclass
@@ -34,13 +33,9 @@ def format_duration(duration: timedelta) -> str:
     return "".join(parts)
 
 
-def _validate_duration(value: object) -> timedelta:
-    return value if isinstance(value, timedelta) else parse_duration(str(value))
-
-
 Duration = Annotated[
     timedelta,
-    BeforeValidator(_validate_duration),
+    BeforeValidator(lambda value: value if isinstance(value, timedelta) else parse_duration(str(value))),
     PlainSerializer(format_duration, return_type=str),
     WithJsonSchema(
         {"type": "string", "pattern": _DURATION_PATTERN, "minLength": 2, "examples": ["90s", "30m", "1h30m"]}
@@ -84,13 +79,9 @@ def parse_hours(text: str) -> ActiveHours:
     return ActiveHours(time(hour, minute), time(until_hour, until_minute), named)
 
 
-def _validate_hours(value: object) -> ActiveHours:
-    return value if isinstance(value, ActiveHours) else parse_hours(str(value))
-
-
 Hours = Annotated[
     ActiveHours,
-    BeforeValidator(_validate_hours),
+    BeforeValidator(lambda value: value if isinstance(value, ActiveHours) else parse_hours(str(value))),
     PlainSerializer(str, return_type=str),
     WithJsonSchema(
         {"type": "string", "pattern": _HOURS_PATTERN, "examples": ["08:00-22:00", "08:00-22:00 Europe/Berlin"]}

@@ -16,7 +16,7 @@ from gateway.domain.errors import ConfigError
 log = structlog.get_logger("config")
 
 MAX_PROBLEM_CHARS = 3_000
-"""Characters of problems that are told."""
+"""Characters of problems in one report."""
 
 Value = TypeVar("Value")
 
@@ -34,27 +34,27 @@ class ConfigWatch:
     _parse: Callable[[str], Config]
     _on_rejected: Callable[[str], Awaitable[None]]
     _look_every: float = 5.0
-    _keys: Callable[[], Mapping[str, str]] = dict
-    """What was saved for `$env:` references; a change of it counts as one of the file."""
+    _keys: Callable[[], Mapping[str, str]] = field(kw_only=True)
+    """The keys saved for `$env:` references; a change of them counts as a change of the file."""
     _subscribers: list[Callable[[Config], Awaitable[None]]] = field(default_factory=list)
     _seen: tuple[str | None, str, frozenset[tuple[str, str]]] = (None, "", frozenset())
-    """The text of the file, why it could not be read, and the saved keys."""
+    """The text of the file, the error of reading it, and the saved keys."""
     _done: tuple[str | None, bool] = (None, True)
-    """The text that was dealt with last, and whether all of it went well."""
-    _dealt_with: asyncio.Condition = field(default_factory=asyncio.Condition)
+    """The text that was handled last, and whether every subscriber applied it."""
+    _handled: asyncio.Condition = field(default_factory=asyncio.Condition)
 
     def subscribe(self, callback: Callable[[Config], Awaitable[None]]) -> None:
         """Call `callback` with each later configuration; its errors are logged and do not affect the others."""
         self._subscribers.append(callback)
 
     def parse(self, text: str) -> Config:
-        """What this text would mean; raises `ConfigError`."""
+        """The configuration in a text; raises `ConfigError`."""
         return self._parse(text)
 
     async def handled(self, text: str) -> bool:
-        """Wait until the file with this text has been dealt with; whether every subscriber took it."""
-        async with self._dealt_with:
-            await self._dealt_with.wait_for(lambda: self._done[0] == text)
+        """Wait until a file with this text has been handled; returns whether every subscriber applied it."""
+        async with self._handled:
+            await self._handled.wait_for(lambda: self._done[0] == text)
         return self._done[1]
 
     async def run(self) -> None:
@@ -65,7 +65,7 @@ class ConfigWatch:
                 await self.look()
 
     async def look(self) -> None:
-        """Read the file once; does nothing if it has not changed since."""
+        """Read the file once; do nothing if it has not changed."""
         try:
             config = await asyncio.to_thread(self._changed)
         except OSError as error:
@@ -80,12 +80,12 @@ class ConfigWatch:
                 await self._finish(well=await self._apply(config))
 
     async def _finish(self, *, well: bool) -> None:
-        async with self._dealt_with:
+        async with self._handled:
             self._done = self._seen[0], well
-            self._dealt_with.notify_all()
+            self._handled.notify_all()
 
     def _changed(self) -> Config | None:
-        """What the file says; None if it says the same as before."""
+        """The configuration in the file; None if the file has not changed."""
         text, problem, keys = None, "", frozenset[tuple[str, str]]()
         try:
             text = read(self._path)

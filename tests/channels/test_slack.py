@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from channels.slack import Settings, create
 from channels.slack.channel import Slack
+from gateway.config.channels import parse_channel
 from gateway.domain.channels.channel import Channel, Drafts, NoFacts, Outgoing, ProbedChannel
 from gateway.domain.conversation.inbound import Address
 from gateway.domain.errors import ConfigError, OwnerMustAct
@@ -101,7 +102,7 @@ def test_settings_refuse_what_they_do_not_know_and_keep_the_tokens_secret(wrong:
 )
 def test_a_token_of_another_kind_is_refused_before_anything_starts(wrong: dict[str, str], key: str) -> None:
     with pytest.raises(ConfigError, match=rf"^channels\.slack\.{key}: .*api\.slack\.com/apps"):
-        create(Settings.model_validate(TOKENS | wrong), commands=(), log=Log(), data=Path("data"), facts=NoFacts())
+        parse_channel("slack", TOKENS | wrong, Settings)
 
 
 def test_the_channel_is_what_the_gateway_expects() -> None:

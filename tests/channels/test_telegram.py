@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from channels.telegram import Settings, create
 from channels.telegram.channel import Telegram
 from channels.telegram.reception import PollTimeouts
+from gateway.config.channels import parse_channel
 from gateway.domain.channels.channel import (
     Button,
     Channel,
@@ -116,7 +117,7 @@ def test_settings_refuse_what_they_do_not_know_and_keep_the_token_secret(wrong: 
 @pytest.mark.parametrize("token", ["", "abc", "x:abc", "12:", "12:a b"])
 def test_a_token_that_is_none_is_refused_before_anything_starts(token: str) -> None:
     with pytest.raises(ConfigError, match="@BotFather"):
-        create(Settings.model_validate({"token": token}), commands=(), log=Log(), data=Path("data"), facts=NoFacts())
+        parse_channel("telegram", {"token": token}, Settings)
 
 
 def test_the_channel_is_what_the_gateway_expects() -> None:

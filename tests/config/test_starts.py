@@ -74,7 +74,7 @@ def test_a_clean_stop_ends_the_row(tmp_path: Path, clock: Hands) -> None:
     crash(tmp_path, clock, 6)
     record_stop(tmp_path)
     starts = crash(tmp_path, clock, 2)
-    assert (starts.in_a_row, starts.looping(clock.now())) == (1, 0)
+    assert (starts.consecutive, starts.looping(clock.now())) == (1, 0)
     assert starts.ended(clock.now(), DAY) == 6
 
 
@@ -101,7 +101,7 @@ def test_a_damaged_record_begins_anew(tmp_path: Path, clock: Hands, damage: byte
     (tmp_path / "starts").write_bytes(damage)
     record_stop(tmp_path)
     assert record_start(tmp_path, clock) == StartHistory()
-    assert crash(tmp_path, clock, 1).in_a_row == 1
+    assert crash(tmp_path, clock, 1).consecutive == 1
 
 
 def test_a_record_that_cannot_be_read_or_written_stops_nothing(tmp_path: Path, clock: Hands) -> None:
@@ -117,11 +117,11 @@ def test_what_is_in_the_place_of_the_record_is_moved_aside(
 ) -> None:
     kind(tmp_path / "starts")
     crash(tmp_path, clock, 2)
-    assert crash(tmp_path, clock, 1).in_a_row == 2
+    assert crash(tmp_path, clock, 1).consecutive == 2
     assert os.path.lexists(tmp_path / "starts.aside")
 
 
 def test_the_record_stays_small(tmp_path: Path, clock: Hands) -> None:
     starts = crash(tmp_path, clock, MAX_RECORDS + 20)
-    assert len(starts.unclean) == MAX_RECORDS
+    assert len(starts.crashes) == MAX_RECORDS
     assert (tmp_path / "starts").stat().st_size < 10_000

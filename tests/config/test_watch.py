@@ -30,7 +30,7 @@ class Watched:
             self.path.write_text(text)
         self.configs: asyncio.Queue[Config] = asyncio.Queue()
         self.rejections: asyncio.Queue[str] = asyncio.Queue()
-        self.watch = ConfigWatch(self.path, Config(), checked, self.rejections.put, 0.1)
+        self.watch = ConfigWatch(self.path, Config(), checked, self.rejections.put, 0.1, _keys=dict)
         self.watch.subscribe(self.configs.put)
 
     async def write(self, text: str) -> None:

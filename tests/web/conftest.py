@@ -157,7 +157,7 @@ def settings_of(folder: Path) -> ConfigEditor:
         raise AssertionError(problem)
 
     environ = {"SUPACLAW_CONFIG": str(folder / "config.json"), "SUPACLAW_DATA": str(folder / "data")}
-    watch = ConfigWatch(folder / "config.json", Config(), lambda text: parse(text, environ), rejected)
+    watch = ConfigWatch(folder / "config.json", Config(), lambda text: parse(text, environ), rejected, _keys=dict)
     return ConfigEditor(Environment.read(environ), environ, watch)
 
 

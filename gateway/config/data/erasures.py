@@ -1,4 +1,4 @@
-"""Erasures that are not finished, by what was to be erased: numbers only, never a word of it."""
+"""Unfinished erasures, as numbers only, never with a word of the erased text."""
 
 import json
 from contextlib import suppress
@@ -10,24 +10,24 @@ _NAME = "erasures.unfinished"
 
 
 def unfinished(data: Path) -> dict[int, int]:
-    """The memories whose erasure broke off, each with how many further words were given."""
+    """The ids of memories whose erasure broke off, each with the number of its --also words."""
     with suppress(OSError, ValueError):
         return {int(id): int(words) for id, words in json.loads(read_regular(data / _NAME)).items()}
     return {}
 
 
 def note_begun(data: Path, memory: int, words: int) -> None:
-    """Note it, on disk before anything is erased."""
+    """Record an erasure, on disk, before anything is erased."""
     _save(data, {**unfinished(data), memory: words})
 
 
 def note_finished(data: Path, memory: int) -> None:
-    """Nothing is left of it."""
+    """Remove the record of a finished erasure."""
     _save(data, {id: words for id, words in unfinished(data).items() if id != memory})
 
 
 def reminder(data: Path) -> str:
-    """A line, "problem; fix", about those that broke off; "" if none did."""
+    """A line about unfinished erasures, "problem; fix"; "" if there are none."""
     if not (left := unfinished(data)):
         return ""
     also = " with the same --also" if any(left.values()) else ""

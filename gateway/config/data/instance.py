@@ -29,11 +29,11 @@ from gateway.domain.ids import InstanceId
 from gateway.domain.time import Clock
 
 _LOCK_TRIES = 10
-"""`holder` takes the lock for an instant, which must not make a start fail."""
+"""`running_pid` takes the lock for an instant, which must not make a start fail."""
 
 
 class InstanceLock:
-    """The lock, and what is recorded in its file: the process id, then the URL."""
+    """The lock, and the record in its file: the process id, then the URL."""
 
     def __init__(self, data: Path) -> None:
         self._data = data
@@ -41,12 +41,12 @@ class InstanceLock:
         self._handle: int | None = None
 
     def record(self, url: str) -> None:
-        """Record the URL of this gateway too."""
+        """Record the URL of this gateway."""
         self._record += f"{url}\n"
         self.keep()
 
     def keep(self) -> None:
-        """Write the file again if it is not as it was left; raises `OwnerMustAct` if another gateway has it."""
+        """Restore a changed or deleted file; raises `OwnerMustAct` if another gateway has it."""
         path = _lock_file(self._data)
         handle = self._handle
         if handle is None or not os.path.exists(path) or not samestat(os.fstat(handle), os.stat(path)):
@@ -60,7 +60,7 @@ class InstanceLock:
             raise error_type(error)(problem) from error
 
     def release(self) -> None:
-        """Let others have it."""
+        """Release the lock."""
         if self._handle is not None:
             os.close(self._handle)
 
@@ -108,7 +108,7 @@ def instance_id(data: Path) -> InstanceId:
 
 
 def known_instance_id(data: Path) -> InstanceId | None:
-    """The same if there has been one."""
+    """The id of this data directory's gateway, or None before its first start."""
     with suppress(OSError, ValueError):
         return InstanceId(UUID(read_regular(data / "instance", 100).decode().strip()))
     return None
@@ -149,26 +149,26 @@ log = structlog.get_logger(__name__)
 class StartHistory:
     """The previous runs. A crashed run counts as ended at the start of the next one.
 
-    `unclean` are the ends of crashed runs, oldest first; the last `in_a_row` of them are consecutive.
+    `crashes` are the ends of crashed runs, oldest first; the last `consecutive` of them are consecutive.
     """
 
-    unclean: tuple[datetime, ...] = ()
-    in_a_row: int = 0
-    told_at: datetime | None = None
+    crashes: tuple[datetime, ...] = ()
+    consecutive: int = 0
+    noticed_at: datetime | None = None
 
     def ended(self, now: datetime, within: timedelta) -> int:
         """The number of crashes within the given time."""
-        return _count_within(self.unclean, now, within)
+        return _count_within(self.crashes, now, within)
 
     def looping(self, now: datetime) -> int:
         """The number of consecutive crashes within ten minutes if it is a crash loop, else 0."""
-        count = _count_within(self.unclean[len(self.unclean) - self.in_a_row :], now, CRASH_LOOP_WINDOW)
+        count = _count_within(self.crashes[len(self.crashes) - self.consecutive :], now, CRASH_LOOP_WINDOW)
         return count if count >= CRASH_LOOP_COUNT else 0
 
     def notice(self, now: datetime) -> str | None:
         """The notice of a crash loop for the owner; None if there is none, or one was sent within the hour."""
         count = self.looping(now)
-        if not count or (self.told_at is not None and timedelta(0) <= now - self.told_at < NOTICE_INTERVAL):
+        if not count or (self.noticed_at is not None and timedelta(0) <= now - self.noticed_at < NOTICE_INTERVAL):
             return None
         return (
             f"I crashed or was killed {count} times within 10 minutes. The log says what I was doing, "

@@ -2,7 +2,8 @@
 and the master key of the secrets, unless a variable gives it or names its file.
 
 The saved ones fill `"$env:NAME"` in config.json where the environment has no such variable, and set nothing by
-themselves. The next start of the gateway makes secrets of them."""
+themselves. The next start of the gateway turns them into secrets.
+"""
 
 import re
 from collections.abc import Mapping
@@ -34,11 +35,11 @@ def read_keys(data: Path, files: str = "*.env") -> dict[str, str]:
 def save_keys(data: Path, name: str, keys: Mapping[str, str]) -> None:
     """Replace the file of this name atomically.
 
-    Raises `ConfigError` for a value that is no key, and where the folder cannot be written to.
+    Raises `ConfigError` for a value that can't be a key, and if the folder can't be written.
     """
     for variable, value in keys.items():
         if not _VALUE.fullmatch(value):
-            raise ConfigError(f"what was given for {variable} holds spaces, quotes or line breaks; copy it again")
+            raise ConfigError(f"the value of {variable} has spaces, quotes or line breaks; copy it again")
     path = data / "keys" / f"{name}.env"
     text = "".join(f"{variable}='{value}'\n" for variable, value in keys.items())
     try:
@@ -53,7 +54,7 @@ MASTER_KEY_VARIABLES = ("SUPACLAW_MASTER_KEY", "SUPACLAW_MASTER_KEY_FILE")
 
 
 def read_keyring(data: Path, environ: Mapping[str, str]) -> Keyring:
-    """The keys, none if there is none; raises `OwnerMustAct` for what is no key."""
+    """The master keys, maybe none; raises `OwnerMustAct` for an invalid or unreadable one."""
     text, path = (environ.get(name) or "" for name in MASTER_KEY_VARIABLES)
     if text:
         return Keyring.parse(text)
@@ -67,21 +68,21 @@ def read_keyring(data: Path, environ: Mapping[str, str]) -> Keyring:
 
 
 def master_key_variable(environ: Mapping[str, str]) -> str | None:
-    """The variable that gives the key, so that it is not ours to change."""
+    """The variable that sets the master key, which then can't be changed here."""
     return next((name for name in MASTER_KEY_VARIABLES if environ.get(name)), None)
 
 
 def has_master_key(data: Path, environ: Mapping[str, str]) -> bool:
-    """Whether there may be secrets that can be opened here."""
+    """Whether there is a master key."""
     return master_key_variable(environ) is not None or (data / "keys" / MASTER_KEY_FILE).exists()
 
 
 def make_keyring(data: Path) -> Keyring:
-    """The key in the file, a new one if there is none: two that make it at once get the same."""
+    """The master key in the file, created if needed; concurrent callers get the same one."""
     create_private(data / "keys" / MASTER_KEY_FILE, Keyring((MasterKey.fresh(),)).text.encode())
     return read_keyring(data, {})
 
 
 def write_keyring(data: Path, keys: Keyring) -> None:
-    """Replace the file; a crash leaves the old one or the new one, on disk."""
+    """Replace the file atomically and durably."""
     replace_private(data / "keys" / MASTER_KEY_FILE, keys.text.encode())

@@ -1,5 +1,4 @@
-"""Changes config.json for its owner: the form, the review of a change (what differs, which parts need a restart, what
-to ask twice about), the write, what came of it, and the way back."""
+"""Edits config.json for the owner: the form, the review of a change, the write with its effect, and the revert."""
 
 import asyncio
 import hashlib
@@ -30,10 +29,10 @@ from gateway.domain.text.texts import storable
 
 @dataclass(frozen=True, slots=True)
 class ConfigChange:
-    """`text` takes the place of what the file said `before`; `difference` and `shown` hide secrets.
+    """A change from the text `before` to `text`; `difference` and `shown` hide secrets.
 
-    `sections` are those that differ, each with whether it needs a restart; `delicate` are keys that decide who may do
-    what, or what may be spent.
+    `sections` are the changed ones, each with whether it needs a restart; `delicate` are the changed keys that decide
+    who may do what, or how much may be spent.
     """
 
     before: str | None = field(repr=False)
@@ -43,25 +42,25 @@ class ConfigChange:
     sections: Mapping[str, bool]
     delicate: tuple[str, ...]
     typed: tuple[TypedSecret, ...] = ()
-    """To be stored before `text` is written, which refers to them."""
+    """Secrets that must be stored before `text`, which refers to them, is written."""
 
 
 def compare(
     before: str | None, old: dict[str, JsonValue], new: dict[str, JsonValue], text: str | None = None
 ) -> ConfigChange:
-    """The change from one document to another, which is written as `text`, if that is given."""
+    """The change from one document to another; `text` is the exact text to write, None to format it."""
     keys = _changed_paths(old, new)
     shown = as_text(masked(new))
     sections: dict[str, bool] = {}
     for key in keys:
         sections[str(key[0])] = sections.get(str(key[0]), False) or _needs_restart(key)
     delicate = tuple(dotted(key) for key in keys if _is_delicate(key))
-    told = _shown_difference(as_text(masked(old)), shown) if keys else ""
-    return ConfigChange(before, as_text(new) if text is None else text, shown, told, sections, delicate)
+    shown_difference = _shown_difference(as_text(masked(old)), shown) if keys else ""
+    return ConfigChange(before, as_text(new) if text is None else text, shown, shown_difference, sections, delicate)
 
 
 def check_environment(old: dict[str, JsonValue], new: dict[str, JsonValue], environ: Mapping[str, str]) -> None:
-    """Raise `ConfigError` if a key differs that the environment sets, for its change would have no effect."""
+    """Raise `ConfigError` if a changed key is set by the environment, so that its change would have no effect."""
     for key in map(dotted, _changed_paths(old, new)):
         if variable := variable_of(key, environ):
             raise ConfigError(
@@ -70,14 +69,14 @@ def check_environment(old: dict[str, JsonValue], new: dict[str, JsonValue], envi
 
 
 def _changed_paths(old: JsonValue, new: JsonValue) -> list[KeyPath]:
-    """The path of each value that differs."""
+    """The paths of the values that differ."""
     before, after = dict(_leaf_values(old)), dict(_leaf_values(new))
     paths = [path for path in before | after if before.get(path) != after.get(path)]
     return [path for path in paths if not any(each != path and each[: len(path)] == path for each in paths)]
 
 
 def _leaf_values(value: JsonValue, path: KeyPath = ()) -> Iterator[tuple[KeyPath, str]]:
-    """Yield every value that is no object, as JSON, which tells true from 1; and objects without a key."""
+    """Yield every value that isn't an object, and empty objects, as JSON, which distinguishes true from 1."""
     if isinstance(value, dict) and value:
         for name, item in value.items():
             yield from _leaf_values(item, (*path, name))
@@ -95,7 +94,7 @@ def _is_delicate(key: KeyPath) -> bool:
             return True
         case ("channels", _, "access" | "allow" | "groups", *_):
             return True
-        case _:  # a whole section of these, replaced by something else
+        case _:  # one of these sections replaced as a whole
             return len(key) == 1 and key[0] in ("channels", "web", "heartbeat")
 
 
@@ -107,11 +106,11 @@ def _shown_difference(before: str, after: str) -> str:
 
 
 RELOAD_SECONDS = 10.0
-"""A watch without file events looks every 5 seconds."""
+"""Longer than the 5 seconds between two polls of a watch without file events."""
 
 
 class _Previous(BaseModel):
-    """What the last save replaced, and the SHA-256 of what it wrote."""
+    """The text that the last save replaced, and the SHA-256 of the text that it wrote."""
 
     text: str
     saved: str
@@ -119,7 +118,7 @@ class _Previous(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class ConfigForm:
-    """config.json for display; `stamp` changes with the file, `problem` says why it cannot be read."""
+    """config.json for display; `stamp` changes with the file, `problem` says why it can't be parsed."""
 
     fields: Sequence[Field]
     text: str
@@ -130,7 +129,7 @@ class ConfigForm:
 
 @dataclass(frozen=True, slots=True)
 class ConfigEditor:
-    """Works on the file itself, however it got there; everything but `save` only reads. Raises `ConfigError`."""
+    """Edits the file itself; all methods but `save` only read. Raises `ConfigError`."""
 
     _environment: Environment
     _environ: Mapping[str, str]
@@ -138,7 +137,7 @@ class ConfigEditor:
     _key: bytes = field(default_factory=lambda: token_bytes(16), repr=False)
 
     def form(self) -> ConfigForm:
-        """All fields, and the document with its secrets hidden."""
+        """The form with all fields, and the document with hidden secrets."""
         text = read(self._path)
         revertible = self._previous(text) is not None
         try:
@@ -149,17 +148,17 @@ class ConfigEditor:
         return ConfigForm(form, config_file.as_text(masked(raw)), self.stamp(text), revertible)
 
     def typed(self, stamp: str, values: Mapping[str, str]) -> ConfigChange:
-        """What these fields, by key, would change in the file with this stamp."""
+        """The change by these values, by key, of the file with this stamp."""
         before, raw = self._read(stamp)
         return self._change(before, raw, filled(raw, tuple(fields(raw, self._environ)), values))
 
     def written(self, stamp: str, text: str) -> ConfigChange:
-        """What this document would change."""
+        """The change to this document of the file with this stamp."""
         before, raw = self._read(stamp)
         return self._change(before, raw, parse_json(text))
 
     def revert(self) -> ConfigChange:
-        """What going back to the version before the last save would change."""
+        """The change back to the version before the last save."""
         before = read(self._path)
         previous = self._previous(before)
         if previous is None:
@@ -171,9 +170,9 @@ class ConfigEditor:
         return compare(before, self._parsed(before), new, previous)
 
     async def save(self, wanted: ConfigChange) -> Mapping[str, str]:
-        """Write it and wait until it is applied; says what came of each section. Raises `Unwritable`."""
+        """Write a change and wait until it is applied; returns the effect on each section. Raises `Unwritable`."""
         await asyncio.to_thread(config_file.replace_text, self._path, wanted.text, wanted.before, self._watch.parse)
-        await asyncio.to_thread(self._keep, wanted)
+        await asyncio.to_thread(self._remember_previous, wanted)
         applied = False
         with suppress(TimeoutError):
             async with asyncio.timeout(RELOAD_SECONDS):
@@ -185,11 +184,11 @@ class ConfigEditor:
         }
 
     def stamp_of(self, wanted: ConfigChange) -> str:
-        """Names a change to a page."""
+        """An identifier of a change, for a page."""
         return self.stamp("\0".join([wanted.text, *(each.value for each in wanted.typed)]))
 
     def stamp(self, text: str | None) -> str:
-        """Names a version of the file to a page; it tells nothing of what is in it."""
+        """An identifier of a version of the file, for a page; it doesn't reveal the content."""
         return hashlib.blake2b((text or "").encode(), key=self._key, digest_size=16).hexdigest()
 
     @property
@@ -215,7 +214,7 @@ class ConfigEditor:
         check_environment(raw, new, self._environ)
         wanted = replace(compare(before, raw, new), typed=typed)
         if storable(wanted.text) != wanted.text:
-            raise ConfigError("config.json: holds characters that cannot be stored")
+            raise ConfigError("config.json: has characters that cannot be stored")
         values = {f"{SECRET}{each.name}": each.value for each in typed}
         meant = config_file.as_text(map_texts(new, lambda _, text: values.get(text, text)))
         self._watch.parse(meant if typed else wanted.text)
@@ -228,7 +227,7 @@ class ConfigEditor:
                 return record.text
         return None
 
-    def _keep(self, saved: ConfigChange) -> None:
+    def _remember_previous(self, saved: ConfigChange) -> None:
         record = _Previous(text="{}\n" if saved.before is None else saved.before, saved=_sha256(saved.text))
         replace_regular(self._record, record.model_dump_json().encode())
 

@@ -1,4 +1,4 @@
-"""The form of config.json: a field for every key of its JSON Schema, and what is typed into them."""
+"""The form of config.json: a field for every key of its JSON Schema, and the document with typed values."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,14 +31,14 @@ _PLAIN = (
     ),
     *("channels.*.enabled", "channels.*token", "channels.*.access", "channels.*.allow", "budgets.*"),
 )
-"""The keys that people change; the others are advanced."""
+"""Patterns of the keys that people change; the others are advanced."""
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One key as people edit it. `text` is "" while the default is used; a secret's is "" however it is stored.
+    """One key as people edit it. `text` is "" for a secret, and while the default is used.
 
-    `null` typed into a key that may be null means null. `variable` is the one that sets it, so that it can't be edited.
+    In a nullable field, `null` means null. A field that is set by a `variable` can't be edited.
     """
 
     path: tuple[str, ...]
@@ -53,17 +53,17 @@ class Field:
 
     @property
     def key(self) -> str:
-        """Its dotted key."""
+        """The dotted key."""
         return dotted(self.path)
 
     @property
     def advanced(self) -> bool:
-        """Whether few people change it."""
+        """Whether few people change this key."""
         return not any(fnmatch(self.key, pattern) for pattern in _PLAIN)
 
 
 def fields(raw: Mapping[str, JsonValue], environ: Mapping[str, str]) -> Iterator[Field]:
-    """Yield every field in the schema's order, filled with what the file or the environment says."""
+    """Yield every field in the schema's order, with the value from the environment or the file."""
     root, defaults = _OBJECT.validate_python(json_schema()), Config().model_dump(mode="json")
     stated = overruled(raw, environ)
     for path, node in _leaves((), root, _objects(root.get("$defs")), dict(raw)):
@@ -77,7 +77,7 @@ def fields(raw: Mapping[str, JsonValue], environ: Mapping[str, str]) -> Iterator
 
 
 def filled(raw: Mapping[str, JsonValue], form: Sequence[Field], typed: Mapping[str, str]) -> dict[str, JsonValue]:
-    """`raw` with what was typed into the fields; one that was not touched leaves its key as it is written."""
+    """`raw` with the typed values; the key of an unchanged field stays exactly as it is."""
     document = _OBJECT.validate_python(map_texts(dict(raw), lambda _, text: text))
     for field in form:
         text = typed.get(field.key, field.text).replace("\r\n", "\n").strip()
@@ -134,7 +134,7 @@ def _listed(node: Node) -> Iterator[Node]:
 
 
 def _alternatives(node: Node) -> Iterator[Node]:
-    """What it may be, besides null and a reference."""
+    """The alternatives of a value, without null and references."""
     return (
         each for each in _listed(node) if each.get("type") != "null" and "env|secret" not in str(each.get("pattern"))
     )
@@ -161,7 +161,7 @@ def _text(value: JsonValue) -> str:
 
 
 def _value(field: Field, text: str) -> JsonValue:
-    """What was typed, as the file has it; what cannot be parsed stays a text, which validation refuses by its key."""
+    """The typed value for the file; unparsable text stays a text, which validation refuses with the key."""
     if text == "null" and field.nullable:
         return None
     if field.kind == "list":
@@ -176,7 +176,7 @@ def _value(field: Field, text: str) -> JsonValue:
 
 
 def _put(section: dict[str, JsonValue], field: Field, path: tuple[str, ...], text: str) -> None:
-    """Set the key to what was typed; nothing removes it, but not its section: an empty one can switch a channel on."""
+    """Set a key; an empty text removes it, but not its section, since an empty one can enable a channel."""
     name, *rest = path
     if not rest and text == "":
         section.pop(name, None)

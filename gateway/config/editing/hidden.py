@@ -1,4 +1,4 @@
-"""Secrets written out in config.json: found by their key or their look, hidden for display, stored when typed in."""
+"""Secrets in config.json: recognised by key or form, hidden for display, replaced by references when typed."""
 
 import re
 from collections.abc import Callable
@@ -12,30 +12,30 @@ from gateway.domain.errors import ConfigError
 from gateway.domain.people.credentials import CREDENTIAL_SHAPES
 
 HIDDEN = "********"
-"""Is shown instead of a secret; sent back, it means the one that is stored at this place."""
+"""Shown instead of a secret; as input it stands for the stored secret."""
 
 _SECRET_KEY_NAMES = re.compile(r"(token|key|password|passwd|secret|authorization|credential|cookie)s?$", re.IGNORECASE)
 _HOLDERS = frozenset({"env", "headers"})
-"""Sections, of MCP servers above all, in which any value may be a credential."""
+"""Sections, mostly of MCP servers, in which any value may be a credential."""
 _IN_A_URL = re.compile(r"[?&#][^=&]*(token|key|password|secret|sig)[^=&]*=[^&]|\bpassword\s*=", re.IGNORECASE)
 
 
 def is_secret(path: KeyPath, text: str) -> bool:
-    """Whether `text` must not be shown; a reference may be."""
+    """Whether `text` must be hidden; references need not be."""
     if is_reference(text):
         return False
     return is_named_as_secret(path, text) or bool(_IN_A_URL.search(text) or CREDENTIAL_SHAPES.search(text))
 
 
 def is_named_as_secret(path: KeyPath, text: str) -> bool:
-    """Whether the key says that `text` is one, whatever it looks like."""
-    names = [part for part in path if isinstance(part, str)]  # the name of a list stands for all in it
+    """Whether `text` is a secret according to its key."""
+    names = [part for part in path if isinstance(part, str)]  # the name of a list counts for its items
     named = not _HOLDERS.isdisjoint(names) or bool(_SECRET_KEY_NAMES.search(names[-1]))
     return named and bool(text) and not is_reference(text)
 
 
 def map_texts(value: JsonValue, change: Callable[[KeyPath, str], str], path: KeyPath = ()) -> JsonValue:
-    """`value` with every text in it replaced by what `change` makes of it."""
+    """`value` with `change` applied to every text in it."""
     match value:
         case dict():
             return {key: map_texts(item, change, (*path, key)) for key, item in value.items()}
@@ -48,13 +48,13 @@ def map_texts(value: JsonValue, change: Callable[[KeyPath, str], str], path: Key
 
 
 def masked(value: JsonValue, path: KeyPath = ()) -> JsonValue:
-    """`value` for display."""
+    """`value` with hidden secrets, for display."""
     return map_texts(value, lambda at, text: HIDDEN if is_secret(at, text) else text, path)
 
 
 @dataclass(frozen=True, slots=True)
 class TypedSecret:
-    """A value that was typed where a secret belongs; `rotates` one that the key refers to already."""
+    """A secret that was typed in; with `rotates` it replaces the one that the key refers to already."""
 
     name: str
     value: str = field(repr=False)
@@ -62,13 +62,13 @@ class TypedSecret:
 
 
 def unmasked(draft: JsonValue, stored: JsonValue, env_file: str) -> tuple[JsonValue, tuple[TypedSecret, ...]]:
-    """`draft` with the stored secrets in their places, and references for those that were typed in.
+    """`draft` with the stored secrets instead of `HIDDEN`, and with references instead of typed ones.
 
-    Raises `ConfigError` for one in a place that is not for secrets, or that is needed before they can be read.
+    Raises `ConfigError` for a secret in a key that isn't for secrets, or that is needed before secrets can be read.
     """
     typed: dict[str, TypedSecret] = {}
 
-    def put_back(path: KeyPath, text: str) -> str:
+    def restore(path: KeyPath, text: str) -> str:
         old = value_at(stored, path)
         if isinstance(old, str) and is_secret(path, old) and text in (HIDDEN, old):
             return old
@@ -85,7 +85,7 @@ def unmasked(draft: JsonValue, stored: JsonValue, env_file: str) -> tuple[JsonVa
             raise ConfigError(f"{dotted(path)}: two different values for the secret {name}; enter one of them first")
         return f"{SECRET}{name}"
 
-    return map_texts(draft, put_back), tuple(typed.values())
+    return map_texts(draft, restore), tuple(typed.values())
 
 
 def _secret_name(path: KeyPath) -> str:
@@ -93,7 +93,7 @@ def _secret_name(path: KeyPath) -> str:
 
 
 def value_at(value: JsonValue, path: KeyPath) -> JsonValue:
-    """What is at `path`; None if there is nothing."""
+    """The value at `path`, or None."""
     for part in path:
         if isinstance(value, dict) and isinstance(part, str):
             value = value.get(part)

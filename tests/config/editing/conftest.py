@@ -70,7 +70,7 @@ def desk_in(folder: Path, environ: dict[str, str]) -> Desk:
     async def rejected(problem: str) -> None:
         raise AssertionError(problem)
 
-    watch = ConfigWatch(path, checked(path.read_text(encoding="utf-8")), checked, rejected, 0.1)
+    watch = ConfigWatch(path, checked(path.read_text(encoding="utf-8")), checked, rejected, 0.1, _keys=dict)
     desk = Desk(path, environ, watch, ConfigEditor(Environment.read(environ), environ, watch))
     return desk
 
