@@ -1,6 +1,6 @@
 """Markdown → the few HTML tags Telegram knows, and, for tables and formulas, the HTML of its rich messages.
 
-Our own HTML rather than Telegram's Markdown: with that, Telegram would load pictures from addresses that a model wrote,
+HTML rather than Telegram's Markdown: with that, Telegram would load pictures from addresses that a model wrote,
 and join lines. Everything is escaped, and no tag that loads anything is ever written."""
 
 import re
@@ -26,7 +26,7 @@ def to_html(text: str) -> str:
 
 
 def visible(html: str) -> str:
-    """What a reader sees of our own HTML: the text whose length Telegram limits."""
+    """The visible text of HTML that `to_html` made, whose length Telegram limits."""
     return unescape(_TAG.sub("", html))
 
 
@@ -71,7 +71,7 @@ _FORMULA = re.compile(
 
 
 def to_rich(text: str) -> str | None:
-    """None where nothing needs it: apps that are too old show a rich message as a note about themselves."""
+    """The text as a rich message; None if plain HTML suffices, since old apps can't show rich messages."""
     if not _PERHAPS.search(text):
         return None
     markdown = parser()
@@ -134,7 +134,7 @@ class _Page(Html):
         return f"<{node.tag}{align}>{self.inlines(node.children)}</{node.tag}>"
 
     def _paragraph(self, node: SyntaxTreeNode) -> str:
-        """In a tight list it is only text; a formula that stands alone is a block."""
+        """A paragraph: only its text in a tight list, a block for a formula that stands alone."""
         parts = node.children[0].children if node.children else []
         if len(parts) == 1 and parts[0].type == "formula" and parts[0].markup:
             return self._math(parts[0].content)

@@ -22,11 +22,11 @@ class LinkTimeouts:
     first_code: float = 63.0
     next_code: float = 23.0
     interest: float = 180.0
-    """For which a look at the login counts as interest in it."""
+    """A look at the login counts as interest in it for this long."""
     ping: float = 120.0
-    """Of silence before a ping."""
+    """Silence before a ping."""
     stop: float = 5.0
-    """For which Go may take to end a session; while it shows codes it never ends one."""
+    """The longest wait for Go to end a session; while it shows codes it never ends one."""
     look: float = 1.0
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep
     reach: Callable[[], Awaitable[None]] = reach

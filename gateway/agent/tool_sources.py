@@ -126,7 +126,7 @@ class NamedTools:
 
     @property
     def offers(self) -> Sequence[Offer]:
-        """As `ToolSource` says."""
+        """The offers with these names."""
         return [offer for offer in self.source.offers if offer.tool.name in self.names]
 
     @property
@@ -135,11 +135,11 @@ class NamedTools:
         return False
 
     async def refresh(self) -> None:
-        """As `ToolSource` says."""
+        """Refresh the source."""
         await self.source.refresh()
 
     async def discover(self) -> Sequence[str]:
-        """As `ToolSource` says."""
+        """Discover the tools of the source."""
         return await self.source.discover()
 
 

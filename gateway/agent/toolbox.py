@@ -81,11 +81,11 @@ class Toolbox:
             raise ValueError(f"two tools share a name: {sorted(tool.name for tool in self.tools)}")
 
     def for_programs(self) -> "Toolbox":
-        """The same without private tools and without the tools of sources."""
+        """The toolbox without private tools and without the tools of sources."""
         return replace(self, tools=[tool for tool in self.tools if not tool.private], sources=())
 
     def for_tokens(self) -> "Toolbox":
-        """The same without any tool: each of them acts, or reads something private."""
+        """The toolbox without any tool, since each of them acts or reads something private."""
         return replace(self, tools=(), sources=())
 
     def only(self, names: frozenset[str] | None) -> "Toolbox":

@@ -99,7 +99,7 @@ def test_unknown_keys_are_marked_but_the_schema_itself_may_be_named() -> None:
 def test_a_number_may_also_be_a_reference() -> None:
     definitions = json_schema()["$defs"]
     assert isinstance(definitions, dict)
-    web = definitions["Web"]
+    web = definitions["WebSettings"]
     assert isinstance(web, dict)
     assert isinstance(web["properties"], dict)
 

@@ -77,7 +77,7 @@ async def read(conn: Connection) -> list[PinnedTool]:
 
 
 async def record(database: Database, server: str, listed: Iterable[ToolDefinition]) -> None:
-    """What a server says of its tools now: what differs from what is known waits for the owner."""
+    """Store the current definitions of a server's tools; new and changed ones wait for the owner's confirmation."""
 
     async def store(tx: Connection) -> None:
         known = {tool.name: tool for tool in await read(tx) if tool.definition.server == server}

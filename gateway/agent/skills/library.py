@@ -35,7 +35,7 @@ from gateway.workspace.skills.folder import (
 from gateway.workspace.skills.scanning import Finding, scan, severe
 
 STAGED_FOR = timedelta(minutes=20)
-"""For which a link is not fetched again: longer than an approval of it stays open."""
+"""A link is not fetched again for this long, which is longer than its approval stays open."""
 INDEXED, SHORT = 50, 200
 """Skills in a prompt, and characters of each description."""
 INDEX = "=== Skills ===\nBefore a task that one of these is for, call skills with action load and its name."
