@@ -35,7 +35,7 @@ _WHERE_IT_IS = ("URL", "directPath", "mediaKey", "fileEncSHA256", "fileSHA256", 
 
 
 def to_inbound(event: MessageEv, account: LinkedAccount) -> Inbound | None:
-    """The message in an event; None for reactions, receipts and own messages. Raises `ValueError` or `OverflowError`."""
+    """The message in an event; None for reactions, receipts and our own. Raises `ValueError` or `OverflowError`."""
     info, source = event.Info, event.Info.MessageSource
     if source.IsFromMe and not _is_note_to_self(source, account):
         return None
