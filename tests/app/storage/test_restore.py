@@ -216,7 +216,7 @@ class Crash(Exception):
     """Stands for the end of the process."""
 
 
-BREAKS = ["restore.load", "restore._note_uncertain_answers", "place.os.sync"]
+BREAKS = ["restore.load", "restore._note_uncertain_answers", "staging.os.sync"]
 
 
 @pytest.mark.parametrize("where", BREAKS)
@@ -227,7 +227,7 @@ async def test_one_that_broke_off_is_finished_by_the_same_command(
         raise Crash
 
     with monkeypatch.context() as patched:
-        patched.setattr(f"gateway.app.archive.{where}", crash)
+        patched.setattr(f"gateway.app.storage.{where}", crash)
         with pytest.raises(Crash):
             await put_back(other, saved)
 

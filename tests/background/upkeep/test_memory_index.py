@@ -255,7 +255,7 @@ async def test_a_backup_has_no_vectors(job: Job) -> None:
 
 
 async def test_passages_of_files_come_change_and_go(job: Job, tmp_path: Path) -> None:
-    files = FilePassages(job.world.database, lambda _: Workspace(tmp_path), job.clock)
+    files = FilePassages(job.world.database, lambda _: Workspace(tmp_path), job.clock, str)
     chunks = "select path || ' ' || coalesce(page, 0) || ' ' || text from memories where kind = 'chunk' order by 1"
     (tmp_path / "notes").mkdir()
     (tmp_path / "memory").mkdir()
