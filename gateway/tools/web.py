@@ -2,9 +2,9 @@
 
 import asyncio
 import re
-from collections import OrderedDict
 from dataclasses import dataclass, field
 
+from cachetools import LRUCache
 from pydantic import Field
 
 from gateway.domain.conversation.tools import (
@@ -61,9 +61,9 @@ class _SeenAddresses:
 @dataclass(slots=True)
 class _WebTools:
     services: Services
-    documents: OrderedDict[tuple[str, bool], PageText] = field(default_factory=OrderedDict)
+    documents: LRUCache[tuple[str, bool], PageText] = field(default_factory=lambda: LRUCache(_DOCUMENTS))
     """The last documents, so that their further pages need no request."""
-    seen: OrderedDict[SessionId, _SeenAddresses] = field(default_factory=OrderedDict)
+    seen: LRUCache[SessionId, _SeenAddresses] = field(default_factory=lambda: LRUCache(_SESSIONS))
 
     async def fetch(self, arguments: FetchArguments, caller: Caller) -> Labelled:
         with explained():
@@ -121,8 +121,6 @@ class _WebTools:
         page = await fetch.get_page(url, web.rules())
         read = await asyncio.to_thread(_source_page, page) if arguments.raw else await web.read(page)
         self.documents[url, bool(arguments.raw)] = read
-        if len(self.documents) > _DOCUMENTS:
-            self.documents.popitem(last=False)
         self._note_links(caller.session, url, read)
         return read
 
@@ -136,11 +134,7 @@ class _WebTools:
             seen.links.update(_key(link) for link in found.links if _host(link) == host)
 
     def _session(self, session: SessionId) -> _SeenAddresses:
-        self.seen.setdefault(session, _SeenAddresses())
-        self.seen.move_to_end(session)
-        if len(self.seen) > _SESSIONS:
-            self.seen.popitem(last=False)
-        return self.seen[session]
+        return self.seen.setdefault(session, _SeenAddresses())
 
     def _web(self) -> Web:
         if self.services.web is None:

@@ -1,10 +1,11 @@
 """Workspaces: each person's files, with the labels of what is in them."""
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from cachetools import LRUCache
 
 from gateway.domain.ids import InstanceId, PrincipalId, TaskId
 from gateway.flow.labels import ContentLabels
@@ -36,7 +37,7 @@ class Workspaces:
     own: Workspace = field(init=False)
     """The owner's."""
     _harmless: frozenset[str] = field(init=False)
-    _built: OrderedDict[PrincipalId, Workspace] = field(default_factory=OrderedDict, init=False)
+    _built: LRUCache[PrincipalId, Workspace] = field(default_factory=lambda: LRUCache(MAX_BUILT), init=False)
     _quotas: dict[PrincipalId, Quota] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
@@ -54,9 +55,6 @@ class Workspaces:
             return self.own
         if principal not in self._built:
             self._built[principal] = self._build(principal)
-        self._built.move_to_end(principal)
-        if len(self._built) > MAX_BUILT:
-            self._built.popitem(last=False)
         return self._built[principal]
 
     def of_fork(self, principal: PrincipalId, fork: TaskId) -> Workspace:

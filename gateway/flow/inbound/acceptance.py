@@ -1,12 +1,13 @@
 """Acceptance of messages from channels: decide, journal, store. Acknowledged means committed, or on disk."""
 
 import asyncio
-from collections import OrderedDict, defaultdict
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence, Set
 from dataclasses import dataclass, replace
 from uuid import UUID, uuid4, uuid5
 
 import structlog
+from cachetools import LRUCache
 
 from gateway.config.failpoints import Failpoints, Step
 from gateway.domain.channels.routing import Decision, Edit, Ignore, RunCommand, StartTurn, decide
@@ -108,7 +109,7 @@ class InboundFlow:
         self._spool = Spool(self.journal, self.outages, store, put_aside, self.rehearsal.succeeds)
         self._quarantine = Quarantine()
         self._busy = asyncio.Semaphore(CHATS_AT_ONCE)
-        self._seen: OrderedDict[tuple[str, ...], Accepted] = OrderedDict()
+        self._seen: LRUCache[tuple[str, ...], Accepted] = LRUCache(MAX_SEEN_REMEMBERED)
 
     async def accept(self, batch: Sequence[Inbound]) -> tuple[Accepted, ...]:
         """Store a batch, each chat's messages in order; a command takes effect before the next message is read.
@@ -185,7 +186,7 @@ class InboundFlow:
             if not self._quarantine.give_up(key):
                 raise
             accepted = await self._put_aside(arrival, exc)
-        self._remember(key, accepted)
+        self._seen[key] = accepted
         return accepted
 
     def _decide(self, inbound: Inbound) -> tuple[Role, Decision]:
@@ -253,11 +254,6 @@ class InboundFlow:
                     self.live.publish(accepted.session_id, MessageStored(accepted.message_id))
             case _:
                 pass
-
-    def _remember(self, key: tuple[str, ...], accepted: Accepted) -> None:
-        self._seen[key] = accepted
-        if len(self._seen) > MAX_SEEN_REMEMBERED:
-            self._seen.popitem(last=False)
 
 
 def _chat(inbound: Inbound) -> tuple[str, str, str]:

@@ -1,11 +1,12 @@
 """Agent environments: what the agent works with for one principal: files, persona, tools, time zone."""
 
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TypeAlias
+
+from cachetools import LRUCache
 
 from gateway.agent.memory.search import MemorySearch
 from gateway.agent.skills.library import Skills
@@ -140,7 +141,7 @@ class AgentEnvironments:
         self._personas = Persona(self.workspaces.own)
         self._planned = True
         self._version: tuple[str, ...] = ()
-        self._built: OrderedDict[tuple[PrincipalId, TaskId | None], AgentEnvironment] = OrderedDict()
+        self._built: LRUCache[tuple[PrincipalId, TaskId | None], AgentEnvironment] = LRUCache(MAX_ENVIRONMENTS)
 
     async def refresh(self) -> None:
         """Drop the owner's environments, forks too, if a tool file has changed; call it before a turn or a call."""
@@ -195,9 +196,6 @@ class AgentEnvironments:
         key = (principal, fork)
         if key not in self._built:
             self._built[key] = self._build(principal, fork)
-        self._built.move_to_end(key)
-        if len(self._built) > MAX_ENVIRONMENTS:
-            self._built.popitem(last=False)
         return self._built[key]
 
     def forget(self) -> None:

@@ -1,10 +1,10 @@
 """Memory in a turn: the memories that its prompt has without a search."""
 
-from collections import OrderedDict
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 import structlog
+from cachetools import LRUCache
 
 from gateway.agent.memory.search import ALWAYS, Visible, bootstrap_context, recall, recall_limit
 from gateway.domain.ids import SessionId
@@ -35,7 +35,9 @@ class TurnMemory:
     """Reads the reminder of a turn; it is not stored in the transcript."""
 
     database: Database
-    _bootstraps: OrderedDict[tuple[SessionId, datetime, Label], _CachedBootstrap] = field(default_factory=OrderedDict)
+    _bootstraps: LRUCache[tuple[SessionId, datetime, Label], _CachedBootstrap] = field(
+        default_factory=lambda: LRUCache(MAX_SESSIONS_REMEMBERED)
+    )
 
     async def reminded(self, opened: OpenedTurn) -> OpenedTurn:
         """The turn with its reminder; its label, and its session's, rise to that of the memories.
@@ -72,6 +74,4 @@ class TurnMemory:
             made = await bootstrap_context(conn, whose, as_of, session=session, at_most=at_most, reach=ALL_MEMORIES)
             cached = _CachedBootstrap(version, made)
         self._bootstraps[session, as_of, at_most] = cached
-        if len(self._bootstraps) > MAX_SESSIONS_REMEMBERED:
-            self._bootstraps.popitem(last=False)
         return cached.bootstrap

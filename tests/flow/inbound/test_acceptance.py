@@ -5,11 +5,11 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
+from cachetools import LRUCache
 
 from gateway.domain.channels.routing import Edit, Ignore, RunCommand, StartTurn
 from gateway.domain.conversation.inbound import Address, Earlier
 from gateway.domain.principals import Label
-from gateway.flow.inbound import acceptance as accept_module
 from tests.flow.path import MEMBER, STRANGER, FakeModel, MessagePath, build, message, restarted
 
 COUNTS = """select (select count(*) from inbox), (select count(*) from messages), (select count(*) from tasks),
@@ -54,7 +54,7 @@ class TestDuplicates:
     async def test_memory_is_bounded_and_only_a_shortcut(
         self, path: MessagePath, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(accept_module, "MAX_SEEN_REMEMBERED", 2)
+        monkeypatch.setattr(path.inbound, "_seen", LRUCache(2))
         for _ in range(2):
             await path.inbound.accept([message("hello", id=f"n{n}") for n in range(5)])
         assert await path.rows("select count(*) from messages") == [(5,)]
