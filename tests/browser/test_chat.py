@@ -353,7 +353,7 @@ async def test_the_page_is_small(browser: Browser, web: Web):
 @looks
 async def test_a_message_is_edited_and_an_answer_retried(browser: Browser, web: Web, scheme: str, phone: bool):
     name = web.model.describe().chain[0]
-    object.__setattr__(web.backend, "model", lambda: Description(name, "a test", (name, "acme/other"), ()))
+    object.__setattr__(web.backend.settings, "model", lambda: Description(name, "a test", (name, "acme/other"), ()))
     for words in ("About Rome.", "About Florence.", "More about Florence."):
         web.model.says(words)
     look = f"{'phone' if phone else 'desktop'}-{scheme}"

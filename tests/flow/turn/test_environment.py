@@ -11,6 +11,7 @@ import pytest
 from gateway.domain.conversation.model import ToolCall
 from gateway.domain.ids import PrincipalId, TaskId
 from gateway.domain.principals import Label
+from gateway.flow.files.workspaces import Workspaces
 from gateway.flow.labels import ContentLabels
 from gateway.flow.turn.environment import AgentEnvironments
 from gateway.workspace.journal.files import Place
@@ -155,8 +156,10 @@ async def test_what_a_tool_writes_into_open_text_stays(path: MessagePath) -> Non
     assert "the owner's new rules" in agents.read_text()
 
 
-@pytest.mark.parametrize("kind", [AgentEnvironments, ContentLabels])
-def test_nothing_that_asks_or_watches_can_be_left_out(kind: type[AgentEnvironments | ContentLabels]) -> None:
+@pytest.mark.parametrize("kind", [AgentEnvironments, Workspaces, ContentLabels])
+def test_nothing_that_asks_or_watches_can_be_left_out(
+    kind: type[AgentEnvironments | Workspaces | ContentLabels],
+) -> None:
     assert [field.name for field in fields(kind) if field.init and field.default is not MISSING] == []
     assert [field.name for field in fields(kind) if field.init and field.default_factory is not MISSING] == []
 
@@ -175,7 +178,7 @@ async def test_a_confirmed_tool_file_reaches_forks_too(path: MessagePath) -> Non
 
 async def test_the_files_of_a_fork_are_where_its_labels_look(path: MessagePath) -> None:
     asked: list[Place] = []
-    environments = replace(path.environments, unverified=lambda place: bool(asked.append(place)))
-    fork = environments.of(path.people.owner.id, TaskId(uuid4())).workspace
+    workspaces = replace(path.environments.workspaces, unverified=lambda place: bool(asked.append(place)))
+    fork = workspaces.of_fork(path.people.owner.id, TaskId(uuid4()))
     await fork.labels.of("sessions/2026/one.md", "any")
     assert [place.root for place in asked] == [fork.root]
