@@ -28,7 +28,7 @@ def jailed(name: str, at: str, source: str, target: str) -> Json:
 
 def in_shell(name: str, at: str, source: str, target: str) -> Json:
     """Where the scripts of bash run."""
-    return run_in_jail(shell.jail(source, target), partial(attempt, name, at))
+    return run_in_jail(shell.shell_jail(source, target), partial(attempt, name, at))
 
 
 def limited(name: str, at: str, source: str, target: str) -> Json:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.app.local import announce, listening, page_name, reserved
+from gateway.app.local import announce, listen, page_name, reserve_other_loopback
 from gateway.domain.errors import OwnerMustAct
 from gateway.llm.client import Description
 from tests.journeys.process import GatewayProcess
@@ -111,10 +111,10 @@ def v6(port: int) -> socket.socket:
 
 
 def test_nobody_else_answers_at_the_other_loopback_address():
-    with listening("127.0.0.1", 0) as ours:
+    with listen("127.0.0.1", 0) as ours:
         port = ours.getsockname()[1]
         v6(0).close()
-        with reserved(ours):
+        with reserve_other_loopback(ours):
             with pytest.raises(OSError, match="in use"):
                 socket.create_server(("::1", port), family=socket.AF_INET6)
             with pytest.raises(ConnectionRefusedError):
@@ -124,5 +124,5 @@ def test_nobody_else_answers_at_the_other_loopback_address():
 
 def test_a_program_that_answers_there_stops_the_start():
     refused = pytest.raises(OwnerMustAct, match=r"another program has port \d+ of ::1: .* set web.port")
-    with listening("127.0.0.1", 0) as ours, v6(ours.getsockname()[1]), refused, reserved(ours):
+    with listen("127.0.0.1", 0) as ours, v6(ours.getsockname()[1]), refused, reserve_other_loopback(ours):
         pass

@@ -31,7 +31,7 @@ async def path(database: Database, workspace: Path, model: FakeModel) -> Message
 async def counts(path: MessagePath, value: str, session: SessionId | None = None) -> bool:
     [[owner, own]] = await path.rows("select principal_id, id from sessions order by started_at limit 1")
     policy = path.environments.questions.policy(PrincipalId(owner))
-    return await policy.said(replace(CALLER, session=session or SessionId(own)), value)
+    return await policy.is_own_words(replace(CALLER, session=session or SessionId(own)), value)
 
 
 @pytest.mark.parametrize("value", ["bob@bob.example", "2024-05-19 12:00", "sales@bob.example.org"])

@@ -194,7 +194,7 @@ async def planned(web: Web, asked: str, name: str) -> None:
         "select t.id from tasks t join messages m using (session_id) where m.text = $1 and t.kind = 'chat'", asked
     )
     now = web.backend.clock.now()
-    definition = schedules.Definition(name, "do it", Once(now))
+    definition = schedules.ScheduleDefinition(name, "do it", Once(now))
     async with path.database.transaction() as tx:
         await schedules.add(
             tx,

@@ -110,7 +110,7 @@ async def test_where_the_file_cannot_be_written_the_text_to_paste_is_shown(
         raise OSError(30, "Read-only file system")
 
     before = own.config
-    monkeypatch.setattr("gateway.config.editing.config_file.tempfile.mkstemp", read_only)
+    monkeypatch.setattr("gateway.config.editing.config_file.replace_edited", read_only)
     connected = await connect_model(own.setup, KEY)
 
     assert (own.config, own.keys) == (before, {"OPENAI_API_KEY": KEY})
