@@ -1,4 +1,4 @@
-"""The composition root: builds everything, starts it in one order and stops it in another.
+"""The composition root: builds all parts, starts them in one order and stops them in another.
 
-Commands import what they need of it by module, so that none of them loads the whole gateway.
+Commands import single modules of it, so that no command loads the whole gateway.
 """

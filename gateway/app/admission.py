@@ -1,4 +1,4 @@
-"""Who and what is let in, as config.json says: at the start, and whenever it changes."""
+"""Applies config.json to access and channels, at the start and after each change."""
 
 import asyncio
 import os
@@ -29,17 +29,17 @@ OpenChannels = Callable[[Mapping[str, ChannelSpec], asyncio.TaskGroup], Awaitabl
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admission:
-    """Applies config.json. `menu` has the commands that channels offer, each with its summary."""
+    """Applies config.json. `menu` lists the commands that channels offer, each with its summary."""
 
     core: Core
     notices: Notices
     worker: Worker
     menu: Sequence[tuple[str, str]]
     open_channels: OpenChannels | None
-    """Opens these and shuts all others; None where another process has the channels."""
+    """Opens these channels and closes all others; None if another process runs the channels."""
 
     async def apply(self, config: Config) -> Mapping[str, ChannelSpec]:
-        """Load who has access; returns the channels to open. Raises `TryAgainLater`, `OwnerMustAct`."""
+        """Load who has access and return the channels to open. Raises `TryAgainLater`, `OwnerMustAct`."""
         core, people = self.core, self.core.people
         check_owner(config.owner.ids)
         specs = channel_specs(config.channels, self.menu, core.environment.data, partial(StoredFacts, core.database))
@@ -57,7 +57,7 @@ class Admission:
         return specs
 
     def watch(self, group: asyncio.TaskGroup) -> ConfigWatch:
-        """What reloads config.json; channels that it opens run in the group."""
+        """The watch that reloads config.json; the channels that it opens run in `group`."""
         core = self.core
 
         def parsed(text: str) -> Config:
@@ -76,7 +76,7 @@ class Admission:
         return watch
 
     async def _change(self, config: Config, group: asyncio.TaskGroup) -> None:
-        """Apply an edited configuration; turns that run keep the models that they started with."""
+        """Apply an edited configuration; running turns keep the models that they started with."""
         if replaced := await self.core.current.apply(config, self.core.clock):
             group.create_task(self._retire(replaced), name="retired models")
         specs = await self._apply_patiently(config)
@@ -85,7 +85,7 @@ class Admission:
         self.core.signals.deliveries.set()
 
     async def _retire(self, model: ModelClient) -> None:
-        """Close it once the turns that use it are over. Never raises: the whole group would end with it."""
+        """Close `model` when the turns that use it have ended. Never raises: an error would end the whole group."""
         try:
             await self.worker.settle()
             await model.close()
@@ -93,7 +93,7 @@ class Admission:
             log.exception("models.not_closed")
 
     async def _apply_patiently(self, config: Config) -> Mapping[str, ChannelSpec]:
-        """`apply`, however long the database is unavailable; lost access counts at once."""
+        """`apply`, retried while the database is unavailable; revoked access is revoked at once."""
         while True:
             try:
                 return await self.apply(config)

@@ -1,4 +1,4 @@
-"""Builds all parts in one order: each group is made of those before it, and starts nothing."""
+"""Builds all parts in one order: each group from the groups before it. Starts nothing."""
 
 import asyncio
 import os
@@ -32,7 +32,7 @@ from gateway.tools import Family
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """What a gateway and a worker have in common; a gateway has a way in as well."""
+    """The parts that a gateway and a worker share; a gateway also has a way in."""
 
     core: Core
     workplace: Workplace
@@ -46,7 +46,7 @@ class Parts:
 def open_secrets(
     environment: Environment, database: Database, people: People, mask: SecretMask, *, supabase: bool
 ) -> LiveSecrets:
-    """The secrets in the database, still to be loaded; the mask learns them. `supabase`: they are in its vault."""
+    """The secrets in the database, not loaded yet; `mask` learns them. `supabase`: they are in its vault."""
     vault = Vault(database, environment.data, os.environ, supabase=supabase)
     return LiveSecrets(vault, people.owner.id, os.environ, mask.stored)
 
@@ -79,7 +79,7 @@ async def open_core(
 def assemble(
     core: Core, *, workplace: Workplace, starts: StartHistory, stop: asyncio.Event, families: Sequence[Family], cpu: Cpu
 ) -> Parts:
-    """The parts of an instance; `stop` is set when it has lost its lease. Raises `OwnerMustAct` for a broken job."""
+    """Build the parts of an instance; a lost lease sets `stop`. Raises `OwnerMustAct` for a broken job."""
     records = build_records(core, workplace=workplace, cpu=cpu)
     way_out = build_way_out(core, records)
     turns = build_turns(core, records, way_out, families=families)
@@ -91,5 +91,5 @@ def assemble(
 
 
 def assemble_way_in(parts: Parts) -> WayIn:
-    """What a gateway has besides; raises `OwnerMustAct` for a broken command."""
+    """Build the parts that only a gateway has; raises `OwnerMustAct` for a broken command."""
     return build_way_in(parts.core, parts.records, parts.way_out, parts.turns, parts.upkeep)

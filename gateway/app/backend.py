@@ -1,4 +1,4 @@
-"""Gives the web its parts of a running gateway."""
+"""Builds the backend of the web from the parts of a running gateway."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 def build_backend(parts: Parts, way_in: WayIn, local_token: str, watch: ConfigWatch) -> "Backend":
-    """Imports the web, so it is called once the gateway is ready."""
+    """Build the backend. Imports the web, so call it when the gateway is ready."""
     from gateway.config.editing.editor import ConfigEditor
     from gateway.web import backend as web
 
@@ -140,7 +140,7 @@ async def _access_decided(core: Core) -> None:
 
 
 async def refreshed_toolbox(environments: AgentEnvironments) -> Toolbox:
-    """The owner's, with what is new at its sources."""
+    """The owner's toolbox, after looking for new tools at its sources."""
     await environments.refresh()
     toolbox = environments.of(environments.people.owner.id).toolbox
     await toolbox.refresh()
@@ -155,7 +155,7 @@ def _findings(core: Core) -> Sequence[tuple[str, Finding]]:
 
 @dataclass(frozen=True, slots=True)
 class ChannelDirectory:
-    """What the web asks of the configured channels."""
+    """The configured channels, as the web sees them."""
 
     core: Core
     way_out: WayOut
@@ -170,25 +170,25 @@ class ChannelDirectory:
         return configured | dict(self.way_out.channels.states)
 
     def unsettled(self) -> Sequence[str]:
-        """What the owner has to settle about their own ids on the messengers."""
+        """Problems with the owner's own ids on the messengers, in words."""
         return self.core.people.unsettled(self.core.current.config.owner.ids, self.core.current.enabled_channels())
 
     def webhooks(self) -> dict[str, WebhookChannel]:
-        """Those that a platform calls."""
+        """The open channels that a platform calls by webhook."""
         return {name: each for name, each in self._open.items() if isinstance(each, WebhookChannel)}
 
     def logins(self) -> dict[str, LoginChannel]:
-        """Those to log in to here: not what another machine has the login of."""
+        """The open channels that people sign in to here; leaves out those that another machine holds."""
         ours = self.way_out.leases.has
         return {name: each for name, each in self._open.items() if isinstance(each, LoginChannel) and ours(name)}
 
     def deep_link(self, name: str, code: str) -> str:
-        """The channel's address with a code in it; "" if it has none."""
+        """The channel's address with a code in it; empty if the channel has no such address."""
         channel = self._open.get(name)
         return channel.deep_link(code) if isinstance(channel, DeepLinkChannel) else ""
 
     def spec(self, channel: str) -> ChannelSpec:
-        """As if it were switched on; raises `ConfigError`."""
+        """The channel's specification as if the channel were enabled; raises `ConfigError`."""
         section = self.core.current.config.channels.get(channel)
         if section is None:
             raise ConfigError(f"{channel} is not configured")
@@ -205,7 +205,7 @@ class StatusQuery:
     unsettled: Callable[[], Sequence[str]]
 
     async def now(self) -> "StatusReport":
-        """What only the database knows is left out while it is unavailable."""
+        """The current status; while the database is unavailable, without the facts that only it has."""
         from gateway.web.backend import StatusReport
 
         core = self.parts.core

@@ -1,4 +1,4 @@
-"""The gateway while it runs: what it starts, and how it stops."""
+"""The running gateway: the order in which it starts and stops its parts."""
 
 import asyncio
 import socket
@@ -38,7 +38,7 @@ class Gateway:
 
     @property
     def process(self) -> Process:
-        """The part that a worker runs as well."""
+        """The part that a gateway shares with a worker."""
         return Process(self.parts)
 
     @property
@@ -53,7 +53,7 @@ class Gateway:
         )
 
     async def prepare(self) -> Mapping[str, ChannelSpec]:
-        """Load who has access and resume what a crash interrupted; returns the channels to open.
+        """Load who has access and resume the work that a crash interrupted; return the channels to open.
 
         Raises `TryAgainLater`.
         """
@@ -63,7 +63,7 @@ class Gateway:
         return specs
 
     async def run(self, specs: Mapping[str, ChannelSpec], listener: Listener, socket: socket.socket) -> None:
-        """Work until told to stop, then let runs end; raises `OwnerMustAct` once another gateway has taken over."""
+        """Work until stopped, then let the runs end; raises `OwnerMustAct` if another gateway has taken over."""
         parts, way_out, worker = self.parts, self.parts.way_out, self.parts.work.worker
         inbound, health = self.way_in.inbound, self.parts.upkeep.health
         self.process.watch_lease(lambda: inbound.waiting)
@@ -93,20 +93,20 @@ class Gateway:
         return {**self.process.loops(listener), **self.way_in.loops, **self.parts.way_out.loops, **journal}
 
     async def _resume(self) -> None:
-        """Commands that a crash interrupted, and messages of admitted people that only the journal has."""
+        """Resume interrupted commands, and store the messages of admitted people that only the journal has."""
         journal, inbound = self.parts.records.journal, self.way_in.inbound
         await self.way_in.command_runner.resume()
         await inbound.restore(await journal.unstored())
         journal.check.begun(inbound.restore)
 
     async def _catch_up(self) -> None:
-        """Need not finish: the next start adds what the journal still lacks."""
+        """Write missing messages to the journal; on a timeout, the next start continues."""
         with suppress(TimeoutError):
             async with asyncio.timeout(CATCH_UP_SECONDS):
                 await self.parts.records.journal.catch_up()
 
     async def _after_ready(self, group: asyncio.TaskGroup, socket: socket.socket) -> list[asyncio.Task[None]]:
-        """Start what the first poll does not need: the web, the model's SDK, watching the configuration."""
+        """Start the parts that the first poll does not need: the web, the model's SDK, the watch on config.json."""
         core = self.parts.core
         web = await asyncio.to_thread(import_module, "gateway.web.server")
         watch = self.admission.watch(group)
@@ -128,7 +128,7 @@ class Gateway:
         return started
 
     async def _list_older(self) -> None:
-        """List files from before there were labels; not needed before the first message."""
+        """List files that are older than the labels; the first message does not need them."""
         core, environments = self.parts.core, self.parts.turns.environments
         await core.database.run(lambda tx: contents.commands_interrupted(tx, core.instance))
         await environments.own.locks.files()

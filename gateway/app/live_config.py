@@ -1,4 +1,4 @@
-"""The configuration, the models and the embedding model, which a saved config.json replaces at run time."""
+"""The configuration and its models, which a saved config.json replaces at run time."""
 
 import os
 from collections.abc import Collection, Sequence
@@ -26,7 +26,7 @@ MEGABYTE = 1024 * 1024
 
 @dataclass
 class LiveConfig:
-    """The configuration and its models as they are now; parts ask for them at each use."""
+    """The current configuration and its models; parts ask for them at each use."""
 
     config: Config
     model: ModelClient
@@ -38,9 +38,9 @@ class LiveConfig:
         return cls(config, await build_client(config.models, os.environ, clock))
 
     async def apply(self, config: Config, clock: Clock) -> ModelClient | None:
-        """Use an edited configuration; return the models it replaced, for the caller to close once no turn uses them.
+        """Use an edited configuration; return the replaced models, for the caller to close when no turn uses them.
 
-        The old ones stay in use until the new ones are built, which may take seconds.
+        The old models stay in use while the new ones are built, which may take seconds.
         """
         replaced = None
         if config.models != self.config.models:
@@ -56,7 +56,7 @@ class LiveConfig:
         )
 
     def describe(self) -> Description:
-        """The models that answer, and why these."""
+        """The active models, and why these."""
         return self.model.describe()
 
     def summary_model(self) -> ModelClient | None:
@@ -64,7 +64,7 @@ class LiveConfig:
         return self.model.with_primary(self.config.models.summary)
 
     def cheap_model(self) -> ModelClient | None:
-        """The model that summarises ended chats: `models.summary`, else the cheap one of the primary's provider."""
+        """The model that summarises ended chats: `models.summary`, else the cheap model of the primary's provider."""
         models = self.config.models
         primary = self.model.describe().chain[0]
         return self.model.with_primary(models.summary or cheap_model_beside(primary, models.providers))
@@ -74,7 +74,7 @@ class LiveConfig:
         return self.model.with_primary(self.config.heartbeat.model)
 
     def named_model(self, name: str | None) -> ModelClient | None:
-        """The chain with this model first; None without a name, or if it is no longer configured."""
+        """The chain with this model first; None without a name, or if the model is no longer configured."""
         return self.model.with_primary(name) if name in self.model.describe().chain else None
 
     def agent_model(self, name: str | None, temperature: float, max_tokens: int | None) -> ModelClient | None:
@@ -83,16 +83,16 @@ class LiveConfig:
         return found.tuned(temperature, max_tokens) if found else None
 
     def hear(self) -> Transcribe | None:
-        """Transcribes audio; None if no model for it is configured."""
+        """The function that transcribes audio; None if no model for it is configured."""
         name = self.config.models.transcription
         return None if name is None else partial(self.model.transcribe, name)
 
     def enabled_channels(self) -> Collection[str]:
-        """The channels that are switched on."""
+        """The names of the enabled channels."""
         return enabled_channels(self.config.channels)
 
     def bash_urls(self) -> Sequence[str]:
-        """What the curl of the virtual shell may read, with what is below each."""
+        """The addresses that the virtual shell's curl may read, each with everything below it."""
         return [str(url) for url in self.config.tools.bash.allow_urls]
 
     def longest_file(self) -> int:
@@ -102,7 +102,7 @@ class LiveConfig:
 
 @dataclass
 class Embedders:
-    """The embedding models: ask at each use. A provider's is kept, with what it learned about its limits."""
+    """The current embedding models; ask at each use. Keeps a provider's model, which learns its rate limits."""
 
     current: LiveConfig
     clock: Clock
@@ -112,7 +112,10 @@ class Embedders:
     _remotes: dict[str, RemoteEmbedder] = field(default_factory=dict)
 
     def embedder(self, name: str | None = None, /) -> Embedder | None:
-        """None when `models.embedding` is "none", and for a provider's vectors when it is "local": nothing goes out."""
+        """The configured model, or the one with this name; None if `models.embedding` rules it out.
+
+        "none" rules out all models, "local" those of providers: then no text leaves the machine.
+        """
         configured = self._configured(self.current.config.models.embedding.removeprefix("litellm:"))
         if configured is None or name is None or name == configured.name:
             return configured
@@ -133,7 +136,7 @@ class Embedders:
         return self._remotes[model]
 
     async def _embed(self, model: str, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        """With the keys as they are now."""
+        """Embed with the current keys."""
         return await self.current.model.embed(model, texts)
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What other programs on this machine use: the socket, the local credential, the page's host name, the ready line."""
+"""Local access for other programs: the socket, the local token, the page's host name, the ready line."""
 
 import errno
 import re
@@ -18,7 +18,7 @@ _PAGE = re.compile(r"claw-[0-9a-f]{20}\.localhost")
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """The web's socket, taken before anything else: who connects early waits, a port in use stops the start.
+    """Open the web's socket, before everything else: early clients wait, and a port in use stops the start.
 
     Raises `OwnerMustAct`, also for an address that other machines can reach.
     """
@@ -37,9 +37,9 @@ def listen(host: str, port: int) -> socket.socket:
 
 @contextmanager
 def reserve_other_loopback(listening: socket.socket) -> Iterator[None]:
-    """Hold the port on the other loopback address too, for browsers look there for names below `localhost` first.
+    """Hold the port on the other loopback address too: browsers may try it first for names below `localhost`.
 
-    Nothing answers there, so that they go on to ours; raises `OwnerMustAct` if another program does.
+    Nothing answers there, so browsers fall back to our address. Raises `OwnerMustAct` if another program answers.
     """
     v4 = listening.family is socket.AF_INET
     host, port = "::1" if v4 else "127.0.0.1", listening.getsockname()[1]
@@ -61,25 +61,25 @@ def _loopback(host: str) -> bool:
 
 
 def is_secret(variable: str) -> bool:
-    """Whether an environment variable of this name holds something to hide."""
+    """Whether the value of an environment variable with this name must be hidden."""
     return variable.endswith(("_KEY", "_TOKEN", "_SECRET", "_PASSWORD"))
 
 
 def url(listening: socket.socket) -> str:
-    """Where the socket can be reached from this machine."""
+    """The socket's address for programs on this machine."""
     host, port = listening.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def local_token(data: Path) -> str:
-    """The credential of programs on this machine that may read the data folder; a new one at every start."""
+    """Create the token of local programs that may read the data folder; every start creates a new one."""
     token = f"claw_{token_urlsafe(32)}"
     write_regular(data / "keys" / "local-token", f"{token}\n".encode())
     return token
 
 
 def page_name(data: Path) -> str:
-    """The page's host name on this machine, the same at every start; no other program can guess it."""
+    """The page's host name on this machine, the same at every start; other programs can't guess it."""
     path = data / "keys" / "page-name"
     with suppress(OSError):
         if _PAGE.fullmatch(name := read_regular(path, 100).decode("ascii", "ignore").strip()):

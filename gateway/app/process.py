@@ -1,4 +1,4 @@
-"""What a gateway and a worker do alike: notifications, leases, loops, the end."""
+"""The process of a gateway or a worker: notifications, leases, loops, the end."""
 
 import asyncio
 import gc
@@ -27,7 +27,7 @@ PEOPLE_CHANGED = "supaclaw_people"
 SCHEDULES_CHANGED = "supaclaw_schedule"
 SECRETS_CHANGED = "supaclaw_secrets"
 CHANNELS = (TASK_READY, TASK_CANCELLED, PEOPLE_CHANGED, SCHEDULES_CHANGED, SECRETS_CHANGED)
-"""The NOTIFY channels by which processes on one database tell each other what to look at."""
+"""The NOTIFY channels by which processes on one database tell each other what has changed."""
 
 log = structlog.get_logger("gateway")
 
@@ -39,12 +39,12 @@ class Process:
     parts: Parts
 
     def listener(self, dsn: str) -> Listener:
-        """Passes what other processes notify of to the signals of this one."""
+        """The listener that passes notifications of other processes to this process's signals."""
         followed = self.parts.work.traces.subscriptions
         return Listener(dsn, CHANNELS, self.notified, self.listener_connected, subscriptions=followed)
 
     def notified(self, channel: str, payload: str) -> None:
-        """Another process sent a notification. Never raises, whatever the payload."""
+        """Handle a notification of another process. Never raises, whatever the payload."""
         signals = self.parts.core.signals
         if self.parts.work.traces.heard(channel):
             return
@@ -63,21 +63,21 @@ class Process:
             signals.tasks.set()
 
     def listener_connected(self) -> None:
-        """Look for what was notified before the listener was connected."""
+        """Look for changes from before the listener was connected."""
         signals = self.parts.core.signals
         signals.people_changed()
         for wakeup in (signals.tasks, signals.schedules, signals.secrets):
             wakeup.set()
 
     async def requeue_interrupted(self) -> None:
-        """Queue again what a crash interrupted; once a start, for it counts deaths. Raises `TryAgainLater`."""
+        """Queue interrupted tasks again; call it once a start, since it counts deaths. Raises `TryAgainLater`."""
         core = self.parts.core
         requeue = tasks.died if self.parts.upkeep.vitals.starts.consecutive else tasks.release
         if runs := await core.database.run(lambda tx: requeue(tx, core.instance)):
             log.info("gateway.resumed", runs=runs)
 
     def watch_lease(self, waiting: Callable[[], bool]) -> None:
-        """Exit once another instance has taken over, unless something is `waiting` that only this one can store."""
+        """Exit when another instance has taken over, unless data that only this instance can store is `waiting`."""
 
         def leave() -> None:
             if not waiting():
@@ -90,18 +90,18 @@ class Process:
         signal.signal(signal.SIGCONT, lambda *_: health.check_after_freeze())
 
     def loops(self, listener: Listener) -> Loops:
-        """What every instance runs from its start."""
+        """The loops that every instance runs from its start."""
         return {"worker": self.parts.work.worker.run, "listener": listener.run, **self.parts.upkeep.loops}
 
     async def warm(self) -> None:
-        """Import what the first turn needs; from then on the garbage collector need not look at it again."""
+        """Import the modules that the first turn needs, and freeze them for the garbage collector."""
         await self.parts.core.current.model.warm()
         gc.collect()
         gc.freeze()
         await asyncio.to_thread(trim)
 
     async def close(self) -> None:
-        """End what runs beside this process; raises `OwnerMustAct` if another instance has taken over."""
+        """End the processes and connections of all parts; raises `OwnerMustAct` if another instance has taken over."""
         self.parts.work.file_sync.close()
         await self.parts.records.close()
         await self.parts.turns.close()
@@ -112,5 +112,5 @@ class Process:
 
 
 def spawn(group: asyncio.TaskGroup, loops: Loops) -> list[asyncio.Task[None]]:
-    """Run each in the group; one that fails starts again."""
+    """Run each loop in the group; one that fails starts again."""
     return [group.create_task(keep_running(name, work), name=name) for name, work in loops.items()]

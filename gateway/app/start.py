@@ -1,4 +1,4 @@
-"""Starting and stopping the process: what is opened first is closed last."""
+"""Starts and stops the process: closes in the reverse order of opening."""
 
 import asyncio
 import faulthandler
@@ -60,14 +60,14 @@ def run(environment: Environment) -> int:
     faulthandler.enable()
     allow_descriptors()
     config = load_early(environment, os.environ)
-    if not has_database(environment, config):  # so there can be no secret
+    if not has_database(environment, config):  # without a database there are no secrets
         config = load(environment.config, os.environ)
-    Failpoints(environment.fail)  # raises for one that does not exist
+    Failpoints(environment.fail)  # raises for an unknown failpoint
     mask = SecretMask()
     with hold_instance(environment.data) as hold, logging_to(environment.data / "logs", mask):
         check_restore_finished(environment.data)
         remember_place(os.environ, environment.place)
-        with suppress(OSError):  # so that a file put there later is seen at once
+        with suppress(OSError):  # so that a file that appears there later is noticed at once
             environment.config.parent.mkdir(parents=True, exist_ok=True)
         _look_for_another(environment.config)
         if why := reminder(environment.data):
@@ -81,7 +81,7 @@ def run(environment: Environment) -> int:
 async def _serve(
     environment: Environment, config: Config, mask: SecretMask, starts: StartHistory, hold: InstanceLock
 ) -> None:
-    """Start, run, stop. What is slow to import is imported in a thread while Postgres starts."""
+    """Start, run, stop. Slow modules are imported in a thread while Postgres starts."""
     stop, clock = stop_signal(), SystemClock()
     async with AsyncExitStack() as stack:
         socket = stack.enter_context(listen(config.web.host, config.web.port))
@@ -154,7 +154,7 @@ DESCRIPTORS = 4096
 
 
 def allow_descriptors() -> None:
-    """Raise the soft limit as far as the system allows; raises `OwnerMustAct` if that is not enough."""
+    """Raise the soft limit on open files as far as the system allows; raises `OwnerMustAct` if it stays too low."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < DESCRIPTORS:
         with suppress(ValueError, OSError):

@@ -1,4 +1,4 @@
-"""Retries the steps of a start during an outage of the database, and answers requests meanwhile."""
+"""Retries the steps of a start during a database outage, and answers requests meanwhile."""
 
 import asyncio
 import hmac
@@ -20,7 +20,7 @@ from gateway.domain.time import Clock
 MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.5, 5.0
 LOG_SECONDS = 60.0
 ANSWER_AFTER_SECONDS = 2.0
-"""Before a start answers requests; most starts are over by then."""
+"""Seconds until a start answers requests; most starts are faster."""
 REQUEST_SECONDS = 5.0
 _BEARER = re.compile(r"^authorization: *bearer +(\S+)", re.IGNORECASE | re.MULTILINE)
 
@@ -31,7 +31,7 @@ log = structlog.get_logger("gateway")
 
 @dataclass(slots=True)
 class StartRetry:
-    """Retries until a step works; `reason` says in one line what the start waits for."""
+    """Retries until a step works; `reason` says in one line why the start waits."""
 
     listening: socket.socket | None
     data: Path
@@ -43,7 +43,7 @@ class StartRetry:
     async def retry(self, stack: AsyncExitStack, attempt: Callable[[AsyncExitStack], Awaitable[Result]]) -> Result:
         """The result of the first attempt that meets no outage.
 
-        What it opened is closed with `stack`; what a failed attempt opened, before the next one.
+        `stack` closes what the successful attempt opened; what a failed attempt opened is closed before the next one.
         """
         pause = MIN_PAUSE_SECONDS
         while True:
@@ -61,7 +61,7 @@ class StartRetry:
             pause = min(2 * pause, MAX_PAUSE_SECONDS)
 
     async def run_until(self, stop: asyncio.Event, work: Awaitable[Result]) -> Result | None:
-        """The result of `work`, or None if `stop` is set first; answers requests meanwhile."""
+        """The result of `work`, or None if `stop` is set first; requests are answered meanwhile."""
         tasks = [asyncio.ensure_future(work), asyncio.create_task(stop.wait()), asyncio.create_task(self._answer_all())]
         try:
             await asyncio.wait(tasks[:2], return_when=asyncio.FIRST_COMPLETED)
@@ -81,12 +81,12 @@ class StartRetry:
             log.warning("start.waits", error=self.reason)
 
     async def _answer_all(self) -> None:
-        """Answer requests until cancelled, once the start has taken longer than most."""
+        """Answer requests until cancelled, after `ANSWER_AFTER_SECONDS`."""
         if self.listening is None:
             return
         await asyncio.sleep(ANSWER_AFTER_SECONDS)
         server = await asyncio.start_server(self._answer, sock=self.listening.dup(), backlog=512)
-        await server.serve_forever()  # closes it when cancelled
+        await server.serve_forever()  # cancelling closes it
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
@@ -97,7 +97,7 @@ class StartRetry:
         writer.close()
 
     def _reply(self, request: str) -> bytes:
-        """A 503; only programs on this machine read the reason."""
+        """The 503 reply; only programs on this machine get the reason."""
         bearer = _BEARER.search(request)
         trusted = bearer is not None and hmac.compare_digest(bearer[1].encode(), self.local_token.encode())
         message = f"The gateway waits for its database{f': {self.reason}' if trusted else ''}"

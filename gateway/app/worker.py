@@ -1,4 +1,4 @@
-"""A worker: the same program without channels and web, on the database of a gateway elsewhere or beside it."""
+"""A worker: the same program without channels and web, on a gateway's database, beside it or elsewhere."""
 
 import asyncio
 import faulthandler
@@ -37,7 +37,7 @@ from gateway.store.people import principals
 log = structlog.get_logger("gateway")
 
 MAX_WORKERS = 100
-"""On one data folder."""
+"""Workers on one data folder."""
 NO_SHARED_DATABASE = (
     "a worker needs a database that several processes can reach; set database.url or SUPACLAW_DATABASE_URL to that of "
     "the gateway, whose embedded server is for itself alone"
@@ -62,7 +62,7 @@ def work(environment: Environment) -> int:
 
 @contextmanager
 def _own_folder(environment: Environment) -> Iterator[Environment]:
-    """The first numbered folder that no other worker holds; several workers may share a gateway's data folder."""
+    """Take the first numbered folder that no other worker holds; several workers may share a gateway's data folder."""
     for number in range(1, MAX_WORKERS + 1):
         own = environment.data / "workers" / str(number)
         own.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -77,7 +77,7 @@ def _own_folder(environment: Environment) -> Iterator[Environment]:
 
 
 async def _serve(environment: Environment, settings: DatabaseSettings, dsn: str, mask: SecretMask) -> None:
-    """Start, run, stop. It waits for its database, for a gateway's first start and for the end of an upgrade."""
+    """Start, run, stop. Waits for the database, a gateway's first start and the end of an upgrade."""
     stop, clock, instance = stop_signal(), SystemClock(), instance_id(environment.state)
     async with AsyncExitStack() as stack:
         waiting = StartRetry(None, environment.state, "", clock)
@@ -115,7 +115,7 @@ async def _serve(environment: Environment, settings: DatabaseSettings, dsn: str,
 
 
 async def _run(process: Process, admission: Admission, listener: Listener, stop: asyncio.Event) -> None:
-    """Run tasks until told to stop; raises `OwnerMustAct` if others took this worker for dead."""
+    """Run tasks until stopped; raises `OwnerMustAct` if other instances took this worker for dead."""
     upkeep, worker = process.parts.upkeep, process.parts.work.worker
     process.watch_lease(lambda: False)
     async with asyncio.TaskGroup() as group:
@@ -133,7 +133,7 @@ async def _run(process: Process, admission: Admission, listener: Listener, stop:
 
 
 async def _owner_of(database: Database) -> People:
-    """Raises `TryAgainLater` until a gateway has set up this program's schema and met its owner."""
+    """The people; raises `TryAgainLater` until a gateway has created this program's schema and the owner."""
     try:
         await check_schema(database)
     except OwnerMustAct as exc:

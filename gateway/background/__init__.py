@@ -1,1 +1,1 @@
-"""What runs beside the conversations: the worker, and the gateway's own signs of life."""
+"""Work beside the conversations: the worker and its jobs, upkeep, and CPU-heavy work."""

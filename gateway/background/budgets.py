@@ -30,14 +30,14 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class BackgroundModel:
-    """The model of tasks that ask once, within the budgets."""
+    """The model of tasks that ask one question, within the budgets."""
 
     connected: Callable[[], SizedModel | None]
-    """As configured now; None if there is none."""
+    """The model as configured now; None if none is connected."""
     budgets: SharedBudgets
 
     async def ask(self, model: SizedModel, prompt: Prompt, run: Claim, seconds: float = MODEL_SECONDS) -> Reply | None:
-        """The reply of the `connected` model; None if it gives none, or the budget is used up."""
+        """The reply of the `connected` model; None if it fails, exceeds `seconds`, or the budget is used up."""
         try:
             async with asyncio.timeout(seconds):
                 return await reply_of(BudgetedModel(model, self.budgets, run, Role.OWNER), prompt)
@@ -47,13 +47,13 @@ class BackgroundModel:
 
 
 PAID_PREFIX = "litellm:"
-"""The prefix of embedders that run at a provider."""
+"""The prefix of embedding models that run at a provider."""
 FREE_ROWS = 2_000
 CHARACTERS_PER_TOKEN = 4
 
 
 def estimate_embedding(model: str, rows: int, characters: int) -> str:
-    """The rows, tokens and dollars (by litellm's table) of an embedding, in words."""
+    """The rows, tokens and dollars of an embedding, in words; the prices come from litellm's table."""
     tokens, price = characters // CHARACTERS_PER_TOKEN, Prices().of(model.removeprefix(PAID_PREFIX)).per_input
     dollars = f"${tokens * price:,.2f}" if price else "the price is unknown"
     return f"{rows:,} pieces of memory, about {tokens:,} tokens ({dollars}),"
@@ -68,7 +68,7 @@ class EmbeddingApproval:
     clock: Clock
 
     async def allowed(self, embedder: Embedder, rows: int) -> bool:
-        """Whether so many rows may be embedded now; if not, the owner is asked, once for each such number of rows."""
+        """Whether this many rows may be embedded now; if not, ask the owner, once for each row count."""
         if rows <= FREE_ROWS or not embedder.name.startswith(PAID_PREFIX):
             return True
         return await self.database.run(lambda tx: self._allowed(tx, embedder.name, rows))

@@ -1,6 +1,7 @@
-"""The worker: claims what the slots of its lanes allow, runs it under a lease, gives back what it cannot finish.
+"""The worker: claims tasks for the free slots of its lanes, runs them under a lease, returns unfinished ones.
 
-`TaskPlacement` says which kinds of tasks can run on this instance."""
+`TaskPlacement` says which kinds of tasks can run on this instance.
+"""
 
 import asyncio
 from collections import Counter
@@ -24,7 +25,7 @@ from gateway.store.work.instances import Kind
 
 POLL_SECONDS = 2.0
 GIVE_UPS = 3
-"""How often giving up may fail before a task is ended without a message."""
+"""How often giving up may fail before a task ends without a message."""
 NOT_GIVEN_UP = "giving up failed"
 
 log = structlog.get_logger(__name__)
@@ -34,22 +35,22 @@ class Runner(Protocol):
     """Runs the tasks of one kind."""
 
     async def run(self, run: Claim) -> None:
-        """Do the work and end the task through its own transaction; raises `RunLost` when it no longer owns it."""
+        """Do the work and end the task in a transaction of the runner; raises `RunLost` if the run lost it."""
         ...
 
     async def give_up(self, run: Claim) -> None:
-        """The attempts are used up: end the task, and tell its person or parent."""
+        """End a task whose attempts are used up, and tell its person or parent."""
         ...
 
 
 @dataclass(slots=True)
 class Worker:
-    """One per process; it claims in the lanes given, of the kinds it has runners for.
+    """Claims and runs tasks in the given lanes, of the kinds that have runners; one instance per process.
 
-    The owner is told of a task that ended in silence. `works` says whether the database takes what others write: an
-    attempt that fails while it does not is none. `able` says which kinds can run here at the moment. `ended` is called
-    after each run; `abandoned`, in the transaction that ends a task in silence, records that where its origin keeps a
-    history.
+    Tells the owner about a task that it ends without a message. `works` says whether the database accepts writes: a
+    failure while it doesn't is not counted as an attempt. `able` says which kinds can run here at the moment. `ended`
+    is called after each run. `abandoned` runs in the transaction that ends a task without a message, to record that in
+    the history of its origin.
     """
 
     database: Database
@@ -71,14 +72,14 @@ class Worker:
         self.signals.cancelled.subscribe(self.cancel)
 
     def limit(self, runs: int | None) -> None:
-        """Claim only while fewer runs than that are under way in a lane; None: as many as a lane has slots."""
+        """Claim in a lane only while fewer runs than `runs` are active in it; None: up to the lane's slots."""
         self._limit = runs
         self.signals.tasks.set()
 
     def cancel(self, lost: Iterable[TaskId]) -> None:
         """Stop these runs if they are ours; their tasks have been cancelled or taken over already.
 
-        Being told twice, by the command and by the database, must not disturb a run that is cleaning up.
+        A second call, by the command and by the database, must not disturb a run that is cleaning up.
         """
         for id in lost:
             if id in self._running and not (run := self._running[id][1]).cancelling():
@@ -86,11 +87,11 @@ class Worker:
 
     @property
     def running(self) -> int:
-        """How many runs are under way in this process."""
+        """The number of active runs in this process."""
         return len(self._running)
 
     async def run(self) -> None:
-        """Claim and run until cancelled; then the runs under way are cancelled and given back."""
+        """Claim and run tasks until cancelled; then cancel the active runs and return their tasks to the queue."""
         try:
             async with asyncio.TaskGroup() as group:
                 while True:
@@ -99,25 +100,25 @@ class Worker:
                         await self._claim(group)
                     except TryAgainLater as exc:
                         log.warning("worker.waits", error=str(exc))
-                    except Exception:  # no run under way may suffer
+                    except Exception:  # active runs must not suffer
                         log.exception("worker.broken")
                     await self.signals.tasks.wait(POLL_SECONDS)
         finally:
             await self._release()
 
     async def drain(self, seconds: float) -> None:
-        """Claim nothing more, and let the runs under way come to their end, for that long at most."""
+        """Stop claiming, and wait for the active runs to end, at most `seconds`."""
         self._draining = True
         await self.settle(seconds)
 
     async def settle(self, seconds: float | None = None) -> None:
-        """Wait for the runs that are under way now."""
+        """Wait until the runs that are active now have ended, at most `seconds`; None: without a limit."""
         runs = [task for _, task in self._running.values()]
         if runs:
             await asyncio.wait(runs, timeout=seconds)
 
     async def _claim(self, group: asyncio.TaskGroup) -> None:
-        """Take what is due; after a claim whose reply was lost, first give back what it may have taken."""
+        """Claim due tasks; if the reply to the last claim was lost, first return what it may have claimed."""
         if self._unsure:
             await self.database.run(lambda tx: tasks.disown(tx, self.instance, list(self._running)))
         self._unsure = True
@@ -129,7 +130,7 @@ class Worker:
         self._unsure = False
 
     def _free(self) -> dict[Lane, int]:
-        """The lanes in which more may run, and how many."""
+        """The number of free slots in each lane that has any."""
         if self._draining:
             return {}
         used = Counter(run.lane for run, _ in self._running.values())
@@ -142,7 +143,7 @@ class Worker:
             await self._guarded(run)
 
     async def _guarded(self, run: Claim) -> None:
-        """One run; nothing that goes wrong in it reaches another."""
+        """Run one task; its errors don't reach other runs."""
         try:
             await self._work(run)
         except RunLost as exc:
@@ -166,7 +167,7 @@ class Worker:
     async def _over(self, run: Claim) -> None:
         try:
             await self.ended()
-        except Exception:  # what the run came to is stored
+        except Exception:  # the outcome of the run is stored
             log.exception("run.not_tidied")
         finally:
             if self._same(run):
@@ -198,21 +199,21 @@ class Worker:
         return await messages.close(tx, run.session_id) if run.session_id is not None else 0
 
     async def _give_back(self, run: Claim, error: str) -> None:
-        """Back to the queue, however long the database is away; with a delay, unless all that is left is to end it."""
+        """Return the task to the queue, even after a long outage; without delay if it only has to be ended."""
         over = run.attempts - run.max_attempts
         delay = 0.0 if over in (0, GIVE_UPS) else backoff(over if over > 0 else run.attempts)
         await self._put_back(run, delay, error, failed=True)
 
     async def _put_back(self, run: Claim, delay: float, error: str, *, failed: bool) -> None:
         async def requeue() -> None:
-            with reaching():  # it is in the queue again once the database takes it, whatever it says until then
+            with reaching():  # the task is queued again when the database accepts this, even if the reply is lost
                 await self.database.run(lambda tx: tasks.requeue(tx, run, delay=delay, error=error, failed=failed))
 
         with suppress(RunLost):
             await _retry_outages(requeue)
 
     async def _release(self) -> None:
-        """Put back what a stop interrupted, so that it waits for no lease; if that fails, the next start does it."""
+        """Requeue interrupted tasks, before their leases expire; if that fails, the next start does it."""
         try:
             async with self.database.connection() as conn:
                 await tasks.release(conn, self.instance)
@@ -220,8 +221,8 @@ class Worker:
             log.warning("worker.release_missed", error=str(exc))
 
     async def beat(self) -> None:
-        """Renew the leases; stop the runs whose lease was lost; put back what dead workers left. Never raises."""
-        # Only what was sent may be cancelled: a run claimed during the query is not lost.
+        """Renew the leases, stop the runs that lost theirs, and requeue the tasks of dead workers. Never raises."""
+        # Only runs that were sent may be cancelled: a run claimed during the query is not lost.
         sent = {run.id: run for run, _ in self._running.values()}
         try:
             owned = await self._renewed(sent)
@@ -262,24 +263,25 @@ WORKSPACE = "workspace"
 FILELESS_KINDS = frozenset({"consolidate", "summarise"})
 """Kinds of tasks that need no files."""
 AGENT_KINDS = frozenset({"agent", "heartbeat"})
-"""Kinds that run agents and that nobody waits for in a chat."""
+"""Kinds that run agents without a chat that waits for them."""
 CHANNEL_KINDS = frozenset({"ingest"})
 
 
 @dataclass(slots=True)
 class Workplace:
-    """Where the workspace is. `home` is the instance whose data folder this is: a worker's own, or that of the gateway
-    that it runs beside.
+    """The place of the workspace.
+
+    `home` is the instance whose data folder this is: a worker's own, or that of the gateway that it runs beside.
     """
 
     database: Database
     kind: Kind
     home: InstanceId
     elsewhere: str | None = field(default=None, init=False)
-    """The machine that has the workspace: "" for this one, None before there is one."""
+    """The machine that has the workspace: "" for this one, None if no machine has it yet."""
 
     async def look(self) -> None:
-        """Ask where the workspace is; a gateway takes it if it is nowhere. During an outage it stays where it was."""
+        """Look up where the workspace is; a gateway takes a workspace without a machine. An outage changes nothing."""
         try:
             before, self.elsewhere = self.elsewhere, await self.database.run(self._where)
         except TryAgainLater:
@@ -301,13 +303,13 @@ class Workplace:
 
 @dataclass(frozen=True, slots=True)
 class TaskPlacement:
-    """While an object store keeps the workspace the same everywhere, agents' tasks run on every instance."""
+    """Decides which tasks run on this instance; with shared files, tasks of agents run on every instance."""
 
     workplace: Workplace
     file_sync: FileSync
 
     def able(self, kind: str) -> bool:
-        """Whether a task of this kind can run here. A gateway answers its own chats in any case."""
+        """Whether a task of this kind can run here. A gateway always answers its own chats."""
         has_files = kind in AGENT_KINDS and self.file_sync.shared
         if self.workplace.kind == "worker":
             return kind in FILELESS_KINDS or has_files or (self.workplace.here and kind not in CHANNEL_KINDS)

@@ -1,6 +1,6 @@
-"""Slash commands, one per file: the module's name is the command's, its `command` defines it.
+"""Slash commands, one per file, named after the module; `command` in the module defines it.
 
-A command runs in the transaction that also commits its reply: it reads and writes through `CommandContext.tx` and
+A command runs in the transaction that also commits its reply. It reads and writes through `CommandContext.tx`, and
 never waits for a model, a platform or a running turn.
 """
 
@@ -27,7 +27,7 @@ from gateway.store.connection.pool import Connection
 from gateway.store.delivery.addresses import AddressRow
 from gateway.store.delivery.inbox import InboxRow
 from gateway.store.transcript import journals, messages, sessions
-from gateway.store.trust.reviews import close as close_questions  # `reviews` is a command of this folder
+from gateway.store.trust.reviews import close as close_questions  # `reviews` is also a command in this folder
 from gateway.store.work.tasks import cancel, create, live_chat
 from gateway.workspace.journal.files import summarise
 
@@ -36,7 +36,7 @@ _NUMBERED = re.compile(r"#(\d{1,18})(?!\S)\s*", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandServices:
-    """What commands may use of the running gateway."""
+    """The parts of the running gateway that commands may use."""
 
     models: Callable[[], Description]
     limits: Callable[[], Limits]
@@ -48,7 +48,7 @@ class CommandServices:
     note_zone: Callable[[PrincipalId, str, Label], Awaitable[str | None]]
     """Writes a person's time zone into their USER.md and returns the zone in effect; raises `ValueError`."""
     processes: Processes
-    """The owner's, that run on between turns."""
+    """The owner's processes, which continue between turns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +76,13 @@ class CommandReply:
     cancelled: tuple[TaskId, ...] = ()
     successor: SessionId | None = None
     unfinished: AssistantText | None = None
-    """The agent's text until it was stopped, which comes before the reply."""
+    """The agent's text until it was stopped, sent before the reply."""
     admission: bool = False
     """Whether access rights have changed."""
     secret: str = ""
-    """A text to send below the reply to this chat alone; the transcript, which the agent reads, doesn't hold it."""
+    """A text sent below the reply to this chat only; the transcript, which the agent reads, doesn't contain it."""
     asked: MessageId | None = None
-    """A message in the successor that is to be answered; there is no reply then."""
+    """A message in the new session that is to be answered; then there is no reply."""
     ends_processes: bool = False
     """Whether to end the session's processes."""
 
@@ -95,9 +95,9 @@ class Command:
     summary: str
     run: Callable[[CommandContext], Awaitable[CommandReply]]
     owner_only: bool = False
-    """Whether it is hidden from others and in groups, and ignored there."""
+    """Whether the command is hidden and ignored for others and in groups."""
     tokens: Literal["none", "as owner", "any"] = "none"
-    """The API tokens that may run it; people's own accounts, the page and the local terminal always may."""
+    """The API tokens that may run it; people's own accounts, the page and the local terminal may always run it."""
 
     def allows(self, ctx: CommandContext) -> bool:
         """Whether the sender may run it here."""
@@ -116,7 +116,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The result of ending a session: its cancelled runs, the number of messages left unanswered, closed approvals."""
+    """The result of ending a session: its cancelled runs, the number of unanswered messages, the closed approvals."""
 
     cancelled: tuple[TaskId, ...]
     unanswered: int
@@ -129,12 +129,12 @@ class Ended:
 
 
 def closed_approvals(names: Sequence[str]) -> str:
-    """The end of a reply whose command closed these questions; empty for none."""
+    """The end of a reply whose command closed these approvals; empty if there are none."""
     return f" {', '.join(names)} {'is' if len(names) == 1 else 'are'} closed." if names else ""
 
 
 async def end_session(tx: Connection, session: SessionId) -> Ended:
-    """Cancel a session's runs, close its messages, questions and journal, and have it summarised.
+    """Cancel a session's runs, close its messages, approvals and journal, and queue its summary.
 
     The caller has locked the session.
     """

@@ -1,6 +1,6 @@
-"""Signals: how parts of one process tell each other that there is something to do, without knowing each other.
+"""Signals: parts of one process tell each other about new work without depending on each other.
 
-Rows are the truth: every loop that waits for a signal polls as well.
+The database has the truth: every loop that waits for a signal also polls.
 """
 
 import asyncio
@@ -25,20 +25,20 @@ class Wakeup:
         self._called = asyncio.Event()
 
     def set(self) -> None:
-        """Never blocks."""
+        """Wake the loop; never blocks."""
         self._called.set()
 
     def clear(self) -> None:
-        """From here on a call counts."""
+        """Forget past calls; later calls count."""
         self._called.clear()
 
     @property
     def called(self) -> bool:
-        """Whether a call has come since."""
+        """Whether `set` was called since the last `clear`."""
         return self._called.is_set()
 
     async def wait(self, seconds: float | None = None) -> None:
-        """Return when called, or after so many seconds."""
+        """Return when called, or after `seconds`; None waits without a limit."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._called.wait()
@@ -51,15 +51,15 @@ class Topic(Generic[Value]):
         self._listeners: list[Callable[[Value], None]] = []
 
     def subscribe(self, listener: Callable[[Value], None]) -> None:
-        """There is no end of a subscription: parts live as long as the process."""
+        """Add a listener permanently: parts live as long as the process."""
         self._listeners.append(listener)
 
     def subscribe_call(self, call: Callable[[], None]) -> None:
-        """`subscribe` for what does not need the value."""
+        """`subscribe` for a listener that ignores the value."""
         self.subscribe(lambda _: call())
 
     def publish(self, value: Value) -> None:
-        """Never raises."""
+        """Call all listeners; never raises."""
         for listener in self._listeners:
             try:
                 listener(value)
@@ -74,31 +74,31 @@ class Signals:
     tasks: Wakeup = field(default_factory=Wakeup)
     """A task may be claimed."""
     outbox: Wakeup = field(default_factory=Wakeup)
-    """Something is committed for sending."""
+    """A message is committed for sending."""
     commands: Wakeup = field(default_factory=Wakeup)
-    """A command may have been left without its effect."""
+    """A command may lack its effect."""
     deliveries: Wakeup = field(default_factory=Wakeup)
     """The result of a schedule may have been delivered or refused."""
     access: Wakeup = field(default_factory=Wakeup)
-    """Who has access may have changed in the database."""
+    """Access rights may have changed in the database."""
     schedules: Wakeup = field(default_factory=Wakeup)
-    """When a slot is due may have changed."""
+    """The next due time of a schedule may have changed."""
     secrets: Wakeup = field(default_factory=Wakeup)
     """A secret may have changed in the database."""
     files: Wakeup = field(default_factory=Wakeup)
-    """Files may have changed that other machines share."""
+    """Files that other machines share may have changed."""
     cancelled: Topic[Collection[TaskId]] = field(default_factory=Topic)
-    """Tasks that were cancelled or taken over in the database; a run of them here has to stop."""
+    """Tasks that were cancelled or taken over in the database; their runs here must stop."""
     attempted: Topic[MessageId] = field(default_factory=Topic)
     """The sender has tried to send a part of this message."""
     access_changed: Topic[None] = field(default_factory=Topic)
     """A credential may have lost its rights."""
     memory_low: Topic[None] = field(default_factory=Topic)
-    """Caches have to drop what they can."""
+    """Caches must drop what they can."""
     lost: Topic[None] = field(default_factory=Topic)
     """Another instance holds a lease of this one."""
 
     def people_changed(self) -> None:
-        """Somebody was let in or turned away, accounts were joined, or a credential ended."""
+        """Signal that access, accounts or credentials have changed."""
         self.access.set()
         self.access_changed.publish(None)

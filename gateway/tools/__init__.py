@@ -36,7 +36,7 @@ Result = TypeVar("Result")
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """Raise `ToolFailed` for what files and addresses raise; a text that quotes somebody else is untrusted."""
+    """Raise `ToolFailed` for errors of files and addresses; an error text that quotes others is untrusted."""
     try:
         yield
     except WorkspaceError as error:
@@ -48,7 +48,7 @@ def explained() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class ReadFile:
-    """Text extracted from a binary file: its path, or "" if there is none; then `problem` says why."""
+    """The text extracted from a binary file: its path, or "" if there is none; then `problem` says why."""
 
     text_path: str
     pages: int
@@ -56,7 +56,7 @@ class ReadFile:
 
 
 FindRead: TypeAlias = Callable[[str], Awaitable[ReadFile | None]]
-"""Looks up the text extracted from a workspace file; None if it was not processed."""
+"""Looks up the text extracted from a workspace file; None if the file was not processed."""
 
 
 async def no_extracted_text(_path: str) -> ReadFile | None:
@@ -73,9 +73,10 @@ class Posted:
 
 
 Post: TypeAlias = Callable[[str, str | None, str | None, Caller], Awaitable[Posted]]
-"""Sends a text to one of the principal's own chats, on a channel (None: where they wrote last), with a file.
+"""Sends a text to one of the principal's own chats, with an optional file.
 
-The arguments are text, channel, path and the caller. The message is queued when it returns; raises `ToolFailed`.
+The arguments are the text, the channel (None: where the principal wrote last), the path of the file and the caller. The
+message is queued when this returns; raises `ToolFailed`.
 """
 
 
@@ -88,13 +89,13 @@ class Transact(Protocol):
     """Runs work in one transaction that sees the principal's own rows only; retries after a deadlock."""
 
     async def __call__(self, work: Callable[[Connection], Awaitable[Result]]) -> Result:
-        """Commit on return; an exception from `work` rolls back."""
+        """Run `work` and commit; an exception from `work` rolls back."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class PageText:
-    """What was read at `url`, with the addresses it links to; `problem` says what could not be read."""
+    """The text of the page at `url`, with the addresses of its links; `problem` says what could not be read."""
 
     url: str
     title: str
@@ -105,7 +106,7 @@ class PageText:
 
 @dataclass(frozen=True, slots=True)
 class Web:
-    """How tools reach the web; `read` takes a page apart and raises `NetError`."""
+    """The web for tools; `read` extracts a page's text and raises `NetError`."""
 
     rules: Callable[[], Rules]
     search: WebSearcher
@@ -127,7 +128,7 @@ class PrincipalContext:
 
 @dataclass(frozen=True, slots=True)
 class ShellScript:
-    """A script, the files and pages that it is given, with their `label`, and the paths of what it is to leave."""
+    """A script, its input files and pages with their `label`, and the paths of the files to save."""
 
     text: str
     files: Mapping[str, bytes]
@@ -138,7 +139,7 @@ class ShellScript:
 
 @dataclass(frozen=True, slots=True)
 class ScriptRun:
-    """What a script came to, what it left, and how far all of its turn is trusted."""
+    """The result of a script, the files that it saved, and the label of its whole turn."""
 
     result: ShellResult
     saved: Mapping[str, bytes]
@@ -151,21 +152,21 @@ RunScript: TypeAlias = Callable[[TaskId, ShellScript], Awaitable[ScriptRun]]
 
 @dataclass(frozen=True, slots=True)
 class Bash:
-    """The virtual shell, and the addresses that its curl may read, with what is below them."""
+    """The virtual shell, and the addresses that its curl may read, each with everything below it."""
 
     run: RunScript
     allow_urls: Callable[[], Sequence[str]]
 
 
 Keep: TypeAlias = Callable[[str], Awaitable[Json]]
-"""Makes a checkpoint of the workspace, for this reason; raises `SupaclawError`."""
+"""Makes a checkpoint of the workspace with this reason; raises `SupaclawError`."""
 Find: TypeAlias = Callable[..., Awaitable[Json]]
-"""`workspace.search.search` in a process of its own, which ends after some seconds."""
+"""`workspace.search.search` in a separate process, with a time limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """What the tools of one principal may use."""
+    """The services that the tools of one principal may use."""
 
     workspace: Workspace
     post: Post = no_chats
@@ -174,9 +175,9 @@ class Services:
     web: Web | None = None
     skills: Skills | None = None
     commands: WorkspaceCommands | None = None
-    """None for all but the owner."""
+    """None for everybody except the owner."""
     processes: Processes | None = None
-    """Of the same."""
+    """None for everybody except the owner."""
     locks: LockWatch | None = None
     plans: Plans | None = None
     keep: Keep | None = None
@@ -184,7 +185,7 @@ class Services:
     sources: Sequence[ToolSource] = ()
     trees: Trees | None = None
     engine: Transact | None = None
-    """The gateway's own transactions, in which trees are started: the engine's rows are none of a tool's."""
+    """The gateway's own transactions, which start task trees: tools have no access to the engine's rows."""
     bash: Bash | None = None
 
 
@@ -192,7 +193,7 @@ Family: TypeAlias = Callable[[Services], tuple[AnyTool, ...]]
 
 
 def discover(package: str = __name__) -> tuple[Family, ...]:
-    """Every tool family of the package, by file name; raises `OwnerMustAct` when one cannot be loaded."""
+    """All tool families of the package, by file name; raises `OwnerMustAct` if one can't be loaded."""
     folder = importlib.import_module(package).__path__
     return tuple(_family(f"{package}.{module.name}") for module in pkgutil.iter_modules(folder))
 

@@ -1,4 +1,4 @@
-"""What the web uses of the gateway, in groups; the composition root fills them in."""
+"""The parts of the gateway that the web uses, in groups; the composition root fills them in."""
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -52,7 +52,7 @@ class StatusReport:
     today: ModelUse
     vitals: Vitals = field(default_factory=Vitals)
     outdated: str | None = None
-    """Why it leaves the work to a newer version; None if it doesn't."""
+    """Why this gateway leaves the work to a newer version; None if it doesn't."""
     unsettled: Sequence[str] = ()
     """Problems with the owner's own ids on the messengers, in words."""
     undelivered: Mapping[str, str] = field(default_factory=dict)
@@ -62,21 +62,21 @@ class StatusReport:
     machines: Mapping[str, str] = field(default_factory=dict)
     """The instances on the database, and what each holds, in words."""
     database_problem: str | None = None
-    """Why the database does not let it work; queue and costs are then not known."""
+    """Why the database is not working; then the queue and costs are unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageAccess:
-    """Who reaches the page, and under which addresses."""
+    """Access to the page, and its addresses."""
 
     local_token: str = field(repr=False)
-    """The credential of programs on this machine, which may do everything."""
+    """The token of programs on this machine, which may do everything."""
     page_name: str
     """The page's own host name on this machine."""
     public_url: str | None
-    """The address of a reverse proxy in front, as browsers see it."""
+    """The public address of a reverse proxy, as browsers see it."""
     allowed_hosts: Callable[[], Collection[str]]
-    """Further names of this gateway."""
+    """Further host names of this gateway."""
     lets_in: Callable[[Connection, PrincipalId], Awaitable[bool]]
     """Whether a member still has access."""
     links: LoginLinks
@@ -84,19 +84,19 @@ class PageAccess:
     clock: Clock
 
     def sign_in_link(self, base: str) -> str:
-        """A new sign-in link to the page, under the public address, or under `base` with the page's own name."""
+        """Create a sign-in link to the page, under the public address, or under `base` with the page's own name."""
         return self.links.issue(page_url(self.public_url or base, self.page_name), self.clock.now())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatParts:
-    """What takes messages and shows answers."""
+    """The parts that accept messages and show answers."""
 
     inbox: InboundFlow
     answers: Answers
     live: Live
     wordings: Callable[[], Mapping[str, Wording]]
-    """How a call of each of the owner's tools is told."""
+    """The wording by which people see the calls of each of the owner's tools."""
     commands: Mapping[str, str]
     """The summary of each slash command."""
     zones: ZoneOffers
@@ -115,7 +115,7 @@ class FileParts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeParts:
-    """The owner's task trees, and what starts them."""
+    """The owner's task trees, and the triggers that start them."""
 
     control: TreeControl
     traces: TraceFollowers
@@ -130,10 +130,10 @@ class ToolParts:
     skills: Skills
     tool_files: ToolFiles
     toolbox: Callable[[], Awaitable[Toolbox]]
-    """With what is new at its sources."""
+    """The owner's toolbox, after looking for new tools at its sources."""
     names: Callable[[], Collection[str]]
     switched_off: Callable[[], Mapping[str, str]]
-    """Those that are off, each with the reason."""
+    """The disabled tools, each with the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,23 +141,23 @@ class ChannelParts:
     """The configured channels, and the people on them."""
 
     states: Callable[[], Mapping[str, str]]
-    """The state of each in words."""
+    """The state of each channel in words."""
     webhooks: Callable[[], Mapping[str, WebhookChannel]]
     logins: Callable[[], Mapping[str, LoginChannel]]
-    """Those to log in to here."""
+    """The channels that people sign in to here."""
     probes: ChannelProbes
     deep_link: Callable[[str, str], str]
-    """A channel's address with a code in it; "" if it has none."""
+    """A channel's address with a code in it; empty if the channel has no such address."""
     setup: Setup | None
-    """Connects models and messengers; None hides it."""
+    """Connects models and messengers; None hides the setup."""
     pairing: Pairing
     unsettled: Callable[[], Sequence[str]]
-    """What the owner has to settle about their own ids."""
+    """Problems with the owner's own ids, in words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingParts:
-    """The configuration, and the secrets it names."""
+    """The configuration, and the secrets that it names."""
 
     editor: ConfigEditor
     secrets: LiveSecrets
@@ -169,7 +169,7 @@ class SettingParts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthParts:
-    """How the gateway is."""
+    """The health of the gateway."""
 
     status: Callable[[], Awaitable[StatusReport]]
     healthy: Callable[[], bool]
@@ -177,10 +177,10 @@ class HealthParts:
     findings: Callable[[], Sequence[tuple[str, Finding]]]
     """Runs the checks of `supaclaw doctor`; blocks."""
     logs: Path
-    """Their folder."""
+    """The folder of the logs."""
     mask: SecretMask
     jobs: Callable[[], Mapping[str, datetime | None]]
-    """When each is due."""
+    """When each job is due."""
     beat: Callable[[], Awaitable[HeartbeatResult]]
 
 

@@ -1,6 +1,7 @@
 """Builds the web app with its routes, middleware and OpenAPI document, and runs it on the gateway's event loop.
 
-Open streams are closed when it stops."""
+Stopping it closes open streams.
+"""
 
 import asyncio
 import contextlib
@@ -36,7 +37,7 @@ GRACE_SECONDS = 5
 
 
 async def serve(backend: Backend, listener: socket.socket) -> None:
-    """Serve on this socket until cancelled; then end the streams, finish open requests, and close it."""
+    """Serve on this socket until cancelled; then end the streams, finish open requests, and close the socket."""
     with listener:
         app = await asyncio.to_thread(build_app, backend)
         config = uvicorn.Config(
@@ -83,7 +84,7 @@ class _Server(uvicorn.Server):
 
 
 TRIGGERS_PER_MINUTE = 60
-"""Requests per minute and credential, also as a burst."""
+"""Requests per minute and credential; also the largest burst."""
 
 _SENT_AS_IT_IS = (*DEFAULT_EXCLUDED_CONTENT_TYPES, "application/octet-stream")
 
@@ -195,7 +196,7 @@ _SCHEMES = {
 
 
 class DocumentedApp(FastAPI):
-    """An app whose OpenAPI document is completed by the `entries` at its first use."""
+    """An app that adds `entries` to its OpenAPI document at the document's first use."""
 
     entries: tuple[Entry, ...] = ()
 
@@ -227,7 +228,7 @@ def _complete(operation: dict[str, Any], entry: Entry) -> None:
 
 
 def _errors(entry: Entry) -> set[int]:
-    """The errors of the guard and the error handlers; a route declares its own `responses`."""
+    """The error codes of the guard and the error handlers; a route declares its own `responses`."""
     found = {400, 408, 413, 421, 500, 503}
     match entry.requirement.scheme:
         case "public":

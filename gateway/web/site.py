@@ -32,7 +32,7 @@ MODELS = ("default",)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site(Backend):
-    """What all routes share, one per app: the gateway's parts and the state of the web app.
+    """The state that all routes share, one per app: the gateway's parts and the state of the web app.
 
     `stopping` ends every open stream.
     """
@@ -62,7 +62,7 @@ class Site(Backend):
         await self.database.run(lambda tx: audit.note(tx, Event.CONFIG_WRITTEN, principal=owner, by="web", detail=text))
 
     async def while_entitled(self, work: Coroutine[Any, Any, Result], token: LiveToken | None) -> Result:
-        """Await `work`, as long as a turn takes; raises `Refused` if the gateway stops or the right ends first."""
+        """Await `work` for up to a whole turn; raises `Refused` if the gateway stops or the credential ends first."""
         with self.rights.hold(token) as ended:
             done, end = asyncio.ensure_future(work), asyncio.ensure_future(ended.wait())
             try:
@@ -79,7 +79,7 @@ class Site(Backend):
 def _unanswered(*, restarting: bool) -> Refused:
     if not restarting:
         return Refused(401, "invalid_api_key", "The token was revoked, has expired or lost a right while you waited.")
-    # without a key, a client that retries by itself would send the message twice
+    # without a key, a client that retries automatically would send the message twice
     message = "The gateway is restarting and still working on the answer. Retry with the same Idempotency-Key."
     return Refused(503, "restarting", message, type="server_error", headers={"x-should-retry": "false"})
 
@@ -101,7 +101,7 @@ PRINTABLE = r"^[^\x00-\x1f\x7f]+$"
 
 
 async def accept(site: Site, inbound: Inbound) -> Accepted:
-    """Wait until it is committed, even through a database outage; raises `TryAgainLater`, `Refused` on a stop."""
+    """Wait for the commit, even through a database outage; raises `TryAgainLater`, and `Refused` on a stop."""
     [accepted] = await site.chat.inbox.accept([inbound])
     if accepted.later is not None:
         accepted = await site.while_entitled(accepted.stored(), None)

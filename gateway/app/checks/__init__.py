@@ -1,4 +1,4 @@
-"""The checks of `supaclaw doctor` and of the page; each is read-only and yields findings."""
+"""The checks of `supaclaw doctor` and the Health page; each is read-only and yields findings."""
 
 from collections.abc import Callable, Iterator, Mapping
 
@@ -42,10 +42,10 @@ CHECKS: Mapping[str, Check] = {
     "jail": check_jail,
     "exec": check_exec,
 }
-"""In the order in which a start would meet the problems."""
+"""All checks, in the order in which a start would meet the problems."""
 
 NEED_THE_CONFIG = frozenset({"port", "database", "tools", "workspace", "model", "channels", "exec"})
-"""Checks that would mislead on the defaults that stand in for an invalid config.json."""
+"""Checks that would mislead if they ran on the defaults in place of an invalid config.json."""
 
 log = structlog.get_logger(__name__)
 

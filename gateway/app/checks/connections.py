@@ -26,7 +26,7 @@ _RETRY_POLICY = RetryPolicy(delays=(0.0,), max_silence=45.0)
 
 
 def check_model(context: CheckContext) -> Iterator[Finding]:
-    """A model is connected; without `--live` no key is tested."""
+    """Check that a model is connected; calls it only with `--live`."""
     yield from asyncio.run(_check_chain(context))
 
 
@@ -58,7 +58,7 @@ def _lacking_keys(context: CheckContext, chain: Sequence[str]) -> Iterator[Findi
 
 
 async def _ask_model(client: ModelClient) -> Finding:
-    """Make one real call, through the whole chain."""
+    """Make one real call through the whole chain of models."""
     try:
         await client.warm()
         async with aclosing(client.stream(_QUESTION)) as events:
@@ -80,7 +80,7 @@ def _tries(attempts: Sequence[Attempt]) -> str:
 
 
 def check_channels(context: CheckContext) -> Iterator[Finding]:
-    """Yield one finding per messenger."""
+    """Check the channels; yields one finding for each."""
     if not context.config.channels:
         fix = "connect one with `supaclaw init` or on the page, under Setup"
         yield Finding(FindingLevel.WARN, "no messenger is configured, only the web page and the terminal", fix)
@@ -107,7 +107,7 @@ def _check_channel(name: str, spec: ChannelSpec | None, *, live: bool) -> Findin
 
 
 async def _probe_channel(spec: ChannelSpec, *, live: bool) -> str:
-    """Build the channel, which refuses invalid settings before it opens anything; with `live`, ask its platform."""
+    """Build the channel, which raises for invalid settings; with `live`, also ask its platform. Returns words."""
     who = await probe(spec) if live else None
     if who is None:
         spec.make()
@@ -119,7 +119,7 @@ _PROBE_BYTES = b"supaclaw doctor"
 
 
 def check_workspace(context: CheckContext) -> Iterator[Finding]:
-    """Stores, reads and deletes a few bytes with `--live` only. Yields nothing without a store."""
+    """Check the object store; with `--live`, store, read and delete a few bytes. Yields nothing without a store."""
     if context.config.workspace.url is None:
         return
     try:

@@ -1,4 +1,4 @@
-"""The input of a check."""
+"""The context of the checks: their input, and how to load it."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -30,7 +30,7 @@ Check: TypeAlias = Callable[[CheckContext], Iterator[Finding]]
 def load_context(
     environment: Environment, environ: Mapping[str, str], *, live: bool, secrets: Lookup = secrets_unavailable
 ) -> CheckContext:
-    """Load the input of the checks, even if config.json is invalid."""
+    """Load the context of the checks, even if config.json is invalid."""
     try:
         return CheckContext(environment, environ, load(environment.config, environ, secrets), live=live)
     except ConfigError as problem:
@@ -38,6 +38,6 @@ def load_context(
 
 
 def refused(error: OwnerMustAct) -> Finding:
-    """A failed check for an error that would stop a start; its text names the problem, then, last, the fix."""
+    """A failed check for an error that would stop a start; the error's text ends with the fix."""
     parts = re.split(r"[;:] (?!.*[;:] )", str(error))
     return Finding(FindingLevel.FAIL, parts[0], parts[-1])

@@ -1,4 +1,4 @@
-"""Checks of the database: it answers, its schema and clock fit. Starts and changes nothing."""
+"""Checks of the database: it answers, and its schema and clock fit. They start and change nothing."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -26,7 +26,7 @@ _SKEW_SECONDS = 5.0
 
 
 def check_database(context: CheckContext) -> Iterator[Finding]:
-    """Connection, server, migrations, the clock of a server elsewhere, and whose gateway it is."""
+    """Check the connection, the server, the migrations, the clock of a remote server, and which gateway owns it."""
     data, url = context.environment.data, context.config.database.url
     embedded, password = EmbeddedPostgres(data), data / "keys" / "postgres.supaclaw"
     if url is None and not embedded.is_running:
@@ -47,7 +47,7 @@ def check_database(context: CheckContext) -> Iterator[Finding]:
 
 
 def judge(server: ServerFacts) -> Iterator[Finding]:
-    """The findings about a server that this program can work with."""
+    """Yield the findings about a server that this program can work with."""
     about, known = f"PostgreSQL {server.version}, answers in {server.round_trip_ms:.1f} ms", len(read_migrations())
     if server.read_only:
         yield Finding(FindingLevel.FAIL, f"{about}, but is read-only", "use the address of the primary server")
@@ -79,7 +79,7 @@ def _sizes(tables: Sequence[TableSize]) -> str:
 
 
 async def _check_server(config: Config, embedded: EmbeddedPostgres) -> list[Finding]:
-    """The embedded server runs already, so that starting it is only a login."""
+    """Check the server. An embedded one is running already, so starting it is only a login."""
     url = config.database.url
     dsn = url.get_secret_value() if url else f"{await embedded.start()}&member_password={embedded.member_password}"
     async with await Database.connect(dsn, size=1) as database:

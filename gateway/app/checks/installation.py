@@ -1,4 +1,4 @@
-"""The installation: config.json is valid and private, no package runs by itself, folders, keys and free space."""
+"""Checks of the installation: config.json, packages that run code at start-up, folders, keys and free space."""
 
 import os
 import shlex
@@ -21,7 +21,7 @@ from gateway.workspace.template import renewals
 
 
 def check_config(context: CheckContext) -> Iterator[Finding]:
-    """config.json is valid, and nobody else can read its secrets."""
+    """Check that config.json is valid and that only its owner can read its secrets."""
     path = context.environment.config
     if context.problem:
         for line in str(context.problem).splitlines():
@@ -53,12 +53,12 @@ def _holds_secrets(path: Path) -> bool:
 
 
 _EXPECTED = frozenset({"coverage", "setuptools", "virtualenv"})
-"""Packages of development whose start-up file is their purpose."""
+"""Development packages that have a start-up file for a good reason."""
 _CUSTOMIZE = ("sitecustomize.py", "usercustomize.py")
 
 
 def check_packages(_context: CheckContext, found: Collection[str] | None = None) -> Iterator[Finding]:
-    """No package runs code at the start of every Python: that is how hijacked releases take keys."""
+    """Check that no package runs code at every start of Python: hijacked releases steal keys that way."""
     found = startup_code(Path(sysconfig.get_path("purelib"))) if found is None else found
     if found:
         fix = "find out which package brought it, install again from uv.lock, and change your keys"
@@ -68,7 +68,7 @@ def check_packages(_context: CheckContext, found: Collection[str] | None = None)
 
 
 def startup_code(packages: Path) -> list[str]:
-    """The files of a site-packages folder that Python runs at every start and that no expected package brought."""
+    """The files in a site-packages folder that Python runs at every start, except those of expected packages."""
     expected = {
         str(file)
         for each in distributions(path=[str(packages)])
@@ -81,7 +81,7 @@ def startup_code(packages: Path) -> list[str]:
 
 
 def _has_code(path: Path) -> bool:
-    """A line that begins with `import` is run; any other is a folder to look in (docs.python.org, `site`)."""
+    """Whether the file has a line that Python runs: one that begins with `import` (docs.python.org, `site`)."""
     return any(line.startswith(("import ", "import\t")) for line in path.read_text("utf-8", "replace").splitlines())
 
 
@@ -89,13 +89,13 @@ _GIB = 1024**3
 
 
 def check_folders(context: CheckContext) -> Iterator[Finding]:
-    """Data and workspace are writable; data, workspace, backups and .env are private."""
+    """Check that data and workspace are writable, and that data, workspace, backups and .env are private."""
     from gateway.app.storage.upgrade import BACKUPS
 
     data, workspace = context.environment.data, context.environment.workspace
     if data.is_dir() and data.stat().st_mode & 0o077:
         yield Finding(FindingLevel.WARN, f"other users can read {data}", f"chmod 700 {shlex.quote(str(data))}")
-    # Sharing the workspace with a group can be intended.
+    # Owners may share a workspace outside the data folder with a group, but not with everybody.
     if not workspace.is_relative_to(data) and workspace.is_dir() and workspace.stat().st_mode & 0o007:
         yield Finding(
             FindingLevel.WARN, f"every user can read {workspace}", f"chmod -R o= {shlex.quote(str(workspace))}"
@@ -112,7 +112,7 @@ def check_folders(context: CheckContext) -> Iterator[Finding]:
 
 
 def check_keys(context: CheckContext) -> Iterator[Finding]:
-    """Every key is readable by us only, and none is missing."""
+    """Check that every key is present and that only we can read it."""
     folder = context.environment.data / "keys"
     keys = sorted(folder.iterdir()) if folder.exists() else []
     for key in keys:
@@ -131,7 +131,7 @@ def check_keys(context: CheckContext) -> Iterator[Finding]:
 def check_disk(
     context: CheckContext, free: Callable[[Path], int] = lambda place: shutil.disk_usage(place).free
 ) -> Iterator[Finding]:
-    """There is free space for the database, the logs and the workspace; one finding per file system."""
+    """Check the free space for the database, the logs and the workspace; yields one finding per file system."""
     places = map(_existing, (context.environment.data, context.environment.workspace))
     for place in {place.stat().st_dev: place for place in places}.values():
         left = free(place)

@@ -1,4 +1,4 @@
-"""The machine: Python, memory, the clock, the port, and the kernel's sandbox."""
+"""Checks of the machine: Python, memory, the clock, the port, and the kernel's sandbox."""
 
 import asyncio
 import ctypes
@@ -18,11 +18,11 @@ from gateway.sandbox.remote.client import open_workshop
 from gateway.sandbox.workshop import NoJail, NoNetwork, Workshop
 
 _LEAST_MIB, _ENOUGH_MIB = 256, 512
-"""The gateway needs 125 MB, 270 with litellm, and the embedded Postgres 35; reading files needs more."""
+"""The gateway needs 125 MB, 270 MB with litellm, and the embedded Postgres 35 MB; reading files needs more."""
 _OLDEST_YEAR = 2026
 _UNSYNCHRONISED = 5
 _LEAST_LANDLOCK = 3
-"""Before it, files outside the jail can be emptied."""
+"""Before this version of Landlock, jailed code can empty files outside the jail."""
 _ENGINES = {
     Tier.NAMESPACES: "namespaces, Landlock and seccomp",
     Tier.LANDLOCK: "Landlock, seccomp and a supervisor of calls",
@@ -31,14 +31,14 @@ _ENGINES = {
 
 
 def check_python(_context: CheckContext, version: tuple[int, ...] = sys.version_info[:3]) -> Iterator[Finding]:
-    """Python is new enough."""
+    """Check that Python is new enough."""
     text = f"Python {'.'.join(map(str, version))}"
     new = version >= (3, 11)
     yield Finding(FindingLevel.OK, text) if new else Finding(FindingLevel.FAIL, text, "install Python 3.11 or newer")
 
 
 def check_memory(_context: CheckContext, available: int | None = None) -> Iterator[Finding]:
-    """The machine or container has enough memory for the gateway and its database."""
+    """Check that the machine or container has enough memory for the gateway and its database."""
     has = (available_memory() if available is None else available) // 2**20
     level = FindingLevel.OK if has >= _ENOUGH_MIB else FindingLevel.WARN if has >= _LEAST_MIB else FindingLevel.FAIL
     fix = "" if level is FindingLevel.OK else f"give it {_ENOUGH_MIB} MB or more"
@@ -55,7 +55,7 @@ def kernel_clock() -> int | None:
 def check_clock(
     _context: CheckContext, now: datetime | None = None, kernel: Callable[[], int | None] = kernel_clock
 ) -> Iterator[Finding]:
-    """The clock is plausible and synchronised."""
+    """Check that the clock is plausible and synchronised."""
     text = f"{now or datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
     if int(text[:4]) < _OLDEST_YEAR:
         yield Finding(
@@ -69,7 +69,7 @@ def check_clock(
 
 
 def check_port(context: CheckContext) -> Iterator[Finding]:
-    """The web port is free, or our own gateway holds it."""
+    """Check that the web port is free, or that our own gateway holds it."""
     from gateway.app.local import listen, reserve_other_loopback
 
     web = context.config.web
@@ -88,7 +88,7 @@ def check_port(context: CheckContext) -> Iterator[Finding]:
 def check_jail(
     _context: CheckContext, version: Callable[[], int] = landlock.abi, filters: Callable[[], bool] = seccomp.supported
 ) -> Iterator[Finding]:
-    """The kernel can jail what reads the files that people send."""
+    """Check that the kernel can jail the process that reads people's files."""
     found, filtered = version(), filters()
     has = f"{f'Landlock {found}' if found else 'no Landlock'}, {'' if filtered else 'no '}seccomp"
     if found >= _LEAST_LANDLOCK and filtered:
@@ -99,7 +99,7 @@ def check_jail(
 
 
 def check_exec(context: CheckContext) -> Iterator[Finding]:
-    """The kernel can confine the commands that the agent runs."""
+    """Check that the kernel can confine the commands that the agent runs."""
     if context.config.tools.exec.mode == "off":
         yield Finding(FindingLevel.OK, "tools.exec.mode is off: the agent runs no commands")
         return
@@ -115,7 +115,7 @@ def check_exec(context: CheckContext) -> Iterator[Finding]:
 
 
 async def _confinement(jail: Workshop) -> str:
-    """How the jail confines commands, and what they lack there; raises `NoJail`."""
+    """How the jail confines commands and what they lack in it, in words; raises `NoJail`."""
     try:
         told = _ENGINES[await jail.tier()]
         try:

@@ -1,4 +1,4 @@
-"""The secrets: they can be opened, their master key is kept elsewhere, and no value hides another unnoticed."""
+"""Checks of the secrets: they open, their master key is stored elsewhere, and no value silently hides another."""
 
 import asyncio
 from collections.abc import Iterator, Mapping
@@ -20,7 +20,7 @@ _HALF = "`supaclaw secrets rotate --master` goes on with it"
 
 
 def lookup_if_running(environment: Environment, environ: Mapping[str, str]) -> Lookup:
-    """Looks up secrets in a database that runs; starts none."""
+    """A lookup of secrets in a running database; never starts one."""
     return StoredSecrets(environment, environ) if database_state(environment, environ) != "stopped" else keep_reference
 
 
@@ -62,7 +62,7 @@ def _findings_of(secrets: LiveSecrets) -> Iterator[Finding]:
 
 
 def database_state(environment: Environment, environ: Mapping[str, str]) -> Literal["none", "stopped", "runs"]:
-    """Whether checks can ask it; an invalid config.json has none."""
+    """The state of the database for checks; "none" also if config.json is invalid."""
     try:
         config = load_early(environment, environ)
     except SupaclawError:

@@ -1,4 +1,4 @@
-"""MCP servers and tool files: they can be reached, have their credentials, and nothing waits for the owner's word."""
+"""Checks of MCP servers and tool files: can they be reached, are credentials missing, does anything await approval?"""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -35,7 +35,7 @@ _OFF = {
 
 
 def check_tools(context: CheckContext) -> Iterator[Finding]:
-    """Connects to the servers with `--live` only. Yields nothing where there are neither servers nor files."""
+    """Check servers and files; connects to the servers only with `--live`. Yields nothing without either."""
     if database_state(context.environment, context.environ) == "runs":
         try:
             yield from asyncio.run(_look(context))
@@ -59,7 +59,7 @@ async def _look(context: CheckContext) -> list[Finding]:
 
 
 async def _server(servers: McpServers, name: str, listed: list[ToolDefinition] | None) -> Finding:
-    """Connects where there is a list, to which it adds the server's tools."""
+    """Check one server. If `listed` is a list, connect to the server and add its tools to the list."""
     problem, offers = servers.lacks(name), ""
     try:
         if listed is not None and not problem:

@@ -1,4 +1,5 @@
-"""The parts of a gateway along the path of a message: way in, turns, work, way out; records below, upkeep beside.
+"""The parts of a gateway in the order of a message: way in, turns, work, way out; then records and upkeep.
 
-One file per group: a frozen dataclass, and the function that builds it from the groups below. `assembly` calls them.
+Each file has one group: a frozen dataclass, and the function that builds it from other groups. `assembly` calls these
+functions.
 """

@@ -1,4 +1,4 @@
-"""What a start hands over: every other part is built of it."""
+"""The core: the parts that a start creates first; all other parts are built from it."""
 
 from dataclasses import dataclass
 
@@ -19,11 +19,11 @@ from gateway.store.connection.pool import Database
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Core:
-    """What is there before anything is built."""
+    """The parts that exist before all others."""
 
     environment: Environment
     current: LiveConfig
-    """config.json as it is now; ask at each use."""
+    """The current config.json; ask at each use."""
     database: Database
     people: People
     instance: InstanceId
@@ -36,9 +36,9 @@ class Core:
 
     @property
     def guard(self) -> LeakGuard:
-        """Keeps live secrets out of texts."""
+        """The guard that keeps live secrets out of texts."""
         return LeakGuard(self.mask.leaks)
 
     def net_rules(self) -> Rules:
-        """Which addresses may be connected to, as configured now."""
+        """The addresses that may be connected to, as configured now."""
         return Rules.of(self.current.config.net.private_allow)

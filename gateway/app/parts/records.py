@@ -1,4 +1,4 @@
-"""Records: what is kept of messages and files, and where."""
+"""Records: the stored messages and files, and where they are."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ from gateway.flow.journal.journal import Journal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Records:
-    """What is kept."""
+    """The parts that store messages and files."""
 
     journal: Journal
     writer: InboundWriter
@@ -28,16 +28,16 @@ class Records:
     cpu: Cpu
 
     async def close(self) -> None:
-        """End the processes of both."""
+        """End the CPU process and that of the local embedding model."""
         await self.embedders.close()
         await self.cpu.close()
 
 
 def build_records(core: Core, *, workplace: Workplace, cpu: Cpu) -> Records:
-    """Starts nothing."""
+    """Build the records; starts nothing."""
     environment, clock = core.environment, core.clock
     journal = Journal(core.database, core.people, environment.workspace, environment.data, clock)
-    if workplace.kind == "gateway":  # two that write one file would spoil it for each other
+    if workplace.kind == "gateway":  # two processes that write one journal file would corrupt it
         core.live.listen(journal.changed)
     writer = InboundWriter(core.people, journal, core.instance)
     workspaces = Workspaces(

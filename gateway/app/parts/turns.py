@@ -1,4 +1,4 @@
-"""Turns: what the agent works with for each person, and what runs its turns."""
+"""Turns: the agent's environment for each person, and the parts that run its turns."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ SEARCH_SECONDS = 20.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turns:
-    """What turns are made of."""
+    """The parts that run turns."""
 
     questions: Questions
     workshop: Workshop
@@ -56,7 +56,7 @@ class Turns:
     finisher: RunFinisher
 
     async def close(self) -> None:
-        """End what runs beside this process."""
+        """End the processes and connections of the turns."""
         await self.mcp.close()
         await self.shells.close()
         await self.own.processes.close()
@@ -64,7 +64,7 @@ class Turns:
 
 
 def build_turns(core: Core, records: Records, way_out: WayOut, *, families: Sequence[Family]) -> Turns:
-    """Starts nothing."""
+    """Build the turns; starts nothing."""
     database, current, clock = core.database, core.current, core.clock
     questions = Questions(
         database=database,
@@ -141,14 +141,14 @@ def build_turns(core: Core, records: Records, way_out: WayOut, *, families: Sequ
 
 
 def _web(core: Core, records: Records) -> tools.Web:
-    """The rules of pages and searches are those that are configured at each request."""
+    """The web for tools; its rules and its search follow the configuration at each request."""
 
     def rules() -> Rules:
         web = core.current.config.tools.web
         return Rules.of(core.current.config.net.private_allow, web.allow_hosts, web.deny_hosts)
 
     search = WebSearcher(lambda: core.current.config.tools.web.search, core.net_rules)
-    # Processes that share a data folder have a state folder each.
+    # Processes that share a data folder each have their own state folder.
     scratch = ScratchFolder(core.environment.state / "web-pages")
     return tools.Web(rules, search, WebPages(records.cpu, scratch).read)
 

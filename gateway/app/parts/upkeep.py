@@ -1,4 +1,4 @@
-"""Upkeep: what goes on by the clock, watches the process and knows how it is."""
+"""Upkeep: timed jobs, the watches on the process, and its health."""
 
 import asyncio
 from collections.abc import Mapping
@@ -30,16 +30,16 @@ from gateway.store.work.instances import RENEW_SECONDS
 
 DAY = timedelta(days=1)
 FIRST_CHECKPOINT_SECONDS = 30.0
-"""A start has more urgent things to do."""
+"""A start has more urgent work to do first."""
 SCHEDULES, SECRETS, FILES = "schedules", "secrets", "files"
 EMBED, LOG_PRUNING = "embed", "log pruning"
 WORKERS_JOBS = frozenset({SECRETS, FILES, EMBED, LOG_PRUNING})
-"""A worker leaves all others to gateways."""
+"""The jobs that a worker runs; it leaves all others to gateways."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upkeep:
-    """What goes on by the clock."""
+    """The parts that work by the clock."""
 
     health: Health
     job_table: JobTable
@@ -47,7 +47,7 @@ class Upkeep:
     indexing: Indexing
     vitals: VitalsReport
     loops: Loops
-    """What begins with the process. All of it goes by the monotonic clock: a clock that is set kills nothing."""
+    """The loops that start with the process. They use the monotonic clock, so setting the system clock stops none."""
 
 
 def build_upkeep(
@@ -61,7 +61,7 @@ def build_upkeep(
     starts: StartHistory,
     stop: asyncio.Event,
 ) -> Upkeep:
-    """Starts nothing."""
+    """Build the upkeep; starts nothing."""
     environment, current, clock = core.environment, core.current, core.clock
     health = Health(
         database=core.database,
@@ -150,7 +150,7 @@ def _looks(
     indexing: Indexing,
     workplace: Workplace,
 ) -> Mapping[str, Look]:
-    """Each job of the table; it is on view with its date."""
+    """The jobs of the job table, by name; people see the name and the date."""
     current, clock, database = core.current, core.clock, core.database
     first = clock.monotonic() + FIRST_CHECKPOINT_SECONDS
     clearing = Retention(
@@ -158,7 +158,7 @@ def _looks(
     )
     logs = LogPruning(core.environment.state / "logs", lambda: current.config.logs.keep, clock)
     consolidation = Consolidation(database, core.signals)
-    # A worker beside a gateway leaves the files to it.
+    # A worker beside a gateway leaves the files to the gateway.
     keeps_files = workplace.kind == "gateway"
     return {
         SCHEDULES: Scheduler(database, clock, core.failpoints, core.signals, core.people.lets_in).look,

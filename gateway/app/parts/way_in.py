@@ -20,7 +20,7 @@ from gateway.web.links import PageLinks
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WayIn:
-    """What takes messages."""
+    """The parts that accept messages."""
 
     gate: Gate
     inbound: InboundFlow
@@ -31,12 +31,12 @@ class WayIn:
 
     @property
     def loops(self) -> Loops:
-        """What runs while a gateway runs."""
+        """The loops that run while a gateway runs."""
         return {"gate": self.gate.run, "commands": self.command_runner.retry, "spool": self.inbound.run}
 
 
 def build_way_in(core: Core, records: Records, way_out: WayOut, turns: Turns, upkeep: Upkeep) -> WayIn:
-    """Starts nothing."""
+    """Build the way in; starts nothing."""
     found = commands.discover()
     zones = ZoneOffers(core.database, turns.environments, way_out.proactive)
     page_links = PageLinks(core.current.config.web.public_url, core.clock)

@@ -1,4 +1,4 @@
-"""The way out: the sender, the channels, and what the gateway says by itself."""
+"""The way out: the sender, the channels, and the gateway's own notices."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ from gateway.flow.unattended.schedule_results import DeliveryFollowUp
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WayOut:
-    """What sends."""
+    """The parts that send."""
 
     outbound: Outbound
     proactive: ProactiveMessages
@@ -27,12 +27,12 @@ class WayOut:
 
     @property
     def loops(self) -> Loops:
-        """What runs while a gateway runs; a worker sends nothing."""
+        """The loops that run while a gateway runs; a worker sends nothing."""
         return {"outbound": self.outbound.run, "outages": self.outages.run, "follow-up": self.follow_up.run}
 
 
 def build_way_out(core: Core, records: Records) -> WayOut:
-    """Starts nothing."""
+    """Build the way out; starts nothing."""
     database, signals = core.database, core.signals
     outbound = Outbound(
         database=database,

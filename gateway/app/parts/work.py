@@ -1,4 +1,4 @@
-"""Work: the worker with its kinds of tasks, the files that machines share, and task trees."""
+"""Work: the worker and its jobs, the files that machines share, and task trees."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ from gateway.store.work import schedule_runs
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """What runs tasks."""
+    """The parts that run tasks."""
 
     worker: Worker
     parts: JobParts
@@ -39,14 +39,14 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class RunAftercare:
-    """What follows the end of each run."""
+    """The steps after the end of each run."""
 
     file_sync: FileSync
     environments: AgentEnvironments
     signals: Signals
 
     async def __call__(self) -> None:
-        """Have changed files synchronised, and drop plans that are over."""
+        """Request a synchronisation of changed files, and drop finished plans."""
         if self.file_sync.on:
             self.file_sync.want()
             self.signals.files.set()
@@ -54,7 +54,7 @@ class RunAftercare:
 
 
 def build_work(core: Core, records: Records, way_out: WayOut, turns: Turns, *, workplace: Workplace) -> Work:
-    """Starts nothing."""
+    """Build the work; starts nothing."""
     tell_owner, environments = way_out.notices.tell_owner, turns.environments
     file_sync = FileSync(
         database=core.database,

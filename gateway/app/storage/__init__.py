@@ -1,1 +1,1 @@
-"""What is kept, as a whole: the database and its upgrades, backups and restores, the erasing of a memory."""
+"""The stored data as a whole: the database and its upgrades, backups and restores, the erasure of a memory."""

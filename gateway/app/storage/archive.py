@@ -1,4 +1,4 @@
-"""Writes an archive: a compressed tar that ends in its manifest; complete or not there."""
+"""Writes an archive: a compressed tar that ends with its manifest. The file appears only when it is complete."""
 
 import os
 import shutil
@@ -24,21 +24,24 @@ _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class ArchiveWriter:
-    """Adds entries one after another to a tar. Not for two threads at once."""
+    """Adds entries to a tar, one after another. Not thread-safe."""
 
     def __init__(self, tar: Tar, scratch: Path) -> None:
         self._tar = tar
         self._scratch = scratch
         self.members: list[Member] = []
         self.clean: Callable[[str], str] | None = None
-        """Takes live secrets out of what is added."""
+        """Removes live secrets from the entries."""
         self.replaced = 0
-        """Lines that held one."""
+        """The number of lines that held a secret."""
         self.skipped = 0
-        """Pipes, sockets, devices, files mostly of holes, what is too deep, and links that lead out of their folder."""
+        """The number of skipped entries.
+
+        Skipped are pipes, sockets, devices, sparse files, paths that are too deep, and links that leave their folder.
+        """
 
     def spool(self) -> BinaryIO:
-        """A place beside the archive for what has to be complete before its size is known."""
+        """A temporary file beside the archive, for content whose size is known only at its end."""
         return tempfile.TemporaryFile(dir=self._scratch)
 
     def add(self, name: str, content: IO[bytes]) -> None:
@@ -48,10 +51,10 @@ class ArchiveWriter:
         self._put(info, content)
 
     def add_tree(self, root: Path, name: str, without: tuple[str, ...] = (TEMPORARY_PREFIX,)) -> None:
-        """All below `root` as `name/…`, links as links, but for names that begin like one of `without`.
+        """Add everything below `root` as `name/…`, links as links, except names that begin like one of `without`.
 
-        Somebody may write below it meanwhile: a file is taken as it is when its turn comes, and one that is gone is
-        gone.
+        Other processes may write there meanwhile: each file is added as it is at that moment, a deleted file is left
+        out.
         """
         if not root.is_dir():
             return
@@ -91,7 +94,7 @@ class ArchiveWriter:
     def _cleaned(self, content: IO[bytes], clean: Callable[[str], str]) -> IO[bytes]:
         cleaned = self.spool()
         for line in content:
-            text = line.decode("latin-1")  # whatever the bytes are, each is one character
+            text = line.decode("latin-1")  # latin-1 maps each byte to one character
             self.replaced += (new := clean(text)) != text
             cleaned.write(new.encode("latin-1"))
         return cleaned
@@ -111,9 +114,9 @@ class ArchiveWriter:
 
 @contextmanager
 def archive_at(path: Path) -> Iterator[ArchiveWriter]:
-    """An archive that appears under its name when it is complete and on disk; only its owner may read it.
+    """Write an archive that appears under its name when it is complete and on disk; only its owner may read it.
 
-    Raises `OwnerMustAct`, or `DiskFull`, if that, or what is to be added, cannot be.
+    Raises `OwnerMustAct` or `DiskFull` if the archive can't be written or an entry can't be added.
     """
     draft = path.with_name(f".{path.name}.{uuid4().hex}")
     try:

@@ -1,4 +1,4 @@
-"""A backup: everything the gateway knows, in one file, written while it works; and the list of backups made."""
+"""Backups: everything the gateway knows in one file, written while it runs; and the list of past backups."""
 
 import asyncio
 import io
@@ -51,10 +51,10 @@ async def back_up(
     with_secrets: bool,
     environ: Mapping[str, str] | None = None,
 ) -> Manifest:
-    """Write an archive to `path`, whole or not at all; raises `OwnerMustAct` if that cannot be.
+    """Write an archive to `path`, completely or not at all; raises `OwnerMustAct` if that fails.
 
-    With `environ`, which may give the master key, live secrets in texts become references, unless it is `with_secrets`.
-    Files come first: what they knew of a conversation is then in the snapshot of the database as well.
+    With `environ`, which may contain the master key, references replace live secrets in texts, unless `with_secrets` is
+    set. Files come first, so that the later snapshot of the database includes the conversations that they mention.
     """
     path = _checked_path(environment, config, path, force=force)
     text = read(environment.config)
@@ -118,11 +118,10 @@ async def _add_table(writer: ArchiveWriter, seen: DatabaseSnapshot, table: Table
 
 
 def saved_config(text: str, config: Config, *, with_secrets: bool) -> tuple[bytes, tuple[str, ...]]:
-    """`text` as it is in the archive, and the keys whose values are not.
+    """The text of config.json for the archive, and the keys whose values it leaves out.
 
-    The address of the database is left out: where that is, the machine it is restored on decides. Each secret becomes a
-    reference to a variable that is not set, which keeps a gateway from starting with half a configuration, and whose
-    name says what is missing.
+    It leaves out the database's address, which the target machine decides. A reference to an unset variable replaces
+    each secret: it keeps a gateway from starting with half a configuration, and its name says what is missing.
     """
     raw = parse_json(text)
     database = raw.get("database")
@@ -150,10 +149,9 @@ def _without_secrets(raw: dict[str, JsonValue], config: Config, left_out: list[s
 
 
 def add_logins(writer: ArchiveWriter, data: Path) -> None:
-    """Add what the modules of channels offer as `backup_files`. Not for the process that runs the channels.
+    """Add the `backup_files` of the channels' modules. Not for the process that runs the channels.
 
-    These are names and how to read each as a whole, in the order in which they are to be read; a file that is gone
-    when its turn comes is gone.
+    Each module gives names and how to read each file, in the order of reading; files deleted meanwhile are left out.
     """
     for name in channel_names():
         folder = data / CHANNELS / name
@@ -168,7 +166,7 @@ _LINE = "{:%Y-%m-%d %H:%M} UTC {}"
 
 
 def record_backup(data: Path, path: Path, made: datetime) -> None:
-    """Note a backup, on disk when it returns."""
+    """Record a backup in the list; it is on disk when this returns."""
     with (file := data / "backups.list").open("a", encoding="utf-8", errors="surrogateescape") as lines:
         file.chmod(0o600)
         lines.write(f"{_LINE.format(made, path)}\n")
@@ -176,7 +174,7 @@ def record_backup(data: Path, path: Path, made: datetime) -> None:
 
 
 def recorded_backups(data: Path) -> list[str]:
-    """The backups made or restored here, and those of upgrades; the oldest first."""
+    """The backups made or restored here, and those of upgrades, oldest first."""
     lines = list[str]()
     with suppress(FileNotFoundError):
         lines = (data / "backups.list").read_text("utf-8", "surrogateescape").splitlines()

@@ -1,4 +1,4 @@
-"""The gateway's database: the one that config.json names, the embedded server, or one for a single piece of work."""
+"""The gateway's database: the one that config.json names, the embedded server, or a temporary one."""
 
 import asyncio
 import tempfile
@@ -18,17 +18,17 @@ from gateway.store.memory import vectors
 from gateway.store.migrate import check_schema, migrate
 
 PAUSES = (0.2, 1.0)
-"""Seconds between the starts of an embedded server before it counts as one that cannot."""
+"""Seconds between attempts to start an embedded server; after these it counts as broken."""
 
 
 def has_database(environment: Environment, config: Config) -> bool:
-    """Whether there is one; False before the first start."""
+    """Whether a database exists; False before the first start."""
     return config.database.url is not None or (environment.data / "postgres").is_dir()
 
 
 @asynccontextmanager
 async def open_database(environment: Environment, config: Config) -> AsyncIterator[Database]:
-    """The database for a command, started if need be; raises `OwnerMustAct` unless its schema is this program's."""
+    """The database for a command, started if needed; raises `OwnerMustAct` unless its schema fits this program."""
     if not has_database(environment, config):
         raise OwnerMustAct(f"there is no gateway in {environment.data} yet; `supaclaw up` sets one up")
     async with reach(environment, config, mine=False) as database:
@@ -38,16 +38,16 @@ async def open_database(environment: Environment, config: Config) -> AsyncIterat
 
 @asynccontextmanager
 async def reach(environment: Environment, config: Config, *, mine: bool) -> AsyncIterator[Database]:
-    """The database, whatever its schema."""
+    """The database, whatever its schema; `mine` as in `postgres`."""
     async with postgres(environment, config, mine=mine) as dsn, await Database.connect(dsn) as database:
         yield database
 
 
 @asynccontextmanager
 async def postgres(environment: Environment, config: Config, *, mine: bool) -> AsyncIterator[str]:
-    """The DSN. An embedded server is revived while needed, and stopped at the end if it is `mine` or was started here.
+    """The DSN. An embedded server is kept running, and stopped at the end if it is `mine` or was started here.
 
-    A gateway that dies leaves it running, and the next one finds it by a login.
+    A gateway that dies leaves it running; the next gateway finds it and only logs in.
     """
     if (url := config.database.url) is not None:
         yield url.get_secret_value()
@@ -79,7 +79,7 @@ async def _started(server: EmbeddedPostgres) -> str:
 
 @asynccontextmanager
 async def temporary_database(purpose: str) -> AsyncIterator[Database]:
-    """With the schema of this program and the tables of vectors, on a server of its own; `purpose` names its folder."""
+    """A temporary server with this program's schema and the vector tables; `purpose` names its folder."""
     with tempfile.TemporaryDirectory(prefix=f"supaclaw-{purpose}-") as folder:
         server = EmbeddedPostgres(Path(folder))
         try:

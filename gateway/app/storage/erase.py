@@ -1,7 +1,7 @@
-"""Erasing a memory for good: from files, checkpoints and rows, in an order in which it can break off anywhere.
+"""Erases a memory permanently from files, checkpoints and rows, in an order that may stop at any point.
 
-What is to be erased is known from the rows of the memory alone, which therefore go last: until then the same command
-finds it again. After that only pages of tables are left, which need no words.
+Only the rows of the memory say what to erase, so they go last: until then the same command finds everything again.
+After that only old pages of tables remain, which can be removed without knowing the words.
 """
 
 from collections import Counter
@@ -35,7 +35,7 @@ from gateway.workspace.erasing import Fate, Traces, rewrite_checkpoints
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What there is to erase, and where. The `backups` still contain it; the erasure doesn't change them."""
+    """What an erasure would erase, and where. The `backups` still contain it; the erasure doesn't change them."""
 
     origins: Origins
     rows: Counter[str]
@@ -51,10 +51,10 @@ class _CountedOnly(Exception):
 async def erase(
     environment: Environment, config: Config, memory: MemoryId, also: Sequence[str], agree: Callable[[Found], None]
 ) -> None:
-    """Erase a memory of the owner's and what it was learned from, quotes of these, and sentences with words of `also`.
+    """Erase one of the owner's memories and its sources, quotes of these, and sentences with words of `also`.
 
-    `agree` is told what was found, and raises if that shall not be. Raises `OwnerMustAct` while a gateway runs, and
-    for a memory that is not there.
+    `agree` receives the findings, and raises to stop the erasure. Raises `OwnerMustAct` while a gateway runs, and if
+    the memory doesn't exist.
     """
     data, failpoints = environment.data, Failpoints(environment.fail)
     if short := [words for words in also if letters(words) < SHORTEST]:
@@ -89,7 +89,7 @@ async def erase(
 
 @asynccontextmanager
 async def _alone(environment: Environment, config: Config) -> AsyncIterator[Database]:
-    """The database, with no gateway on it or on the data folder, and no worker."""
+    """The database, while no gateway uses it or the data folder and no worker runs."""
     data = environment.data
     if not data.is_dir():
         raise OwnerMustAct(f"there is no gateway in {data} yet; is SUPACLAW_DATA right?")
@@ -109,7 +109,7 @@ def _check(unfinished: dict[int, int], memory: MemoryId, words: int, origins: Or
 
 
 async def _rows(database: Database, erasure: Erasure, origins: Origins) -> Counter[str]:
-    """How many rows of each table would change: changes them and rolls back."""
+    """The number of rows of each table that would change, found by changing them and rolling back."""
     rows = Counter[str]()
     with suppress(_CountedOnly):
         async with database.transaction() as tx:
@@ -119,7 +119,7 @@ async def _rows(database: Database, erasure: Erasure, origins: Origins) -> Count
 
 
 async def _clean(database: Database, traces: Traces, owner: PrincipalId, path: Path, fate: Fate) -> None:
-    """A file, after what the database knows of it: that it has the words tells that it is not done yet."""
+    """Clean a file, after the rows about it: as long as it has the words, it is known to be unfinished."""
     root = traces.root_of(path)
     if root is None or fate not in (Fate.REMOVED, Fate.CLEANED):
         traces.carry_out(path, fate)
@@ -135,7 +135,7 @@ async def _clean(database: Database, traces: Traces, owner: PrincipalId, path: P
 
 
 def _change(traces: Traces, path: Path) -> tuple[str, str, int]:
-    """The hash of what a file is and of what it will be, and its size then."""
+    """The hash of a file's current content, and the hash and the size of its content after the erasure."""
     before = bytes(path.readlink()) if path.is_symlink() else path.read_bytes()
     after = traces.cleaned(before) or b""
     return sha256(before).hexdigest(), sha256(after).hexdigest(), len(after)

@@ -26,14 +26,14 @@ PRINCIPALS = "principals"
 CHANNELS = "channels"
 
 NOT_KEYS = ("postgres.", "local-token", MASTER_KEY)
-"""Beginnings of files in `keys/` that stay: passwords of a database, a token new at every start, the master key.
+"""Prefixes of files in `keys/` that backups leave out: database passwords, the local token, the master key.
 
-Whoever finds a backup has no secret by it.
+A stolen backup alone gives away no stored secret.
 """
 
 
 class Tar(tarfile.TarFile):
-    """A tar of any number of entries: whoever goes through it clears `members`, which tarfile would keep."""
+    """A tar of any number of entries; readers must clear `members`, which tarfile would keep in memory."""
 
     members: list[tarfile.TarInfo]
 
@@ -48,7 +48,7 @@ class Member:
 
     @classmethod
     def of(cls, info: tarfile.TarInfo, content: IO[bytes] | None) -> "Member":
-        """The hash of an entry's content; of a link, the hash of its target's path."""
+        """The entry with the hash of its content; for a link, with the hash of its target's path."""
         name = f"{info.name}/" if info.isdir() else info.name
         source = content or io.BytesIO(info.linkname.encode("utf-8", "surrogateescape"))
         digest = hashlib.sha256()
@@ -72,9 +72,9 @@ class Manifest(_Version, frozen=True):
     left_out: tuple[str, ...]
     """Keys of config.json whose values are not in the archive."""
     skipped: int
-    """How many pipes, sockets, devices, and links that lead out of their folder are not."""
+    """The number of pipes, sockets, devices and links out of their folder that the archive leaves out."""
     replaced: int = 0
-    """How many lines held the value of a secret, whose name stands there now."""
+    """The number of lines in which a secret's name replaces its value."""
     tables: tuple[Table, ...]
     rows: int
     counters: Mapping[str, int]
@@ -82,7 +82,7 @@ class Manifest(_Version, frozen=True):
 
     @classmethod
     def read(cls, raw: bytes) -> "Manifest":
-        """Raises `ValueError` if it isn't a manifest, `OwnerMustAct` if a later program wrote it."""
+        """Parse a manifest; raises `ValueError` if it is invalid, `OwnerMustAct` if a later program wrote it."""
         try:
             version = _Version.model_validate_json(raw)
             if version.format > FORMAT or version.schema_number > len(read_migrations()):
@@ -93,12 +93,12 @@ class Manifest(_Version, frozen=True):
 
     @property
     def logins(self) -> list[str]:
-        """The channels that are linked where this is restored."""
+        """The channels that will be signed in after a restore."""
         return sorted({member.name.split("/")[1] for member in self.members if member.name.startswith(f"{CHANNELS}/")})
 
     @property
     def has_secrets(self) -> bool:
-        """Whether sealed values are in it, which take the recovery key."""
+        """Whether it contains sealed values, which need the recovery key."""
         return any(member.name == "database/secrets.copy" and member.size for member in self.members)
 
     def __str__(self) -> str:
@@ -112,9 +112,9 @@ def table_member(table: Table) -> str:
 
 
 def stays_inside(name: str, target: str) -> bool:
-    """Whether a link at `name` leads to a place in the same file root, whatever else in it is a link.
+    """Whether a link at `name` points to a place in the same file root, even if other entries are links.
 
-    Climbing is allowed only at the beginning, where the folders climbed through are known to be folders.
+    `..` is allowed only at the beginning, where the folders on the way up are known to be folders.
     """
     above = name.split("/")[:-1]
     depth = len(above) - (2 if name.startswith(f"{PRINCIPALS}/") else 1)

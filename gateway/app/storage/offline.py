@@ -1,6 +1,7 @@
-"""Stored secrets, MCP servers and tool files for commands, without a running gateway.
+"""Stored secrets, MCP servers and tool files for commands that run without a gateway.
 
-The database is asked only if a reference in config.json needs it."""
+They ask the database only if a reference in config.json needs it.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -33,13 +34,13 @@ from gateway.workspace.files.tree import Workspace
 
 @dataclass(frozen=True)
 class StoredSecrets:
-    """A lookup that opens the database for the first name, and reads all secrets then."""
+    """A lookup that opens the database for the first name and then reads all secrets."""
 
     environment: Environment
     environ: Mapping[str, str] = field(repr=False)
 
     def __call__(self, name: str) -> str:
-        """Raises `ConfigError` for an unknown name, and whatever keeps the database from being read."""
+        """The secret's value; raises `ConfigError` for an unknown name, and the errors of opening the database."""
         return self._lookup(name)
 
     @cached_property
@@ -47,7 +48,7 @@ class StoredSecrets:
         config = load_early(self.environment, self.environ)
         if not has_database(self.environment, config):
             return secrets_unavailable
-        with ThreadPoolExecutor(1) as apart:  # the caller may be a coroutine
+        with ThreadPoolExecutor(1) as apart:  # a coroutine may call this
             return apart.submit(lambda: asyncio.run(self._read(config))).result()
 
     async def _read(self, config: Config) -> Lookup:
@@ -59,7 +60,7 @@ class StoredSecrets:
 async def stored_secrets(
     database: Database, environment: Environment, environ: Mapping[str, str]
 ) -> LiveSecrets | None:
-    """All secrets as they are now; None before the first start."""
+    """All current secrets; None before the first start."""
     async with database.connection() as conn:
         owner = await principals.owner(conn)
     if owner is None:
@@ -72,9 +73,9 @@ async def stored_secrets(
 async def leak_guard(
     database: Database, environment: Environment, environ: Mapping[str, str]
 ) -> Callable[[str], str] | None:
-    """Returns what replaces stored secrets in a text; None if there are none that can be opened."""
+    """A function that replaces stored secrets in a text; None if no secret can be opened."""
     leaks = Leaks()
-    with suppress(OwnerMustAct):  # a schema of before, which the upgrade that follows ends
+    with suppress(OwnerMustAct):  # an older schema, which the following upgrade replaces
         await check_schema(database)
         stored = await Vault(database, environment.data, environ).opened()
         leaks.learn({each.value: f"${{secret:{each.row.facts.name}}}" for each in stored if each.value})
@@ -83,7 +84,7 @@ async def leak_guard(
 
 
 def tool_files(database: Database, environment: Environment) -> ToolFiles:
-    """Those of the owner's workspace; none of them can fetch anything."""
+    """The tool files of the owner's workspace; they can't fetch anything."""
     return ToolFiles(Skills(database, Workspace(environment.workspace), SystemClock(), form=FORM))
 
 
@@ -91,7 +92,7 @@ def tool_files(database: Database, environment: Environment) -> ToolFiles:
 async def offline_servers(
     database: Database, environment: Environment, environ: Mapping[str, str], owner: PrincipalId
 ) -> AsyncIterator[McpServers]:
-    """The owner's MCP servers; closes their connections at the end."""
+    """The owner's MCP servers; their connections are closed at the end."""
     config = load(environment.config, environ, StoredSecrets(environment, environ))
     files = tool_files(database, environment)
     secrets = await stored_secrets(database, environment, environ)

@@ -1,4 +1,4 @@
-"""Restores an archive: all of it, once, into an empty place; a restore that broke off can be repeated."""
+"""Restores an archive completely into an empty place; an interrupted restore can be repeated."""
 
 import asyncio
 import gzip
@@ -32,14 +32,14 @@ RESTORED = "I was restored from a backup and cannot tell whether my last answer 
 async def restore(
     environment: Environment, config: Config, path: Path, reached: AbstractAsyncContextManager[Database]
 ) -> tuple[Manifest, Path | None]:
-    """Put an archive back; says where its config.json lies now: beside the one in force, if there was one.
+    """Restore an archive; return its manifest and the path of its config.json, beside an existing one.
 
-    Raises `OwnerMustAct` if it cannot be used or if there is no room for it, before anything is changed.
-    What breaks it off leaves its staging folder: the same command does it again, and no gateway starts before.
+    Raises `OwnerMustAct` before any change if the archive can't be used or there is no room for it. An interrupted
+    restore leaves its staging folder: the same command repeats it, and no gateway starts before that.
     """
     with hold_instance(environment.data), staging(environment) as stage:
         manifest = await asyncio.to_thread(unpack, path, stage.folder)
-        stage.begun = config.database.url is None  # from here on an embedded server is made
+        stage.begun = config.database.url is None  # the next step creates an embedded server
         async with reached as database:
             await _fill(database, manifest, stage)
             await database.run(contents.expect_older)
@@ -58,7 +58,7 @@ async def _fill(database: Database, manifest: Manifest, stage: Staging) -> None:
 
 
 async def _note_uncertain_answers(tx: Connection) -> None:
-    """One notice for each chat whose answers were on their way; none the second time."""
+    """Add one notice to each chat whose answers were being sent; a repeated restore adds none."""
     for address in await addresses_in_doubt(tx):
         at = await addresses.lock_by_id(tx, address)
         await sessions.lock(tx, at.session_id)
@@ -69,14 +69,14 @@ async def _note_uncertain_answers(tx: Connection) -> None:
 
 
 def unpack(path: Path, into: Path | None) -> Manifest:
-    """Read all of an archive, into an empty folder or only to check it.
+    """Read a whole archive, either into an empty folder or only to check it.
 
-    Raises `OwnerMustAct` if it has changed since it was saved; what is in `into` then must not be used.
+    Raises `OwnerMustAct` if it has changed since it was saved; then don't use the files in `into`.
     """
     try:
         with gzip.open(path) as plain, Tar.open(fileobj=plain, mode="r|", bufsize=PIECE) as tar:
             manifest = _unpack(tar, into)
-            while plain.read(PIECE):  # at the end gzip compares its own sum
+            while plain.read(PIECE):  # at the end gzip verifies its checksum
                 pass
     except (tarfile.TarError, gzip.BadGzipFile, EOFError, zlib.error, ValueError) as error:
         raise OwnerMustAct(f"{path} is not a complete SupaClaw backup ({error}); use another copy of it") from error
@@ -125,7 +125,7 @@ def _measured(tar: Tar, info: tarfile.TarInfo, into: Path | None) -> Member:
 
 
 def _place(name: str, into: Path) -> Path:
-    """There are no links in `into` yet, so a name without steps upwards leads to a place in it."""
+    """The entry's place. `into` has no links yet, so a name without `..` can't leave it."""
     parts = name.strip("/").split("/")
     if not {"", ".", ".."}.isdisjoint(parts):
         raise ValueError(f"it holds {name!r}, which does not belong there")
@@ -133,7 +133,7 @@ def _place(name: str, into: Path) -> Path:
 
 
 def _link(links: list[tarfile.TarInfo], into: Path) -> None:
-    """Links come last, and each in a true folder, so that nothing is ever put through one."""
+    """Create the links last, each in a real folder, so that no entry is ever written through a link."""
     for info in links:
         *folders, name = info.name.split("/")
         with open_folder(into, tuple(folders)) as folder:

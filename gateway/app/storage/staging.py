@@ -1,4 +1,4 @@
-"""The staging folder of a restore, which marks the place as unfinished, and the move from it into place."""
+"""The staging folder of a restore, which marks it as unfinished, and the move from there into place."""
 
 import os
 import shutil
@@ -18,27 +18,27 @@ _HARMLESS = frozenset({"gateway.pid", "lost+found"})
 
 
 def check_restore_finished(data: Path) -> None:
-    """Raise `OwnerMustAct` if a restore into this data folder broke off: a gateway must not work on half of it."""
+    """Raise `OwnerMustAct` if a restore into this data folder was interrupted: a gateway must not run on half of it."""
     if (data / _STAGING).exists():
         raise OwnerMustAct(f"a restore into {data} was interrupted: finish it with the same `supaclaw restore FILE`")
 
 
 @dataclass(slots=True)
 class Staging:
-    """An empty folder in the data folder."""
+    """The empty staging folder in the data folder, and the state of its restore."""
 
     folder: Path
     resumed: bool
-    """An earlier restore broke off here; what lies in the folders to restore is its own."""
+    """Whether an earlier restore was interrupted here; then the files in the target folders come from it."""
     begun: bool = False
-    """Whether something outside of it has been changed."""
+    """Whether anything outside the staging folder has been changed."""
 
 
 @contextmanager
 def staging(environment: Environment) -> Iterator[Staging]:
-    """Take the place, until all is done; what breaks off when it has `begun` has to be done again.
+    """Hold the staging folder until the restore is complete; after `begun`, an interrupted restore must be repeated.
 
-    Raises `OwnerMustAct` saying what is in the way. The caller holds the instance.
+    Raises `OwnerMustAct` that says what is in the way. The caller holds the instance.
     """
     mark = environment.data / _STAGING
     stage = Staging(mark / "unpacked", resumed=mark.exists())
@@ -59,7 +59,7 @@ def staging(environment: Environment) -> Iterator[Staging]:
 
 
 def put_in_place(environment: Environment, unpacked: Path) -> Path | None:
-    """Move what is known into its place; returns where config.json went."""
+    """Move the unpacked files into place; return the new path of config.json."""
     data = environment.data
     roots = {WORKSPACE: environment.workspace} | {name: data / name for name in (PRINCIPALS, KEYS, CHANNELS)}
     for name, root in roots.items():
@@ -71,7 +71,7 @@ def put_in_place(environment: Environment, unpacked: Path) -> Path | None:
 
 
 def _entries(folder: Path, *, apart: bool) -> Iterator[Path]:
-    """What is moved as one. `apart`: not the folders that are mounted somewhere by themselves, but what is in them."""
+    """Yield the paths that move as one. `apart`: yields the contents of folders that may be separate mounts."""
     for entry in folder.glob("*"):
         if apart and entry.name in READ_ONLY and entry.is_dir() and not entry.is_symlink():
             yield from entry.glob("*")
@@ -80,7 +80,7 @@ def _entries(folder: Path, *, apart: bool) -> Iterator[Path]:
 
 
 def _put_config(saved: Path, target: Path) -> Path | None:
-    """The path for config.json: its place if that is free, else beside it."""
+    """Move config.json to its place if that is free, else beside it; return its path, None if there is none."""
     if not saved.exists():
         return None
     if target.exists() and target.read_bytes() != saved.read_bytes():
@@ -91,7 +91,7 @@ def _put_config(saved: Path, target: Path) -> Path | None:
 
 
 def _put(source: Path, target: Path) -> None:
-    """Move a file, link or folder, to another disk if need be, in place of what an unfinished restore put there."""
+    """Move a file, link or folder, also between disks, and replace what an unfinished restore left there."""
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if target.is_dir() and not target.is_symlink():
         shutil.rmtree(target)

@@ -1,4 +1,4 @@
-"""Upgrades: the schema of a database in use is brought up to this program's, with a way back."""
+"""Upgrades: migrates a database in use to this program's schema, after a backup."""
 
 import asyncio
 import shutil
@@ -35,9 +35,9 @@ log = structlog.get_logger("gateway")
 async def join_upgraded(
     environment: Environment, config: Config, database: Database, instance: InstanceId
 ) -> AsyncIterator[None]:
-    """Be a gateway of this database, which then has this program's schema; raises `OwnerMustAct` if it cannot be.
+    """Join the database as a gateway, after migrating its schema; raises `OwnerMustAct` if that is impossible.
 
-    Whoever migrates is alone, so that no schema changes beneath a gateway.
+    A migration has the database to itself, so that no schema changes under a running gateway.
     """
     if not (await schema_of(database)).number:
         await migrate(database)
@@ -51,7 +51,7 @@ async def join_upgraded(
 
 
 async def _upgrade(environment: Environment, config: Config, database: Database, schema: Schema) -> None:
-    """Back up what is there, then migrate."""
+    """Back up a database in use, then migrate it."""
     async with database.connection() as conn:
         used = await principals.has_owner(conn)
     if used:
@@ -60,7 +60,7 @@ async def _upgrade(environment: Environment, config: Config, database: Database,
 
 
 async def _save(environment: Environment, config: Config, database: Database, schema: Schema) -> None:
-    """Keep what was before the first migration; an upgrade that broke off after that has it already."""
+    """Back up before the first migration; after an interrupted upgrade, that backup already exists."""
     folder = environment.data / BACKUPS
     folder.mkdir(mode=0o700, exist_ok=True)
     kept = sorted(folder.glob(_NAME.format("*", "*")), key=lambda file: file.stat().st_mtime)
@@ -81,7 +81,7 @@ async def _save(environment: Environment, config: Config, database: Database, sc
 
 
 async def _renew(database: Database, instance: InstanceId) -> None:
-    """Until cancelled, renew the lease, and log that a long upgrade goes on."""
+    """Renew the lease until cancelled, and log that a long upgrade continues."""
     for pause in chain([FIRST_SECONDS], repeat(RENEW_SECONDS)):
         await asyncio.sleep(pause)
         log.info("upgrade.goes_on")

@@ -1,1 +1,1 @@
-"""What runs in a CPU process of its own: text extraction, the local embedding model, shells on virtual files."""
+"""Work in separate CPU processes: text extraction, the local embedding model, shells on virtual files."""

@@ -1,6 +1,6 @@
-"""The child process that does CPU-heavy work, one job after another; `executor.py` starts it and speaks to it.
+"""The child process for CPU-heavy work, one job after another; `executor.py` starts it and sends it jobs.
 
-A message is four bytes of length and that much JSON. Nothing is imported but the module of the job at hand.
+A message is four bytes of length, then that many bytes of JSON. The process imports only the modules of its jobs.
 """
 
 import importlib
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 class Request(NamedTuple):
-    """A job: a function at the top of a module, what it is given, and how many bytes of memory it may take."""
+    """A job: a function at the top of a module, its arguments, and its memory limit in bytes."""
 
     module: str
     name: str
@@ -35,7 +35,7 @@ class Request(NamedTuple):
 
 
 def main() -> None:
-    """Work until standard input ends, or the parent is gone."""
+    """Run jobs until standard input ends or the parent process is gone."""
     os.umask(0o077)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(NICENESS)
@@ -47,13 +47,13 @@ def main() -> None:
 
 
 def encode_message(message: Request | JsonObject) -> bytes:
-    """The message as bytes, with its length in front."""
+    """The message as bytes, after its length."""
     body = json.dumps(message).encode()
     return LENGTH.pack(len(body)) + body
 
 
 def run_request(request: Request) -> bytes:
-    """Run the job; replies `{"value": …}` or `{"failed": kind, "text": one line}`."""
+    """Run the job; the reply is `{"value": …}` or `{"failed": kind, "text": one line}`."""
     try:
         return encode_message({"value": _run(request)})
     except SupaclawError as exc:
@@ -69,7 +69,7 @@ def run_request(request: Request) -> bytes:
 
 def _run(request: Request) -> Json:
     hard = resource.getrlimit(resource.RLIMIT_AS)[1]
-    # Not every system has this limit.
+    # Some systems don't have this limit.
     with suppress(ValueError, OSError):
         soft = request.memory if hard == resource.RLIM_INFINITY else min(request.memory, hard)
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
@@ -84,7 +84,7 @@ def _receive(stream: BinaryIO) -> Request | None:
 
 
 def _private_pipes() -> tuple[BinaryIO, BinaryIO]:
-    """The two pipes to the parent under numbers of their own: what a job prints goes to standard error."""
+    """Move the pipes to the parent to new descriptors: standard output then goes to standard error."""
     requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb", buffering=0)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -94,7 +94,7 @@ def _private_pipes() -> tuple[BinaryIO, BinaryIO]:
 
 
 def _die_with_parent(requests: int) -> None:
-    """End the process with its parent, even in the middle of a job."""
+    """End the process when its parent ends, even in the middle of a job."""
     watch = select.poll()
     watch.register(requests, 0)
     watch.poll()

@@ -1,4 +1,4 @@
-"""Runs the embedding model of this package in a process of its own; the gateway never loads it."""
+"""Runs the bundled embedding model in a separate process; the gateway never loads it."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
@@ -18,17 +18,17 @@ QUERY_SECONDS = 0.3
 """How long a query waits for its vector; after that its search uses keywords only."""
 IDLE_SECONDS = 300.0
 _PIECE_SECONDS = 300.0
-"""For a model that hangs; on a machine that is busy with other things, loading alone took more than a minute."""
+"""The limit for a model that hangs; on a busy machine, loading alone took more than a minute."""
 _PIECE_CHARACTERS = 1_200
-"""Of texts that are embedded in one go, a tenth of a second: a question waits no longer for what came before it."""
+"""Characters embedded in one batch, about 0.1 seconds of work: a query waits no longer for the batch before it."""
 
 Model = Callable[[str, list[str]], Json]
-"""`e5.vectors`: run in the process, never here."""
+"""The type of `e5.vectors`, which runs in the child process, never here."""
 
 
 @dataclass(order=True, slots=True)
 class _Piece:
-    """A few texts to embed together; queries have rank 0."""
+    """A few texts to embed together; queries have rank 0 and go first."""
 
     rank: int
     number: int
@@ -38,7 +38,7 @@ class _Piece:
 
 
 class LocalEmbedder:
-    """Implements `Embedder`. The process is started by the first use, and ends after some idle minutes."""
+    """Implements `Embedder`. The first use starts the process, which ends after some idle minutes."""
 
     def __init__(
         self, model: Model = e5.vectors, *, patience: float = QUERY_SECONDS, seconds: float = _PIECE_SECONDS
@@ -53,7 +53,7 @@ class LocalEmbedder:
         self._work: asyncio.Task[None] | None = None
 
     async def query(self, text: str, /) -> Vector:
-        """Raises `EmbeddingUnavailable` after 300 ms; a model that is being loaded goes on for the next one."""
+        """Embed a query; raises `EmbeddingUnavailable` after `QUERY_SECONDS`. Loading continues for the next query."""
         try:
             async with asyncio.timeout(self._patience):
                 [vector] = await self._ask(0, e5.QUERY, [text])
@@ -63,7 +63,7 @@ class LocalEmbedder:
         return vector
 
     async def passages(self, texts: Sequence[str], /) -> tuple[Vector, ...]:
-        """Embed them piece by piece, so that queries come in between."""
+        """Embed the texts in small batches, so that queries can go in between."""
         found: list[Vector] = []
         for piece in _pieces(texts):
             found += await self._ask(1, e5.PASSAGE, piece)
@@ -79,7 +79,7 @@ class LocalEmbedder:
             _fail(self._waiting.pop(), EmbeddingUnavailable("the gateway stops"))
 
     async def _ask(self, rank: int, prefix: str, texts: list[str]) -> tuple[Vector, ...]:
-        """Queue a piece and await its vectors. Cancelling removes it from the queue, unless it has begun."""
+        """Queue a piece and await its vectors. Cancelling removes it from the queue, unless it is being embedded."""
         piece = _Piece(rank, next(self._numbers), prefix, texts, asyncio.get_running_loop().create_future())
         heappush(self._waiting, piece)
         if self._work is None or self._work.done():

@@ -1,4 +1,4 @@
-"""Runs CPU-heavy work, and reads hostile files, in a niced process of its own that ends when it is idle."""
+"""Runs CPU-heavy work and reads hostile files in a separate niced process, which ends when it is idle."""
 
 import asyncio
 import json
@@ -15,25 +15,25 @@ from gateway.domain.json import Json, JsonObject
 from gateway.sandbox.child import describe_exit
 
 MAX_REPLY_BYTES = 64 * 1024**2
-"""The longest reply that is read."""
+"""Longer replies are refused."""
 
 _ALLOWED = frozenset({"PATH", "HOME", "LANG", "TZ", "TMPDIR", "VIRTUAL_ENV", "PYTHONPATH"})
 _ROOT = Path(__file__).parents[3]
 
 
 class ChildEnded(Exception):
-    """The process died over a job, or its reply was too long; the text says how."""
+    """The process died during a job, or its reply was too long; the text says which."""
 
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """One process."""
+    """A running child process."""
 
     process: asyncio.subprocess.Process
 
     @property
     def ended(self) -> bool:
-        """Whether it has died while nobody asked it anything; the event loop may not have been told yet."""
+        """Whether the process died while idle; the event loop may not know that yet."""
         to = self.process.stdin
         if self.process.returncode is not None or to is None or to.transport.is_closing():
             return True
@@ -45,7 +45,7 @@ class Child:
             return True
 
     async def ask(self, request: bytes) -> JsonObject:
-        """The reply; raises `ChildEnded`."""
+        """The reply to a request; raises `ChildEnded`."""
         to, back = self.process.stdin, self.process.stdout
         if to is None or back is None:
             raise ChildEnded("it has no pipes")
@@ -61,18 +61,18 @@ class Child:
         return reply
 
     async def end(self) -> None:
-        """Kill it, and wait until it is gone."""
+        """Kill the process, and wait until it is gone."""
         self.kill()
         await asyncio.shield(self.process.wait())
 
     def kill(self) -> None:
-        """The event loop reaps it."""
+        """Kill the process without waiting; the event loop reaps it."""
         with suppress(ProcessLookupError):
             self.process.kill()
 
 
 async def start_child() -> Child:
-    """Start a process that inherits only its pipes and the standard error."""
+    """Start a process that inherits only its pipes and standard error."""
     command = (sys.executable, "-P", "-m", "gateway.background.cpu.child")
     pipe = asyncio.subprocess.PIPE
     environ = child_environment(os.environ)
@@ -80,24 +80,24 @@ async def start_child() -> Child:
 
 
 def child_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables that the child inherits: paths and the locale, no credential."""
+    """The variables that the child inherits: paths and the locale, no credentials."""
     allowed = {name: value for name, value in environ.items() if name in _ALLOWED or name.startswith("LC_")}
     return allowed | {"PYTHONPATH": os.pathsep.join(filter(None, (str(_ROOT), allowed.get("PYTHONPATH"))))}
 
 
 IDLE_SECONDS = 60.0
 MAX_QUEUED = 32
-"""Jobs that may wait; more are refused."""
+"""Jobs that may wait; further ones are refused."""
 MAX_MEMORY_BYTES = 2 * 1024**3
 
 
 class CpuJobFailed(SupaclawError):
-    """A job in the CPU process did not come to its end; trying it again will most likely fail again."""
+    """A job in the CPU process failed; trying it again will most likely fail again."""
 
 
 @dataclass(slots=True)
 class Cpu:
-    """Runs jobs one after another; the process is started by the first one and killed by one that misbehaves."""
+    """Runs jobs one after another. The first job starts the process; a job that times out or is cancelled ends it."""
 
     idle_seconds: float = IDLE_SECONDS
     waiting: int = MAX_QUEUED
@@ -109,10 +109,10 @@ class Cpu:
     async def run(
         self, function: Callable[..., Json], *arguments: Json, seconds: float, memory: int = MAX_MEMORY_BYTES
     ) -> Json:
-        """What `function`, a function at the top of a module, makes of the arguments over there.
+        """The result of `function`, which must be at the top of a module, in the CPU process.
 
-        Raises `CpuJobFailed`, also after `seconds`, what the job raises of `OwnerMustAct` and `TryAgainLater`, and
-        `TryAgainLater` while too many jobs wait. Who is cancelled while the job runs takes the process down with it.
+        Raises `CpuJobFailed`, also after `seconds`; the job's `OwnerMustAct` and `TryAgainLater`; and `TryAgainLater`
+        while too many jobs wait. Cancelling a running job kills the process.
         """
         job = function.__name__
         if function.__qualname__ != job or not job.isidentifier():
@@ -129,7 +129,7 @@ class Cpu:
         return _value(job, reply)
 
     async def close(self) -> None:
-        """End the process, whatever it is doing; a job under way fails."""
+        """End the process at once; a running job fails."""
         self._cancel_timer()
         child, self._child = self._child, None
         if child is not None:
@@ -171,7 +171,7 @@ class Cpu:
 
 
 async def run_alone(function: Callable[..., Json], *arguments: Json, seconds: float) -> Json:
-    """`Cpu.run` in a process that is used once and waits for no other job."""
+    """`Cpu.run` in a new process that runs only this job, without a queue."""
     cpu = Cpu()
     try:
         return await cpu.run(function, *arguments, seconds=seconds)

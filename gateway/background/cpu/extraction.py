@@ -1,4 +1,4 @@
-"""Extracts text in the CPU process: from stored files, whose text is stored beside them, and from web pages."""
+"""Extracts text in the CPU process: from stored files, storing it beside them, and from web pages."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -34,17 +34,17 @@ if TYPE_CHECKING:
 
 TRANSCRIBE_SECONDS = 300.0
 MAX_AUDIO_BYTES = 25 * 1024**2
-"""Bytes of audio that transcription services take."""
+"""The largest audio file that transcription services accept."""
 MAX_PAGES = 1_000
 SPARE_SECONDS = 30.0
-"""After the time that reading may take: the child is ended first, and the process stays for the next file."""
+"""Added to the reading time: the child of the CPU process ends first, so that the process stays for the next file."""
 NO_TRANSCRIPTION = (
     "it isn't transcribed: no transcription model is configured; the owner can set one in "
     "config.json (models.transcription), such as openai/whisper-1"
 )
 
 Transcribe: TypeAlias = Callable[[str, bytes], Awaitable[str]]
-"""What is said in audio, by its name and its bytes; raises `SupaclawError`."""
+"""Transcribes audio, by its name and its bytes; raises `SupaclawError`."""
 
 _VIEW = "view.jpg"
 
@@ -54,7 +54,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class TextExtraction:
-    """Reads one file after another."""
+    """Extracts the text of stored files, one after another."""
 
     database: Database
     workspaces: Workspaces
@@ -64,7 +64,7 @@ class TextExtraction:
     failpoints: Failpoints
 
     async def read(self, run: Claim, principal: PrincipalId, id: FileId) -> None:
-        """Store the text of the file, or why it can't be read; raises `RunLost`, `TryAgainLater`."""
+        """Store the text of the file, or the reason why it can't be read; raises `RunLost`, `TryAgainLater`."""
         async with self.database.connection() as conn:
             file = await files.by_id(conn, principal, id)
         assert file is not None, "files are never forgotten"
@@ -87,12 +87,12 @@ class TextExtraction:
         await tasks.step(self.database, run, lambda tx: _note_derived(tx, file, derived))
 
     async def _read_file(self, workspace: Workspace, file: FileRow, folder: Path) -> tuple["ExtractedFile", Workspace]:
-        """What was extracted, and the folder with it."""
-        # Imported for the first file: the start of the gateway does not pay for it.
+        """The extracted content, and the folder that has its files."""
+        # Imported for the first file, to keep the start of the gateway fast.
         from gateway.ingest.extraction import read
         from gateway.ingest.output import MAX_MEMORY_BYTES, MAX_SECONDS, ExtractedFile
 
-        # A copy: what lies in the workspace may become a link at any time, and the process would follow it.
+        # Read a copy: a file in the workspace may become a link at any time, which the process would follow.
         source, target = folder / "source", folder / "read"
         await workspace.copy(file.path, source)
         await asyncio.to_thread(target.mkdir)
@@ -127,11 +127,11 @@ class TextExtraction:
 
 
 async def _store_beside(workspace: Workspace, path: str, derived: "ExtractedFile", found: Workspace) -> tuple[str, str]:
-    """Store the text and the pages beside the file; returns the paths of its text and its picture."""
+    """Store the text and the pages beside the file; return the paths of its text and its picture."""
     read = range(1, min(derived.pages, MAX_PAGES) + 1)
     pages = [f"{page:03}{kind}" for page in read for kind in (".txt", ".jpg")]
     if len(read) == 1 and await found.content(pages[-1], 1) is None:
-        pages = []  # the one page is the whole text
+        pages = []  # the single page is the whole text
     for name in pages:
         if (page := await found.content(name, MAX_WRITE_BYTES)) is not None:
             await workspace.write(f"{path}{PAGES_SUFFIX}/{name}", page, Label.UNTRUSTED, unlocked=True)
@@ -167,13 +167,13 @@ def _line(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class WebPages:
-    """Reads one page after another."""
+    """Extracts the text of web pages, one after another."""
 
     cpu: Cpu
     scratch: ScratchFolder
 
     async def read(self, page: WebPage) -> PageText:
-        """Raises `NetError`."""
+        """The text of a page; raises `NetError`."""
         try:
             async with self.scratch.new() as folder:
                 return await self._read(page, folder)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 @dataclass(slots=True)
 class ScratchFolder:
-    """One user in one process has `path` to itself; the first use empties it of what a killed process has left."""
+    """A folder at `path` for one user in one process; the first use deletes the remains of a killed process."""
 
     path: Path
     _sweeping: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
@@ -19,7 +19,7 @@ class ScratchFolder:
 
     @asynccontextmanager
     async def new(self) -> AsyncIterator[Path]:
-        """An empty folder in it, which is deleted at the end."""
+        """Create an empty folder in it, which is deleted at the end."""
         async with self._sweeping:
             if not self._swept:
                 await asyncio.to_thread(shutil.rmtree, self.path, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Shells on virtual files: each turn has its own files, which end with it."""
+"""Shells on virtual files: each turn has its own files, which are deleted with it."""
 
 import asyncio
 import base64
@@ -26,7 +26,7 @@ PROCESS_MEMORY = MEMORY + 1024**3
 
 @dataclass(slots=True)
 class VirtualShells:
-    """One script at a time, in a process of its own; `scratch` is a folder of its own, emptied at the first use."""
+    """Runs one script at a time in a separate process; the first use empties `scratch`, which others must not use."""
 
     scratch: Path
     cpu: Cpu = field(default_factory=Cpu)
@@ -34,7 +34,7 @@ class VirtualShells:
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def run(self, task: TaskId, script: ShellScript) -> ScriptRun:
-        """Run it on the files of the turn and its own. Raises `ToolFailed`, which may quote any of them."""
+        """Run the script on the turn's files and its own. Raises `ToolFailed`, which may quote any of them."""
         async with self._lock:
             folder = await asyncio.to_thread(self._folder, task)
             self._turns[task] = label = max(script.label, self._turns[task])
@@ -79,7 +79,7 @@ def _coded(contents: Mapping[str, bytes]) -> dict[str, str]:
 
 
 def _take(source: Path, target: Path, save: Sequence[str]) -> dict[str, bytes]:
-    """The files that were asked for, whatever the script says it has left."""
+    """The requested files that exist; ignores the script's own list of files."""
     (target / STATE).replace(source / STATE)
     left = {path: target / f"saved-{number}" for number, path in enumerate(save)}
     return {path: file.read_bytes() for path, file in left.items() if file.exists()}

@@ -1,4 +1,4 @@
-"""Jobs: one kind of task per file, named after it; `runner(parts)` of a file makes what runs its tasks."""
+"""Jobs: one kind of task per file, named after it; `runner(parts)` of a file builds the runner of its tasks."""
 
 import importlib
 import pkgutil
@@ -30,12 +30,12 @@ from gateway.flow.unattended.schedule_results import DeliveryFollowUp
 from gateway.store.connection.pool import Database
 
 OUT_OF_ATTEMPTS = "out of attempts"
-"""The error of a task that was given up."""
+"""The error of a task whose attempts are used up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
-    """What every job needs."""
+    """The parts that every job needs."""
 
     database: Database
     people: People
@@ -46,7 +46,7 @@ class Engine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentParts:
-    """What runs turns of the agent."""
+    """The parts that run turns of the agent."""
 
     environments: AgentEnvironments
     runner: TurnRunner
@@ -57,7 +57,7 @@ class AgentParts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """What people hear and see of a run."""
+    """The ways to reach the people of a run."""
 
     live: Live
     outbound: Outbound
@@ -68,7 +68,7 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileParts:
-    """Where files are, come in and are read."""
+    """The parts that store, receive and read files."""
 
     workspaces: Workspaces
     uploads: Uploads
@@ -78,12 +78,12 @@ class FileParts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Models:
-    """The models by their use, as configured at each call; None where none is connected."""
+    """The models by their use, as configured at each call; None if none is connected."""
 
     named: Callable[[str | None], SizedModel | None]
-    """The one that a message asks for."""
+    """The model that a message asks for."""
     agent: Callable[[str | None, float, int | None], SizedModel | None]
-    """Of an agent of a task tree: its name, temperature and most tokens."""
+    """The model of an agent of a task tree, by its name, temperature and token limit."""
     heartbeat: Callable[[], SizedModel | None]
     summary: BackgroundModel
     cheap: BackgroundModel
@@ -91,7 +91,7 @@ class Models:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobParts:
-    """What the runners are made of; each file hands its runner the few that it uses."""
+    """The parts of which runners are built; each file passes only a few of them to its runner."""
 
     engine: Engine
     agents: AgentParts
@@ -100,11 +100,11 @@ class JobParts:
     models: Models
     halt: HeartbeatHalt
     heartbeat_channel: Callable[[], str | None]
-    """Where heartbeats are told, as configured; None: where the owner wrote last."""
+    """The channel for heartbeat messages, as configured; None: the channel on which the owner wrote last."""
 
 
 def discover(parts: JobParts) -> dict[str, Runner]:
-    """The runner of every kind of task; raises `OwnerMustAct` for a file that has none."""
+    """The runner of every kind of task; raises `OwnerMustAct` for a file without one."""
     found: dict[str, Runner] = {}
     for module in pkgutil.iter_modules(__path__):
         try:

@@ -1,4 +1,4 @@
-"""`agent`: answers a prompt that nobody waits for: of a schedule, another program, or a node of a task tree."""
+"""`agent`: answers a prompt of a schedule, another program or a node of a task tree, for which no chat waits."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ from gateway.store.transcript.messages import MessageRow
 from gateway.store.work import tasks
 
 TURN_SECONDS, MAX_WAIT_SECONDS = 1.0, 60.0
-"""Until a run retries that is behind others of its conversation: for each of them, and at most."""
+"""Seconds until a run retries while others of its conversation are ahead: for each of these, and at most."""
 
 
 @dataclass(slots=True)
@@ -63,7 +63,7 @@ class AgentRun:
         )
 
     async def run(self, run: Claim) -> None:
-        """Answer the prompt and deliver the answer; raises `RunLost` when the run was cancelled or taken over."""
+        """Answer the prompt and deliver the answer; raises `RunLost` if the run was cancelled or taken over."""
         self.engine.failpoints.reach(Step.TURN_CLAIMED)
         await self.agents.file_sync.before_run(run.principal_id)
         assignment, opened = await self.engine.database.run(lambda tx: self._open(tx, run))
@@ -80,7 +80,7 @@ class AgentRun:
         await self._finish(run, assignment, opened, result)
 
     async def give_up(self, run: Claim) -> None:
-        """Report the used-up attempts like any other failure."""
+        """Report used-up attempts like any other failure."""
         assignment, opened = await self.engine.database.run(lambda tx: self._open(tx, run))
         if opened is not None:
             text = f"{run.max_attempts} attempts failed; the log says why"
@@ -88,7 +88,7 @@ class AgentRun:
             await self._finish(run, assignment, opened, result)
 
     async def _node(self, run: Claim, assignment: Assignment, opened: OpenedTurn) -> None:
-        """Run a node once; it may have to wait then."""
+        """Run a node once; it may go back to waiting."""
         if assignment.fork is not None:
             await self.workspaces.copy_for(run.principal_id, assignment.fork)
         if (ended := await self._nodes.run(run, assignment, opened)) is not None:
@@ -101,7 +101,7 @@ class AgentRun:
         origin.after(await self._finisher.finish(run, assignment, opened, result, origin))
 
     async def _open(self, tx: Connection, run: Claim) -> tuple[Assignment, OpenedTurn | None]:
-        """Open the turn; None if nobody wants it any more, or it has to wait for others."""
+        """Open the turn; None if it is no longer wanted or has to wait for others."""
         assignment = Assignment.model_validate(await tasks.payload(tx, run.id))
         if why := await self._unwanted(tx, run, assignment):
             await self._drop(tx, run, assignment, why)
@@ -122,13 +122,13 @@ class AgentRun:
         return assignment, await opening.open(tx)
 
     async def _unwanted(self, tx: Connection, run: Claim, assignment: Assignment) -> str | None:
-        """Why nobody wants it any more, if that is so."""
+        """The reason why the task is no longer wanted, or None."""
         if why := await self._origins[assignment.origin].unwanted(tx, run):
             return why
         return None if await self.engine.people.lets_in(tx, run.principal_id) else NOT_LET_IN
 
     async def _drop(self, tx: Connection, run: Claim, assignment: Assignment, why: str) -> None:
-        """End the task, and close what earlier attempts have left open."""
+        """End the task, and close the messages that earlier attempts left open."""
         assert run.session_id is not None, "it was queued with one"
         await sessions.lock(tx, run.session_id)
         await messages.close(tx, run.session_id)
@@ -139,19 +139,19 @@ class AgentRun:
 
 
 async def _history(tx: Connection, run: Claim, assignment: Assignment) -> tuple[Label, Sequence[MessageRow]]:
-    """The chat in which it was asked for, if the assignment includes that, with its label."""
+    """The chat in which the task was requested, if the assignment includes it, with its label."""
     if not assignment.history or assignment.address is None:
         return Label.OWNER, ()
     at = await addresses.get(tx, assignment.address)
     if at.principal_id != run.principal_id:
         return Label.OWNER, ()
-    # What is open there a turn answers, and nobody else.
+    # Open messages in that chat are answered by its own turn only.
     rows = list(takewhile(lambda row: not row.open, await messages.transcript(tx, at.session_id)))
     return await sessions.label(tx, at.session_id), await attachments.with_attachments(tx, rows)
 
 
 async def _private(tx: Connection, assignment: Assignment) -> bool:
-    """Whether its person asked, and not a program: by a trigger, a task, or by a schedule from its chat."""
+    """Whether a person, not a program, made the request; a schedule may be a program's if its chat is a token's."""
     if assignment.schedule is None:
         return assignment.private
     if assignment.address is None or assignment.label is Label.OWNER:
@@ -160,5 +160,5 @@ async def _private(tx: Connection, assignment: Assignment) -> bool:
 
 
 def runner(parts: JobParts) -> AgentRun:
-    """Runs `agent` tasks."""
+    """The runner of `agent` tasks."""
     return AgentRun(parts.engine, parts.agents, parts.delivery, parts.files.workspaces, parts.models)

@@ -1,4 +1,4 @@
-"""`approval`: runs an approved call once and reports the outcome, also of a denial or an expiry."""
+"""`approval`: runs an approved call once and reports its outcome, also a denial or an expiry."""
 
 import json
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ from gateway.store.trust.reviews import ReviewRow, digest_of
 from gateway.store.work import tasks, trees
 
 MAX_CHARS = 2_000
-"""Of a result, in characters."""
+"""The limit of a result in characters."""
 NOT_THIS = "This is not the call that was approved; nothing was done."
 
 
@@ -48,7 +48,7 @@ class Approval:
     proactive: ProactiveMessages
 
     async def run(self, run: Claim) -> None:
-        """Raises `RunLost`."""
+        """Run the approved call, or report that it was not approved; raises `RunLost`."""
         review, again = await self.engine.database.run(lambda tx: _start(tx, run))
         outcome = None
         if review.state == "approved" and review.tool not in OWN_CALLS:
@@ -63,7 +63,7 @@ class Approval:
         await self._finish(run, review, ToolOutcome(MAY_HAVE_RUN))
 
     async def _called(self, run: Claim, review: ReviewRow, *, again: bool) -> ToolOutcome:
-        """The exact call; one that had begun before a crash is never run again."""
+        """Make the exact call; a call that began before a crash never runs again."""
         if digest_of(review.tool, review.arguments, review.base, review.session_id) != review.digest:
             return ToolOutcome(NOT_THIS)
         await self.environments.refresh()
@@ -84,7 +84,7 @@ class Approval:
         return await toolbox.run(call, caller, approval=ApprovedCall(review.act, review.base))
 
     async def _environment(self, review: ReviewRow) -> AgentEnvironment:
-        """The environment in which the call was asked for; that of a fork has its own files."""
+        """The environment in which the call was requested; a fork's environment has its own files."""
         environments, fork = self.environments, None
         if review.task_id is not None:
             async with self.engine.database.connection() as conn:
@@ -100,9 +100,9 @@ class Approval:
     async def _store(
         self, tx: Connection, run: Claim, review: ReviewRow, outcome: ToolOutcome | None
     ) -> MessageRow | None:
-        """The end of the task. A result is told where the question was put; the session that asked learns it anyway.
+        """End the task. The chat of the question and the session that asked both get the result.
 
-        A no and an expiry are told to that session alone: the person knows of the one, and did not care for the other.
+        Only the session gets a denial or an expiry: the person made the one and left the other unanswered.
         """
         at = await self.questions.place(tx, review) if review.state == "approved" else None
         asking = await _open_session(tx, review, at.session_id if at else None)
@@ -137,7 +137,7 @@ async def _start(tx: Connection, run: Claim) -> tuple[ReviewRow, bool]:
 
 
 async def _open_session(tx: Connection, review: ReviewRow, known: SessionId | None) -> SessionId | None:
-    """The session that asked, held, while it goes on; None if it is the `known` one."""
+    """The session that asked, locked, if it is still open; None if it is the `known` one."""
     if review.session_id is None or review.session_id == known:
         return None
     await sessions.lock(tx, review.session_id)
@@ -145,5 +145,5 @@ async def _open_session(tx: Connection, review: ReviewRow, known: SessionId | No
 
 
 def runner(parts: JobParts) -> Approval:
-    """Runs `approval` tasks."""
+    """The runner of `approval` tasks."""
     return Approval(parts.engine, parts.agents.environments, parts.agents.questions, parts.delivery.proactive)

@@ -37,7 +37,7 @@ class ChatTurns:
     models: Models
 
     async def run(self, run: Claim) -> None:
-        """Answer what is unread in the session; raises `RunLost` when the run was cancelled or taken over."""
+        """Answer the unread messages of the session; raises `RunLost` if the run was cancelled or taken over."""
         self.engine.failpoints.reach(Step.TURN_CLAIMED)
         opened = await self.engine.database.run(ChatOpening(run=run).open)
         if opened is None:
@@ -55,7 +55,7 @@ class ChatTurns:
                 self.delivery.live.publish(opened.session, TurnEnded(run))
 
     async def give_up(self, run: Claim) -> None:
-        """Say that the attempts are used up; the next message starts afresh."""
+        """Report that the attempts are used up; the next message starts fresh."""
         opened = await self.engine.database.run(ChatOpening(run=run).open)
         if opened is not None:
             text = f"I could not answer: {run.max_attempts} attempts failed. Write again and I'll start fresh."
@@ -70,7 +70,7 @@ class ChatTurns:
         await self._commit(run, opened, result)
 
     async def _turn(self, opened: OpenedChat, sinks: Sequence[Sink]) -> TurnResult:
-        """The result of the agent that a program named, or of the one that people chat with."""
+        """The result of the agent that a program named, or of the agent that people chat with."""
         wanted = opened.client.agent
         if not wanted:
             return await self._answered(opened, sinks, self.models.named(opened.asked[-1].model))
@@ -89,7 +89,7 @@ class ChatTurns:
         sent = await abridge(result.entry.text, result.label, channel, workspace, self.engine.clock.now())
 
         async def store(tx: Connection, answer: MessageRow, _to: AddressRow | None) -> RunOutcome:
-            """Its outbox rows; the task goes back to the queue if messages came meanwhile."""
+            """Store the answer's outbox rows; the task returns to the queue if new messages arrived meanwhile."""
             if opened.solo:
                 await self._remember(tx, opened, result)
             files, asked = await sent.keep(tx, run.principal_id, answer.label), opened.asked[-1].platform_id
@@ -103,7 +103,7 @@ class ChatTurns:
         self.delivery.outages.over()
 
     async def _remember(self, tx: Connection, opened: OpenedChat, result: TurnResult) -> None:
-        """Keep the digest by which a client that sends the whole conversation finds this session again."""
+        """Store the digest by which a client that sends the whole conversation finds this session again."""
         heard = await sessions.digest(tx, opened.session)
         for row in opened.asked:
             if row.text or row.attached:
@@ -116,5 +116,5 @@ class ChatTurns:
 
 
 def runner(parts: JobParts) -> ChatTurns:
-    """Runs `chat` tasks."""
+    """The runner of `chat` tasks."""
     return ChatTurns(parts.engine, parts.agents, parts.delivery, parts.files.workspaces, parts.models)

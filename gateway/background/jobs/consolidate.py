@@ -1,4 +1,4 @@
-"""`consolidate`: once a day a model tidies what is new in a person's memory."""
+"""`consolidate`: once a day, a model tidies the new entries in a person's memory."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -39,13 +39,13 @@ class _Judged:
 
 @dataclass(slots=True)
 class Consolidate:
-    """Asks once for each label, so that no words decide about what is trusted more than themselves."""
+    """Asks once for each label, so that a text only decides about memories that are trusted no more than itself."""
 
     engine: Engine
     model: BackgroundModel
 
     async def run(self, run: Claim) -> None:
-        """Merge, replace, propose, and note how far it got, all or nothing; raises `RunLost`."""
+        """Merge, replace and propose memories and record the progress, all or nothing; raises `RunLost`."""
         async with self.engine.database.connection() as conn:
             role = (await principals.get(conn, run.principal_id)).role
             at_most = recall_limit(role, Label.UNTRUSTED)
@@ -66,7 +66,7 @@ class Consolidate:
         await self.engine.database.run(store)
 
     async def give_up(self, run: Claim) -> None:
-        """It is tried again tomorrow."""
+        """End the task as failed; tomorrow's task tries again."""
 
         async def store(tx: Connection) -> None:
             await consolidation.done(tx, run.principal_id, None)
@@ -85,7 +85,7 @@ class Consolidate:
 async def _material(
     conn: Connection, principal: PrincipalId, changed: ConsolidationInput, label: Label
 ) -> ShownMemories:
-    """What is trusted up to `label`; nothing where nobody need be asked, or the label before has shown it all."""
+    """The material that is trusted up to `label`; empty if there is no question to ask about it."""
     said = [row for row in changed.said if row.label == label]
     new = [row for row in changed.memories if row.label <= label]
     rows = await consolidation.near(conn, principal, [*new, *said], label)
@@ -97,7 +97,7 @@ async def _material(
 async def _apply(
     tx: Connection, principal: PrincipalId, judged: Sequence[_Judged], changed: ConsolidationInput
 ) -> None:
-    """Apply the verdicts; leaves to the person what is unsure, or what this label may not decide."""
+    """Apply the verdicts; the person decides on unsure ones and on those beyond this label."""
     doubts: dict[MemoryId, MemoryId] = {}
     for one in judged:
         label, labels = one.material.label, {row.id: row.label for row in one.material.rows}
@@ -115,5 +115,5 @@ async def _apply(
 
 
 def runner(parts: JobParts) -> Consolidate:
-    """Runs `consolidate` tasks."""
+    """The runner of `consolidate` tasks."""
     return Consolidate(parts.engine, parts.models.cheap)

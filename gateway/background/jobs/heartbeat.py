@@ -1,4 +1,4 @@
-"""`heartbeat`: the agent looks around by itself; the owner hears only what is worth it."""
+"""`heartbeat`: the agent looks for news by itself; the owner only gets messages that are worth it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The outcome of a run; `stops` if the next one would fail as well."""
+    """The outcome of a run; `stops` if the next heartbeat would fail as well."""
 
     outcome: HeartbeatOutcome
     text: str = ""
@@ -44,7 +44,7 @@ class Verdict:
 
     @property
     def notice(self) -> str:
-        """For the owner, when it failed."""
+        """The notice to the owner about a failure."""
         if self.stops:
             return f"The heartbeat has stopped: {self.text}. `supaclaw heartbeat` runs one now."
         return f"The heartbeat failed: {self.text}. The next one will retry; /status shows how it goes."
@@ -62,7 +62,7 @@ class HeartbeatRun:
     channel: Callable[[], str | None]
 
     async def run(self, run: Claim) -> None:
-        """Ask, and tell the owner if there is news; raises `RunLost`."""
+        """Ask the agent, and tell the owner if there is news; raises `RunLost`."""
         await self.agents.file_sync.before_run(run.principal_id)
         occasion, opened = await self._open(run)
         if opened is None:
@@ -73,7 +73,7 @@ class HeartbeatRun:
         await self._finish(run, occasion, opened, judge(result), result)
 
     async def give_up(self, run: Claim) -> None:
-        """Out of attempts."""
+        """End the heartbeat as failed, because the attempts are used up."""
         occasion, opened = await self._open(run)
         if opened is not None:
             why = f"{run.max_attempts} attempts broke off; the log says why, under task {run.id}"
@@ -84,7 +84,7 @@ class HeartbeatRun:
         return await self.agents.runner.answer(await self.agents.runner.begin(opened), model=model)
 
     async def _open(self, run: Claim) -> tuple[Occasion, OpenedTurn | None]:
-        """Its session, with a journal file of its own."""
+        """Open the heartbeat's own session, with its own journal file."""
         now, zone = self.engine.clock.now(), self.agents.environments.of(run.principal_id).zone() or UTC_ZONE
 
         async def work(tx: Connection) -> tuple[Occasion, OpenedTurn | None]:
@@ -112,7 +112,7 @@ class HeartbeatRun:
             return await self.proactive.destination(tx, run.principal_id, channel=self.channel())
 
         async def store(tx: Connection, answer: MessageRow, at: AddressRow | None) -> RunOutcome:
-            """What the owner is told, the end of the session, the pulse."""
+            """Store the message to the owner, the end of the session, and the pulse."""
             news = await self._news(tx, verdict)
             sent = await self._tell(tx, at, news, answer) if news else None
             await sessions.end(tx, answer.session_id)
@@ -130,7 +130,7 @@ class HeartbeatRun:
             self.halt.lift()
 
     async def _news(self, tx: Connection, verdict: Verdict) -> AssistantText | Notice | None:
-        """What the owner is to know: of failures the first, and the one that stops it."""
+        """The message to the owner, if any; of failures, only the first, and the one that stops heartbeats."""
         if verdict.outcome is HeartbeatOutcome.TOLD:
             return AssistantText(verdict.text)
         if verdict.outcome is not HeartbeatOutcome.FAILED:
@@ -150,7 +150,7 @@ class HeartbeatRun:
 
 
 def judge(result: TurnResult) -> Verdict:
-    """The verdict on a result."""
+    """The verdict on the result of a turn."""
     if result.problem is not None:
         return _failed(result.problem)
     if isinstance(result.entry, Notice):
@@ -165,7 +165,7 @@ def judge(result: TurnResult) -> Verdict:
 
 
 def _failed(problem: ModelsExhausted) -> Verdict:
-    """Stops heartbeats if a key was refused: it would be refused again."""
+    """The verdict on a failure; a refused key stops heartbeats, since it would be refused again."""
     last = problem.attempts[-1]
     if all(attempt.error == ErrorKind.AUTH for attempt in problem.attempts):
         models = ", ".join(dict.fromkeys(attempt.model for attempt in problem.attempts))
@@ -175,6 +175,6 @@ def _failed(problem: ModelsExhausted) -> Verdict:
 
 
 def runner(parts: JobParts) -> HeartbeatRun:
-    """Runs `heartbeat` tasks."""
+    """The runner of `heartbeat` tasks."""
     proactive, model = parts.delivery.proactive, parts.models.heartbeat
     return HeartbeatRun(parts.engine, parts.agents, proactive, model, parts.halt, parts.heartbeat_channel)

@@ -1,4 +1,4 @@
-"""`ingest`: fetches, stores and reads the files of a message, so that a turn finds them with its text."""
+"""`ingest`: fetches, stores and reads the files of a message, so that its turn has them together with its text."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -28,17 +28,17 @@ from gateway.store.transcript.messages import MessageRow
 from gateway.store.work import tasks
 
 MAX_AGE = timedelta(days=1)
-"""How long to wait for a channel that is closed or can't be reached; then the file is given up."""
+"""How long to wait for a channel that is closed or can't be reached; after that, the file is given up."""
 MAX_WAIT_SECONDS = 60.0
 FETCH_SECONDS = 300.0
-"""For one file, so that a slow one doesn't keep others waiting."""
+"""The limit for one file, so that a slow one doesn't keep others waiting."""
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True)
 class Ingest:
-    """Each step is committed by itself: a run that is killed goes on where it stopped."""
+    """Commits each step separately: a killed run continues where it stopped."""
 
     engine: Engine
     files: FileParts
@@ -46,7 +46,7 @@ class Ingest:
     live: Live
 
     async def run(self, run: Claim) -> None:
-        """Bring in all files of the message; raises `RunLost`."""
+        """Fetch, store and read all files of the message; raises `RunLost`."""
         message, left = await self._left(run)
         waits: dict[UUID, float] = {}
         while left := [each for each in left if each.id not in waits]:
@@ -82,7 +82,7 @@ class Ingest:
         self.files.journal.rewrite(session)
 
     async def _left(self, run: Claim) -> tuple[MessageRow, list[PendingAttachment]]:
-        """The message as it is now, and its files that are still to be ingested."""
+        """The message as it is now, and its remaining files."""
         async with self.engine.database.connection() as conn:
             match await tasks.payload(conn, run.id):
                 case {"message": int(id)} if row := await messages.get(conn, MessageId(id)):
@@ -91,7 +91,7 @@ class Ingest:
 
     @asynccontextmanager
     async def _typing(self, message: MessageRow) -> AsyncIterator[None]:
-        """Show the typing indicator while somebody waits for the answer."""
+        """Show the typing indicator if the sender waits for an answer."""
         if not message.open or message.seq is not None or message.address_id is None:
             yield
             return
@@ -101,7 +101,7 @@ class Ingest:
             yield
 
     async def _bring_in(self, run: Claim, each: PendingAttachment) -> None:
-        """Raises `FetchDelayed` for a file that may be there later."""
+        """Fetch or read one file; raises `FetchDelayed` if the file may be available later."""
         if each.file_id is not None:
             await self.files.extraction.read(run, each.principal_id, each.file_id)
             return
@@ -135,13 +135,13 @@ class Ingest:
         log.info("ingest.refused", attachment=str(each.id))
 
     def _wait(self, each: PendingAttachment) -> float:
-        """Seconds until the next try: the older the attachment, the longer."""
+        """Seconds until the next attempt; they grow with the age of the attachment."""
         age = (self.engine.clock.now() - each.created_at).total_seconds()
         return min(MAX_WAIT_SECONDS, max(1.0, age / 2))
 
 
 async def _end(tx: Connection, run: Claim, message: MessageRow, wait: float) -> None:
-    """End the task, or requeue it if a part of an album came meanwhile; that is stored under the same lock."""
+    """End the task, or requeue it if a part of an album arrived meanwhile; parts are stored under the same lock."""
     await sessions.lock_for(tx, message.session_id, run)
     if await attachments.incomplete(tx, message.id):
         await tasks.requeue(tx, run, delay=wait, failed=False)
@@ -151,5 +151,5 @@ async def _end(tx: Connection, run: Claim, message: MessageRow, wait: float) -> 
 
 
 def runner(parts: JobParts) -> Ingest:
-    """Runs `ingest` tasks."""
+    """The runner of `ingest` tasks."""
     return Ingest(parts.engine, parts.files, parts.delivery.outbound, parts.delivery.live)

@@ -1,4 +1,4 @@
-"""`summarise`: what a conversation that has ended was about, and what is worth remembering of it."""
+"""`summarise`: summarises an ended conversation, and stores the facts worth remembering."""
 
 import asyncio
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ from gateway.store.transcript.messages import MessageRow
 from gateway.store.work import steps, tasks
 
 FEWEST_QUESTIONS = 2
-"""A conversation with fewer is told by its last messages; no summary could be shorter."""
+"""Shorter conversations keep their last messages; no summary could be shorter."""
 ORIGIN = "summary"
 
 log = structlog.get_logger(__name__)
@@ -49,7 +49,7 @@ class _Ended:
 
 @dataclass(slots=True)
 class Summarise:
-    """Asks a model once, at the end of a conversation; rules make the summary where none may be asked."""
+    """Asks a model once, at the end of a conversation; without a model, rules make the summary."""
 
     database: Database
     model: BackgroundModel
@@ -75,11 +75,11 @@ class Summarise:
         await self.database.run(store)
 
     async def give_up(self, run: Claim) -> None:
-        """The conversation keeps its last messages instead of a summary."""
+        """End the task as failed; the conversation keeps its last messages instead of a summary."""
         await self.database.run(lambda tx: tasks.finish(tx, run, Status.FAILED, error=OUT_OF_ATTEMPTS))
 
     async def _ended(self, run: Claim) -> _Ended | None:
-        """What is to be summarised; None for what is too short."""
+        """The conversation to summarise; None if it is too short."""
         async with self.database.connection() as conn:
             match await tasks.payload(conn, run.id):
                 case {"session": str(id), **more}:
@@ -98,7 +98,7 @@ class Summarise:
 
 
 def _within(row: MessageRow, until: Json) -> bool:
-    """Whether it is before the point where a branch continues; without a branch, always."""
+    """Whether the row comes before the point where a branch continues; always true without a branch."""
     return not isinstance(until, int) or (row.seq or 0) <= until or (row.covers is not None and row.covers <= until)
 
 
@@ -133,5 +133,5 @@ async def _store(tx: Connection, run: Claim, ended: _Ended, sections: Sections) 
 
 
 def runner(parts: JobParts) -> Summarise:
-    """Runs `summarise` tasks."""
+    """The runner of `summarise` tasks."""
     return Summarise(parts.engine.database, parts.models.cheap)

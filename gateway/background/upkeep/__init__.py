@@ -1,1 +1,1 @@
-"""What goes on by the clock, beside the work: timers, schedules, the heartbeat, the memory index, health."""
+"""Timed work beside the conversations: timers, schedules, the heartbeat, the memory index, health."""

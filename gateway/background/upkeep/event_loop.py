@@ -1,4 +1,4 @@
-"""Watches the event loop: how late it is, and a thread that notes what blocks it and ends a process that hangs."""
+"""Watches the event loop: measures its delays; a thread records what blocks it and ends a process that hangs."""
 
 import asyncio
 import faulthandler
@@ -26,11 +26,11 @@ from gateway.config.machine import boot_seconds
 from gateway.domain.health import LoopLag
 
 LOOK_SECONDS = 1.0
-"""Often enough for what hurts: every look wakes the machine up."""
+"""Often enough to notice real delays; every look wakes the machine."""
 HUNG_LOOKS = 60
-"""In a row, and no tick between them. A process that was frozen, or a machine that slept, was not looked at."""
+"""Looks in a row without a tick between them. The thread doesn't look while the process or the machine sleeps."""
 TELL_SECONDS = 5.0
-"""How long the log may take: it may be what hangs."""
+"""How long a log entry may take, since logging may be what hangs."""
 _CALLERS = 3
 _ROOT = Path(__file__).parents[3]
 _OURS = tuple(f"{_ROOT / package}{os.sep}" for package in ("gateway", "channels"))
@@ -39,10 +39,10 @@ log = structlog.get_logger(__name__)
 
 
 class LoopWatchdog:
-    """Told of every tick; once a tick is missing for `patience` seconds it notes what stands in the way.
+    """Records what blocks the loop, when no tick arrives for `patience` seconds.
 
-    After a minute it ends the process, so that whatever keeps it up starts it again. Code that holds the interpreter's
-    lock holds up this thread too: then it sees what runs right after.
+    After a minute it ends the process, so that its supervisor restarts it. Code that holds the interpreter's lock
+    blocks this thread too; then the thread records the code that runs next.
     """
 
     def __init__(self, patience: float) -> None:
@@ -53,7 +53,7 @@ class LoopWatchdog:
         self.seen: str | None = None
 
     def tick(self) -> None:
-        """The loop is back."""
+        """Record that the loop runs."""
         self.seen = None
         self._missed = 0
         self._ticked_at = time.monotonic()
@@ -79,7 +79,7 @@ class LoopWatchdog:
 
 
 def _end_process() -> NoReturn:
-    """End the process at once, which costs no data: code that hangs can't be stopped in order."""
+    """End the process at once, without loss of data: hanging code can't be stopped in an orderly way."""
     teller = threading.Thread(target=_log_hang, name="watchdog log", daemon=True)
     teller.start()
     teller.join(TELL_SECONDS)
@@ -94,7 +94,7 @@ def _log_hang() -> None:
 
 
 def _account(task: "asyncio.Task[object] | None", frame: FrameType | None) -> str:
-    """The task and where it is: the innermost call, then ours that led to it; names and lines only."""
+    """The task and its position: the innermost call, then our calls that led there; names and lines only."""
     stack = list(walk_stack(frame)) if frame else []
     ours = (each for each in stack[1:] if each[0].f_code.co_filename.startswith(_OURS))
     calls = [_call(*each) for each in (*stack[:1], *islice(ours, _CALLERS))]
@@ -110,12 +110,12 @@ ALARM_SECONDS = 0.2
 BETWEEN_ALARMS = 10.0
 MINUTE = 60.0
 ASLEEP_SECONDS = 1.0
-"""Clocks may drift apart by less than that; more means that the machine slept."""
+"""Clocks may drift apart by less than this; a larger difference means that the machine slept."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """One instant by three clocks: `awake` stands still while the machine sleeps, `always` does not, `cpu` is ours."""
+    """One instant by three clocks: `awake` stops while the machine sleeps, `always` does not, `cpu` is CPU time."""
 
     awake: float
     always: float
@@ -123,12 +123,12 @@ class Moment:
 
 
 def moment() -> Moment:
-    """Now."""
+    """The current moment."""
     return Moment(time.monotonic(), boot_seconds(), time.thread_time())
 
 
 class LagMonitor:
-    """Ticks four times a second; a block shows whole, or shorter by the part of a tick that had yet to pass."""
+    """Ticks four times a second and measures each delay; a block may measure up to one tick too short."""
 
     def __init__(self, awake: Callable[[], None], now: Callable[[], Moment] = moment) -> None:
         self._now = now
@@ -159,7 +159,7 @@ class LagMonitor:
         watchdog.tick()
 
     def note(self, before: Moment, after: Moment, watchdog: LoopWatchdog) -> None:
-        """Count one tick; a tick during which the machine slept doesn't count."""
+        """Count one tick, unless the machine slept during it."""
         passed = after.awake - before.awake
         asleep = after.always - before.always - passed
         if asleep > ASLEEP_SECONDS:

@@ -1,4 +1,4 @@
-"""Signs of life: the health file, notifications for systemd, and the leases on what an instance holds."""
+"""Health: the health file, notifications for systemd, and the leases that an instance holds."""
 
 import asyncio
 import platform
@@ -26,7 +26,7 @@ log = structlog.get_logger(__name__)
 
 
 async def notify_systemd(address: str | None, state: str) -> None:
-    """Send a state to `$NOTIFY_SOCKET`; an address that begins with @ is an abstract one. Never raises, never waits."""
+    """Send a state to `$NOTIFY_SOCKET`; an address that begins with @ is abstract. Never raises, never waits."""
     if not address:
         return
     try:
@@ -42,14 +42,15 @@ ALONE_SECONDS = 30.0
 FROZEN_SECONDS = 5.0
 ANSWER_SECONDS = 5.0
 GATEWAY = "gateway"
-"""The lease of exclusive work on a database. Gateways before 0.3 hold it all the time."""
+"""The lease for exclusive use of a database. Gateways before 0.3 hold it all the time."""
 
 
 @asynccontextmanager
 async def joined(database: Database, instance: InstanceId, kind: Kind) -> AsyncIterator[None]:
-    """Be an instance on this database; raises `TryAgainLater` while somebody is to be alone on it.
+    """Join the database as an instance; raises `TryAgainLater` while another instance uses it exclusively.
 
-    Whoever wants to be alone takes that lease first and looks for instances then; here it is the other way round.
+    `alone` takes its lease first and then looks for instances; this function works the other way round, so that one of
+    the two always sees the other.
     """
     async with database.connection() as conn:
         if not await instances.take_lease(conn, instances.life_lease(instance), instance, instances.LEASE_SECONDS):
@@ -68,7 +69,7 @@ async def joined(database: Database, instance: InstanceId, kind: Kind) -> AsyncI
 
 @asynccontextmanager
 async def alone(database: Database, instance: InstanceId) -> AsyncIterator[None]:
-    """Exclusive use of the database; raises `OwnerMustAct` if another instance runs."""
+    """Use the database exclusively; raises `OwnerMustAct` if another instance runs."""
     async with database.connection() as conn:
         if not await instances.take_lease(conn, GATEWAY, instance, ALONE_SECONDS):
             raise OwnerMustAct(
@@ -94,11 +95,11 @@ async def _not_beside_one_alone(conn: Connection, me: InstanceId) -> None:
 
 @dataclass(slots=True)
 class Health:
-    """Keeps the leases and the health file fresh; what watches from outside reads the file's age.
+    """Renews the leases and the health file; a supervisor reads the age of the file.
 
-    `healthy` says whether the last look found everything working, `database_problem` why the database did not let it,
-    `lost` whether another instance has one of the leases that are `held`: then `stop` is set, and what subscribes to
-    `signals.lost` may end the process at once. `stuck` says which channels cannot even try to work, and why.
+    `healthy` says whether the last look found everything working, `database_problem` why the database failed, `lost`
+    whether another instance has one of the `held` leases: then `stop` is set, and subscribers to `signals.lost` may end
+    the process at once. `stuck` says which channels cannot even try to work, and why.
     """
 
     database: Database
@@ -109,7 +110,7 @@ class Health:
     clock: Clock
     signals: Signals
     held: Collection[str]
-    """Further leases of this instance, as they are at each look."""
+    """Further leases of this instance; read at each look."""
     healthy: bool = field(default=True, init=False)
     lost: bool = field(default=False, init=False)
     database_problem: str = field(default="", init=False)
@@ -118,7 +119,7 @@ class Health:
     _written_at: float | None = field(default=None, init=False)
 
     async def look(self) -> None:
-        """Renew the leases, and the file while everything works."""
+        """Renew the leases; write the file if everything works."""
         while not (held := await self._holds_lease()) and self._over and not self.lost:
             self.healthy = False
             await asyncio.sleep(1.0)
@@ -127,9 +128,9 @@ class Health:
             self._written_at = None
 
     def check_after_freeze(self) -> None:
-        """Said often, and before every statement. Who slept past the lease asks first whose it is by now.
+        """After a freeze longer than the lease, ask who holds it now. Called often, and before every statement.
 
-        Nothing else runs meanwhile. Without an answer in time it goes on, as in any outage of the database.
+        The event loop waits meanwhile. Without an answer in time the process continues, as in any database outage.
         """
         before, self._awake_at = self._awake_at, boot_seconds()
         if self._awake_at - before < FROZEN_SECONDS or not self._over or self.lost:
@@ -153,7 +154,10 @@ class Health:
         return boot_seconds() - self._renewed_at >= instances.LEASE_SECONDS
 
     async def _holds_lease(self) -> bool:
-        """False also while the database cannot be asked; a reason to stop is only a lease that another gateway has."""
+        """Whether this instance holds its leases; False also while the database is unavailable.
+
+        Only a lease that another instance has stops this one.
+        """
         try:
             held = await self._taken()
         except (TryAgainLater, TimeoutError) as exc:
@@ -166,7 +170,7 @@ class Health:
         return held
 
     async def _taken(self) -> bool:
-        """Whether the lease is ours; connections from before a freeze may be dead without a word."""
+        """Renew the leases; return whether all are ours. After a freeze, use a new connection: old ones may be dead."""
         if not self._over:
             return await self._take(self.database)
         async with asyncio.timeout(ANSWER_SECONDS), await self.database.apart() as apart:

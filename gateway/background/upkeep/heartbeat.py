@@ -1,4 +1,4 @@
-"""The timer of the heartbeat: checks now and then whether there is anything to do, mostly without a model."""
+"""The timer of the heartbeat: checks at intervals for anything to do, mostly without a model."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -26,7 +26,7 @@ from gateway.store.work.heartbeats import Pulse
 
 
 class HeartbeatHalt:
-    """Stops heartbeats that would only fail again, until the models are configured anew or the gateway restarts."""
+    """Stops heartbeats that would only fail again, until the models are reconfigured or the gateway restarts."""
 
     def __init__(self, models: Callable[[], ModelSettings]) -> None:
         self._models = models
@@ -34,24 +34,24 @@ class HeartbeatHalt:
 
     @property
     def reason(self) -> str | None:
-        """Why heartbeats have stopped; None while they go on."""
+        """Why heartbeats have stopped; None while they continue."""
         if self._stopped is not None and self._stopped[1] != self._models():
             self._stopped = None
         return self._stopped[0] if self._stopped else None
 
     def stop(self, reason: str) -> None:
-        """Have no heartbeats by the clock with the models that are configured now."""
+        """Stop timed heartbeats for the models that are configured now."""
         self._stopped = reason, self._models()
 
     def lift(self) -> None:
-        """Let heartbeats go on: one that somebody asked for has worked."""
+        """Continue heartbeats, because a requested one has worked."""
         self._stopped = None
 
 
 AHEAD = timedelta(minutes=1)
-"""How far another gateway's clock may be ahead; if a time is further ahead, this one's clock was set back."""
+"""How far another gateway's clock may be ahead; a time further ahead means that this clock was set back."""
 LONGEST_LOOK = timedelta(days=1)
-"""Older events are not news, even if no heartbeat has looked since."""
+"""The limit of the look back: older events are not news."""
 
 NOTHING = "nothing to do"
 NO_MONEY = "the model budget is used up; /budget shows it, /budget more raises it"
@@ -61,9 +61,9 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class Heartbeat:
-    """One per process; several on one database make each beat once. `state` is for people.
+    """Makes heartbeats, one instance per process; several on one database make each beat once. `state` is for people.
 
-    `model` is None where none is connected.
+    `model` returns None if none is connected.
     """
 
     database: Database
@@ -79,13 +79,13 @@ class Heartbeat:
     state: str | None = None
 
     async def beat(self) -> HeartbeatResult:
-        """One now, whatever is configured; one that is running is joined."""
+        """Make a heartbeat now, whatever is configured; if one is running, return that one."""
         async with self.database.connection() as conn:
             pulse = await heartbeats.begin(conn, self.clock.now())
         return await self._beat(pulse)
 
     async def look(self) -> datetime | None:
-        """Beat if one is due; returns when to look again."""
+        """Make a heartbeat if one is due; return when to look again."""
         now = self.clock.now()
         async with self.database.connection() as conn:
             pulse = await heartbeats.begin(conn, now)
@@ -127,7 +127,7 @@ class Heartbeat:
         return after.beat
 
     async def _after(self, pulse: Pulse, now: datetime, idle: str | None) -> Pulse:
-        """The record of a heartbeat at its beginning; `idle` says why no model needs to be asked."""
+        """The record of a new heartbeat; `idle` says why it needs no model, None if it needs one."""
         counted = (pulse.beats, pulse.asked) if pulse.day == now.date() else (0, 0)
         known: dict[str, object] = {"at": now, "day": now.date(), "beats": counted[0] + 1, "asked": counted[1]}
         if idle is not None:
@@ -141,7 +141,7 @@ class Heartbeat:
         return pulse.model_copy(update=known)
 
     async def _broke(self, now: datetime) -> str | None:
-        """Why no model can be paid for today, or None."""
+        """Why the budget allows no model today; None if it does."""
         limit = self.config().heartbeat.day_usd
         async with self.database.connection() as conn:
             spent = await heartbeats.spent(conn, Period.DAY.start(now))
@@ -151,14 +151,14 @@ class Heartbeat:
         return NO_MONEY if await self.budgets.used_up() else None
 
     def _due(self, pulse: Pulse, now: datetime) -> datetime | None:
-        """When the next one is; None while there is none."""
+        """When the next heartbeat is due; None while heartbeats are off or stopped."""
         settings = self.config().heartbeat
         if settings.every is None or self.halt.reason is not None:
             return None
         return next_beat(pulse.at, settings.every, settings.active_hours, self._zone(), now)
 
     def _zone(self) -> tzinfo | None:
-        """The zone of the active hours, else the owner's; None for the machine's."""
+        """The time zone of the active hours, else the owner's; None for the machine's."""
         hours = self.config().heartbeat.active_hours
         name = (hours.zone if hours else None) or self.environments.of(self.people.owner.id).zone()
         return zone(name) if name else None
@@ -170,7 +170,7 @@ class Heartbeat:
 def next_beat(
     last: datetime, every: timedelta, hours: ActiveHours | None, zone: tzinfo | None, now: datetime
 ) -> datetime:
-    """When the one after `last` is due, within the hours as `zone` counts them; `now` if it is late."""
+    """When the heartbeat after `last` is due, within the hours as `zone` counts them; at the earliest `now`."""
     due = max(last + every, now)
     local = due.astimezone(zone)
     if hours is None or hours.active(due, zone):

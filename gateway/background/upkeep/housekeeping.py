@@ -1,4 +1,4 @@
-"""Housekeeping: makes checkpoints, removes old rows and logs, restores deleted files, reports restarts."""
+"""Housekeeping: makes checkpoints, deletes old rows and logs, restores deleted files, reports restarts."""
 
 import asyncio
 import os
@@ -35,7 +35,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class Checkpointing:
-    """Makes checkpoints of `workspace` in `store`; a failure is logged, shown in `state`, and tried again next time."""
+    """Makes checkpoints of `workspace` in `store`; a failure is logged, shown in `state` and retried the next time."""
 
     database: Database
     workspace: Path
@@ -44,11 +44,11 @@ class Checkpointing:
     state: str = "none yet"
 
     async def run(self) -> None:
-        """Make one, and note the outcome. Never raises."""
+        """Make a checkpoint and record the outcome. Never raises."""
         self.state = f"{await self.make()} at {self.clock.now():%Y-%m-%d %H:%M:%S} UTC"
 
     async def make(self) -> str:
-        """Make one now, if anything has changed; returns the outcome in words. Never raises."""
+        """Make a checkpoint now if anything has changed; return the outcome in words. Never raises."""
         try:
             made = await self.create("timer")
         except Exception as exc:
@@ -58,9 +58,9 @@ class Checkpointing:
         return "last"
 
     async def create(self, reason: str) -> Json:
-        """Make one now, if anything has changed; raises `SupaclawError`."""
+        """Make a checkpoint now if anything has changed; raises `SupaclawError`."""
         places = str(self.workspace), str(self.store)
-        # It may take minutes, and a turn may wait for a file to be read.
+        # A checkpoint may take minutes, and a turn may wait for a file to be read.
         return await run_alone(jobs.commit, *places, await self._last_message(), reason, seconds=CHECKPOINT_SECONDS)
 
     async def _last_message(self) -> MessageId | None:
@@ -74,14 +74,14 @@ class Checkpointing:
 
 
 PAUSE_SECONDS = 0.2
-"""Between two batches, for the other users of the database."""
+"""The pause between two batches, for other users of the database."""
 
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """Deletes finished trees, deliveries and buttons older than `keep`, in batches; None keeps all.
+    """Deletes finished trees, deliveries and buttons older than `keep`, in batches; None deletes nothing.
 
-    `tasks` is the folder of the files of trees.
+    `tasks` is the folder of the trees' files.
     """
 
     database: Database
@@ -90,7 +90,7 @@ class Retention:
     clock: Clock
 
     async def run(self) -> None:
-        """Delete what is old enough by now."""
+        """Delete rows and files that are older than `keep`."""
         now = self.clock.now()
         await self.database.run(lambda tx: retention.note_sizes(tx, now.date()))
         if (keep := self.keep()) is None:
@@ -113,28 +113,28 @@ class Retention:
         return total
 
     def _remove(self, over: Collection[TaskId]) -> None:
-        """Delete their folders; does nothing if a link is in place of the folder with all of them."""
+        """Delete the folders of these trees; does nothing if a link replaces the parent folder."""
         for master in over if not self.tasks.is_symlink() else ():
             shutil.rmtree(self.tasks / str(master), ignore_errors=True)
 
 
 @dataclass(frozen=True, slots=True)
 class LogPruning:
-    """Deletes log files older than `keep`; None keeps all."""
+    """Deletes log files older than `keep`; None deletes nothing."""
 
     folder: Path
     keep: Callable[[], timedelta | None]
     clock: Clock
 
     async def run(self) -> None:
-        """Delete what is old enough by now."""
+        """Delete log files that are older than `keep`."""
         if gone := await asyncio.to_thread(prune, self.folder, self.keep(), self.clock.now().date()):
             log.info("logs.pruned", files=gone)
 
 
 @dataclass(frozen=True, slots=True)
 class RestartNotice:
-    """Tells the owner once an hour that the process keeps ending by itself, however often it restarts."""
+    """Tells the owner, at most once an hour, that the process keeps ending by itself."""
 
     state: Path
     starts: StartHistory
@@ -142,7 +142,7 @@ class RestartNotice:
     clock: Clock
 
     async def run(self) -> None:
-        """Once a start."""
+        """Send the notice if one is due; runs once per start."""
         now = self.clock.now()
         if count := self.starts.looping(now):
             log.error("gateway.crash_loop", ends=count)
@@ -152,18 +152,18 @@ class RestartNotice:
 
 
 POLL_SECRETS = timedelta(minutes=1)
-"""A changed secret is also notified of, unless the notification is lost."""
+"""A changed secret also sends a notification, which may be lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class SecretReload:
-    """Opens secrets that were changed in the database."""
+    """Reloads the secrets that were changed in the database."""
 
     secrets: LiveSecrets
     clock: Clock
 
     async def look(self) -> datetime:
-        """Reload them; returns when to look again."""
+        """Reload changed secrets; return when to look again."""
         await self.secrets.look()
         return self.clock.now() + POLL_SECRETS
 
@@ -173,7 +173,7 @@ _KEY_NAME = re.compile(r"journal|local-token|page-name|postgres\.[a-z_]+")
 
 
 class Restorer:
-    """Restores deleted keys and the workspace folder. Tells the owner once about what can't be restored."""
+    """Restores deleted keys and the workspace folder. Tells the owner once about files that can't be restored."""
 
     def __init__(
         self, environment: Environment, hold: InstanceLock, tell_owner: Callable[[str], Awaitable[object]]
@@ -186,7 +186,7 @@ class Restorer:
         self._work = {"gateway.pid": hold.keep, "keys": self._restore_keys, "workspace": self._restore_workspace}
 
     async def look(self) -> None:
-        """Restore what is missing."""
+        """Restore the gateway.pid file, the keys and the workspace folder if they are missing."""
         for name, restore in self._work.items():
             try:
                 problem = await asyncio.to_thread(restore) or ""

@@ -1,6 +1,7 @@
-"""The job `embed`: new messages and files become rows, counted words, passages and vectors, a batch at a time.
+"""The job `embed`: turns new messages and files into rows, word counts, passages and vectors, batch by batch.
 
-Each batch is one transaction, and the rows say what is left to do: it continues wherever it was killed."""
+Each batch is one transaction, and the rows say what is left to do: a killed job continues where it stopped.
+"""
 
 import asyncio
 import os
@@ -35,9 +36,9 @@ from gateway.workspace.files.uploads import PAGES_SUFFIX, TEXT_SUFFIX
 
 POLL_FILES_SECONDS = 600.0
 MAX_FILES = 2_000
-"""Of one person; further ones are not searched."""
+"""The limit for one person; further files are not searched."""
 MAX_BYTES = 512 * 1024
-"""Of one file; the rest of it is not searched."""
+"""The limit for one file; the rest of it is not searched."""
 SUFFIXES = frozenset(
     {".md", ".txt", ".rst", ".org", ".tex", ".csv", ".tsv", ".json", ".yaml", ".yml", ".toml", ".html"}
 )
@@ -46,7 +47,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class FilePassages:
-    """Looks every ten minutes at sizes and dates, and reads what is new or changed."""
+    """Compares sizes and dates every ten minutes, and indexes new and changed files."""
 
     database: Database
     workspace: Callable[[PrincipalId], Workspace]
@@ -77,7 +78,7 @@ class FilePassages:
     async def _read(
         self, principal: PrincipalId, workspace: Workspace, path: str, text_path: str, version: str
     ) -> None:
-        """Replace the passages of a file; one that can't be read has none until it changes."""
+        """Replace the passages of a file; an unreadable file has none until it changes."""
         try:
             page = await workspace.page(text_path, limit=MAX_BYTES)
         except WorkspaceError as exc:
@@ -89,7 +90,7 @@ class FilePassages:
 
 
 def text_files(root: Path) -> Iterator[tuple[str, tuple[str, str]]]:
-    """Yield the path of each file that has a text, where the text is, and its version."""
+    """Yield the path of each file that has a text, with the path of the text and its version."""
     files = (each for each in walk(root, _not_searched, lambda *_: None) if _is_text(each))
     with suppress(OSError):
         for path, state, _ in islice(files, MAX_FILES):
@@ -99,7 +100,7 @@ def text_files(root: Path) -> Iterator[tuple[str, tuple[str, str]]]:
 
 
 _APART = INSTRUCTIONS | READ_ONLY
-"""At the top: what every prompt has, and copies of what was said, which is found as it was said."""
+"""Files at the top that are not searched: every prompt has them, or they copy conversations, which are searched."""
 
 
 def _not_searched(parts: tuple[str, ...]) -> bool:
@@ -113,23 +114,23 @@ def _is_text(found: FoundFile) -> bool:
 
 
 BATCH = 100
-"""Messages that become rows, and rows that are counted, in one transaction."""
+"""Messages that become rows, or rows whose words are counted, in one transaction."""
 EMBED_BATCH = 32
-"""Rows whose vectors are made, and stored, at once."""
+"""Rows whose vectors are computed and stored together."""
 GATHER_SECONDS = 120.0
 MIN_BATCH = 64
-"""Rows that do not wait for others: until then, or for so long, they gather, for a model takes memory to load."""
+"""Fewer rows wait for others, up to `GATHER_SECONDS`, because loading a model takes memory."""
 RETRY_SECONDS = 300.0
 PAUSE_SECONDS, PAUSES = 0.05, 3
-"""Between batches, and how many times what a batch took: others have most of the machine, however much is left."""
+"""The pause between batches: these seconds plus so many times the batch's duration, to leave time for other work."""
 
 Allowed = Callable[[Embedder, int], Awaitable[bool]]
-"""Whether so many rows may be embedded now, which a provider may want money for."""
+"""Whether this many rows may be embedded now; a provider may charge for them."""
 
 
 @dataclass(slots=True)
 class Indexing:
-    """One per process; several on one database share the work. `files` indexes files."""
+    """Indexes messages; one instance per process, several on one database share the work. `files` indexes files."""
 
     database: Database
     embedder: Callable[[], Embedder | None]
@@ -143,7 +144,7 @@ class Indexing:
     _complete: str = ""
 
     async def look(self) -> datetime | None:
-        """Do what is due; returns when more is, None while nothing waits."""
+        """Do the work that is due; return when more is due, None if nothing waits."""
         await self.files()
         found = await self._waiting()
         if found.newest != self._looked_at:
@@ -161,10 +162,10 @@ class Indexing:
             return await pending(conn)
 
     async def _index(self, newest: MessageId | None) -> None:
-        """Turns of conversations."""
+        """Index the turns of conversations, up to the newest message."""
         await self._paced(self._index_batch)
         async with self.database.connection() as conn:
-            if not await indexing.unindexed(conn):  # else a search indexes them at this moment
+            if not await indexing.unindexed(conn):  # otherwise a search is indexing them at this moment
                 self._looked_at = newest
 
     async def _index_batch(self) -> bool:
@@ -181,7 +182,7 @@ class Indexing:
         return True
 
     async def _paced(self, batch: Callable[[], Awaitable[bool]]) -> None:
-        """Until none is left."""
+        """Run batches, with pauses, until none is left."""
         while True:
             began = self.clock.monotonic()
             if not await batch():
@@ -189,7 +190,7 @@ class Indexing:
             await self.clock.sleep(PAUSE_SECONDS + PAUSES * (self.clock.monotonic() - began))
 
     async def _embed(self, embedder: Embedder) -> float | None:
-        """Make the vectors that are lacking; returns in how many seconds to look again."""
+        """Compute the missing vectors; return in how many seconds to look again."""
         try:
             if why := await self.database.run(vectors.ensure_table):
                 self._warn(why)
@@ -208,7 +209,7 @@ class Indexing:
         return None
 
     async def _model(self, embedder: Embedder) -> VectorModel:
-        """Whose vectors are made; from the first moment that a model is used, those of another are not."""
+        """The model whose vectors are computed; from its first use, other models get no new vectors."""
         async with self.database.connection() as conn:
             known = await vectors.requested_model(conn, embedder.name, embedder.dimensions)
         if known is not None:
@@ -218,7 +219,7 @@ class Indexing:
         return await self.database.run(lambda tx: vectors.request_model(tx, embedder.name, dimensions))
 
     async def _wait(self, embedder: Embedder, model: VectorModel) -> float | None:
-        """For how long to gather more, or to wait for an answer; None: go on."""
+        """Seconds to wait for more rows or for an approval; None: continue now."""
         async with self.database.connection() as conn:
             left = await vectors.count_unembedded(conn, MIN_BATCH)
         if not left:
@@ -244,7 +245,7 @@ class Indexing:
         return await self.database.run(lambda tx: vectors.put(tx, model, rows, made)) > 0
 
     async def _finish(self, model: VectorModel) -> bool:
-        """If nothing lacks a vector, searches use these, and what was before them goes."""
+        """If no row lacks a vector, searches use this model, and older vectors are deleted."""
 
         async def settled(tx: Connection) -> bool:
             await vectors.index(tx, model)
@@ -259,14 +260,14 @@ class Indexing:
         return whole
 
     def _warn(self, why: str) -> None:
-        """Once, until it works again or fails otherwise."""
+        """Log a warning once, until embedding works again or fails for another reason."""
         if why != self._last_warning:
             log.warning("memory.not_embedded", why=why, effect="memory is searched by words")
         self._last_warning = why
 
 
 def _check_vectors(model: VectorModel, rows: Sequence[UnembeddedMemory], made: Sequence[Vector]) -> None:
-    """Raise `ValueError` for what the model should not have answered."""
+    """Raise `ValueError` unless there is one vector of the right size for each row."""
     lengths = {len(vector) for vector in made}
     if len(made) != len(rows) or lengths != {model.dimensions}:
         raise ValueError(

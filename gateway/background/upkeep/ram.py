@@ -1,4 +1,4 @@
-"""What the process takes of the machine's memory; above a ceiling it drops caches and claims fewer runs at once."""
+"""The memory of the process; above a ceiling it drops caches and claims fewer runs at once."""
 
 import asyncio
 import ctypes
@@ -18,13 +18,13 @@ from gateway.domain.health import MemoryUse
 from gateway.flow.signals import Signals
 
 ENOUGH = 384 * 2**20
-"""Bytes that the gateway with every SDK loaded may need at once."""
+"""Bytes that the gateway needs at once with every SDK loaded."""
 
 _STATM = Path("/proc/self/statm")
 
 
 def resident() -> int:
-    """Bytes of this process in memory; where there is no /proc, the most it ever had."""
+    """The bytes of this process in memory; without /proc, the most it ever had."""
     with suppress(OSError):
         return int(_STATM.read_text(encoding="ascii").split()[1]) * resource.getpagesize()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -32,18 +32,18 @@ def resident() -> int:
 
 
 def ceiling(memory_mb: int | None) -> int:
-    """The configured ceiling in bytes, else half of what the machine or its container has, and enough to work with."""
+    """The configured ceiling in bytes, else half of the memory of the machine or container, but at least `ENOUGH`."""
     return max(available_memory() // 2, ENOUGH) if memory_mb is None else memory_mb * 2**20
 
 
 def trim() -> None:
-    """Give freed memory back to the system, where the C library can (glibc); may take a while."""
+    """Return freed memory to the system if the C library can (glibc); may take a while."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
 
 
 RELIEVED = 0.85
-"""The part of the ceiling below which an episode is over."""
+"""The part of the ceiling below which an episode ends."""
 RUNS_WHILE_SHEDDING = 4
 
 log = structlog.get_logger(__name__)
@@ -51,9 +51,9 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class MemoryCeiling:
-    """Limits the memory of this process. Nothing is lost: messages are stored, and wait longer for their turn.
+    """Limits the memory of this process. Messages are not lost: they are stored, and wait longer for their turn.
 
-    It publishes `memory_low`; `limit` caps the runs claimed at once; `tell` reaches the owner.
+    It publishes `memory_low`; `limit` caps the runs claimed at once; `tell` sends a message to the owner.
     """
 
     ceiling: Callable[[], int]
@@ -83,7 +83,7 @@ class MemoryCeiling:
             await self._tell_owner(now)
 
     def _change_state(self, now: MemoryUse) -> None:
-        """An episode begins or ends."""
+        """Begin or end an episode."""
         event = "memory.shedding" if now.shedding else "memory.relieved"
         log.warning(event, used_mb=_mb(now.used), ceiling_mb=_mb(now.ceiling))
         self._told = False
@@ -91,7 +91,7 @@ class MemoryCeiling:
 
     async def _free_memory(self, *, thoroughly: bool) -> None:
         self.signals.memory_low.publish(None)
-        if thoroughly:  # in this thread, since finalizers of transports call their event loop; so once an episode
+        if thoroughly:  # in this thread, since finalizers of transports call their event loop; slow, so once an episode
             gc.collect()
         await asyncio.to_thread(trim)
 

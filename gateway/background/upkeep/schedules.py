@@ -1,4 +1,4 @@
-"""Queues due schedules and memory consolidations: one task for each slot, whichever process sees it first."""
+"""Queues due schedules and memory consolidations: one task for each slot, even if several processes look."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -29,9 +29,9 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Scheduler:
-    """Several may run on one database.
+    """Queues tasks of due schedules; several may run on one database.
 
-    `may_run` says whether a principal is still let in.
+    `may_run` says whether a principal still has access.
     """
 
     database: Database
@@ -41,17 +41,17 @@ class Scheduler:
     may_run: Callable[[Connection, PrincipalId], Awaitable[bool]]
 
     async def look(self) -> datetime | None:
-        """Queue what is due now; returns when to look again."""
+        """Queue the tasks that are due now; return when to look again."""
         began = self.clock.now()
         await self.tick()
         async with self.database.connection() as conn:
             next_due = await schedules.next_due(conn)
-        if next_due is not None and next_due <= began:  # it waits for the end of its last run, which nobody announces
+        if next_due is not None and next_due <= began:  # it waits for the end of its last run, which sends no signal
             return self.clock.now() + BUSY_RETRY
         return next_due
 
     async def tick(self) -> int:
-        """Queue what is due now; returns how many tasks."""
+        """Queue the tasks that are due now; return how many."""
         queued = 0
         while True:
             seen, fired = await self.database.run(self._batch)
@@ -64,7 +64,7 @@ class Scheduler:
                 return queued
 
     async def _batch(self, tx: Connection) -> tuple[int, int]:
-        """One transaction; returns how many were due, and how many tasks they became."""
+        """Queue one batch in the transaction; return how many schedules were due, and how many tasks they became."""
         now = self.clock.now()
         rows = await schedules.due(tx, now, BATCH)
         if not rows:
@@ -82,7 +82,7 @@ class Scheduler:
 
 
 def _planned(row: ScheduleRow, now: datetime) -> Firing | str:
-    """The task of a slot, or why the schedule can't go on. Never raises: the others go on."""
+    """The task of a slot, or why the schedule can't continue. Never raises, so that the other schedules continue."""
     assert row.next_run_at is not None, "it is due"
     try:
         todo = plan(row.definition, row.next_run_at, now)
@@ -107,13 +107,13 @@ CONSOLIDATION_INTERVAL = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True)
 class Consolidation:
-    """Once a day a model tidies what is new in each memory."""
+    """Queues the daily consolidation of each memory that has new entries."""
 
     database: Database
     signals: Signals
 
     async def look(self) -> None:
-        """Queue what is due; several gateways on one database queue it once."""
+        """Queue the consolidations that are due; several gateways on one database queue each once."""
         if await self.database.run(_queue_consolidations):
             self.signals.tasks.set()
 

@@ -1,6 +1,7 @@
-"""Timers: loops that go on whatever goes wrong in them, and the table of named jobs.
+"""Timers: loops that restart after every error, and the table of named jobs.
 
-APScheduler keeps the dates of the table and wakes a job; the job knows what is due."""
+APScheduler keeps the dates of the table and wakes a job; the job knows what is due.
+"""
 
 import asyncio
 import time
@@ -27,9 +28,9 @@ log = structlog.get_logger(__name__)
 
 
 async def keep_running(name: str, work: Callable[[], Awaitable[None]]) -> None:
-    """Do it until it returns; a defect in it, or an outage, is logged, and it starts again after 1, 3, 7 … 60 seconds.
+    """Run `work` until it returns; log each error and restart after 1, 3, 7 … 60 seconds.
 
-    What went well for a minute starts again after one.
+    After it has run for a minute, the delays start at one second again.
     """
     failures = 0
     while True:
@@ -47,36 +48,38 @@ async def keep_running(name: str, work: Callable[[], Awaitable[None]]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Periodic:
-    """Work that is done at once and then every so many seconds by the monotonic clock, which can't be set."""
+    """Work that runs at once and then every `every` seconds by the monotonic clock, which can't be set."""
 
     name: str
     every: float
     work: Callable[[], Awaitable[None]]
 
     async def run(self) -> None:
-        """Until cancelled, or until it fails."""
+        """Run until cancelled or until the work raises."""
         while True:
             await self.work()
             await asyncio.sleep(self.every)
 
 
 CHECK_SECONDS = 20.0
-"""By the monotonic clock each job looks again by then and is armed anew, whatever became of its date: so a clock that
-was set, a machine that slept, an edited configuration and a timer that is gone do no harm."""
+"""Each job looks again after this time by the monotonic clock, whatever became of its date.
+
+Therefore a clock that was set, a machine that slept, an edited configuration or a lost timer does no harm.
+"""
 
 Look: TypeAlias = Callable[[], Awaitable[datetime | None]]
-"""Does what is due now, if anything; returns when something is due next, None while nothing is."""
+"""Does the work that is due now; returns when more is due, None if nothing is."""
 
 
 Result = TypeVar("Result")
 Loops: TypeAlias = Mapping[str, Callable[[], Awaitable[None]]]
-"""What runs as long as the process, by the names that logs and tasks have."""
+"""Work that runs as long as the process, by the names in logs and of tasks."""
 
 
 def only_if(
     condition: Callable[[], bool], work: Callable[[], Awaitable[Result]]
 ) -> Callable[[], Awaitable[Result | None]]:
-    """`work` if the condition holds at that moment; else None."""
+    """`work`, which runs only if the condition holds at that moment and returns None otherwise."""
 
     async def checked() -> Result | None:
         return await work() if condition() else None
@@ -85,7 +88,7 @@ def only_if(
 
 
 class JobTable:
-    """Wakes each job at the date that it named last; none waits for another, and none runs twice at once.
+    """Wakes each job at the date that it returned last; jobs don't wait for each other, and none runs twice at once.
 
     `signals` wake jobs before that date, by the job's name.
     """
@@ -98,12 +101,12 @@ class JobTable:
 
     @property
     def dates(self) -> Mapping[str, datetime | None]:
-        """When each job is due; None while it runs, or if it isn't due at all."""
+        """When each job is due; None while it runs, or if it has no date."""
         armed = {job.id: job.next_run_time for job in self._timers.get_jobs()} if self._timers else {}
         return {name: armed.get(name) for name in self._looks}
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run the jobs until cancelled."""
         module = await asyncio.to_thread(import_module, "apscheduler.schedulers.asyncio")
         self._timers = timers = module.AsyncIOScheduler(timezone=UTC)
         timers.start()
@@ -115,7 +118,7 @@ class JobTable:
             timers.shutdown(wait=False)
 
     async def _keep(self, name: str, timers: "AsyncIOScheduler") -> None:
-        """Run one job forever; a failed one is retried, later and later."""
+        """Run one job forever; a failed one is retried, with growing delays."""
         failures = 0
         while True:
             self._awake[name].clear()
@@ -130,7 +133,7 @@ class JobTable:
             await self._awake[name].wait(CHECK_SECONDS)
 
     def _arm(self, name: str, due: datetime | None, timers: "AsyncIOScheduler") -> None:
-        """Set the job's date, or remove it. A date that has passed is late, never missed."""
+        """Set or remove the job's date. A date in the past counts as late, never as missed."""
         from apscheduler.triggers.date import DateTrigger
 
         if due is not None:
@@ -145,7 +148,7 @@ class JobTable:
 
 @dataclass(slots=True)
 class Interval:
-    """A job that is done every so often by the monotonic clock, first at `due` on it; `every` None: not for now."""
+    """A job that runs at an interval by the monotonic clock, first at `due`; `every` returns None while it is off."""
 
     every: Callable[[], timedelta | None]
     work: Callable[[], Awaitable[None]]
@@ -153,7 +156,7 @@ class Interval:
     due: float = 0.0
 
     async def look(self) -> datetime | None:
-        """Do the work if it is due; returns when it is due next. Work that raises is still due."""
+        """Do the work if it is due; return when it is due next. Work that raises stays due."""
         if (every := self.every()) is None:
             return None
         self.due = min(self.due, self.clock.monotonic() + every.total_seconds())

@@ -1,4 +1,4 @@
-"""How the gateway is, for /status and the Health page."""
+"""The vitals of the gateway, for /status and the Health page."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from gateway.flow.turn.environment import AgentEnvironments
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VitalsReport:
-    """Collects what the watches know."""
+    """Collects the findings of the watches."""
 
     lag: LagMonitor
     ram: MemoryCeiling
@@ -35,7 +35,7 @@ class VitalsReport:
     clock: Clock
 
     def now(self) -> Vitals:
-        """Asks nobody: what the last look of each has found."""
+        """The vitals as of the last look of each watch; asks none of them to look again."""
         return Vitals(
             loop=self.lag.lag,
             memory=self.ram.memory,

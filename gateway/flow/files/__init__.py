@@ -1,1 +1,1 @@
-"""Files of people: uploads, checkpoints, and the same workspace on several machines."""
+"""People's files: uploads, checkpoints, and one workspace on several machines."""

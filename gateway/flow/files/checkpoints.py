@@ -1,4 +1,4 @@
-"""The owner's checkpoints, as the page and the command line list, compare, create and restore them."""
+"""The owner's checkpoints: the page and the command line list, compare, create and restore them."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -40,7 +40,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Created:
-    """What creating one came to; `id` is None if nothing had changed, `left_out` counts what can't be stored."""
+    """The result of creating a checkpoint; `id` is None if nothing had changed, `left_out` counts unstorable files."""
 
     id: str | None
     changes: str
@@ -49,7 +49,7 @@ class Created:
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What `restore` did; `before` is the checkpoint of the state it replaced."""
+    """The result of `restore`; `before` is the checkpoint of the state that it replaced."""
 
     before: str | None
     written: int
@@ -59,19 +59,19 @@ class Restored:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoints:
-    """Of one workspace. `run` runs a job in a process of its own."""
+    """The checkpoints of one workspace. `run` runs a job in a separate process."""
 
     workspace: Path
     data: Path
     run: Callable[..., Awaitable[Json]]
 
     async def listing(self, limit: int) -> list[Checkpoint]:
-        """The last ones, newest first."""
+        """The last checkpoints, newest first."""
         rows = await self.run(jobs.listing, str(self._store), limit)
         return TypeAdapter(list[Checkpoint]).validate_python(rows)
 
     async def diff(self, id: str, other: str | None = None) -> list[Difference]:
-        """What changed from one to another, or to the current workspace."""
+        """The paths that changed from one checkpoint to another, or to the current workspace."""
         rows = await self.run(jobs.diff, *self._places, id, other)
         return TypeAdapter(list[Difference]).validate_python(rows)
 
@@ -80,14 +80,14 @@ class Checkpoints:
         return str(await self.run(jobs.lines, *self._places, id, path))
 
     async def create(self, reason: str, last_message: MessageId | None) -> Created:
-        """Make one, if anything has changed."""
+        """Make a checkpoint if anything has changed."""
         made = await self.run(jobs.commit, *self._places, last_message, reason)
         return TypeAdapter(Created).validate_python(made)
 
     async def restore(self, database: Database, clock: Clock, id: str, path: str | None) -> Restored:
         """Restore all files, or one file or folder; the current state becomes a checkpoint first.
 
-        What comes back and has no label is nobody's until somebody vouches for it; what is there now is the owner's.
+        Restored content without a label is untrusted until the owner vouches for it; current content is the owner's.
         """
         async with database.connection() as conn:
             owner, last = await principals.owner(conn), await messages.last_id(conn)

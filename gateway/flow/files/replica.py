@@ -1,8 +1,8 @@
-"""One folder that is kept the same as on other machines: looks, decides, and carries out what was decided.
+"""A folder that is kept the same on several machines: compares, plans, and carries out the plan.
 
-The map in Postgres says which content a path has; the store only holds contents, by their hash. A content is labelled
-and stored, then its row is set, unless somebody else has set it meanwhile. Of two machines that changed a file the
-second loses: its content stays beside, under another name. A kill at any moment leaves at most an object too many.
+The map in Postgres says which content a path has; the store only holds contents, by their hash. A push labels and
+stores a content, then sets its row, unless another machine has set it meanwhile. If two machines change a file, the
+second loses: its content is kept beside it, under another name. A kill at any moment leaves at most an unused object.
 """
 
 import asyncio
@@ -34,13 +34,13 @@ from gateway.workspace.sync.state import StateFile
 from gateway.workspace.template import template_hashes
 
 ROUNDS = 3
-"""Others change files, too; what is left waits for the next time."""
+"""Other machines change files too; the next synchronisation does the rest."""
 AT_ONCE = 8
 WAITS_FOR_TOOLS = "it waits until the tools that run have ended"
 
 
 class Missing(Enum):
-    """What to do if most files are missing here: nothing, delete them everywhere, or fetch them again."""
+    """The action if most files are missing here: do nothing, delete them everywhere, or fetch them again."""
 
     ASK = "ask"
     DELETE = "delete"
@@ -49,20 +49,20 @@ class Missing(Enum):
 
 @dataclass(slots=True)
 class SyncResult:
-    """What was done; `problems` says why a file was left alone, by path."""
+    """The completed actions; `problems` says why a file was left alone, by path."""
 
     actions: list[Action] = field(default_factory=list)
     problems: dict[str, str] = field(default_factory=dict)
 
     @property
     def beside(self) -> list[str]:
-        """The names of contents that lost."""
+        """The new names of contents that lost."""
         return [each.beside for each in self.actions if isinstance(each, Pull) and each.beside]
 
 
 @dataclass(slots=True)
 class Replica:
-    """Of one person's files, which `state` remembers. `locks` watches the tools that run on them, if any may."""
+    """Synchronises one person's files, with `state` from the last time. `locks` watches the tools on them, if any."""
 
     database: Database
     principal: PrincipalId
@@ -72,30 +72,30 @@ class Replica:
     state: StateFile
     failpoints: Failpoints = field(default_factory=lambda: Failpoints(None))
     nobodys: Set[str] = field(default_factory=template_hashes)
-    """Hashes of what a new workspace is filled with."""
+    """Hashes of the files in a new workspace."""
     _numbers: "count[int]" = field(default_factory=count)
     _rows: tuple[file_map.Version, Mapping[str, SharedFile]] | None = None
     _began: datetime = datetime.min
-    """By the database's clock."""
+    """The start of this look, by the database's clock."""
     _unlabelled: set[str] = field(default_factory=set)
     _doubt: bool = False
-    """Whether somebody's program may have written what has no label."""
+    """Whether a program may have written the content that has no label."""
     _agreed: Mapping[str, FileContent] = field(default_factory=dict)
-    """As it is in the file `state`."""
+    """The content of the file `state`."""
     _base: dict[str, FileContent] = field(default_factory=dict)
     _scan: Scan = field(default_factory=Scan)
 
     async def look(self, missing: Missing = Missing.ASK) -> Plan:
-        """What `sync` would do; nothing is changed."""
+        """The plan of `sync`; changes nothing."""
         async with self.state.held():
             return await self._planned(missing)
 
     async def sync(
         self, missing: Missing = Missing.ASK, begun: Callable[[int], Callable[[], None]] = lambda _many: lambda: None
     ) -> SyncResult:
-        """Make both sides the same; raises `TryAgainLater` and `WorkspaceError`, what was done by then stays.
+        """Make both sides the same; raises `TryAgainLater` and `WorkspaceError`, which keep completed actions.
 
-        `begun` is told of a round how many steps it has, and answers what to call after each.
+        `begun` receives the number of actions of a round, and returns a function to call after each.
         """
         done = SyncResult()
         async with self.state.held():
@@ -125,7 +125,7 @@ class Replica:
         return planned
 
     async def _map(self) -> Mapping[str, SharedFile]:
-        """Read again only if it has changed."""
+        """The shared files by path, loaded again only if the map has changed."""
         place_ = self.store.address.place
         async with self.database.connection() as conn:
             version, self._began = await file_map.version(conn, self.principal, place_)
@@ -134,7 +134,7 @@ class Replica:
         return self._rows[1]
 
     async def _carry_out(self, actions: Sequence[Action], done: SyncResult, after: Callable[[], None]) -> bool:
-        """Whether to look again. The first error that concerns all ends it, once what is under way has ended."""
+        """Carry out the actions; return whether to look again. An outage ends it after the active ones."""
         if not actions:
             return False
         free, failure = asyncio.Semaphore(AT_ONCE), list[TryAgainLater]()
@@ -168,7 +168,7 @@ class Replica:
             self._unlabelled, self._doubt = await contents.unlabelled(conn, self.principal, hashes)
 
     async def _do(self, action: Action) -> None:
-        """Raises `Changed` if the file or its row isn't as planned, and `WorkspaceError` if it has to wait."""
+        """Carry out an action; raises `FileChanged` if file or row have changed, `WorkspaceError` if it must wait."""
         content: FileContent | None = None
         match action:
             case Push(path, content, version):
@@ -178,7 +178,7 @@ class Replica:
             case Pull(path, content):
                 await self._fetch(action)
             case Retract(path, version):
-                async with self._no_tools(locked=path in self._locked_paths):  # what one deletes comes back
+                async with self._no_tools(locked=path in self._locked_paths):  # a tool's deletion is undone
                     await self._set(path, version, None)
             case Drop(path):
                 await self._land(path, lambda: drop_file(self.workspace.root, action))
@@ -188,7 +188,7 @@ class Replica:
         self._base |= {path: content} if content else {}
 
     async def _store(self, path: str, content: FileContent) -> None:
-        """Label it, and put it into the store."""
+        """Label the content and put it into the store."""
         written, labels = _as_written(path, content), self.workspace.labels
         if content.sha256 in self._unlabelled and self._doubt:
             raise WorkspaceError("later", WAITS_FOR_TOOLS)
@@ -205,13 +205,13 @@ class Replica:
         return self.locks.paths if self.locks else ()
 
     def _is_locked(self, path: str, content: FileContent) -> bool:
-        """Whether it has text that only its owner may change, or had before."""
+        """Whether the file has, or had, text that only its owner may change."""
         small = content.size <= MAX_LOCKED_BYTES and self.workspace.head(path, MAX_LOCKED_BYTES)
         return path in self._locked_paths or bool(small and locked_parts(small.data))
 
     @asynccontextmanager
     async def _no_tools(self, *, locked: bool) -> AsyncGenerator[None, None]:
-        """While none runs, what is locked is its owner's; raises `WorkspaceError` if one does."""
+        """Keep tools from running, so that locked text is its owner's; raises `WorkspaceError` if one runs."""
         if not self.locks or not locked:
             yield
             return
@@ -249,7 +249,7 @@ class Replica:
             staged.unlink(missing_ok=True)
 
     async def _land(self, path: str, work: Callable[[], None], content: FileContent | None = None) -> None:
-        """Change a file as its owner does elsewhere: locked text is taken as it comes, labels are known before."""
+        """Change a file like its owner on another machine: locked text is accepted, labels are set before."""
         labels = self.workspace.labels
         async with self.workspace.writing:
             if content:

@@ -1,6 +1,6 @@
-"""Synchronises workspaces with an object store: at the start, at intervals, after a run and around an agent's task.
+"""Synchronises workspaces with an object store: at the start, at intervals, after runs and around agents' tasks.
 
-Once a day it deletes objects that no path has.
+Once a day it deletes objects that no path refers to.
 """
 
 import asyncio
@@ -34,13 +34,13 @@ from gateway.workspace.locks import LockWatch
 from gateway.workspace.sync.state import StateFile
 
 MAX_SWEPT = 10_000
-"""In one sweep."""
+"""The limit of one sweep."""
 _NAME = re.compile(r"[0-9a-f]{64}")
 
 
 async def sweep(database: Database, store: ObjectStore, before: datetime) -> int:
-    """Delete those that were stored before then; returns how many. Raises `TryAgainLater`."""
-    total = await _delete(database, store, [])  # what a sweep before has left
+    """Delete unused objects stored before this time; return how many. Raises `TryAgainLater`."""
+    total = await _delete(database, store, [])  # the rest of an interrupted sweep
     async for names in store.names(before):
         total += await _delete(database, store, [name for name in names if _NAME.fullmatch(name)])
         if total >= MAX_SWEPT:
@@ -58,12 +58,12 @@ async def _delete(database: Database, store: ObjectStore, found: list[str]) -> i
 
 
 SYNC_FOLDER = "sync"
-"""Of the data folder: what each folder and the map last agreed on."""
+"""The folder in the data folder for the last state on which each folder and the map agreed."""
 BATCH_SECONDS = 5.0
-"""Several runs that end at once are synchronised together."""
+"""Several runs that end within this time are synchronised together."""
 SWEEP_SECONDS = 86_400.0
 KEPT = timedelta(days=7)
-"""How long an object that no path has any more stays in the store."""
+"""How long an object stays in the store after the last path that referred to it is gone."""
 MAX_PROBLEMS_SHOWN = 3
 
 log = structlog.get_logger(__name__)
@@ -71,9 +71,9 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class FileSync:
-    """Of all people's files on this machine. `at_home` says whether this is the machine that others take them from.
+    """Synchronises all people's files on this machine. `at_home` says whether the workspace is on this machine.
 
-    Nothing here raises, but for `before_run`: a store that is down delays the files and nothing else.
+    Only `before_run` raises: an unavailable store delays the files and nothing else.
     """
 
     database: Database
@@ -88,7 +88,7 @@ class FileSync:
     clock: Clock
     failpoints: Failpoints
     works: bool = field(default=False, init=False)
-    """Whether the last try worked: a machine that has not seen the store has no business with shared files."""
+    """Whether the last attempt worked; a machine that hasn't reached the store must not count its files as shared."""
     state: str = field(default="none yet", init=False)
     _store: ObjectStore | None = field(default=None, init=False)
     _replicas: dict[PrincipalId, Replica] = field(default_factory=dict, init=False)
@@ -102,7 +102,7 @@ class FileSync:
 
     @property
     def on(self) -> bool:
-        """Whether there is a store."""
+        """Whether a store is configured."""
         return self.settings().url is not None
 
     @property
@@ -111,11 +111,11 @@ class FileSync:
         return self.on and self.works
 
     def want(self) -> None:
-        """Files may have changed: `look` has something to do."""
+        """Note that files may have changed, so that `look` synchronises soon."""
         self._wanted = True
 
     async def look(self) -> datetime | None:
-        """Synchronise if it is time; returns when it is next, None without a store."""
+        """Synchronise if it is due; return when it is due next, None without a store."""
         if not self.on:
             self.works = False
             return None
@@ -131,12 +131,12 @@ class FileSync:
         return self.clock.now() + timedelta(seconds=max(0.0, due - self.clock.monotonic()))
 
     async def before_run(self, principal: PrincipalId) -> None:
-        """Fetch what others changed; raises `TryAgainLater` if that fails where the files aren't at home."""
+        """Fetch the changes of other machines; raises `TryAgainLater` if that fails and the files aren't at home."""
         if self.on and not await self._tried([principal]) and not self.at_home():
             raise TryAgainLater(f"the files can't be fetched: {self.state}")
 
     async def after_turn(self, principal: PrincipalId) -> None:
-        """Give others what the run has changed, before they learn that it has ended."""
+        """Send the run's changes to other machines, before they learn that it has ended."""
         if self.on:
             await self._tried([principal])
 
@@ -146,7 +146,7 @@ class FileSync:
             self._store.close()
 
     async def _sweep(self) -> None:
-        """Once a day, by the machine with the files."""
+        """Sweep the store once a day, on the machine with the files."""
         if not self.works or not self.at_home() or self.clock.monotonic() < self._swept + SWEEP_SECONDS:
             return
         try:
@@ -166,7 +166,7 @@ class FileSync:
         await self._tried(everyone)
 
     async def _here(self) -> list[PrincipalId]:
-        """Those who have files here, apart from the owner."""
+        """The people other than the owner who have files here."""
         found = list[PrincipalId]()
         for folder in await asyncio.to_thread(lambda: list(self.workspaces.others.glob("*-*-*-*-*"))):
             with suppress(ValueError):
@@ -190,7 +190,7 @@ class FileSync:
         return self.works
 
     async def _synchronised(self, principal: PrincipalId) -> str:
-        """What is wrong with this person's folder, which keeps nobody else's from being synchronised."""
+        """Synchronise one person's folder and return its problem, or ""; other folders are still synchronised."""
         try:
             await self._told_of(principal, await self._replica(principal).sync())
         except WorkspaceError as error:
@@ -229,7 +229,7 @@ class FileSync:
         store = self._stored()
         workspace, known = self.workspaces.of(principal), self._replicas.get(principal)
         if known is None or known.workspace is not workspace:
-            workspace.root.mkdir(parents=True, exist_ok=True)  # a worker begins without one
+            workspace.root.mkdir(parents=True, exist_ok=True)  # a worker starts without one
             state = StateFile.of(self.data / SYNC_FOLDER, workspace.root, str(principal), store.address.place)
             self._replicas[principal] = Replica(
                 self.database, principal, workspace, self.locks_of(principal), store, state, self.failpoints
@@ -237,7 +237,7 @@ class FileSync:
         return self._replicas[principal]
 
     def _stored(self) -> ObjectStore:
-        """By the configuration as it is now."""
+        """The store as configured now."""
         address = StoreAddress.of(self.settings())
         if self._store is None or self._store.address != address:
             self.close()

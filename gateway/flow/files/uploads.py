@@ -1,4 +1,4 @@
-"""Uploads: files from outside become files of a principal, each content once."""
+"""Uploads: files from outside become a principal's files; each content is stored once."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -18,11 +18,11 @@ from gateway.workspace.files.uploads import UPLOADS, Incoming, received, safe_na
 
 
 class UploadRefused(SupaclawError):
-    """The file is not taken; the text is one line for people: why, and what would work."""
+    """The file is refused; the text is one line for people: the reason, and what would work."""
 
 
 class Uploads:
-    """Stores what people send under `uploads/`, by day; `most` is the largest file in bytes."""
+    """Stores uploads in `uploads/`, by day; `most` returns the size limit in bytes."""
 
     def __init__(self, database: Database, workspaces: Workspaces, clock: Clock, most: Callable[[], int]) -> None:
         self._database = database
@@ -32,7 +32,7 @@ class Uploads:
         self._one_by_one: WeakValueDictionary[PrincipalId, asyncio.Lock] = WeakValueDictionary()
 
     def check(self, size: int | None) -> None:
-        """Raises `UploadRefused` for a file that says itself that it is too large; None: it does not say."""
+        """Raise `UploadRefused` if the announced size is too large; None means that the size is unknown."""
         most = self._most()
         if size is not None and size > most:
             raise UploadRefused(f"it has {size / 1024**2:,.0f} MB, {_limit(most)}")
@@ -46,9 +46,9 @@ class Uploads:
         *,
         origin: str,
     ) -> FileRow:
-        """The file's row once its bytes are on disk; that of an earlier file where one has the same content.
+        """Store a file and return its row once its bytes are on disk; returns the earlier row for a known content.
 
-        Raises `UploadRefused`, `DatabaseDown` and what `pieces` raises; then nothing of it is left.
+        Raises `UploadRefused`, `DatabaseDown` and the errors of `pieces`; then nothing of the file remains.
         """
         root, most = self._workspaces.of(principal).root, self._most()
         alone = self._one_by_one.setdefault(principal, asyncio.Lock())
@@ -61,9 +61,9 @@ class Uploads:
             raise UploadRefused(f"it is too large: {_limit(most)}" if exc.code == "too_large" else str(exc)) from exc
 
     async def place(self, principal: PrincipalId, path: str, mime: str, pieces: AsyncIterator[bytes]) -> None:
-        """Put what the owner uploads at a path where nothing is yet; as long as nobody vouches for it, it's untrusted.
+        """Store the owner's upload at a free path; it is untrusted until a person vouches for it.
 
-        Raises `UploadRefused`, `WorkspaceError` and what `pieces` raises; then nothing of it is left.
+        Raises `UploadRefused`, `WorkspaceError` and the errors of `pieces`; then nothing of the file remains.
         """
         workspace, most = self._workspaces.of(principal), self._most()
         try:
@@ -87,7 +87,7 @@ class Uploads:
             await asyncio.to_thread(quota.reserve, incoming.size)
         size, sha256 = incoming.size, incoming.sha256
         async with self._database.connection() as conn:
-            # Its content may have been written by anybody, no matter who sent it.
+            # Any author may have written its content, no matter who sent it.
             await contents.note(conn, principal, sha256, Label.UNTRUSTED, "upload")
         path = await asyncio.to_thread(incoming.settle, f"{self._clock.now():%Y-%m-%d}", name)
         async with self._database.connection() as conn:

@@ -1,4 +1,4 @@
-"""Workspaces: each person's files, with the labels of what is in them."""
+"""Workspaces: each person's files, with the labels of their contents."""
 
 import asyncio
 from collections.abc import Callable
@@ -23,19 +23,19 @@ MAX_BUILT = 256
 
 @dataclass(slots=True, kw_only=True)
 class Workspaces:
-    """The owner's is `folder`; that of another person lies in `others`, under their id, and has a quota."""
+    """The workspaces by person: the owner's is `folder`, others are in `others`, by their id, and have a quota."""
 
     database: Database
     people: People
     folder: Path
     others: Path
     unverified: Callable[[Place], bool]
-    """Whether somebody may have changed this file of a journal."""
+    """Whether a person or program may have changed this file of a journal."""
     instance: InstanceId
     member_mb: Callable[[], int | None]
-    """How much the files of one person other than the owner may take."""
+    """The limit in MB for the files of one person other than the owner; None for no limit."""
     own: Workspace = field(init=False)
-    """The owner's."""
+    """The owner's workspace."""
     _harmless: frozenset[str] = field(init=False)
     _built: LRUCache[PrincipalId, Workspace] = field(default_factory=lambda: LRUCache(MAX_BUILT), init=False)
     _quotas: dict[PrincipalId, Quota] = field(default_factory=dict, init=False)
@@ -50,7 +50,7 @@ class Workspaces:
         return self.folder if self.people.is_owner(principal) else self.others / str(principal)
 
     def of(self, principal: PrincipalId) -> Workspace:
-        """A person's files; the least recently used are dropped and built again when needed."""
+        """A person's workspace; the least recently used ones are dropped, and built again when needed."""
         if self.people.is_owner(principal):
             return self.own
         if principal not in self._built:
@@ -58,7 +58,7 @@ class Workspaces:
         return self._built[principal]
 
     def of_fork(self, principal: PrincipalId, fork: TaskId) -> Workspace:
-        """The copy of a person's files that a fork of their task works on."""
+        """The copy of a person's files that a fork of their task uses."""
         root = self._forks / str(fork)
         if self.people.is_owner(principal):
             return Workspace(root, self._labels(self.database, principal, root))
@@ -67,11 +67,11 @@ class Workspaces:
         return workspace
 
     async def copy_for(self, principal: PrincipalId, fork: TaskId) -> None:
-        """Give a fork its files, as the person's are now; once. Copies of a week ago are deleted."""
+        """Copy the person's current files for a fork, once. Deletes copies that are a week old."""
         await asyncio.to_thread(copy_workspace, self.of(principal).root, self._forks, str(fork))
 
     def forget(self) -> None:
-        """Drop all but the owner's; each is built again when it is needed."""
+        """Drop all workspaces but the owner's; each is built again when needed."""
         self._built.clear()
 
     @property
@@ -81,7 +81,7 @@ class Workspaces:
     def _build(self, principal: PrincipalId) -> Workspace:
         root = self.root_of(principal)
         root.mkdir(parents=True, exist_ok=True, mode=0o700)
-        # A member's store holds nothing but their own rows.
+        # A member's label store holds only their own rows.
         labels = self._labels(self.database.bound(principal), principal, root)
         workspace = Workspace(root, labels, self._index_file(principal))
         workspace.quota = self._quota(principal, root)

@@ -1,4 +1,4 @@
-"""What only the owner's agent works with: commands, processes, skills, agents and tool files of the workspace."""
+"""Tools of the owner's agent alone: commands, processes, skills, agents and tool files of the workspace."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -24,15 +24,15 @@ from gateway.workspace.locks import REPLACED, LockKeeper, LockWatch, OwnerEdits
 
 @dataclass(frozen=True, slots=True)
 class LockWatches:
-    """Makes what keeps locked text of a workspace as it is; `data` is the gateway's folder."""
+    """Builds the watches that keep locked text of a workspace unchanged; `data` is the gateway's data folder."""
 
     data: Path
     workshop: Workshop
     tampered: Callable[[PrincipalId, Sequence[str]], Awaitable[None]]
-    """Tells that locked text was changed by a tool, and restored. Never raises."""
+    """Reports that a tool changed locked text, which was restored. Never raises."""
 
     def of(self, principal: PrincipalId, workspace: Workspace) -> LockWatch:
-        """For one person's files."""
+        """The watch on one person's files."""
         compared = not self.workshop.guards_instructions
         keeper = LockKeeper(
             workspace.root, self.data / REPLACED / str(principal), OwnerEdits(self.data), whole=compared
@@ -42,7 +42,7 @@ class LockWatches:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnTools:
-    """One of each for the process, however often the owner's environment is built."""
+    """The owner's tools, one of each per process, however often the owner's environment is built."""
 
     locks: LockWatch
     skills: Skills
@@ -54,7 +54,7 @@ class OwnTools:
 
 @dataclass(frozen=True, slots=True)
 class McpSource:
-    """Makes the source of a person's tools at MCP servers."""
+    """Builds a person's source of tools at MCP servers."""
 
     configured: Callable[[], dict[str, McpServer]]
     database: Database
@@ -63,7 +63,7 @@ class McpSource:
     local: LocalServers
 
     def __call__(self, principal: PrincipalId, owner: bool, workspace: Workspace) -> McpServers:
-        """Their large results are saved in `workspace`."""
+        """The source for this person; large results are saved in `workspace`."""
 
         async def save(path: str, data: bytes) -> str:
             return (await workspace.write(path, data, Label.UNTRUSTED)).path
@@ -75,12 +75,12 @@ class McpSource:
 
 @dataclass(frozen=True, slots=True)
 class DeclaredToolSource:
-    """Makes the source of the tools that files of the owner's workspace declare."""
+    """Builds the source of the tools that files in the owner's workspace declare."""
 
     files: ToolFiles
     tokens: AccessTokens
     commands: WorkspaceCommands
 
     def __call__(self, principal: PrincipalId, owner: bool, _workspace: Workspace) -> DeclaredTools:
-        """Others than the owner get none."""
+        """The source for this person; only the owner gets any tools."""
         return DeclaredTools(principal, owner, self.files, self.tokens, self.commands)
