@@ -77,11 +77,14 @@ INBOUND = st.builds(
     TEXTS,
     TEXTS,
     ZONED,
-    st.none() | TEXTS,
-    st.booleans(),
-    st.booleans(),
-    st.booleans(),
-    st.lists(st.builds(Earlier, st.sampled_from(["user", "assistant", "system"]), TEXTS), max_size=2).map(tuple),
+    edits=st.none() | TEXTS,
+    private=st.booleans(),
+    addressed=st.booleans(),
+    solo=st.booleans(),
+    earlier=st.lists(st.builds(Earlier, st.sampled_from(["user", "assistant", "system"]), TEXTS), max_size=2).map(
+        tuple
+    ),
+    as_owner=st.booleans(),
 )
 ARRIVED = st.builds(Arrival, st.uuids(version=4).map(EntryId), INBOUND, TIMES).map(entry_of)
 ENTRIES = st.lists(ARRIVED, max_size=4, unique_by=lambda entry: entry.id)
