@@ -105,7 +105,7 @@ class WebAccess(Section):
 
 
 class Net(Section):
-    """What may be reached in private networks."""
+    """Hosts in private networks that the gateway may connect to."""
 
     private_allow: tuple[PrivateEntry, ...] = Field(
         (), description='Hosts or networks of your own, with a port if you can, such as "nas.lan:8080"; empty: none.'
@@ -140,7 +140,7 @@ McpName = Annotated[str, AfterValidator(_server_name)]
 
 
 class Tools(Section):
-    """What the agent may use."""
+    """The tools of the agent."""
 
     exec: Exec = Field(Exec(), description="Shell commands.")
     bash: BashSettings = Field(BashSettings(), description="The shell on virtual files.")

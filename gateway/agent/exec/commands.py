@@ -41,7 +41,7 @@ _SHELLS = ("/bin/bash", "/bin/sh")
 
 @dataclass(slots=True)
 class Permit:
-    """What a command may see. When it is over: what it did, and whether its words and files may be others'."""
+    """The files that a command may see; after it ended, its changes and whether its output and files are untrusted."""
 
     before: Snapshot
     hidden: tuple[str, ...]
@@ -180,7 +180,7 @@ class WorkspaceCommands:
         return f"which can send anything in the workspace to {', '.join(map(str, found))}, and to no other host"
 
     async def change(self, line: str, folder: str, hosts: Sequence[str] = ()) -> Change:
-        """What a person is shown before it runs; a yes counts while the files that it names are the same."""
+        """The change to approve before the command runs; an approval holds while the files it names are the same."""
         try:
             words = {word for word in shlex.split(line) if 0 < len(word) < 1024}
         except ValueError:
@@ -248,7 +248,10 @@ class WorkspaceCommands:
             each.untrusted = listed = True
 
     async def _others(self, hashes: Mapping[str, str], *, lasting: bool) -> tuple[str, ...]:
-        """What is trusted less than the person: a run that has not read it does not see it."""
+        """Paths hidden from a trusted run: uploads, unreadable files, and files that are less trusted than the person.
+
+        Also the gateway's own folders if the run is `lasting` or their index is less trusted.
+        """
         labels = self.workspace.labels
         known, others = list(_readable(hashes)), dict[str, Label]()
         for at in range(0, len(known), LABELS_AT_ONCE):
@@ -273,7 +276,7 @@ class WorkspaceCommands:
         await asyncio.to_thread(partial(index.save, due=True))
 
     def _changes(self, permit: Permit) -> tuple[Changes, Collection[str]]:
-        """What a command changed, and the hashes of what an untrusted one may have written. Blocks."""
+        """A command's changes, and the hashes of the files that it may have written if it is untrusted. Blocks."""
         index, after = self.workspace.index, self.workspace.index.snapshot(_is_apart)
         changes = permit.before.changes(after)
         touched = (*changes.new, *changes.changed)
@@ -343,7 +346,7 @@ def command_ending(report: Report, seconds: int, flood_bytes: int) -> dict[str, 
 
 
 def changed_files(permit: Permit) -> dict[str, Json]:
-    """What it did in the workspace."""
+    """The files that the command changed, as the tool's result shows them to the model."""
     if permit.changes is None:
         return {"files": "too many to tell what changed"}
     kinds = {"new": permit.changes.new, "changed": permit.changes.changed, "deleted": permit.changes.deleted}

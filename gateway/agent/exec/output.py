@@ -1,4 +1,4 @@
-"""What a program writes, within a bound: the beginning and the end of it, or pages of the end."""
+"""The output of a program, limited in size: its beginning and its end, or pages of the end."""
 
 import codecs
 from dataclasses import dataclass, field

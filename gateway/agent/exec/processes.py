@@ -18,7 +18,7 @@ from gateway.workspace.files.index import Snapshot
 
 MAX_RUNNING = 4
 MAX_ENDED = 12
-"""Whose output can still be read; older ones are forgotten."""
+"""Ended processes whose output can still be read; older ones are forgotten."""
 KEPT_BYTES = 256 * 1024
 """Of the output of each."""
 MAX_UNREAD_BYTES = 64 * 1024

@@ -35,7 +35,7 @@ from gateway.workspace.erasing import Fate, Traces, rewrite_checkpoints
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What an erasure would erase, and where. The `backups` still contain it; the erasure doesn't change them."""
+    """The rows, files and checkpoints that an erasure changes. The `backups` still have the text."""
 
     origins: Origins
     rows: Counter[str]

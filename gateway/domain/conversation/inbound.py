@@ -130,8 +130,9 @@ class Inbound:
     goes to the chat `fork` instead. Messages with the same `album` are one message that the platform split. `quoted` is
     the text of the message replied to, as its sender sees it, and `quoted_id` its platform id ("": of another chat).
     `forwarded` is where a text that its sender only passed on comes from, in words for the agent ("" if they wrote it
-    themselves). A button press is its value, sent by whoever pressed it. `as_owner` is false for what a program says
-    with a token: it is trusted as known at most, and no owner's command. `client` is what a program brought along.
+    themselves). A button press is its value, sent by the person who pressed it. `as_owner` is false for what a program
+    says with a token: it is trusted as known at most, and is not a command of the owner. `client` is what a program
+    sent along.
     `zone` is the sender's time zone as the platform knows it ("" if it doesn't tell): never more than an offer.
     """
 

@@ -1,4 +1,4 @@
-"""Who has a channel: one instance at a time opens it, and the next one takes it over when that one stops or dies."""
+"""Leases on channels: one instance at a time opens a channel, and another takes it over when that one stops or dies."""
 
 from contextlib import suppress
 from dataclasses import dataclass, field

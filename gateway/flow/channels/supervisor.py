@@ -30,7 +30,7 @@ CLOSE_SECONDS = 10.0
 OPEN_SECONDS = 120.0
 """No platform is asked anything while a channel is opened; one that takes longer will never be open."""
 STEADY_SECONDS = 60.0
-"""What breaks after that long is not counted together with what broke before."""
+"""If a channel ran longer than this before it failed, the count of its failures starts again."""
 _MOST_PATIENT = 3
 """How often the patience with a silent channel doubles, so that a long outage is no drumbeat."""
 
@@ -46,7 +46,7 @@ class ChannelSpec:
 
     @property
     def access(self) -> Access:
-        """Who may come in."""
+        """The rule for who may talk to the agent on this channel."""
         return Access(self.settings.access, frozenset(self.settings.allow), self.settings.groups)
 
     def same(self, other: "ChannelSpec") -> bool:
@@ -207,7 +207,7 @@ class ChannelSupervisor:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def _keep(self, name: str, channel: Channel, accept: Accept) -> None:
-        """Receive for ever; a channel that breaks is opened again, one that only the owner can mend stays shut.
+        """Receive forever; reopen a channel that fails, and keep it closed if only the owner can fix it.
 
         Nothing is sent through a channel that is not open. One that waits for a login is opened again and rests by
         itself.
@@ -222,7 +222,7 @@ class ChannelSupervisor:
                 finally:
                     del self._opening[name]
                 await self._outbound.adopt(name, channel)
-                self._signals.commands.set()  # whoever had it may have left work
+                self._signals.commands.set()  # another instance may have left work
                 self._signals.deliveries.set()
                 self._signals.tasks.set()
                 self._states[name] = _unheard(channel, silences)
@@ -255,7 +255,7 @@ class ChannelSupervisor:
         return 1 if self._monotonic() - began > STEADY_SECONDS else before + 1
 
     async def _report(self, name: str, problem: OwnerMustAct) -> None:
-        """The owner has to mend it, and is told once, wherever he can be told."""
+        """Tell the owner once, on any channel that reaches them, about a problem that only they can fix."""
         state = f"{REFUSED}{problem}"
         if self._states[name] != state:
             self._states[name] = state
@@ -281,7 +281,7 @@ def _unheard(channel: Channel, silences: int) -> str:
 
 
 async def _close(channel: Channel) -> None:
-    """Whatever happens in it ends here: the other channels go on."""
+    """Close the channel; log any error, so that the other channels continue."""
     try:
         async with asyncio.timeout(CLOSE_SECONDS):
             await channel.close()

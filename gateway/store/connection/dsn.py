@@ -83,7 +83,7 @@ async def open_pool(target: Dsn, size: int, *, cleared: bool = False) -> asyncpg
     server_settings = {"application_name": "supaclaw"}
     if target.direct:
         server_settings["search_path"] = SEARCH_PATH
-    # It tells of each connection it cannot make in advance, with a traceback; whoever needs one tells better.
+    # The pool logs a traceback for each connection it cannot open in advance; code that needs one reports it better.
     logging.getLogger("asyncpg.pool").setLevel(logging.ERROR)
     return await asyncpg.create_pool(
         target.url,

@@ -202,7 +202,7 @@ class Postmaster:
             programs.run("pg_ctl", "start", "--no-wait", "--silent", *where, *options, keep=[lock], log=output)
 
     def _clear(self, owner: int) -> None:
-        """Make an empty folder of sockets, and no pid file: what is there may be torn, or name whoever has the pid now.
+        """Empty the folder of sockets and remove the pid file, which may be torn or name the pid of another process.
 
         The lock we hold proves that no server of ours lives; one that somebody started by hand works in the folder.
         """

@@ -78,7 +78,7 @@ async def index_turns(tx: Connection, principal: PrincipalId | None, limit: int)
     """Make rows of what was said and has none, in order; returns how many of the transcript, to `limit`, it looked at.
 
     For one principal: of the conversations of the last hour, for what is older the job `embed` does. For None: of all.
-    Whoever is being indexed already is left to that.
+    A principal that another transaction is indexing is skipped.
     """
     if principal is not None:
         return await _index(tx, principal, limit, recent=True)

@@ -75,7 +75,7 @@ async def set_failing(conn: Connection, schedule: ScheduleId, *, failing: bool) 
 
 
 async def refuse(conn: Connection, channels: Collection[str]) -> None:
-    """What waits to be sent on any other channel than these never will be: it is refused."""
+    """Fail the pending deliveries of runs on all channels but these, which are the configured ones."""
     sql = """update outbox o set state = 'failed', error = a.channel || ' is not configured any more'
              from schedule_runs r, addresses a
              where r.message_id is not null and r.delivered_at is null and r.error is null
@@ -95,7 +95,7 @@ async def deliver(conn: Connection) -> None:
 
 
 async def settled_deliveries(conn: Connection) -> list[DeliveryOutcome]:
-    """What else is not on its way any more."""
+    """The deliveries that ended but are not recorded yet: complete, refused or uncertain."""
     sql = """select r.schedule_id, r.slot, r.principal_id, r.task_id, r.message_id, m.address_id, r.produced_at,
                     m.created_at <> r.produced_at as again, o.refused, coalesce(o.uncertain, false) as uncertain
              from schedule_runs r join messages m on m.id = r.message_id
@@ -117,7 +117,7 @@ async def is_current(conn: Connection, arrival: DeliveryOutcome) -> bool:
 
 
 async def on_their_way(conn: Connection) -> set[MessageId]:
-    """What was told and is not there yet."""
+    """The messages of runs whose delivery is not recorded as complete or failed."""
     sql = """select message_id from schedule_runs
              where message_id is not null and delivered_at is null and error is null"""
     return {row["message_id"] for row in await conn.fetch(sql)}
