@@ -18,7 +18,7 @@ from gateway.net.errors import NetError
 
 
 class Reach(StrEnum):
-    """Whether the gateway may connect to an address: always, only if it is listed, or never."""
+    """The rule for connections to an address: always, only if it is listed, or never."""
 
     PUBLIC = "public"
     PRIVATE = "private"
@@ -61,7 +61,7 @@ def parse_ip(text: str) -> IPv4Address | IPv6Address | None:
 
 
 def reach(address: IPv4Address | IPv6Address) -> Reach:
-    """Whether the gateway may connect to this address. A NAT64 address is public if its IPv4 address is, else never."""
+    """The rule for connections to this address. A NAT64 address is public if its IPv4 address is, else never."""
     if address in _METADATA:
         return Reach.NEVER
     if isinstance(address, IPv4Address):

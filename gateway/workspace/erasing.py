@@ -34,7 +34,7 @@ _PIECE = 2**20
 
 
 class Fate(StrEnum):
-    """What becomes of a file, or why nothing does."""
+    """The change to a file, or the reason why it stays as it is."""
 
     CLEANED = "passages removed"
     REMOVED = "removed"
@@ -54,7 +54,7 @@ class Traces:
     workspace: Path
 
     def find(self) -> list[tuple[Path, Fate]]:
-        """What has to be done, in this order. Follows no link."""
+        """The changes to the files, in the order to make them. Links are not followed."""
         fates, named = dict[Path, Fate](), list[Path]()
         inside = self.workspace.is_relative_to(self.data)
         for root in [self.data] if inside else [self.data, self.workspace]:
@@ -144,7 +144,7 @@ class Traces:
         return entry.id in self.entries or self.erasure.in_text(render_entries([entry], self.key).decode())
 
     def _clean_entry(self, entry: JournalEntry) -> JournalEntry:
-        """What arrived is a copy of its row from now on, and nothing that may still have to be stored."""
+        """The entry, without the passages if it has any: then it is a copy of its row and is not stored again."""
         if not self._concerns(entry):
             return entry
         clean = self.erasure.clean
@@ -199,7 +199,7 @@ class _Rewriting:
             commit = parent if isinstance(parent, Commit) else None
 
     def tree(self, id: ObjectID) -> ObjectID:
-        """What stands for a folder, itself if nothing in it is to be cleaned."""
+        """The id of the folder's cleaned tree; the same id if nothing in it has to be cleaned."""
         if (known := self._new.get(id)) is not None:
             return known
         made, old = Tree(), self.store.objects[id]

@@ -1,4 +1,4 @@
-"""What the owner writes for the agent: the persona files, the time zone in USER.md, and the workflows for events."""
+"""The owner's instructions for the agent: the persona files, the time zone in USER.md, and the workflows for events."""
 
 import os
 import re

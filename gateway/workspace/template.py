@@ -52,7 +52,7 @@ def is_reserved(path: Path) -> bool:
 
 
 def template_files(template: Path = TEMPLATE) -> Iterator[Path]:
-    """What a new workspace gets, by path."""
+    """The files that a new workspace gets, in the order of their paths."""
     found = (path.relative_to(template) for path in sorted(template.rglob("*")) if path.is_file())
     return (path for path in found if path.parts[0] != RELEASED)
 
@@ -87,7 +87,7 @@ class Renewal:
 
     @property
     def merged(self) -> str | None:
-        """What was edited and what the template changed together; None if both changed the same lines."""
+        """The edits merged with the template's changes; None if both changed the same lines."""
         base, mine, new = (text.splitlines(keepends=True) for text in (self.base, self.mine, self.new))
         unchanged = SequenceMatcher(None, base, mine, autojunk=False).get_matching_blocks()
         lines, done = [], 0
@@ -103,7 +103,7 @@ class Renewal:
         return "".join([*lines, *mine[done:]])
 
     def diff(self) -> str:
-        """What a merge would change in the file; where it cannot be merged, what the template changed."""
+        """A diff of the changes that a merge makes to the file, or of the template's changes if it cannot be merged."""
         merged = self.merged
         name, before, after = ("before", self.base, self.new) if merged is None else ("mine", self.mine, merged)
         old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)

@@ -174,7 +174,10 @@ def _write(root: Path, path: str, seen: FileState | None, mode: int, data: bytes
 
 
 def _require_unchanged(folder: int, name: str, seen: FileState | None) -> int:
-    """Who else may read and write the file, 0 without one; raises `OSError` if it changed after the snapshot."""
+    """Check that the file did not change after the snapshot; raises `FileExistsError` if it did.
+
+    Returns the bits by which its group and others may read and write it, 0 if it is not a regular file or is gone.
+    """
     with suppress(FileNotFoundError):
         status = os.stat(name, dir_fd=folder, follow_symlinks=False)
         if FileState.of(status) != seen:  # its content is in no checkpoint

@@ -81,7 +81,7 @@ class Store:
             self._replace(small, {id for path in small for id in packs[path]})
 
     def keep_only(self, ids: set[ObjectID]) -> None:
-        """Remove all other objects; whoever reads on opens the store again."""
+        """Remove all other objects; open the store again to continue reading."""
         mixed = {path: pack for path, pack in self._packs().items() if not ids.issuperset(pack)}
         self._replace([*mixed], {id for pack in mixed.values() for id in pack if id in ids})
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 NOT_COPIED = ("sessions", "memory", "todo")
-"""What the gateway writes there itself."""
+"""Folders that the gateway writes itself."""
 COPY_SECONDS = 7 * 86_400.0
 
 

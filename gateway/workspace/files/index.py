@@ -48,7 +48,7 @@ class Snapshot:
     whole: bool
 
     def changes(self, after: "Snapshot") -> Changes:
-        """What happened between this one and a later one."""
+        """The files that are new, changed or deleted in a later snapshot."""
         was, now = self.files, after.files
         return Changes(
             tuple(sorted(now.keys() - was.keys())),
@@ -265,7 +265,7 @@ def save_records(file: Path, of: str, records: Mapping[str, bytes]) -> None:
 
 
 def load_records(file: Path, of: str) -> dict[str, bytes]:
-    """What was saved under the same `of`; empty if there is nothing, or if it is damaged."""
+    """The records saved under the same `of`; empty if there are none or the file is damaged."""
     with suppress(OSError):
         data = read_regular(file, MAX_INDEX_BYTES)
         body = memoryview(data)[(at := len(_HEADER) + _DIGEST_BYTES) :]

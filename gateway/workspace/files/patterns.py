@@ -39,7 +39,7 @@ async def files_named(workspace: Workspace, pattern: str) -> NamedFiles:
 
 
 async def _matching(workspace: Workspace, folders: list[str], part: str, kind: str, *, missing: bool) -> NamedFiles:
-    """What fits `part` in each of the folders; `missing` says that a pattern found these, so some lack it."""
+    """Paths that match `part` in the folders; `missing`: a pattern found the folders, so some may lack it."""
     paths, label, end = list[str](), Label.OWNER, "/" if kind == "folder" else ""
     if not missing and not _is_pattern(part):
         [folder] = folders

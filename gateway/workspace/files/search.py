@@ -35,7 +35,7 @@ class FoundLine:
 
 @dataclass(frozen=True, slots=True)
 class FoundLines:
-    """What a search came to; `files` has the hash of each file that a line is from."""
+    """The result of a search; `files` has the hash of each file that a line is from."""
 
     matches: list[FoundLine]
     files: dict[str, str]

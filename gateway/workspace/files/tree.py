@@ -59,7 +59,7 @@ class Listing:
 
 
 class Labels:
-    """Whose words the files of a workspace are; where no agent works, all of them are their owner's."""
+    """The trust labels of a workspace's files. Where no agent works, every file is its owner's."""
 
     async def of(self, _path: str, _sha256: str) -> Label:
         """The label of a content that was found at this path."""

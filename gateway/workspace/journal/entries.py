@@ -27,7 +27,7 @@ JournalKind = Literal[
 
 @dataclass(frozen=True, slots=True)
 class JournalEntry:
-    """What was said once, and which files came with it. With `inbound` it can be stored again; else it copies a row."""
+    """One message and the files that came with it. With `inbound` it can be stored again; without, it copies a row."""
 
     id: EntryId
     kind: JournalKind
@@ -39,12 +39,12 @@ class JournalEntry:
 
     @property
     def arrival(self) -> Arrival | None:
-        """What arrived, as the channel told it; None for a copy of a row."""
+        """The message as the channel delivered it; None for a copy of a row."""
         return None if self.inbound is None else Arrival(self.id, self.inbound, self.at)
 
 
 def entry_of(arrival: Arrival) -> JournalEntry:
-    """What arrived, before the database has it."""
+    """The entry for a message that the database does not have yet."""
     inbound = _storable(arrival.inbound)
     kind: JournalKind = "edit" if inbound.edits is not None else "command" if command_in(inbound)[0] else "message"
     files = tuple(attachment.name or "file" for attachment in inbound.attachments)
@@ -96,14 +96,14 @@ class _Header(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What a file holds, each entry once; not `intact` means that something in it is no verified entry."""
+    """The entries of a file, each once; not `intact` if anything in it is not a verified entry."""
 
     entries: tuple[JournalEntry, ...]
     intact: bool
 
     @property
     def arrivals(self) -> list[Arrival]:
-        """What arrived, in the order of the file."""
+        """The arrivals that the file holds, in its order."""
         return [arrival for entry in self.entries if (arrival := entry.arrival) is not None]
 
 

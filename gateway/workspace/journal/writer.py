@@ -74,7 +74,7 @@ class JournalWriter:
         return await self._in_order(work)
 
     async def read(self, place: Place) -> Content:
-        """What the file holds now; nothing where there is none."""
+        """The current content of the file; empty if it does not exist."""
         return await asyncio.to_thread(lambda: parse_entries(files.read(place)[0] or b"", self._key))
 
     async def sync(self, place: Place) -> None:

@@ -75,7 +75,7 @@ def unpack(data: bytes, below: str = "") -> Files:
 
 
 def checked(found: list[tuple[str, bytes]]) -> Files:
-    """What came from elsewhere, if each name can be a file of its own here; raises `BadSkill`."""
+    """The files by path; raises `BadSkill` if a path is not plain or distinct, or if they exceed a limit."""
     files: dict[str, bytes] = {}
     names: set[str] = set()
     for path, data in found:
@@ -202,7 +202,7 @@ _OWN = frozenset({"name", "description", "version"})
 
 @dataclass(frozen=True, slots=True)
 class Skill:
-    """What a SKILL.md says; `about` are the other fields of its head, as text."""
+    """A parsed SKILL.md; `about` has the other fields of its front matter, as text."""
 
     name: str
     description: str
@@ -211,7 +211,7 @@ class Skill:
     body: str
 
     def summary(self) -> Sequence[str]:
-        """What its files come to, for the person who confirms them."""
+        """Lines that describe its files to the person who confirms them."""
         return ()
 
 

@@ -1,4 +1,4 @@
-"""What a person should look at in a skill before confirming it.
+"""Find the parts of a skill that a person should look at before confirming it.
 
 A scan finds what is written plainly and the usual ways to hide it; it proves nothing. The protection is that a person
 confirms exactly these bytes, and that the policy asks about what the agent does with them.
@@ -138,7 +138,7 @@ class Finding:
 
 
 def scan(files: Files) -> tuple[Finding, ...]:
-    """What was found, the severe first; at most `MOST`."""
+    """The findings, severe ones first; at most `MOST`."""
     found = [finding for path, data in sorted(files.items()) for finding in dict.fromkeys(_file(path, data))]
     return tuple(sorted(found, key=lambda each: each.severity is Severity.NOTE)[:MOST])
 

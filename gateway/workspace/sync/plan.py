@@ -15,7 +15,7 @@ from gateway.workspace.files.paths import READ_ONLY, WorkspaceError, WorkspacePa
 
 MAX_FILE_BYTES = 100 * 1024**2
 NEVER_AT_TOP = READ_ONLY | {"todo"}
-"""What the gateway writes itself: each machine has its own."""
+"""Names at the top that are not shared: the gateway writes them itself on each machine."""
 NEVER = frozenset({".git", "node_modules", ".venv", "__pycache__"})
 """Folders that a program makes again, or that single files of another machine would break."""
 CONFLICT = ".conflict-"
@@ -98,8 +98,8 @@ def plan(
     *,
     gone_on_purpose: bool = False,
 ) -> Plan:
-    """What to do, in the order of the paths. Paths in `left_out`, and all below them, are nobody's to touch;
-    `nobodys` are hashes of what a new workspace is filled with, which gives way to anything else.
+    """The actions, in the order of the paths. Paths in `left_out`, and all below them, are not touched; `nobodys` are
+    hashes of the files that a new workspace is filled with, which give way to any other content.
 
     Raises `WorkspaceError` with code `gone` if it looks as if the folder was lost, unless that is on purpose.
     """
@@ -148,7 +148,7 @@ def _content(of: Seen | SharedFile | None) -> FileContent | None:
 def _gives_way(
     local: FileContent, known: FileContent | None, remote: FileContent | None, nobodys: Set[str]
 ) -> FileContent | None:
-    """What counts as known: a text that a new workspace was filled with is nobody's change, on either side."""
+    """The content that counts as known: text that a new workspace was filled with is not a change, on either side."""
     if known is None:
         return next((each for each in (local, remote) if each and each.sha256 in nobodys), None)
     return local if _made_anew(local, known, nobodys) else known

@@ -1,4 +1,4 @@
-"""What a folder and the map last agreed on; kept outside of the folder, where no tool can write."""
+"""The state that a folder and the map last agreed on; stored outside the folder, where no tool can write."""
 
 import asyncio
 import fcntl

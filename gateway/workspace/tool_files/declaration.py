@@ -100,7 +100,7 @@ class OAuth(Section):
 
 
 class Requests(Section):
-    """What requests have in common; `classes` says what calls of an operation do, where its method doesn't."""
+    """Settings of all requests; `classes` says what an operation's calls do if its method doesn't say it."""
 
     headers: Mapping[HeaderName, Header] = {}
     credential_header: HeaderName | None = None
@@ -260,7 +260,7 @@ def credential_of(head: Head, config: Section) -> Credential | None:
 
 
 def _checked(model: type[Settings], fields: Mapping[object, object] | Mapping[str, object], where: str) -> Settings:
-    """What is wrong is told without the value, which may be anybody's words."""
+    """Validate the fields; raises `BadSkill`, whose text leaves out the values because they may be untrusted."""
     try:
         return model.model_validate(fields)
     except ValidationError as error:

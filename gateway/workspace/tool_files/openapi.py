@@ -185,7 +185,7 @@ class _Reader:
         return {}
 
     def schema(self, raw: object, depth: int = 0) -> dict[str, Json]:
-        """What of it helps a model: less where it is deep or wide, never more than was asked for."""
+        """The parts of a schema that help a model, cut if deep or wide; `required` names only listed properties."""
         self.nodes += 1
         if depth > MAX_DEPTH or self.nodes > MAX_NODES:
             return {}

@@ -50,7 +50,7 @@ class ToolFile(Skill):
     left_out: tuple[str, ...]
 
     def summary(self) -> Sequence[str]:
-        """What it reaches, with which credential, and what can be called."""
+        """Lines that name its address, its credential and its operations."""
         lines = [f"type {self.head.type} {self.base}".strip()]
         if credential := self.credential:
             to = f" after {credential.oauth.token_url}" if credential.oauth else ""
