@@ -38,8 +38,8 @@ NO_QUESTIONS = {"PROMPT_TOOLKIT_NO_CPR": "1"}
 
 CHAT = """
 import sys
-from gateway.cli.terminal.console import explain
-sys.excepthook = explain
+from gateway.cli.terminal.console import print_error
+sys.excepthook = print_error
 from gateway.cli.main import build
 build()(["chat", *sys.argv[1:]], prog_name="supaclaw")
 """

@@ -132,7 +132,7 @@ def test_a_gateway_started_by_hand_has_to_go_first(
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has root's folders")
 def test_the_gateway_of_a_machine_is_not_run_as_root(supaclaw: Supaclaw, systemctl: Systemctl, place: Path) -> None:
-    assert f"{place}/data is root's" in supaclaw("service", "install", "--system").err
+    assert f"{place}/data belongs to root" in supaclaw("service", "install", "--system").err
 
     (place / "data").mkdir()
     os.chown(place / "data", 65534, 65534)
