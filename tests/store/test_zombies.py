@@ -13,7 +13,7 @@ import asyncio, sys
 from uuid import uuid4
 from gateway.domain.errors import RunLost
 from gateway.domain.work.tasks import Lane, Status
-from gateway.store.engine import tasks
+from gateway.store.work import tasks
 from gateway.store.connection.pool import Database
 
 async def main():
