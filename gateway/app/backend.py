@@ -6,15 +6,16 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from importlib.metadata import version
-from typing import TYPE_CHECKING
 
 from gateway.agent.toolbox import Toolbox
 from gateway.app.assembly import Parts
 from gateway.app.local import page_name
 from gateway.app.parts.core import Core
+from gateway.app.parts.turns import Turns
 from gateway.app.parts.way_in import WayIn
 from gateway.app.parts.way_out import WayOut
 from gateway.background.cpu.executor import run_alone
+from gateway.config.editing.editor import ConfigEditor
 from gateway.config.load import variable_of
 from gateway.config.watch import ConfigWatch
 from gateway.domain.channels.channel import Channel, DeepLinkChannel, LoginChannel, NoFacts, WebhookChannel
@@ -33,105 +34,142 @@ from gateway.store.memory import vectors
 from gateway.store.migrate import outdated
 from gateway.store.work import instances, steps, tasks
 from gateway.store.work.steps import ModelUse
+from gateway.web.backend import (
+    Backend,
+    ChannelParts,
+    ChatParts,
+    FileParts,
+    HealthParts,
+    PageAccess,
+    SettingParts,
+    StatusReport,
+    ToolParts,
+    TreeParts,
+)
+from gateway.web.http.headers import page_url
 from gateway.workspace.files.tree import Workspace
 
-if TYPE_CHECKING:
-    from gateway.web.backend import Backend, StatusReport
 
-
-def build_backend(parts: Parts, way_in: WayIn, local_token: str, watch: ConfigWatch) -> "Backend":
-    """Build the backend. Imports the web, so call it when the gateway is ready."""
-    from gateway.config.editing.editor import ConfigEditor
-    from gateway.web import backend as web
-
-    core, way_out, turns, upkeep = parts.core, parts.way_out, parts.turns, parts.upkeep
-    environment, current, database, clock = core.environment, core.current, core.database, core.clock
-    environments, workspaces, health = turns.environments, parts.records.workspaces, upkeep.health
-    page, page_links, channels = page_name(environment.data), way_in.page_links, ChannelDirectory(core, way_out)
-    own = partial(environments.of, core.people.owner.id)
-    return web.Backend(
-        database=database,
+def build_backend(parts: Parts, way_in: WayIn, local_token: str, watch: ConfigWatch) -> Backend:
+    """Build the backend. This module imports the web, so import it when the gateway is ready."""
+    core, channels = parts.core, ChannelDirectory(parts.core, parts.way_out)
+    return Backend(
+        database=core.database,
         owner=core.people.owner,
-        clock=clock,
+        clock=core.clock,
         signals=core.signals,
-        access=web.PageAccess(
-            local_token=local_token,
-            page_name=page,
-            public_url=_public_url(page_links.public_url, page),
-            allowed_hosts=lambda: current.config.web.allowed_hosts,
-            lets_in=core.people.lets_in,
-            links=page_links.logins,
-            secret_links=page_links.secrets,
-            clock=clock,
-        ),
-        chat=web.ChatParts(
-            inbox=way_in.inbound,
-            answers=Answers(database, core.live),
-            live=core.live,
-            wordings=lambda: own().toolbox.wordings,
-            commands={command.name: command.summary for command in way_in.commands.values()},
-            zones=way_in.zones,
-            embedder=parts.records.embedders.embedder,
-        ),
-        files=web.FileParts(
-            root=environment.workspace,
-            workspace=workspaces.own,
-            uploads=parts.records.uploads,
-            checkpoints=Checkpoints(environment.workspace, environment.data, partial(run_alone, seconds=600.0)),
-        ),
-        trees=web.TreeParts(
-            control=parts.work.trees,
-            traces=parts.work.traces,
-            triggers=Triggers(
-                database,
-                core.people.owner.id,
-                Workspace(environment.workspace),
-                lambda: way_out.channels.states,
-                core.signals,
-            ),
-            agents=turns.own.agents,
-        ),
-        tools=web.ToolParts(
-            skills=turns.own.skills,
-            tool_files=turns.own.tool_files,
-            toolbox=partial(refreshed_toolbox, environments),
-            names=lambda: [spec.name for spec in own().toolbox.specs],
-            switched_off=environments.switched_off,
-        ),
-        channels=web.ChannelParts(
-            states=channels.states,
-            webhooks=channels.webhooks,
-            logins=channels.logins,
-            probes=ChannelProbes(channels.spec, clock),
-            deep_link=channels.deep_link,
-            setup=Setup(environment, os.environ, clock, lambda: current.config, core.mask.add, core.secrets.lookup),
-            pairing=Pairing(database, partial(_access_decided, core)),
-            unsettled=channels.unsettled,
-        ),
-        settings=web.SettingParts(
-            editor=ConfigEditor(environment, os.environ, watch),
-            secrets=core.secrets,
-            variable_of=lambda key: variable_of(key, os.environ),
-            model=current.describe,
-            limits=current.limits,
-        ),
-        health=web.HealthParts(
-            status=StatusQuery(parts, clock.now(), channels.unsettled).now,
-            healthy=lambda: health.healthy,
-            waits_for_database=lambda: bool(health.database_problem),
-            findings=partial(_findings, core),
-            logs=environment.data / "logs",
-            mask=core.mask,
-            jobs=lambda: upkeep.job_table.dates,
-            beat=upkeep.heartbeat.beat,
-        ),
+        access=_access(core, way_in, local_token),
+        chat=_chat(parts, way_in),
+        files=_files(parts),
+        trees=_trees(parts),
+        tools=_tools(parts.turns),
+        channels=_channels(core, channels),
+        settings=_settings(core, watch),
+        health=_health(parts, channels),
     )
 
 
-def _public_url(public: str | None, page: str) -> str | None:
-    from gateway.web.http.headers import page_url
+def _access(core: Core, way_in: WayIn, local_token: str) -> PageAccess:
+    page, links = page_name(core.environment.data), way_in.page_links
+    return PageAccess(
+        local_token=local_token,
+        page_name=page,
+        public_url=links.public_url and page_url(links.public_url, page),
+        allowed_hosts=lambda: core.current.config.web.allowed_hosts,
+        lets_in=core.people.lets_in,
+        links=links.logins,
+        secret_links=links.secrets,
+        clock=core.clock,
+    )
 
-    return public and page_url(public, page)
+
+def _chat(parts: Parts, way_in: WayIn) -> ChatParts:
+    return ChatParts(
+        inbox=way_in.inbound,
+        answers=Answers(parts.core.database, parts.core.live),
+        live=parts.core.live,
+        wordings=lambda: _own_toolbox(parts.turns.environments).wordings,
+        commands={command.name: command.summary for command in way_in.commands.values()},
+        zones=way_in.zones,
+        embedder=parts.records.embedders.embedder,
+    )
+
+
+def _files(parts: Parts) -> FileParts:
+    environment = parts.core.environment
+    return FileParts(
+        root=environment.workspace,
+        workspace=parts.records.workspaces.own,
+        uploads=parts.records.uploads,
+        checkpoints=Checkpoints(environment.workspace, environment.data, partial(run_alone, seconds=600.0)),
+    )
+
+
+def _trees(parts: Parts) -> TreeParts:
+    core, channels = parts.core, parts.way_out.channels
+    workspace = Workspace(core.environment.workspace)
+    triggers = Triggers(core.database, core.people.owner.id, workspace, lambda: channels.states, core.signals)
+    return TreeParts(
+        control=parts.work.trees, traces=parts.work.traces, triggers=triggers, agents=parts.turns.own.agents
+    )
+
+
+def _tools(turns: Turns) -> ToolParts:
+    return ToolParts(
+        skills=turns.own.skills,
+        tool_files=turns.own.tool_files,
+        toolbox=partial(refreshed_toolbox, turns.environments),
+        names=lambda: [spec.name for spec in _own_toolbox(turns.environments).specs],
+        switched_off=turns.environments.switched_off,
+    )
+
+
+def _channels(core: Core, channels: "ChannelDirectory") -> ChannelParts:
+    return ChannelParts(
+        states=channels.states,
+        webhooks=channels.webhooks,
+        logins=channels.logins,
+        probes=ChannelProbes(channels.spec, core.clock),
+        deep_link=channels.deep_link,
+        setup=Setup(
+            core.environment,
+            os.environ,
+            core.clock,
+            lambda: core.current.config,
+            core.mask.add,
+            core.secrets.lookup,
+        ),
+        pairing=Pairing(core.database, partial(_access_decided, core)),
+        unsettled=channels.unsettled,
+    )
+
+
+def _settings(core: Core, watch: ConfigWatch) -> SettingParts:
+    return SettingParts(
+        editor=ConfigEditor(core.environment, os.environ, watch),
+        secrets=core.secrets,
+        variable_of=lambda key: variable_of(key, os.environ),
+        model=core.current.describe,
+        limits=core.current.limits,
+    )
+
+
+def _health(parts: Parts, channels: "ChannelDirectory") -> HealthParts:
+    core, upkeep = parts.core, parts.upkeep
+    return HealthParts(
+        status=StatusQuery(parts, core.clock.now(), channels.unsettled).now,
+        healthy=lambda: upkeep.health.healthy,
+        waits_for_database=lambda: bool(upkeep.health.database_problem),
+        findings=partial(_findings, core),
+        logs=core.environment.data / "logs",
+        mask=core.mask,
+        jobs=lambda: upkeep.job_table.dates,
+        beat=upkeep.heartbeat.beat,
+    )
+
+
+def _own_toolbox(environments: AgentEnvironments) -> Toolbox:
+    return environments.of(environments.people.owner.id).toolbox
 
 
 async def _access_decided(core: Core) -> None:
@@ -142,13 +180,13 @@ async def _access_decided(core: Core) -> None:
 async def refreshed_toolbox(environments: AgentEnvironments) -> Toolbox:
     """The owner's toolbox, after looking for new tools at its sources."""
     await environments.refresh()
-    toolbox = environments.of(environments.people.owner.id).toolbox
+    toolbox = _own_toolbox(environments)
     await toolbox.refresh()
     return toolbox
 
 
 def _findings(core: Core) -> Sequence[tuple[str, Finding]]:
-    from gateway.app.checks import load_context, run_checks
+    from gateway.app.checks import load_context, run_checks  # only when somebody looks
 
     return list(run_checks(load_context(core.environment, os.environ, live=False, secrets=core.secrets.lookup)))
 
@@ -204,10 +242,8 @@ class StatusQuery:
     started_at: datetime
     unsettled: Callable[[], Sequence[str]]
 
-    async def now(self) -> "StatusReport":
+    async def now(self) -> StatusReport:
         """The current status; while the database is unavailable, without the facts that only it has."""
-        from gateway.web.backend import StatusReport
-
         core = self.parts.core
         report = StatusReport(
             version=version("supaclaw"),
@@ -227,7 +263,7 @@ class StatusQuery:
             return replace(report, database_problem=str(exc))
 
 
-async def _with_database(report: "StatusReport", conn: Connection, now: datetime) -> "StatusReport":
+async def _with_database(report: StatusReport, conn: Connection, now: datetime) -> StatusReport:
     return replace(
         report,
         outdated=await outdated(conn) or None,

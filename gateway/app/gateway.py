@@ -12,7 +12,6 @@ import structlog
 
 from gateway.app.admission import Admission
 from gateway.app.assembly import Parts
-from gateway.app.backend import build_backend
 from gateway.app.local import announce, url
 from gateway.app.parts.way_in import WayIn
 from gateway.app.process import DRAIN_SECONDS, Process, spawn
@@ -109,6 +108,9 @@ class Gateway:
         """Start the parts that the first poll does not need: the web, the model's SDK, the watch on config.json."""
         core = self.parts.core
         web = await asyncio.to_thread(import_module, "gateway.web.server")
+        await asyncio.to_thread(import_module, "gateway.app.backend")
+        from gateway.app.backend import build_backend
+
         watch = self.admission.watch(group)
         backend = build_backend(self.parts, self.way_in, self.local_token, watch)
         loops: Loops = {

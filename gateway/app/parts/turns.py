@@ -81,26 +81,7 @@ def build_turns(core: Core, records: Records, way_out: WayOut, *, families: Sequ
     mcp = Connections(core.net_rules)
     locks = LockWatches(core.environment.data, workshop, way_out.notices.tampered)
     own = _own_tools(core, records, way_out, web, workshop, locks)
-    toolkit = Toolkit(
-        families=families,
-        sources=(
-            McpSource(
-                configured=lambda: {**own.tool_files.servers, **current.config.tools.mcp},
-                database=database,
-                connections=mcp,
-                credentials=core.secrets,
-                local=LocalServers(workshop, core.environment.data, mcp.rules),
-            ),
-            DeclaredToolSource(own.tool_files, AccessTokens(core.secrets, web.rules, clock), own.commands),
-        ),
-        send_tool=SendTool(database, way_out.outbound, way_out.proactive),
-        web=web,
-        bash=tools.Bash(shells.run, current.bash_urls) if shell.is_supported() else None,
-        find=partial(run_alone, search_files, seconds=SEARCH_SECONDS),
-        keep=records.checkpointing.create,
-        embedder=records.embedders.embedder,
-        task_usd=lambda: current.config.budgets.task_usd,
-    )
+    toolkit = _toolkit(core, records, way_out, families, own, web, mcp, shells)
     environments = AgentEnvironments(
         database=database,
         people=core.people,
@@ -123,20 +104,63 @@ def build_turns(core: Core, records: Records, way_out: WayOut, *, families: Sequ
         own=own,
         environments=environments,
         budgets=budgets,
-        runner=TurnRunner(
-            database=database,
-            models=lambda: current.model,
-            limits=current.limits,
-            budgets=budgets,
-            environments=environments,
-            live=core.live,
-            clock=clock,
-            failpoints=core.failpoints,
-            compactor=Compactor(
-                database, current.summary_model, lambda: current.config.compaction.at_tokens, core.live, core.failpoints
-            ),
-        ),
+        runner=_runner(core, environments, budgets),
         finisher=RunFinisher(database, core.signals, way_out.proactive, core.live, core.failpoints),
+    )
+
+
+def _toolkit(
+    core: Core,
+    records: Records,
+    way_out: WayOut,
+    families: Sequence[Family],
+    own: OwnTools,
+    web: tools.Web,
+    mcp: Connections,
+    shells: VirtualShells,
+) -> Toolkit:
+    current = core.current
+    return Toolkit(
+        families=families,
+        sources=(
+            McpSource(
+                configured=lambda: {**own.tool_files.servers, **current.config.tools.mcp},
+                database=core.database,
+                connections=mcp,
+                credentials=core.secrets,
+                local=LocalServers(own.commands.workshop, core.environment.data, mcp.rules),
+            ),
+            DeclaredToolSource(own.tool_files, AccessTokens(core.secrets, web.rules, core.clock), own.commands),
+        ),
+        send_tool=SendTool(core.database, way_out.outbound, way_out.proactive),
+        web=web,
+        bash=tools.Bash(shells.run, current.bash_urls) if shell.is_supported() else None,
+        find=partial(run_alone, search_files, seconds=SEARCH_SECONDS),
+        keep=records.checkpointing.create,
+        embedder=records.embedders.embedder,
+        task_usd=lambda: current.config.budgets.task_usd,
+    )
+
+
+def _runner(core: Core, environments: AgentEnvironments, budgets: SharedBudgets) -> TurnRunner:
+    current = core.current
+    compactor = Compactor(
+        core.database,
+        current.summary_model,
+        lambda: current.config.compaction.at_tokens,
+        core.live,
+        core.failpoints,
+    )
+    return TurnRunner(
+        database=core.database,
+        models=lambda: current.model,
+        limits=current.limits,
+        budgets=budgets,
+        environments=environments,
+        live=core.live,
+        clock=core.clock,
+        failpoints=core.failpoints,
+        compactor=compactor,
     )
 
 

@@ -1,7 +1,7 @@
 """Upkeep: timed jobs, the watches on the process, and its health."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -82,39 +82,10 @@ def build_upkeep(
         limit=work.worker.limit,
         tell=way_out.notices.tell_owner,
     )
-    heartbeat = Heartbeat(
-        database=core.database,
-        people=core.people,
-        environments=turns.environments,
-        config=lambda: current.config,
-        model=current.heartbeat_model,
-        budgets=turns.budgets,
-        halt=work.halt,
-        tell_owner=way_out.notices.tell_owner,
-        signals=core.signals,
-        clock=clock,
-    )
-    passages = FilePassages(core.database, records.workspaces.of, clock, core.guard.at("files"))
-    indexing = Indexing(
-        core.database,
-        records.embedders.embedder,
-        only_if(lambda: workplace.here, passages.look),
-        EmbeddingApproval(core.database, lambda: core.people.owner.id, clock).allowed,
-        clock,
-        core.failpoints,
-    )
+    heartbeat = _heartbeat(core, way_out, turns, work)
+    indexing = _indexing(core, records, workplace)
     looks = _looks(core, records, turns, work, heartbeat, indexing, workplace)
-    signals = {SCHEDULES: core.signals.schedules, SECRETS: core.signals.secrets, FILES: core.signals.files}
-    kept = looks.keys() if workplace.kind == "gateway" else WORKERS_JOBS
-    job_table = JobTable({name: look for name, look in looks.items() if name in kept}, clock, signals)
-    periodic = (
-        Periodic("leases and health file", RENEW_SECONDS, health.look),
-        Periodic("leases of runs", BEAT_SECONDS, work.worker.beat),
-        Periodic("channels", 5.0, way_out.channels.look),
-        Periodic("memory", 10.0, ram.look),
-        Periodic("systemd", 10.0, partial(notify_systemd, environment.notify_socket, "WATCHDOG=1")),
-        Periodic("workspace", POLL_WORKPLACE_SECONDS, workplace.look),
-    )
+    job_table = _job_table(core, looks, workplace)
     return Upkeep(
         health=health,
         job_table=job_table,
@@ -136,9 +107,55 @@ def build_upkeep(
         loops={
             "lag": lag.run,
             "restarts": RestartNotice(environment.state, starts, way_out.notices.tell_owner, clock).run,
-            **{each.name: each.run for each in periodic},
+            **{each.name: each.run for each in _periodic(core, way_out, work, workplace, health, ram)},
         },
     )
+
+
+def _heartbeat(core: Core, way_out: WayOut, turns: Turns, work: Work) -> Heartbeat:
+    return Heartbeat(
+        database=core.database,
+        people=core.people,
+        environments=turns.environments,
+        config=lambda: core.current.config,
+        model=core.current.heartbeat_model,
+        budgets=turns.budgets,
+        halt=work.halt,
+        tell_owner=way_out.notices.tell_owner,
+        signals=core.signals,
+        clock=core.clock,
+    )
+
+
+def _indexing(core: Core, records: Records, workplace: Workplace) -> Indexing:
+    passages = FilePassages(core.database, records.workspaces.of, core.clock, core.guard.at("files"))
+    return Indexing(
+        core.database,
+        records.embedders.embedder,
+        only_if(lambda: workplace.here, passages.look),
+        EmbeddingApproval(core.database, lambda: core.people.owner.id, core.clock).allowed,
+        core.clock,
+        core.failpoints,
+    )
+
+
+def _periodic(
+    core: Core, way_out: WayOut, work: Work, workplace: Workplace, health: Health, ram: MemoryCeiling
+) -> Sequence[Periodic]:
+    return (
+        Periodic("leases and health file", RENEW_SECONDS, health.look),
+        Periodic("leases of runs", BEAT_SECONDS, work.worker.beat),
+        Periodic("channels", 5.0, way_out.channels.look),
+        Periodic("memory", 10.0, ram.look),
+        Periodic("systemd", 10.0, partial(notify_systemd, core.environment.notify_socket, "WATCHDOG=1")),
+        Periodic("workspace", POLL_WORKPLACE_SECONDS, workplace.look),
+    )
+
+
+def _job_table(core: Core, looks: Mapping[str, Look], workplace: Workplace) -> JobTable:
+    kept = looks.keys() if workplace.kind == "gateway" else WORKERS_JOBS
+    signals = {SCHEDULES: core.signals.schedules, SECRETS: core.signals.secrets, FILES: core.signals.files}
+    return JobTable({name: look for name, look in looks.items() if name in kept}, core.clock, signals)
 
 
 def _looks(
