@@ -59,7 +59,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What takes long is left out, not skipped: it is no gap in a quick run."""
+    """Deselect long tests in a quick run instead of skipping them: nothing is missing then."""
     if FULL:
         return
     long = [item for item in items if item.get_closest_marker("chaos")]

@@ -1,4 +1,4 @@
-"""What other processes notify of, and the end of models that were replaced."""
+"""Notifications of other processes, and the closing of replaced models."""
 
 from pathlib import Path
 from typing import Any

@@ -44,14 +44,14 @@ class Refuser:
         return self.server.dsn.partition(f"{ROLE}:")[2].partition("@")[0]
 
     @asynccontextmanager
-    async def altered(self, made: str, mended: str) -> AsyncIterator[None]:
+    async def altered(self, made: str, restored: str) -> AsyncIterator[None]:
         """For new connections, and there are only new ones."""
         await self.server.maintain(made)
         self.scene.proxy.drop()
         try:
             yield
         finally:
-            await self.server.maintain(mended)
+            await self.server.maintain(restored)
         self.scene.proxy.drop()
 
     @asynccontextmanager
@@ -66,7 +66,7 @@ class Refuser:
             await self.server.maintain(f"alter database {self.name}_x rename to {self.name}")
 
     @asynccontextmanager
-    async def executed(self, made: str, mended: str) -> AsyncIterator[None]:
+    async def executed(self, made: str, restored: str) -> AsyncIterator[None]:
         """In the database itself, under the connections there are."""
         async with self.scene.process.connected() as conn:
             await conn.execute(made)
@@ -75,7 +75,7 @@ class Refuser:
         finally:
             async with self.scene.process.connected() as conn:
                 await conn.execute("set default_transaction_read_only = off")
-                await conn.execute(mended)
+                await conn.execute(restored)
 
     @asynccontextmanager
     async def flapping(self) -> AsyncIterator[None]:

@@ -55,7 +55,7 @@ def test_a_known_server_is_added_once(supaclaw: Supaclaw, root: Path) -> None:
     assert written["tools"]["mcp"] == {"web-fetch": {"url": "http://scrapling:8000/mcp"}}
     assert written["net"]["private_allow"] == ["scrapling:8000"]
     again = supaclaw("tools", "add", "web-fetch")
-    assert (again.code, "is there already" in again.err) == (1, True)
+    assert (again.code, "already exists" in again.err) == (1, True)
     assert supaclaw("tools", "add", "nothing").code != 0
     assert supaclaw("config", "validate").code == 0
     assert root.exists()

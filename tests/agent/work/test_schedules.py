@@ -86,7 +86,7 @@ async def test_a_number_may_be_anybodys_and_a_name_is_ones_own(mine: Mine, world
 
 
 @pytest.mark.parametrize("broken", ["zone = 'Mars/Olympus'", "cron = '0 9 31 2 *'", "cron = 'every day'"])
-async def test_what_is_valid_no_more_breaks_nothing_and_can_be_mended(mine: Mine, world: World, broken: str) -> None:
+async def test_what_is_valid_no_more_breaks_nothing_and_can_be_fixed(mine: Mine, world: World, broken: str) -> None:
     async with mine() as schedules:
         await schedules.add(ScheduleRequest("cli", Label.OWNER), DAILY)
         await schedules.add(
@@ -101,9 +101,9 @@ async def test_what_is_valid_no_more_breaks_nothing_and_can_be_mended(mine: Mine
             await schedules.resume("stretch")
         assert (await schedules.update("stretch", ScheduleChanges(prompt="z"), Label.OWNER)).definition.prompt == "z"
         assert (await schedules.run("stretch"))[0].definition.name == "stretch"
-        mended = await schedules.update("stretch", ScheduleChanges(cron_expr="0 9 * * *", timezone="UTC"), Label.OWNER)
+        changed = await schedules.update("stretch", ScheduleChanges(cron_expr="0 9 * * *", timezone="UTC"), Label.OWNER)
         assert (await schedules.resume("stretch")).next_run_at == datetime(2026, 11, 22, 9, tzinfo=UTC)
-        assert schedule_line(mended).startswith("1: stretch; every day at 09:00 UTC")
+        assert schedule_line(changed).startswith("1: stretch; every day at 09:00 UTC")
 
 
 async def test_a_single_time_in_a_zone_that_is_none_any_more_is_listed(mine: Mine, world: World) -> None:

@@ -369,7 +369,7 @@ class TestResuming:
         assert "Time to stretch." in prompt.messages[-2].text
         assert asked(prompt) == "and now?"
 
-    async def test_cancelled_calls_are_mended_in_the_next_prompt(self, path: MessagePath) -> None:
+    async def test_cancelled_calls_are_answered_in_the_next_prompt(self, path: MessagePath) -> None:
         path.model.answer = in_turn(said("", call("look", text="x")), said("fine"))
         reached = path.workshop.hang()
         async with path.working():

@@ -212,6 +212,6 @@ async def test_a_filter_leaves_out_what_it_says(world: World) -> None:
         assert await listed(world, which) == texts, which
 
 
-async def test_what_no_database_takes_is_mended(world: World) -> None:
+async def test_text_that_no_database_takes_is_cleaned(world: World) -> None:
     row, _ = await add(world, "nul \x00 and half a pair \ud800")
     assert row.text == "nul  and half a pair ?"
