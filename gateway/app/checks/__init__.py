@@ -44,7 +44,7 @@ CHECKS: Mapping[str, Check] = {
 }
 """All checks, in the order in which a start would meet the problems."""
 
-NEED_THE_CONFIG = frozenset({"port", "database", "tools", "workspace", "model", "channels", "exec"})
+NEED_THE_CONFIG = frozenset({"database", "tools", "workspace", "model", "channels"})
 """Checks that would mislead if they ran on the defaults in place of an invalid config.json."""
 
 log = structlog.get_logger(__name__)
