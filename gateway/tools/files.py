@@ -169,12 +169,16 @@ class _Files:
                 raise ToolFailed("no_checkpoint", f"Nothing was done, for it could not be undone: {error}") from error
 
     async def class_of_removal(self, arguments: MoveArguments | DeleteArguments, _caller: Caller) -> ToolClass:
-        """Irreversible if no checkpoint can hold the file; persistent where the agent's instructions are or go."""
+        """Irreversible if a deletion can't be undone; persistent where the agent's instructions are or go.
+
+        A move overwrites nothing, so moving back undoes it.
+        """
         workspace, paths = self.services.workspace, [*arguments.model_dump().values()]
         with explained():
             instructions = [await asyncio.to_thread(workspace.is_instructions, path) for path in paths]
             size = await asyncio.to_thread(workspace.size, arguments.path)
-        if self.services.keep is None or size > MAX_FILE_BYTES:
+        restorable = self.services.keep is not None and size <= MAX_FILE_BYTES
+        if isinstance(arguments, DeleteArguments) and not restorable:
             return ToolClass.IRREVERSIBLE
         return ToolClass.PERSIST if any(instructions) else ToolClass.WRITE
 

@@ -94,16 +94,14 @@ async def test_without_a_checkpoint_nothing_is_done_or_a_person_is_asked(office:
         answer = await office.call(tool, path="a.md", **more)
         assert (answer["error"], "disk is full" in answer["message"]) == ("no_checkpoint", True)
     office.toolbox = office.toolbox_with(None)
-    for tool, more in (("delete_file", {}), ("move_file", {"to": "b.md"})):
-        assert (await office.call(tool, path="a.md", **more))["waiting"]
-    assert [act.change.preview for act in office.asked] == ["Delete a.md", "Move a.md to b.md"]
+    assert (await office.call("delete_file", path="a.md"))["waiting"]
+    assert office.asked[0].change.preview == "Delete a.md"
     assert (office.root / "a.md").exists()
 
 
 async def test_what_is_too_large_for_a_checkpoint_asks(office: Office) -> None:
     os.truncate(office.root / "a.md", 100 * 1024**2 + 1)
     assert (await office.call("delete_file", path="a.md"))["waiting"]
-    assert (await office.call("move_file", path="a.md", to="b.md"))["waiting"]
 
 
 @pytest.mark.parametrize("path", ["nothing.md", "notes", "../x", "sessions/a.md"])
