@@ -66,7 +66,7 @@ def test_what_is_damaged_is_told_with_its_place_and_the_exit_code(supaclaw: Supa
     ("arguments", "why"),
     [
         (("nothing", "."), 'there is no source "nothing"; choose one of chatgpt, claude, daily-logs'),
-        (("chatgpt", "gone.json"), "gone.json does not exist; give the file or folder to import"),
+        (("chatgpt", "gone.json"), "gone.json does not exist; name the file or folder to import"),
         (("chatgpt", "empty.json"), "nothing was found in empty.json; expected ChatGPT's conversations.json"),
         (("all", "."), "nothing to import was found in ."),
         (("memory-md", "empty.json", "--agent", " "), "the agent needs a name"),
