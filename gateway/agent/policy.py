@@ -1,6 +1,7 @@
 """The rule for tool calls: which run by themselves, which need a person's approval, and which never run."""
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+import json
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TypeAlias, assert_never
@@ -20,10 +21,21 @@ class Act:
     change: Change
 
 
+Words: TypeAlias = Sequence[str]
+"""One value of a call as text: a list is one value, since the choice and order of its items says something, too.
+
+Empty for what no words can say, such as null.
+"""
 Ask: TypeAlias = Callable[[Act, Caller], Awaitable[JsonObject]]
 """Stores the question whether a call may run. Returns the result of the call for the model, such as "waiting"."""
-OwnWords: TypeAlias = Callable[[Caller, str], Awaitable[bool]]
-"""Whether the person wrote this value themselves in the caller's conversation, word for word."""
+Said: TypeAlias = Callable[[Caller, str], Awaitable[bool]]
+"""Whether the person wrote this address themselves in the caller's conversation, so that reading it tells little."""
+PassUnasked: TypeAlias = Callable[[Caller, Sequence[Words] | None], Awaitable[bool]]
+"""Notes that a call which sends or changes something outside runs without a question.
+
+With words it does so only if one message that is being answered has all of them, as its person wrote it, and no other
+such call has passed in this turn. Returns whether the call may pass.
+"""
 
 
 async def nobody(_act: Act, _caller: Caller) -> JsonObject:
@@ -33,9 +45,14 @@ async def nobody(_act: Act, _caller: Caller) -> JsonObject:
     )
 
 
-async def no_own_words(_caller: Caller, _value: str) -> bool:
-    """An `OwnWords` for runs without a stored conversation."""
+async def never_said(_caller: Caller, _value: str) -> bool:
+    """A `Said` for runs without a stored conversation."""
     return False
+
+
+async def no_message(_caller: Caller, words: Sequence[Words] | None) -> bool:
+    """A `PassUnasked` for runs that answer no message."""
+    return words is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +61,10 @@ class Policy:
 
     own: Label
     ask: Ask = nobody
-    is_own_words: OwnWords = no_own_words
-    always_asks: bool = False
-    """Whether every act needs an approval, even in a run that has read trusted text only."""
+    said: Said = never_said
+    pass_unasked: PassUnasked = no_message
+    fork: bool = False
+    """Whether the run repeats another one: every act needs an approval, whatever was read or granted."""
 
 
 class Decision(Enum):
@@ -57,41 +75,77 @@ class Decision(Enum):
     REFUSE = auto()
 
 
-def decide(kind: ToolClass | None, session: Label, own: Label, *, own_words: bool = False) -> Decision:
-    """The verdict on a call of this class in a session with this label.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """All that the verdict on a call depends on: `tests/security/test_policy.py` tries every combination."""
 
-    A session is tainted if it has read text that is trusted less than the person it works for (`own`). It may still
-    read, and write what carries its label along; any other act could be somebody else's wish. `own_words` means that
-    the person wrote every argument, word for word, so no other text speaks in the call. A tool without a class never
-    runs in a tainted session.
+    kind: ToolClass | None
+    label: Label
+    """Of all that the run has read."""
+    own: Label
+    """Of the words of the person whom it works for."""
+    attended: bool
+    """Whether it answers a chat."""
+    fork: bool = False
+    worded: bool = False
+    """Whether `PassUnasked` let its words pass."""
+    granted: bool = False
+    """Whether its person allowed exactly this call in advance."""
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing that the run has read is trusted less than its person."""
+        return self.label <= self.own and not self.fork
+
+
+def decide(case: Case) -> Decision:
+    """The verdict on one call.
+
+    A run that has read text trusted less than its person may still read, and write what carries its label along; any
+    other act could be somebody else's wish, unless the person worded it. Commands are the owner's alone. A tool without
+    a class never runs in such a run.
     """
-    if kind is ToolClass.IRREVERSIBLE:
-        return Decision.ASK
-    if session <= own:
-        return Decision.ALLOW
-    match kind:
+    match case.kind:
         case None:
+            return Decision.ALLOW if case.clean else Decision.REFUSE
+        case ToolClass.RUN if case.own is not Label.OWNER:
             return Decision.REFUSE
         case ToolClass.READ | ToolClass.WRITE | ToolClass.NET:
             return Decision.ALLOW
         case ToolClass.SEND:
-            return Decision.ALLOW if own_words else Decision.ASK
+            free = case.clean or (case.worded and case.attended and not case.fork)
         case ToolClass.PERSIST | ToolClass.ACT | ToolClass.RUN:
-            return Decision.ASK
+            free = case.clean
+        case ToolClass.IRREVERSIBLE:
+            free = False
         case _:
-            assert_never(kind)
+            assert_never(case.kind)
+    return Decision.ALLOW if free or (case.granted and not case.fork) else Decision.ASK
 
 
-def argument_values(arguments: Json) -> Iterator[str]:
-    """Yield every value in the arguments of a call as text, at any depth; keys come from the tool and are left out."""
-    match arguments:
-        case Mapping():
-            for value in arguments.values():
-                yield from argument_values(value)
-        case list() | tuple():
-            for value in arguments:
-                yield from argument_values(value)
-        case None:
-            pass
+LEAVES = frozenset({ToolClass.SEND, ToolClass.ACT})
+"""Classes that send or change something outside, and may run without a question."""
+
+
+def words_of(arguments: JsonObject, named: Collection[str]) -> Iterator[Words]:
+    """Yield all that the arguments of a call say: each value, and each name that the tool doesn't declare (`named`)."""
+    for name, value in arguments.items():
+        if name not in named:
+            yield (name,)
+        yield from _words(value)
+
+
+def _words(value: Json) -> Iterator[Words]:
+    match value:
+        case Mapping() if value:
+            yield from words_of(value, ())
+        case list() | tuple() if not any(isinstance(item, Mapping | list | tuple) for item in value):
+            yield [_text(item) for item in value]
+        case None | Mapping() | list() | tuple():
+            yield ()
         case _:
-            yield str(arguments)
+            yield (_text(value),)
+
+
+def _text(value: Json) -> str:
+    return value if isinstance(value, str) else json.dumps(value)

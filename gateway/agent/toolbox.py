@@ -4,7 +4,7 @@ import asyncio
 import difflib
 import hashlib
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence, Set
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property, partial
@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from gateway.agent.policy import Act, Decision, Policy, argument_values, decide
+from gateway.agent.policy import LEAVES, Act, Case, Decision, Policy, decide, words_of
 from gateway.agent.tool_sources import FIND_TOOLS, NamedTools, ToolSource, explained_arguments, shown_specs, spec_of
 from gateway.domain.conversation.diff import written_out
 from gateway.domain.conversation.model import ToolCall, ToolSpec
@@ -150,7 +150,7 @@ class Toolbox:
         tool = self._tool(call.name)
         if tool is None:
             return _refusal("unknown_tool", self._suggestion(call.name))
-        caller = replace(caller, said=partial(self.policy.is_own_words, caller))
+        caller = replace(caller, said=partial(self.policy.said, caller))
         async with self.watch() as restored:
             outcome = await self._outcome(tool, call, caller, approval)
         return _with_restored(outcome, restored) if restored else outcome
@@ -187,19 +187,34 @@ class Toolbox:
 
         Raises `ToolFailed` if the call may never run here.
         """
-        kind = await _class(tool, arguments, caller)
-        label = Label.UNTRUSTED if self.policy.always_asks else caller.label
-        tainted = label > self.policy.own and not self.policy.always_asks
-        own_words = kind is ToolClass.SEND and tainted and await _all_own_words(_given(arguments), caller)
-        match decide(kind, label, self.policy.own, own_words=own_words):
+        case = Case(
+            kind=await _class(tool, arguments, caller),
+            label=caller.label,
+            own=self.policy.own,
+            attended=caller.address is not None,
+            fork=self.policy.fork,
+        )
+        match await self._decided(case, tool, arguments, caller):
             case Decision.ALLOW:
                 return None
             case Decision.REFUSE:
-                raise ToolFailed("not_allowed", f"{tool.name} does not say what it does, so it may not run here.")
+                why = "may run for the owner only" if case.kind else "does not say what it does, so it may not run here"
+                raise ToolFailed("not_allowed", f"{tool.name} {why}.")
             case Decision.ASK:
-                assert kind is not None, "a tool without a class is refused, not asked about"
+                assert case.kind is not None, "a tool without a class is refused, not asked about"
                 change = await _change(tool, arguments, caller)
-                return None if change is None else Act(tool.name, _given(arguments), kind, change)
+                return None if change is None else Act(tool.name, _given(arguments), case.kind, change)
+
+    async def _decided(self, case: Case, tool: AnyTool, arguments: BaseModel, caller: Caller) -> Decision:
+        """The verdict; the person's own words are looked for only where they matter."""
+        verdict = decide(case)
+        if verdict is Decision.ALLOW and case.attended and case.kind in LEAVES:
+            await self.policy.pass_unasked(caller, None)
+        if verdict is not Decision.ASK or decide(worded := replace(case, worded=True)) is not Decision.ALLOW:
+            return verdict
+        said = list(words_of(_given(arguments), _named(tool)))
+        may_pass = said and all(said) and await self.policy.pass_unasked(caller, said)
+        return decide(worded) if may_pass else verdict
 
     def _tool(self, name: str) -> AnyTool | None:
         """The tool with this name, also if no prompt shows it: an approved call is known by its name only."""
@@ -244,12 +259,12 @@ def _given(arguments: BaseModel) -> JsonObject:
     return arguments.model_dump(mode="json", exclude_unset=True)
 
 
-async def _all_own_words(arguments: JsonObject, caller: Caller) -> bool:
-    """Whether the person wrote every argument; False if there are none."""
-    for value in argument_values(arguments):
-        if not await caller.said(value):
-            return False
-    return bool(arguments)
+def _named(tool: AnyTool) -> Set[str]:
+    """The names of arguments that the tool declares."""
+    if tool.parameters is None:
+        return set(tool.arguments.model_fields)
+    declared = tool.parameters.get("properties")
+    return set(declared) if isinstance(declared, Mapping) else set()
 
 
 async def _require_unchanged(tool: AnyTool, arguments: BaseModel, caller: Caller, approval: ApprovedCall) -> None:

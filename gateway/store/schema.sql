@@ -249,6 +249,7 @@ create table messages (
   album text,                                           -- joins the parts into which the platform cut one message
   model text,                                           -- asked first for the answer; null: the configured one
   remembered bigint[] not null default '{}',            -- memories that the model was shown for this answer
+  unasked boolean,                                      -- tool_intent: sent or changed something without a question
   check (kind = 'user' or seq is not null),
   check ((covers is null) = (kind <> 'summary'))
 );

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ConfigDict, Field
 
-from gateway.agent.policy import Act, Decision, Policy, decide
+from gateway.agent.policy import Act, Policy
 from gateway.agent.toolbox import ApprovedCall, Toolbox
 from gateway.domain.conversation.model import ToolCall
 from gateway.domain.conversation.tools import AnyTool, Caller, Change, Effect, Tool, ToolClass, ToolFailed
@@ -16,7 +16,7 @@ from gateway.domain.errors import TryAgainLater
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
 from tests.fakes.caller import CALLER
-from tests.fakes.toolboxes import toolbox_of
+from tests.fakes.toolboxes import answering, toolbox_of
 
 
 class Question(BaseModel):
@@ -203,33 +203,6 @@ async def test_a_long_result_that_cannot_be_stored_is_still_shown_in_part() -> N
     assert answer["head"].startswith('{"echo":"xxx')
 
 
-@pytest.mark.parametrize(
-    ("kind", "allowed"),
-    [
-        (None, Decision.REFUSE),
-        (ToolClass.READ, Decision.ALLOW),
-        (ToolClass.WRITE, Decision.ALLOW),
-        (ToolClass.NET, Decision.ALLOW),
-        (ToolClass.PERSIST, Decision.ASK),
-        (ToolClass.SEND, Decision.ASK),
-        (ToolClass.RUN, Decision.ASK),
-        (ToolClass.ACT, Decision.ASK),
-        (ToolClass.IRREVERSIBLE, Decision.ASK),
-    ],
-)
-def test_one_rule_decides_by_class_and_label(kind: ToolClass | None, allowed: Decision) -> None:
-    assert decide(kind, Label.UNTRUSTED, Label.OWNER) is allowed
-    assert decide(kind, Label.KNOWN, Label.OWNER) is allowed
-    clean = Decision.ASK if kind is ToolClass.IRREVERSIBLE else Decision.ALLOW
-    assert decide(kind, Label.KNOWN, Label.KNOWN) is clean
-    own = Decision.ALLOW if kind is ToolClass.SEND else allowed
-    assert decide(kind, Label.UNTRUSTED, Label.OWNER, own_words=True) is own
-
-
-def test_every_class_is_decided() -> None:
-    assert all(decide(kind, Label.UNTRUSTED, Label.OWNER) for kind in ToolClass)
-
-
 UNTRUSTED = replace(CALLER, label=Label.UNTRUSTED)
 CALL = ToolCall("1", "echo", '{"text":"hi"}')
 
@@ -263,18 +236,47 @@ async def test_what_is_asked_shows_every_argument_where_the_tool_does_not_say_mo
     assert (act.change.preview, act.arguments) == ("echo\ntext: hi\ntimes: 2", {"text": "hi", "times": 2})
 
 
-async def test_only_what_the_person_wrote_themselves_is_sent_without_a_question() -> None:
-    async def said(_caller: Caller, value: str) -> bool:
-        return value in {"hi", "2"}
+@pytest.mark.parametrize(
+    ("arguments", "asked"),
+    [
+        ('{"text":"hello bob"}', False),
+        ('{"text":"hello"}', False),
+        ('{"text":"hello bob","times":2}', True),  # too short to be anybody's words
+        ('{"text":"hello bobby"}', True),
+        ('{"text":" hello bob"}', True),  # spaces can be counted
+    ],
+)
+async def test_only_what_the_person_wrote_themselves_is_sent_without_a_question(arguments: str, asked: bool) -> None:
+    toolbox = sending("Say 'hello bob' 2 times.")
+    outcome = await toolbox.run(ToolCall("1", "echo", arguments), UNTRUSTED)
+    assert ("asked" in json.loads(outcome.text)) is asked
+
+
+async def test_one_call_of_a_turn_is_sent_for_the_persons_words() -> None:
+    toolbox, call = sending("Say 'hello bob'."), ToolCall("1", "echo", '{"text":"hello bob"}')
+    assert "asked" not in (await toolbox.run(call, UNTRUSTED)).text
+    assert "asked" in (await toolbox.run(call, replace(UNTRUSTED, ordinal=1))).text
+
+
+async def test_a_call_before_the_reading_counts_as_one() -> None:
+    toolbox, call = sending("Say 'hello bob'."), ToolCall("1", "echo", '{"text":"hello bob"}')
+    assert "asked" not in (await toolbox.run(call, CALLER)).text
+    assert "asked" in (await toolbox.run(call, replace(UNTRUSTED, ordinal=1))).text
+
+
+async def test_where_no_chat_is_answered_no_words_are_the_persons() -> None:
+    call = ToolCall("1", "echo", '{"text":"hello bob"}')
+    assert "asked" in (await sending("Say 'hello bob'.").run(call, replace(UNTRUSTED, address=None))).text
+
+
+def sending(*messages: str) -> Toolbox:
+    """A tool that sends something, in a turn that answers these messages."""
 
     async def ask(_act: Act, _caller: Caller) -> JsonObject:
         return {"asked": True}
 
-    policy = Policy(Label.OWNER, ask=ask, is_own_words=said)
-    toolbox = toolbox_of([tool("echo", echo, kind=ToolClass.SEND)], Spilled(), policy)
-    for arguments, asked in (('{"text":"hi"}', False), ('{"text":"hi","times":2}', False), ('{"text":"ho"}', True)):
-        outcome = await toolbox.run(ToolCall("1", "echo", arguments), UNTRUSTED)
-        assert ("asked" in json.loads(outcome.text)) is asked
+    policy = Policy(Label.OWNER, ask=ask, pass_unasked=answering(*messages))
+    return toolbox_of([tool("echo", echo, kind=ToolClass.SEND)], Spilled(), policy)
 
 
 async def test_where_nobody_can_be_asked_what_lasts_is_not_done() -> None:

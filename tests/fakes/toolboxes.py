@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Sequence
 
-from gateway.agent.policy import Policy
+from gateway.agent.policy import PassUnasked, Policy, Words
 from gateway.agent.tool_sources import ToolSource
 from gateway.agent.toolbox import Spill, Toolbox, Watch, unwatched
-from gateway.domain.conversation.tools import AnyTool
+from gateway.domain.conversation.tools import AnyTool, Caller
 from gateway.domain.principals import Label
+from gateway.domain.text.texts import is_own_words
 
 OWNERS = Policy(Label.OWNER)
 
@@ -22,3 +23,17 @@ def toolbox_of(
 ) -> Toolbox:
     """A toolbox of these tools; by default of the owner's, with nobody to ask."""
     return Toolbox(tools, spill, policy=policy, clean=clean, watch=watch, plan_check=None, sources=sources)
+
+
+def answering(*messages: str) -> PassUnasked:
+    """A turn that answers these messages of a person; one call passes."""
+    passed: list[Caller] = []
+
+    async def pass_unasked(caller: Caller, words: Sequence[Words] | None) -> bool:
+        worded = words is None or any(all(is_own_words(text, each) for each in words) for text in messages)
+        may_pass = worded and (words is None or not passed)
+        if may_pass:
+            passed.append(caller)
+        return may_pass
+
+    return pass_unasked

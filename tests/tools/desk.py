@@ -9,7 +9,7 @@ from typing import Any
 
 from gateway.agent.exec.commands import WorkspaceCommands
 from gateway.agent.exec.processes import Processes
-from gateway.agent.policy import Policy
+from gateway.agent.policy import Act, Policy, nobody
 from gateway.agent.toolbox import Toolbox, ToolOutcome
 from gateway.domain.conversation.model import ToolCall
 from gateway.domain.conversation.tools import Caller
@@ -89,9 +89,14 @@ class Desk:
         self.tools = (*exec_tool.tools(services), *spawn_tool.tools(services))
         self.toolbox = self.toolbox_of(Label.OWNER)
 
-    def toolbox_of(self, own: Label) -> Toolbox:
-        """Whose runs of this label need no yes."""
-        return toolbox_of(self.tools, self.spill, Policy(own), watch=self.locks.running)
+    def toolbox_of(self, read: Label) -> Toolbox:
+        """That of the owner, who approves every act of a run that has read texts of this label."""
+        policy = Policy(Label.OWNER, ask=nobody if read is Label.OWNER else self._approve)
+        return toolbox_of(self.tools, self.spill, policy, watch=self.locks.running)
+
+    async def _approve(self, act: Act, caller: Caller) -> Any:
+        [tool] = [tool for tool in self.tools if tool.name == act.tool]
+        return await tool.run(tool.arguments.model_validate(act.arguments), caller)
 
     async def spill(self, name: str, _text: str, _label: Label) -> str:
         return name

@@ -64,7 +64,7 @@ class Browsing:
     database: Database | None = None
 
     def __post_init__(self) -> None:
-        self.toolbox = toolbox_of(tools(self.services), self._spill, Policy(self.own, self._ask, self._said))
+        self.toolbox = toolbox_of(tools(self.services), self._spill, Policy(self.own, ask=self._ask, said=self._said))
 
     async def call(self, tool: str, **arguments: object) -> dict[str, Any]:
         outcome = await self.toolbox.run(ToolCall("1", tool, json.dumps(arguments)), self.caller)

@@ -87,9 +87,9 @@ class Caller:
     """The run that calls a tool; (`task`, `ordinal`) is the call's key, unchanged if a resumed run repeats it.
 
     `address` is where the run answers; None if it is unattended. `label` is the trust level of what it had read when
-    the model asked for the call. `said` tells whether the person wrote a value themselves in this conversation, word
-    for word: an address, say, that the model did not make. `fence` is passed directly before a call that has an
-    effect; it raises where the run may not act any more.
+    the model asked for the call. `said` tells whether an address stands in what the run was asked in this
+    conversation, word for word, so that the model did not make it. `fence` is passed directly before a call that has
+    an effect; it raises where the run may not act any more.
     """
 
     task: TaskId

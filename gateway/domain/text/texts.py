@@ -3,12 +3,13 @@
 import json
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from itertools import product
 
 SHORTEST_QUOTE = 3
+_BETWEEN = r"(?:\s*[,;&]\s*|\s+)(?:\w{1,3}\s+)?"
 
 
 def storable(text: str) -> str:
@@ -16,17 +17,21 @@ def storable(text: str) -> str:
     return text.replace("\x00", "").encode("utf-8", "replace").decode()
 
 
-def quotes_whole(text: str, value: str) -> bool:
-    """Whether the value stands in the text for itself: `a@b.c` does not in `a@b.com`, nor `x.org` in `x.org/path`.
+def own_part(text: str) -> str:
+    """A stored message without the lines that it quotes."""
+    return "\n".join(line for line in text.splitlines() if not line.lstrip().startswith(">"))
 
-    Of a value that is short, or blank, nothing can be said.
+
+def quotes_whole(text: str, *values: str) -> bool:
+    """Whether the values stand in the text for themselves, one after the other: `a@b.c` does not in `a@b.com`.
+
+    Between two of them may be commas, or a short word such as "and". Nothing can be said of a value that is short or
+    blank, or that has spaces around it.
     """
-    if len(value.strip()) < SHORTEST_QUOTE:
+    if not values or any(len(value) < SHORTEST_QUOTE or value != value.strip() for value in values):
         return False
-    return (
-        re.search(rf"(?<![^\s\"'“„(<\[,;:]){re.escape(value.strip())}(?![^\s\"'”)>\],;:.!?]|[.!?:]\S)", text)
-        is not None
-    )
+    together = _BETWEEN.join(map(re.escape, values))
+    return re.search(rf"(?<![^\s\"'“„(<\[,;:]){together}(?![^\s\"'”)>\],;:.!?]|[.!?:]\S)", text) is not None
 
 
 def one_line(text: str, limit: int) -> str:
@@ -109,43 +114,60 @@ def _first_sentence(text: str) -> str:
 
 MAX_OWN_TIMES = 4
 """Dates, times of day and lengths in a message: among more of them, which one is meant says something by itself."""
-_VALUE = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d)(?::00)?")
+_DATE_LENGTH = len("2026-11-22")
 _DATE = re.compile(r"(?<![\w./-])(?:(\d{4})-(\d\d)-(\d\d)|(\d\d?)\.(\d\d?)\.(\d{4}))(?![\w-])")
-_TIME = re.compile(r"(?<![\w.:+-])(\d\d?):(\d\d)(?:\s?([ap])\.?m\b)?(?![\w:])", re.IGNORECASE)
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_MONTH, _DAY = rf"({'|'.join(_MONTHS)})[a-z]*\.?", r"(\d\d?)(?:st|nd|rd|th)?"
+_NAMED_DATE = re.compile(rf"\b(?:{_DAY}(?: of)? {_MONTH}|{_MONTH} {_DAY}),? (\d{{4}})\b", re.IGNORECASE)
+_TIME = re.compile(r"(?<![\w.:+-])(\d\d?)(?::(\d\d))?(?:\s?([ap])\.?m\b)?(?![\w:])", re.IGNORECASE)
 _NUMBERS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 _LENGTH = re.compile(rf"\b(\d{{1,3}}|{'|'.join(_NUMBERS)})[ -]?(hour|minute|h|min)s?\b", re.IGNORECASE)
 
 
-def is_own_words(text: str, value: str) -> bool:
-    """Whether who wrote `text` wrote `value`, word for word.
+def is_own_words(text: str, values: Sequence[str]) -> bool:
+    """Whether the author of `text` wrote these values in it, word for word and in this order.
 
-    `2024-05-19 13:00` is theirs, too, where one message has its date and its time, or a time an hour before and "for
-    one hour".
+    One value may be a time in ISO 8601 that the text means: by its date and its time, or by an hour before and "for one
+    hour".
     """
-    return quotes_whole(text, value) or _says_time(text, value)
+    return quotes_whole(text, *values) or (len(values) == 1 and _says_time(text, values[0]))
 
 
 def _says_time(text: str, value: str) -> bool:
-    if not (match := _VALUE.fullmatch(value.strip())):
+    if (wanted := _iso_time(value)) is None:
         return False
-    parts = set(_dates(text)), set(_times(text)), {timedelta(), *_lengths(text)}
-    if any(len(part) > MAX_OWN_TIMES for part in parts):
+    days, times, lengths = set(_dates(text)), set(_times(text)), {timedelta(), *_lengths(text)}
+    if max(len(days), len(times), len(lengths)) > MAX_OWN_TIMES:
         return False
-    wanted = f"{match[1]} {match[2]}"
-    return any(f"{day + time + length:%Y-%m-%d %H:%M}" == wanted for day, time, length in product(*parts))
+    if len(value) == _DATE_LENGTH:
+        return wanted in days
+    return any(day + time + length == wanted for day, time, length in product(days, times, lengths))
+
+
+def _iso_time(value: str) -> datetime | None:
+    """A local date or time in one of its usual spellings: a choice among many would say something, too."""
+    with suppress(ValueError):
+        at = datetime.fromisoformat(value)
+        usual = {at.isoformat(between, spec) for between in " T" for spec in ("minutes", "seconds")}
+        if at.tzinfo is None and value in {*usual, f"{at:%Y-%m-%d}"}:
+            return at
+    return None
 
 
 def _dates(text: str) -> Iterator[datetime]:
-    for match in _DATE.finditer(text):
-        year, month, day = match.group(1, 2, 3) if match[1] else match.group(6, 5, 4)
+    numbers = [match.group(1, 2, 3) if match[1] else match.group(6, 5, 4) for match in _DATE.finditer(text)]
+    for match in _NAMED_DATE.finditer(text):
+        number = _MONTHS.index((match[2] or match[3]).lower()) + 1
+        numbers.append((match[5], str(number), match[1] or match[4]))
+    for year, month, day in numbers:
         with suppress(ValueError):
             yield datetime(int(year), int(month), int(day))
 
 
 def _times(text: str) -> Iterator[timedelta]:
     for match in _TIME.finditer(text):
-        hour, minute, half = int(match[1]), int(match[2]), (match[3] or "").lower()
-        if half and not 1 <= hour <= 12:
+        hour, minute, half = int(match[1]), int(match[2] or 0), (match[3] or "").lower()
+        if not (match[2] or half) or (half and not 1 <= hour <= 12):
             continue
         hour = hour % 12 + 12 * (half == "p") if half else hour
         if hour < 24 and minute < 60:

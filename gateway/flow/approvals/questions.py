@@ -10,7 +10,7 @@ from itertools import groupby
 
 import structlog
 
-from gateway.agent.policy import Act, Policy
+from gateway.agent.policy import Act, Case, Decision, Policy, Words, decide
 from gateway.agent.work.approvals import where_shown_whole, why_asked
 from gateway.domain.channels.channel import Button
 from gateway.domain.conversation.diff import CHAT_CHARS, CHAT_LINES, for_chat
@@ -20,7 +20,8 @@ from gateway.domain.errors import TryAgainLater
 from gateway.domain.ids import PrincipalId, ReviewId
 from gateway.domain.json import JsonObject
 from gateway.domain.people.access import is_group
-from gateway.domain.text.texts import is_own_words, storable
+from gateway.domain.principals import Label
+from gateway.domain.text.texts import is_own_words, own_part, storable
 from gateway.domain.time import Clock
 from gateway.domain.work.trees import DoubtAnswer
 from gateway.flow.outbound.proactive import ProactiveMessages
@@ -30,7 +31,7 @@ from gateway.store.connection.pool import Connection, Database
 from gateway.store.delivery import addresses, inbox
 from gateway.store.delivery.addresses import AddressRow
 from gateway.store.people import principals
-from gateway.store.transcript import messages, sessions
+from gateway.store.transcript import messages, sessions, tool_calls
 from gateway.store.transcript.messages import MessageRow
 from gateway.store.trust import grants, reviews
 from gateway.store.trust.grants import GrantCall
@@ -69,7 +70,9 @@ class Questions:
         async def ask(act: Act, caller: Caller) -> JsonObject:
             if "\\u0000" in (exact := json.dumps(act.arguments, ensure_ascii=False)) or storable(exact) != exact:
                 raise ToolFailed("binary", "The arguments have characters that cannot be shown; use plain text.")
-            review = await self.database.run(lambda tx: self._ask(tx, principal, act, caller, granted=not fork))
+            case = Case(kind=act.kind, label=caller.label, own=own, attended=False, fork=fork, granted=True)
+            granted = decide(case) is Decision.ALLOW
+            review = await self.database.run(lambda tx: self._ask(tx, principal, act, caller, granted=granted))
             if review.grant_id is not None:
                 self.signals.tasks.set()
                 return {"running_as": review.name, "message": GRANTED}
@@ -82,9 +85,20 @@ class Questions:
 
         async def said(caller: Caller, value: str) -> bool:
             texts = await self.database.read(lambda conn: messages.said_by_person(conn, caller.session, own))
-            return any(is_own_words(text, value) for text in texts)
+            return any(is_own_words(own_part(text), [value]) for text in texts)
 
-        return Policy(own, ask, said, always_asks=fork)
+        async def pass_unasked(caller: Caller, words: Sequence[Words] | None) -> bool:
+            return await self.database.run(lambda tx: self._pass_unasked(tx, own, caller, words))
+
+        return Policy(own, ask, said, pass_unasked, fork)
+
+    async def _pass_unasked(self, tx: Connection, own: Label, caller: Caller, words: Sequence[Words] | None) -> bool:
+        await sessions.lock(tx, caller.session)
+        if words is not None:
+            texts = map(own_part, await messages.being_answered(tx, caller.session, own))
+            if not any(all(is_own_words(text, each) for each in words) for text in texts):
+                return False
+        return await tool_calls.pass_unasked(tx, caller.session, caller.task, caller.ordinal, alone=words is not None)
 
     async def look(self) -> datetime | None:
         """Show new questions and close expired ones. Returns when the next one expires."""

@@ -82,6 +82,8 @@ class MessageRow:
     usage: Usage | None = None
     command: str = ""
     """The message that a notice replies to, if it was queried."""
+    unasked: bool | None = None
+    """Whether it is a call that sent or changed something outside without a question."""
     version_of: SessionId | None = None
     """The conversation that went on otherwise from here, where that was asked for: a branch begins with this entry."""
 
@@ -234,11 +236,20 @@ _KIND: dict[type[Entry], Kind] = {
 
 
 async def said_by_person(conn: Connection, session: SessionId, own: Label) -> list[str]:
-    """Texts that the person of this trust level wrote here, among the newest entries; without forwarded ones."""
+    """Texts trusted this far that turns were asked here, among the newest entries; without imported ones."""
     sql = """select text from (select kind, label, origin, text from messages where session_id = $1 and seq is not null
                                order by seq desc limit 1000) newest
-             where kind = 'user' and label <= $2 and origin <> $3"""
-    return [row["text"] for row in await conn.fetch(sql, session, own, EARLIER)]
+             where kind = 'user' and label <= $2 and origin <> $3 and not starts_with(origin, $4)"""
+    return [row["text"] for row in await conn.fetch(sql, session, own, EARLIER, ORIGIN)]
+
+
+async def being_answered(conn: Connection, session: SessionId, own: Label) -> list[str]:
+    """The messages that the session's turn answers and that a person of this trust level wrote themselves."""
+    sql = """select m.text from messages m where m.session_id = $1 and m.kind = 'user' and m.label <= $2
+               and m.seq is not null and m.answered_by is null and m.closed_at is null
+               and (select bool_and(i.sender <> '') from inbox i
+                    where i.address_id = m.address_id and i.message_id = m.id)"""
+    return [row["text"] for row in await conn.fetch(sql, session, own)]
 
 
 async def was_asked(conn: Connection, session: SessionId, task: TaskId) -> bool:

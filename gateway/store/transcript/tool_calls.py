@@ -51,6 +51,22 @@ async def intend(
     return [MessageId(row["id"]) for row in rows]
 
 
+async def pass_unasked(conn: Connection, session: SessionId, task: TaskId, ordinal: int, *, alone: bool) -> bool:
+    """Note that this call runs without a question, though it sends or changes something; the session is locked.
+
+    `alone`: only if no other such call has passed since the first message that is still being answered. A call that
+    was noted before passes again. False for a call that was not stored.
+    """
+    sql = """update messages m set unasked = true
+             where m.session_id = $1 and m.task_id = $2 and m.ordinal = $3 and m.kind = 'tool_intent'
+               and not ($4 and exists (
+                 select from messages other where other.session_id = $1 and other.unasked and other.id <> m.id
+                   and other.seq > (select min(seq) from messages where session_id = $1 and kind = 'user'
+                                    and seq is not null and answered_by is null and closed_at is null)))
+             returning id"""
+    return await conn.fetchval(sql, session, task, ordinal, alone) is not None
+
+
 async def conclude(
     conn: Connection,
     session: SessionId,

@@ -34,7 +34,7 @@ from gateway.workspace.files.tree import Workspace
 from gateway.workspace.skills.folder import BadSkill
 from tests.fakes.api import FakeApi, api
 from tests.fakes.caller import CALLER
-from tests.fakes.toolboxes import toolbox_of
+from tests.fakes.toolboxes import answering, toolbox_of
 from tests.net.servers import page, serving
 from tests.tools.test_cron import Clock
 from tests.workspace.tool_files.test_tool_file import BEARER, KEY, PETS
@@ -56,7 +56,7 @@ class Desk:
     mask: SecretMask
     source: DeclaredTools
     asked: list[Act] = field(default_factory=list)
-    said: frozenset[str] = frozenset()
+    message: str = ""
 
     @property
     def config(self) -> str:
@@ -75,7 +75,7 @@ endpoints:
         return toolbox_of(
             (),
             self.spill,
-            Policy(own, self.ask, self.was_said),
+            Policy(own, ask=self.ask, pass_unasked=answering(self.message)),
             clean=lambda text: self.mask.leaks.clean(text)[0],
             sources=[self.source],
         )
@@ -86,9 +86,6 @@ endpoints:
     async def ask(self, act: Act, _caller: Caller) -> JsonObject:
         self.asked.append(act)
         return {"waiting_for_approval": "A1"}
-
-    async def was_said(self, _caller: Caller, value: str) -> bool:
-        return value in self.said
 
     async def confirm(self, text: str = "", slug: str = "weather", **files: str) -> None:
         put(self.root, slug, text or tool_md(slug, self.config), **files)
@@ -292,7 +289,7 @@ async def test_in_a_conversation_with_others_words_arguments_ask(desk: Desk) -> 
     assert [act.kind for act in desk.asked] == [ToolClass.SEND, ToolClass.SEND, ToolClass.IRREVERSIBLE]
     assert desk.api.calls == []
     await desk.run("now", Label.UNTRUSTED)
-    desk.said = frozenset({"Berlin"})
+    desk.message = "How is it in Berlin?"
     await desk.run("forecast", Label.UNTRUSTED, city="Berlin")
     assert [call.path for call in desk.api.calls] == ["/now", "/cities/Berlin"]
     shown = desk.asked[1].change.preview
