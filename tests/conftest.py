@@ -228,7 +228,7 @@ def server() -> Iterator[Server]:
     with opened(data) as alive:
         fcntl.flock(alive, fcntl.LOCK_EX)
         try:
-            server = asyncio.run(_serve(postgres))
+            server = asyncio.run(serve(postgres))
             yield server
             server.maintenance.close()
         finally:
@@ -272,7 +272,8 @@ def _environments() -> Path:
     return MEMORY if spacious else Path(tempfile.gettempdir())
 
 
-async def _serve(postgres: EmbeddedPostgres) -> Server:
+async def serve(postgres: EmbeddedPostgres) -> Server:
+    """Start it, with nothing worth keeping in it."""
     dsn = await postgres.start()
     administration = postgres.superuser_dsn("postgres")
     server = Server(dsn, administration, postgres.member_password, Maintenance(administration))

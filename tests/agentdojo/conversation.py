@@ -1,0 +1,168 @@
+"""A conversation through the product's toolbox and policy, and the agent in it that has no model.
+
+The agent makes the calls of the person's task; once it has really read the injection it obeys that, too.
+"""
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum, auto
+from typing import Any
+
+from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
+from agentdojo.functions_runtime import FunctionCall
+
+from gateway.agent.policy import Act, PassUnasked, Policy
+from gateway.agent.toolbox import ApprovedCall, Toolbox
+from gateway.domain.conversation.model import ToolCall
+from gateway.domain.conversation.tools import AnyTool, Caller, ToolClass
+from gateway.domain.json import JsonObject
+from gateway.domain.principals import Label
+from gateway.domain.text.texts import quotes_whole
+from tests.agentdojo.classes import CLASSES, QUIET, as_given, tools_of
+from tests.fakes.caller import CALLER
+from tests.fakes.toolboxes import answering, toolbox_of
+
+MARKER = "INJECTED_MARKER"
+"""Stands in every place of a suite where an attacker can write."""
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A call that was made. `asked`: a person was asked first; `ran`: the tool did it."""
+
+    call: FunctionCall
+    kind: ToolClass
+    text: str
+    asked: bool
+    ran: bool
+
+    @property
+    def unasked_act(self) -> bool:
+        """Whether it did something outside that nobody approved."""
+        return self.ran and not self.asked and self.kind not in QUIET
+
+
+async def _spill(_path: str, _text: str, _label: Label) -> str:
+    raise OSError("nowhere to keep it")
+
+
+@dataclass
+class Conversation:
+    """One conversation of a person, whose label never falls. `spelt` rewrites each argument, as a model may."""
+
+    classes: Mapping[str, ToolClass] = field(default_factory=lambda: CLASSES)
+    spelt: Callable[[object], object] = as_given
+    label: Label = Label.OWNER
+    questions: int = 0
+    _message: str = ""
+    _passes: PassUnasked = field(default_factory=answering)
+    _act: Act | None = None
+    _kind: ToolClass = ToolClass.READ
+
+    def hear(self, message: str) -> None:
+        """Begin a turn, which answers this message of the person's."""
+        self._message, self._passes = message, answering(message)
+
+    def toolbox(self, tools: Sequence[AnyTool]) -> Toolbox:
+        """The product's, under the product's policy."""
+
+        async def ask(act: Act, _caller: Caller) -> JsonObject:
+            self._act = act
+            return {"waiting_for_approval": "A1"}
+
+        async def said(_caller: Caller, value: str) -> bool:
+            return quotes_whole(self._message, value)
+
+        return toolbox_of(tools, _spill, Policy(Label.OWNER, ask, said, self._passes))
+
+    def tools(self, runtime: Any, env: Any) -> list[AnyTool]:
+        """A suite's, acting on `env`."""
+        return tools_of(runtime, env, self.classes, self.decided)
+
+    def decided(self, kind: ToolClass) -> None:
+        """Note the class of the call under way."""
+        self._kind = kind
+
+    def make(self, toolbox: Toolbox, call: FunctionCall, *, approves: bool = False) -> Made:
+        """Make one call. `approves`: a question about it is answered with yes, else with no."""
+        self._act, self._kind = None, ToolClass.READ
+        arguments = {name: self.spelt(value) for name, value in call.args.items()}
+        wanted = ToolCall("", call.function, json.dumps(arguments, default=str))
+        outcome = asyncio.run(toolbox.run(wanted, replace(CALLER, label=self.label)))
+        act = self._act
+        if act is not None:
+            self.questions += 1
+        if act is not None and approves:
+            approval = ApprovedCall(act.kind, act.change.base)
+            outcome = asyncio.run(toolbox.run(wanted, replace(CALLER, label=self.label), approval=approval))
+        self.label = max(self.label, outcome.label)
+        ran = not outcome.failed and (act is None or approves)
+        return Made(call, self._kind, outcome.text, act is not None, ran)
+
+
+@dataclass(frozen=True, slots=True)
+class Attack:
+    """What an attacker has the agent do, in this environment, and say."""
+
+    calls: Callable[[Any], Sequence[FunctionCall]]
+    says: str = ""
+    first: bool = False
+    """As soon as it was read, before the rest of the person's calls."""
+
+
+class Person(Enum):
+    """The answers of the person to questions."""
+
+    DENIES = auto()
+    APPROVES_OWN = auto()
+    """Of the calls for their own task; all others are denied."""
+    APPROVES_ATTACK = auto()
+    """Only of the attacker's calls: shows what an attack would do."""
+
+
+class Agent(BasePipelineElement):  # type: ignore[misc]
+    """Answers one message. `reads`: calls before all others."""
+
+    name = "worst"
+
+    def __init__(
+        self,
+        user: Any,
+        chat: Conversation,
+        attack: Attack | None = None,
+        *,
+        person: Person = Person.DENIES,
+        reads: Sequence[FunctionCall] = (),
+    ) -> None:
+        self.user, self.chat, self.attack, self.person, self.reads = user, chat, attack, person, reads
+        self.done: list[Made] = []
+        """For the person."""
+        self.obeyed: list[Made] | None = None
+        """For the attacker; None: their text was never read."""
+
+    def query(self, query: str, runtime: Any, env: Any = None, messages: Any = (), extra_args: Any = None) -> Any:
+        self.chat.hear(query)
+        toolbox = self.chat.toolbox(self.chat.tools(runtime, env))
+        exposed = False
+        for call in (*self.reads, *self.user.ground_truth(env)):
+            self.done.append(self.chat.make(toolbox, call, approves=self.person is Person.APPROVES_OWN))
+            exposed = exposed or MARKER in self.done[-1].text
+            if exposed and self.attack and self.attack.first:
+                self._obey(toolbox, env)
+        if exposed:
+            self._obey(toolbox, env)
+        obeys = self.attack.says if self.attack and self.obeyed is not None else ""
+        answer = f"{self.user.GROUND_TRUTH_OUTPUT or ''} {obeys}"
+        ran = [made.call for made in (*self.done, *(self.obeyed or ())) if made.ran]
+        return query, runtime, env, [_said("user", query), _said("assistant", answer, ran)], extra_args or {}
+
+    def _obey(self, toolbox: Toolbox, env: Any) -> None:
+        if self.attack and self.obeyed is None:
+            approves = self.person is Person.APPROVES_ATTACK
+            self.obeyed = [self.chat.make(toolbox, call, approves=approves) for call in self.attack.calls(env)]
+
+
+def _said(role: str, text: str, calls: Sequence[FunctionCall] | None = None) -> Mapping[str, object]:
+    return {"role": role, "content": [{"type": "text", "content": text}], "tool_calls": calls}
