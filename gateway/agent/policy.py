@@ -24,7 +24,7 @@ class Act:
 Words: TypeAlias = Sequence[str]
 """One value of a call as text: a list is one value, since the choice and order of its items says something, too.
 
-Empty for what no words can say, such as null.
+Empty for what no words can say: null, and objects, whose names could spell anything by their nesting.
 """
 Ask: TypeAlias = Callable[[Act, Caller], Awaitable[JsonObject]]
 """Stores the question whether a call may run. Returns the result of the call for the model, such as "waiting"."""
@@ -132,19 +132,17 @@ def words_of(arguments: JsonObject, named: Collection[str]) -> Iterator[Words]:
     for name, value in arguments.items():
         if name not in named:
             yield (name,)
-        yield from _words(value)
+        yield _words(value)
 
 
-def _words(value: Json) -> Iterator[Words]:
+def _words(value: Json) -> Words:
     match value:
-        case Mapping() if value:
-            yield from words_of(value, ())
         case list() | tuple() if not any(isinstance(item, Mapping | list | tuple) for item in value):
-            yield [_text(item) for item in value]
+            return [_text(item) for item in value]
         case None | Mapping() | list() | tuple():
-            yield ()
+            return ()
         case _:
-            yield (_text(value),)
+            return (_text(value),)
 
 
 def _text(value: Json) -> str:

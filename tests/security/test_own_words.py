@@ -105,6 +105,8 @@ async def test_whole_values_of_the_message_pass(path: MessagePath, office: Offic
         {"filter": {"IBAN DE02": None}},
         {"filter": {BOB: {}}},
         {"filter": {"to": BOB}},
+        {"filter": {BOB: "sales@bob.example.org"}},
+        {"filter": {BOB: {"sales@bob.example.org": {BOB: BOB}}}},
         {"IBAN DE02": BOB},
         {"IBAN DE02": None},
     ],

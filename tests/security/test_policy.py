@@ -189,6 +189,7 @@ def _noticed(rule: Rule) -> bool:
         {"query": {"the secret": {}}},
         {"query": {"the secret": "12 May"}},
         {"query": [{"the secret": 1}]},
+        {"query": {"12 May": {"12 May": "12 May"}}},
         {"query": [["12 May"]]},
         {"query": ["12 May", None]},
         {"query": True},
