@@ -33,8 +33,8 @@ from gateway.domain.principals import Label
 Steer: TypeAlias = Callable[[], Awaitable[Steered]]
 """Takes the messages that arrived since the last model call; there may be none."""
 
-Render: TypeAlias = Callable[[Sequence[Entry]], Prompt]
-"""Makes the next prompt from a transcript; it always fits the model."""
+Render: TypeAlias = Callable[[Sequence[Entry], Label], Prompt]
+"""Makes the next prompt from a transcript and the label of the run by now; it always fits the model."""
 
 RepeatApprovals: TypeAlias = Mapping[int, ApprovedCall | None]
 """The calls that may run again after a crash, by ordinal. None: without an approval, so the call asks for one."""
@@ -132,7 +132,7 @@ class _Turn:
 async def _call_model(turn: _Turn, model: Model, render: Render) -> AsyncGenerator[TurnEvent, None]:
     """One model call and the tools it asks for; ends with `Answered` if it asks for none."""
     reply: Reply | None = None
-    async with aclosing(model.stream(render(turn.transcript))) as events:
+    async with aclosing(model.stream(render(turn.transcript, turn.caller.label))) as events:
         async for event in events:
             if isinstance(event, Reply):
                 reply = event

@@ -13,6 +13,7 @@ from gateway.domain.conversation.model import ToolSpec
 from gateway.domain.conversation.tools import AnyTool
 from gateway.domain.conversation.transcript import Entry, ToolIntent, ToolResult
 from gateway.domain.json import JsonObject
+from gateway.domain.principals import Label
 
 
 def parameters_of(arguments: type[BaseModel]) -> JsonObject:
@@ -89,10 +90,10 @@ class AnyArguments(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A tool of a source. The owner vouches for the description of a `confirmed` tool; any other taints its readers."""
+    """A tool of a source, and how far its description is trusted: as the owner's words once they confirmed it."""
 
     tool: AnyTool
-    confirmed: bool = True
+    label: Label
 
 
 class ToolSource(Protocol):
@@ -143,23 +144,27 @@ class NamedTools:
         return await self.source.discover()
 
 
-def spec_of(tool: AnyTool) -> ToolSpec:
-    """The tool as the model sees it."""
-    return ToolSpec(tool.name, tool.description, tool.parameters or parameters_of(tool.arguments))
+def spec_of(tool: AnyTool, label: Label) -> ToolSpec:
+    """The tool as the model sees it, described in words of this label."""
+    return ToolSpec(tool.name, tool.description, tool.parameters or parameters_of(tool.arguments), label)
 
 
-def shown_specs(sources: Sequence[ToolSource], entries: Iterable[Entry]) -> tuple[tuple[ToolSpec, ...], bool]:
-    """The tools of sources that a prompt shows beside the built-in ones, and whether it needs `find_tools`.
+def shown_specs(
+    sources: Sequence[ToolSource], entries: Iterable[Entry], label: Label
+) -> tuple[tuple[ToolSpec, ...], bool]:
+    """The tools of sources that the prompt of a run with this label shows beside the built-in ones, and whether it
+    needs `find_tools`. Nothing of a tool is in it whose description is trusted less than the run.
 
     All confirmed tools if they are few, otherwise those that `find_tools` has found in the conversation: the oldest
     first, so that the beginning of the prompt stays the same.
     """
     offers = {offer.tool.name: offer for source in sources for offer in source.offers}
-    ready = [spec_of(offer.tool) for offer in offers.values() if offer.confirmed]
+    ready = [spec_of(offer.tool, offer.label) for offer in offers.values() if offer.label is Label.OWNER]
     few = len(ready) <= MAX_TOOLS and sum(map(_size, ready)) <= MAX_CHARS
     listed = {spec.name: spec for spec in (ready if few else ())}
-    found = [name for name in dict.fromkeys(found_in(entries)) if name in offers and name not in listed]
-    listed |= {name: spec_of(offers[name].tool) for name in found[-MAX_FOUND:]}
+    known = {name for name, offer in offers.items() if offer.label <= label and name not in listed}
+    found = [name for name in dict.fromkeys(found_in(entries)) if name in known]
+    listed |= {name: spec_of(offers[name].tool, offers[name].label) for name in found[-MAX_FOUND:]}
     return tuple(listed.values()), len(ready if few else ()) < len(offers) or any(source.more for source in sources)
 
 

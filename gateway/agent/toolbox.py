@@ -103,14 +103,15 @@ class Toolbox:
     @cached_property
     def specs(self) -> tuple[ToolSpec, ...]:
         """The tools that every prompt shows, always in the same order, so that provider caches hit."""
-        return tuple(spec_of(tool) for tool in self.tools if tool.name != FIND_TOOLS)
+        return tuple(spec_of(tool, Label.OWNER) for tool in self.tools if tool.name != FIND_TOOLS)
 
-    def source_specs(self, entries: Sequence[Entry]) -> tuple[ToolSpec, ...]:
-        """The tools of sources that the next prompt of this transcript shows, `find_tools` first if it is needed."""
+    def source_specs(self, entries: Sequence[Entry], label: Label) -> tuple[ToolSpec, ...]:
+        """The tools of sources that the next prompt of a run with this transcript and label shows, `find_tools` first
+        if it is needed."""
         if not self.sources:
             return ()
-        specs, more = shown_specs(self.sources, entries)
-        return (spec_of(self._tools[FIND_TOOLS]), *specs) if more and FIND_TOOLS in self._tools else specs
+        specs, more = shown_specs(self.sources, entries, label)
+        return (spec_of(self._tools[FIND_TOOLS], Label.OWNER), *specs) if more and FIND_TOOLS in self._tools else specs
 
     @cached_property
     def wordings(self) -> dict[str, Wording]:

@@ -47,7 +47,6 @@ from gateway.web.backend import (
     TreeParts,
 )
 from gateway.web.http.headers import page_url
-from gateway.workspace.files.tree import Workspace
 
 
 def build_backend(parts: Parts, way_in: WayIn, local_token: str, watch: ConfigWatch) -> Backend:
@@ -107,8 +106,10 @@ def _files(parts: Parts) -> FileParts:
 
 def _trees(parts: Parts) -> TreeParts:
     core, channels = parts.core, parts.way_out.channels
-    workspace = Workspace(core.environment.workspace)
-    triggers = Triggers(core.database, core.people.owner.id, workspace, lambda: channels.states, core.signals)
+    workspace = parts.records.workspaces.own
+    triggers = Triggers(
+        core.database, core.people.owner.id, workspace, lambda: channels.states, core.signals, core.clock
+    )
     return TreeParts(
         control=parts.work.trees, traces=parts.work.traces, triggers=triggers, agents=parts.turns.own.agents
     )

@@ -175,8 +175,8 @@ def _vouching_preview(paths: Mapping[str, str]) -> str:
     more = [f"- and {len(ordered) - MAX_FILES_SHOWN:,} more"] if len(ordered) > MAX_FILES_SHOWN else []
     return "\n".join(
         [
-            "I can't tell who wrote these files. Until you vouch for them, a conversation that reads one is treated as "
-            "if a stranger wrote in it, and asks you before any lasting change:",
+            "I can't tell who wrote these files. Until you vouch for them, I follow none of them, and a conversation "
+            "that reads one is treated as if a stranger wrote in it, and asks you before any lasting change:",
             *lines,
             *more,
             "If they're yours, say yes, then /new; to pick single files, run `supaclaw files vouch PATH`.",

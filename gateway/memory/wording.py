@@ -36,8 +36,8 @@ class LastSession:
 class Bootstrap:
     """The memories that a new session begins with; `label` is that of the least trusted content."""
 
-    text: str = ""
-    label: Label = Label.OWNER
+    text: str
+    label: Label
     shown: Sequence[Memory] = ()
 
 

@@ -39,13 +39,13 @@ class _Finder:
             best = self._fitting(arguments) or [offer for source in self.sources for offer in source.offers]
         rows = list(map(_row, best[:MOST]))
         others = [offer.tool.name for offer in best[MOST : 4 * MOST]]
-        label = Label.OWNER if all(offer.confirmed for offer in best[: 4 * MOST]) else Label.UNTRUSTED
+        label = max((offer.label for offer in best[: 4 * MOST]), default=Label.OWNER)
         return Labelled({"note": NOTE, "tools": rows, "also": others, "problems": problems}, label)
 
 
 def _row(offer: Offer) -> JsonObject:
     known: JsonObject = {"name": offer.tool.name, "description": one_line(offer.tool.description, DESCRIBED)}
-    return known if offer.confirmed else {**known, "new": True}
+    return known if offer.label is Label.OWNER else {**known, "new": True}
 
 
 def ranked(offers: Sequence[Offer], query: str) -> list[Offer]:

@@ -64,7 +64,7 @@ class _TasksTool:
 
     async def start(self, arguments: StartArguments, caller: Caller) -> JsonObject:
         try:
-            await self.trees.check(arguments.agent)
+            await self.trees.check(arguments.agent, caller.label)
         except NoSuchAgent as error:
             raise ToolFailed("unknown_agent", str(error)) from error
         request = TreeRequest(

@@ -1,5 +1,6 @@
 """The owner's instructions for the agent: the persona files, the time zone in USER.md, and the workflows for events."""
 
+import asyncio
 import os
 import re
 from collections.abc import Callable
@@ -7,6 +8,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TypeAlias
 
+from gateway.domain.conversation.model import PromptPart
+from gateway.domain.principals import Label
 from gateway.domain.time import is_zone
 from gateway.domain.work.tasks import QUIET
 from gateway.workspace.files.paths import WorkspaceError
@@ -131,21 +134,24 @@ SOURCE_PATTERN = r"^[a-z0-9][a-z0-9._-]{0,63}$"
 MAX_WORKFLOW_CHARS = 10_000
 
 
-async def workflow(workspace: Workspace, source: str) -> str:
+async def workflow(workspace: Workspace, source: str) -> PromptPart:
     """The instructions for a source; the built-in ones if its file is missing or empty.
 
     Never raises: a file that cannot be read is reported in the text.
     """
     path = f".agents/workflows/{source}.md"
     try:
-        content = await workspace.content(path, MAX_WORKFLOW_CHARS * 4)
+        found = await asyncio.to_thread(workspace.head, path, MAX_WORKFLOW_CHARS * 4, MAX_PERSONA_BYTES)
     except WorkspaceError as error:
-        return f"{_built_in(source)}\n\n[{path} could not be read: {error}]"
-    text = (content or b"").decode("utf-8", "replace").strip()
-    return clipped(text, path, MAX_WORKFLOW_CHARS) or _built_in(source)
+        return PromptPart(f"{built_in(source)}\n\n[{path} could not be read: {error}]", Label.OWNER)
+    if found is None or not (text := found.data.decode("utf-8", "replace").strip()):
+        return PromptPart(built_in(source), Label.OWNER)
+    label = await workspace.labels.of(path, found.sha256)
+    return PromptPart(clipped(text, path, MAX_WORKFLOW_CHARS), label, path, path, found.sha256)
 
 
-def _built_in(source: str) -> str:
+def built_in(source: str) -> str:
+    """The instructions for a source without a file of its own."""
     return (
         f"Something happened at {source}. Tell the user what matters about it, briefly; if nothing does, "
         f"answer exactly `{QUIET}`."

@@ -32,7 +32,7 @@ def call(name: str, id: str = "", **arguments: object) -> ToolCall:
     return ToolCall(id, name, json.dumps(arguments))
 
 
-def stringify(entries: Sequence[Entry]) -> Prompt:
+def stringify(entries: Sequence[Entry], _label: Label = Label.OWNER) -> Prompt:
     """A prompt that simply shows the transcript."""
     return Prompt(tuple(SystemMessage(repr(entry)) for entry in entries))
 

@@ -17,6 +17,7 @@ from gateway.domain.conversation.model import (
     Usage,
     UserMessage,
 )
+from gateway.domain.principals import Label
 from gateway.domain.text.tokens import _known, estimate, forget
 from gateway.llm.prices import Prices, estimate_prompt, table_keys, table_path
 from gateway.llm.vendors import VENDORS
@@ -126,7 +127,7 @@ def test_everything_in_a_prompt_counts() -> None:
     )
     sizes = [estimate_prompt(Prompt(messages[:count])) for count in range(5)]
     assert sizes == sorted(set(sizes))
-    with_tool = Prompt(messages, (ToolSpec("look", "Looks.", {"type": "object"}),))
+    with_tool = Prompt(messages, (ToolSpec("look", "Looks.", {"type": "object"}, Label.OWNER),))
     assert estimate_prompt(with_tool) > sizes[-1]
 
 

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from gateway import tools
+from gateway.agent.conversation.context import LEFT_OUT
 from gateway.domain.channels.channel import Capabilities
 from gateway.domain.conversation.inbound import Attachment
-from gateway.domain.conversation.model import ToolCall
+from gateway.domain.conversation.model import Prompt, ToolCall
 from gateway.domain.principals import Label
 from gateway.flow.labels import VOUCH, ask_to_vouch, expect_older, list_older, vouch
 from gateway.store.connection.pool import Connection, Database
@@ -58,6 +59,10 @@ async def scheduled(path: MessagePath, *calls: ToolCall, name: str = "clean") ->
     await work(path)
     [(label,)] = await path.rows(READ, task)
     return Label(label)
+
+
+def system(prompt: Prompt) -> str:
+    return prompt.messages[0].text
 
 
 class TestCopies:
@@ -271,12 +276,14 @@ class TestKills:
 
 
 class TestInstructions:
-    async def test_one_that_others_wrote_taints_from_the_start_and_is_asked_about_once(self, path: MessagePath) -> None:
+    async def test_one_that_others_wrote_is_left_out_named_and_asked_about_once(self, path: MessagePath) -> None:
         async with path.database.transaction() as tx:
             await contents.note(tx, path.people.owner.id, sha256("Be kind."), Label.UNTRUSTED, "agent")
 
-        assert await scheduled(path, name="one") is Label.UNTRUSTED
-        assert await scheduled(path, name="two") is Label.UNTRUSTED
+        assert await scheduled(path, name="one") is Label.OWNER
+        assert await scheduled(path, name="two") is Label.OWNER
+        assert all("Be kind." not in system(prompt) for prompt in path.model.prompts)
+        assert all(LEFT_OUT.format("SOUL.md") in system(prompt) for prompt in path.model.prompts)
 
         [(tool, arguments, preview, expires)] = await path.rows(
             "select tool, arguments, preview, expires_at from reviews"
@@ -286,6 +293,14 @@ class TestInstructions:
         owner = path.people.owner.id
         await path.database.run(lambda tx: vouch(tx, owner, arguments["paths"], Label.OWNER))
         assert await scheduled(path, name="three") is Label.OWNER
+        assert "Be kind." in system(path.model.prompts[-1])
+
+    async def test_a_run_that_is_trusted_no_more_than_it_reads_it(self, path: MessagePath) -> None:
+        async with path.database.transaction() as tx:
+            await contents.note(tx, path.people.owner.id, sha256("Be kind."), Label.UNTRUSTED, "agent")
+        await triggered(path)
+        assert "Be kind." in system(path.model.prompts[-1])
+        assert await path.rows("select from reviews") == []
 
     async def test_what_is_in_the_prompt_is_what_was_looked_at(self, path: MessagePath) -> None:
         """Between the look and the prompt the file may change: then the change waits for the next turn."""
@@ -300,17 +315,20 @@ class TestInstructions:
 
         object.__setattr__(environment.workspace, "labels", _Changed(environment.workspace.labels, changes))
         assert await scheduled(path) is Label.OWNER
-        assert "Be kind." in path.model.prompts[0].messages[0].text
-        assert await scheduled(path, name="next") is Label.UNTRUSTED
+        assert "Be kind." in system(path.model.prompts[0])
+        assert await scheduled(path, name="next") is Label.OWNER
+        assert EVIL not in system(path.model.prompts[-1])
 
     async def test_the_heartbeats_file_counts_where_it_is_read(self, path: MessagePath) -> None:
         (path.workspace / "HEARTBEAT.md").write_text(EVIL)
         environment = path.environments.of(path.people.owner.id)
         async with path.database.transaction() as tx:
             await contents.note(tx, path.people.owner.id, sha256(EVIL), Label.UNTRUSTED, "agent")
-        persona = environment.persona()
-        assert max((await environment.labelled(persona, heartbeat=False)).values()) is Label.OWNER
-        assert max((await environment.labelled(persona, heartbeat=True)).values()) is Label.UNTRUSTED
+        *files, beat = await environment.persona_parts()
+        assert {part.label for part in files} == {Label.OWNER}
+        assert (beat.name, beat.label) == ("HEARTBEAT.md", Label.UNTRUSTED)
+        await scheduled(path)
+        assert "Left out" not in system(path.model.prompts[-1])
 
     async def test_a_members_prompt_holds_the_owners_files_and_their_own(self, path: MessagePath) -> None:
         async with path.working():
@@ -320,14 +338,24 @@ class TestInstructions:
                 await contents.note(tx, path.people.owner.id, sha256("Be rude."), Label.UNTRUSTED, "agent")
             (path.workspace / "SOUL.md").write_text("Be rude.")
             await path.ask("again", sender=MEMBER, chat=MEMBER)
-        assert await path.rows("select label from sessions") == [(Label.UNTRUSTED,)]
+        assert await path.rows("select label from sessions") == [(Label.KNOWN,)]
+        assert "Be rude." not in system(path.model.prompts[-1])
         assert await path.rows("select asked_id from reviews") == [(path.people.owner.id,)]
+
+    async def test_a_members_own_word_stands_in_their_prompt(self, path: MessagePath) -> None:
+        async with path.working():
+            await path.ask("hello", sender=MEMBER, chat=MEMBER)
+            [(member,)] = await path.rows("select id from principals where role = 'member'")
+            (path.environments.of(member).workspace.root / "USER.md").write_text("Bob likes tea.")
+            await path.ask("again", sender=MEMBER, chat=MEMBER)
+        assert "Bob likes tea." in system(path.model.prompts[-1])
+        assert await path.rows("select label from sessions") == [(Label.KNOWN,)]
 
     async def test_trusted_ones_cost_no_statement(self, path: MessagePath) -> None:
         environment = path.environments.of(path.people.owner.id)
-        await environment.labelled(environment.persona(), heartbeat=True)
+        await environment.persona_parts()
         await path.database.close()
-        assert set((await environment.labelled(environment.persona(), heartbeat=True)).values()) == {Label.OWNER}
+        assert {part.label for part in await environment.persona_parts()} == {Label.OWNER}
 
 
 class _Changed(tree.Labels):

@@ -48,7 +48,6 @@ from gateway.web.backend import (
     TreeParts,
 )
 from gateway.web.server import serve
-from gateway.workspace.files.tree import Workspace
 from tests.flow.path import MessagePath, build
 from tests.web.scripted import ScriptedModel
 
@@ -204,7 +203,9 @@ def backend_of(path: MessagePath, owner: Principal) -> Backend:
         trees=TreeParts(
             control=path.tree_control,
             traces=path.traces,
-            triggers=Triggers(path.database, owner.id, Workspace(path.workspace), lambda: ["telegram"], path.signals),
+            triggers=Triggers(
+                path.database, owner.id, path.workspaces.own, lambda: ["telegram"], path.signals, path.clock
+            ),
             agents=environments.own.agents,
         ),
         tools=ToolParts(

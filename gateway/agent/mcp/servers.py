@@ -24,6 +24,7 @@ from gateway.agent.tool_sources import Offer
 from gateway.config.model import McpServer
 from gateway.domain.conversation.tools import AnyTool
 from gateway.domain.ids import PrincipalId
+from gateway.domain.principals import Label
 from gateway.net.addresses import Rules
 from gateway.net.errors import NetError
 from gateway.net.mcp.connections import Connections
@@ -168,7 +169,9 @@ class McpServers:
         self._read = servers, known
         usable = (ToolState.ON, ToolState.NEW) if self.owner else (ToolState.ON,)
         offered = [each for each in known if each.state in usable and each.definition.server in servers]
-        self.offers = tuple(Offer(self._tool(each), each.state is ToolState.ON) for each in offered)
+        self.offers = tuple(
+            Offer(self._tool(each), Label.OWNER if each.state is ToolState.ON else Label.UNTRUSTED) for each in offered
+        )
 
     async def discover(self) -> Sequence[str]:
         """Ask all servers for their tools, side by side."""

@@ -222,7 +222,8 @@ class Visible:
 class Recalled:
     """Recalled memories and their text for the prompt."""
 
-    text: str = ""
+    text: str
+    label: Label
     memories: tuple[MemoryId, ...] = ()
 
 
@@ -235,9 +236,10 @@ async def recall(
     """
     words = lexemes(question[-QUESTION_CHARACTERS:])
     if not words:
-        return Recalled()
+        return Recalled("", Label.OWNER)
     found = await search.recall(conn, principal, words, at_most, CANDIDATES, LEAST_WORDS)
     fitting = [memory for memory in found if memory not in visible][:RECALLED_ROWS]
     text = recall_block(fitting, RECALLED_TOKENS)
-    lines = text.count("\n")  # one for each memory, below the mark
-    return Recalled(text, tuple(memory.id for memory in fitting[:lines]))
+    told = fitting[: text.count("\n")]  # one line for each memory, below the mark
+    label = max((memory.label for memory in told), default=Label.OWNER)
+    return Recalled(text, label, tuple(memory.id for memory in told))

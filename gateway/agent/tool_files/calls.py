@@ -241,7 +241,8 @@ class DeclaredTools:
         calls = [
             _Call(self.files, self.tokens, each, one, self.principal) for each in on for one in each.tool.operations
         ]
-        return [*(Offer(_tool(call)) for call in calls), *(Offer(each.tool()) for each in self._scripts(on))]
+        tools = [*map(_tool, calls), *(each.tool() for each in self._scripts(on))]
+        return [Offer(tool, Label.OWNER) for tool in tools]
 
     def _scripts(self, on: Sequence[ConfirmedTool]) -> Iterator[ScriptCall]:
         if self.commands is not None and self.commands.offered():

@@ -58,9 +58,13 @@ class Agents:
         """The active agents."""
         return [each.agent for each in await self.list_all() if each.agent and each.agent.head.is_active]
 
+    async def offered(self, label: Label) -> Sequence[AgentFile]:
+        """The active agents whose files a run with this label may hear of: those that it is trusted no more than."""
+        return [agent for agent in await self.usable() if await self.label(agent) <= label]
+
     async def trusted(self) -> Sequence[AgentFile]:
         """The active agents except `main` whose files the owner wrote."""
-        return [agent for agent in await self.usable() if agent.sha256 and await self.label(agent) is Label.OWNER]
+        return [agent for agent in await self.offered(Label.OWNER) if agent.sha256]
 
     async def label(self, agent: AgentFile | None) -> Label:
         """The trust label of its file."""

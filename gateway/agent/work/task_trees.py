@@ -87,11 +87,11 @@ class Trees:
         most = self.budget_usd()
         return most if wanted is None else wanted if most is None else min(wanted, most)
 
-    async def check(self, agent: str) -> None:
-        """Raise `NoSuchAgent` if this agent can't work now."""
-        known = [each.slug for each in await self.agents.usable()]
-        if agent not in known:
-            raise NoSuchAgent(f"There is no agent {agent[:80]!r}; there are {', '.join(known)}.")
+    async def check(self, agent: str, label: Label) -> None:
+        """Raise `NoSuchAgent` if this agent can't work now; the text may name those that suit a run with this label."""
+        if agent not in [each.slug for each in await self.agents.usable()]:
+            known = ", ".join(each.slug for each in await self.agents.offered(label))
+            raise NoSuchAgent(f"There is no agent {agent[:80]!r}; there are {known}.")
 
 
 def node_assignment(
@@ -301,7 +301,9 @@ _TOOLS: Mapping[str, tuple[type[SystemCall], str]] = {
     "load_skill": (LoadSkill, "The instructions of a skill."),
 }
 
-SYSTEM_TOOL_SPECS = tuple(ToolSpec(name, text, parameters_of(arguments)) for name, (arguments, text) in _TOOLS.items())
+SYSTEM_TOOL_SPECS = tuple(
+    ToolSpec(name, text, parameters_of(arguments), Label.OWNER) for name, (arguments, text) in _TOOLS.items()
+)
 
 
 class BadSystemCall(Exception):

@@ -9,6 +9,7 @@ from gateway.domain.channels.channel import Channel
 from gateway.domain.conversation import digest
 from gateway.domain.conversation.transcript import AssistantText, Notice
 from gateway.domain.errors import DatabaseDown
+from gateway.domain.principals import Label
 from gateway.domain.text import marks
 from gateway.domain.work.tasks import Claim, Status
 from gateway.flow.files.workspaces import Workspaces
@@ -79,7 +80,7 @@ class ChatTurns:
         if (agent := found.get(wanted)) is None:
             return TurnResult(Notice(NO_AGENT.format(wanted)), status=Status.FAILED, error="no agent")
         model = self.models.agent(agent.model, agent.head.temperature, agent.head.max_tokens)
-        return await self._answered(opened.with_agent(chat_part(agent)), sinks, model)
+        return await self._answered(opened.with_agent(chat_part(agent, Label.OWNER)), sinks, model)
 
     async def _answered(self, opened: OpenedChat, sinks: Sequence[Sink], model: SizedModel | None) -> TurnResult:
         return await self.agents.runner.answer(await self.agents.runner.begin(opened), sinks, model)

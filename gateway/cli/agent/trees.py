@@ -49,7 +49,7 @@ def create(
     all_trees = Trees(Agents(Workspace(environment.workspace)), lambda: limit)
 
     async def work(conn: Connection, owner: PrincipalId) -> TaskId:
-        await all_trees.check(agent)
+        await all_trees.check(agent, Label.UNTRUSTED)
         request = TreeRequest(
             agent, text, Label.OWNER, all_trees.within(budget), private=True, key=key and f"cli {key}", most_live=None
         )

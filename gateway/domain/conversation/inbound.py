@@ -11,6 +11,7 @@ from gateway.domain.conversation.model import ToolCall, ToolSpec
 from gateway.domain.conversation.transcript import ToolResult
 from gateway.domain.ids import EntryId, PrincipalId
 from gateway.domain.json import JsonObject
+from gateway.domain.principals import Label
 from gateway.domain.text.texts import storable
 
 
@@ -33,12 +34,12 @@ class ClientOptions:
         return storable(json.dumps(asdict(self), ensure_ascii=False))
 
     @classmethod
-    def of(cls, stored: str | None) -> Self:
-        """As `to_json` wrote it; None is nothing."""
+    def of(cls, stored: str | None, label: Label) -> Self:
+        """As `to_json` wrote it, in words of this label; None is nothing."""
         if stored is None:
             return cls()
         fields = json.loads(stored)
-        tools = tuple(ToolSpec(**tool) for tool in fields.pop("tools"))
+        tools = tuple(ToolSpec(**{**tool, "label": label}) for tool in fields.pop("tools"))
         return cls(tools, **fields)
 
 

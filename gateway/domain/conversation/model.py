@@ -8,6 +8,7 @@ from typing import Protocol, TypeAlias
 
 from gateway.domain.errors import SupaclawError
 from gateway.domain.json import JsonObject
+from gateway.domain.principals import Label
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +38,27 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
-    """A tool as shown to the model; `parameters` is a JSON Schema object."""
+    """A tool as shown to the model; `parameters` is a JSON Schema object, `label` is how far its words are trusted."""
 
     name: str
     description: str
     parameters: JsonObject
+    label: Label
+
+
+@dataclass(frozen=True, slots=True)
+class PromptPart:
+    """A part of the standing instructions; `label` is how far its text is trusted, `name` names it if it is left out.
+
+    Of a part from a file `path` and `sha256` are known; a `shared` one is the owner's in every person's run.
+    """
+
+    text: str
+    label: Label
+    name: str = ""
+    path: str = ""
+    sha256: str = ""
+    shared: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ class TreeControl:
 
     async def start(self, request: ProgramRequest) -> AcceptedTrigger:
         """Start a tree, committed on return; its result goes to no chat. Raises `NoSuchAgent`, `KeyReused`."""
-        await self.trees.check(request.agent)
+        await self.trees.check(request.agent, request.label)
         made = await self.database.run(lambda tx: self._started(tx, request))
         self.signals.tasks.set()
         return made

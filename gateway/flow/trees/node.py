@@ -1,21 +1,24 @@
 """A run of a node: turns of its agent, the system calls between them, and the folder with its files."""
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from pathlib import Path
 
+from gateway.agent.conversation.context import own_words
 from gateway.agent.limits import TREE_USD, dollars, used_up
 from gateway.agent.loop import RepeatApprovals
 from gateway.agent.skills.library import Skills
 from gateway.agent.work.agents import Agents
 from gateway.agent.work.task_trees import SYSTEM_TOOL_SPECS, BadSystemCall, parse_system_call
 from gateway.config.failpoints import Failpoints, Step
+from gateway.domain.conversation.model import PromptPart
 from gateway.domain.conversation.tools import ToolClass
 from gateway.domain.conversation.transcript import AssistantText
 from gateway.domain.errors import SupaclawError
 from gateway.domain.ids import PrincipalId, TaskId
 from gateway.domain.json import JsonObject
+from gateway.domain.principals import Label
 from gateway.domain.time import Clock
 from gateway.domain.work.tasks import Assignment, Claim, Status
 from gateway.domain.work.trees import FILES, MAIN, MOST_FILES, LoadSkill
@@ -23,7 +26,7 @@ from gateway.flow.approvals.questions import Questions
 from gateway.flow.trees.doubts import Doubts
 from gateway.flow.trees.system_calls import NextStep, NodeCompleted, ReviewUnanswered, SystemCalls, task_question
 from gateway.flow.turn.loop import SizedModel, Turn
-from gateway.flow.turn.opening import AgentPart, OpenedTurn
+from gateway.flow.turn.opening import AgentPart, OpenedTurn, Opening, raise_label
 from gateway.flow.turn.runner import TurnResult, TurnRunner
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.transcript import sessions, tool_calls
@@ -34,6 +37,7 @@ from gateway.store.work import tasks, trees
 from gateway.workspace.agents import AgentFile
 from gateway.workspace.files.copies import zip_members
 from gateway.workspace.files.paths import WorkspaceError
+from gateway.workspace.files.tree import Workspace
 from gateway.workspace.skills.folder import manifest, skill_of
 
 WRITERS = frozenset({"write_file", "bash", "exec", "spawn"})
@@ -44,11 +48,11 @@ WRITERS = frozenset({"write_file", "bash", "exec", "spawn"})
 class TaskFolder:
     """The folder of one node; its first file creates it, and it is deleted with the tree."""
 
-    workspace: Path
+    workspace: Workspace
     path: str
 
     @classmethod
-    def of(cls, workspace: Path, master: TaskId, task: TaskId) -> "TaskFolder":
+    def of(cls, workspace: Workspace, master: TaskId, task: TaskId) -> "TaskFolder":
         """The folder in this workspace, below `FILES`."""
         return cls(workspace, f"{FILES}/{master}/{task}")
 
@@ -56,16 +60,28 @@ class TaskFolder:
         """The sentence about it for an agent with these tools (None: all of them); "" if none of them writes."""
         return f"Files that belong to the result go in {self.path}/." if tools is None or tools & WRITERS else ""
 
-    async def note(self, database: Database, run: Claim) -> None:
-        """Record the files in it on the run's task, the first `MOST_FILES` by name."""
+    async def note(self, database: Database, opening: Opening) -> None:
+        """Record the files in it on the run's task, the first `MOST_FILES` by name, and raise its label to theirs.
+
+        The names of files are part of the result. Raises `RunLost`.
+        """
         try:
-            found = await asyncio.to_thread(zip_members, self.workspace, self.path)
+            found = await asyncio.to_thread(zip_members, self.workspace.root, self.path)
         except WorkspaceError:  # no such folder, or too much in it to list
             return
         files = [str(file.path) for file in found[:MOST_FILES]]
-        await database.run(lambda tx: trees.keep_files(tx, run, files))
+        folders = {self.path, *(path.rpartition("/")[0] for path in files)}
+        label = max([await self.workspace.labels.of_names(folder) for folder in folders])
+
+        async def work(tx: Connection) -> None:
+            await raise_label(tx, opening.run, opening.session, label)
+            await trees.keep_files(tx, opening.run, files)
+
+        await database.run(work)
 
 
+AGENTS = "Agents for create_subtask and handoff:"
+LONGEST_WORD = 20
 NO_AGENT = "there is no agent {}, or its file is wrong or switched off"
 
 
@@ -113,13 +129,13 @@ class NodeRuns:
     async def _turned(
         self, turn: Turn, assignment: Assignment, agent: AgentFile, folder: TaskFolder, allowed: RepeatApprovals
     ) -> NextStep | TurnResult:
-        run = turn.opened.run
+        opened = turn.opened
         result = await self._turn(turn, agent, assignment.model, allowed)
         if assignment.fork is None:
-            await folder.note(self.database, run)
-        await self.turned(run.principal_id)
+            await folder.note(self.database, opened.opening)
+        await self.turned(opened.run.principal_id)
         self.failpoints.reach(Step.NODE_TURNED)
-        return await self._follow_up(turn.opened, assignment, agent, result)
+        return await self._follow_up(opened, assignment, agent, result)
 
     def _agents(self, run: Claim) -> Agents:
         return self.turn_runner.environments.of(run.principal_id).agents
@@ -131,22 +147,22 @@ class NodeRuns:
 
     async def _folder(self, run: Claim) -> TaskFolder:
         master = await self.database.read(lambda conn: trees.master_of(conn, run.id))
-        return TaskFolder.of(self.turn_runner.environments.of(run.principal_id).workspace.root, master, run.id)
+        return TaskFolder.of(self.turn_runner.environments.of(run.principal_id).workspace, master, run.id)
 
     async def _part(
         self, run: Claim, agent: AgentFile, agents: Mapping[str, AgentFile], folder: TaskFolder, fork: TaskId | None
     ) -> AgentPart:
-        tools = None if agent.head.tools is None else frozenset(agent.head.tools)
-        others = [other for slug, other in agents.items() if slug != run.agent]
-        return AgentPart(
-            _prompt(agent, others, folder.hint(tools)),
-            tools,
-            agent.skills is None,
-            agent.head.budget,
-            fork=fork,
-            label=await self._agents(run).label(agent),
-            system_tools=SYSTEM_TOOL_SPECS,
-        )
+        part = chat_part(agent, await self._agents(run).label(agent), agent.skills or ())
+        others = [await self._offered(run, other) for slug, other in agents.items() if slug != run.agent]
+        heading = [own_words(AGENTS)] if others else []
+        parts = (*part.parts, *heading, *others, own_words(folder.hint(part.tools)))
+        return replace(part, parts=parts, fork=fork, system_tools=SYSTEM_TOOL_SPECS)
+
+    async def _offered(self, run: Claim, agent: AgentFile) -> PromptPart:
+        """An agent that another may give work to; only the first word of its name is told if its file is left out."""
+        label, name = await self._agents(run).label(agent), re.split(r"\W", agent.slug[:LONGEST_WORD])[0]
+        text = f"- {agent.slug}: {agent.head.description}"
+        return PromptPart(text, label, f"the agent {name}", agent.path, agent.sha256)
 
     async def _turn(
         self, turn: Turn, agent: AgentFile, other: str | None, allowed: RepeatApprovals
@@ -171,13 +187,14 @@ class NodeRuns:
         if not calls:
             return NextStep.GO_ON if result is None else _ended(result)
         skills = {call.ordinal or 0: await self._skill(agent, call) for call in calls if call.tool == "load_skill"}
-        usable = {*await self._usable(run)}
         label = opened.label if result is None else result.label
+        usable, labels = await self._usable(run), self._agents(run)
+        offered = {slug for slug, each in usable.items() if await labels.label(each) <= label}
 
         async def act(tx: Connection) -> NextStep | NodeCompleted | ReviewUnanswered:
-            known = await sessions.lock_for(tx, opened.session, run)
+            session = await sessions.lock_for(tx, opened.session, run)
             await tasks.progress(tx, run)
-            acts = SystemCalls(tx, run, assignment, known, usable, skills, self.clock.now(), self.questions.lasts())
+            acts = SystemCalls(tx, run, assignment, session, offered, skills, self.clock.now(), self.questions.lasts())
             return await acts.carry_out(calls)
 
         done = await self.database.run(act)
@@ -229,20 +246,13 @@ class NodeRuns:
         return NextStep.ASK
 
 
-def chat_part(agent: AgentFile) -> AgentPart:
-    """The part of an agent in a chat's turn."""
-    own = replace(agent, head=agent.head.model_copy(update={"skills": None}))
+def chat_part(agent: AgentFile, label: Label, skills: Sequence[str] = ()) -> AgentPart:
+    """The part of an agent in a chat's turn; `label` is that of its file, `skills` are those that it loads by name."""
+    text = f"=== You are the agent {agent.slug} ===\n{agent.prompt}" if agent.prompt else ""
+    own = PromptPart(text, label, "your own part", agent.path, agent.sha256)
+    listed = f"Your skills, for load_skill: {', '.join(skills)}." if skills else ""
     tools = None if agent.head.tools is None else frozenset(agent.head.tools)
-    return AgentPart(_prompt(own, ()), tools, agent.skills is None, agent.head.budget)
-
-
-def _prompt(agent: AgentFile, others: Sequence[AgentFile], files: str = "") -> str:
-    """The prompt of an agent, with its skills and the agents that it may give work to."""
-    own = f"=== You are the agent {agent.slug} ===\n{agent.prompt}" if agent.prompt else ""
-    skills = f"Your skills, for load_skill: {', '.join(agent.skills)}." if agent.skills else ""
-    known = "\n".join(f"- {each.slug}: {each.head.description}" for each in others)
-    rest = f"Agents for create_subtask and handoff:\n{known}" if known else ""
-    return "\n\n".join(part for part in (own, skills, rest, files) if part)
+    return AgentPart((own, replace(own, text=listed)), tools, agent.skills is None, agent.head.budget, label)
 
 
 def _ended(result: TurnResult) -> TurnResult:

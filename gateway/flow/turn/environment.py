@@ -15,6 +15,7 @@ from gateway.agent.toolbox import Spill, Toolbox
 from gateway.agent.work.agents import Agents
 from gateway.agent.work.plans import Plans
 from gateway.agent.work.task_trees import Trees
+from gateway.domain.conversation.model import PromptPart
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.ids import PrincipalId, TaskId
 from gateway.domain.memory.memories import Embedders
@@ -83,16 +84,16 @@ class AgentEnvironment:
         persona = self.personas.load(self.workspace)
         return persona if self.tells_user else replace(persona, user="", own=PersonaFile())
 
-    async def skill_index(self) -> str:
-        """The part of the prompt that lists the confirmed skills."""
-        return await self.skills.index() if self.skills else ""
+    async def skill_index(self) -> PromptPart:
+        """The part of the prompt that lists the skills: the owner has confirmed their words."""
+        return PromptPart(await self.skills.index() if self.skills else "", Label.OWNER, "the skills")
 
-    async def labelled(self, persona: PersonaText, *, heartbeat: bool) -> dict[PersonaFile, Label]:
-        """The label of each persona file of a prompt. Costs nothing once the files are known to be trusted."""
-        files = [file for file in (*persona.shared, persona.own) if file.sha256]
-        used = [file for file in files if heartbeat or not file.path.endswith("HEARTBEAT.md")]
-        homes = {file: self.workspace if file is persona.own else self.home for file in used}
-        return {file: await home.labels.of(file.path, file.sha256) for file, home in homes.items()}
+    async def persona_parts(self) -> tuple[PromptPart, ...]:
+        """The persona files as parts of a prompt, HEARTBEAT.md last. Free once the files are known to be trusted."""
+        persona = self.persona()
+        *shared, beat = persona.shared
+        own = await _part(persona.own, self.workspace, shared=False)
+        return (*[await _part(each, self.home) for each in shared], own, await _part(beat, self.home))
 
     @cached_property
     def schema_tokens(self) -> int:
@@ -278,6 +279,14 @@ class AgentEnvironments:
 
     def _zone(self, workspace: Workspace, owner: bool) -> str | None:
         return (self.owner_zone() if owner else None) or zone_in(self._personas.user(workspace))
+
+
+async def _part(file: PersonaFile, home: Workspace, *, shared: bool = True) -> PromptPart:
+    """A file that could not be read says so in our words."""
+    label = await home.labels.of(file.path, file.sha256) if file.sha256 else Label.OWNER
+    name = file.path.rpartition("/")[2]
+    text = f"=== {name} ===\n{file.text}" if file.text else ""
+    return PromptPart(text, label, name, file.path, file.sha256, shared)
 
 
 def _finder(database: Database, principal: PrincipalId) -> FindRead:

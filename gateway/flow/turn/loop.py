@@ -5,11 +5,20 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from gateway.agent.conversation.context import file_index, system_prompt, to_messages
+from gateway.agent.conversation.context import file_index, own_words, person_part, system_prompt, to_messages
 from gateway.agent.conversation.fit import fit, message_tokens
 from gateway.agent.limits import Limits
 from gateway.agent.loop import RepeatApprovals, run_turn
-from gateway.domain.conversation.model import Highest, Image, Model, Prompt, Reply, SystemMessage, ToolSpec
+from gateway.domain.conversation.model import (
+    Highest,
+    Image,
+    Model,
+    Prompt,
+    PromptPart,
+    Reply,
+    SystemMessage,
+    ToolSpec,
+)
 from gateway.domain.conversation.transcript import Attached, Entry, Steered, Summary, TurnEvent, UserText
 from gateway.domain.ids import MessageId, TaskId
 from gateway.domain.principals import Label
@@ -26,7 +35,6 @@ from gateway.store.transcript import sessions, unread
 from gateway.store.transcript.messages import MessageRow
 from gateway.workspace.files.paths import WorkspaceError
 from gateway.workspace.files.tree import Workspace
-from gateway.workspace.instructions import PersonaText
 
 MAX_EXCERPT = 3_000
 """Characters of a file that a prompt shows; of a longer file it names only the path."""
@@ -153,9 +161,10 @@ class Turn:
 
     opened: OpenedTurn
     environment: AgentEnvironment
-    persona: PersonaText
-    skills: str
-    """The index of skills in its prompt."""
+    persona: Sequence[PromptPart]
+    """The persona files, HEARTBEAT.md last."""
+    skills: PromptPart
+    """The index of skills."""
     fence: Fence
 
 
@@ -173,27 +182,31 @@ class TurnLoop:
 
     def __post_init__(self) -> None:
         self.opened, self.environment = self.turn.opened, self.turn.environment
-        listed = file_index(self.opened.files, self.opened.all_files)
         agent = self.opened.agent
-        answer_format = JSON_ONLY if self.opened.client.answer_format else ""
-        standing = system_prompt(
-            self.turn.persona,
-            self.opened.principal,
-            zone=self.environment.zone(),
-            remembered=self.opened.reminder.standing,
-            sections=(self.turn.skills, listed, answer_format, agent.prompt if agent else ""),
-            heartbeat=self.opened.heartbeat,
-        )
-        self._system = SystemMessage(standing)
+        self._system = SystemMessage(system_prompt(self._parts(), self.opened.label))
         own = self.environment.toolbox.specs
         brought = (*self.opened.client.tools, *(agent.system_tools if agent else ()))
         theirs = [tool for tool in brought if tool.name not in {spec.name for spec in own}]
         self._tools, self._handed = (*own, *theirs), frozenset(tool.name for tool in theirs)
         self._own_tokens = self.environment.schema_tokens + sum(map(estimate_tool, theirs))
-        self._further = self._found([row.entry for row in self.opened.transcript])
+        self._further = self._found([row.entry for row in self.opened.transcript], self.opened.label)
         self._pending = self.opened.pending()
         self._fresh = not self._pending
         self._asked: Prompt | None = None
+
+    def _parts(self) -> Sequence[PromptPart]:
+        """The parts of the standing instructions; those that change more often come later."""
+        opened, (*files, beat) = self.opened, self.turn.persona
+        return (
+            *files,
+            opened.reminder.standing,
+            person_part(opened.principal, self.environment.zone()),
+            self.turn.skills,
+            file_index(opened.files, opened.all_files, opened.label),
+            *([own_words(JSON_ONLY)] if opened.client.answer_format else []),
+            *(opened.agent.parts if opened.agent else ()),
+            *([beat] if opened.heartbeat else []),
+        )
 
     @property
     def _tool_tokens(self) -> int:
@@ -234,17 +247,18 @@ class TurnLoop:
             async for event in events:
                 yield event
 
-    def _render(self, entries: Sequence[Entry]) -> Prompt:
-        self._further = self._found(entries)
+    def _render(self, entries: Sequence[Entry], label: Label) -> Prompt:
+        self._further = self._found(entries, label)
         whole = (self._system, *to_messages(entries))
         summaries = sum(isinstance(entry, Summary) for entry in entries[:1])
         messages, client = fit(whole, self._budget(), estimate, pinned=summaries), self.opened.client
         self._asked = Prompt(messages, (*self._tools, *self._further), client.must_call, client.answer_format)
         return self._asked
 
-    def _found(self, entries: Sequence[Entry]) -> tuple[ToolSpec, ...]:
+    def _found(self, entries: Sequence[Entry], label: Label) -> tuple[ToolSpec, ...]:
         """The tools of sources in the next prompt."""
-        return tuple(spec for spec in self.environment.toolbox.source_specs(entries) if spec.name not in self._handed)
+        found = self.environment.toolbox.source_specs(entries, label)
+        return tuple(spec for spec in found if spec.name not in self._handed)
 
     def _budget(self) -> int:
         """Tokens of a prompt without the tools."""

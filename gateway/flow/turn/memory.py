@@ -7,6 +7,7 @@ import structlog
 from cachetools import LRUCache
 
 from gateway.agent.memory.search import ALWAYS, Visible, bootstrap_context, recall, recall_limit
+from gateway.domain.conversation.model import PromptPart
 from gateway.domain.ids import SessionId
 from gateway.domain.memory.memories import ALL_MEMORIES
 from gateway.domain.principals import Label
@@ -55,10 +56,11 @@ class TurnMemory:
             visible = Visible({row.id for row in rows} | other_versions, {memory.id for memory in standing.shown})
             at_most = min(label, recall_limit(opened.principal.role, label))
             recalled = await recall(conn, opened.principal.id, question, visible, at_most=at_most)
+        label = max(label, recalled.label)
         if label > opened.label:
             await self.database.run(lambda tx: raise_label(tx, opened.run, opened.session, label))
             log.info("turn.told_by_memory", label=label.name)
-        return replace(opened, label=label, reminder=Reminder(standing.text, recalled))
+        return replace(opened, label=label, reminder=Reminder(PromptPart(standing.text, standing.label), recalled))
 
     async def _bootstrap(self, conn: Connection, opened: OpenedTurn) -> Bootstrap:
         """The bootstrap as of the conversation's first message or summary, so that it is the same in every turn.

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Self
 
@@ -11,7 +11,7 @@ from gateway.agent.conversation.context import LISTED_FILES
 from gateway.agent.limits import Spent
 from gateway.agent.memory.search import Recalled
 from gateway.domain.conversation.inbound import NO_OPTIONS, PROGRAMS, ClientOptions
-from gateway.domain.conversation.model import ToolSpec
+from gateway.domain.conversation.model import PromptPart, ToolSpec
 from gateway.domain.conversation.tools import Caller
 from gateway.domain.conversation.transcript import Attached, ToolIntent, UserText
 from gateway.domain.ids import MessageId, SessionId, TaskId
@@ -32,25 +32,29 @@ class Reminder:
     """Memories that a turn is given without a search: `standing` for the whole session, `recalled` before the newest
     messages."""
 
-    standing: str = ""
-    recalled: Recalled = field(default_factory=Recalled)
+    standing: PromptPart
+    recalled: Recalled
+
+
+NO_REMINDER = Reminder(PromptPart("", Label.OWNER), Recalled("", Label.OWNER))
 
 
 @dataclass(frozen=True, slots=True)
 class AgentPart:
     """The prompt, tools and budget that an agent file adds to a turn."""
 
-    prompt: str
+    parts: tuple[PromptPart, ...]
+    """The parts that it adds to the prompt."""
     tools: frozenset[str] | None
     """The only tools it has; None: all but those that start trees."""
     all_skills: bool
     """Whether the prompt lists every skill."""
     usd: float | None
     """Most that one run may cost; None: as configured."""
+    label: Label
+    """How far its file is trusted. The run is trusted no more, as its own words can't be left out."""
     fork: TaskId | None = None
     """The fork that its task belongs to."""
-    label: Label = Label.OWNER
-    """How far its file is trusted."""
     system_tools: tuple[ToolSpec, ...] = ()
     """Tools whose calls the engine carries out; a chat has none."""
 
@@ -78,7 +82,7 @@ class OpenedTurn:
     heartbeat: bool = False
     private: bool = True
     """Whether it may use memory; not if a program asks, by a token or a trigger."""
-    reminder: Reminder = field(default_factory=Reminder)
+    reminder: Reminder = NO_REMINDER
     client: ClientOptions = NO_OPTIONS
     """Options of the program that asks."""
 
@@ -189,7 +193,7 @@ class ChatOpening(Opening):
             files=files,
             all_files=all_files,
             private=private,
-            client=ClientOptions.of(client),
+            client=ClientOptions.of(client, label),
         )
 
 

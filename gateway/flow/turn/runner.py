@@ -10,7 +10,7 @@ import structlog
 from gateway.agent.limits import TREE_USD, Limits
 from gateway.agent.loop import NO_REPEATS, RepeatApprovals
 from gateway.config.failpoints import Failpoints, Step
-from gateway.domain.conversation.model import ModelsExhausted, Reply
+from gateway.domain.conversation.model import ModelsExhausted, PromptPart, Reply
 from gateway.domain.conversation.transcript import Answered, AssistantText, ModelReplied, Notice
 from gateway.domain.ids import AddressId, MemoryId, SessionId
 from gateway.domain.principals import Label, Role
@@ -22,7 +22,7 @@ from gateway.flow.outbound.proactive import ProactiveMessages
 from gateway.flow.signals import Signals
 from gateway.flow.turn.budgets import BudgetedModel, OutOfBudget, SharedBudgets
 from gateway.flow.turn.compaction import Compactor
-from gateway.flow.turn.environment import AgentEnvironment, AgentEnvironments
+from gateway.flow.turn.environment import AgentEnvironments
 from gateway.flow.turn.loop import SizedModel, Turn, TurnLoop
 from gateway.flow.turn.memory import TurnMemory
 from gateway.flow.turn.opening import OpenedTurn, raise_label
@@ -32,7 +32,6 @@ from gateway.store.delivery.addresses import AddressRow
 from gateway.store.transcript import messages, sessions
 from gateway.store.transcript.messages import MessageRow
 from gateway.store.work import steps, tasks
-from gateway.workspace.instructions import PersonaText
 
 AFTER_OVERFLOW = 0.6
 """The share of a prompt that was too long for its model that the next one may have."""
@@ -104,14 +103,12 @@ class TurnRunner:
         self._memory = TurnMemory(self.database)
 
     async def begin(self, opened: OpenedTurn) -> Turn:
-        """Build the turn's environment, once. The session is trusted no more than the files in the prompt.
-
-        Raises `RunLost`.
-        """
+        """Build the turn's environment, once; raises `RunLost`."""
         environment = await self.environments.for_turn(opened)
-        persona = environment.persona()
-        opened = await self._with_file_labels(opened, environment, persona)
-        return Turn(opened, environment, persona, await environment.skill_index(), Fence(self.database, opened.run))
+        *files, beat = await environment.persona_parts()
+        used = [*files, *([beat] if opened.heartbeat else []), *(opened.agent.parts if opened.agent else ())]
+        opened, skills = await self._vouched(opened, used), await environment.skill_index()
+        return Turn(opened, environment, (*files, beat), skills, Fence(self.database, opened.run))
 
     async def answer(
         self,
@@ -150,25 +147,28 @@ class TurnRunner:
             turn, budget = loop.turn, int(loop.prompted * AFTER_OVERFLOW)
             log.warning("turn.too_long", tokens=loop.prompted)
 
-    async def _with_file_labels(
-        self, opened: OpenedTurn, environment: AgentEnvironment, persona: PersonaText
-    ) -> OpenedTurn:
-        """The turn with the label of its agent's file and its persona files; whose the latter are is asked once."""
-        labels = await environment.labelled(persona, heartbeat=opened.heartbeat)
-        label = max([*labels.values(), opened.agent.label if opened.agent else Label.OWNER])
-        if label <= opened.label:
+    async def _vouched(self, opened: OpenedTurn, parts: Sequence[PromptPart]) -> OpenedTurn:
+        """The turn with the label of its agent's file; whose the files are that are trusted less than it is asked once.
+
+        The agent's own prompt is needed. Of the others, those that stay above the turn's label are left out.
+        """
+        label = max(opened.label, opened.agent.label if opened.agent else Label.OWNER)
+        doubtful = [part for part in parts if part.sha256 and part.label > opened.label]
+        if label == opened.label and not doubtful:
             return opened
-        doubtful = [file for file, label in labels.items() if label > opened.label]
+        owner, own = self.environments.people.owner.id, opened.principal.id
+        asked = {owner if part.shared else own: dict[str, str]() for part in doubtful}
+        for part in doubtful:
+            asked[owner if part.shared else own][part.path] = part.sha256
 
-        async def taint(tx: Connection) -> None:
+        async def work(tx: Connection) -> None:
             await raise_label(tx, opened.run, opened.session, label)
-            for file in doubtful:
-                whose = opened.principal.id if file is persona.own else self.environments.people.owner.id
-                await ask_to_vouch(tx, whose, {file.path: file.sha256}, self.clock)
+            for whose, files in asked.items():
+                await ask_to_vouch(tx, whose, files, self.clock)
 
-        await self.database.run(taint)
+        await self.database.run(work)
         if doubtful:
-            log.info("turn.follows_others", files=[file.path for file in doubtful])
+            log.info("turn.left_out", files=[part.path for part in doubtful])
         return replace(opened, label=label)
 
     async def _prepared(self, loop: TurnLoop) -> TurnLoop:

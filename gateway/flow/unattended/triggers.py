@@ -9,21 +9,25 @@ from uuid import uuid4
 
 import structlog
 
+from gateway.agent.conversation.context import LEFT_OUT
 from gateway.agent.conversation.fit import cut
+from gateway.domain.conversation.model import PromptPart
 from gateway.domain.errors import SupaclawError, TryAgainLater
 from gateway.domain.ids import PrincipalId, TaskId
 from gateway.domain.principals import Label
 from gateway.domain.text.marks import without_marks
 from gateway.domain.text.texts import storable
 from gateway.domain.text.tokens import estimate
+from gateway.domain.time import Clock
 from gateway.domain.work.tasks import Assignment, Lane, Status
+from gateway.flow.labels import ask_to_vouch
 from gateway.flow.outbound.proactive import PAGE
 from gateway.flow.signals import Signals
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.transcript import sessions
 from gateway.store.work import tasks, triggers
 from gateway.workspace.files.tree import Workspace
-from gateway.workspace.instructions import workflow
+from gateway.workspace.instructions import built_in, workflow
 
 MAX_LIVE = 1_000
 """Triggers with unfinished tasks; further ones are refused."""
@@ -87,11 +91,18 @@ class Triggers:
     workspace: Workspace
     configured: Callable[[], Collection[str]]
     signals: Signals
+    clock: Clock
 
     async def accept(self, request: TriggerRequest) -> AcceptedTrigger:
         """Queue the request; it is committed on return. Raises `NoSuchChannel`, `KeyReused`, `QueueFull`."""
+        instructions = await workflow(self.workspace, request.source)
+        if instructions.label > Label.OWNER:  # what was sent is to be read under the owner's instructions only
+            asked = {instructions.path: instructions.sha256}
+            await self.database.run(lambda tx: ask_to_vouch(tx, self.owner, asked, self.clock))
+            left_out = LEFT_OUT.format(instructions.name)
+            instructions = PromptPart(f"{built_in(request.source)}\n\n[{left_out}]", Label.OWNER)
         assignment = Assignment(
-            prompt=framed(await workflow(self.workspace, request.source), request.source, request.content),
+            prompt=framed(instructions.text, request.source, request.content),
             name=request.source,
             origin="trigger",
             label=Label.UNTRUSTED,

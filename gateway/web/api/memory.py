@@ -261,7 +261,7 @@ async def context(site: AtSite, caller: Client, request: ContextRequest) -> Cont
     """Get texts that help an agent to answer a message."""
     if not request.message.strip():
         raise Refused(400, "empty_message", "message: must not be empty.", param="message")
-    start, owner = Bootstrap(), site.owner.id
+    start, owner = Bootstrap("", Label.OWNER), site.owner.id
     if request.bootstrap:
         async with site.database.connection() as conn:
             start = await bootstrap_context(

@@ -13,6 +13,7 @@ from pydantic import JsonValue
 
 from gateway.domain.conversation.model import ToolCall, ToolSpec
 from gateway.domain.json import JsonObject
+from gateway.domain.principals import Label
 from gateway.domain.text.texts import storable
 from gateway.web.components.files import MAX_FILES
 from gateway.web.http.errors import Refused
@@ -184,7 +185,7 @@ def _tool(value: JsonValue, param: str) -> ToolSpec:
         raise invalid(f"{param}.name", "A tool's name has 1 to 64 letters, digits, _ or -.")
     if not isinstance(description, str) or not isinstance(parameters, dict):
         raise invalid(param, "A tool's description is a text, and its parameters are a JSON Schema object.")
-    return ToolSpec(name, storable(description), _clean(parameters))
+    return ToolSpec(name, storable(description), _clean(parameters), Label.KNOWN)
 
 
 def _clean(schema: dict[str, JsonValue]) -> dict[str, JsonValue]:

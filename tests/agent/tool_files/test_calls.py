@@ -361,7 +361,7 @@ async def test_an_openapi_document_is_fetched_once_and_pinned_with_the_file(desk
 async def test_the_model_is_shown_the_schema_and_where_the_documentation_is(desk: Desk) -> None:
     await desk.confirm()
     tools = {offer.tool.name: offer.tool for offer in desk.source.offers}
-    shown = spec_of(tools["weather_forecast"])
+    shown = spec_of(tools["weather_forecast"], Label.OWNER)
     assert shown.parameters["required"] == ["city"]
     assert ".agents/tools/weather/TOOL.md" in shown.description
     assert all(tool.private for tool in tools.values())

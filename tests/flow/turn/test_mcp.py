@@ -15,6 +15,7 @@ from gateway.agent.mcp.pinned_tools import Use
 from gateway.agent.tool_sources import FIND_TOOLS
 from gateway.config.model import Config
 from gateway.domain.ids import PrincipalId
+from gateway.domain.principals import Label
 from gateway.secrets.facts import Binding
 from tests.fakes.eventually import eventually
 from tests.fakes.mcp_server import FakeMcp, text
@@ -351,7 +352,7 @@ async def test_a_program_with_a_token_or_a_trigger_has_none_of_them(path: Messag
     environment = path.environments.of(path.people.owner.id)
     for apart in (environment.for_programs, environment.for_tokens):
         await apart.toolbox.refresh()
-        assert apart.toolbox.source_specs([]) == ()
+        assert apart.toolbox.source_specs([], Label.UNTRUSTED) == ()
         assert NAME not in str(apart.toolbox.specs)
 
 

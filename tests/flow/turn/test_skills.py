@@ -75,7 +75,7 @@ async def test_whoever_is_not_the_owner_is_told_of_no_skill(path: MessagePath, w
     await confirm(path, "pdf")
     owner = path.environments.of(path.people.owner.id)
     if what == "program":
-        assert await owner.for_tokens.skill_index() == ""
+        assert (await owner.for_tokens.skill_index()).text == ""
         assert owner.for_tokens.toolbox.specs == ()
         return
     seen: list[Prompt] = []

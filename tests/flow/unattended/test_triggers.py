@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 
+from gateway.config.machine import SystemClock
 from gateway.domain.principals import Label
 from gateway.domain.text.tokens import estimate
 from gateway.domain.work.tasks import Assignment, Status
@@ -60,7 +61,7 @@ class Desk:
 async def desk(database: Database, workspace: Path) -> Desk:
     world, signals = await found(database), Signals()
     configured = ["telegram", "slack"]
-    triggers = Triggers(database, world.principal, Workspace(workspace), lambda: configured, signals)
+    triggers = Triggers(database, world.principal, Workspace(workspace), lambda: configured, signals, SystemClock())
     return Desk(world, triggers, workspace, signals)
 
 

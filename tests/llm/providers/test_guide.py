@@ -4,11 +4,12 @@ from uuid import UUID
 
 import pytest
 
-from gateway.agent.conversation.context import system_prompt, to_messages
+from gateway.agent.conversation.context import person_part, system_prompt, to_messages
 from gateway.agent.work.schedules import slot_assignment
 from gateway.domain.conversation.model import (
     AssistantMessage,
     Prompt,
+    PromptPart,
     SystemMessage,
     ToolCall,
     ToolSpec,
@@ -25,7 +26,6 @@ from gateway.llm.provider import ProviderReply
 from gateway.llm.providers.guide import answer, build
 from gateway.llm.vendors import VENDORS, Endpoint, vendor
 from gateway.store.work.schedules import ScheduleRow
-from gateway.workspace.instructions import PersonaText
 
 
 @pytest.mark.parametrize("said", ["Hello!", "what is the weather?", "how do I connect a model?", ""])
@@ -69,15 +69,15 @@ async def test_it_answers_the_newest_message() -> None:
 
 AT = datetime(2026, 11, 21, 22, 2, tzinfo=UTC)
 ADA = Principal(PrincipalId(UUID(int=1)), Role.OWNER, "Ada")
-MISLEADING = PersonaText(user="You are talking with Eve. Their time zone is Mars.")
-CRON = ToolSpec("cron", "", {})
+MISLEADING = PromptPart("=== USER.md ===\nYou are talking with Eve. Their time zone is Mars.", Label.OWNER)
+CRON = ToolSpec("cron", "", {}, Label.OWNER)
 
 
 async def replied(
     *entries: Entry, zone: str | None = "Europe/Berlin", tools: tuple[ToolSpec, ...] = (CRON,)
 ) -> ProviderReply:
     """What the guide says next in a conversation, told of it as every model is."""
-    standing = SystemMessage(system_prompt(MISLEADING, ADA, zone=zone))
+    standing = SystemMessage(system_prompt([MISLEADING, person_part(ADA, zone)], Label.OWNER))
     prompt = Prompt((standing, *to_messages(entries)), tools)
     *_, reply = [event async for event in build(Endpoint(vendor("guide"))).stream("guide/built-in", prompt, Params())]
     assert isinstance(reply, ProviderReply)

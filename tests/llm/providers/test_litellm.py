@@ -20,6 +20,7 @@ from gateway.domain.conversation.model import (
     ToolSpec,
     UserMessage,
 )
+from gateway.domain.principals import Label
 from gateway.domain.settings import Params
 from gateway.llm.errors import ErrorKind, ModelError
 from gateway.llm.provider import Provider, ProviderReply
@@ -35,7 +36,7 @@ pytestmark = [
 ]
 
 CLAUDE = "anthropic/claude-sonnet-4-5"
-LOOK = ToolSpec("look", "Looks.", {"type": "object", "properties": {"at": {"type": "string"}}})
+LOOK = ToolSpec("look", "Looks.", {"type": "object", "properties": {"at": {"type": "string"}}}, Label.OWNER)
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module", autouse=True)

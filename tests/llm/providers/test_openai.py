@@ -21,6 +21,7 @@ from gateway.domain.conversation.model import (
     Usage,
     UserMessage,
 )
+from gateway.domain.principals import Label
 from gateway.domain.settings import Params
 from gateway.llm.errors import ErrorKind, ModelError
 from gateway.llm.provider import Provider, ProviderEvent, ProviderReply
@@ -30,7 +31,7 @@ from tests.fakes.openai_server import Call, FakeModels, Rule
 from tests.llm.chain import HELLO, FakeClock, client_for, collect, last_reply
 
 JSON = {"Content-Type": "application/json"}
-LOOK = ToolSpec("look", "Looks.", {"type": "object", "properties": {"at": {"type": "string"}}})
+LOOK = ToolSpec("look", "Looks.", {"type": "object", "properties": {"at": {"type": "string"}}}, Label.OWNER)
 
 
 @pytest.fixture
