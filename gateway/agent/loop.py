@@ -214,5 +214,5 @@ async def _run_call(call: ToolCall, toolbox: Toolbox, caller: Caller, resumed: R
     if resumed is None:
         return await toolbox.run(call, caller)
     if not toolbox.effect(call.name).repeatable and caller.ordinal not in resumed:
-        return ToolOutcome(MAY_HAVE_RUN, failed=True)
+        return ToolOutcome(MAY_HAVE_RUN, Label.OWNER, failed=True)
     return await toolbox.run(call, caller, approval=resumed.get(caller.ordinal))

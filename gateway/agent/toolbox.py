@@ -47,8 +47,8 @@ class ToolOutcome:
     """The result of a call for the model, as JSON text."""
 
     text: str
+    label: Label
     failed: bool = False
-    label: Label = Label.OWNER
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,7 @@ class Toolbox:
         """
         tool = self._tool(call.name)
         if tool is None:
-            return _refusal("unknown_tool", self._suggestion(call.name))
+            return _refusal("unknown_tool", self._suggestion(call.name), Label.OWNER)
         caller = replace(caller, said=partial(self.policy.said, caller))
         async with self.watch() as restored:
             outcome = await self._outcome(tool, call, caller, approval)
@@ -166,21 +166,20 @@ class Toolbox:
                 work = _execute(tool, arguments, caller)
             else:
                 work = self._execute_or_ask(tool, arguments, caller)
-            result = await _limited(tool, work)
-            labelled = result if isinstance(result, Labelled) else Labelled(result, Label.OWNER)
+            labelled = await _limited(tool, work)
             text = self.clean(_to_json(labelled.result))
         except ToolFailed as failure:
             return _refusal(failure.error, self.clean(failure.message), failure.label)
         if len(text) > tool.max_result:
             text = await self._shortened(tool, text, max(caller.label, labelled.label))
-        return ToolOutcome(text, label=labelled.label)
+        return ToolOutcome(text, labelled.label)
 
-    async def _execute_or_ask(self, tool: AnyTool, arguments: BaseModel, caller: Caller) -> JsonObject | Labelled:
+    async def _execute_or_ask(self, tool: AnyTool, arguments: BaseModel, caller: Caller) -> Labelled:
         """The result of the tool, or of the question whether it may run."""
         if self.plan_check and TODO in self._tools and (reason := await self.plan_check(tool.name, caller)):
             raise ToolFailed("no_plan", reason)
         if act := await self.required_approval(tool, arguments, caller):
-            return await self.policy.ask(act, caller)
+            return Labelled.own(await self.policy.ask(act, caller))
         return await _execute(tool, arguments, caller)
 
     async def required_approval(self, tool: AnyTool, arguments: BaseModel, caller: Caller) -> Act | None:
@@ -274,11 +273,11 @@ async def _require_unchanged(tool: AnyTool, arguments: BaseModel, caller: Caller
         raise ToolFailed("changed", "What this would do is different now, so nothing was done; ask again.")
 
 
-async def _execute(tool: AnyTool, arguments: BaseModel, caller: Caller) -> JsonObject | Labelled:
+async def _execute(tool: AnyTool, arguments: BaseModel, caller: Caller) -> Labelled:
     """Start the tool right after the fence: nothing else is awaited in between."""
     if tool.effect is not Effect.SAFE:
         await caller.fence()
-    result: JsonObject | Labelled = await tool.run(arguments, caller)
+    result: Labelled = await tool.run(arguments, caller)
     return result
 
 
@@ -318,8 +317,8 @@ def _with_restored(outcome: ToolOutcome, restored: Sequence[str]) -> ToolOutcome
     return replace(outcome, text=_to_json({"error": "locked", "message": message, "result": outcome.text}), failed=True)
 
 
-def _refusal(error: str, message: str, label: Label = Label.OWNER) -> ToolOutcome:
-    return ToolOutcome(_to_json({"error": error, "message": message}), failed=True, label=label)
+def _refusal(error: str, message: str, label: Label) -> ToolOutcome:
+    return ToolOutcome(_to_json({"error": error, "message": message}), label, failed=True)
 
 
 def _error_text(error: BaseException) -> str:

@@ -143,22 +143,22 @@ class _Files:
         lines: list[Json] = [{"path": each.path, "line": each.line, "text": each.text} for each in found.matches]
         return Labelled({"matches": lines} | ({"more": True} if found.more else {}), label)
 
-    async def move_file(self, arguments: MoveArguments, caller: Caller) -> JsonObject:
+    async def move_file(self, arguments: MoveArguments, caller: Caller) -> Labelled:
         await self._checkpoint("before a move")
         with explained():
             written = await self.services.workspace.move(
                 arguments.path, arguments.to, caller.label, mime_of(arguments.to)
             )
-        return {"ok": True, "path": written.path}
+        return Labelled.own({"ok": True, "path": written.path})
 
-    async def delete_file(self, arguments: DeleteArguments, _caller: Caller) -> JsonObject:
+    async def delete_file(self, arguments: DeleteArguments, _caller: Caller) -> Labelled:
         with explained():
             await asyncio.to_thread(self.services.workspace.size, arguments.path)
             await asyncio.to_thread(self.services.workspace.check_locked, arguments.path, b"")
         await self._checkpoint("before a deletion")
         with explained():
             await self.services.workspace.remove(arguments.path)
-        return {"ok": True}
+        return Labelled.own({"ok": True})
 
     async def _checkpoint(self, reason: str) -> None:
         """Make a checkpoint, so that the next step can be undone; without checkpoints a person has approved it."""
@@ -229,13 +229,13 @@ class _Files:
         page = await self._page(read.text_path, arguments)
         return Labelled({"what": found, **page.result}, Label.UNTRUSTED if read.problem else page.label)
 
-    async def write_file(self, arguments: WriteArguments, caller: Caller) -> JsonObject:
+    async def write_file(self, arguments: WriteArguments, caller: Caller) -> Labelled:
         with explained():
             mime = arguments.mime_type or mime_of(arguments.path)
             written = await self.services.workspace.write(arguments.path, arguments.content, caller.label, mime)
-        return {"ok": True, "path": written.path}
+        return Labelled.own({"ok": True, "path": written.path})
 
-    async def edit_file(self, arguments: EditArguments, caller: Caller) -> JsonObject:
+    async def edit_file(self, arguments: EditArguments, caller: Caller) -> Labelled:
         counts: list[int] = []
 
         def change(text: str) -> str:
@@ -247,7 +247,7 @@ class _Files:
             written = await self.services.workspace.update(
                 arguments.path, change, caller.label, mime_of(arguments.path)
             )
-        return {"ok": True, "path": written.path, "replaced": counts}
+        return Labelled.own({"ok": True, "path": written.path, "replaced": counts})
 
     async def class_of_write(self, arguments: WriteArguments | EditArguments, _caller: Caller) -> ToolClass:
         """Persistent for the agent's instructions; other files get the label of what is written."""

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from gateway.domain.conversation.tools import AnyTool, Caller, Effect, Tool, ToolClass, Wording
-from gateway.domain.json import JsonObject
+from gateway.domain.conversation.tools import AnyTool, Caller, Effect, Labelled, Tool, ToolClass, Wording
 from gateway.tools import Post, Posted, Services
 
 MAX_MESSAGE = 12_000
@@ -37,15 +36,15 @@ class FileArguments(_Arguments):
 class _Messages:
     post: Post
 
-    async def send_message(self, arguments: MessageArguments, caller: Caller) -> JsonObject:
+    async def send_message(self, arguments: MessageArguments, caller: Caller) -> Labelled:
         return _receipt(await self.post(arguments.text, arguments.to, None, caller))
 
-    async def send_file(self, arguments: FileArguments, caller: Caller) -> JsonObject:
+    async def send_file(self, arguments: FileArguments, caller: Caller) -> Labelled:
         return _receipt(await self.post(arguments.caption, arguments.to, arguments.path, caller))
 
 
-def _receipt(posted: Posted) -> JsonObject:
-    return {"ok": True, "to": posted.channel, "message_id": posted.message_id}
+def _receipt(posted: Posted) -> Labelled:
+    return Labelled.own({"ok": True, "to": posted.channel, "message_id": posted.message_id})
 
 
 def tools(services: Services) -> tuple[AnyTool, ...]:

@@ -59,7 +59,7 @@ class SkillsArguments(ToolArguments):
 class _SkillsTool:
     skills: Skills
 
-    async def run(self, arguments: SkillsArguments, _caller: Caller) -> JsonObject | Labelled:
+    async def run(self, arguments: SkillsArguments, _caller: Caller) -> Labelled:
         with _explained(Label.UNTRUSTED if arguments.action == "install" else Label.OWNER):
             match arguments.action:
                 case "list":
@@ -100,14 +100,16 @@ class _SkillsTool:
         others: JsonObject = {each.name[:80]: each.state.value for each in every if each.state is not SkillState.ON}
         return Labelled({"on": on, "not_on": others}, Label.UNTRUSTED if others else Label.OWNER)
 
-    async def _load(self, name: str) -> JsonObject:
+    async def _load(self, name: str) -> Labelled:
         files = await self.skills.confirmed(name)
         skill = skill_of(files)
         others = [path for path in sorted(files) if path != manifest(files)]
         more: JsonObject = {"next_offset": PAGE} if len(skill.body) > PAGE else {}
-        return {"name": name, "version": skill.version, "instructions": skill.body[:PAGE], "files": others, **more}
+        return Labelled.own(
+            {"name": name, "version": skill.version, "instructions": skill.body[:PAGE], "files": others, **more}
+        )
 
-    async def _read(self, arguments: SkillsArguments) -> JsonObject:
+    async def _read(self, arguments: SkillsArguments) -> Labelled:
         files, at = await self.skills.confirmed(arguments.required("name")), arguments.offset
         path = arguments.path or manifest(files)
         if path not in files:
@@ -117,13 +119,13 @@ class _SkillsTool:
         except UnicodeDecodeError:
             raise ToolFailed("binary", f"{path} is not text.") from None
         more: JsonObject = {"next_offset": at + PAGE} if len(text) > at + PAGE else {}
-        return {"content": text[at : at + PAGE], **more}
+        return Labelled.own({"content": text[at : at + PAGE], **more})
 
-    async def _install(self, source: str) -> JsonObject:
+    async def _install(self, source: str) -> Labelled:
         """Install; it runs only after the owner approved exactly these bytes."""
         pin, _ = await self.skills.stage(source)
         await self.skills.confirm(pin.name, pin.sha256)
-        return {"installed": pin.name, "sha256": pin.sha256}
+        return Labelled.own({"installed": pin.name, "sha256": pin.sha256})
 
 
 async def _class(arguments: SkillsArguments, _caller: Caller) -> ToolClass:
@@ -132,7 +134,7 @@ async def _class(arguments: SkillsArguments, _caller: Caller) -> ToolClass:
 
 
 @contextmanager
-def _explained(label: Label = Label.OWNER) -> Iterator[None]:
+def _explained(label: Label) -> Iterator[None]:
     try:
         yield
     except SupaclawError as error:

@@ -27,7 +27,6 @@ from gateway.domain.conversation.tools import (
     Wording,
 )
 from gateway.domain.ids import TaskId
-from gateway.domain.json import JsonObject
 from gateway.domain.people.access import is_group
 from gateway.domain.principals import Label, Role
 from gateway.domain.work.trees import LONGEST_INPUT, MAIN, MOST_FILES, MOST_LIVE
@@ -62,7 +61,7 @@ class _TasksTool:
     context: PrincipalContext
     transact: Transact
 
-    async def start(self, arguments: StartArguments, caller: Caller) -> JsonObject:
+    async def start(self, arguments: StartArguments, caller: Caller) -> Labelled:
         try:
             await self.trees.check(arguments.agent, caller.label)
         except NoSuchAgent as error:
@@ -82,7 +81,7 @@ class _TasksTool:
         except TooManyTasks as error:
             raise ToolFailed("too_many", str(error)) from error
         message = "It has begun; its result will come to this chat as a message. Don't wait for it."
-        return {"task": str(task)[: task_trees.SHORT], "message": message}
+        return Labelled.own({"task": str(task)[: task_trees.SHORT], "message": message})
 
     async def _start(self, tx: Connection, request: TreeRequest) -> TaskId:
         """Start a tree; refused to groups, where nobody could be asked and everybody would spend."""

@@ -10,13 +10,13 @@ from gateway.domain.conversation.tools import (
     AnyTool,
     Caller,
     Effect,
+    Labelled,
     Tool,
     ToolArguments,
     ToolClass,
     ToolFailed,
     Wording,
 )
-from gateway.domain.json import JsonObject
 from gateway.domain.work.plans import TODO, Plan, PlanStep
 from gateway.tools import Services
 
@@ -38,7 +38,7 @@ class TodoArguments(ToolArguments):
 class _Todo:
     plans: Plans
 
-    async def run(self, arguments: TodoArguments, caller: Caller) -> JsonObject:
+    async def run(self, arguments: TodoArguments, caller: Caller) -> Labelled:
         if arguments.steps is None and not arguments.done and arguments.trivial is None:
             raise ToolFailed("invalid_arguments", "Give steps, done, or trivial.")
         try:
@@ -46,8 +46,9 @@ class _Todo:
         except IndexError as error:
             raise ToolFailed("invalid_arguments", f"done: {error}; nothing was changed.") from error
         if plan.trivial is not None:
-            return {"trivial": True}
-        return {"plan": [f"{number} {step}" for number, step in enumerate(plan.steps, start=1)]}
+            return Labelled.own({"trivial": True})
+        steps = [f"{number} {step}" for number, step in enumerate(plan.steps, start=1)]
+        return Labelled({"plan": steps}, plan.label)
 
 
 def _rewritten_plan(plan: Plan, arguments: TodoArguments) -> Plan:

@@ -10,9 +10,8 @@ from pydantic import BaseModel
 
 from gateway.agent.toolbox import Toolbox
 from gateway.domain.conversation.model import ModelEvent, Prompt, Reply, SystemMessage, ToolCall, Usage
-from gateway.domain.conversation.tools import Caller, Effect, Tool
+from gateway.domain.conversation.tools import Caller, Effect, Labelled, Tool
 from gateway.domain.conversation.transcript import Entry, UserText
-from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
 from tests.fakes.toolboxes import toolbox_of
 
@@ -89,15 +88,15 @@ class Workshop:
             self._spill,
         )
 
-    async def look(self, word: Word, caller: Caller) -> JsonObject:
+    async def look(self, word: Word, caller: Caller) -> Labelled:
         self.ran.append(word.text)
-        return {"seen": word.text}
+        return Labelled.own({"seen": word.text})
 
-    async def count(self, _word: Word, caller: Caller) -> JsonObject:
+    async def count(self, _word: Word, caller: Caller) -> Labelled:
         self.ran.append("count")
-        return {"count": len(self.ran)}
+        return Labelled.own({"count": len(self.ran)})
 
-    async def breathe(self, word: Word, caller: Caller) -> JsonObject:
+    async def breathe(self, word: Word, caller: Caller) -> Labelled:
         self._now += 1
         self.most_at_once = max(self.most_at_once, self._now)
         for _ in range(5):
@@ -105,7 +104,7 @@ class Workshop:
         self._now -= 1
         return await self.look(word, caller)
 
-    async def wait(self, word: Word, caller: Caller) -> JsonObject:
+    async def wait(self, word: Word, caller: Caller) -> Labelled:
         self.started.set()
         try:
             await self.go.setdefault(word.text, asyncio.Event()).wait()

@@ -33,7 +33,6 @@ from gateway.domain.conversation.transcript import (
     TurnEvent,
     UserText,
 )
-from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
 from tests.agent.scripted import ScriptedModel, Workshop, call, reply, said, stringify
 from tests.fakes.caller import CALLER
@@ -218,9 +217,9 @@ class TestTrust:
         async def steer() -> Steered:
             return waiting.pop(0)
 
-        async def run(_arguments: Nothing, caller: Caller) -> JsonObject:
+        async def run(_arguments: Nothing, caller: Caller) -> Labelled:
             asked.append(caller.label)
-            return {}
+            return Labelled.own({})
 
         toolbox = toolbox_of([Tool("look", "", Nothing, run, kind=ToolClass.READ)], no_room)
         model = ScriptedModel.of(reply("", call("look", "1")), reply("done"))

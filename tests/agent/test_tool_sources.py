@@ -8,9 +8,8 @@ from pydantic import BaseModel, Field
 
 from gateway.agent.tool_sources import FIND_TOOLS, MAX_FOUND, MAX_TOOLS, AnyArguments, Offer, parameters_of, shown_specs
 from gateway.domain.conversation.model import ToolCall
-from gateway.domain.conversation.tools import Caller, Tool
+from gateway.domain.conversation.tools import Caller, Labelled, Tool
 from gateway.domain.conversation.transcript import Entry, ToolIntent, ToolResult
-from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
 from gateway.tools.find_tools import ranked
 
@@ -50,8 +49,8 @@ def test_a_schema_holds_only_what_a_model_needs() -> None:
     }
 
 
-async def nothing(_arguments: AnyArguments, _caller: Caller) -> JsonObject:
-    return {}
+async def nothing(_arguments: AnyArguments, _caller: Caller) -> Labelled:
+    return Labelled.own({})
 
 
 @dataclass

@@ -15,8 +15,7 @@ import structlog
 from structlog.testing import LogCapture
 
 from gateway.domain.conversation.model import Prompt, Reply
-from gateway.domain.conversation.tools import AnyTool, Caller, Effect, Tool, ToolClass
-from gateway.domain.json import JsonObject
+from gateway.domain.conversation.tools import AnyTool, Caller, Effect, Labelled, Tool, ToolClass
 from gateway.store.connection.pool import Database
 from gateway.store.work import tasks
 from gateway.tools import Services
@@ -44,11 +43,11 @@ def answer(prompt: Prompt) -> Reply:
 def family(ledger: Path) -> tuple[AnyTool, ...]:
     """One append is one act: no kill can split it."""
 
-    async def act(word: Word, _caller: Caller) -> JsonObject:
+    async def act(word: Word, _caller: Caller) -> Labelled:
         with ledger.open("a") as file:
             file.write(f"{word.text}\n")
         await asyncio.sleep(0.02)  # in which a kill leaves an act without its result
-        return {"did": word.text}
+        return Labelled.own({"did": word.text})
 
     return (Tool("act", "Acts.", Word, act, Effect.ONCE, LONGEST_ACT, kind=ToolClass.READ),)
 

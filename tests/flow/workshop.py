@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 
 from pydantic import BaseModel
 
-from gateway.domain.conversation.tools import AnyTool, Caller, Effect, Tool, ToolClass
-from gateway.domain.json import JsonObject
+from gateway.domain.conversation.tools import AnyTool, Caller, Effect, Labelled, Tool, ToolClass
 from gateway.tools import Services
 
 
@@ -44,7 +43,7 @@ class Workshop:
         self.during = hang
         return reached
 
-    async def _work(self, word: Word, caller: Caller) -> JsonObject:
+    async def _work(self, word: Word, caller: Caller) -> Labelled:
         self.ran.append(word.text)
         await self.during()
-        return {"did": word.text}
+        return Labelled.own({"did": word.text})

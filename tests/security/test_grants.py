@@ -9,9 +9,8 @@ import pytest
 
 from gateway.agent.work.approvals import NotDecided, parse_terms
 from gateway.domain.channels.channel import Capabilities
-from gateway.domain.conversation.tools import AnyTool, Caller, Effect, Tool, ToolArguments, ToolClass
+from gateway.domain.conversation.tools import AnyTool, Caller, Effect, Labelled, Tool, ToolArguments, ToolClass
 from gateway.domain.ids import GrantId
-from gateway.domain.json import JsonObject
 from gateway.store.connection.pool import Database
 from gateway.store.trust.grants import GrantRow, covered
 from gateway.tools import Services
@@ -34,9 +33,9 @@ class Bank:
         self.paid: list[tuple[str, float]] = []
 
     def tools(self, _services: Services) -> tuple[AnyTool, ...]:
-        async def pay(payment: Payment, _caller: Caller) -> JsonObject:
+        async def pay(payment: Payment, _caller: Caller) -> Labelled:
             self.paid.append((payment.to, payment.amount))
-            return {"ok": True}
+            return Labelled.own({"ok": True})
 
         return (Tool("pay", "Pays.", Payment, pay, Effect.ONCE, kind=ToolClass.IRREVERSIBLE),)
 

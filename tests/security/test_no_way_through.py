@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from gateway import tools as tool_families
 from gateway.domain.conversation.model import ToolCall
-from gateway.domain.conversation.tools import AnyTool, Caller, Effect, Tool, ToolArguments, ToolClass
+from gateway.domain.conversation.tools import AnyTool, Caller, Effect, Labelled, Tool, ToolArguments, ToolClass
 from gateway.domain.ids import AddressId, SessionId, TaskId
-from gateway.domain.json import Json, JsonObject
+from gateway.domain.json import Json
 from gateway.domain.principals import Label
 from gateway.flow.approvals import questions
 from gateway.store.connection.pool import Database
@@ -115,9 +115,9 @@ class Outside:
 
     def tools(self, _services: Services) -> tuple[AnyTool, ...]:
         def tool(name: str, kind: Any) -> AnyTool:
-            async def run(arguments: Where, _caller: Caller) -> JsonObject:
+            async def run(arguments: Where, _caller: Caller) -> Labelled:
                 self.acts.append((name, arguments.url))
-                return {"ok": True}
+                return Labelled.own({"ok": True})
 
             return Tool(name, name, Where, run, Effect.ONCE, kind=kind)
 

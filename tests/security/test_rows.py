@@ -361,7 +361,7 @@ async def test_what_members_had_before_is_known_at_best_and_still_theirs_to_chan
         async with database.bound(mine.principal_id).transaction() as tx:
             for paused in (True, False):
                 assert await schedules.pause(tx, mine.id, paused=paused, next_run_at=None)
-            assert await schedules.update(tx, mine.id, plan("b"), None)
+            assert await schedules.update(tx, mine.id, plan("b"), None, label=Label.OWNER)
 
 
 async def test_the_embedded_server_gives_members_a_login_from_the_start(tmp_path: Path) -> None:

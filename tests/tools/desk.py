@@ -10,7 +10,7 @@ from typing import Any
 from gateway.agent.exec.commands import WorkspaceCommands
 from gateway.agent.exec.processes import Processes
 from gateway.agent.policy import Act, Policy, nobody
-from gateway.agent.toolbox import Toolbox, ToolOutcome
+from gateway.agent.toolbox import ApprovedCall, Toolbox, ToolOutcome
 from gateway.domain.conversation.model import ToolCall
 from gateway.domain.conversation.tools import Caller
 from gateway.domain.principals import Label
@@ -87,6 +87,7 @@ class Desk:
         self.processes = Processes(self.commands)
         services = Services(self.workspace, commands=self.commands, processes=self.processes)
         self.tools = (*exec_tool.tools(services), *spawn_tool.tools(services))
+        self.approved: ApprovedCall | None = None
         self.toolbox = self.toolbox_of(Label.OWNER)
 
     def toolbox_of(self, read: Label) -> Toolbox:
@@ -94,9 +95,9 @@ class Desk:
         policy = Policy(Label.OWNER, ask=nobody if read is Label.OWNER else self._approve)
         return toolbox_of(self.tools, self.spill, policy, watch=self.locks.running)
 
-    async def _approve(self, act: Act, caller: Caller) -> Any:
-        [tool] = [tool for tool in self.tools if tool.name == act.tool]
-        return await tool.run(tool.arguments.model_validate(act.arguments), caller)
+    async def _approve(self, act: Act, _caller: Caller) -> Mapping[str, Any]:
+        self.approved = ApprovedCall(act.kind, act.change.base)
+        return {"waiting_for_approval": "A1"}
 
     async def spill(self, name: str, _text: str, _label: Label) -> str:
         return name
@@ -106,7 +107,12 @@ class Desk:
 
     async def call(self, tool: str, **arguments: object) -> ToolOutcome:
         self.caller = replace(self.caller, ordinal=self.caller.ordinal + 1)
-        return await self.toolbox.run(ToolCall("1", tool, json.dumps(arguments)), self.caller)
+        call = ToolCall("1", tool, json.dumps(arguments))
+        outcome, approval = await self.toolbox.run(call, self.caller), self.approved
+        if approval is None:
+            return outcome
+        self.approved = None
+        return await self.toolbox.run(call, self.caller, approval=approval)
 
     async def outcome(self, command: str, **arguments: object) -> ToolOutcome:
         return await self.call("exec", command=command, **arguments)

@@ -60,18 +60,18 @@ class Approval:
     async def give_up(self, run: Claim) -> None:
         """Tell the person that the call may have run."""
         review, _ = await self.engine.database.run(lambda tx: _start(tx, run))
-        await self._finish(run, review, ToolOutcome(MAY_HAVE_RUN))
+        await self._finish(run, review, ToolOutcome(MAY_HAVE_RUN, Label.OWNER))
 
     async def _called(self, run: Claim, review: ReviewRow, *, again: bool) -> ToolOutcome:
         """Make the exact call; a call that began before a crash never runs again."""
         if digest_of(review.tool, review.arguments, review.base, review.session_id) != review.digest:
-            return ToolOutcome(NOT_THIS)
+            return ToolOutcome(NOT_THIS, Label.OWNER)
         await self.environments.refresh()
         toolbox, fence = (await self._environment(review)).toolbox, Fence(self.engine.database, run)
         await toolbox.refresh()
         if again:
             await fence.outlast(toolbox.seconds_under_way(review.tool))
-            return ToolOutcome(MAY_HAVE_RUN)
+            return ToolOutcome(MAY_HAVE_RUN, Label.OWNER)
         caller = Caller(
             review.task_id or run.id,
             review.ordinal or 0,

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, Self, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
 
@@ -72,10 +72,15 @@ class ToolFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Labelled:
-    """A result with content from elsewhere; `label` is its trust level, to which the run's rises."""
+    """The result of a tool; `label` is the trust level of its content, to which the run's rises."""
 
     result: JsonObject
     label: Label
+
+    @classmethod
+    def own(cls, result: JsonObject) -> Self:
+        """A result in the gateway's words, or in those of the call itself."""
+        return cls(result, Label.OWNER)
 
 
 async def _never_said(_value: str) -> bool:
@@ -125,9 +130,9 @@ class Wording:
 
 @dataclass(frozen=True, slots=True)
 class Tool(Generic[Arguments]):
-    """A tool; `run` returns a JSON object or raises `ToolFailed`. `timeout` is in seconds.
+    """A tool; `run` returns its result or raises `ToolFailed`. `timeout` is in seconds.
 
-    A tool that returns content, in whatever field, says how far it is trusted by returning it `Labelled`. A result of
+    A result, in whatever field its content is, says how far it is trusted. One of
     more than `max_result` characters is stored as a file, and the model sees its beginning. `kind` is the class of its
     calls, or finds that of one call; a tool without one runs for nobody who has read others' words. `lasting` shows
     what a call would do, None if nothing; without it a question shows the arguments, which suffices unless they name
@@ -139,7 +144,7 @@ class Tool(Generic[Arguments]):
     name: str
     description: str
     arguments: type[Arguments]
-    run: Callable[[Arguments, Caller], Awaitable[JsonObject | Labelled]]
+    run: Callable[[Arguments, Caller], Awaitable[Labelled]]
     effect: Effect = Effect.SAFE
     timeout: float = 30.0
     max_result: int = 8_000

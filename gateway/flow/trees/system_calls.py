@@ -11,7 +11,7 @@ from enum import Enum, auto
 from typing import assert_never
 
 from gateway.agent.work.task_trees import BadSystemCall, SystemCall, node_assignment, parse_system_call
-from gateway.domain.conversation.tools import ToolClass
+from gateway.domain.conversation.tools import Labelled, ToolClass
 from gateway.domain.conversation.transcript import ToolIntent
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
@@ -103,7 +103,7 @@ class SystemCalls:
     async def _one(self, call: MessageRow, wanted: SystemCall | BadSystemCall) -> None:
         match wanted:
             case BadSystemCall():
-                await self._conclude(call, {"error": "invalid_arguments", "message": str(wanted)})
+                await self._conclude(call, Labelled.own({"error": "invalid_arguments", "message": str(wanted)}))
             case CreateSubtask():
                 await self._subtasks(call, wanted)
             case RequestHumanReview(question=question):
@@ -112,9 +112,9 @@ class SystemCalls:
                 await self._hand_off(call, agent)
             case SaveIntermediateData(data=data):
                 await trees.save(self.tx, self.run, data)
-                await self._conclude(call, {"saved": sorted(data)})
+                await self._conclude(call, Labelled.own({"saved": sorted(data)}))
             case LoadSkill():
-                await self._conclude(call, self.skills.get(call.ordinal or 0, {"error": "not_found"}))
+                await self._conclude(call, Labelled.own(self.skills.get(call.ordinal or 0, {"error": "not_found"})))
             case CompleteTask(output=output):
                 await self._complete(call, output)
             case _:
@@ -123,9 +123,9 @@ class SystemCalls:
     async def _complete(self, call: MessageRow, output: str) -> None:
         if self._children_left or self._person_asked or self._handed_off:
             message = "Nothing was ended: you created subtasks, asked a person or handed off at the same time."
-            await self._conclude(call, {"error": "not_yet", "message": message})
+            await self._conclude(call, Labelled.own({"error": "not_yet", "message": message}))
             return
-        await self._conclude(call, {"completed": True})
+        await self._conclude(call, Labelled.own({"completed": True}))
         self._output = output
 
     async def _subtasks(self, call: MessageRow, wanted: CreateSubtask) -> None:
@@ -133,13 +133,13 @@ class SystemCalls:
         made = await trees.children(self.tx, self.run.id, call.ordinal)
         if not made:
             if (why := await self._refusal(wanted)) is not None:
-                await self._conclude(call, {"error": "not_created", "message": why})
+                await self._conclude(call, Labelled.own({"error": "not_created", "message": why}))
                 return
             for each in wanted.tasks:
                 await self._create(call.ordinal, each.agent, each.input)
         elif all(child.status.final for child in made):
             label = max(child.label for child in made)
-            await self._conclude(call, {"results": [_child_result(child) for child in made]}, label)
+            await self._conclude(call, Labelled({"results": [_child_result(child) for child in made]}, label))
             return
         self._children_left = True
 
@@ -175,10 +175,10 @@ class SystemCalls:
         if row.state == "open":
             self._person_asked = True
         elif row.response is None:
-            await self._conclude(call, {"error": "expired", "message": f"Nobody answered {row.name}."})
+            await self._conclude(call, Labelled.own({"error": "expired", "message": f"Nobody answered {row.name}."}))
             self._unanswered = row.name
         else:
-            await self._conclude(call, _answer(row))
+            await self._conclude(call, Labelled.own(_answer(row)))
 
     async def _hand_off(self, call: MessageRow, agent: str) -> None:
         if agent not in self.agents:
@@ -188,17 +188,19 @@ class SystemCalls:
         else:
             await trees.hand_off(self.tx, self.run, agent)
             self._handed_off = True
-            await self._conclude(call, {"handed_to": agent, "message": f"You are {agent} now. Go on with the task."})
+            await self._conclude(
+                call, Labelled.own({"handed_to": agent, "message": f"You are {agent} now. Go on with the task."})
+            )
             return
-        await self._conclude(call, {"error": "not_handed_off", "message": message})
+        await self._conclude(call, Labelled.own({"error": "not_handed_off", "message": message}))
 
-    async def _conclude(self, call: MessageRow, result: JsonObject, label: Label = Label.OWNER) -> None:
+    async def _conclude(self, call: MessageRow, result: Labelled) -> None:
         """The session rises to the label of the result."""
-        intent, ok = call.entry, "error" not in result
+        intent, ok = call.entry, "error" not in result.result
         assert isinstance(intent, ToolIntent), "calls are asked for"
-        self.label = max(self.label, label)
+        self.label = max(self.label, result.label)
         await sessions.taint(self.tx, call.session_id, self.label)
-        text = json.dumps(result, ensure_ascii=False)
+        text = json.dumps(result.result, ensure_ascii=False)
         await conclude_call(self.tx, self.run, call.session_id, intent, text, self.label, ok=ok)
 
 

@@ -107,7 +107,7 @@ async def update(
     definition: ScheduleDefinition,
     next_run_at: datetime | None,
     *,
-    label: Label = Label.OWNER,
+    label: Label,
 ) -> ScheduleRow | None:
     """Another definition for it, which starts it anew, trusted no more than `label`; a chat not theirs is forgotten.
 

@@ -92,9 +92,9 @@ class TestDefinitions:
         await planned(world)
         await world.do("update schedules set completed_at = now() where id = $1", row.id)
         async with world.database.connection() as conn:
-            assert await schedules.update(conn, row.id, DAILY, NOON) is None
+            assert await schedules.update(conn, row.id, DAILY, NOON, label=Label.OWNER) is None
             other = replace(DAILY, name="coffee")
-            changed = await schedules.update(conn, row.id, other, NOON + HOUR)
+            changed = await schedules.update(conn, row.id, other, NOON + HOUR, label=Label.OWNER)
         assert changed is not None
         assert (changed.definition, changed.next_run_at, changed.completed_at) == (other, NOON + HOUR, None)
 
