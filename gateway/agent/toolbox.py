@@ -177,7 +177,7 @@ class Toolbox:
     async def _execute_or_ask(self, tool: AnyTool, arguments: BaseModel, caller: Caller) -> Labelled:
         """The result of the tool, or of the question whether it may run."""
         if self.plan_check and TODO in self._tools and (reason := await self.plan_check(tool.name, caller)):
-            raise ToolFailed("no_plan", reason)
+            raise ToolFailed.own("no_plan", reason)
         if act := await self.required_approval(tool, arguments, caller):
             return Labelled.own(await self.policy.ask(act, caller))
         return await _execute(tool, arguments, caller)
@@ -199,7 +199,7 @@ class Toolbox:
                 return None
             case Decision.REFUSE:
                 why = "may run for the owner only" if case.kind else "does not say what it does, so it may not run here"
-                raise ToolFailed("not_allowed", f"{tool.name} {why}.")
+                raise ToolFailed.own("not_allowed", f"{tool.name} {why}.")
             case Decision.ASK:
                 assert case.kind is not None, "a tool without a class is refused, not asked about"
                 change = await _change(tool, arguments, caller)
@@ -270,7 +270,7 @@ def _named(tool: AnyTool) -> Set[str]:
 async def _require_unchanged(tool: AnyTool, arguments: BaseModel, caller: Caller, approval: ApprovedCall) -> None:
     change, kind = await _change(tool, arguments, caller), await _class(tool, arguments, caller)
     if kind is not approval.kind or (change is not None and change.base != approval.base):
-        raise ToolFailed("changed", "What this would do is different now, so nothing was done; ask again.")
+        raise ToolFailed.own("changed", "What this would do is different now, so nothing was done; ask again.")
 
 
 async def _execute(tool: AnyTool, arguments: BaseModel, caller: Caller) -> Labelled:
@@ -288,7 +288,7 @@ async def _limited(tool: AnyTool, work: Awaitable[T]) -> T:
             result = await _attempt(work)
     except TimeoutError:
         message = f"{tool.name} took longer than {tool.timeout:g} s and was stopped; it may have had an effect."
-        raise ToolFailed("timeout", message) from None
+        raise ToolFailed.own("timeout", message) from None
     if isinstance(result, ToolFailed):
         raise result
     if isinstance(result, BaseException):
@@ -308,7 +308,7 @@ def _parse(tool: AnyTool, text: str) -> BaseModel:
     try:
         arguments: BaseModel = tool.arguments.model_validate_json(text.strip() or "{}")
     except ValidationError as error:
-        raise ToolFailed("invalid_arguments", explained_arguments(tool.name, tool.arguments, error)) from error
+        raise ToolFailed.own("invalid_arguments", explained_arguments(tool.name, tool.arguments, error)) from error
     return arguments
 
 
@@ -329,7 +329,7 @@ def _to_json(value: JsonObject) -> str:
     try:
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_plain, allow_nan=False)
     except (TypeError, ValueError) as error:
-        raise ToolFailed("unusable_result", f"The tool ran, but its result cannot be shown: {error}") from error
+        raise ToolFailed.own("unusable_result", f"The tool ran, but its result cannot be shown: {error}") from error
     # No database and no provider accepts a lone surrogate.
     return text.encode("utf-8", "replace").decode()
 

@@ -40,7 +40,7 @@ def explained() -> Iterator[None]:
     try:
         yield
     except WorkspaceError as error:
-        raise ToolFailed(error.code, str(error)) from error
+        raise ToolFailed.own(error.code, str(error)) from error
     except NetError as error:
         label = Label.UNTRUSTED if error.foreign or error.code == "unreadable" else Label.OWNER
         raise ToolFailed(error.code, str(error), label) from error
@@ -82,7 +82,7 @@ message is queued when this returns; raises `ToolFailed`.
 
 async def no_chats(_text: str, _to: str | None, _path: str | None, _caller: Caller) -> Posted:
     """A `Post` for agents without chats."""
-    raise ToolFailed("unavailable", "Nothing can be sent from here.")
+    raise ToolFailed.own("unavailable", "Nothing can be sent from here.")
 
 
 class Transact(Protocol):

@@ -50,7 +50,7 @@ class _Bash:
     async def run(self, arguments: BashArguments, caller: Caller) -> Labelled:
         targets = [self._target(path) for path in arguments.save]
         if any([await asyncio.to_thread(self.services.workspace.is_instructions, path) for path in targets]):
-            raise ToolFailed("refused", "Instructions can't be saved from here; use write_file.")
+            raise ToolFailed.own("refused", "Instructions can't be saved from here; use write_file.")
         label, files = await self._copied(arguments.files, caller.label)
         pages = {url: await self._fetched(url) for url in arguments.urls}
         label = Label.UNTRUSTED if pages else label
@@ -85,11 +85,13 @@ class _Bash:
             with explained():
                 data = await workspace.content(path, MAX_BYTES - size + 1)
             if data is None:
-                raise ToolFailed("not_found", f"There is no file {path}.")
+                raise ToolFailed.own("not_found", f"There is no file {path}.")
             label = max(label, await workspace.labels.of(path, hashlib.sha256(data).hexdigest()))
             size += len(data)
             if size > MAX_BYTES or len(files) == MAX_FILES:
-                raise ToolFailed("too_large", f"At most {MAX_FILES:,} files and {MAX_BYTES >> 20} MB can be copied in.")
+                raise ToolFailed.own(
+                    "too_large", f"At most {MAX_FILES:,} files and {MAX_BYTES >> 20} MB can be copied in."
+                )
             files[f"{HOME}/{path}"] = data
         return label, files
 
@@ -101,7 +103,7 @@ class _Bash:
 
         with explained():
             if web is None or not allows(parse_url(url).url):
-                raise ToolFailed("not_allowed", f"{url[:200]} isn't below an address in tools.bash.allow_urls.")
+                raise ToolFailed.own("not_allowed", f"{url[:200]} isn't below an address in tools.bash.allow_urls.")
             return (await fetch.get_page(url, web.rules(), may_follow=allows)).body
 
 

@@ -86,11 +86,11 @@ class CronArguments(ToolArguments):
 
 async def _run(context: PrincipalContext | None, arguments: CronArguments, caller: Caller) -> Labelled:
     if context is None:
-        raise ToolFailed("unavailable", "There are no schedules here.")
+        raise ToolFailed.own("unavailable", "There are no schedules here.")
     try:
         return await context.transact(lambda tx: _act(tx, context, arguments, caller))
     except InvalidSchedule as refusal:
-        raise ToolFailed("refused", str(refusal)) from refusal
+        raise ToolFailed.own("refused", str(refusal)) from refusal
 
 
 async def _act(tx: Connection, context: PrincipalContext, arguments: CronArguments, caller: Caller) -> Labelled:
@@ -137,7 +137,7 @@ async def _lasting(context: PrincipalContext | None, arguments: CronArguments, c
     except _RolledBack as rehearsed:
         before, after = (_written_out(row) if row else "" for row in rehearsed.changed)
     except InvalidSchedule as refusal:
-        raise ToolFailed("refused", str(refusal)) from refusal
+        raise ToolFailed.own("refused", str(refusal)) from refusal
     if before == after:
         return None
     preview = await asyncio.to_thread(difference, "schedule", before, after)

@@ -55,7 +55,7 @@ class _Exec:
             running = await self.commands.start(arguments.command, arguments.folder, permit, limits, arguments.hosts)
             report = await _followed(running, output)
         if report.ending is Ending.REFUSED:
-            raise ToolFailed("not_started", f"The command did not start: {report.problem}")
+            raise ToolFailed.own("not_started", f"The command did not start: {report.problem}")
         text = output.text()
         page = await self._page(text, permit, caller) if len(text) > PAGE_CHARS else {"output": text}
         return Labelled(

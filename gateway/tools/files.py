@@ -135,7 +135,7 @@ class _Files:
             answer = await self.services.find(str(workspace.root), *wanted, MAX_FOUND, arguments.regex)
             found = TypeAdapter(FoundLines).validate_python(answer)
         except SupaclawError as error:
-            raise ToolFailed("refused", f"{error}; try a simpler pattern or a smaller folder.") from error
+            raise ToolFailed.own("refused", f"{error}; try a simpler pattern or a smaller folder.") from error
         label = Label.OWNER
         for path, sha256 in found.files.items():
             names = await workspace.labels.of_names("/".join(WorkspacePath.parse(path).parents) or ".")
@@ -166,7 +166,8 @@ class _Files:
             try:
                 await self.services.keep(reason)
             except SupaclawError as error:
-                raise ToolFailed("no_checkpoint", f"Nothing was done, for it could not be undone: {error}") from error
+                reason = f"Nothing was done, for it could not be undone: {error}"
+                raise ToolFailed.own("no_checkpoint", reason) from error
 
     async def class_of_removal(self, arguments: MoveArguments | DeleteArguments, _caller: Caller) -> ToolClass:
         """Irreversible if a deletion can't be undone; persistent where the agent's instructions are or go.
@@ -283,7 +284,8 @@ def apply_edits(text: str, edits: Sequence[Edit]) -> tuple[str, list[int]]:
     for number, edit in enumerate(edits, start=1):
         found = _occurrences(text, edit, number)
         if len(text) + found * (len(edit.new_text) - len(edit.old_text)) > MAX_WRITE_BYTES:
-            raise ToolFailed("too_large", f"Edit {number} would make the file larger than 5 MB; nothing was changed.")
+            message = f"Edit {number} would make the file larger than 5 MB; nothing was changed."
+            raise ToolFailed.own("too_large", message)
         text = text.replace(edit.old_text, edit.new_text)
         counts.append(found)
     return text, counts
@@ -291,16 +293,16 @@ def apply_edits(text: str, edits: Sequence[Edit]) -> tuple[str, list[int]]:
 
 def _occurrences(text: str, edit: Edit, number: int) -> int:
     if not edit.old_text:
-        raise ToolFailed("empty_old_text", f"Edit {number} has an empty old_text; give the exact text to replace.")
+        raise ToolFailed.own("empty_old_text", f"Edit {number} has an empty old_text; give the exact text to replace.")
     found = text.count(edit.old_text)
     if found == 0:
         message = f"Edit {number}: old_text is not in the file; nothing was changed. Read the file and copy it exactly."
-        raise ToolFailed("not_found", message)
+        raise ToolFailed.own("not_found", message)
     if found > 1 and not edit.replace_all:
         message = (
             f"Edit {number}: old_text occurs {found} times; nothing was changed. Add lines around it or replace_all."
         )
-        raise ToolFailed("ambiguous", message)
+        raise ToolFailed.own("ambiguous", message)
     return found
 
 

@@ -112,9 +112,9 @@ class _Memory:
     async def search(self, arguments: SearchArguments, caller: Caller) -> Labelled:
         context = self._required_context()
         if not arguments.query:
-            raise ToolFailed("empty_query", "Say what to look for: names, things, numbers.")
+            raise ToolFailed.own("empty_query", "Say what to look for: names, things, numbers.")
         if context.search is None:
-            raise ToolFailed("unavailable", "There is no search here.")
+            raise ToolFailed.own("unavailable", "There is no search here.")
         at_most = Label.UNTRUSTED if arguments.include_untrusted else recall_limit(context.role, caller.label)
         found = await context.search.find(
             context.principal,
@@ -131,7 +131,7 @@ class _Memory:
     def _filter(self, arguments: SearchArguments, at_most: Label) -> MemoryFilter:
         since, until = self._moment(arguments.since), self._moment(arguments.until, end=True)
         if since and until and since >= until:
-            raise ToolFailed("empty_window", f"Nothing lies between {arguments.since} and {arguments.until}.")
+            raise ToolFailed.own("empty_window", f"Nothing lies between {arguments.since} and {arguments.until}.")
         kinds = tuple(KIND_NAMES[name] for name in arguments.types or ())
         floor = None if arguments.min_importance is None else max(0.0, min(arguments.min_importance, 1.0))
         return MemoryFilter(kinds=kinds, since=since, until=until, at_most=at_most, min_importance=floor)
@@ -140,7 +140,7 @@ class _Memory:
         try:
             return None if text is None else moment(text, self._required_context().zone(), end=end)
         except ValueError as error:
-            raise ToolFailed("not_a_time", f'"{text}" is not an ISO date or time such as 2026-11-22.') from error
+            raise ToolFailed.own("not_a_time", f'"{text}" is not an ISO date or time such as 2026-11-22.') from error
 
     async def get(self, arguments: GetArguments, caller: Caller) -> Labelled:
         context = self._required_context()
@@ -204,11 +204,11 @@ class _Memory:
         try:
             return await self._required_context().transact(work)
         except MemoryRefused as refusal:
-            raise ToolFailed("refused", str(refusal)) from refusal
+            raise ToolFailed.own("refused", str(refusal)) from refusal
 
     def _required_context(self) -> PrincipalContext:
         if self.context is None:
-            raise ToolFailed("unavailable", "There is no memory here.")
+            raise ToolFailed.own("unavailable", "There is no memory here.")
         return self.context
 
 

@@ -51,7 +51,7 @@ class SkillsArguments(ToolArguments):
         """A field that this action needs; raises `ToolFailed` if it is missing."""
         value: str | None = getattr(self, field)
         if value is None:
-            raise ToolFailed("invalid_arguments", f"{self.action} needs {field}.")
+            raise ToolFailed.own("invalid_arguments", f"{self.action} needs {field}.")
         return value
 
 
@@ -113,11 +113,11 @@ class _SkillsTool:
         files, at = await self.skills.confirmed(arguments.required("name")), arguments.offset
         path = arguments.path or manifest(files)
         if path not in files:
-            raise ToolFailed("not_found", f"{path[:80]!r} isn't a file of the skill; load lists its files.")
+            raise ToolFailed.own("not_found", f"{path[:80]!r} isn't a file of the skill; load lists its files.")
         try:
             text = files[path].decode() if arguments.path else skill_of(files).body
         except UnicodeDecodeError:
-            raise ToolFailed("binary", f"{path} is not text.") from None
+            raise ToolFailed.own("binary", f"{path} is not text.") from None
         more: JsonObject = {"next_offset": at + PAGE} if len(text) > at + PAGE else {}
         return Labelled.own({"content": text[at : at + PAGE], **more})
 

@@ -126,7 +126,7 @@ def _state(process: Process) -> dict[str, Json]:
 
 def _required(value: str | None, name: str) -> str:
     if not value:
-        raise ToolFailed("invalid_arguments", f"{name} is missing.")
+        raise ToolFailed.own("invalid_arguments", f"{name} is missing.")
     return value
 
 

@@ -65,7 +65,7 @@ class _TasksTool:
         try:
             await self.trees.check(arguments.agent, caller.label)
         except NoSuchAgent as error:
-            raise ToolFailed("unknown_agent", str(error)) from error
+            raise ToolFailed.own("unknown_agent", str(error)) from error
         request = TreeRequest(
             arguments.agent,
             arguments.input,
@@ -79,26 +79,26 @@ class _TasksTool:
         try:
             task = await self.transact(lambda tx: self._start(tx, request))
         except TooManyTasks as error:
-            raise ToolFailed("too_many", str(error)) from error
+            raise ToolFailed.own("too_many", str(error)) from error
         message = "It has begun; its result will come to this chat as a message. Don't wait for it."
         return Labelled.own({"task": str(task)[: task_trees.SHORT], "message": message})
 
     async def _start(self, tx: Connection, request: TreeRequest) -> TaskId:
         """Start a tree; refused to groups, where nobody could be asked and everybody would spend."""
         if is_group(await principals.identities(tx, self.context.principal)):
-            raise ToolFailed("not_in_groups", "A group can't start tasks; the person can, in a private chat.")
+            raise ToolFailed.own("not_in_groups", "A group can't start tasks; the person can, in a private chat.")
         return await task_trees.start(tx, self.context.principal, request)
 
     async def tasks(self, arguments: TasksArguments, _caller: Caller) -> Labelled:
         if arguments.action == "list":
             return await self.transact(self._list)
         if arguments.id is None:
-            raise ToolFailed("invalid_arguments", f"{arguments.action} needs id.")
+            raise ToolFailed.own("invalid_arguments", f"{arguments.action} needs id.")
         which, act = arguments.id, self._show if arguments.action == "show" else self._cancel
         try:
             return await self.transact(lambda tx: act(tx, which))
         except NoSuchTask as error:
-            raise ToolFailed("not_found", str(error)) from error
+            raise ToolFailed.own("not_found", str(error)) from error
 
     async def _list(self, tx: Connection) -> Labelled:
         rows = await trees.newest(tx, self.context.principal, SHOWN)

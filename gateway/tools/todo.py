@@ -40,11 +40,11 @@ class _Todo:
 
     async def run(self, arguments: TodoArguments, caller: Caller) -> Labelled:
         if arguments.steps is None and not arguments.done and arguments.trivial is None:
-            raise ToolFailed("invalid_arguments", "Give steps, done, or trivial.")
+            raise ToolFailed.own("invalid_arguments", "Give steps, done, or trivial.")
         try:
             plan = await self.plans.write(caller, lambda before: _rewritten_plan(before, arguments))
         except IndexError as error:
-            raise ToolFailed("invalid_arguments", f"done: {error}; nothing was changed.") from error
+            raise ToolFailed.own("invalid_arguments", f"done: {error}; nothing was changed.") from error
         if plan.trivial is not None:
             return Labelled.own({"trivial": True})
         steps = [f"{number} {step}" for number, step in enumerate(plan.steps, start=1)]

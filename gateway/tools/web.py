@@ -138,7 +138,7 @@ class _WebTools:
 
     def _web(self) -> Web:
         if self.services.web is None:
-            raise ToolFailed("unavailable", "The web can't be read from here.")
+            raise ToolFailed.own("unavailable", "The web can't be read from here.")
         return self.services.web
 
 

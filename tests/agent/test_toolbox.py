@@ -31,7 +31,7 @@ async def echo(question: Question, caller: Caller) -> Labelled:
 
 
 async def fail(question: Question, caller: Caller) -> Labelled:
-    raise ToolFailed("no_such_city", f"{question.text} is not a city; give one with its country.")
+    raise ToolFailed.own("no_such_city", f"{question.text} is not a city; give one with its country.")
 
 
 async def crash(question: Question, caller: Caller) -> Labelled:

@@ -163,7 +163,7 @@ class WorkspaceCommands:
                 limits=limits,
             )
             if len(command.packed()) > MAX_REQUEST_BYTES:
-                raise ToolFailed("too_long", "The command is too long; write it to a file and run that.")
+                raise ToolFailed.own("too_long", "The command is too long; write it to a file and run that.")
             permit.running = running = await proxy.start(
                 self.workshop, command, hosts, self.rules, typed=typed, apart=apart
             )
@@ -218,7 +218,7 @@ class WorkspaceCommands:
 
     async def _permit(self, label: Label, *, lasting: bool) -> Permit:
         if self.mode() == "off":
-            raise ToolFailed("off", "Commands are switched off here (tools.exec.mode).")
+            raise ToolFailed.own("off", "Commands are switched off here (tools.exec.mode).")
         tier = await self.workshop.tier()
         if not self.workspace.index.complete:
             await self.look()  # the long one, while others may still write
@@ -322,9 +322,11 @@ def _explained() -> Iterator[None]:
     try:
         yield
     except (WorkspaceError, NetError) as error:
-        raise ToolFailed(error.code, str(error)) from error
+        raise ToolFailed.own(error.code, str(error)) from error
     except NoJail as error:
-        raise ToolFailed("no_jail", f"Commands can't be confined on this machine, so none runs: {error}.") from error
+        raise ToolFailed.own(
+            "no_jail", f"Commands can't be confined on this machine, so none runs: {error}."
+        ) from error
 
 
 MAX_NAMED_FILES = 30

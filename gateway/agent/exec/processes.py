@@ -100,9 +100,9 @@ class Processes:
         """Start one that may run for so long; raises `ToolFailed`."""
         process = Process(f"{str(caller.task)[:8]}-{caller.ordinal}", line, caller.session, seconds)
         if process.id in self._known:
-            raise ToolFailed("started", f"This call has started {process.id} already; poll it.")
+            raise ToolFailed.own("started", f"This call has started {process.id} already; poll it.")
         if len(self._tasks) >= MAX_RUNNING:
-            raise ToolFailed("too_many", f"{MAX_RUNNING} processes run already; kill one of them first.")
+            raise ToolFailed.own("too_many", f"{MAX_RUNNING} processes run already; kill one of them first.")
         for old in [each.id for each in self.all if each.report][: -MAX_ENDED + 1]:
             del self._known[old]
         self._known[process.id] = process
@@ -165,7 +165,7 @@ class Processes:
         finally:
             process.end()
             if not started.done():
-                started.set_exception(ToolFailed("stopped", "The process was stopped before it had started."))
+                started.set_exception(ToolFailed.own("stopped", "The process was stopped before it had started."))
             if process.permit is None:
                 del self._known[process.id]
 

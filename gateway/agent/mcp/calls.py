@@ -102,10 +102,10 @@ class McpCalls:
 
     def _check(self, now: ToolDefinition | None) -> None:
         if now is None:
-            raise ToolFailed("gone", f"{self.shown.server} no longer has this tool.")
+            raise ToolFailed.own("gone", f"{self.shown.server} no longer has this tool.")
         if now.sha256 != self.shown.sha256:
             message = f"Its server now describes {self.pinned.name} differently; it's off until its owner confirms it."
-            raise ToolFailed("changed", message)
+            raise ToolFailed.own("changed", message)
 
     async def _result(self, answer: McpResult) -> JsonObject:
         note = data_from(self.shown.host)

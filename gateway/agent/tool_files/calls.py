@@ -185,9 +185,9 @@ class _Call:
         try:
             yield
         except NetError as error:
-            raise ToolFailed(error.code, str(error)) from error
+            raise ToolFailed.own(error.code, str(error)) from error
         except SecretRefused as error:
-            raise ToolFailed("no_credential", f"{error} {credential_advice(self.tool)}") from error
+            raise ToolFailed.own("no_credential", f"{error} {credential_advice(self.tool)}") from error
         except FunctionFailed as error:
             raise ToolFailed(error.error, str(error), Label.UNTRUSTED if error.foreign else Label.OWNER) from error
 

@@ -81,4 +81,4 @@ class ToolFiles:
 
 def _changed(confirmed: ConfirmedTool) -> ToolFailed:
     message = f"The files of the tool {confirmed.tool.name} have changed; only its owner can confirm them."
-    return ToolFailed("not_confirmed", message)
+    return ToolFailed.own("not_confirmed", message)

@@ -80,10 +80,10 @@ class ScriptCall:
         given = dict(arguments.model_extra or {})
         names = [each.name for each in self.script.parameters]
         if missing := [each.name for each in self.script.parameters if each.required and given.get(each.name) is None]:
-            raise ToolFailed("invalid_arguments", f"{missing[0]} is missing; it takes: {', '.join(names)}.")
+            raise ToolFailed.own("invalid_arguments", f"{missing[0]} is missing; it takes: {', '.join(names)}.")
         if unknown := sorted(set(given) - set(names)):
             takes = ", ".join(names) or "none"
-            raise ToolFailed("invalid_arguments", f"{unknown[0][:80]!r} isn't one; it takes: {takes}.")
+            raise ToolFailed.own("invalid_arguments", f"{unknown[0][:80]!r} isn't one; it takes: {takes}.")
         return given
 
 
@@ -111,7 +111,7 @@ async def _tail(stream: asyncio.StreamReader) -> bytes:
 
 def _result(output: bytes, errors: bytes, report: Report, permit: Permit) -> JsonObject:
     if report.ending is Ending.REFUSED:
-        raise ToolFailed("not_started", f"The script did not start: {report.problem}")
+        raise ToolFailed.own("not_started", f"The script did not start: {report.problem}")
     text = output.decode("utf-8", "replace")
     shown_errors = errors.decode("utf-8", "replace")
     if report.ending is not Ending.EXITED:

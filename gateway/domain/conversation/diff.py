@@ -27,7 +27,7 @@ def difference(name: str, before: str, after: str) -> str:
     Raises `ToolFailed` if the texts are too long.
     """
     if len(before) + len(after) > LONGEST:
-        raise ToolFailed("too_long", "A person has to approve this change, and it is too long to show.")
+        raise ToolFailed.own("too_long", "A person has to approve this change, and it is too long to show.")
     old, new = (text.split("\n") if text else [] for text in (before, after))
     if max(len(old), len(new)) <= _LINES:
         lines = difflib.unified_diff(old, new, name, name, n=2, lineterm="")
@@ -44,7 +44,7 @@ def written_out(tool: str, arguments: JsonObject) -> str:
     """The exact call, an argument a line. Raises `ToolFailed` if it is too long."""
     lines = [f"{name}: {_plain(value)}" for name, value in arguments.items()]
     if sum(map(len, lines)) > LONGEST:
-        raise ToolFailed("too_long", "A person has to approve this call, and it is too long to show.")
+        raise ToolFailed.own("too_long", "A person has to approve this call, and it is too long to show.")
     return "\n".join([tool, *lines])
 
 

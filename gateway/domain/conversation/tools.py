@@ -63,11 +63,16 @@ class ToolClass(StrEnum):
 class ToolFailed(Exception):
     """The call failed; the text tells the model what was wrong and what would work. `label` is that of the text."""
 
-    def __init__(self, error: str, message: str, label: Label = Label.OWNER) -> None:
+    def __init__(self, error: str, message: str, label: Label) -> None:
         super().__init__(message)
         self.error = error
         self.message = message
         self.label = label
+
+    @classmethod
+    def own(cls, error: str, message: str) -> Self:
+        """A failure in the gateway's words, or in those of the call itself."""
+        return cls(error, message, Label.OWNER)
 
 
 @dataclass(frozen=True, slots=True)

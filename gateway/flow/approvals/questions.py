@@ -69,7 +69,7 @@ class Questions:
 
         async def ask(act: Act, caller: Caller) -> JsonObject:
             if "\\u0000" in (exact := json.dumps(act.arguments, ensure_ascii=False)) or storable(exact) != exact:
-                raise ToolFailed("binary", "The arguments have characters that cannot be shown; use plain text.")
+                raise ToolFailed.own("binary", "The arguments have characters that cannot be shown; use plain text.")
             case = Case(kind=act.kind, label=caller.label, own=own, attended=False, fork=fork, granted=True)
             granted = decide(case) is Decision.ALLOW
             review = await self.database.run(lambda tx: self._ask(tx, principal, act, caller, granted=granted))
@@ -154,14 +154,18 @@ class Questions:
             return await reviews.ask(tx, replace(question, grant=grant), now)
         if before := await reviews.asked_before(tx, question, now):
             if before.state == "denied":
-                raise ToolFailed("denied", f"The user said no to exactly this, as {before.name}; do not ask again.")
+                raise ToolFailed.own("denied", f"The user said no to exactly this, as {before.name}; do not ask again.")
             return before
         waiting = [row.name for row in await reviews.list_open(tx, asked, now) if row.task_id is not None]
         if len(waiting) >= MAX_WAITING:
             names = ", ".join(waiting)
-            raise ToolFailed("too_many_questions", f"{names} are already waiting for an answer; nothing was changed.")
+            raise ToolFailed.own(
+                "too_many_questions", f"{names} are already waiting for an answer; nothing was changed."
+            )
         if for_chat(act.change.preview)[1] and not self.people.is_owner(asked):
-            raise ToolFailed("too_long", "The user has to approve this, and it is too long to show; make it shorter.")
+            raise ToolFailed.own(
+                "too_long", "The user has to approve this, and it is too long to show; make it shorter."
+            )
         return await reviews.ask(tx, question, now)
 
     async def _person(self, tx: Connection, principal: PrincipalId, caller: Caller) -> PrincipalId:

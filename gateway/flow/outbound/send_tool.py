@@ -46,7 +46,7 @@ class SendTool:
             try:
                 row = await database.run(lambda tx: self._store(tx, principal, at, text, file, of, heading))
             except HandedOver as error:
-                raise ToolFailed("no_such_chat", str(error)) from error
+                raise ToolFailed.own("no_such_chat", str(error)) from error
             self._proactive.committed(row)
             return Posted(at.channel, row.id)
 
@@ -59,7 +59,9 @@ class SendTool:
         if run is None or run.kind == "chat":
             return ""
         if asked.get("deliver") is False:
-            raise ToolFailed("no_delivery", "This run may send nothing: it came with deliver_to none. Answer instead.")
+            raise ToolFailed.own(
+                "no_delivery", "This run may send nothing: it came with deliver_to none. Answer instead."
+            )
         return marks.heading(str(asked.get("name", run.kind)), caller.label, own)
 
     async def _chosen(self, database: Database, principal: PrincipalId, to: str | None) -> AddressRow:
@@ -68,20 +70,20 @@ class SendTool:
             known = [] if at else await addresses.channels(conn, principal)
         if at is None:
             where = f"Channels with a chat: {', '.join(known)}." if known else "There is no chat anywhere yet."
-            raise ToolFailed("no_such_chat", f"Nobody has written on {to} yet. {where}" if to else where)
+            raise ToolFailed.own("no_such_chat", f"Nobody has written on {to} yet. {where}" if to else where)
         return at
 
     async def _measured(self, workspace: Workspace, path: str, at: AddressRow) -> Written:
         channel = self._outbound.channel(at)
         most = channel.capabilities.max_file if channel else MAX_FILE
         if not most:
-            raise ToolFailed("no_files", f"{at.channel} takes no files; send a message that says where it is.")
+            raise ToolFailed.own("no_files", f"{at.channel} takes no files; send a message that says where it is.")
         try:
             file = await asyncio.to_thread(measure, workspace.root, path, most)
         except WorkspaceError as error:
-            raise ToolFailed(error.code, str(error)) from error
+            raise ToolFailed.own(error.code, str(error)) from error
         if not file.size:
-            raise ToolFailed("empty", f"{file.path} is empty, and messengers refuse empty files.")
+            raise ToolFailed.own("empty", f"{file.path} is empty, and messengers refuse empty files.")
         return file
 
     async def _store(

@@ -59,7 +59,7 @@ class Fence:
                 message = (
                     "The database didn't confirm within a second that this may run, so nothing was done; try again."
                 )
-                raise ToolFailed("not_started", message)
+                raise ToolFailed.own("not_started", message)
             await self.commit(self._extend)
             renewals += 1
 

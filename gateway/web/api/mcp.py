@@ -70,7 +70,7 @@ class MemoryTools:
 
 async def _nowhere(_path: str, _text: str, _label: Label) -> str:
     """Refuse to store a long answer: a program asks for less instead."""
-    raise ToolFailed("too_long", "ask for fewer rows, or for one by id")
+    raise ToolFailed.own("too_long", "ask for fewer rows, or for one by id")
 
 
 class _Answer(Response):
