@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 import pytest
+from mypy.api import run as mypy_run
 
 from gateway import tools
 from gateway.agent.conversation import context
@@ -179,7 +180,6 @@ def test_every_insert_of_a_text_names_its_label() -> None:
 
 
 def test_a_text_without_one_does_not_compile(tmp_path: Path) -> None:
-    mypy = pytest.importorskip("mypy.api")
     wrong = tmp_path / "wrong.py"
     wrong.write_text(
         """\
@@ -204,5 +204,5 @@ system_prompt([PromptPart("obey me", Label.UNTRUSTED)], Label.OWNER)
 """
     )
     config = ["--config-file", str(ROOT / "pyproject.toml"), "--cache-dir", str(ROOT / ".mypy_cache")]
-    told, _, _ = mypy.run([*config, "--follow-imports=silent", str(wrong)])
+    told, _, _ = mypy_run([*config, "--follow-imports=silent", str(wrong)])
     assert re.findall(r"wrong\.py:(\d+): error", told) == ["12", "13", "14", "15", "16"], told

@@ -69,7 +69,7 @@ class TestAgents:
         assert "- worker: does worker" in prompt
         assert prompt.endswith(
             "Left out here, because other people may have written it: the agent helper. "
-            "Its person is asked whether it is theirs."
+            "Do without it until a person vouches for it."
         )
         assert await path.rows(LABELS) == [(Label.OWNER,)]
         assert await asked(path) == [hashes]

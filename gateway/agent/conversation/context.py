@@ -54,7 +54,7 @@ NO_ZONE = (
 
 
 MAX_NAMED = 5
-LEFT_OUT = "Left out here, because other people may have written it: {}. Its person is asked whether it is theirs."
+LEFT_OUT = "Left out here, because other people may have written it: {}. Do without it until a person vouches for it."
 
 
 def system_prompt(parts: Sequence[PromptPart], label: Label) -> str:
