@@ -165,7 +165,7 @@ class _Memory:
                     label=caller.label,
                     origin=ORIGIN,
                     session=caller.session if own.reach.everything else None,  # a program is in no conversation here
-                    sources=tuple(await messages.open_questions(own.tx, caller.session)),
+                    sources=tuple(await messages.sources_of_call(own.tx, caller.session, caller.task, caller.ordinal)),
                     supersedes=None if arguments.supersedes is None else MemoryId(arguments.supersedes),
                 )
             )
@@ -224,8 +224,7 @@ def _search_result(found: SearchResult) -> Labelled:
 
 
 async def _whole(tx: Connection, context: PrincipalContext, id: MemoryId) -> Labelled:
-    memory = await Remembering(tx, context.principal, context.reach, clean=str).get(id)
-    learned = await memories.sources(tx, context.principal, id) if context.reach.changes(memory) else []
+    memory, learned = await Remembering(tx, context.principal, context.reach, clean=str).learned(id)
     sources: list[Json] = [
         {"when": _minute(source.sent_at), "who": source.kind, "text": source.text[:MAX_SOURCE_CHARS]}
         for source in learned[:SOURCES]

@@ -84,7 +84,8 @@ ASKED_OFTEN: dict[str, Work] = {
         conn, world.principal, world.session, NOW, ("core", "preference"), Label.KNOWN
     ),
     "recalling.recalled": lambda conn, world: search.recall(conn, world.principal, ["teapo", "plumb"], Label.KNOWN, 15),
-    "messages.open_questions": lambda conn, world: messages.open_questions(conn, world.session),
+    "messages.sources_of_call": lambda conn, world: messages.sources_of_call(conn, world.session, TASK, 0),
+    "messages.said_at": lambda conn, world: messages.said_at(conn, world.session, TASK, 0),
     # its journal
     "journals.open_for": lambda conn, world: journals.open_for(conn, world.session),
     "journals.unopened": lambda conn, world: journals.unopened(conn, 100),

@@ -18,6 +18,7 @@ from gateway.domain.principals import Label
 from gateway.domain.text.texts import one_line
 from gateway.store.connection.pool import Connection
 from gateway.store.memory import memories
+from gateway.store.memory.memories import MemorySource
 
 LONGEST_TEXT = 4_000
 MOST_TAGS, LONGEST_TAG = 20, 40
@@ -161,6 +162,11 @@ class Remembering:
         if memory is None or memory.forgotten_at is not None or not self.reach.shows(memory):
             raise UnknownMemory(f"There is no memory {id}; search for it, and take the id that is found.")
         return memory
+
+    async def learned(self, id: MemoryId) -> tuple[Memory, Sequence[MemorySource]]:
+        """`memories.learned` for a memory; no sources of one that is not the caller's."""
+        memory = await self.get(id)
+        return await memories.learned(self.tx, self.principal, memory) if self.reach.changes(memory) else (memory, ())
 
     async def _own(self, id: MemoryId) -> Memory:
         """A memory that may be changed here."""

@@ -77,7 +77,7 @@ def show(id: Id, as_json: AsJson = False) -> None:
         memory = await memories.get(own.tx, own.principal, MemoryId(id))
         if memory is None:
             raise MemoryRefused(f"There is no memory {id}; `supaclaw memories list` and `supaclaw search` show them.")
-        learned = await memories.sources(own.tx, own.principal, memory.id)
+        memory, learned = await memories.learned(own.tx, own.principal, memory)
         return memory, learned, await imports.whence(own.tx, own.principal, memory.id)
 
     memory, learned, whence = with_memories(read)

@@ -1,7 +1,7 @@
 """Memories and summaries: stored once, replaced rather than overwritten, each with where it was learned."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from asyncpg import Record
@@ -45,6 +45,7 @@ class MemorySource:
     sender: str
     text: str
     sent_at: datetime
+    label: Label
 
 
 async def add(tx: Connection, principal: PrincipalId, new: NewMemory) -> tuple[Memory, bool]:
@@ -166,7 +167,7 @@ async def restore(tx: Connection, principal: PrincipalId, memory: MemoryId) -> b
 
 async def sources(conn: Connection, principal: PrincipalId, memory: MemoryId) -> list[MemorySource]:
     """The messages it was learned from, or is; the facts of before know the stretch of their session."""
-    sql = """select s.id as message_id, s.session_id, s.kind, s.sender, s.text, s.sent_at
+    sql = """select s.id as message_id, s.session_id, s.kind, s.sender, s.text, s.sent_at, s.label
              from messages s
              where s.id in (
                select message_id from memory_sources where memory_id = $2 and principal_id = $1
@@ -176,6 +177,12 @@ async def sources(conn: Connection, principal: PrincipalId, memory: MemoryId) ->
                      where m.id = $2 and m.principal_id = $1)
              order by s.id"""
     return await fetch_all(conn, MemorySource, sql, principal, memory)
+
+
+async def learned(conn: Connection, principal: PrincipalId, memory: Memory) -> tuple[Memory, list[MemorySource]]:
+    """A memory with its sources, trusted no more than the least trusted of them: for all that show both."""
+    found = await sources(conn, principal, memory.id)
+    return replace(memory, label=max([memory.label, *(source.label for source in found)])), found
 
 
 def filtering(principal: PrincipalId, which: MemoryFilter) -> tuple[object, ...]:

@@ -336,19 +336,29 @@ async def asked_at(conn: Connection, answer: MessageId) -> datetime:
     return at
 
 
-async def said_at(conn: Connection, session: SessionId) -> datetime | None:
-    """When the newest of the user's messages that a turn has taken was sent."""
-    sql = """select sent_at from messages where session_id = $1 and seq is not null and kind = 'user'
+async def said_at(conn: Connection, session: SessionId, task: TaskId, ordinal: int) -> datetime | None:
+    """When the newest of the user's messages that a tool call could know was sent, however late the call runs."""
+    sql = """select sent_at from messages where session_id = $1 and kind = 'user' and seq < coalesce((
+               select seq from messages where task_id = $2 and ordinal = $3 and kind = 'tool_intent'), 2147483647)
              order by seq desc limit 1"""
-    at: datetime | None = await conn.fetchval(sql, session)
+    at: datetime | None = await conn.fetchval(sql, session, task, ordinal)
     return at
 
 
-async def open_questions(conn: Connection, session: SessionId) -> list[MessageId]:
-    """The messages that the running turn answers."""
-    sql = """select id from messages where session_id = $1 and kind = 'user' and seq is not null
-               and answered_by is null and closed_at is null order by seq"""
-    return [row["id"] for row in await conn.fetch(sql, session)]
+async def sources_of_call(conn: Connection, session: SessionId, task: TaskId, ordinal: int) -> list[MessageId]:
+    """The messages that the turn of a tool call was answering when it asked for the call, however late the call runs.
+
+    For a call without an entry in a transcript: those that are open now.
+    """
+    sql = """with call as (select seq from messages where task_id = $2 and ordinal = $3 and kind = 'tool_intent')
+             select id from (
+               select id, seq from messages
+               where session_id = $1 and kind = 'user' and answered_by is null and closed_at is null
+               union all
+               select u.id, u.seq from call join messages a on a.session_id = $1 and a.seq > call.seq
+               join messages u on u.answered_by = a.id) asked
+             where seq < coalesce((select seq from call), 2147483647) order by seq"""
+    return [row["id"] for row in await conn.fetch(sql, session, task, ordinal)]
 
 
 async def last_id(conn: Connection) -> MessageId | None:

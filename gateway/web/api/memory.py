@@ -1,5 +1,6 @@
 """The memory for other programs; each sees and changes as much as its token allows."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 from uuid import UUID
@@ -122,7 +123,7 @@ class Learned:
     """A memory with the messages it was learned from."""
 
     memory: MemoryRow
-    sources: list[MemorySource]
+    sources: Sequence[MemorySource]
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,9 +222,7 @@ async def get(site: AtSite, caller: Client, id: Id) -> Learned:
     """Get a memory with the messages it was learned from."""
 
     async def read(own: Remembering) -> Learned:
-        memory = await own.get(MemoryId(id))
-        own_row = caller.reach.changes(memory)
-        sources = await memories.sources(own.tx, own.principal, memory.id) if own_row else []
+        memory, sources = await own.learned(MemoryId(id))
         return Learned(memory_row(memory), sources)
 
     return await in_memory(site, read, caller.reach)

@@ -10,7 +10,6 @@ from gateway.agent.memory.remember import Remembering
 from gateway.domain.ids import MemoryId, MessageId
 from gateway.domain.memory.memories import DEFAULT_AGENT, Category, Kind, Memory, NewMemory
 from gateway.domain.people.credentials import Scope
-from gateway.store.memory import memories
 from gateway.store.people import tokens
 from gateway.store.transcript import messages
 from gateway.web.auth.access import OWNER, VISITOR
@@ -104,8 +103,7 @@ async def details(site: AtSite, id: Id) -> HTMLResponse:
     """The sources of a row, and the form that corrects it."""
 
     async def read(own: Remembering) -> Markup:
-        memory = await own.get(MemoryId(id))
-        sources = await memories.sources(own.tx, own.principal, memory.id)
+        memory, sources = await own.learned(MemoryId(id))
         return site.pages.part("memory_details", memory, sources[:MOST_SOURCES], list(Category))
 
     return HTMLResponse(await in_memory(site, read))
