@@ -18,7 +18,8 @@ from gateway.domain.channels.channel import Capabilities, Outgoing
 from gateway.domain.conversation.diff import CHAT_CHARS, CHAT_LINES, LONGEST, difference, for_chat, legible
 from gateway.domain.conversation.inbound import Address
 from gateway.domain.conversation.model import Prompt, Reply, ToolCall
-from gateway.domain.conversation.tools import AnyTool, ToolClass
+from gateway.domain.conversation.tools import AnyTool, Caller, Effect, Tool, ToolArguments, ToolClass
+from gateway.domain.json import JsonObject
 from gateway.domain.memory.memories import NewMemory
 from gateway.domain.principals import Label, Role
 from gateway.domain.work.tasks import Lane
@@ -702,3 +703,25 @@ async def test_a_question_in_a_group_without_a_person_goes_to_the_owner(path: Me
         assert "approved" in await path.ask("/approve A1")
         await path.settled()
     assert await state(path) == ["done"]
+
+
+@pytest.mark.parametrize("kind", [ToolClass.PERSIST, ToolClass.ACT, ToolClass.RUN, ToolClass.SEND])
+async def test_only_what_a_yes_makes_last_becomes_the_persons_own(
+    database: Database, workspace: Path, model: FakeModel, kind: ToolClass
+) -> None:
+    labels: list[Label] = []
+
+    async def run(_arguments: ToolArguments, caller: Caller) -> JsonObject:
+        labels.append(caller.label)
+        return {"ok": True}
+
+    def family(_services: Services) -> tuple[AnyTool, ...]:
+        return (Tool("hand_over", "Hand over.", ToolArguments, run, Effect.ONCE, kind=kind),)
+
+    path = await build(database, workspace, model, families=(*tool_families.discover(), family))
+    async with path.working():
+        await tainted(path)
+        await wants(path, "hand_over", {})
+        await path.ask("/approve A1")
+        await path.settled()
+    assert labels == [Label.OWNER if kind is ToolClass.PERSIST else Label.UNTRUSTED]

@@ -9,7 +9,7 @@ from gateway.background.jobs import Engine, JobParts
 from gateway.config.failpoints import Step
 from gateway.domain.conversation.diff import legible
 from gateway.domain.conversation.model import ToolCall
-from gateway.domain.conversation.tools import Caller
+from gateway.domain.conversation.tools import Caller, ToolClass
 from gateway.domain.conversation.transcript import AssistantText
 from gateway.domain.ids import ReviewId, SessionId
 from gateway.domain.principals import Label
@@ -63,7 +63,10 @@ class Approval:
         await self._finish(run, review, ToolOutcome(MAY_HAVE_RUN, Label.OWNER))
 
     async def _called(self, run: Claim, review: ReviewRow, *, again: bool) -> ToolOutcome:
-        """Make the exact call; a call that began before a crash never runs again."""
+        """Make the exact call; a call that began before a crash never runs again.
+
+        What the person made last is theirs, word for word; any other call is trusted as little as who asked for it.
+        """
         if digest_of(review.tool, review.arguments, review.base, review.session_id) != review.digest:
             return ToolOutcome(NOT_THIS, Label.OWNER)
         await self.environments.refresh()
@@ -72,12 +75,13 @@ class Approval:
         if again:
             await fence.outlast(toolbox.seconds_under_way(review.tool))
             return ToolOutcome(MAY_HAVE_RUN, Label.OWNER)
+        own = self.engine.people.own_label(review.principal_id)
         caller = Caller(
             review.task_id or run.id,
             review.ordinal or 0,
             review.session_id or SessionId(run.id),
             review.address_id,
-            self.engine.people.own_label(review.principal_id),
+            own if review.act is ToolClass.PERSIST else max(own, review.label),
             fence=fence.cross,
         )
         call = ToolCall("", review.tool, json.dumps(review.arguments))
