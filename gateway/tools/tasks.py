@@ -5,10 +5,12 @@ from typing import Literal
 
 from pydantic import Field
 
+from gateway.agent.limits import dollars
 from gateway.agent.work import task_trees
 from gateway.agent.work.task_trees import (
     NoSuchAgent,
     NoSuchTask,
+    SharedBudget,
     TooManyTasks,
     TreeRequest,
     Trees,
@@ -18,6 +20,7 @@ from gateway.agent.work.task_trees import (
 from gateway.domain.conversation.tools import (
     AnyTool,
     Caller,
+    Change,
     Effect,
     Labelled,
     Tool,
@@ -28,7 +31,7 @@ from gateway.domain.conversation.tools import (
 )
 from gateway.domain.ids import TaskId
 from gateway.domain.people.access import is_group
-from gateway.domain.principals import Label, Role
+from gateway.domain.principals import Label, Role, label_of
 from gateway.domain.work.trees import LONGEST_INPUT, MAIN, MOST_FILES, MOST_LIVE
 from gateway.store.connection.pool import Connection
 from gateway.store.people import principals
@@ -75,6 +78,7 @@ class _TasksTool:
             key=f"{caller.task}/{caller.ordinal}",
             address=caller.address,
             most_live=None if self.context.role is Role.OWNER else MOST_LIVE,
+            shared=SharedBudget(caller.session, self.trees.budgets().run_usd) if self._is_tainted(caller) else None,
         )
         try:
             task = await self.transact(lambda tx: self._start(tx, request))
@@ -84,10 +88,37 @@ class _TasksTool:
         return Labelled.own({"task": str(task)[: task_trees.SHORT], "message": message})
 
     async def _start(self, tx: Connection, request: TreeRequest) -> TaskId:
-        """Start a tree; refused to groups, where nobody could be asked and everybody would spend."""
+        await self._require_person(tx)
+        return await task_trees.start(tx, self.context.principal, request)
+
+    async def _require_person(self, tx: Connection) -> None:
+        """Refuse groups, where nobody could be asked and everybody would spend."""
         if is_group(await principals.identities(tx, self.context.principal)):
             raise ToolFailed.own("not_in_groups", "A group can't start tasks; the person can, in a private chat.")
-        return await task_trees.start(tx, self.context.principal, request)
+
+    async def proposed(self, arguments: StartArguments, _caller: Caller) -> Change:
+        """The work, who would do it and the most that it may cost."""
+        await self.transact(self._require_person)
+        most = self.trees.within(arguments.budget)
+        cost = "" if most is None else f", for {dollars(most)} at most"
+        return Change(f"Start this in the background, by the agent {arguments.agent}{cost}:\n{arguments.input}")
+
+    def _is_tainted(self, caller: Caller) -> bool:
+        return caller.label > label_of(self.context.role, private=True, as_owner=True)
+
+    async def kind(self, arguments: TasksArguments, _caller: Caller) -> ToolClass:
+        return ToolClass.ACT if arguments.action == "cancel" else ToolClass.READ
+
+    async def cancelled(self, arguments: TasksArguments, _caller: Caller) -> Change | None:
+        """The task that would be cancelled: the beginning of an id may mean another one later."""
+        if arguments.action != "cancel" or arguments.id is None:
+            return None
+        which = arguments.id
+        try:
+            row = await self.transact(lambda tx: task_trees.node(tx, self.context.principal, which))
+        except NoSuchTask as error:
+            raise ToolFailed.own("not_found", str(error)) from error
+        return Change(f"Cancel this task with all below it: {task_line(row).strip()}", str(row.id))
 
     async def tasks(self, arguments: TasksArguments, _caller: Caller) -> Labelled:
         if arguments.action == "list":
@@ -131,7 +162,8 @@ def tools(services: Services) -> tuple[AnyTool, ...]:
             StartArguments,
             own.start,
             Effect.IDEMPOTENT,
-            kind=ToolClass.WRITE,
+            kind=ToolClass.ACT,
+            lasting=own.proposed,
             private=True,
             wording=Wording("Starting a task", "Started a task"),
         ),
@@ -141,7 +173,8 @@ def tools(services: Services) -> tuple[AnyTool, ...]:
             TasksArguments,
             own.tasks,
             Effect.IDEMPOTENT,
-            kind=ToolClass.WRITE,
+            kind=own.kind,
+            lasting=own.cancelled,
             private=True,
             wording=Wording("Tasks: {action}", "Tasks: {action}"),
         ),

@@ -123,7 +123,9 @@ async def test_nothing_is_lost_and_no_act_happens_twice(
         for _ in range(2):
             await swarm.start()
         async with database.transaction() as tx:
-            request = TreeRequest("main", "0", Label.OWNER, None, private=True, deliver=False, most_live=None)
+            request = TreeRequest(
+                "main", "0", Label.OWNER, None, private=True, deliver=False, most_live=None, shared=None
+            )
             await task_trees.start(tx, path.people.owner.id, request)
         for fault in chance.choices([swarm.kill, swarm.freeze, swarm.cut], k=chance.randint(1, FAULTS_AT_MOST)):
             await asyncio.sleep(chance.uniform(0.1, 2.5))

@@ -11,15 +11,17 @@ from pydantic import ValidationError
 from gateway.agent.limits import dollars
 from gateway.agent.tool_sources import explained_arguments, parameters_of
 from gateway.agent.work.agents import Agents
+from gateway.config.model import BudgetSettings
 from gateway.domain.conversation.model import ToolSpec
 from gateway.domain.conversation.tools import ToolArguments
 from gateway.domain.errors import OwnerMustAct
-from gateway.domain.ids import AddressId, PrincipalId, TaskId
+from gateway.domain.ids import AddressId, PrincipalId, SessionId, TaskId
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import one_line
 from gateway.domain.work.tasks import Assignment, Lane, Status
 from gateway.domain.work.trees import (
     LONGEST_NAME,
+    MOST_SHARING,
     CompleteTask,
     CreateSubtask,
     Handoff,
@@ -54,7 +56,26 @@ class NoSuchTask(OwnerMustAct):
 
 
 class TooManyTasks(OwnerMustAct):
-    """The person has the most unfinished trees allowed."""
+    """The person or the conversation has the most unfinished trees allowed."""
+
+
+@dataclass(frozen=True, slots=True)
+class SharedBudget:
+    """What all trees under way that a conversation with others' words has started may cost; None: any amount."""
+
+    session: SessionId
+    usd: float | None
+
+    async def left(self, tx: Connection, wanted: float | None) -> float | None:
+        """The budget of one more tree; raises `TooManyTasks`."""
+        number, taken = await trees.started_in(tx, self.session)
+        if number >= MOST_SHARING or (self.usd is not None and taken >= self.usd):
+            raise TooManyTasks(
+                f"This conversation has read others' words, and its {number} unfinished tasks use up what it may give "
+                f"away: {MOST_SHARING} tasks, or the money of one run. Wait for one, cancel one, or give each a budget."
+            )
+        most = None if self.usd is None else self.usd - taken
+        return min((each for each in (wanted, most) if each is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +83,7 @@ class TreeRequest:
     """The task of a new tree. A request with a known `key` starts no second tree; `budget_usd` None: no limit.
 
     `most_live` is the number of unfinished trees its person may have; None: any number, and their trees go first.
+    `shared` is the budget of all trees of its conversation; None: of a person, or of a conversation of trusted words.
     """
 
     agent: str
@@ -73,18 +95,19 @@ class TreeRequest:
     address: AddressId | None = None
     deliver: bool = True
     most_live: int | None = field(kw_only=True)
+    shared: SharedBudget | None = field(kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Trees:
-    """The agents that can be given a tree, and the most that one may cost."""
+    """The agents that can be given a tree, and the most that a run or a tree may cost."""
 
     agents: Agents
-    budget_usd: Callable[[], float | None]
+    budgets: Callable[[], BudgetSettings]
 
     def within(self, wanted: float | None) -> float | None:
         """The budget of a tree: the wanted one, capped by the configured one."""
-        most = self.budget_usd()
+        most = self.budgets().task_usd
         return most if wanted is None else wanted if most is None else min(wanted, most)
 
     async def check(self, agent: str, label: Label) -> None:
@@ -121,11 +144,14 @@ async def start(tx: Connection, principal: PrincipalId, request: TreeRequest) ->
     """Queue the top task of a tree, or return that of the same key; raises `TooManyTasks`."""
     id = None if request.key is None else TaskId(uuid5(NAMESPACE_OID, f"supaclaw.tree {principal} {request.key}"))
     work = node_assignment(request.input, request.label, private=request.private, address=request.address)
-    work = work.model_copy(update={"deliver": request.deliver})
+    sharing, budget = request.shared, request.budget_usd
+    work = work.model_copy(update={"deliver": request.deliver, "started_in": sharing and sharing.session})
     if id is not None and await tasks.get(tx, id):
         return id
     if request.most_live is not None and await trees.live(tx, principal) >= request.most_live:
         raise TooManyTasks(f"{request.most_live} tasks are under way already; wait for one, or cancel one.")
+    if sharing is not None:
+        budget = await sharing.left(tx, budget)
     session = await sessions.start(tx, principal, request.label, unattended=True)
     made = await tasks.create(
         tx,
@@ -136,7 +162,7 @@ async def start(tx: Connection, principal: PrincipalId, request: TreeRequest) ->
         session=session,
         id=id,
         agent=request.agent,
-        budget_usd=request.budget_usd,
+        budget_usd=budget,
         priority=0 if request.most_live is None else -1,
     )
     return made or _require(id)
@@ -161,6 +187,12 @@ async def show(tx: Connection, principal: PrincipalId, which: str) -> Sequence[N
     return await trees.nodes(tx, place.master)
 
 
+async def node(tx: Connection, principal: PrincipalId, which: str) -> NodeRow:
+    """One task; raises `NoSuchTask`."""
+    task = await find_task(tx, principal, which)
+    return next(row for row in await trees.nodes(tx, (await trees.place(tx, task)).master) if row.id == task)
+
+
 async def cancel(tx: Connection, principal: PrincipalId, which: str) -> tuple[TaskId, Sequence[TaskId]]:
     """Cancel a task with all below it; returns it, and the tasks that were running. Raises `NoSuchTask`."""
     task = await find_task(tx, principal, which)
@@ -179,7 +211,7 @@ async def retry(tx: Connection, principal: PrincipalId, which: str, most_live: i
     text = work.prompt.removeprefix(f"{ORDERS}\n")
     key = f"retry {old}"
     request = TreeRequest(
-        top.agent, text, work.label, top.budget_usd, work.private, key, work.address, most_live=most_live
+        top.agent, text, work.label, top.budget_usd, work.private, key, work.address, most_live=most_live, shared=None
     )
     return await start(tx, principal, request)
 

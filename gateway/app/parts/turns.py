@@ -138,7 +138,7 @@ def _toolkit(
         find=partial(run_alone, search_files, seconds=SEARCH_SECONDS),
         keep=records.checkpointing.create,
         embedder=records.embedders.embedder,
-        task_usd=lambda: current.config.budgets.task_usd,
+        budgets=lambda: current.config.budgets,
     )
 
 

@@ -93,7 +93,7 @@ def build_work(core: Core, records: Records, way_out: WayOut, turns: Turns, *, w
         trees=TreeControl(
             core.database,
             core.people.owner.id,
-            Trees(turns.own.agents, lambda: core.current.config.budgets.task_usd),
+            Trees(turns.own.agents, lambda: core.current.config.budgets),
             core.signals,
         ),
         traces=TraceFollowers(core.database, core.instance),

@@ -45,13 +45,20 @@ def create(
 ) -> None:
     """Start a task; its result comes to your chat."""
     environment = Environment.read(os.environ)
-    limit = load_early(environment, os.environ).budgets.task_usd
-    all_trees = Trees(Agents(Workspace(environment.workspace)), lambda: limit)
+    budgets = load_early(environment, os.environ).budgets
+    all_trees = Trees(Agents(Workspace(environment.workspace)), lambda: budgets)
 
     async def work(conn: Connection, owner: PrincipalId) -> TaskId:
         await all_trees.check(agent, Label.UNTRUSTED)
         request = TreeRequest(
-            agent, text, Label.OWNER, all_trees.within(budget), private=True, key=key and f"cli {key}", most_live=None
+            agent,
+            text,
+            Label.OWNER,
+            all_trees.within(budget),
+            private=True,
+            key=key and f"cli {key}",
+            most_live=None,
+            shared=None,
         )
         return await task_trees.start(conn, owner, request)
 

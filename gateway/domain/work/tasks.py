@@ -110,6 +110,8 @@ class Assignment(BaseModel):
     """For a node: whether its person asked for the tree, so that it may use memory."""
     call: int | None = None
     """For a subtask: the parent's tool call that made it."""
+    started_in: SessionId | None = None
+    """For a tree that a conversation with others' words has started: that conversation."""
 
     fork: TaskId | None = None
     """For a fork and all below it: the fork, which asks before every act and has a copy of the files."""

@@ -11,6 +11,8 @@ MOST_DEEP, MOST_WIDE, MOST_NODES, MOST_HAND_OFFS = 20, 100, 1_000, 10
 """Levels of a tree, children of one call, tasks of a tree, and hand-offs of one task."""
 MOST_LIVE = 5
 """Trees of a member that haven't ended: all share the slots of agents."""
+MOST_SHARING = 3
+"""Trees under way that one conversation with others' words has started."""
 MAIN = "main"
 """The agent that people chat with; as a node it is the persona with all of its tools."""
 TREE_TOOLS = frozenset({"start_task", "tasks"})

@@ -75,7 +75,7 @@ class TreeControl:
             return before
         budget, own = self.trees.within(request.budget_usd), request.label is Label.OWNER
         wanted = TreeRequest(
-            request.agent, request.input, request.label, budget, private=own, deliver=False, most_live=None
+            request.agent, request.input, request.label, budget, private=own, deliver=False, most_live=None, shared=None
         )
         task = await task_trees.start(tx, self.owner, wanted)
         account, digest = request.account, request.digest

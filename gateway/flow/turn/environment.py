@@ -15,6 +15,7 @@ from gateway.agent.toolbox import Spill, Toolbox
 from gateway.agent.work.agents import Agents
 from gateway.agent.work.plans import Plans
 from gateway.agent.work.task_trees import Trees
+from gateway.config.model import BudgetSettings
 from gateway.domain.conversation.model import PromptPart
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.ids import PrincipalId, TaskId
@@ -116,8 +117,7 @@ class Toolkit:
     keep: Keep
     """Makes a checkpoint of the owner's files; others have none."""
     embedder: Embedders
-    task_usd: Callable[[], float | None]
-    """The default budget of a tree of tasks."""
+    budgets: Callable[[], BudgetSettings]
 
 
 @dataclass(kw_only=True)
@@ -247,7 +247,7 @@ class AgentEnvironments:
             sources=[make(principal, owner, workspace) for make in kit.sources],
             commands=self.own.commands if own_files else None,
             processes=self.own.processes if own_files else None,
-            trees=Trees(agents, kit.task_usd),
+            trees=Trees(agents, kit.budgets),
             engine=self.database.run,
             bash=kit.bash,
         )

@@ -97,6 +97,19 @@ async def live(conn: Connection, principal: PrincipalId) -> int:
     return int(await conn.fetchval(sql, principal))
 
 
+async def started_in(conn: Connection, session: SessionId) -> tuple[int, float]:
+    """How many trees under way a conversation with others' words has started, and what they may cost together.
+
+    No other one is started there until the transaction ends.
+    """
+    await lock_name(conn, f"supaclaw.trees {session}")
+    sql = """select count(*), coalesce(sum(budget_usd), 0) from tasks where input ->> 'started_in' = $1
+               and kind = 'agent' and parent_id is null and status not in ('completed', 'failed', 'cancelled')"""
+    row = await conn.fetchrow(sql, str(session))
+    assert row is not None, "an aggregate always has one row"
+    return row[0], row[1]
+
+
 @dataclass(frozen=True, slots=True)
 class TreeFilter:
     """Which trees a list shows; None: all. `before` is the last one of the page before, `text` is in its name."""

@@ -485,7 +485,6 @@ class TestLabels:
         await path.tell("hi")
         await path.turns.run(await path.claim())
         await started_tainted(path)
-        await run_dry(path)
         rows = await path.rows(
             "select s.label from sessions s join tasks t on t.session_id = s.id where t.kind = 'agent'"
         )
@@ -514,7 +513,11 @@ class TestLabels:
 async def started_tainted(path: MessagePath) -> None:
     async with path.database.transaction() as tx:
         await tx.execute("update sessions set label = 2")
-    await started(path, lambda _: said("done"), "main")
+    path.model.answer = chat_starts("main", "add", lambda _: said("done"))
+    async with path.working():
+        await path.ask("please")
+        await path.ask("/approve A1")
+        await until(path, over)
 
 
 class TestLimits:
