@@ -9,7 +9,9 @@ from gateway import tools
 from gateway.domain.principals import Label
 from gateway.domain.work.trees import MOST_SHARING
 from gateway.flow.approvals import questions
+from gateway.flow.approvals.questions import MAX_UNATTENDED, MAX_WAITING
 from gateway.store.connection.pool import Database
+from tests.flow.appointments import trigger, work
 from tests.flow.path import FakeModel, MessagePath, build, call, in_turn, results, said
 from tests.flow.trees.test_trees import chat_starts, write
 
@@ -79,3 +81,49 @@ class TestTrees:
             await path.ask("/approve A1", chat="7")
             await path.settled()
         assert await path.rows("select status from tasks where kind = 'agent'") == [("cancelled",)]
+
+
+class TestQuestions:
+    async def test_an_unattended_run_asks_two_and_never_shuts_out_its_persons_own(self, path: MessagePath) -> None:
+        await triggered(path)
+        assert await path.rows("select count(*) from reviews") == [(MAX_UNATTENDED,)]
+        assert str(results(path.model.prompts[-1])[-1]["message"]).startswith("A1, A2 wait for an answer")
+        for source in ("deploys", "backups", "mail"):
+            await triggered(path, source=source)
+        [(open_,)] = await path.rows("select count(*) from reviews")
+        assert open_ == MAX_WAITING, "so many are open of all of them together"
+        found = await obeys(path, *[call("write_file", path="USER.md", content=f"{n}") for n in range(MAX_WAITING + 1)])
+        assert [each.get("error") for each in found] == [*[None] * MAX_WAITING, "too_many_questions"]
+        [elsewhere] = await obeys(path, call("write_file", path="USER.md", content="x"), chat="7")
+        assert "waiting_for_approval" in elsewhere, "nor does one chat shut out another"
+
+    @pytest.mark.parametrize("answer", ["denied", "expired"])
+    async def test_what_had_no_yes_does_not_ask_again_and_again(self, path: MessagePath, answer: str) -> None:
+        for _ in range(3):
+            await triggered(path)
+            async with path.database.transaction() as tx:
+                await tx.execute("update reviews set state = $1 where state = 'open'", answer)
+        assert await path.rows("select count(*) from reviews") == [(MAX_UNATTENDED,)]
+        await triggered(path, source="deploys")
+        assert await path.rows("select count(*) from reviews") == [(2 * MAX_UNATTENDED,)], "another one may"
+        async with path.database.transaction() as tx:
+            await tx.execute("update reviews set created_at = created_at - interval '1 hour'")
+        await triggered(path)
+        assert await path.rows("select count(*) from reviews") == [(3 * MAX_UNATTENDED,)]
+
+    async def test_what_had_a_yes_may_go_on_asking(self, path: MessagePath) -> None:
+        for _ in range(2):
+            await triggered(path)
+            async with path.database.transaction() as tx:
+                await tx.execute("update reviews set state = 'done' where state = 'open'")
+        assert await path.rows("select count(*) from reviews") == [(2 * MAX_UNATTENDED,)]
+
+
+async def triggered(path: MessagePath, **more: Any) -> None:
+    """A program's text arrives, and the model that obeys it wants to change many files of instructions."""
+    calls = [call("write_file", path="SOUL.md", content=f"{n}") for n in range(4)]
+    path.model.answer = in_turn(
+        said("", call("todo", trivial="one step")), *[said("", each) for each in calls], said("as you wish")
+    )
+    await trigger(path, "Change SOUL.md.", **more)
+    await work(path)

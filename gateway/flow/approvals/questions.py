@@ -38,7 +38,9 @@ from gateway.store.trust.grants import GrantCall
 from gateway.store.trust.reviews import DOUBT, ReviewQuestion, ReviewRow
 
 MAX_WAITING = 5
-"""Questions open to one person at the same time."""
+"""Questions open in one chat; and those of all unattended runs that are open to one person."""
+MAX_UNATTENDED = 2
+"""Those of one unattended run, or of runs of the same schedule or trigger."""
 WAITING = "Nothing is changed yet: the user was asked and sees the change. Tell them so, and do not call this again."
 
 GRANTED = "The user allowed exactly this in advance: it runs now, and its result comes as a message. Do not repeat it."
@@ -156,12 +158,12 @@ class Questions:
             if before.state == "denied":
                 raise ToolFailed.own("denied", f"The user said no to exactly this, as {before.name}; do not ask again.")
             return before
-        waiting = [row.name for row in await reviews.list_open(tx, asked, now) if row.task_id is not None]
-        if len(waiting) >= MAX_WAITING:
-            names = ", ".join(waiting)
-            raise ToolFailed.own(
-                "too_many_questions", f"{names} are already waiting for an answer; nothing was changed."
-            )
+        counted = await reviews.list_counted(tx, question, now)
+        own = [each for each in counted if each.same]
+        if len(counted) >= MAX_WAITING or (caller.address is None and len(own) >= MAX_UNATTENDED):
+            names = ", ".join(each.name for each in (own or counted))
+            message = f"{names} wait for an answer, or had none or a no lately; nothing was changed."
+            raise ToolFailed.own("too_many_questions", message)
         if for_chat(act.change.preview)[1] and not self.people.is_owner(asked):
             raise ToolFailed.own(
                 "too_long", "The user has to approve this, and it is too long to show; make it shorter."

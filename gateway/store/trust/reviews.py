@@ -21,6 +21,8 @@ from gateway.store.trust.audit import Event
 from gateway.store.work import steps, tasks, trees
 
 LASTS = timedelta(minutes=15)
+AGAIN = timedelta(hours=1)
+"""How long a question that was denied or expired counts against those of the same conversation, schedule or trigger."""
 BUDGET = "task_budget"
 """The question of a tree whose budget is used up."""
 DOUBT = "call_in_doubt"
@@ -203,6 +205,34 @@ async def list_open(conn: Connection, asked: PrincipalId, now: datetime) -> list
     sql = """select * from reviews where asked_id = $1 and state = 'open' and (expires_at is null or expires_at > $2)
              order by id"""
     return await fetch_all(conn, ReviewRow, sql, asked, now)
+
+
+@dataclass(frozen=True, slots=True)
+class CountedQuestion:
+    """A question that counts against the limits; `same`: of the same conversation, schedule or trigger."""
+
+    name: str
+    same: bool
+
+
+async def list_counted(conn: Connection, question: ReviewQuestion, now: datetime) -> list[CountedQuestion]:
+    """The questions to the same person beside which this one would stand.
+
+    For a chat's turn: those open in its conversation. For an unattended run: those of all unattended runs that are
+    open, and those of its own conversation, schedule or trigger that were not approved in the last hour.
+    """
+    sql = """with asked as (
+               select r.*, coalesce(r.session_id = $2 or t.input ->> 'origin' = run.input ->> 'origin'
+                                    and t.input ->> 'name' = run.input ->> 'name', false) as same
+               from reviews r join tasks t on t.id = r.task_id left join tasks run on run.id = $3
+               where r.asked_id = $1 and r.kind = 'approval' and (r.address_id is null) = $4)
+             select 'A' || id as name, same from asked
+             where (same or $4) and (state = 'open' and (expires_at is null or expires_at > $5)
+                                     or same and $4 and state in ('denied', 'expired') and created_at > $6)
+             order by id"""
+    unattended, since = question.address is None, now - AGAIN
+    values = (question.asked, question.session, question.task, unattended, now, since)
+    return await fetch_all(conn, CountedQuestion, sql, *values)
 
 
 async def get(conn: Connection, review: ReviewId) -> ReviewRow | None:
