@@ -23,7 +23,7 @@ from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
 from gateway.domain.text.marks import data_from
 from gateway.net import fetch
-from gateway.net.addresses import parse_url
+from gateway.net.addresses import Rules, parse_url
 from gateway.net.errors import NetError
 from gateway.tools import PageText, Services, Web, explained
 
@@ -81,11 +81,14 @@ class _WebTools:
         count = min(max(arguments.count or 5, 1), MAX_COUNT)
         with explained():
             found = await self._web().search.find(arguments.query, count)
-        self._session(caller.session).results.update(_key(hit.url) for hit in found.hits)
-        rows = [{"title": hit.title, "url": hit.url, "snippet": hit.snippet} for hit in found.hits]
-        return Labelled(
-            {"provider": found.provider, "note": data_from("the pages found"), "results": rows}, Label.UNTRUSTED
-        )
+        rules = self._web().rules()
+        hits = [hit for hit in found.hits if _is_admitted(hit.url, rules)]
+        self._session(caller.session).results.update(_key(hit.url) for hit in hits)
+        rows = [{"title": hit.title, "url": hit.url, "snippet": hit.snippet} for hit in hits]
+        denied = len(found.hits) - len(hits)
+        left_out: JsonObject = {"left_out": f"{denied} results of denied hosts"} if denied else {}
+        about: JsonObject = {"provider": found.provider, "note": data_from("the pages found"), **left_out}
+        return Labelled({**about, "results": rows}, Label.UNTRUSTED)
 
     async def kind_of_fetch(self, arguments: FetchArguments, caller: Caller) -> ToolClass:
         """An address can carry data away, so one that nobody named counts as a message to its host."""
@@ -156,6 +159,15 @@ def _key(url: str) -> str:
     plain = re.sub(r"\Ahttps?://", "", url, flags=re.IGNORECASE).partition("#")[0]
     host, slash, rest = plain.partition("/")
     return f"{host.lower()}{slash}{rest}".removesuffix("/")
+
+
+def _is_admitted(url: str, rules: Rules) -> bool:
+    """Whether `web_fetch` may read this address, so that no search shows what it may not."""
+    try:
+        rules.admit(parse_url(url))
+    except NetError:
+        return False
+    return True
 
 
 def _host(url: str) -> str:

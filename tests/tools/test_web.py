@@ -358,6 +358,41 @@ class TestAsking:
         assert (await at.read("/found"))["text"] == "yes"
         assert await at.read("/found?more=1") == {"waiting": True}
 
+    @pytest.mark.parametrize(
+        "lists",
+        [
+            {"deny": ("denied.example", "xn--bcher-kva.example")},
+            {"allow": ("good.example",)},
+            {"allow": ("example",), "deny": ("denied.example", "xn--bcher-kva.example")},
+        ],
+    )
+    async def test_results_of_denied_hosts_are_left_out_and_count_as_named_by_nobody(
+        self, bench: Bench, world: World, lists: dict[str, tuple[str, ...]]
+    ) -> None:
+        denied = [
+            "https://denied.example/",
+            "https://DENIED.example./x",
+            "https://a.b.denied.example:8443/",
+            "https://bücher.example/",
+            "https://user@denied.example/",
+        ]
+        good = ["https://good.example/", "https://www.good.example/a?b"]
+        rows = [{"title": f"about {url}", "url": url, "description": "d"} for url in (*denied, *good)]
+        api = search_apis(answers={"/res/v1/web/search": {"web": {"results": rows}}})
+        caller = Caller(CALLER.task, 0, world.session, world.address, Label.UNTRUSTED, unfenced)
+        at = await bench.open(api, caller=caller, database=world.database)
+        web = at.services.web
+        assert web is not None
+        at.services = replace(at.services, web=replace(web, rules=lambda: replace(at.server.rules, **lists)))
+        at.__post_init__()
+
+        found = await at.call("web_search", query="x", count=10)
+        assert [row["url"] for row in found["results"]] == good
+        assert found["left_out"] == "5 results of denied hosts"
+        assert "denied.example" not in str(found["results"])
+        for url in denied[:4]:
+            assert await at.call("web_fetch", url=url) == {"waiting": True}
+
     async def test_a_further_page_of_what_was_read_costs_no_request_and_no_yes(self, at: Browsing) -> None:
         at.caller = replace(at.caller, label=Label.OWNER)
         await at.read("/")
