@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from gateway.domain.conversation.model import ToolSpec
-from gateway.domain.conversation.tools import AnyTool
+from gateway.domain.conversation.tools import AnyTool, taken_name
 from gateway.domain.conversation.transcript import Entry, ToolIntent, ToolResult
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
@@ -149,17 +149,29 @@ def spec_of(tool: AnyTool, label: Label) -> ToolSpec:
     return ToolSpec(tool.name, tool.description, tool.parameters or parameters_of(tool.arguments), label)
 
 
-def shown_specs(
-    sources: Sequence[ToolSource], entries: Iterable[Entry], label: Label
-) -> tuple[tuple[ToolSpec, ...], bool]:
-    """The tools of sources that the prompt of a run with this label shows beside the built-in ones, and whether it
-    needs `find_tools`. Nothing of a tool is in it whose description is trusted less than the run.
+def offers_of(sources: Iterable[ToolSource]) -> dict[str, Offer]:
+    """The tools of sources by name, without those that could pass for a built-in one, or for one of an earlier source.
+
+    Each source refuses such names itself; this holds for all of them together, and for tools that were there before.
+    """
+    found = dict[str, Offer]()
+    for source in sources:
+        others = {name.casefold().replace("-", "_") for name in found}
+        for offer in source.offers:
+            name = offer.tool.name
+            if not taken_name(name) and name.casefold().replace("-", "_") not in others:
+                found.setdefault(name, offer)
+    return found
+
+
+def shown_specs(sources: Sequence[ToolSource], entries: Iterable[Entry]) -> tuple[tuple[ToolSpec, ...], bool]:
+    """The tools of sources that a prompt shows beside the built-in ones, and whether it needs `find_tools`.
 
     All confirmed tools if they are few, otherwise those that `find_tools` has found in the conversation: the oldest
     first, so that the beginning of the prompt stays the same.
     """
-    offers = {offer.tool.name: offer for source in sources for offer in source.offers}
-    ready = [spec_of(offer.tool, offer.label) for offer in offers.values() if offer.label is Label.OWNER]
+    offers = offers_of(sources)
+    ready = [spec_of(offer.tool) for offer in offers.values() if offer.confirmed]
     few = len(ready) <= MAX_TOOLS and sum(map(_size, ready)) <= MAX_CHARS
     listed = {spec.name: spec for spec in (ready if few else ())}
     known = {name for name, offer in offers.items() if offer.label <= label and name not in listed}

@@ -13,7 +13,15 @@ from typing import TypeVar
 from pydantic import BaseModel, ValidationError
 
 from gateway.agent.policy import LEAVES, Act, Case, Decision, Policy, decide, words_of
-from gateway.agent.tool_sources import FIND_TOOLS, NamedTools, ToolSource, explained_arguments, shown_specs, spec_of
+from gateway.agent.tool_sources import (
+    FIND_TOOLS,
+    NamedTools,
+    ToolSource,
+    explained_arguments,
+    offers_of,
+    shown_specs,
+    spec_of,
+)
 from gateway.domain.conversation.diff import written_out
 from gateway.domain.conversation.model import ToolCall, ToolSpec
 from gateway.domain.conversation.tools import AnyTool, Caller, Change, Effect, Labelled, ToolClass, ToolFailed, Wording
@@ -108,6 +116,14 @@ class Toolbox:
     def source_specs(self, entries: Sequence[Entry], label: Label) -> tuple[ToolSpec, ...]:
         """The tools of sources that the next prompt of a run with this transcript and label shows, `find_tools` first
         if it is needed."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The names of all tools that a prompt may show."""
+        return [*self._tools, *offers_of(self.sources)]
+
+    def source_specs(self, entries: Sequence[Entry]) -> tuple[ToolSpec, ...]:
+        """The tools of sources that the next prompt of this transcript shows, `find_tools` first if it is needed."""
         if not self.sources:
             return ()
         specs, more = shown_specs(self.sources, entries, label)
@@ -218,8 +234,8 @@ class Toolbox:
 
     def _tool(self, name: str) -> AnyTool | None:
         """The tool with this name, also if no prompt shows it: an approved call is known by its name only."""
-        offers = (offer.tool for source in self.sources for offer in source.offers)
-        return self._tools.get(name) or next((tool for tool in offers if tool.name == name), None)
+        offer = None if name in self._tools else offers_of(self.sources).get(name)
+        return offer.tool if offer else self._tools.get(name)
 
     def _suggestion(self, name: str) -> str:
         near = difflib.get_close_matches(name, self._tools, n=1)

@@ -120,7 +120,7 @@ def _tools(turns: Turns) -> ToolParts:
         skills=turns.own.skills,
         tool_files=turns.own.tool_files,
         toolbox=partial(refreshed_toolbox, turns.environments),
-        names=lambda: [spec.name for spec in _own_toolbox(turns.environments).specs],
+        names=lambda: _own_toolbox(turns.environments).names,
         switched_off=turns.environments.switched_off,
     )
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pydantic import Field
 
-from gateway.agent.tool_sources import FIND_TOOLS, Offer, ToolSource
+from gateway.agent.tool_sources import FIND_TOOLS, Offer, ToolSource, offers_of
 from gateway.domain.conversation.tools import AnyTool, Caller, Effect, Labelled, Tool, ToolArguments, ToolClass, Wording
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
@@ -29,14 +29,14 @@ class _Finder:
     sources: Sequence[ToolSource]
 
     def _fitting(self, arguments: FindArguments) -> list[Offer]:
-        return ranked([offer for source in self.sources for offer in source.offers], arguments.query or "")
+        return ranked([*offers_of(self.sources).values()], arguments.query or "")
 
     async def find(self, arguments: FindArguments, _caller: Caller) -> Labelled:
         best, problems = self._fitting(arguments), list[str]()
         if not best or any(source.more for source in self.sources):
             reports = await asyncio.gather(*(source.discover() for source in self.sources))
             problems = [one_line(problem, 300) for lines in reports for problem in lines]
-            best = self._fitting(arguments) or [offer for source in self.sources for offer in source.offers]
+            best = self._fitting(arguments) or [*offers_of(self.sources).values()]
         rows = list(map(_row, best[:MOST]))
         others = [offer.tool.name for offer in best[MOST : 4 * MOST]]
         label = max((offer.label for offer in best[: 4 * MOST]), default=Label.OWNER)

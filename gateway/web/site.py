@@ -26,8 +26,6 @@ from gateway.web.pages import Nav, Pages
 from gateway.web.rights import Rights
 
 Result = TypeVar("Result")
-MODELS = ("default",)
-"""The models of `/v1` beside agents of task trees: the agent that people chat with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,8 @@ from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from gateway.domain.work.trees import MAIN
+from gateway.domain.conversation.tools import look_of
+from gateway.domain.work.trees import MAIN, MODELS
 from gateway.workspace.files.paths import WorkspaceError
 from gateway.workspace.files.tree import Workspace
 from gateway.workspace.skills.folder import MAX_NAME, BadSkill, front_matter, is_name
@@ -94,8 +95,8 @@ def parse(slug: str, data: bytes) -> AgentFile:
     """Raises `BadAgent`."""
     if not is_name(slug):
         raise BadAgent(f"Its file name must be a-z, 0-9 and single hyphens, at most {MAX_NAME} characters, then .md.")
-    if slug == MAIN:
-        raise BadAgent(f"{MAIN} is the agent that people chat with; AGENTS.md and SOUL.md say how it works.")
+    if look_of(slug) in map(look_of, (MAIN, *MODELS)):
+        raise BadAgent(f"{MAIN} is the agent that people chat with, and {slug} could pass for it; choose another name.")
     if len(data) > MAX_BYTES:
         raise BadAgent(f"It is longer than {MAX_BYTES >> 10} kB.")
     try:

@@ -60,6 +60,30 @@ class ToolClass(StrEnum):
     IRREVERSIBLE = "irreversible"
 
 
+BUILT_IN = frozenset({
+    "bash", "cron", "delete_file", "edit_file", "exec", "find_tools", "forget", "list_files", "memory_get",
+    "memory_search", "move_file", "read_file", "remember", "search_files", "send_file", "send_message", "skills",
+    "spawn", "start_task", "tasks", "todo", "web_fetch", "web_search", "write_file",
+    "complete_task", "create_subtask", "handoff", "load_skill", "request_human_review", "save_intermediate_data",
+    "call_in_doubt", "embed_memory", "resume_schedule", "task_budget", "vouch_files",
+})  # fmt: skip
+"""The names of the gateway's own tools and calls, whether they are offered or not."""
+
+
+def taken_name(name: str) -> str:
+    """The built-in tool for which a reader could take another tool of this name; "" if there is none."""
+    return _LOOKS.get(look_of(name), "")
+
+
+def look_of(name: str) -> str:
+    """The same for all names, of ASCII characters, that a reader could take for each other."""
+    return name.casefold().translate(_ALIKE).replace("rn", "m")
+
+
+_ALIKE = str.maketrans({"-": "", "_": "", "0": "o", "1": "l", "i": "l", "5": "s"})
+_LOOKS = {look_of(name): name for name in BUILT_IN}
+
+
 class ToolFailed(Exception):
     """The call failed; the text tells the model what was wrong and what would work. `label` is that of the text."""
 

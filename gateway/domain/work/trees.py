@@ -15,6 +15,8 @@ MOST_SHARING = 3
 """Trees under way that one conversation with others' words has started."""
 MAIN = "main"
 """The agent that people chat with; as a node it is the persona with all of its tools."""
+MODELS = ("default",)
+"""The models of `/v1` beside agents of task trees: that agent."""
 TREE_TOOLS = frozenset({"start_task", "tasks"})
 """Only for the chat's agent: a node makes subtasks."""
 FILES, MOST_FILES = "tasks", 100

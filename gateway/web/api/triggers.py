@@ -12,11 +12,12 @@ from pydantic_core import PydanticCustomError
 
 from gateway.domain.people.credentials import Scope
 from gateway.domain.work.tasks import Status
+from gateway.domain.work.trees import MODELS
 from gateway.flow.unattended.triggers import QueueFull, TriggerRequest
 from gateway.web.auth.access import Caller, needs
 from gateway.web.http.bodies import RequestBody, json_body, validated
 from gateway.web.http.errors import Refused
-from gateway.web.site import MODELS, PRINTABLE, AtSite, Site
+from gateway.web.site import PRINTABLE, AtSite, Site
 from gateway.workspace.instructions import SOURCE_PATTERN
 
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=PRINTABLE)]

@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import JsonValue
 
 from gateway.domain.conversation.model import ToolCall, ToolSpec
+from gateway.domain.conversation.tools import look_of
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import storable
@@ -159,9 +160,10 @@ def choice_of(value: JsonValue, tools: Collection[ToolSpec]) -> tuple[bool, str 
 
 
 def refuse_clash(tools: Collection[ToolSpec], own: Collection[str]) -> None:
-    """Raise `Refused` if a client's tool would shadow one of the agent's."""
+    """Raise `Refused` if a client's tool would shadow one of the agent's, or could pass for it."""
+    looks = set(map(look_of, own))
     for tool in tools:
-        if tool.name in own:
+        if look_of(tool.name) in looks:
             message = f"The agent has a tool {tool.name} of its own; give yours another name, or use a plain token."
             raise Refused(400, "tool_name_taken", message, param="tools")
 

@@ -14,10 +14,11 @@ from gateway.domain.json import Json
 from gateway.domain.memory.memories import EmbeddingUnavailable, Vector
 from gateway.domain.people.credentials import Scope
 from gateway.domain.text.tokens import estimate
+from gateway.domain.work.trees import MODELS
 from gateway.web.auth.access import MESSAGE_BODY, Caller, needs
 from gateway.web.http.bodies import Text, json_body, parsed, validated
 from gateway.web.http.errors import Refused
-from gateway.web.site import MODELS, AtSite, Site
+from gateway.web.site import AtSite, Site
 from gateway.web.v1 import responses, wire
 from gateway.web.v1.request import parse, parse_prompt
 from gateway.web.v1.serving import Chatter, SessionHeaders, serve

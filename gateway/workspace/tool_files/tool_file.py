@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import TypeAdapter, ValidationError
 
-from gateway.domain.conversation.tools import Operation, ToolClass
+from gateway.domain.conversation.tools import Operation, ToolClass, taken_name
 from gateway.domain.json import JsonObject
 from gateway.domain.text.texts import one_line
 from gateway.workspace.skills.folder import MAX_DESCRIPTION, BadSkill, Files, Skill, is_name
@@ -71,6 +71,10 @@ def tool_file_of(files: Files) -> ToolFile:
     credential = credential_of(head, config)
     base, found = _found(config, files, LONGEST_NAME - 1 - len(slug), credential)
     description, version = one_line(head.description, MAX_DESCRIPTION), one_line(head.version, 40)
+    names = [*(each.name for each in found.operations), *(["run"] if isinstance(config, Script) else ())]
+    for full in (f"{slug}_{name}" for name in names):
+        if (own := taken_name(full)) or full.startswith("mcp-"):
+            raise BadSkill(f"Its tool {full} could pass for {own or 'one of an MCP server'}; choose another slug.")
     about = (("name", one_line(head.name, 64)), ("type", head.type), ("address", base))
     rest = (head, config, credential, base, found.operations, found.left_out)
     return ToolFile(slug, description, version, about, body, *rest)
