@@ -1,7 +1,8 @@
 """Background tasks: the chat's agent starts, follows and cancels trees of agents."""
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
 
 from pydantic import Field
 
@@ -39,6 +40,8 @@ from gateway.store.transcript import sessions
 from gateway.store.work import trees
 from gateway.tools import PrincipalContext, Services, Transact
 
+Result = TypeVar("Result")
+
 SHOWN = 10
 MAX_RESULT_CHARS = 2_000
 
@@ -69,6 +72,7 @@ class _TasksTool:
             await self.trees.check(arguments.agent, caller.label)
         except NoSuchAgent as error:
             raise ToolFailed.own("unknown_agent", str(error)) from error
+        tainted = caller.label > label_of(self.context.role, private=True, as_owner=True)
         request = TreeRequest(
             arguments.agent,
             arguments.input,
@@ -78,10 +82,10 @@ class _TasksTool:
             key=f"{caller.task}/{caller.ordinal}",
             address=caller.address,
             most_live=None if self.context.role is Role.OWNER else MOST_LIVE,
-            shared=SharedBudget(caller.session, self.trees.budgets().run_usd) if self._is_tainted(caller) else None,
+            shared=SharedBudget(caller.session, self.trees.budgets().run_usd) if tainted else None,
         )
         try:
-            task = await self.transact(lambda tx: self._start(tx, request))
+            task = await self.transact(lambda tx: task_trees.start(tx, self.context.principal, request))
         except TooManyTasks as error:
             raise ToolFailed.own("too_many", str(error)) from error
         message = "It has begun; its result will come to this chat as a message. Don't wait for it."
@@ -97,14 +101,15 @@ class _TasksTool:
             raise ToolFailed.own("not_in_groups", "A group can't start tasks; the person can, in a private chat.")
 
     async def proposed(self, arguments: StartArguments, _caller: Caller) -> Change:
-        """The work, who would do it and the most that it may cost."""
-        await self.transact(self._require_person)
+        """The work, who would do it and the most that it may cost.
+
+        Refused to groups, where everybody would spend: their conversations are untrusted, so each start comes by here.
+        """
+        if is_group(await self.transact(lambda tx: principals.identities(tx, self.context.principal))):
+            raise ToolFailed.own("not_in_groups", "A group can't start tasks; the person can, in a private chat.")
         most = self.trees.within(arguments.budget)
         cost = "" if most is None else f", for {dollars(most)} at most"
         return Change(f"Start this in the background, by the agent {arguments.agent}{cost}:\n{arguments.input}")
-
-    def _is_tainted(self, caller: Caller) -> bool:
-        return caller.label > label_of(self.context.role, private=True, as_owner=True)
 
     async def kind(self, arguments: TasksArguments, _caller: Caller) -> ToolClass:
         return ToolClass.ACT if arguments.action == "cancel" else ToolClass.READ
@@ -114,10 +119,7 @@ class _TasksTool:
         if arguments.action != "cancel" or arguments.id is None:
             return None
         which = arguments.id
-        try:
-            row = await self.transact(lambda tx: task_trees.node(tx, self.context.principal, which))
-        except NoSuchTask as error:
-            raise ToolFailed.own("not_found", str(error)) from error
+        row = await self._found(lambda tx: task_trees.node(tx, self.context.principal, which))
         return Change(f"Cancel this task with all below it: {task_line(row).strip()}", str(row.id))
 
     async def tasks(self, arguments: TasksArguments, _caller: Caller) -> Labelled:
@@ -126,8 +128,11 @@ class _TasksTool:
         if arguments.id is None:
             raise ToolFailed.own("invalid_arguments", f"{arguments.action} needs id.")
         which, act = arguments.id, self._show if arguments.action == "show" else self._cancel
+        return await self._found(lambda tx: act(tx, which))
+
+    async def _found(self, work: Callable[[Connection], Awaitable[Result]]) -> Result:
         try:
-            return await self.transact(lambda tx: act(tx, which))
+            return await self.transact(work)
         except NoSuchTask as error:
             raise ToolFailed.own("not_found", str(error)) from error
 

@@ -87,8 +87,8 @@ class _WebTools:
         rows = [{"title": hit.title, "url": hit.url, "snippet": hit.snippet} for hit in hits]
         denied = len(found.hits) - len(hits)
         left_out: JsonObject = {"left_out": f"{denied} results of denied hosts"} if denied else {}
-        about: JsonObject = {"provider": found.provider, "note": data_from("the pages found"), **left_out}
-        return Labelled({**about, "results": rows}, Label.UNTRUSTED)
+        about: JsonObject = {"provider": found.provider, "note": data_from("the pages found")}
+        return Labelled({**about, **left_out, "results": rows}, Label.UNTRUSTED)
 
     async def kind_of_fetch(self, arguments: FetchArguments, caller: Caller) -> ToolClass:
         """An address can carry data away, so one that nobody named counts as a message to its host."""

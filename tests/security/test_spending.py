@@ -47,7 +47,8 @@ class TestTrees:
         made = await path.rows(TREES)
         assert made == [(0.1, Label.UNTRUSTED)] * MOST_SHARING, "trusted as little as the words that asked for them"
         assert (
-            "unfinished tasks use up" in (await path.rows("select text from messages order by id desc limit 1"))[0][0]
+            "tasks of this conversation use up"
+            in (await path.rows("select text from messages order by id desc limit 1"))[0][0]
         )
 
     async def test_one_that_takes_the_whole_money_leaves_none_to_the_next(self, path: MessagePath) -> None:

@@ -59,6 +59,9 @@ class TooManyTasks(OwnerMustAct):
     """The person or the conversation has the most unfinished trees allowed."""
 
 
+_SHARED = f"what others' words may start: {MOST_SHARING}, for the money of one run. Cancel one, or give each a budget."
+
+
 @dataclass(frozen=True, slots=True)
 class SharedBudget:
     """What all trees under way that a conversation with others' words has started may cost; None: any amount."""
@@ -70,12 +73,8 @@ class SharedBudget:
         """The budget of one more tree; raises `TooManyTasks`."""
         number, taken = await trees.started_in(tx, self.session)
         if number >= MOST_SHARING or (self.usd is not None and taken >= self.usd):
-            raise TooManyTasks(
-                f"This conversation has read others' words, and its {number} unfinished tasks use up what it may give "
-                f"away: {MOST_SHARING} tasks, or the money of one run. Wait for one, cancel one, or give each a budget."
-            )
-        most = None if self.usd is None else self.usd - taken
-        return min((each for each in (wanted, most) if each is not None), default=None)
+            raise TooManyTasks(f"{number} tasks of this conversation use up {_SHARED}")
+        return wanted if self.usd is None else min(self.usd - taken, self.usd if wanted is None else wanted)
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,9 +159,9 @@ class Questions:
                 raise ToolFailed.own("denied", f"The user said no to exactly this, as {before.name}; do not ask again.")
             return before
         counted = await reviews.list_counted(tx, question, now)
-        own = [each for each in counted if each.same]
-        if len(counted) >= MAX_WAITING or (caller.address is None and len(own) >= MAX_UNATTENDED):
-            names = ", ".join(each.name for each in (own or counted))
+        own = sum(same for _, same in counted)
+        if len(counted) >= MAX_WAITING or (caller.address is None and own >= MAX_UNATTENDED):
+            names = ", ".join(name for name, same in counted if same or not own)
             message = f"{names} wait for an answer, or had none or a no lately; nothing was changed."
             raise ToolFailed.own("too_many_questions", message)
         if for_chat(act.change.preview)[1] and not self.people.is_owner(asked):

@@ -207,19 +207,11 @@ async def list_open(conn: Connection, asked: PrincipalId, now: datetime) -> list
     return await fetch_all(conn, ReviewRow, sql, asked, now)
 
 
-@dataclass(frozen=True, slots=True)
-class CountedQuestion:
-    """A question that counts against the limits; `same`: of the same conversation, schedule or trigger."""
-
-    name: str
-    same: bool
-
-
-async def list_counted(conn: Connection, question: ReviewQuestion, now: datetime) -> list[CountedQuestion]:
-    """The questions to the same person beside which this one would stand.
+async def list_counted(conn: Connection, question: ReviewQuestion, now: datetime) -> list[tuple[str, bool]]:
+    """The questions to the same person that count against this one, and whether they are of the same source.
 
     For a chat's turn: those open in its conversation. For an unattended run: those of all unattended runs that are
-    open, and those of its own conversation, schedule or trigger that were not approved in the last hour.
+    open, and those of its own conversation, schedule or trigger that were denied or expired in the last hour.
     """
     sql = """with asked as (
                select r.*, coalesce(r.session_id = $2 or t.input ->> 'origin' = run.input ->> 'origin'
@@ -230,9 +222,8 @@ async def list_counted(conn: Connection, question: ReviewQuestion, now: datetime
              where (same or $4) and (state = 'open' and (expires_at is null or expires_at > $5)
                                      or same and $4 and state in ('denied', 'expired') and created_at > $6)
              order by id"""
-    unattended, since = question.address is None, now - AGAIN
-    values = (question.asked, question.session, question.task, unattended, now, since)
-    return await fetch_all(conn, CountedQuestion, sql, *values)
+    values = (question.asked, question.session, question.task, question.address is None, now, now - AGAIN)
+    return [(row["name"], row["same"]) for row in await conn.fetch(sql, *values)]
 
 
 async def get(conn: Connection, review: ReviewId) -> ReviewRow | None:
