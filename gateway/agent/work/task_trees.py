@@ -64,7 +64,7 @@ _SHARED = f"what others' words may start: {MOST_SHARING}, for the money of one r
 
 @dataclass(frozen=True, slots=True)
 class SharedBudget:
-    """What all trees under way that a conversation with others' words has started may cost; None: any amount."""
+    """The most that the trees under way of a conversation with others' words may cost together; None: any amount."""
 
     session: SessionId
     usd: float | None
