@@ -164,14 +164,17 @@ def offers_of(sources: Iterable[ToolSource]) -> dict[str, Offer]:
     return found
 
 
-def shown_specs(sources: Sequence[ToolSource], entries: Iterable[Entry]) -> tuple[tuple[ToolSpec, ...], bool]:
-    """The tools of sources that a prompt shows beside the built-in ones, and whether it needs `find_tools`.
+def shown_specs(
+    sources: Sequence[ToolSource], entries: Iterable[Entry], label: Label
+) -> tuple[tuple[ToolSpec, ...], bool]:
+    """The tools of sources that the prompt of a run with this label shows beside the built-in ones, and whether it
+    needs `find_tools`. Nothing of a tool is in it whose description is trusted less than the run.
 
     All confirmed tools if they are few, otherwise those that `find_tools` has found in the conversation: the oldest
     first, so that the beginning of the prompt stays the same.
     """
     offers = offers_of(sources)
-    ready = [spec_of(offer.tool) for offer in offers.values() if offer.confirmed]
+    ready = [spec_of(offer.tool, offer.label) for offer in offers.values() if offer.label is Label.OWNER]
     few = len(ready) <= MAX_TOOLS and sum(map(_size, ready)) <= MAX_CHARS
     listed = {spec.name: spec for spec in (ready if few else ())}
     known = {name for name, offer in offers.items() if offer.label <= label and name not in listed}

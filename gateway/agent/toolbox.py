@@ -113,17 +113,15 @@ class Toolbox:
         """The tools that every prompt shows, always in the same order, so that provider caches hit."""
         return tuple(spec_of(tool, Label.OWNER) for tool in self.tools if tool.name != FIND_TOOLS)
 
-    def source_specs(self, entries: Sequence[Entry], label: Label) -> tuple[ToolSpec, ...]:
-        """The tools of sources that the next prompt of a run with this transcript and label shows, `find_tools` first
-        if it is needed."""
-
     @property
     def names(self) -> Sequence[str]:
         """The names of all tools that a prompt may show."""
         return [*self._tools, *offers_of(self.sources)]
 
-    def source_specs(self, entries: Sequence[Entry]) -> tuple[ToolSpec, ...]:
-        """The tools of sources that the next prompt of this transcript shows, `find_tools` first if it is needed."""
+    def source_specs(self, entries: Sequence[Entry], label: Label) -> tuple[ToolSpec, ...]:
+        """The tools of sources that the next prompt of a run with this transcript and label shows, `find_tools` first
+        if it is needed.
+        """
         if not self.sources:
             return ()
         specs, more = shown_specs(self.sources, entries, label)

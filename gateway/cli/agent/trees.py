@@ -49,7 +49,7 @@ def create(
     all_trees = Trees(Agents(Workspace(environment.workspace)), lambda: budgets)
 
     async def work(conn: Connection, owner: PrincipalId) -> TaskId:
-        await all_trees.check(agent)
+        await all_trees.check(agent, Label.UNTRUSTED)
         named, most = key and f"cli {key}", all_trees.within(budget)
         request = TreeRequest(agent, text, Label.OWNER, most, private=True, key=named, most_live=None, shared=None)
         return await task_trees.start(conn, owner, request)
