@@ -35,8 +35,12 @@ class Limits:
     """Of each file."""
     disk_bytes: int = 4 * 1024**3
     """By how much free space may shrink meanwhile."""
+    disk_files: int = 500_000
+    """By how many files, folders and links the disk may get more meanwhile."""
     spare_disk_bytes: int = 256 * 1024**2
     """Free space that is left to others."""
+    spare_percent: int = 5
+    """Of the disk's space, of its number of files, and of the machine's memory: left to others, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,8 @@ class Command:
     """Where the gateway listens on its loopback, as `address:port`; "" for no sockets at all."""
     temporary: str = ""
     """A folder to delete once the command is over."""
+    deletes_only: bool = False
+    """Whether its files can only be read and deleted, since the disk has nothing to spare."""
 
     @property
     def proxy(self) -> tuple[str, int]:

@@ -227,7 +227,7 @@ class Workshop:
     async def _tried(self, tier: Tier) -> str:
         """Why commands can't run in this tier; "" if they can."""
         with tempfile.TemporaryDirectory(dir=self.scratch if self.scratch.is_dir() else None) as folder:
-            limits = Limits(seconds=10, spare_disk_bytes=0)
+            limits = Limits(seconds=10, spare_disk_bytes=0, spare_percent=0)
             command = Command(("/bin/sh", "-c", "exit 7"), folder, tier, self.landlock, scratch=folder, limits=limits)
             running = await self.start(command)
             try:

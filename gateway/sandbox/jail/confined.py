@@ -9,9 +9,11 @@ from typing import NoReturn, TypeAlias
 
 from gateway.sandbox.command import Command, Tier
 from gateway.sandbox.jail import landlock, namespaces, program_filter
+from gateway.sandbox.jail.cgroups import ControlGroup
 from gateway.sandbox.jail.kernel import DUMPABLE, drop_bounds, drop_privileges, set_control
 
-_OPEN_FILES = 1024
+OPEN_FILES = 1024
+"""Of each process."""
 _FIRST_TO_DIE = 1000
 LISTENER = b"\0"
 _NICE = 10
@@ -23,10 +25,12 @@ Standard: TypeAlias = tuple[int, int, int]
 """The descriptors of input, output and errors."""
 
 
-def become(command: Command, standard: Standard, status: socket.socket) -> NoReturn:
+def become(command: Command, standard: Standard, status: socket.socket, group: ControlGroup | None) -> NoReturn:
     """Run the command in place of this process. `status` gets the listener of its filter, or why it failed."""
     try:
         os.setsid()
+        if group:
+            group.join()
         _set_standard(*standard, status.detach())
         if command.tier is not Tier.NAMESPACES:
             prefer_to_kill()
@@ -73,7 +77,7 @@ def _set_standard(*descriptors: int) -> None:
     high = [os.dup(each) for each in descriptors]
     for target, source in enumerate(high):
         os.dup2(source, target, inheritable=target < 3)
-    os.closerange(4, _OPEN_FILES)
+    os.closerange(4, OPEN_FILES)
 
 
 def _limit(command: Command) -> None:
@@ -82,7 +86,7 @@ def _limit(command: Command) -> None:
         (resource.RLIMIT_CPU, limits.cpu_seconds),
         (resource.RLIMIT_DATA, limits.memory),
         (resource.RLIMIT_FSIZE, limits.file_bytes),
-        (resource.RLIMIT_NOFILE, _OPEN_FILES),
+        (resource.RLIMIT_NOFILE, OPEN_FILES),
         (resource.RLIMIT_NPROC, limits.processes + (0 if command.tier is Tier.NAMESPACES else _OTHERS)),
         (resource.RLIMIT_MEMLOCK, 0),
         (resource.RLIMIT_CORE, 0),

@@ -47,6 +47,7 @@ class FileAccess(IntFlag):
     """Plain files only: no links, pipes, sockets, folders."""
     WORK = RUN | KEEP_FILES | REMOVE_DIR | MAKE_DIR | MAKE_SOCK | MAKE_FIFO | MAKE_SYM | REFER
     """Everything but devices."""
+    CLEAN = RUN | REMOVE_DIR | REMOVE_FILE
 
 
 _OF_FILES = (

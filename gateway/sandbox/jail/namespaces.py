@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
 from gateway.sandbox.command import Command, Tier
-from gateway.sandbox.jail.kernel import attach_tree, copied_tree, mount, release, replace_root, unshare
+from gateway.sandbox.jail.kernel import attach_tree, copied_tree, mount, replace_root, unshare
 from gateway.sandbox.jail.landlock import FileAccess
 
 WORKSPACE, HOME, TEMPORARY = "/workspace", "/home/agent", "/tmp"  # of a root of its own
@@ -66,13 +66,18 @@ def file_access(command: Command) -> Mapping[str, FileAccess]:
         return {
             "/": FileAccess.RUN,
             **devices,
-            **dict.fromkeys((root, HOME, TEMPORARY, _SHARED_MEMORY), FileAccess.WORK),
+            **dict.fromkeys((HOME, TEMPORARY, _SHARED_MEMORY), FileAccess.WORK),
+            root: _work(command),
         }
     system = dict.fromkeys((*PROGRAMS, *SETTINGS, *_ACCOUNTS, *command.reads), FileAccess.RUN)
     machine = dict.fromkeys(_ABOUT_MACHINE, FileAccess.READ)
     # In a container, mounts and a check afterwards protect the gateway's files: new names at the top are possible.
-    files = {root: FileAccess.WORK} if command.tier is Tier.CONTAINER else dict(_workspace_access(command))
-    return {**system, **devices, **machine, **files, command.scratch: FileAccess.WORK}
+    files = {root: _work(command)} if command.tier is Tier.CONTAINER else dict(_workspace_access(command))
+    return {**system, **devices, **machine, **files, command.scratch: _work(command)}
+
+
+def _work(command: Command) -> FileAccess:
+    return FileAccess.CLEAN if command.deletes_only else FileAccess.WORK
 
 
 def _workspace_access(command: Command, folder: str = "") -> Iterator[tuple[str, FileAccess]]:
@@ -88,17 +93,14 @@ def _workspace_access(command: Command, folder: str = "") -> Iterator[tuple[str,
                 yield entry.path, FileAccess.READ
                 yield from _workspace_access(command, path)
             else:
-                yield entry.path, FileAccess.WORK
+                yield entry.path, _work(command)
 
 
-MAX_PROCESSES_SINCE = (6, 14)
 _FILES, _GROUPS, _HOST, _MESSAGES, _USERS, _PROCESSES, _NETWORK = (
     0x20000, 0x02000000, 0x04000000, 0x08000000, 0x10000000, 0x20000000, 0x40000000,
 )  # fmt: skip
 _SET_FLAGS, _UP = 0x8914, 1
 _USER_ID = 1000
-_RESERVED = 300
-"""Process numbers that are used only once."""
 _PRIVATE = 0x4000 | 0x40000
 """With everything below."""
 _NO_SET_ID, _NO_DEVICES, _NO_PROGRAMS = 2, 4, 8
@@ -136,7 +138,6 @@ def enter_root(command: Command) -> None:
         attach_tree(tree, _place(base + target, tree))
     os.mkdir(f"{base}/proc")
     mount(b"proc", f"{base}/proc", _SAFE | _NO_PROGRAMS)
-    _bound_processes(f"{base}/proc", command.limits.processes)
     if command.network:
         _bound_buffers(f"{base}/proc")
     for name in (*command.read_only, *command.hidden):
@@ -156,7 +157,8 @@ def _trees(command: Command) -> Iterator[tuple[str, int]]:
         if os.path.exists(path) and not os.path.islink(path) and not _copied(path):
             yield path, copied_tree(path, _READ_ONLY | _SAFE)
     for path in DEVICES:
-        yield path, copied_tree(path, _NO_SET_ID | _NO_PROGRAMS)
+        # Both read as zeros, but a shared mapping of the former is memory that no limit counts.
+        yield path, copied_tree(path.replace("/zero", "/full"), _NO_SET_ID | _NO_PROGRAMS)
     yield WORKSPACE, copied_tree(command.workspace, _SAFE)
 
 
@@ -214,10 +216,3 @@ def _bound_buffers(proc: str) -> None:
     for name in ("tcp_rmem", "tcp_wmem"):
         with open(f"{proc}/sys/net/ipv4/{name}", "w") as file:
             file.write("4096 16384 32768")
-
-
-def _bound_processes(proc: str, most: int) -> None:
-    """Limit the processes if the kernel counts them per namespace; in older ones this file is the machine's."""
-    if release() >= MAX_PROCESSES_SINCE:
-        with suppress(OSError), open(f"{proc}/sys/kernel/pid_max", "w") as file:
-            file.write(str(_RESERVED + most))

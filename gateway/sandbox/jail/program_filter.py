@@ -4,6 +4,7 @@ import errno
 import platform
 
 from gateway.sandbox.command import Tier
+from gateway.sandbox.jail.kernel import DUMPABLE
 from gateway.sandbox.jail.landlock import SIGNALS_SINCE, TRUNCATE_SINCE
 from gateway.sandbox.jail.seccomp import (
     ALLOW,
@@ -13,6 +14,7 @@ from gateway.sandbox.jail.seccomp import (
     ASK,
     ATTRIBUTES,
     CHANGES,
+    DONE,
     EQUAL,
     ERROR,
     LOAD,
@@ -36,6 +38,7 @@ _REFUSED = {
     errno.EACCES: "socket 41 198",
     errno.ENOSYS: f"{UNCOUNTED}, shmdt 67 197, openat2 437 437",
     errno.EOPNOTSUPP: ATTRIBUTES,
+    errno.EINVAL: "splice 275 76, tee 276 77, vmsplice 278 75, sendfile 40 71",  # a pipe's pages count for nobody
 }
 _SENDS = {"sendto 44 206": 3, "sendmsg 46 211": 2, "sendmmsg 307 269": 3}
 """Which argument is the flags."""
@@ -46,7 +49,8 @@ _TRUNCATE = "truncate 76 45"
 _OTHER_SIGNALS = "rt_sigqueueinfo 129 138, rt_tgsigqueueinfo 297 240, pidfd_send_signal 424 424"
 _KILLS = "kill 62 129, tkill 200 130, tgkill 234 131"
 _CONNECT = "connect 42 203"
-SUPERVISED = f"{CHANGES}, {_KILLS}, {_CONNECT}"
+_STARTS = "clone 56 220, fork 57 -, vfork 58 -"
+SUPERVISED = f"{CHANGES}, {_KILLS}, {_CONNECT}, {_STARTS}"
 """The calls that are answered from outside if there are no namespaces."""
 _ABOUT_ONESELF = (
     "prlimit64 302 261, sched_setaffinity 203 122, sched_setscheduler 144 119, sched_setparam 142 118, "
@@ -69,8 +73,10 @@ _OPENS = {"open 2 -": (1, 2), "openat 257 56": (2, 3)}
 _SET_ID_BITS, _CREATES = 0o6000, 0o100 | 0o20000000
 _STREAMS, _DATAGRAMS, _KIND_OF_SOCKET = 1, 2, 15
 _INTERNET, _INTERNET6, _TCP = 2, 10, 6
-_BUFFERS = (7, 8)
-_NEW_NAMESPACES = 0x7E020080
+_BUFFERS = (7, 8, 32, 33)
+_UNIX = 1
+_SHARED, _ANONYMOUS = 0x01, 0x20
+_NEW_NAMESPACES, _THREAD, _SAME_FILES = 0x7E020080, 0x10000, 0x400
 
 
 def restrict(tier: Tier, version: int, *, network: bool = False) -> int | None:
@@ -92,6 +98,7 @@ def rules(machine: str, tier: Tier, version: int = SIGNALS_SINCE, *, network: bo
     steps, column = prologue(machine)
     steps += _masked(numbers("clone 56 220", column), 0, _NEW_NAMESPACES)
     steps += _tcp(column) if network else []
+    steps += _buffers(column)
     refused = dict(_REFUSED)
     if tier is not Tier.NAMESPACES:
         refused[errno.EACCES] += _LISTENING
@@ -114,7 +121,7 @@ def rules(machine: str, tier: Tier, version: int = SIGNALS_SINCE, *, network: bo
 def _beside_landlock(version: int, column: int, *, network: bool) -> list[Step]:
     signals, truncate = version < SIGNALS_SINCE, version < TRUNCATE_SINCE
     refused = [_OWNERS, *[_OTHER_SIGNALS] * signals, *[_TRUNCATE] * truncate]
-    supervised = [CHANGES, *[_KILLS] * signals, *[_CONNECT] * network]
+    supervised = [CHANGES, _STARTS, *[_KILLS] * signals, *[_CONNECT] * network]
     return [
         step
         for tables, verdict in ((refused, REFUSE), (supervised, ASK))
@@ -132,20 +139,33 @@ def _other_processes(column: int) -> list[Step]:
     both = [(LOAD, 0, 0, ARGUMENTS), (EQUAL, 1, 0, 0), REFUSE, (LOAD, 0, 0, ARGUMENTS + 8), (EQUAL, 1, 0, 0), REFUSE]
     steps += [(EQUAL, 0, len(both) + 1, priority), *both, ALLOW]
     pair = numbers("socketpair 53 199", column)["socketpair"]
-    kind = [(LOAD, 0, 0, ARGUMENTS + 8), (AND, 0, 0, _KIND_OF_SOCKET), (EQUAL, 0, 1, _DATAGRAMS), REFUSE, ALLOW]
+    kind = [
+        (LOAD, 0, 0, ARGUMENTS), (EQUAL, 0, 3, _UNIX), (LOAD, 0, 0, ARGUMENTS + 8), (AND, 0, 0, _KIND_OF_SOCKET),
+        (EQUAL, 0, 1, _DATAGRAMS), REFUSE, ALLOW,
+    ]  # fmt: skip
     return [*steps, (EQUAL, 0, len(kind), pair), *kind]
 
 
 def _tcp(column: int) -> list[Step]:
-    """Sockets of TCP and no others, with buffers as large as the network's rules make them."""
-    at = numbers("socket 41 198, setsockopt 54 208", column)
+    """Sockets of TCP and no others."""
+    socket = numbers("socket 41 198", column)["socket"]
     body = [
         (LOAD, 0, 0, ARGUMENTS), (EQUAL, 1, 0, _INTERNET), (EQUAL, 0, 6, _INTERNET6),
         (LOAD, 0, 0, ARGUMENTS + 8), (AND, 0, 0, _KIND_OF_SOCKET), (EQUAL, 0, 3, _STREAMS),
         (LOAD, 0, 0, ARGUMENTS + 16), (EQUAL, 2, 0, 0), (EQUAL, 1, 0, _TCP),
         (RETURN, 0, 0, ERROR | errno.EACCES), ALLOW,
     ]  # fmt: skip
-    return [(EQUAL, 0, len(body), at["socket"]), *body, *by_argument(at["setsockopt"], 2, _BUFFERS, ALLOW, REFUSE)]
+    return [(EQUAL, 0, len(body), socket), *body]
+
+
+def _buffers(column: int) -> list[Step]:
+    """Buffers of sockets as large as the system makes them; no memory and no open files that nobody could count."""
+    at = numbers("setsockopt 54 208, mmap 9 222, prctl 157 167, clone 56 220", column)
+    steps = by_argument(at["setsockopt"], 2, _BUFFERS, ALLOW, REFUSE)
+    steps += by_argument(at["prctl"], 0, [DUMPABLE], ALLOW, DONE)  # else it could hide what it has open
+    shared = [(LOAD, 0, 0, ARGUMENTS + 24), (ANY_BIT, 0, 2, _ANONYMOUS), (ANY_BIT, 0, 1, _SHARED), REFUSE, ALLOW]
+    apart = [(LOAD, 0, 0, ARGUMENTS), (ANY_BIT, 0, 2, _THREAD), (ANY_BIT, 1, 0, _SAME_FILES), REFUSE, (LOAD, 0, 0, 0)]
+    return [*steps, (EQUAL, 0, len(shared), at["mmap"]), *shared, (EQUAL, 0, len(apart), at["clone"]), *apart]
 
 
 def _modes(column: int) -> list[Step]:

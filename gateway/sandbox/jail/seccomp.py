@@ -17,6 +17,8 @@ LOAD, EQUAL, AT_LEAST, ANY_BIT, AND, RETURN = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
 ERROR = 0x00050000
 ALLOW: Step = (RETURN, 0, 0, 0x7FFF0000)
 REFUSE: Step = (RETURN, 0, 0, ERROR | errno.EPERM)
+DONE: Step = (RETURN, 0, 0, ERROR)
+"""The call returns 0, and nothing has happened."""
 ASK: Step = (RETURN, 0, 0, 0x7FC00000)
 """Another process answers the call."""
 _SECCOMP = "seccomp 317 277"
@@ -52,9 +54,11 @@ memfd_secret 447 447
 """Memory that no limit counts, and calls whose arguments a filter cannot see."""
 ATTRIBUTES = """
 fallocate 285 47, setxattr 188 5, lsetxattr 189 6, fsetxattr 190 7, setxattrat 463 463, removexattr 197 14,
-lremovexattr 198 15, fremovexattr 199 16, removexattrat 466 466, file_setattr 469 469
+lremovexattr 198 15, fremovexattr 199 16, removexattrat 466 466, file_setattr 469 469, getxattr 191 8,
+lgetxattr 192 9, fgetxattr 193 10, getxattrat 464 464, listxattr 194 11, llistxattr 195 12, flistxattr 196 13,
+listxattrat 465 465, file_getattr 468 468
 """
-"""Disk space that no limit counts, and attributes, which survive."""
+"""Disk space that no limit counts, and attributes, which survive, and which can be read by path alone."""
 CHANGES = """
 chmod 90 -, fchmod 91 52, fchmodat 268 53, fchmodat2 452 452, utime 132 -, utimes 235 -, futimesat 261 -,
 utimensat 280 88

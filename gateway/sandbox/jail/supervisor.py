@@ -1,5 +1,5 @@
 """Calls that no filter can decide: the kernel holds each of them until it is answered here. They change modes and
-times of files, send signals, and connect to the gateway's proxy.
+times of files, send signals, start processes and threads, and connect to the gateway's proxy.
 
 The memory that a call points to may change meanwhile. So the call is made from here, on what was read, and never let
 through with a pointer."""
@@ -298,6 +298,20 @@ def _send_signal(process: int, number: int) -> bool:
 def _send_late(process: int, number: int) -> None:
     with suppress(OSError):
         _send_signal(process, number)
+
+
+def start_handlers(count: Callable[[], int], most: int) -> dict[str, Handler]:
+    """Handlers of calls that start processes and threads: no more than `most` at once. `count`: those that run now."""
+    running = most
+
+    def start(_: Call) -> None:
+        nonlocal running
+        running = running + 1 if running < most else count() + 1
+        if running > most:
+            raise BlockingIOError(errno.EAGAIN, "too many")
+        raise Harmless
+
+    return dict.fromkeys(("clone", "fork", "vfork"), start)
 
 
 def descendants(process: int) -> Iterator[int]:

@@ -10,24 +10,24 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from types import FrameType
 from typing import NoReturn
 
 from gateway.sandbox.command import MAX_REQUEST_BYTES, Command, Ending, Report, Tier, parse_command
 from gateway.sandbox.jail import confined, landlock, namespaces, supervisor
+from gateway.sandbox.jail.cgroups import take_group
 from gateway.sandbox.jail.confined import Standard
 from gateway.sandbox.jail.kernel import DUMPABLE, SET_NO_NEW_PRIVS, drop_bounds, drop_privileges, set_control
-from gateway.sandbox.jail.supervisor import Supervisor, descendants
+from gateway.sandbox.jail.supervisor import Supervisor
+from gateway.sandbox.jail.usage import Usage, disk_is_low, disks, memory_is_low, processes, socket_count, thread_count
 
 _CHILD_SUBREAPER = 36
 _FIRST_LOOK, _LAST_LOOK = 0.01, 0.1
 _ENDING_SECONDS = 10.0
-_KINDS = (b"RssAnon:", b"RssShmem:", b"VmPTE:", b"VmSwap:")
 _BACKLOG = 64
-_SOCKET_BYTES = 64 * 1024
-"""Memory that an open socket may hold unaccounted."""
+_LOW_DISK = "The disk has no space or no files to spare"
 
 
 def watch(command: Command, standard: Standard, control: socket.socket) -> NoReturn:
@@ -52,6 +52,7 @@ def watch(command: Command, standard: Standard, control: socket.socket) -> NoRet
 
 
 def _run_command(command: Command, standard: Standard, control: socket.socket) -> Report:
+    group = take_group(command.limits)
     if command.tier is Tier.NAMESPACES:
         confined.prefer_to_kill()  # all of its namespace goes with it
         namespaces.enter_root(command)
@@ -67,9 +68,15 @@ def _run_command(command: Command, standard: Standard, control: socket.socket) -
     if command.network:
         with socket.create_server(command.proxy, backlog=_BACKLOG) as listener:
             socket.send_fds(control, [b"listening"], [listener.fileno()])
+    fillable = disks(command)
+    if any(disk_is_low(each, command.limits) for each in fillable.values()):
+        if not command.landlock:
+            return Report(Ending.REFUSED, problem=f"{_LOW_DISK}; delete files first")
+        os.write(standard[2], f"{_LOW_DISK}: this command can only read and delete.\n".encode())
+        command, fillable = replace(command, deletes_only=True), {}
     status, status_there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     if (child := os.fork()) == 0:
-        confined.become(command, standard, status_there)
+        confined.become(command, standard, status_there, group)
     status_there.close()
     for each in standard:
         os.close(each)
@@ -79,7 +86,9 @@ def _run_command(command: Command, standard: Standard, control: socket.socket) -
     problem, calls = _start_result(status)
     if problem:
         return Report(Ending.REFUSED, problem=problem)
-    return _until_end(command, child, control, _supervisor(command, calls))
+    group = group if group and group.holds_any() else None
+    usage = Usage(command, group, fillable, socket_count(), memory_is_low(command.limits.spare_percent))
+    return _until_end(usage, child, control, _supervisor(command, calls))
 
 
 def _is_scoped(command: Command) -> bool:
@@ -104,11 +113,12 @@ def _supervisor(command: Command, listener: int | None) -> Supervisor | None:
     if listener is None:
         return None
     handlers = supervisor.change_handlers(namespaces.file_access(command)) | supervisor.signal_handlers()
+    handlers |= supervisor.start_handlers(lambda: thread_count(command.tier), command.limits.processes)
     return Supervisor(listener, handlers | (supervisor.connection_handlers(command.proxy) if command.network else {}))
 
 
-def _until_end(command: Command, child: int, control: socket.socket, supervisor: Supervisor | None) -> Report:
-    deadline, wait, free = time.monotonic() + command.limits.seconds, _FIRST_LOOK, _free_bytes(command)
+def _until_end(usage: Usage, child: int, control: socket.socket, supervisor: Supervisor | None) -> Report:
+    deadline, wait = time.monotonic() + usage.command.limits.seconds, _FIRST_LOOK
     poll, ends, look = select.poll(), os.pidfd_open(child), time.monotonic()
     for each in (ends, control.fileno(), *([supervisor.listener] if supervisor else [])):
         poll.register(each, select.POLLIN)
@@ -122,14 +132,15 @@ def _until_end(command: Command, child: int, control: socket.socket, supervisor:
             else:
                 poll.unregister(supervisor.listener)
         if ends in events:
-            return Report(Ending.EXITED, _exit_code(child))
+            code = _exit_code(child)
+            return Report(Ending.MEMORY) if usage.lacked_memory() else Report(Ending.EXITED, code)
         if control.fileno() in events:
             return Report(Ending.CANCELLED)
         if left <= 0:
             return Report(Ending.TIMEOUT)
         if time.monotonic() < look + wait:
             continue
-        if excess := _excess(command, free):
+        if excess := usage.excess():
             return Report(excess)
         _reap(child)
         look, wait = time.monotonic(), min(wait * 2, _LAST_LOOK)
@@ -138,52 +149,6 @@ def _until_end(command: Command, child: int, control: socket.socket, supervisor:
 def _exit_code(child: int) -> int:
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     return 128 - code if code < 0 else code
-
-
-def _excess(command: Command, free_before: int) -> Ending | None:
-    limits, pages, count = command.limits, 0, 0
-    for process in _processes(command.tier):
-        memory, threads = _memory_and_threads(process)
-        pages, count = pages + memory, count + threads
-        if count > limits.processes:
-            return Ending.PROCESSES  # at once: they may grow faster than they are counted
-    if pages + _sockets(command.tier) * _SOCKET_BYTES > limits.memory:
-        return Ending.MEMORY
-    free = _free_bytes(command)
-    full = free < limits.spare_disk_bytes and free < free_before
-    return Ending.DISK if full or free_before - free > limits.disk_bytes else None
-
-
-def _free_bytes(command: Command) -> int:
-    found = os.statvfs(namespaces.workspace_of(command))
-    return found.f_bavail * found.f_frsize
-
-
-def _processes(tier: Tier) -> Iterator[int]:
-    if tier is Tier.NAMESPACES:
-        yield from (int(name) for name in os.listdir("/proc") if name.isdigit() and name != "1")
-        return
-    yield from descendants(os.getpid())
-
-
-def _memory_and_threads(process: int) -> tuple[int, int]:
-    """The bytes of memory of a process, and its threads."""
-    taken, threads = 0, 1
-    with suppress(OSError), open(f"/proc/{process}/status", "rb") as file:
-        for line in file:
-            if line.startswith(_KINDS):
-                taken += int(line.split()[1]) * 1024
-            elif line.startswith(b"Threads:"):
-                threads = int(line.split()[1])
-    return taken, threads
-
-
-def _sockets(tier: Tier) -> int:
-    """The number of open sockets in its network."""
-    if tier is Tier.NAMESPACES:
-        with suppress(OSError, ValueError, IndexError), open("/proc/net/sockstat") as file:
-            return int(file.readline().split()[2])
-    return 0
 
 
 def _reap(child: int) -> None:
@@ -223,7 +188,7 @@ def _end_descendants(tier: Tier) -> None:
     """
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     deadline, seen = time.monotonic() + _ENDING_SECONDS, set[int]()
-    while found := set(_processes(tier)):
+    while found := set(processes(tier)):
         for each in found:
             with suppress(ProcessLookupError):
                 os.kill(each, signal.SIGKILL if found <= seen else signal.SIGSTOP)

@@ -20,7 +20,7 @@ DESCRIPTORS = 4
 """A command's input, output, errors, and the socket for its report."""
 TEMPORARY = "/tmp"
 """Where both containers have a file system of their own for the files of one command."""
-_OWN = ("workspace", "tier", "landlock", "scratch", "temporary")
+_OWN = ("workspace", "tier", "landlock", "scratch", "temporary", "deletes_only")
 """The fields that the service fills in."""
 _TEXTS = ("arguments", "read_only", "hidden", "reads")
 _LOOPBACK = re.compile(r"127(\.\d{1,3}){3}:\d{4,5}")

@@ -31,6 +31,8 @@ def verdict(program: Sequence[Step], audit: int, number: int, *arguments: int) -
                 at += true if loaded >= operand else false
             case 0x45:
                 at += true if loaded & operand else false
+            case 0x54:
+                loaded &= operand
             case 0x06:
                 return operand
             case _:

@@ -338,6 +338,19 @@ CALLS = {
     "locked memory": "b=ctypes.create_string_buffer(4096); call(149, 228, b, 1)",
     "attributes": "call(188, 5, b'.', b'user.x', b'y', 1, 0)",
     "young attributes": "b=ctypes.create_string_buffer(b'y'); call(463, 463, -100, b'.', 0, b'user.x', b, 16)",
+    "attributes elsewhere": "f=os.open('/etc/passwd', 0); b=ctypes.create_string_buffer(64); p=b'{config}'\n"
+    "for n, m, *a in ((191, 8, p, b'user.x', 0, 0), (192, 9, p, b'user.x', 0, 0), (193, 10, f, b'user.x', 0, 0), "
+    "(194, 11, p, 0, 0), (195, 12, p, 0, 0), (196, 13, f, 0, 0), (464, 464, -100, p, 0, b'user.x', b, 16), "
+    "(465, 465, -100, p, 0, 0, 0), (468, 468, -100, p, b, 24, 0)):\n"
+    "    call(n, m, *a); ctypes.get_errno() == 95 or print('GOT')",
+    "shared memory without a name": "import mmap; mmap.mmap(-1, 4096); print('GOT')",
+    "pages for a pipe": "r,w=os.pipe(); t=ctypes.create_string_buffer(8); "
+    "b=(ctypes.c_ulong*2)(ctypes.addressof(t), 8); call(278, 75, w, b, 1, 0)",
+    "pages of a file for a pipe": "r,w=os.pipe(); f=os.open('/bin/sh', 0); call(275, 76, f, 0, w, 0, 4096, 0)",
+    "pages of a pipe for another": "r,w=os.pipe(); s,v=os.pipe(); os.write(w, b'x'); call(276, 77, r, v, 1, 0)",
+    "pages of a file for a socket": "import socket; s,t=socket.socketpair(); f=os.open('/bin/sh', 0); "
+    "call(40, 71, s.fileno(), f, 0, 4096)",
+    "a large buffer of a socket": "import socket; s,t=socket.socketpair(); s.setsockopt(1, 7, 1 << 22); print('GOT')",
     "a fault in the clock": "b=(ctypes.c_long*2)(0, 0); call(227, 112, 0, b)",
     "another host name": "call(170, 161, b'evil', 4)",
     "swap": "call(168, 225, b'/swap')",
@@ -430,6 +443,37 @@ SOCKETS = {
     "packets": ("17", "socket.SOCK_RAW", '("lo", 0)'),
 }
 
+FILLED = """
+import array, ctypes, mmap, os, socket, sys, threading, time
+kept = []
+def full(write, *ends):
+    for end in ends:
+        os.set_blocking(end if isinstance(end, int) else end.fileno(), False)
+        try:
+            while True: write(end, bytes(65536))
+        except BlockingIOError: kept.append(end)
+def pair():
+    made = socket.socketpair(); full(socket.socket.send, *made); return made
+def mapped(file):
+    for _ in range(20):
+        some = mmap.mmap(file, 10 << 20)
+        for at in range(0, 10 << 20, 4096): some[at] = 1
+        some.madvise(mmap.MADV_DONTNEED); kept.append(some)
+"""
+"""Ways to fill memory that is not a process's own; a second after it is done, it says that it came through."""
+PIPES = "for _ in range(4): os.fork()\nfor _ in range(500): r, w = os.pipe(); full(os.write, w); kept.append(r)"
+THROUGH = "\ntime.sleep(1); print('THROUGH')"
+
+
+def _filling(code: str) -> str:
+    return f"{PYTHON} -I -S -c {shlex.quote(FILLED + code + THROUGH)}"
+
+
+def _kept(answer: Answer) -> bool:
+    return "THROUGH" not in answer.output
+
+
+_MOST_THREADS = 100
 LIMITS: dict[str, tuple[str, dict[str, float], Callable[[Answer], bool]]] = {
     "time, in a flood of calls": (
         f"""{PYTHON} -c '
@@ -476,11 +520,65 @@ for _ in range(20):
         "while :; do dd if=/dev/zero of=big$((i++)) bs=1M count=64 2>/dev/null || exit; done; sleep 20",
         {"disk_bytes": 200 << 20}, lambda a: a.report.ending is Ending.DISK,
     ),
+    "shared memory": (_filling("mapped(-1)"), {"memory": 128 << 20}, _kept),
+    "shared memory of a device": (_filling("mapped(os.open('/dev/zero', 2))"), {"memory": 128 << 20}, _kept),
+    "memory files": (
+        _filling("f = open('/dev/shm/big', 'wb', 0)\nfor _ in range(200): f.write(bytes(1 << 20))"),
+        {"memory": 128 << 20}, _kept,
+    ),
+    "buffers of sockets": (_filling("for _ in range(400): pair()"), {"memory": 128 << 20}, _kept),
+    "buffers of sockets under way": (
+        _filling(
+            "a, b = socket.socketpair()\nfor _ in range(250):\n    c, d = pair()\n    kept.clear()\n"
+            "    a.sendmsg([b'x'], [(1, 1, array.array('i', [c.fileno(), d.fileno()]))])\n    c.close(); d.close()"
+        ),
+        {"memory": 96 << 20}, _kept,
+    ),
+    "buffers of pipes": (
+        _filling(PIPES), {"memory": 96 << 20}, _kept,
+    ),
+    "buffers of pipes that are hidden": (
+        _filling(f"ctypes.CDLL(None).prctl(4, 0)\n{PIPES}"), {"memory": 96 << 20}, _kept,
+    ),
+    "memory behind a thread that has ended": (
+        _filling(
+            "def work():\n    time.sleep(0.3); kept.append(bytearray(40 << 20)); time.sleep(2)\n"
+            "    print('THROUGH', flush=True)\n"
+            "for _ in range(3): os.fork()\nthreading.Thread(target=work).start()\n"
+            "ctypes.CDLL(None).syscall(93 if os.uname().machine == 'aarch64' else 60, 0)"
+        ),
+        {"memory": 160 << 20}, _kept,
+    ),
+    "threads": (
+        f"""{PYTHON} -c '
+import threading, time
+threading.stack_size(65536)
+for n in range(2, 1000):
+    threading.Thread(target=time.sleep, args=(5,), daemon=True).start(); print(n, flush=True)'""",
+        {"processes": _MOST_THREADS},
+        lambda a: all(int(n) <= _MOST_THREADS for n in a.output.split() if n.isdigit()),
+    ),
+    "the number of files": (
+        f"""{PYTHON} -c '
+import os
+for n in range(10**6):
+    os.mkdir(f"big{{n}}")
+    for m in range(1000): os.close(os.open(f"big{{n}}/{{m}}", os.O_CREAT))'""",
+        {"disk_files": 3000}, lambda a: a.report.ending is Ending.DISK,
+    ),
+    "a disk with nothing to spare": (
+        "exec 2>/dev/null; echo x >big; mkdir bigd; ln -s x bigl; mkfifo bigp; "
+        f"{PYTHON} -c 'open(\"bigf\", \"w\")'; ls -d big*; cat ../rules/locked.md && echo 'it reads'",
+        {"spare_percent": 100},
+        lambda a: a.report.ending is Ending.REFUSED or ("it reads" in a.output and "big" not in a.output),
+    ),
     "output": ("yes", {}, lambda a: a.report.ending is Ending.CANCELLED),
     "core files": ("ulimit -c", {}, lambda a: a.output.strip() == "0"),
 }  # fmt: skip
 
 
+NOT_IN_A_CONTAINER = {"threads", "memory files"}
+"""Its own limits bound these."""
 LONG = {"processes", "a fork bomb", "comets", "memory of a tree", "the disk"}
 
 
@@ -535,12 +633,12 @@ async def attack(place: Ground, *, short: bool) -> list[tuple[str, bool, str]]:
     row("network: a datagram to a path", "GOT" not in answer.output, answer)
     await _signals(place, row)
     for name, (line, limits, held) in LIMITS.items():
-        if short and name in LONG:
+        if (short and name in LONG) or (place.tier is Tier.CONTAINER and name in NOT_IN_A_CONTAINER):
             continue
         answer = await place.run(line, **limits)
         row(f"limits: {name}", held(answer), answer)
         for left in place.workspace.glob("work/big*"):
-            left.unlink()
+            rmtree(left) if left.is_dir() else left.unlink()
     await _deaths(place, row)
     return rows
 

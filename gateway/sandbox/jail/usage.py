@@ -1,0 +1,149 @@
+"""What the processes of a command take together, seen from outside, and whether it is too much."""
+
+import os
+import resource
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+from gateway.sandbox.command import Command, Ending, Limits, Tier
+from gateway.sandbox.jail import namespaces
+from gateway.sandbox.jail.cgroups import ControlGroup
+from gateway.sandbox.jail.confined import OPEN_FILES
+from gateway.sandbox.jail.supervisor import descendants
+
+_OWN = (b"RssAnon:", b"VmPTE:", b"VmSwap:", b"HugetlbPages:")
+_SHARED = b"RssShmem:"
+_PIPE_BYTES = 16 * resource.getpagesize()
+_SOCKET_BYTES = 2 * 212_992
+"""Of the usual buffer; the last message in it may be as long as all before."""
+_ZEROS = b" /dev/zero"
+"""A shared mapping of this device is memory of no process and no file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Measures what a command takes; its group, if it has one, counts all of it but the disk."""
+
+    command: Command
+    group: ControlGroup | None
+    disks: Mapping[str, os.statvfs_result]
+    """The file systems that it can fill, by a path, as they were at its start."""
+    sockets: int
+    """How many its network had at its start."""
+    memory_is_low: bool
+    """Whether the machine had nothing to spare at its start."""
+
+    def excess(self) -> Ending | None:
+        """The limit that it exceeds, if any."""
+        limits = self.command.limits
+        for path, before in self.disks.items():
+            now = os.statvfs(path)
+            files = (now.f_files - now.f_ffree) - (before.f_files - before.f_ffree)
+            taken = (before.f_bavail - now.f_bavail) * now.f_frsize
+            if taken > limits.disk_bytes or files > limits.disk_files or disk_is_low(now, limits):
+                return Ending.DISK
+        if self.lacked_memory() or (memory_is_low(limits.spare_percent) and not self.memory_is_low):
+            return Ending.MEMORY
+        return None if self.group else self._counted()
+
+    def lacked_memory(self) -> bool:
+        """Whether the kernel has killed one of its processes for want of memory."""
+        return self.group is not None and self.group.lacked_memory()
+
+    def _counted(self) -> Ending | None:
+        limits, alone = self.command.limits, self.command.tier is Tier.NAMESPACES
+        taken, threads = (socket_count() - self.sockets) * _SOCKET_BYTES + alone * _file_bytes(), 0
+        for process in processes(self.command.tier):
+            folders = _threads(process)
+            threads += len(folders)
+            if threads > limits.processes:
+                return Ending.PROCESSES  # at once: they may grow faster than they are counted
+            living = next(filter(_status, folders), "")  # the first thread may have ended before the others
+            taken += _memory(living, _OWN if alone else (*_OWN, _SHARED)) + _open_files(living) * _PIPE_BYTES
+            if taken > limits.memory or (not alone and _maps_zeros(living)):
+                return Ending.MEMORY
+        return None
+
+
+def disks(command: Command) -> Mapping[str, os.statvfs_result]:
+    """The file systems that a command can fill. A container bounds its temporary files itself."""
+    paths = {namespaces.workspace_of(command), *[command.scratch] * (command.tier is Tier.LANDLOCK)}
+    return {path: os.statvfs(path) for path in paths}
+
+
+def disk_is_low(found: os.statvfs_result, limits: Limits) -> bool:
+    """Whether no more is free than belongs to others; of files, there is no number where there may be any."""
+    shares = ((found.f_bavail, found.f_blocks), (found.f_favail, found.f_files))
+    return found.f_bavail * found.f_frsize < limits.spare_disk_bytes or any(
+        free * 100 < whole * limits.spare_percent for free, whole in shares
+    )
+
+
+def memory_is_low(percent: int, path: str = "/proc/meminfo") -> bool:
+    """Whether less than so much of the machine's memory is available."""
+    with open(path, "rb") as file:
+        found = {name: int(value) for name, value, *_ in map(bytes.split, file)}
+    return found[b"MemAvailable:"] * 100 < found[b"MemTotal:"] * percent
+
+
+def socket_count() -> int:
+    """How many sockets the network of this process has, also those that are being passed on."""
+    with open("/proc/net/sockstat") as file:
+        return int(file.readline().split()[2])
+
+
+def thread_count(tier: Tier) -> int:
+    """How many threads the command has."""
+    return sum(len(_threads(process)) for process in processes(tier))
+
+
+def processes(tier: Tier) -> Iterator[int]:
+    """Yield the processes of the command, for the one that watches over it."""
+    if tier is Tier.NAMESPACES:
+        yield from (int(name) for name in os.listdir("/proc") if name.isdigit() and name != "1")
+        return
+    yield from descendants(os.getpid())
+
+
+def _threads(process: int) -> list[str]:
+    """The folders of its threads in /proc."""
+    with suppress(OSError):
+        return [f"/proc/{process}/task/{name}" for name in os.listdir(f"/proc/{process}/task")]
+    return []
+
+
+def _status(thread: str) -> bytes:
+    """What the kernel tells of a thread; nothing once it has given up its memory."""
+    with suppress(OSError), open(f"{thread}/status", "rb") as file:
+        status = file.read()
+        return status if b"\nVmRSS:" in status else b""
+    return b""
+
+
+def _memory(thread: str, kinds: tuple[bytes, ...]) -> int:
+    """The bytes of memory of its process."""
+    return sum(int(line.split()[1]) * 1024 for line in _status(thread).splitlines() if line.startswith(kinds))
+
+
+def _file_bytes() -> int:
+    """The bytes of the files in the memory of a root of its own: all that its processes share."""
+    found = os.statvfs("/")
+    return (found.f_blocks - found.f_bfree) * found.f_frsize
+
+
+def _open_files(thread: str) -> int:
+    """How many its process has, each of which may be a pipe; if it hides them, as many as it may have."""
+    try:
+        return len(os.listdir(f"{thread}/fd"))
+    except OSError:
+        return OPEN_FILES if _status(thread) else 0
+
+
+def _maps_zeros(thread: str) -> bool:
+    """Whether its process maps them, or hides what it maps."""
+    try:
+        with open(f"{thread}/maps", "rb") as file:
+            return _ZEROS in file.read()
+    except OSError:
+        return _status(thread) != b""
