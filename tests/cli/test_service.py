@@ -176,6 +176,15 @@ def test_only_a_systemd_that_can_waits_longer_each_time() -> None:
     assert "RestartSteps" not in unit_text(environment, None, 252)
 
 
+@pytest.mark.parametrize("account", [None, "daemon"])
+def test_it_may_make_groups_for_commands_beside_its_own(account: str | None) -> None:
+    text = unit_text(Environment.read(os.environ), account, MODERN)
+
+    assert "\nDelegate=memory pids\nDelegateSubgroup=gateway\n" in text
+    assert "ProtectControlGroups" not in text
+    assert "Delegate" not in unit_text(Environment.read(os.environ), account, 252), "it would have to leave its own"
+
+
 def test_a_path_with_a_line_break_is_refused(supaclaw: Supaclaw, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SUPACLAW_DATA", "/srv/a\nb")
 

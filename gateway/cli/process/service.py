@@ -21,8 +21,14 @@ STOP_SECONDS = 45
 """A gateway stops sooner: 10 seconds for turns, 10 for deliveries, 5 for the journal, then Postgres."""
 WATCHDOG_SECONDS = 120
 """A gateway that hangs ends itself after 60 seconds; the watchdog ends one that can't."""
-_BACKOFF_VERSION = 254
-"""The first systemd that waits longer after each failure."""
+_NEWER_VERSION = 254
+"""The first systemd that waits longer after each failure, and puts a service into a group below its own."""
+_NEWER = """\
+RestartSteps=6
+RestartMaxDelaySec=120
+Delegate=memory pids
+DelegateSubgroup=gateway
+"""
 
 ForUser = Annotated[
     bool | None,
@@ -76,11 +82,12 @@ def unit_text(environment: Environment, account: str | None, version: int) -> st
     """The unit of this installation: a system unit that runs as `account`, or for None one of a login.
 
     A login's systemd may lack the rights to confine a service, so only a system unit asks for it. RestrictNamespaces
-    and SystemCallFilter are left out: the jail for commands needs namespaces and system calls.
+    and SystemCallFilter are left out: the jail for commands needs namespaces and system calls. So is
+    ProtectControlGroups, as it makes a group for each command.
     """
     places = {"CONFIG": environment.config, "DATA": environment.data, "WORKSPACE": environment.workspace}
     where = "".join(f"Environment={_quoted(f'SUPACLAW_{name}={path}')}\n" for name, path in places.items())
-    back_off = "RestartSteps=6\nRestartMaxDelaySec=120\n" if version >= _BACKOFF_VERSION else ""
+    newer = _NEWER if version >= _NEWER_VERSION else ""
     return f"""\
 [Unit]
 Description=SupaClaw
@@ -96,7 +103,7 @@ ExecStart={_quoted(sys.executable).replace("$", "$$")} -P -m gateway up
 {where}EnvironmentFile=-{_escaped(str(environment.config.with_name(".env")))}
 Restart=always
 RestartSec=5
-{back_off}KillMode=mixed
+{newer}KillMode=mixed
 TimeoutStopSec={STOP_SECONDS}
 UMask=0077
 NoNewPrivileges=yes
@@ -117,7 +124,6 @@ PrivateDevices=yes
 ProtectKernelModules=yes
 ProtectKernelTunables=yes
 ProtectKernelLogs=yes
-ProtectControlGroups=yes
 ProtectClock=yes
 ProtectHostname=yes
 RestrictSUIDSGID=yes
