@@ -1,7 +1,6 @@
 """Groups of the kernel: where one can be made it counts everything; with folders that stand for it elsewhere."""
 
 import os
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -65,7 +64,6 @@ def group() -> Iterator[ControlGroup]:
 
 
 def test_the_kernel_ends_what_takes_too_much(group: ControlGroup) -> None:
-    assert not group.holds_any()
     if not (child := os.fork()):
         group.join()
         kept = [bytearray(b"x" * (1 << 20)) for _ in range(200)]
@@ -76,13 +74,14 @@ def test_the_kernel_ends_what_takes_too_much(group: ControlGroup) -> None:
 
 
 def test_the_kernel_counts_processes_exactly(group: ControlGroup) -> None:
-    reads, writes = os.pipe()
+    (reads, writes), (waits, ends) = os.pipe(), os.pipe()
     if not (child := os.fork()):
+        os.close(ends)
         group.join()
         for _ in range(20):
             try:
                 if not os.fork():
-                    time.sleep(1)
+                    os.read(waits, 1)
                     os._exit(0)
             except BlockingIOError:
                 os.write(writes, b"-")
@@ -92,7 +91,9 @@ def test_the_kernel_counts_processes_exactly(group: ControlGroup) -> None:
     os.close(writes)
     os.waitpid(child, 0)
     assert os.read(reads, 100) == b"+" * 4 + b"-" * 16
-    os.close(reads)
+    assert group.holds_any()
+    for each in (reads, waits, ends):
+        os.close(each)
 
 
 def _close(group: ControlGroup) -> None:
