@@ -1,4 +1,4 @@
-"""What the processes of a command take together, seen from outside, and whether it is too much."""
+"""The memory, threads, files and disk that a command takes, seen from outside, and whether it is too much."""
 
 import os
 import resource
@@ -53,7 +53,8 @@ class Usage:
 
     def _counted(self) -> Ending | None:
         limits, alone = self.command.limits, self.command.tier is Tier.NAMESPACES
-        taken, threads = (socket_count() - self.sockets) * _SOCKET_BYTES + alone * _file_bytes(), 0
+        sockets, threads = max(0, socket_count() - self.sockets), 0  # without a network of its own others close theirs
+        taken = sockets * _SOCKET_BYTES + alone * _file_bytes()
         for process in processes(self.command.tier):
             folders = _threads(process)
             threads += len(folders)
@@ -114,7 +115,7 @@ def _threads(process: int) -> list[str]:
 
 
 def _status(thread: str) -> bytes:
-    """What the kernel tells of a thread; nothing once it has given up its memory."""
+    """The state of a thread as the kernel shows it; empty once it has given up its memory."""
     with suppress(OSError), open(f"{thread}/status", "rb") as file:
         status = file.read()
         return status if b"\nVmRSS:" in status else b""

@@ -74,6 +74,7 @@ def _run_command(command: Command, standard: Standard, control: socket.socket) -
             return Report(Ending.REFUSED, problem=f"{_LOW_DISK}; delete files first")
         os.write(standard[2], f"{_LOW_DISK}: this command can only read and delete.\n".encode())
         command, fillable = replace(command, deletes_only=True), {}
+    sockets, is_low = socket_count(), memory_is_low(command.limits.spare_percent)
     status, status_there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     if (child := os.fork()) == 0:
         confined.become(command, standard, status_there, group)
@@ -87,7 +88,7 @@ def _run_command(command: Command, standard: Standard, control: socket.socket) -
     if problem:
         return Report(Ending.REFUSED, problem=problem)
     group = group if group and group.holds_any() else None
-    usage = Usage(command, group, fillable, socket_count(), memory_is_low(command.limits.spare_percent))
+    usage = Usage(command, group, fillable, sockets, is_low)
     return _until_end(usage, child, control, _supervisor(command, calls))
 
 

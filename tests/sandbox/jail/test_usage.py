@@ -1,4 +1,4 @@
-"""What a command takes of the machine, and what it must leave."""
+"""A command takes no more of the machine than it may, and leaves the rest to others."""
 
 import os
 import shutil
