@@ -284,7 +284,7 @@ def _named(tool: AnyTool) -> Set[str]:
 async def _require_unchanged(tool: AnyTool, arguments: BaseModel, caller: Caller, approval: ApprovedCall) -> None:
     change, kind = await _change(tool, arguments, caller), await _class(tool, arguments, caller)
     if kind is not approval.kind or (change is not None and change.base != approval.base):
-        raise ToolFailed.own("changed", "What this would do is different now, so nothing was done; ask again.")
+        raise ToolFailed.own("changed", (change or Change("")).stale)
 
 
 async def _execute(tool: AnyTool, arguments: BaseModel, caller: Caller) -> Labelled:

@@ -116,6 +116,15 @@ class ContentLabels(Labels):
 
         await self.database.run(work)
 
+    async def note_change(self) -> None:
+        """As in `Labels`."""
+        await self.database.run(lambda tx: contents.note_change(tx, self.principal))
+
+    async def last_change(self) -> tuple[str, bool]:
+        """As in `Labels`."""
+        instance = self.instance if self._commands else None
+        return await self.database.read(lambda conn: contents.last_change(conn, self.principal, instance))
+
     async def note(self, file: Written, label: Label, mime: str) -> None:
         """As in `Labels`, in one transaction."""
         label = max(self.own, label)

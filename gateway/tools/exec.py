@@ -50,7 +50,7 @@ class _Exec:
     async def run(self, arguments: ExecArguments, caller: Caller) -> Labelled:
         output = BoundedOutput(KEPT_BYTES // 2, KEPT_BYTES // 2)
         label = Label.UNTRUSTED if arguments.hosts else caller.label
-        async with self.commands.slots, self.commands.permit(label) as permit:
+        async with self.commands.queued(label) as permit:
             limits = Limits(seconds=arguments.seconds)
             running = await self.commands.start(arguments.command, arguments.folder, permit, limits, arguments.hosts)
             report = await _followed(running, output)

@@ -151,13 +151,13 @@ class _Files:
             )
         return Labelled.own({"ok": True, "path": written.path})
 
-    async def delete_file(self, arguments: DeleteArguments, _caller: Caller) -> Labelled:
+    async def delete_file(self, arguments: DeleteArguments, caller: Caller) -> Labelled:
         with explained():
             await asyncio.to_thread(self.services.workspace.size, arguments.path)
             await asyncio.to_thread(self.services.workspace.check_locked, arguments.path, b"")
         await self._checkpoint("before a deletion")
         with explained():
-            await self.services.workspace.remove(arguments.path)
+            await self.services.workspace.remove(arguments.path, caller.label)
         return Labelled.own({"ok": True})
 
     async def _checkpoint(self, reason: str) -> None:

@@ -1,12 +1,11 @@
 """Commands that run between turns: started in one turn, read, written to and ended in others."""
 
-import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Literal, assert_never
 
 from pydantic import Field, StringConstraints
 
-from gateway.agent.exec.commands import changed_files, command_ending
+from gateway.agent.exec.commands import STALE, changed_files, command_ending
 from gateway.agent.exec.processes import Process, Processes
 from gateway.domain.conversation.tools import (
     AnyTool,
@@ -91,8 +90,8 @@ class _Spawn:
         if arguments.action == "start":
             line = _required(arguments.command, "command")
             change = await self.processes.commands.change(line, ".")
-            return Change(
-                f"{change.preview}\nIt may go on for {arguments.seconds} s, after this turn, too.", change.base
+            return replace(
+                change, preview=f"{change.preview}\nIt may go on for {arguments.seconds} s, after this turn, too."
             )
         process = self.processes.get(_required(arguments.process, "process"))
         if process is None or process.report:
@@ -101,7 +100,8 @@ class _Spawn:
         does = (
             "Kill" if arguments.action == "kill" else f"Type this into it{end}:\n{arguments.input or ''}\n\nThe process"
         )
-        return Change(f"{does}: {process.line}", hashlib.sha256(process.id.encode()).hexdigest())
+        seen = "" if arguments.action == "kill" else await self.processes.commands.seen(arguments.input or "")
+        return Change(f"{does}: {process.line}", f"{process.id} {seen}", STALE)
 
 
 async def _page(process: Process, arguments: SpawnArguments) -> Labelled:

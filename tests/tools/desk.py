@@ -34,6 +34,7 @@ class Shelf(Labels):
     doubt: int = 0
     journals: Label = Label.OWNER
     names: dict[str, Label] = field(default_factory=dict)
+    changes: int = 0
 
     async def of(self, path: str, sha256: str) -> Label:
         return self.journals if path.startswith("memory/") else self.others.get(sha256, Label.OWNER)
@@ -43,6 +44,12 @@ class Shelf(Labels):
 
     async def less_trusted(self, hashes: Collection[str]) -> Mapping[str, Label]:
         return {each: self.others[each] for each in hashes if each in self.others}
+
+    async def note_change(self) -> None:
+        self.changes += 1
+
+    async def last_change(self) -> tuple[str, bool]:
+        return str(self.changes), False
 
     async def begin_command(self, hashes: Collection[str]) -> None:
         self.doubt += 1

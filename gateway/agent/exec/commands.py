@@ -3,14 +3,15 @@
 import asyncio
 import hashlib
 import os
-import shlex
+import secrets
 import threading
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from gateway.agent.exec.shown import shown_digest
 from gateway.domain.conversation.tools import Change, ToolFailed
 from gateway.domain.json import Json
 from gateway.domain.principals import Label
@@ -19,9 +20,11 @@ from gateway.net.addresses import Rules
 from gateway.net.errors import NetError
 from gateway.sandbox.command import MAX_REQUEST_BYTES, Command, Ending, Limits, Report, Tier
 from gateway.sandbox.workshop import NoJail, Running, Workshop
+from gateway.workspace.files.disk import measure
 from gateway.workspace.files.index import Changes, Snapshot
+from gateway.workspace.files.pages import MOST
 from gateway.workspace.files.paths import INSTRUCTIONS, READ_ONLY, WorkspaceError, WorkspacePath, folded
-from gateway.workspace.files.tree import MAX_WRITE_BYTES, Workspace
+from gateway.workspace.files.tree import Workspace
 from gateway.workspace.files.uploads import UPLOADS
 from gateway.workspace.journal.files import INDEX
 from gateway.workspace.locks import LockWatch
@@ -37,6 +40,7 @@ MAX_LOCKED = 500
 _APART = frozenset({*READ_ONLY, UPLOADS})
 """Folders whose files get their labels elsewhere."""
 _SHELLS = ("/bin/bash", "/bin/sh")
+STALE = "Something that the command can see was changed after you were asked, so nothing was run; ask again."
 
 
 @dataclass(slots=True)
@@ -92,6 +96,15 @@ class WorkspaceCommands:
             # A turn that is stopped must not leave files without labels.
             await asyncio.shield(asyncio.ensure_future(self._finish(permit)))
 
+    @asynccontextmanager
+    async def queued(self, label: Label) -> AsyncIterator[Permit]:
+        """The same for a command that waits for its turn; raises `ToolFailed` if what it can see changes meanwhile."""
+        before = await self.seen() if self.slots.locked() or not self.workspace.index.complete else None
+        async with self.slots, self.permit(label) as permit:
+            if before is not None and await self.seen() != before:
+                raise ToolFailed("changed", STALE)
+            yield permit
+
     async def taint(self, permit: Permit) -> None:
         """The command gets others' words now: so may its own, and those of all that runs beside it."""
         async with self.workspace.writing:
@@ -146,8 +159,8 @@ class WorkspaceCommands:
         with _explained():
             where = WorkspacePath.parse(folder)
             tier = await self.workshop.tier()
-        closed = await asyncio.to_thread(_closed, str(self.workspace.root))
         locked = tuple(each for each in (await self.locks.files())[:MAX_LOCKED] if each not in permit.hidden)
+        closed = await asyncio.to_thread(_closed, str(self.workspace.root))
         landlocked = tier is Tier.LANDLOCK
         with ExitStack() as temporary, _explained():
             command = Command(
@@ -180,24 +193,38 @@ class WorkspaceCommands:
         return f"which can send anything in the workspace to {', '.join(map(str, found))}, and to no other host"
 
     async def change(self, line: str, folder: str, hosts: Sequence[str] = ()) -> Change:
-        """The change to approve before the command runs; an approval holds while the files it names are the same."""
-        try:
-            words = {word for word in shlex.split(line) if 0 < len(word) < 1024}
-        except ValueError:
-            words = set()
-        found: list[str] = []
-        for word in sorted(words):
-            try:
-                content = await self.workspace.content(_joined(folder, word), MAX_WRITE_BYTES)
-            except WorkspaceError:
-                continue
-            if content is not None:
-                found.append(f"{word} {hashlib.sha256(content).hexdigest()}")
+        """The change to approve before the command runs; an approval holds while what it can `see` is the same."""
         where = "" if folder == "." else f" in {folder}"
-        return Change(
-            f"Run this command{where}, {await self.reached(hosts)}:\n{line}",
-            hashlib.sha256("\n".join(found).encode()).hexdigest(),
-        )
+        preview = f"Run this command{where}, {await self.reached(hosts)}:\n{line}"
+        return Change(preview, await self.seen(line, folder), STALE)
+
+    async def seen(self, line: str = "", folder: str = ".") -> str:
+        """A hash that is another once a run trusted less than its person has changed any file, or a named one changed.
+
+        What the owner, or the gateway by itself, changes elsewhere doesn't count.
+        """
+        with _explained():
+            async with self.workspace.writing:  # what is noted already is about to be written
+                change, elsewhere = await self.workspace.labels.last_change()
+                running = [each.before for each in self._open if each.untrusted and each.running]
+                written = await asyncio.to_thread(self._written_by, running, elsewhere) if running or elsewhere else ""
+                shown = await asyncio.to_thread(shown_digest, self.workspace.root, line, folder)
+        return hashlib.sha256(f"{change} {written} {shown}".encode()).hexdigest()
+
+    def _written_by(self, running: Sequence[Snapshot], elsewhere: bool) -> str:
+        """A hash of what commands that still run have changed, by the files at their start; `elsewhere`: others, too.
+
+        Contents count, since a mapping of memory changes a file again without a change of its state. Blocks.
+        """
+        index, digest = self.workspace.index, hashlib.sha256()
+        now = index.snapshot(_is_apart)
+        changes = [before.changes(now) for before in running if before.files != now.files]
+        if changes or elsewhere:
+            digest.update(repr(sorted(now.files.items())).encode())
+        for path in {path for each in changes for path in (*each.new, *each.changed)}:
+            with suppress(WorkspaceError):
+                digest.update(measure(self.workspace.root, path, MOST).sha256.encode())
+        return digest.hexdigest() if index.tells_changes() else secrets.token_hex()
 
     async def look(self) -> tuple[Snapshot, Mapping[str, str]]:
         """The files as they are now, and their hashes; those that can't be read have "".
@@ -235,10 +262,12 @@ class WorkspaceCommands:
             self.workspace.index.programs += 1
         return permit
 
-    async def _noted(self, label: Label) -> None:
+    async def _noted(self, label: Label, filed: bool) -> None:
         """Others' words are about to be written into a file that was not there to be hidden."""
         if label > self.own:
             await self._taint_open()
+            if not filed:
+                await self.workspace.labels.note_change()
 
     async def _taint_open(self, *, listed: bool = False) -> None:
         """`listed`: the labels know what was there before."""
@@ -262,28 +291,33 @@ class WorkspaceCommands:
     async def _finish(self, permit: Permit) -> None:
         if permit.running:
             await permit.running.kill()
-        self._open.remove(permit)
-        index = self.workspace.index
+        index, wrote = self.workspace.index, True
         try:
-            permit.changes, written = await asyncio.to_thread(self._changes, permit)
+            permit.changes, written, wrote = await asyncio.to_thread(self._changes, permit)
         except WorkspaceError:
             index.forget(None)
             return  # what has no label stays untrusted until the next start lists it
         finally:
             index.programs -= 1
+            if permit.untrusted and wrote:
+                await self.workspace.labels.note_change()
+            self._open.remove(permit)  # only now: until then a question looks at what it wrote
         if permit.untrusted:
             await self.workspace.labels.end_command(written)
         await asyncio.to_thread(partial(index.save, due=True))
 
-    def _changes(self, permit: Permit) -> tuple[Changes, Collection[str]]:
-        """A command's changes, and the hashes of the files that it may have written if it is untrusted. Blocks."""
+    def _changes(self, permit: Permit) -> tuple[Changes, Collection[str], bool]:
+        """A command's changes; if it is untrusted, the hashes of what it may have written; whether it may have changed
+        anything. Blocks.
+        """
         index, after = self.workspace.index, self.workspace.index.snapshot(_is_apart)
         changes = permit.before.changes(after)
         touched = (*changes.new, *changes.changed)
         told = index.tells_changes() or not permit.untrusted
         index.forget(touched if told else None)
         written = {path: after.files[path] for path in touched} if told else after.files
-        return changes, _readable(index.hashes(written)) if permit.untrusted else ()
+        wrote = bool(not told or touched or changes.deleted)
+        return changes, _readable(index.hashes(written)) if permit.untrusted else (), wrote
 
     def _written(self, files: Mapping[str, bytes], until: ExitStack) -> str:
         """A folder of exactly these; theirs may change before they are read."""
@@ -306,10 +340,6 @@ def _readable(hashes: Mapping[str, str]) -> Collection[str]:
 
 def _shell() -> str:
     return next((each for each in _SHELLS if os.path.exists(each)), _SHELLS[-1])
-
-
-def _joined(folder: str, word: str) -> str:
-    return os.path.normpath(os.path.join(folder, word))
 
 
 def _closed(root: str) -> tuple[str, ...]:

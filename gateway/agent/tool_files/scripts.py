@@ -4,7 +4,7 @@ import asyncio
 import json
 from dataclasses import dataclass
 
-from gateway.agent.exec.commands import Permit, WorkspaceCommands
+from gateway.agent.exec.commands import STALE, Permit, WorkspaceCommands
 from gateway.agent.tool_files.confirmed import ConfirmedTool, ToolFiles
 from gateway.agent.tool_sources import AnyArguments
 from gateway.domain.conversation.diff import written_out
@@ -64,7 +64,7 @@ class ScriptCall:
         given = json.dumps(self._given(arguments), ensure_ascii=False).encode("utf-8", "replace")
         limits = Limits(seconds=self.script.seconds)
         label, hosts = Label.UNTRUSTED if self.script.hosts else caller.label, self.script.hosts
-        async with self.commands.slots, self.commands.permit(label) as permit:
+        async with self.commands.queued(label) as permit:
             running = await self.commands.start_script(self.script.words, files, given, permit, limits, hosts)
             output, errors, report = await _followed(running)
         return Labelled(_result(output, errors, report, permit), permit.label)
@@ -74,7 +74,8 @@ class ScriptCall:
         await self.files.check(self.confirmed)
         call = written_out(f"{self.confirmed.tool.name}: {self.script.command}", self._given(arguments))
         reached = await self.commands.reached(self.script.hosts)
-        return Change(f"Run this script, {reached}:\n{call}", self.confirmed.sha256)
+        base = f"{self.confirmed.sha256} {await self.commands.seen()}"
+        return Change(f"Run this script, {reached}:\n{call}", base, STALE)
 
     def _given(self, arguments: AnyArguments) -> JsonObject:
         given = dict(arguments.model_extra or {})

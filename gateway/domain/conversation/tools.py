@@ -139,11 +139,13 @@ class Caller:
 class Change:
     """The effect of a call as shown to people; a yes counts only while `base` is the same.
 
-    `base` is a hash of the contents that the call works on: of the file it changes, of the files it names.
+    `base` is a hash of the contents that the call works on: of the file it changes, of the files it names. `stale`
+    is told if it has become another.
     """
 
     preview: str
     base: str = ""
+    stale: str = "What this would do is different now, so nothing was done; ask again."
 
 
 @dataclass(frozen=True, slots=True)

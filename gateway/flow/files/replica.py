@@ -254,7 +254,7 @@ class Replica:
         async with self.workspace.writing:
             if content:
                 await labels.note(_as_written(path, content), Label.UNTRUSTED, "")
-                await self.workspace.noted(await labels.of(path, content.sha256))
+                await self.workspace.noted(await labels.of(path, content.sha256), False)
             await self.workspace.in_writer(lambda: self._taken(path, work))
 
     def _taken(self, path: str, work: Callable[[], None]) -> None:

@@ -77,6 +77,25 @@ async def less_trusted(
     return {row["sha256"]: Label(row["label"]) for row in rows}
 
 
+async def note_change(conn: Connection, principal: PrincipalId) -> None:
+    """Note that something trusted less than this person has changed their files: a new value of `last_change`."""
+    sql = """insert into contents values ($1, 'changed', $2, gen_random_uuid())
+             on conflict (principal_id, sha256) do update set source = excluded.source"""
+    await conn.execute(sql, principal, Label.UNTRUSTED)
+
+
+async def last_change(conn: Connection, principal: PrincipalId, instance: InstanceId | None) -> tuple[str, bool]:
+    """A value that each `note_change` replaces, and whether commands of other processes may change files unnoted.
+
+    Without an `instance` those of this one count, too, which a kill has cut off.
+    """
+    sql = """select coalesce((select source from contents where principal_id = $1 and sha256 = 'changed'), '') as value,
+               exists (select from running_commands
+                       where principal_id = $1 and instance_id is distinct from $2) as elsewhere"""
+    [row] = await conn.fetch(sql, principal, instance)
+    return row["value"], row["elsewhere"]
+
+
 async def begin_command(conn: Connection, principal: PrincipalId, instance: InstanceId) -> None:
     """Note that a command may write untrusted content; until `end_commands`, content without a label is untrusted."""
     await conn.execute("insert into running_commands values ($1, $2) on conflict do nothing", principal, instance)
@@ -93,8 +112,10 @@ async def commands_interrupted(conn: Connection, instance: InstanceId) -> None:
         """with gone as (delete from running_commands r where instance_id = $1 or not exists (
              select from leases where name = concat('instance ', r.instance_id) and expires_at > now())
              returning principal_id)
-           insert into contents (principal_id, sha256, label, source)
-           select distinct principal_id, 'before', $2::smallint, 'before' from gone on conflict do nothing""",
+           insert into contents as c (principal_id, sha256, label, source)
+           select distinct on (principal_id, mark) principal_id, mark, $2::smallint, source
+           from gone, (values ('before', 'before'), ('changed', gen_random_uuid()::text)) marks (mark, source)
+           on conflict (principal_id, sha256) do update set source = excluded.source where c.sha256 = 'changed'""",
         instance,
         Label.UNTRUSTED,
     )

@@ -193,11 +193,16 @@ async def hold(conn: Connection, asked: PrincipalId) -> None:
 
 
 async def asked_before(conn: Connection, question: ReviewQuestion, now: datetime) -> ReviewRow | None:
-    """The same call, asked for in the same session lately, unless it has run or its time is up."""
-    sql = """select * from reviews where session_id = $1 and digest = $2 and asked_id = $3 and created_at > $4
-               and (state in ('approved', 'denied') or (state = 'open' and (expires_at is null or expires_at > $5)))
+    """The same call, asked for in the same session lately, unless it has run or its time is up.
+
+    A no holds whatever has become of the contents that it works on: another change would be an endless new question.
+    """
+    sql = """select * from reviews where session_id = $1 and asked_id = $3 and created_at > $4
+               and (digest = $2 and (state = 'approved' or (state = 'open' and (expires_at is null or expires_at > $5)))
+                 or state = 'denied' and (tool, arguments) = ($6, $7::jsonb))
              order by id desc limit 1"""
-    return await fetch_first(conn, ReviewRow, sql, question.session, question.digest, question.asked, now - LASTS, now)
+    key = question.session, question.digest, question.asked, now - LASTS, now
+    return await fetch_first(conn, ReviewRow, sql, *key, question.tool, question.arguments)
 
 
 async def list_open(conn: Connection, asked: PrincipalId, now: datetime) -> list[ReviewRow]:

@@ -79,11 +79,22 @@ class Labels:
     async def end_command(self, _hashes: Collection[str]) -> None:
         """Label these as untrusted if nobody has labelled them."""
 
+    async def note_change(self) -> None:
+        """Note that something trusted less than the person has changed the files, is about to, or may have."""
+
+    async def last_change(self) -> tuple[str, bool]:
+        """A value that each `note_change` replaces, and whether other processes may change files without one."""
+        return "", False
+
     async def note(self, _file: Written, _label: Label, _mime: str) -> None:
         """Commit the label of what is about to be written; with a `mime` it becomes one of the listed files."""
 
 
-async def _unheard(_label: Label) -> None:
+async def _settled() -> None:
+    """No program runs on these files."""
+
+
+async def _unheard(_label: Label, _filed: bool) -> None:
     """No program runs on these files."""
 
 
@@ -103,8 +114,13 @@ class Workspace:
         self.before_edit: Callable[[bytes], None] = lambda _data: None
         """Called before a content that is not the agent's is put in place, and `accept` with its path afterwards."""
         self.accept: Callable[[str], None] = lambda _path: None
-        self.noted: Callable[[Label], Awaitable[None]] = _unheard
-        """Called when a content has this label and is about to be written, while `writing` is held."""
+        self.settle: Callable[[], Awaitable[object]] = _settled
+        """Awaited before instructions are read: a command that runs may have made some."""
+        self.noted: Callable[[Label, bool], Awaitable[None]] = _unheard
+        """Called when a content has this label and is about to be written, or a run with this label deletes a file.
+
+        The flag says whether it is by the owner's or the gateway's own hand. `writing` is held.
+        """
         self.writing = asyncio.Lock()
         # One thread: parallel edits of one file must not overwrite each other, even if one is cancelled half-way.
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="workspace-write")
@@ -186,10 +202,14 @@ class Workspace:
             label = max(label, await self.labels.of(str(where), before))
             return await self._put(where, data, label, mime, unlocked=unlocked)
 
-    async def remove(self, path: str, *, unlocked: bool = False) -> None:
-        """Delete a file, and the folder above it if that is empty; nothing happens if there is none."""
+    async def remove(self, path: str, label: Label = Label.UNTRUSTED, *, unlocked: bool = False) -> None:
+        """Delete a file, and the folder above it if that is empty; nothing happens if there is none.
+
+        `label` is that of the run; `unlocked` is as in `write`.
+        """
         where = _writable(path, gateway=unlocked)
         async with self.writing:
+            await self.noted(label, unlocked)
             await self.in_writer(lambda: self._remove(where, unlocked=unlocked))
 
     async def move(self, path: str, to: str, label: Label, mime: str, *, unlocked: bool = False) -> Written:
@@ -201,7 +221,7 @@ class Workspace:
         async with self.writing:
             sha256, size = await self.in_writer(lambda: self._movable(where, target, unlocked=unlocked))
             moved = Written(str(target), size, sha256)
-            await self._note(moved, max(label, await self.labels.of(str(where), sha256)), mime)
+            await self._note(moved, max(label, await self.labels.of(str(where), sha256)), mime, unlocked=unlocked)
             await self.in_writer(lambda: self._move(where, target, unlocked=unlocked))
         return moved
 
@@ -226,13 +246,13 @@ class Workspace:
     async def _put(self, path: WorkspacePath, data: bytes, label: Label, mime: str, *, unlocked: bool) -> Written:
         _check_size(data, path)
         written = Written(str(path), len(data), hashlib.sha256(data).hexdigest())
-        await self._note(written, label, mime)
+        await self._note(written, label, mime, unlocked=unlocked)
         await self.in_writer(lambda: self._write(path, data, unlocked=unlocked))
         return written
 
-    async def _note(self, file: Written, label: Label, mime: str) -> None:
+    async def _note(self, file: Written, label: Label, mime: str, *, unlocked: bool) -> None:
         await self.labels.note(file, label, mime)
-        await self.noted(label)
+        await self.noted(label, unlocked)
 
     async def in_writer(self, work: Callable[[], Found]) -> Found:
         """Run what blocks in the thread that writes, so that nothing is written meanwhile."""
@@ -268,7 +288,7 @@ class Workspace:
             if self.quota:
                 self.quota.reserve(len(data))
             replace_file(folder, path, data)
-        if unlocked:
+        if unlocked or path.is_instructions:
             self.accept(str(path))
 
     def _movable(self, path: WorkspacePath, to: WorkspacePath, *, unlocked: bool) -> tuple[str, int]:
@@ -291,7 +311,7 @@ class Workspace:
             os.unlink(path.name, dir_fd=above)
             os.fsync(below)
             os.fsync(above)
-        for each in (path, to) if unlocked else ():
+        for each in (each for each in (path, to) if unlocked or each.is_instructions):
             self.accept(str(each))
 
     def _remove(self, path: WorkspacePath, *, unlocked: bool) -> None:
@@ -300,7 +320,7 @@ class Workspace:
         with explained_errors(path), suppress(FileNotFoundError), open_folder(self.root, path.parents) as folder:
             os.unlink(path.name, dir_fd=folder)
             os.fsync(folder)
-            if unlocked:
+            if unlocked or path.is_instructions:
                 self.accept(str(path))
         with suppress(OSError), open_folder(self.root, path.parents[:-1]) as above:
             os.rmdir(path.parents[-1] if path.parents else "", dir_fd=above)
