@@ -140,6 +140,7 @@ async def workflow(workspace: Workspace, source: str) -> PromptPart:
     Never raises: a file that cannot be read is reported in the text.
     """
     path = f".agents/workflows/{source}.md"
+    await workspace.settle()
     try:
         found = await asyncio.to_thread(workspace.head, path, MAX_WORKFLOW_CHARS * 4, MAX_PERSONA_BYTES)
     except WorkspaceError as error:

@@ -6,6 +6,7 @@ A change between runs is the owner's; a change during a run is not.
 import asyncio
 import hashlib
 import os
+import re
 import stat
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
@@ -17,14 +18,15 @@ from typing import TypeAlias
 import structlog
 
 from gateway.domain.files import locked_parts
-from gateway.workspace.files.access import new_file, open_file, replacing, temporary_name
+from gateway.workspace.files.access import new_file, open_file, open_folder, replacing, temporary_name
+from gateway.workspace.files.disk import walk
 from gateway.workspace.files.pages import read_bytes
-from gateway.workspace.files.paths import READ_ONLY, WorkspaceError, WorkspacePath, folded
+from gateway.workspace.files.paths import INSTRUCTIONS, READ_ONLY, WorkspaceError, WorkspacePath, folded
 from gateway.workspace.files.tree import Workspace
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 REPLACED_MARK = ".replaced-"
-"""In the new name of a folder that stood in a file's place, or of a link in a folder's."""
+"""In the new name of a folder that stood in a file's place, of a link in a folder's, of instructions put aside."""
 
 
 def put_back(root: Path, path: str, data: bytes, mode: int, mtime_ns: int) -> None:
@@ -79,6 +81,7 @@ REPLACED = "replaced"
 """Of the data folder: where copies are kept of what was in the place of locked text."""
 
 _NOT_SEARCHED = READ_ONLY | {"uploads", "tool-results", ".git", "node_modules", ".venv"}
+_FOLDERS = (".agents/agents", ".agents/skills", ".agents/tools", ".agents/workflows")
 _PINNED = (".agents", "skills")
 """A skill is confirmed byte for byte, and off once it changed."""
 
@@ -123,13 +126,16 @@ class OwnerEdits:
 class LockKeeper:
     """The locked files of one workspace. Every method blocks; the caller lets one run at a time.
 
-    What was in the place of locked text is copied to `aside`, one file for each path. `whole`: all of a persona file
-    counts as locked, because the jail of commands cannot make it read-only.
+    What was in the place of locked text is copied to `aside`, one file for each path. `whole`: all of an instruction
+    file counts as locked, because the jail of commands cannot make it read-only. No jail can do so with one that isn't
+    there: what appears while a command runs is renamed.
     """
 
     def __init__(self, root: Path, aside: Path, edits: OwnerEdits, *, whole: bool = False) -> None:
         self._root, self._aside, self._edits = root, aside, edits
-        self._whole = frozenset(_PERSONA_PATHS if whole else ())
+        self._whole = whole
+        self._there: set[tuple[str, int]] | None = None
+        """Instructions by path and kind, without folders, as they were when a command began; None: none runs."""
         self._kept: dict[str, LockedFile] = {}
         self._plain: dict[str, tuple[int, ...]] = {}
         """Files without markers, and how they looked then."""
@@ -143,30 +149,69 @@ class LockKeeper:
         """Look for files with markers that aren't known yet."""
         plain: dict[str, tuple[int, ...]] = {}
         for path, state in _files(self._root):
-            if path not in self._kept and self._plain.get(path) != state:
-                self.accept(path)
+            made = self._there is not None and _is_instructions(path)
+            if path not in self._kept and self._plain.get(path) != state and not made:
+                self._keep(path)
             if path not in self._kept:
                 plain[path] = state
         self._plain = plain
 
     def renew(self) -> None:
         """Take the files as they are now: no tool runs, so it was the owner who changed them."""
+        self._there = None
         for path in {*self._kept, *_PERSONA_PATHS}:
-            self.accept(path)
+            self._keep(path)
+
+    def begin_command(self) -> None:
+        """Look as `find` does, and from now until `renew` let nothing appear among the instructions.
+
+        Their folders are made, since the jail can make only what is there read-only.
+        """
+        for name in _FOLDERS:
+            with suppress(OSError):
+                os.makedirs(self._root / name, exist_ok=True)
+        self.find()
+        self._there = _instructions(self._root) if self._there is None else self._there
 
     def accept(self, path: str) -> None:
-        """Take one file as it is now."""
+        """Take one file as it is now: the owner or the gateway has written it."""
+        self._keep(path)
+        if self._there is not None:
+            there = os.path.lexists(self._root / path)
+            (self._there.add if there else self._there.discard)((path, stat.S_IFREG))
+
+    def _keep(self, path: str) -> None:
         found = _look(self._root, path)
         if found and found != self._kept.get(path):
             self._edits.take(found.data)
-        if found and (path in self._whole or locked_parts(found.data)):
+        if found and (self._is_whole(path) or locked_parts(found.data)):
             self._kept[path] = found
         else:
             self._kept.pop(path, None)
 
     def check(self) -> Sequence[str]:
-        """Put back every locked text that was changed, file by file; returns the paths of those."""
-        return [path for path, kept in list(self._kept.items()) if not self._unchanged(path, kept)]
+        """Put back every locked text that was changed, file by file, and rename instructions that a command has made.
+
+        Returns the paths of the former, and the new names of the latter.
+        """
+        restored = [path for path, kept in list(self._kept.items()) if not self._unchanged(path, kept)]
+        made = _instructions(self._root) - self._there if self._there is not None else ()
+        return [*restored, *(name for path, _ in sorted(made) if (name := self._put_aside(path)))]
+
+    def _put_aside(self, path: str) -> str:
+        """Rename it into the top folder; returns the new name, "" if it is gone or the owner's."""
+        if (found := _look(self._root, path)) and self._edits.take(found.data):
+            self.accept(path)
+            return ""
+        shown = re.sub(r"[^\w.-]+", "_", path, flags=re.ASCII)[-100:]  # nobody else's words in a notice to the owner
+        aside, (*parents, name) = f"{shown}{REPLACED_MARK}{temporary_name()[-8:]}", path.split("/")
+        with suppress(OSError), open_folder(self._root, ()) as top, open_folder(self._root, tuple(parents)) as folder:
+            os.rename(name, aside, src_dir_fd=folder, dst_dir_fd=top)
+            return aside
+        return ""
+
+    def _is_whole(self, path: str) -> bool:
+        return self._whole and _is_instructions(path) and not path.startswith("/".join((*_PINNED, "")))
 
     def _unchanged(self, path: str, kept: LockedFile) -> bool:
         found = _look(self._root, path)
@@ -186,7 +231,7 @@ class LockKeeper:
         return False
 
     def _locked(self, path: str, file: LockedFile) -> Sequence[bytes]:
-        return [file.data] if path in self._whole else locked_parts(file.data)
+        return [file.data] if self._is_whole(path) else locked_parts(file.data)
 
     def _restore(self, path: str, kept: LockedFile, found: LockedFile | None) -> None:
         if found and found.data != kept.data:
@@ -204,8 +249,18 @@ class LockKeeper:
 def note_owner_edits(root: Path, data: Path) -> None:
     """Note that the owner has put locked text and instructions there as they are now, by restoring, say. Blocks."""
     for path, _ in _files(root):
-        if (found := _look(root, path)) and (path in _PERSONA_PATHS or locked_parts(found.data)):
+        if (found := _look(root, path)) and (_is_instructions(path) or locked_parts(found.data)):
             OwnerEdits(data).note(found.data)
+
+
+def _is_instructions(path: str) -> bool:
+    return WorkspacePath(tuple(path.split("/"))).is_instructions
+
+
+def _instructions(root: Path) -> set[tuple[str, int]]:
+    """What the agent may follow as instructions, under any name that a file system takes for it: paths and kinds."""
+    found = walk(root, lambda parts: len(parts) == 1 and folded(parts[0]) not in INSTRUCTIONS, lambda *_: None)
+    return {(each.path, stat.S_IFMT(each.status.st_mode)) for each in found}
 
 
 def _look(root: Path, path: str) -> LockedFile | None:
@@ -253,7 +308,7 @@ class LockWatch:
 
     def __init__(self, workspace: Workspace, keeper: LockKeeper, tell: TellOwner) -> None:
         self._workspace, self._keeper, self._tell = workspace, keeper, tell
-        workspace.accept = keeper.accept
+        workspace.accept, workspace.settle = keeper.accept, self.check
         self._turning = asyncio.Lock()
         self._running = 0
 
@@ -274,9 +329,13 @@ class LockWatch:
             await asyncio.shield(self._ended(restored))
 
     async def files(self) -> tuple[str, ...]:
-        """The files that have locked text, from the workspace root: read-only for any command that runs."""
+        """The files that have locked text, from the workspace root: read-only for the command that is about to run.
+
+        Until the last tool has ended, what then appears among the instructions is put aside.
+        """
+        await self.check()  # what another command has made must not be found as the owner's
         async with self._turning:
-            await self._workspace.in_writer(self._keeper.find)
+            await self._workspace.in_writer(self._keeper.begin_command)
         return self._keeper.paths
 
     @property

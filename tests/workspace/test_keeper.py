@@ -1,4 +1,5 @@
 import os
+import shutil
 import socket
 import stat
 from collections.abc import Callable
@@ -6,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.workspace.locks import MAX_LOCKED_BYTES, NOTE_SECONDS, LockKeeper, OwnerEdits
+from gateway.workspace.locks import MAX_LOCKED_BYTES, NOTE_SECONDS, REPLACED_MARK, LockKeeper, OwnerEdits
 
 LOCKED = b"<!-- CORE:LOCK -->\nrules\n<!-- /CORE:LOCK -->\n<!-- AI:OPEN -->\n<!-- /AI:OPEN -->\n"
 WHEN = 1_700_000_000_123_456_789
@@ -252,3 +253,85 @@ def test_where_the_jail_cannot_keep_them_all_of_the_instructions_come_back(root:
     keeper.accept("SOUL.md")
     assert keeper.check() == []
     assert plain.read_text() == "a tool's own write"
+
+
+# --- instructions that a command makes ---
+
+PLANTED: list[Callable[[Path], object]] = [
+    lambda root: (root / "TOOLS.md").write_text("evil"),
+    lambda root: (root / "heartbeat.MD").write_text("evil"),
+    lambda root: (root / "SO\u200cUL.md").write_text("evil"),
+    lambda root: (root / "USER.md").symlink_to("notes/free.md"),
+    lambda root: os.link(root / "notes/free.md", root / "USER.md"),
+    lambda root: (root / "notes/free.md").rename(root / "TOOLS.md"),
+    lambda root: os.mkfifo(root / "TOOLS.md"),
+    lambda root: (root / ".agents/workflows/ci.md").write_text("evil"),
+    lambda root: (root / ".agents/TOOLS.md").write_text("evil"),
+    lambda root: (root / ".agents/agents/helper.md").write_text("evil"),
+    lambda root: shutil.copytree(root / ".agents/skills/mine", root / ".agents/skills/theirs"),
+    lambda root: (root / ".agents/tools").rmdir() or (root / ".agents/tools").symlink_to("../notes"),
+    lambda root: (
+        (root / ".agents/agents/mine.md").unlink()
+        or (root / ".agents/agents/mine.md").symlink_to("../../notes/free.md")
+    ),
+    lambda root: shutil.copytree(root / ".agents", root / ".Agents"),
+]
+
+
+@pytest.fixture
+def instructed(root: Path) -> Path:
+    for name in ("agents", "skills/mine", "tools", "workflows"):
+        (root / ".agents" / name).mkdir(parents=True)
+    (root / ".agents/agents/mine.md").write_text("my agent")
+    (root / ".agents/skills/mine/SKILL.md").write_text("my skill")
+    return root
+
+
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("plant", PLANTED)
+def test_instructions_that_a_command_makes_are_put_aside(
+    instructed: Path, tmp_path: Path, plant: Callable[[Path], object], whole: bool
+) -> None:
+    keeper = LockKeeper(instructed, tmp_path / "aside", OwnerEdits(tmp_path), whole=whole)
+    keeper.renew()
+    keeper.begin_command()
+    assert keeper.check() == []
+    plant(instructed)
+    moved = keeper.check()
+    assert any(REPLACED_MARK in each and os.path.lexists(instructed / each) for each in moved)
+    assert keeper.check() == []
+    read = [instructed / "TOOLS.md", instructed / "USER.md", *(instructed / ".agents").rglob("*")]
+    assert {each.read_text() for each in read if each.is_file()} <= {"my agent", "my skill"}
+    assert not any(each.is_symlink() for each in read)
+
+
+def test_all_that_a_command_does_to_instructions_is_undone_where_the_jail_cannot_keep_them(
+    instructed: Path, tmp_path: Path
+) -> None:
+    keeper = LockKeeper(instructed, tmp_path / "aside", OwnerEdits(tmp_path), whole=True)
+    keeper.renew()
+    keeper.begin_command()
+    (instructed / ".agents").rename(instructed / "elsewhere")
+    (instructed / "evil/agents").mkdir(parents=True)
+    (instructed / "evil/agents/mine.md").write_text("evil")
+    (instructed / ".agents").symlink_to("evil")
+    keeper.check()
+    assert not (instructed / ".agents").is_symlink()
+    assert (instructed / ".agents/agents/mine.md").read_text() == "my agent"
+
+
+def test_what_the_gateway_or_its_owner_writes_there_stays(instructed: Path, tmp_path: Path) -> None:
+    edits = OwnerEdits(tmp_path)
+    keeper = LockKeeper(instructed, tmp_path / "aside", edits, whole=True)
+    (instructed / "HEARTBEAT.md").symlink_to("notes/free.md")
+    keeper.renew()
+    (instructed / ".agents/agents/between.md").write_text("between runs")
+    keeper.begin_command()
+    (instructed / ".agents/agents/new.md").write_text("through the gateway")
+    keeper.accept(".agents/agents/new.md")
+    edits.note(b"by the command line")
+    (instructed / "TOOLS.md").write_text("by the command line")
+    assert keeper.check() == []
+    keeper.renew()
+    (instructed / "USER.md").write_text("no command runs")
+    assert keeper.check() == []

@@ -73,6 +73,7 @@ class Agents:
         return await self.workspace.labels.of(agent.path, agent.sha256)
 
     async def _reload(self) -> None:
+        await self.workspace.settle()
         found = await asyncio.to_thread(slugs, self.workspace)
         self._good = {slug: agent for slug, agent in self._good.items() if slug in found}
         self._problems = {}

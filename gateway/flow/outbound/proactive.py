@@ -23,6 +23,7 @@ from gateway.store.delivery import addresses
 from gateway.store.delivery.addresses import AddressRow
 from gateway.store.transcript import messages, sessions
 from gateway.store.transcript.messages import MessageRow
+from gateway.workspace.locks import REPLACED_MARK
 
 PAGE, TERMINAL = "web", "terminal"
 """Channels that show the transcript itself: the page always, the terminal only while it is open."""
@@ -130,6 +131,11 @@ class ProactiveMessages:
 
 
 TAMPERED_NOTICE_SECONDS = 3600.0
+_RESTORED = (
+    "A tool changed locked text in {}. It has been put back, byte for byte. What stood there is in the data folder, "
+    "under replaced/."
+)
+_PUT_ASIDE = "A command made instructions for the agent. They are not followed, but renamed; look at them in {}."
 
 log = structlog.get_logger(__name__)
 
@@ -143,21 +149,18 @@ class Notices:
         self._tampered: dict[tuple[PrincipalId, str], float] = {}
 
     async def tampered(self, principal: PrincipalId, paths: Sequence[str]) -> None:
-        """Report that locked text was changed by a tool and restored, at most once an hour for each file."""
-        told = [
-            path
-            for path in paths
-            if monotonic() > self._tampered.get((principal, path), -inf) + TAMPERED_NOTICE_SECONDS
-        ]
-        self._tampered |= {(principal, path): monotonic() for path in told}
+        """Report what a tool did that `LockKeeper.check` has undone, at most once an hour for each file."""
+        now, keys = monotonic(), {path: (principal, path.partition(REPLACED_MARK)[0]) for path in paths}
+        told = [path for path in paths if now > self._tampered.get(keys[path], -inf) + TAMPERED_NOTICE_SECONDS]
+        self._tampered |= {keys[path]: now for path in told}
         log.warning("locks.tampered", principal=str(principal), files=list(paths))
-        if told:
-            whose = "" if principal == self._people.owner.id else f" of {principal}"
-            text = f"A tool changed locked text in {', '.join(told)}{whose}. It has been put back, byte for byte."
-            try:
-                await self.tell_owner(f"{text} What stood there is in the data folder, under replaced/.")
-            except Exception:  # the tool's run must continue
-                log.exception("locks.not_told")
+        whose = "" if principal == self._people.owner.id else f" of {principal}"
+        for text, made in ((_RESTORED, False), (_PUT_ASIDE, True)):
+            if found := [path for path in told if (REPLACED_MARK in path) is made]:
+                try:
+                    await self.tell_owner(text.format(f"{', '.join(found)}{whose}"))
+                except Exception:  # the tool's run must continue
+                    log.exception("locks.not_told")
 
     async def tell_owner(self, text: str, buttons: tuple[Button, ...] = ()) -> None:
         """Send a notice to the owner; without a chat it is only logged."""

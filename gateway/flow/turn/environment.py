@@ -175,6 +175,7 @@ class AgentEnvironments:
 
     async def for_turn(self, opened: OpenedTurn) -> AgentEnvironment:
         """The environment of one turn, with the tool files and the tools of sources as they are now."""
+        await self.workspaces.own.settle()
         await self.refresh()
         environment = self._narrowed(opened)
         await environment.toolbox.refresh()
