@@ -327,7 +327,7 @@ def _parse(tool: AnyTool, text: str) -> BaseModel:
 
 
 def _with_restored(outcome: ToolOutcome, restored: Sequence[str]) -> ToolOutcome:
-    message = f"Locked text was changed and has been put back, in {', '.join(restored)}. The owner has been told."
+    message = f"Locked text or instructions were changed and are as before: {', '.join(restored)}. The owner was told."
     return replace(outcome, text=_to_json({"error": "locked", "message": message, "result": outcome.text}), failed=True)
 
 

@@ -344,7 +344,8 @@ create table contents (
   principal_id uuid not null references principals,
   sha256 text not null,
   label smallint not null,                              -- the most trusted that it was written or vouched for with
-  source text not null,                                 -- 'agent', 'upload', 'template', 'owner', 'restore', 'before'
+  source text not null,                                 -- 'agent', 'upload', 'template', 'owner', 'restore', 'before';
+                                                        -- of the row 'changed': another at each less trusted change
   created_at timestamptz not null default now(),
   primary key (principal_id, sha256)
 );

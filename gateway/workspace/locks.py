@@ -195,7 +195,7 @@ class LockKeeper:
         Returns the paths of the former, and the new names of the latter.
         """
         restored = [path for path, kept in list(self._kept.items()) if not self._unchanged(path, kept)]
-        made = _instructions(self._root) - self._there if self._there is not None else ()
+        made = _instructions(self._root) - self._there if self._there is not None and self._root.is_dir() else ()
         return [*restored, *(name for path, _ in sorted(made) if (name := self._put_aside(path)))]
 
     def _put_aside(self, path: str) -> str:

@@ -199,6 +199,18 @@ async def test_a_living_process_that_writes_nothing_voids_nothing(path: MessageP
     assert ran(path)
 
 
+async def test_one_that_has_written_nothing_so_far_voids_nothing(path: MessagePath) -> None:
+    """Such as another command that was approved with it."""
+    async with path.working():
+        await tainted(path)
+        await wants(path, "exec", {"command": "cd tool && sh sync.sh"})
+        async with commands(path).permit(Label.UNTRUSTED) as permit:
+            await commands(path).start("sleep 60", ".", permit, Limits())
+            await path.ask("/approve A1")
+            await path.settled()
+    assert ran(path)
+
+
 async def test_one_that_ended_without_a_write_voids_nothing(path: MessagePath) -> None:
     async with asked(path):
         await by_command(path, "cat tool/*")
@@ -245,12 +257,16 @@ async def _spill(path: MessagePath) -> None:
     await path.environments.of(path.people.owner.id).toolbox.spill("tool-results/x.json", "theirs", Label.UNTRUSTED)
 
 
+async def _deleted_by_the_gateway(path: MessagePath) -> None:
+    await path.environments.own.commands.workspace.remove("run.sh", unlocked=True)
+
+
 async def _upload(path: MessagePath) -> None:
     workspace = path.environments.own.commands.workspace
     await workspace.write("uploads/letter.pdf.txt", "theirs", Label.UNTRUSTED, unlocked=True)
 
 
-@pytest.mark.parametrize("change", [_own_run, _own_editor, _spill, _upload])
+@pytest.mark.parametrize("change", [_own_run, _own_editor, _spill, _upload, _deleted_by_the_gateway])
 async def test_ordinary_use_voids_nothing(path: MessagePath, change: Callable[[MessagePath], Awaitable[None]]) -> None:
     async with asked(path):
         await change(path)

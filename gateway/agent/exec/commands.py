@@ -193,7 +193,7 @@ class WorkspaceCommands:
         return f"which can send anything in the workspace to {', '.join(map(str, found))}, and to no other host"
 
     async def change(self, line: str, folder: str, hosts: Sequence[str] = ()) -> Change:
-        """The change to approve before the command runs; an approval holds while what it can `see` is the same."""
+        """The change to approve before the command runs; an approval holds while `seen` is the same."""
         where = "" if folder == "." else f" in {folder}"
         preview = f"Run this command{where}, {await self.reached(hosts)}:\n{line}"
         return Change(preview, await self.seen(line, folder), STALE)
@@ -203,28 +203,29 @@ class WorkspaceCommands:
 
         What the owner, or the gateway by itself, changes elsewhere doesn't count.
         """
+        async with self.workspace.writing:  # what is noted already is about to be written
+            running = [each.before for each in self._open if each.untrusted and each.running]
+            change, elsewhere = await self.workspace.labels.last_change()  # has what those wrote that end meanwhile
         with _explained():
-            async with self.workspace.writing:  # what is noted already is about to be written
-                change, elsewhere = await self.workspace.labels.last_change()
-                running = [each.before for each in self._open if each.untrusted and each.running]
-                written = await asyncio.to_thread(self._written_by, running, elsewhere) if running or elsewhere else ""
-                shown = await asyncio.to_thread(shown_digest, self.workspace.root, line, folder)
+            written = await asyncio.to_thread(self._written_by, running, elsewhere) if running or elsewhere else ""
+        shown = await asyncio.to_thread(shown_digest, self.workspace.root, line, folder)
         return hashlib.sha256(f"{change} {written} {shown}".encode()).hexdigest()
 
     def _written_by(self, running: Sequence[Snapshot], elsewhere: bool) -> str:
-        """A hash of what commands that still run have changed, by the files at their start; `elsewhere`: others, too.
+        """A hash of what commands that still run have changed, by the files at their start; "" if that is nothing.
 
-        Contents count, since a mapping of memory changes a file again without a change of its state. Blocks.
+        Contents count, since a mapping of memory changes a file again without a change of its state. `elsewhere`:
+        commands of other processes may have, too. Blocks.
         """
-        index, digest = self.workspace.index, hashlib.sha256()
-        now = index.snapshot(_is_apart)
+        now = self.workspace.index.snapshot(_is_apart)
         changes = [before.changes(now) for before in running if before.files != now.files]
-        if changes or elsewhere:
-            digest.update(repr(sorted(now.files.items())).encode())
+        if not self.workspace.index.tells_changes() or not (changes or elsewhere):
+            return "" if self.workspace.index.tells_changes() else secrets.token_hex()
+        digest = hashlib.sha256(repr(sorted(now.files.items())).encode())
         for path in {path for each in changes for path in (*each.new, *each.changed)}:
             with suppress(WorkspaceError):
                 digest.update(measure(self.workspace.root, path, MOST).sha256.encode())
-        return digest.hexdigest() if index.tells_changes() else secrets.token_hex()
+        return digest.hexdigest()
 
     async def look(self) -> tuple[Snapshot, Mapping[str, str]]:
         """The files as they are now, and their hashes; those that can't be read have "".

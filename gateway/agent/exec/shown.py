@@ -13,7 +13,7 @@ from gateway.workspace.files.paths import WorkspaceError
 from gateway.workspace.files.uploads import UPLOADS
 
 MAX_WORDS, MAX_FOLDERS = 1_000, 30
-FILED = frozenset({UPLOADS, "tool-results", "answers"})
+FILED = frozenset({UPLOADS, "tool-results", "command-output", "answers"})
 """Folders that the gateway fills by itself; they count if a line names one, or has a pattern that may mean one."""
 _BETWEEN = re.compile(r"[^\w./@%+,-]+")
 _PATTERN = re.compile(r"[*?\[{$`|\\]")
@@ -27,7 +27,9 @@ def shown_digest(root: Path, line: str, folder: str) -> str:
     named = sorted(word for word in words if 0 < len(word) < 1024)[:MAX_WORDS]
     paths = {os.path.normpath(os.path.join(folder, at, word)) for at in ("", *named[:MAX_FOLDERS]) for word in named}
     paths |= FILED if _PATTERN.search(line) else set()
-    return hashlib.sha256("".join(f"{path} {_state(root, path)}\n" for path in sorted(paths)).encode()).hexdigest()
+    return hashlib.sha256(
+        "".join(f"{path} {_state(root, path)}\n" for path in sorted(paths)).encode("utf-8", "replace")
+    ).hexdigest()
 
 
 def _state(root: Path, path: str) -> str:

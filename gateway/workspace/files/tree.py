@@ -209,7 +209,8 @@ class Workspace:
         """
         where = _writable(path, gateway=unlocked)
         async with self.writing:
-            await self.noted(label, unlocked)
+            if not unlocked:
+                await self.noted(label, False)
             await self.in_writer(lambda: self._remove(where, unlocked=unlocked))
 
     async def move(self, path: str, to: str, label: Label, mime: str, *, unlocked: bool = False) -> Written:
