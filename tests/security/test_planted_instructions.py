@@ -152,7 +152,7 @@ async def test_the_next_trigger_obeys_the_owner_alone_and_the_owner_is_told(path
         assert REPLACED_MARK in outcome.text
         await path.channel.until(lambda texts: any("made instructions" in text for text in texts))
         workspace = path.environments.own.commands.workspace
-        triggers = Triggers(path.database, path.people.owner.id, workspace, tuple, path.signals)
+        triggers = Triggers(path.database, path.people.owner.id, workspace, tuple, path.signals, path.parts.core.clock)
         await triggers.accept(TriggerRequest("ci", "a build", "token"))
         await eventually(lambda: any("a build" in str(prompt.messages) for prompt in path.model.prompts))
         await path.ask("and now?")

@@ -102,7 +102,7 @@ class WorkspaceCommands:
         before = await self.seen() if self.slots.locked() or not self.workspace.index.complete else None
         async with self.slots, self.permit(label) as permit:
             if before is not None and await self.seen() != before:
-                raise ToolFailed("changed", STALE)
+                raise ToolFailed.own("changed", STALE)
             yield permit
 
     async def taint(self, permit: Permit) -> None:
