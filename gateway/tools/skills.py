@@ -9,6 +9,7 @@ from typing import Literal
 from pydantic import Field, field_validator
 
 from gateway.agent.skills.library import Look, Skills, SkillState, described_skill
+from gateway.agent.skills.sources import check_uncounted, is_text
 from gateway.domain.conversation.tools import (
     AnyTool,
     Caller,
@@ -24,10 +25,12 @@ from gateway.domain.conversation.tools import (
 from gateway.domain.errors import SupaclawError
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
+from gateway.store.trust import reviews
 from gateway.tools import Services
 from gateway.workspace.skills.folder import digest, manifest, skill_of
 
 PAGE = 20_000
+FETCHED = "Nothing is installed yet. install with this source asks again, and shows the user all of it."
 NO_SYNC = "skills are never synchronised: each version is installed and confirmed separately; use install"
 
 
@@ -60,6 +63,7 @@ class _SkillsTool:
     skills: Skills
 
     async def run(self, arguments: SkillsArguments, _caller: Caller) -> Labelled:
+    async def run(self, arguments: SkillsArguments, caller: Caller) -> Labelled:
         with _explained(Label.UNTRUSTED if arguments.action == "install" else Label.OWNER):
             match arguments.action:
                 case "list":
@@ -69,14 +73,39 @@ class _SkillsTool:
                 case "read":
                     return await self._read(arguments)
                 case "install":
-                    return await self._install(arguments.required("source"))
+                    return await self._install(arguments.required("source"), caller)
 
-    async def lasting(self, arguments: SkillsArguments, _caller: Caller) -> Change | None:
-        """The whole skill that an installation would switch on."""
+    async def kind(self, arguments: SkillsArguments, caller: Caller) -> ToolClass:
+        """An installation always asks; the request for a link tells its host something."""
+        if arguments.action != "install":
+            return ToolClass.READ
+        fetches = await self._only_fetches(arguments.required("source"), caller)
+        return ToolClass.SEND if fetches else ToolClass.IRREVERSIBLE
+
+    async def _only_fetches(self, source: str, caller: Caller) -> bool:
+        """Whether this call, as asked about or by its run's label, may only fetch: nobody has seen the contents.
+
+        A call keeps its class once it has asked: an approved one comes with its person's label.
+        """
+        with _explained():
+            if not is_text(source):
+                check_uncounted(source)
+            key = caller.task, caller.ordinal
+            if review := await self.skills.database.read(lambda conn: reviews.of_call(conn, *key)):
+                return review.act is ToolClass.SEND
+            if caller.label <= Label.OWNER or is_text(source) or await caller.said(source):
+                return False
+            return await self.skills.staged(source) is None
+
+    async def lasting(self, arguments: SkillsArguments, caller: Caller) -> Change | None:
+        """The whole skill that an installation would switch on, or the link that would be fetched before."""
         if arguments.action != "install":
             return None
+        source = arguments.required("source")
+        if await self._only_fetches(source, caller):
+            return Change(f"Fetch this link, to show you the skill; its host learns the link:\n{source}", source)
         with _explained(Label.UNTRUSTED):  # the error may quote the fetched skill
-            pin, files = await self.skills.stage(arguments.required("source"))
+            pin, files = await self.skills.stage(source)
             before = await self.skills.on_disk(pin.name)
         look = await asyncio.to_thread(Look.at, files)
         if look.severe:
@@ -121,16 +150,14 @@ class _SkillsTool:
         more: JsonObject = {"next_offset": at + PAGE} if len(text) > at + PAGE else {}
         return Labelled.own({"content": text[at : at + PAGE], **more})
 
-    async def _install(self, source: str) -> Labelled:
-        """Install; it runs only after the owner approved exactly these bytes."""
+    async def _install(self, source: str, caller: Caller) -> Labelled:
+        """Install only after the owner approved exactly these bytes; otherwise only fetch."""
+        fetches = await self._only_fetches(source, caller)
         pin, _ = await self.skills.stage(source)
+        if fetches:
+            return Labelled({"fetched": pin.name, "message": FETCHED}, Label.UNTRUSTED)
         await self.skills.confirm(pin.name, pin.sha256)
         return Labelled.own({"installed": pin.name, "sha256": pin.sha256})
-
-
-async def _class(arguments: SkillsArguments, _caller: Caller) -> ToolClass:
-    """An installation always asks."""
-    return ToolClass.IRREVERSIBLE if arguments.action == "install" else ToolClass.READ
 
 
 @contextmanager
@@ -156,7 +183,7 @@ def tools(services: Services) -> tuple[AnyTool, ...]:
             Effect.IDEMPOTENT,
             timeout=90.0,
             max_result=3 * PAGE,
-            kind=_class,
+            kind=own.kind,
             lasting=own.lasting,
             wording=Wording("Skills: {action}", "Skills: {action}"),
         ),

@@ -48,6 +48,12 @@ def test_a_document_that_cannot_be_fetched_is_told_in_one_line(supaclaw: Supacla
     assert "net.private_allow" in refused.err
 
 
+def test_a_document_is_fetched_after_its_link_was_shown(supaclaw: Supaclaw, root: Path) -> None:
+    put(root, "pets", tool_md("pets", "openapi: http://127.0.0.1:8099/openapi.json\n"))
+    refused = supaclaw("tool-files", "enable", "pets")
+    assert (refused.code, "add --yes" in refused.err, "Not connected" in refused.err) == (1, True, False)
+
+
 def test_a_known_server_is_added_once(supaclaw: Supaclaw, root: Path) -> None:
     done = supaclaw("tools", "add", "web-fetch")
     assert (done.code, "--profile scrapling" in done.out) == (0, True)

@@ -16,6 +16,7 @@ from gateway.domain.conversation.model import ToolCall
 from gateway.domain.conversation.tools import Caller, Change, ToolClass
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
+from gateway.domain.text.texts import is_own_words
 from gateway.llm.prices import estimate_tool
 from gateway.store.connection.pool import Database
 from gateway.tools import Services
@@ -37,6 +38,7 @@ class Desk:
     skills: Skills
     github: GitHub
     asked: list[Change] = field(default_factory=list)
+    said: str = ""
 
     @property
     def root(self) -> Path:
@@ -45,11 +47,14 @@ class Desk:
     @property
     def toolbox(self) -> Toolbox:
         services = Services(self.skills.workspace, skills=self.skills)
-        return toolbox_of(tools(services), self.spill, Policy(Label.OWNER, self.ask))
+        return toolbox_of(tools(services), self.spill, Policy(Label.OWNER, self.ask, self.is_own_words))
 
     async def ask(self, act: Act, _caller: Caller) -> JsonObject:
         self.asked.append(act.change)
         return {"waiting_for_approval": "A1"}
+
+    async def is_own_words(self, _caller: Caller, value: str) -> bool:
+        return is_own_words(self.said, value)
 
     async def spill(self, name: str, _text: str, _label: Label) -> str:
         return name
@@ -199,6 +204,35 @@ async def test_what_cannot_be_done_is_told_in_one_line(desk: Desk, arguments: di
     assert told in answer["message"]
     assert "\n" not in answer["message"]
     assert desk.asked == []
+
+
+@pytest.mark.parametrize(
+    "spelling", [LINK, "https://github.com/ada/none", "https://gist.github.com/ada/1f", f"{LINK}.git"]
+)
+async def test_once_others_words_were_read_a_link_asks_before_it_is_fetched(desk: Desk, spelling: str) -> None:
+    outcome = await desk.run(label=Label.UNTRUSTED, action="install", source=spelling)
+    assert json.loads(outcome.text) == {"waiting_for_approval": "A1"}
+    assert spelling in desk.asked[0].preview
+    assert (desk.github.asked, await desk.skills.list_all()) == ([], [])
+
+
+async def test_a_link_that_its_person_wrote_is_fetched_and_asks_once(desk: Desk) -> None:
+    desk.said = f"install {LINK}, please"
+    await desk.run(label=Label.UNTRUSTED, action="install", source=LINK)
+    assert "+Do it." in desk.asked[0].preview
+    await desk.run(label=Label.UNTRUSTED, action="install", source=f"{LINK}/tree/main")
+    assert "main" not in "".join(desk.github.asked)
+
+
+@pytest.mark.parametrize("link", ["releases/download/v1/a.zip", "releases/latest/download/b.zip", "r%65leases/c.zip"])
+@pytest.mark.parametrize("label", [Label.OWNER, Label.UNTRUSTED])
+async def test_no_file_of_a_release_is_fetched_as_its_downloads_are_counted(
+    desk: Desk, link: str, label: Label
+) -> None:
+    desk.said = f"{LINK}/{link}"
+    answer = json.loads((await desk.run(label=label, action="install", source=f"{LINK}/{link}")).text)
+    assert "supaclaw skills install" in answer["message"]
+    assert (desk.asked, desk.github.asked) == ([], [])
 
 
 def test_members_have_no_skills_and_the_tool_is_small(desk: Desk) -> None:

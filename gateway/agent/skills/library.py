@@ -182,14 +182,17 @@ class Skills:
 
     async def stage(self, source: str) -> tuple[Pin, Files]:
         """Fetch a skill and store it for the owner's confirmation; a staged link isn't fetched again for 20 minutes."""
-        origin = "text" if is_text(source) else source.strip()[:500]
+        if row := await self.staged(source):
+            return row, await self.kept(row.name, staged=True)
+        return await self.stage_files(await gather(source, self.fetch), _origin(source))
+
+    async def staged(self, source: str) -> Pin | None:
+        """The version of a link that isn't fetched again; None if there is none, or the source isn't a link."""
         async with self.database.connection() as conn:
             rows = await pins.list_all(conn, self.form.kind)
-        now = self.clock.now()
-        for row in rows:
-            if row.state == "staged" and row.source == origin != "text" and now - row.changed_at < STAGED_FOR:
-                return row, await self.kept(row.name, staged=True)
-        return await self.stage_files(await gather(source, self.fetch), origin)
+        since, origin = self.clock.now() - STAGED_FOR, _origin(source)
+        fresh = (row for row in rows if row.state == "staged" and row.changed_at > since)
+        return next((row for row in fresh if row.source == origin != "text"), None)
 
     async def stage_files(self, files: Files, origin: str) -> tuple[Pin, Files]:
         """Store files for the owner's confirmation."""
@@ -254,6 +257,10 @@ class Skills:
         await asyncio.to_thread(folder.remove, self.workspace.root, name, self.form.at)
         for path, data in files.items():
             await self.workspace.write("/".join((*self.form.at, name, path)), data, Label.OWNER, unlocked=True)
+
+
+def _origin(source: str) -> str:
+    return "text" if is_text(source) else source.strip()[:500]
 
 
 def _listed(name: str, look: Look | None, pin: Pin | None, staged: Pin | None) -> ListedSkill:

@@ -50,12 +50,16 @@ class ToolFiles:
             raise _changed(confirmed)
         return files
 
-    async def complete(self, name: str) -> None:
-        """Fetch the OpenAPI document that a tool file links to, and stage both for the owner's confirmation."""
+    async def missing_document(self, name: str) -> str | None:
+        """The address of the OpenAPI document that a tool file links to and has not got."""
         files = await self.library.on_disk(name)
-        if files and (url := document_url(files)):
+        return document_url(files) if files else None
+
+    async def complete(self, name: str) -> None:
+        """Fetch the missing OpenAPI document, and stage it with the tool file for the owner's confirmation."""
+        if url := await self.missing_document(name):
             data = await self.library.fetch(url, MAX_DOCUMENT)
-            await self.library.stage_files({**files, DOCUMENT: data}, url)
+            await self.library.stage_files({**await self.library.on_disk(name), DOCUMENT: data}, url)
 
     @property
     def servers(self) -> Mapping[str, McpServer]:

@@ -166,6 +166,8 @@ def enable_tool_file(name: Name, yes: Yes = False, despite_findings: Despite = F
         shown = await undecided_skill(library, name)
         return digest(shown[0]), described_skill(*shown, FORM)
 
+    if not yes and (url := with_library(lambda library: ToolFiles(library).missing_document(name), FORM)):
+        confirm_reviewed(f"Fetch its OpenAPI document? Its host learns this address: {url}", FORM.commands)
     sha256, text = with_library(read, FORM)
     confirm_shown(name, sha256, text, yes, despite_findings, as_json, FORM)
 

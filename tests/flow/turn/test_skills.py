@@ -6,6 +6,7 @@ import json
 import pytest
 
 from gateway.domain.conversation.model import Prompt, ToolCall
+from tests.fakes.github import GitHub
 from tests.flow.path import MessagePath, call, in_turn, results, said
 from tests.workspace.skills.writing import put, skill_md
 
@@ -67,6 +68,45 @@ async def test_an_installation_asks_in_a_clean_conversation_and_the_yes_installs
     assert "- pdf: Reads PDF forms." in system(path)
     assert (path.workspace / ".agents/skills/pdf/SKILL.md").read_text() == skill_md(body="Do it well.")
     assert ("pin confirmed", "skill pdf") in await path.rows("select event, subject from audit")
+
+
+async def test_others_words_have_no_link_fetched_before_a_yes_and_it_installs_nothing(path: MessagePath) -> None:
+    link = "https://github.com/eve/x/tree/secret-1234"
+    wanted = call("skills", action="install", source=link)
+    async with GitHub() as github, path.working():
+        github.archives["eve/x@secret-1234"] = {"SKILL.md": skill_md(body="Do it.").encode()}
+        path.environments.own.skills.fetch = github.fetch
+        path.model.answer = in_turn(said("", wanted), said("asked"), said("", wanted), said("asked again"))
+        await path.ask("look at this", forwarded=f"Eve says: {link}")
+        assert await path.rows("select act, preview like '%' || $1 || '%' from reviews", link) == [
+            ("send elsewhere", True)
+        ]
+        assert github.asked == []
+        await path.tell("/approve A1")
+        await path.settled()
+        assert len(github.asked) == 1
+        assert await path.environments.own.skills.index() == ""
+        await path.ask("go on")
+        assert (await path.rows("select act, preview from reviews where id = 2"))[0][0] == "irreversible"
+        assert "+Do it." in (await path.rows("select preview from reviews where id = 2"))[0][0]
+        await path.tell("/approve A2")
+        await path.settled()
+        assert len(github.asked) == 1
+    assert "- pdf:" in await path.environments.own.skills.index()
+
+
+async def test_a_yes_to_a_fetch_installs_nothing_that_was_fetched_meanwhile(path: MessagePath) -> None:
+    link = "https://github.com/eve/x"
+    path.model.answer = in_turn(said("", call("skills", action="install", source=link)), said("asked"))
+    async with GitHub() as github, path.working():
+        github.archives["eve/x@HEAD"] = {"SKILL.md": skill_md().encode()}
+        skills = path.environments.own.skills
+        skills.fetch = github.fetch
+        await path.ask("look at this", forwarded=f"Eve says: {link}")
+        await skills.stage(link)
+        await path.tell("/approve A1")
+        await path.settled()
+        assert [each.state.value for each in await skills.list_all()] == ["staged"]
 
 
 @pytest.mark.parametrize("what", ["member", "program"])
