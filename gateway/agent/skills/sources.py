@@ -1,7 +1,7 @@
 """Skills from GitHub: fetched, unpacked and checked in memory.
 
-A model may write the link, so it must lead to GitHub, and not to what counts its readers: no other host can read the data
-that an address carries.
+A model may write the link, so it must lead to GitHub, and to nothing that counts its readers: no other host can read
+the data that an address carries.
 """
 
 import asyncio
@@ -77,11 +77,11 @@ def places(link: str) -> Sequence[Place]:
 
 
 def check_uncounted(link: str) -> None:
-    """Raise `BadSkill` for a file of a release, whose downloads GitHub counts for everybody, and for no skill's link."""
+    """Raise `BadSkill` for a file of a release, whose downloads GitHub counts, and for a link that leads to no skill."""
     if any(place.url.split("/")[5:6] == ["releases"] for place in places(link)):
         raise BadSkill(
-            "Downloads of a release's files are counted, so no agent fetches them: use the link of its folder or tag in "
-            "the repository, or its owner runs `supaclaw skills install` with this link."
+            "GitHub counts the downloads of a release's files, so no agent fetches them; use the link of the repository "
+            "or of a folder of it, or the owner runs `supaclaw skills install` with this link."
         )
 
 

@@ -16,6 +16,8 @@ from markupsafe import escape
 
 LONGEST_FORMULA = 2_000
 """Characters of a formula."""
+MOST_COSTLY = 16_000
+"""Characters of code in colours in one text; those of formulas count twice, and each formula as 20 more."""
 
 _ELEMENTS = """
 math menclose mfrac mi mmultiscripts mn mo mover mpadded mphantom mprescripts mroot mrow mspace msqrt mstyle msub
@@ -153,9 +155,16 @@ def _line(state: StateBlock, number: int) -> str:
     return state.src[state.bMarks[number] + state.tShift[number] : state.eMarks[number]].rstrip()
 
 
-def _formula(_self: RendererHTML, tokens: Sequence[Token], index: int, _options: OptionsDict, _env: EnvType) -> str:
+def affordable(cost: int, env: EnvType) -> bool:
+    """Whether the text being rendered may have this much more set in colours or as formulas; counts it."""
+    env["costly"] = env.get("costly", 0) + cost
+    return bool(env["costly"] <= MOST_COSTLY)
+
+
+def _formula(_self: RendererHTML, tokens: Sequence[Token], index: int, _options: OptionsDict, env: EnvType) -> str:
     token = tokens[index]
-    shown = to_mathml(token.content, block=token.markup in {"$$", "\\["})
+    affords = affordable(20 + 2 * len(token.content), env)
+    shown = to_mathml(token.content, block=token.markup in {"$$", "\\["}) if affords else None
     if shown is None:
         shown = f"<code>{escape(token.content.strip())}</code>"
     return f'<p class="math">{shown}</p>\n' if token.block else shown

@@ -89,6 +89,13 @@ def _class(kind: str) -> str:
 
 CAP = 64 * 1024
 """Characters that are rendered; what follows is shown as plain text."""
+MOST_WORK, LINE_WORK = 12_000, 4
+"""Units of work on a text, each of 15 µs at most; and those of a line."""
+_MARK = re.compile(r"[!-/:-@\[-`{-~]")
+_LINES, _STRUCTURE = re.compile(r"(?<=\n)|(?<=\r)(?!\n)"), re.compile(r"[|>]|[-+*.)](?=\s)")
+_HEAD = "-+*:|>.)0123456789 \t"
+"""Characters that begin a line in quotes and lists, and all of the line below the head of a table."""
+_CUT = Markup("<p>The rest is shown as it was written: it is too long, or has too much markup.</p>\n<pre>{}</pre>")
 LONG = 8 * 1024
 """Characters from which on rendering leaves the event loop to others."""
 _REMEMBERED = 400
@@ -163,7 +170,8 @@ class Markdown:
             self._chars -= len(old) + len(was)
 
     def _rendered(self, text: str) -> Markup:
-        head, rest = text[:CAP], text[CAP:]
+        end = rendered_end(text)
+        head, rest = text[:end], text[end:]
         safe = nh3.clean(
             self._parser.render(head),
             tags=_TAGS,
@@ -173,7 +181,29 @@ class Markdown:
             link_rel="noopener noreferrer nofollow",
             set_tag_attribute_values={"a": {"target": "_blank"}},
         )
-        return Markup(safe) + (Markup("<pre>{}</pre>").format(rest) if rest else Markup())
+        return Markup(safe) + (_CUT.format(rest) if rest else Markup())
+
+
+def rendered_end(text: str) -> int:
+    """Where rendering ends: before the line with which the text would be too much work.
+
+    Each mark is work, and a bracket thrice. So is each line, and more so by the columns of its table, by the quotes and
+    lists it is in, and by the quotes that began before it, of which each looks at all lines up to a blank one.
+    """
+    end = work = width = quotes = 0
+    quoted = False
+    for line in _LINES.split(text[:CAP]):
+        if not line.strip(" \t\r\n"):
+            width = quotes = 0
+        head = line.removesuffix(line.lstrip(_HEAD))
+        width = max(width, len(_STRUCTURE.findall(head)))
+        quotes += ">" in head and not quoted
+        quoted = ">" in head
+        work += LINE_WORK + width + quotes + len(_MARK.findall(line)) + 2 * line.count("[")
+        if work > MOST_WORK:
+            return end
+        end += len(line)
+    return end
 
 
 def boundary(text: str, start: int) -> int:
@@ -228,11 +258,12 @@ def _image(_self: RendererHTML, tokens: Sequence[Token], index: int, _options: O
     return f'<a href="{escape(source)}">{escape(tokens[index].content or source)}</a>'
 
 
-def _code(_self: RendererHTML, tokens: Sequence[Token], index: int, _options: OptionsDict, _env: EnvType) -> str:
+def _code(_self: RendererHTML, tokens: Sequence[Token], index: int, _options: OptionsDict, env: EnvType) -> str:
     token = tokens[index]
     language = token.info.split()[0] if token.info.strip() else "text"
     caption = f'<figcaption><span>{escape(language)}</span><button type="button" data-copy>Copy</button></figcaption>'
-    code = highlighted(token.content, language) if _ended(token) else escape(token.content)
+    plain = not _ended(token) or not formulas.affordable(len(token.content), env)
+    code = escape(token.content) if plain else highlighted(token.content, language)
     return f'<figure class="code">{caption}<pre tabindex="0"><code>{code}</code></pre></figure>\n'
 
 

@@ -1,12 +1,25 @@
 import re
+import sys
+from collections.abc import Callable
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from markupsafe import escape
 
-from gateway.web.markup.markdown import _LEXERS, CAP, CODE_CLASSES, LONG, LONGEST_LINE, Markdown, boundary, highlighted
+from gateway.web.markup.markdown import (
+    _LEXERS,
+    CAP,
+    CODE_CLASSES,
+    LONG,
+    LONGEST_LINE,
+    Markdown,
+    boundary,
+    highlighted,
+    rendered_end,
+)
 
 ATTACKS = [
     "<script>alert(1)</script>",
@@ -221,6 +234,109 @@ def test_what_is_beyond_the_cap_is_shown_as_it_is():
 )
 def test_pathological_texts_are_rendered_all_the_same(text: str):
     assert Markdown().html(text)
+
+
+HOSTILE = [
+    *(
+        "![",
+        "[",
+        "[[[[](",
+        "*a* ",
+        "**",
+        "*a**b*",
+        "_",
+        "~~a",
+        "<a@b.c>",
+        "<http://a>",
+        "`a``b",
+        "[a](b)",
+        "![a](",
+        "&amp;",
+    ),
+    *(
+        "> ",
+        "- ",
+        "> - ",
+        "1. ",
+        "- a\n",
+        ">- a\n",
+        "> a\nb\n",
+        "a|b\n-|-\n",
+        "# a\n",
+        "a\n===\n",
+        "[a]: b\n",
+        "```py\nx=1\n```\n",
+    ),
+    *(
+        "$a$ ",
+        "$x^2$ ",
+        "$$a$$\n\n",
+        "\\(a\\) ",
+        "\\[\n",
+        "http://a.b ",
+        "*[",
+        '*~~```\n>```js\n\\"\n   |-|- ',
+        "a\n",
+        "a  \n",
+    ),
+]
+FILLED = f"{'|a' * 1_000}\n{'|-' * 1_000}\n"
+LAZY = f"{'> ' * 19}a\n"
+
+
+def calls_of(work: Callable[[], object]) -> int:
+    """How many functions it calls: the same number each time, unlike its seconds."""
+    count = 0
+
+    def counted(_frame: object, event: str, _arg: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(counted)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+@pytest.mark.parametrize("start", ["", FILLED, LAZY])
+@pytest.mark.parametrize("unit", HOSTILE)
+def test_no_text_costs_more_than_a_bounded_number_of_steps(unit: str, start: str):
+    """Of each the most that is still laid out, and of the whole."""
+    text = (start + unit * CAP)[:CAP]
+    end = rendered_end(text)
+    line = len(start) + 2_000
+    for part in (text, text[: end or line]):
+        assert calls_of(lambda part=part: Markdown().html(part)) < 600_000
+
+
+def test_what_has_too_much_markup_is_shown_as_it_is_with_a_line_that_says_so():
+    html = Markdown().html("*a*\n\n" + "![" * 9_000)
+    assert html.startswith("<p><em>a</em></p>\n<p>The rest is shown as it was written")
+    assert html.count("![") == 9_000
+
+
+@pytest.mark.parametrize(
+    "name", ["docs/security.md", "docs/approvals.md", "docs/api.md", "gateway/web/markup/markdown.py"]
+)
+def test_what_people_write_is_laid_out_whole(name: str):
+    text = Path(name).read_text()
+    text = (f"```python\n{text}\n```\n" if name.endswith(".py") else text) * 2
+    assert rendered_end(text[:40_000]) == min(len(text), 40_000)
+
+
+@pytest.mark.parametrize("line", ["\x0c", "\u2028", "\u3000"])
+def test_only_what_ends_a_table_in_markdown_ends_its_cost(line: str):
+    rows = FILLED + "|b|\n" * 5 + line + "\n"
+    assert rendered_end(rows + "|b|\n" * 2_000) < len(rows) + 100
+
+
+def test_only_so_many_formulas_and_so_much_code_are_set():
+    assert 500 < Markdown().html("$a$ " * 2_000).count("<math") < 800
+    html = Markdown().html("```python\n" + "def f(): pass\n" * 500 + "```\n" + "```python\nprint(1)\n```\n" * 100)
+    assert html.count('<figure class="code">') == 101
+    assert html.count("<span class=") < 2_500
 
 
 async def test_long_texts_are_rendered_beforehand_and_remembered():
