@@ -77,11 +77,11 @@ def places(link: str) -> Sequence[Place]:
 
 
 def check_uncounted(link: str) -> None:
-    """Raise `BadSkill` for a file of a release, whose downloads GitHub counts, and for a link that leads to no skill."""
+    """Raise `BadSkill` for a file of a release, whose downloads GitHub counts, and for a link of no skill."""
     if any(place.url.split("/")[5:6] == ["releases"] for place in places(link)):
         raise BadSkill(
-            "GitHub counts the downloads of a release's files, so no agent fetches them; use the link of the repository "
-            "or of a folder of it, or the owner runs `supaclaw skills install` with this link."
+            "GitHub counts the downloads of a release's files, so no agent fetches them; use the link of the "
+            "repository or of a folder of it, or the owner runs `supaclaw skills install` with this link."
         )
 
 

@@ -9,10 +9,19 @@ import binascii
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
+from threading import Lock
+from typing import TYPE_CHECKING
 
-from gateway.workspace.skills.folder import Files
+from cachetools import LRUCache, cached
+
+from gateway.workspace.skills.folder import Files, digest
+
+if TYPE_CHECKING:
+    from ahocorasick_rs import AhoCorasick
 
 
 class Severity(StrEnum):
@@ -23,12 +32,45 @@ class Severity(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Chain:
+    """Patterns in this order, at most so many characters apart; searched in linear time, unlike one pattern."""
+
+    parts: tuple[re.Pattern[str], ...]
+    gaps: tuple[int, ...]
+
+    @classmethod
+    def of(cls, first: str, *further: tuple[int, str]) -> "Chain":
+        """A part ends where its pattern does, or at most where its group `tail` does."""
+        parts = (first, *(pattern for _, pattern in further))
+        return cls(tuple(re.compile(f"(?=(?P<part>{each}))", re.I) for each in parts), tuple(gap for gap, _ in further))
+
+    def search(self, text: str) -> bool:
+        """Whether it is in the text."""
+        reached = [_ends(match) for match in self.parts[0].finditer(text)]
+        for part, gap in zip(self.parts[1:], self.gaps, strict=True):
+            found, at, furthest = list[tuple[int, int]](), 0, -1
+            for match in part.finditer(text) if reached else ():
+                while at < len(reached) and reached[at][0] <= match.start():
+                    furthest, at = max(furthest, reached[at][1] + gap), at + 1
+                if match.start() <= furthest:
+                    found.append(_ends(match))
+            reached = sorted(found)
+        return bool(reached)
+
+
+def _ends(match: re.Match[str]) -> tuple[int, int]:
+    tail = match.end("tail") if "tail" in match.re.groupindex else -1
+    return (match.start("tail") if tail >= 0 else match.end("part")), max(tail, match.end("part"))
+
+
+@dataclass(frozen=True, slots=True)
 class Rule:
-    """A line that matches is worth a look, unless it matches `but`."""
+    """A line that matches is worth a look, unless it matches `but`; in each there is one of the `words`."""
 
     severity: Severity
     why: str
-    pattern: re.Pattern[str]
+    words: tuple[str, ...]
+    pattern: re.Pattern[str] | Chain
     but: re.Pattern[str] | None = None
 
 
@@ -39,14 +81,15 @@ _UNPACK = r"(?:b64decode|atob|fromhex|unhexlify|decompress|rot13|fromCharCode)"
 _COLLECTORS = (
     r"webhook\.site|requestbin|ngrok|pipedream\.net|burpcollaborator|interact\.sh|\boast\.\w+|dnslog|transfer\.sh"
 )
-_KEYS = (
-    r"\$\{?\w*(?:API_?KEY|TOKEN|SECRET|PASSWORD)\w*|\b(?:api|access|private)[ _-]?keys?\b|\b(?:password|credential)s?\b"
-)
+_NAMED = r"\b(?:api|access|private)[ _-]?keys?\b|\b(?:password|credential)s?\b"
+_VARIABLE = r"\$\{?\w*?(?:API_?KEY|TOKEN|SECRET|PASSWORD)"
+_KEYS = rf"{_VARIABLE}\w*|{_NAMED}"
 _SENT_AS_USUAL = r"Authorization|Bearer|x-api-key|\$\{secret:"
 
 
-def _rule(severity: Severity, why: str, pattern: str, but: str = "") -> Rule:
-    return Rule(severity, why, re.compile(pattern, re.I), re.compile(but, re.I) if but else None)
+def _rule(severity: Severity, why: str, words: str, pattern: str | Chain, but: str = "") -> Rule:
+    found = pattern if isinstance(pattern, Chain) else re.compile(pattern, re.I)
+    return Rule(severity, why, tuple(words.split()), found, re.compile(but, re.I) if but else None)
 
 
 NET = re.compile(
@@ -61,51 +104,137 @@ PRIVATE = re.compile(
 )
 
 SENDS = "sends secret or private data"
-NETWORK = "reaches the network"
+NETWORK, FILES = "reaches the network", "mentions private files"
+_KEY_WORDS = "key token secret password credential"
+_PIPED = rf"\|\s*(?:sudo\s+)?{_RUN}"
 
 RULES = (
-    _rule(Severity.SEVERE, "runs what it downloads", rf"{_FETCH}.{{0,300}}\|\s*(?:sudo\s+)?{_RUN}"),
-    _rule(Severity.SEVERE, "runs what it downloads", rf"\b{_RUN}.{{0,40}}(?:<\(|\$\(|`)\s*(?:curl|wget)\b"),
-    _rule(Severity.SEVERE, "runs encoded commands", rf"{_DECODE}.{{0,200}}\|\s*(?:sudo\s+)?{_RUN}"),
-    _rule(Severity.SEVERE, "runs encoded commands", rf"\b{_RUN}.{{0,300}}(?:base64\s+(?:-d|--decode)|xxd\s+-r)"),
-    _rule(Severity.SEVERE, "runs encoded commands", r"\s-(?:e|ec|enc|encodedcommand)\s+[a-z0-9+/=]{40,}"),
     _rule(
-        Severity.SEVERE, "runs encoded commands", rf"\b(?:exec|eval|system|Function|popen|run)\s*\(.{{0,120}}{_UNPACK}"
+        Severity.SEVERE,
+        "runs what it downloads",
+        "curl wget iwr invoke-webrequest",
+        Chain.of(_FETCH, (300, _PIPED)),
     ),
-    _rule(Severity.SEVERE, "text written as character codes", r"(?:\\x[0-9a-f]{2}){16}|(?:\\u00[0-9a-f]{2}){16}"),
-    _rule(Severity.SEVERE, "opens a raw connection", r"/dev/(?:tcp|udp)/|\b(?:nc|ncat|netcat)\b.{0,60}\s-[a-z]*[ec]\b"),
-    _rule(Severity.SEVERE, "names a service that collects data", _COLLECTORS),
-    _rule(Severity.SEVERE, SENDS, rf"(?:{_KEYS}).{{0,200}}(?:{NET.pattern})", _SENT_AS_USUAL),
-    _rule(Severity.SEVERE, SENDS, rf"(?:{NET.pattern}).{{0,200}}(?:{_KEYS})", _SENT_AS_USUAL),
-    _rule(Severity.SEVERE, "an image that leaks data", r"!\[[^\]]{0,200}\]\(\s*https?://[^)\s]{0,300}[{<$]"),
+    _rule(
+        Severity.SEVERE,
+        "runs what it downloads",
+        "curl wget",
+        Chain.of(rf"\b{_RUN}", (40, r"(?:<\(|\$\(|`)\s*(?:curl|wget)\b")),
+    ),
+    _rule(
+        Severity.SEVERE,
+        "runs encoded commands",
+        "base64 xxd uudecode openssl gunzip zcat",
+        Chain.of(_DECODE, (200, _PIPED)),
+    ),
+    _rule(
+        Severity.SEVERE,
+        "runs encoded commands",
+        "base64 xxd",
+        Chain.of(rf"\b{_RUN}", (300, r"(?:base64\s+(?:-d|--decode)|xxd\s+-r)")),
+    ),
+    _rule(Severity.SEVERE, "runs encoded commands", "-e", r"\s-(?:e|ec|enc|encodedcommand)\s+[a-z0-9+/=]{40,}"),
+    _rule(
+        Severity.SEVERE,
+        "runs encoded commands",
+        "b64decode atob fromhex unhexlify decompress rot13 fromcharcode",
+        Chain.of(r"\b(?:exec|eval|system|Function|popen|run)\s*\(", (120, _UNPACK)),
+    ),
+    _rule(
+        Severity.SEVERE,
+        "text written as character codes",
+        r"\x \u00",
+        r"(?:\\x[0-9a-f]{2}){16}|(?:\\u00[0-9a-f]{2}){16}",
+    ),
+    _rule(Severity.SEVERE, "opens a raw connection", "/dev/", r"/dev/(?:tcp|udp)/"),
+    _rule(
+        Severity.SEVERE,
+        "opens a raw connection",
+        "nc netcat",
+        Chain.of(r"\b(?:nc|ncat|netcat)\b", (60, r"\s-[a-z]*[ec]\b")),
+    ),
+    _rule(
+        Severity.SEVERE,
+        "names a service that collects data",
+        "webhook requestbin ngrok pipedream burpcollaborator interact oast dnslog transfer",
+        _COLLECTORS,
+    ),
+    _rule(
+        Severity.SEVERE,
+        SENDS,
+        _KEY_WORDS,
+        Chain.of(rf"{_VARIABLE}(?P<tail>\w*)|{_NAMED}", (200, f"(?:{NET.pattern})")),
+        _SENT_AS_USUAL,
+    ),
+    _rule(Severity.SEVERE, SENDS, _KEY_WORDS, Chain.of(f"(?:{NET.pattern})", (200, f"(?:{_KEYS})")), _SENT_AS_USUAL),
+    _rule(
+        Severity.SEVERE,
+        "an image that leaks data",
+        "](",
+        r"!\[[^\]]{0,200}\]\(\s*https?://[^)\s]{0,300}[{<$]",
+    ),
     _rule(
         Severity.SEVERE,
         "tells the agent to ignore its instructions",
-        r"\b(?:ignore|disregard|forget|override)\b.{0,40}\b(?:previous|prior|above|earlier|system|other)\b"
-        r".{0,30}\b(?:instruction|prompt|rule|message|direction)",
+        "ignore disregard forget override",
+        Chain.of(
+            r"\b(?:ignore|disregard|forget|override)\b",
+            (40, r"\b(?:previous|prior|above|earlier|system|other)\b"),
+            (30, r"\b(?:instruction|prompt|rule|message|direction)"),
+        ),
     ),
     _rule(
         Severity.SEVERE,
         "hides something from you",
-        r"\b(?:do not|don't|never|without)\b.{0,20}\b(?:tell|inform|mention|show|reveal|notify)\w*\b"
-        r".{0,20}\b(?:user|owner|human|person)\b",
+        "not don't never without",
+        Chain.of(
+            r"\b(?:do not|don't|never|without)\b",
+            (20, r"\b(?:tell|inform|mention|show|reveal|notify)\w*\b"),
+            (20, r"\b(?:user|owner|human|person)\b"),
+        ),
     ),
     _rule(
         Severity.SEVERE,
         "bypasses your approval",
-        r"\b(?:without|skip|bypass|disable|avoid)\w*\b.{0,25}\b(?:approval|permission|confirmation|consent|sandbox)",
+        "approval permission confirmation consent sandbox",
+        Chain.of(
+            r"\b(?:without|skip|bypass|disable|avoid)\w*\b",
+            (25, r"\b(?:approval|permission|confirmation|consent|sandbox)"),
+        ),
     ),
-    _rule(Severity.NOTE, "mentions keys or passwords", _KEYS),
-    _rule(Severity.NOTE, "mentions private files", PRIVATE.pattern),
-    _rule(Severity.NOTE, NETWORK, NET.pattern),
+    _rule(Severity.NOTE, "mentions keys or passwords", _KEY_WORDS, _KEYS),
+    _rule(
+        Severity.NOTE,
+        FILES,
+        "~/. id_rsa id_ed25519 /etc/ .env printenv environ keychain history supaclaw_ master",
+        PRIVATE.pattern,
+    ),
+    _rule(
+        Severity.NOTE,
+        NETWORK,
+        "curl wget nc netcat socat scp sftp rsync ssh telnet iwr invoke-webrequest urllib urlopen aiohttp axios "
+        "requests httpx fetch( xmlhttprequest socket http webhook",
+        NET.pattern,
+    ),
     _rule(
         Severity.NOTE,
         "installs software",
+        "pip uv npm yarn brew apt cargo gem go npx",
         r"\b(?:pip3?|pipx|uv|npm|pnpm|yarn|brew|apt|apt-get|cargo|gem|go)\s+(?:install|add|get|i)\b|\b(?:npx|uvx)\s+\S",
     ),
-    _rule(Severity.NOTE, "mentions the agent's own files", r"\b(?:AGENTS|SOUL|TOOLS|USER|HEARTBEAT)\.md\b|\.agents/"),
-    _rule(Severity.NOTE, "a comment that a rendered page doesn't show", r"<!--"),
-    _rule(Severity.NOTE, "deletes files or raises rights", r"\brm\s+-[a-z]*[rf]|\bsudo\b|\bchmod\s+(?:777|\+s)|\bmkfs"),
+    _rule(
+        Severity.NOTE,
+        "mentions the agent's own files",
+        ".md .agents/",
+        r"\b(?:AGENTS|SOUL|TOOLS|USER|HEARTBEAT)\.md\b|\.agents/",
+    ),
+    _rule(Severity.NOTE, "a comment that a rendered page doesn't show", "<!--", r"<!--"),
+    _rule(
+        Severity.NOTE,
+        "deletes files or raises rights",
+        "rm sudo chmod mkfs",
+        r"\brm\s+-[a-z]*[rf]|\bsudo\b|\bchmod\s+(?:777|\+s)|\bmkfs",
+    ),
 )
 
 
@@ -137,10 +266,16 @@ class Finding:
         return f"{self.severity.value}: {self.file}{f':{self.line}' if self.line else ''}: {self.why}"
 
 
+@cached(LRUCache(256), key=digest, lock=Lock())
 def scan(files: Files) -> tuple[Finding, ...]:
-    """The findings, severe ones first; at most `MOST`."""
-    found = [finding for path, data in sorted(files.items()) for finding in dict.fromkeys(_file(path, data))]
-    return tuple(sorted(found, key=lambda each: each.severity is Severity.NOTE)[:MOST])
+    """The findings, severe ones first; at most `MOST`. The same contents are not scanned again."""
+    severe, notes = dict[Finding, None](), dict[Finding, None]()
+    for path, data in sorted(files.items()):
+        for finding in _file(path, data):
+            (severe if finding.severity is Severity.SEVERE else notes)[finding] = None
+            if len(severe) == MOST:
+                return tuple(severe)
+    return (*severe, *notes)[:MOST]
 
 
 def severe(findings: Iterable[Finding]) -> bool:
@@ -156,40 +291,91 @@ def _file(path: str, data: bytes) -> Iterator[Finding]:
     except UnicodeDecodeError:
         yield Finding(Severity.NOTE, path, 0, "not text, so it was not scanned")
         return
+    text = text.removeprefix("\ufeff")
+    hidden = frozenset(filter(_is_hidden, {*text} - {"\n"}))
+    numbers = _suspicious_lines(text, hidden)
     private, sends = -NEAR, -NEAR
-    for number, line in _lines(text.removeprefix("\ufeff")):
-        if hidden := sorted({char for char in line if _is_hidden(char)}):
-            codes = ", ".join(f"U+{ord(char):04X}" for char in hidden[:5])
+    for number, last, line in _lines(text) if numbers else ():
+        if numbers.isdisjoint(range(number, last + 1)):
+            continue
+        if unseen := sorted(hidden.intersection(line)):
+            codes = ", ".join(f"U+{ord(char):04X}" for char in unseen[:5])
             yield Finding(Severity.SEVERE, path, number, f"invisible characters ({codes})")
-        plain = unicodedata.normalize("NFKC", "".join(char for char in line if not _is_hidden(char)))
-        for piece in _pieces(plain):
-            yield from (Finding(severity, path, number, why) for severity, why in _reasons(piece))
-            private = number if PRIVATE.search(piece) else private
-            sends = number if NET.search(piece) else sends
+        whys = set[str]()
+        for piece in _pieces(_plain(line, hidden)):
+            for severity, why in _reasons(piece, whys):
+                whys.add(why)
+                yield Finding(severity, path, number, why)
+        private = number if FILES in whys else private
+        sends = number if NETWORK in whys else sends
         if number in (private, sends) and abs(private - sends) < NEAR and min(private, sends) > 0:
             yield Finding(Severity.SEVERE, path, number, SENDS)
 
 
-def _lines(text: str) -> Iterator[tuple[int, str]]:
-    """Each with its number; a command that goes on after a backslash is one line."""
+@cache
+def _words() -> "AhoCorasick":
+    from ahocorasick_rs import AhoCorasick
+
+    return AhoCorasick(sorted({word for rule in RULES for word in rule.words}))
+
+
+def _suspicious_lines(text: str, hidden: frozenset[str]) -> AbstractSet[int]:
+    """The numbers of lines in which a rule may match, as they have a word of it; ends of lines stay as they are."""
+    plain = _plain(text, hidden)
+    folded = _folded(plain)
+    found = {*_numbers(folded, (at for _, at, _ in _words().find_matches_as_indexes(folded)))}
+    found.update(_numbers(plain, (match.start() for match in _ENCODED.finditer(plain))))
+    if hidden:
+        unseen = re.compile(f"[{re.escape(''.join(hidden))}]+")
+        found.update(_numbers(text, (match.start() for match in unseen.finditer(text))))
+    return found
+
+
+def _folded(text: str) -> str:
+    """As patterns read it that ignore case."""
+    return text.replace("\u0130", "i").replace("\u0131", "i").lower()
+
+
+def _numbers(text: str, places: Iterable[int]) -> Iterator[int]:
+    """Of the lines of these places, in order."""
+    line, before = 1, 0
+    for at in places:
+        line, before = line + text.count("\n", before, at), at
+        yield line
+
+
+def _plain(text: str, hidden: frozenset[str]) -> str:
+    shown = text if hidden.isdisjoint(text) else "".join(char for char in text if char not in hidden)
+    return unicodedata.normalize("NFKC", shown)
+
+
+def _lines(text: str) -> Iterator[tuple[int, int, str]]:
+    """Each with its first and last number; a command that goes on after a backslash is one line."""
+    if "\\\n" not in text and "\\\r" not in text:
+        yield from ((number, number, line) for number, line in enumerate(text.split("\n"), 1))
+        return
     begun, first = "", 0
     for number, line in enumerate(text.split("\n"), 1):
         first = first or number
-        if line.rstrip("\r").endswith("\\") and len(begun) < _PIECE:
+        if line.endswith(("\\", "\r")) and line.rstrip("\r").endswith("\\") and len(begun) < _PIECE:
             begun += line.rstrip("\r")[:-1] + " "
             continue
-        yield first, begun + line
+        yield first, number, begun + line
         begun, first = "", 0
     if begun:
-        yield first, begun
+        yield first, number, begun
 
 
 def _pieces(line: str) -> Iterator[str]:
     return (line[start : start + _PIECE] for start in range(0, max(1, len(line)), _PIECE - _OVERLAP))
 
 
-def _reasons(piece: str) -> Iterator[tuple[Severity, str]]:
+def _reasons(piece: str, known: AbstractSet[str]) -> Iterator[tuple[Severity, str]]:
+    """But those that are known of the line already."""
+    folded = _folded(piece)
     for rule in RULES:
+        if rule.why in known or not any(word in folded for word in rule.words):
+            continue
         if rule.pattern.search(piece) and not (rule.but and rule.but.search(piece)):
             yield rule.severity, rule.why
     if any(_is_command(match[0]) for match in _ENCODED.finditer(piece)):
