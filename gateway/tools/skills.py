@@ -62,7 +62,6 @@ class SkillsArguments(ToolArguments):
 class _SkillsTool:
     skills: Skills
 
-    async def run(self, arguments: SkillsArguments, _caller: Caller) -> Labelled:
     async def run(self, arguments: SkillsArguments, caller: Caller) -> Labelled:
         with _explained(Label.UNTRUSTED if arguments.action == "install" else Label.OWNER):
             match arguments.action:
@@ -87,7 +86,7 @@ class _SkillsTool:
 
         A call keeps its class once it has asked: an approved one comes with its person's label.
         """
-        with _explained():
+        with _explained(Label.OWNER):
             if not is_text(source):
                 check_uncounted(source)
             key = caller.task, caller.ordinal

@@ -10,8 +10,8 @@ from gateway import tools as tool_families
 from gateway.agent.tool_sources import FIND_TOOLS, AnyArguments, Offer
 from gateway.agent.work.task_trees import SYSTEM_TOOL_SPECS
 from gateway.domain.conversation.model import ToolCall, ToolSpec
-from gateway.domain.conversation.tools import BUILT_IN, Caller, Tool, ToolClass, look_of
-from gateway.domain.json import JsonObject
+from gateway.domain.conversation.tools import BUILT_IN, Caller, Labelled, Tool, ToolClass, look_of
+from gateway.domain.principals import Label
 from gateway.domain.work.trees import MODELS
 from gateway.flow.approvals.own_calls import OWN_CALLS
 from gateway.store.connection.pool import Database
@@ -44,11 +44,11 @@ class Source:
 
 
 def brought(name: str, says: str, ran: list[str]) -> Offer:
-    async def run(_arguments: AnyArguments, _caller: Caller) -> JsonObject:
+    async def run(_arguments: AnyArguments, _caller: Caller) -> Labelled:
         ran.append(f"{name} {says}")
-        return {}
+        return Labelled.own({})
 
-    return Offer(Tool(name, says, AnyArguments, run, kind=ToolClass.READ))
+    return Offer(Tool(name, says, AnyArguments, run, kind=ToolClass.READ), Label.OWNER)
 
 
 async def spill(path: str, _text: str, _label: object) -> str:
@@ -98,7 +98,7 @@ def test_one_prompt_shows_each_name_once_and_a_call_runs_what_was_shown() -> Non
     first = Source([brought(name, "first", ran) for name in ("mcp_a_list", "memory_search", "Web-Fetch", "exec")])
     second = Source([brought(name, "second", ran) for name in ("mcp_a_list", "MCP-a-list", "pets_list", "read-file")])
     toolbox = toolbox_of((), spill, sources=[first, second])
-    assert [(spec.name, spec.description) for spec in toolbox.source_specs(())] == [
+    assert [(spec.name, spec.description) for spec in toolbox.source_specs((), Label.OWNER)] == [
         ("mcp_a_list", "first"),
         ("pets_list", "second"),
     ]
@@ -117,5 +117,5 @@ async def test_what_no_prompt_shows_for_its_name_cannot_be_called(name: str) -> 
 @pytest.mark.parametrize("name", ["memory_search", "memory-search", "MemorySearch", "mernory_search"])
 def test_a_clients_own_tool_does_not_shadow_the_agents(name: str) -> None:
     with pytest.raises(Refused):
-        refuse_clash([ToolSpec(name, "", {})], ["memory_search", "mcp_a_list"])
-    refuse_clash([ToolSpec("exec", "", {})], ["memory_search"])
+        refuse_clash([ToolSpec(name, "", {}, Label.OWNER)], ["memory_search", "mcp_a_list"])
+    refuse_clash([ToolSpec("exec", "", {}, Label.OWNER)], ["memory_search"])

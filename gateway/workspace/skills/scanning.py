@@ -110,10 +110,7 @@ _PIPED = rf"\|\s*(?:sudo\s+)?{_RUN}"
 
 RULES = (
     _rule(
-        Severity.SEVERE,
-        "runs what it downloads",
-        "curl wget iwr invoke-webrequest",
-        Chain.of(_FETCH, (300, _PIPED)),
+        Severity.SEVERE, "runs what it downloads", "curl wget iwr invoke-webrequest", Chain.of(_FETCH, (300, _PIPED))
     ),
     _rule(
         Severity.SEVERE,
@@ -167,12 +164,7 @@ RULES = (
         _SENT_AS_USUAL,
     ),
     _rule(Severity.SEVERE, SENDS, _KEY_WORDS, Chain.of(f"(?:{NET.pattern})", (200, f"(?:{_KEYS})")), _SENT_AS_USUAL),
-    _rule(
-        Severity.SEVERE,
-        "an image that leaks data",
-        "](",
-        r"!\[[^\]]{0,200}\]\(\s*https?://[^)\s]{0,300}[{<$]",
-    ),
+    _rule(Severity.SEVERE, "an image that leaks data", "](", r"!\[[^\]]{0,200}\]\(\s*https?://[^)\s]{0,300}[{<$]"),
     _rule(
         Severity.SEVERE,
         "tells the agent to ignore its instructions",
