@@ -4,6 +4,7 @@ import pytest
 
 from gateway.domain.conversation.model import ToolCall, Usage
 from gateway.llm.errors import ModelError
+from gateway.llm.protocol.answer_reader import parse
 from gateway.llm.protocol.bounds import MAX_CALLS
 from gateway.llm.protocol.chunks import AnswerBuilder, Chunk
 from gateway.llm.provider import ProviderReply
@@ -92,3 +93,78 @@ def test_a_huge_id_is_replaced() -> None:
     [call] = add_up(piece("{", id="i" * 9999, index=0), piece("}", index=0)).calls
     assert len(call.id) < 40
     assert call.arguments == "{}"
+
+
+READ = {"name": "read_file", "index": 0, "id": "a"}
+PATH = '{"path":"USER.md"}'
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [('{"pa', READ), ('th":"USER', READ), ('.md"}', READ)],  # the name in each piece
+        [('{"path":', READ), (PATH, READ)],  # from the start again
+        [(PATH, READ), (PATH, READ)],
+        [(PATH, {**READ, "name": "functions.read_file"})],
+        [(PATH, {**READ, "name": "functions.read_file:0"})],
+        [(PATH, {**READ, "name": "default_api.read_file"})],
+        [("", {**READ, "name": "read"}), (PATH, {**READ, "name": "_file"})],
+        [("", {**READ, "name": "read"}), (PATH, {**READ, "name": "read_file"})],
+        [(PATH, {"index": 0, "id": "a"}), ("", READ)],  # the name after the arguments
+        [(json.dumps(PATH), READ)],  # encoded twice
+    ],
+)
+def test_one_call_is_one_whatever_is_repeated(pieces: list[tuple[str, dict[str, object]]]) -> None:
+    reply = add_up(*(piece(arguments, **more) for arguments, more in pieces))
+    assert [(call.name, call.arguments) for call in reply.calls] == [("read_file", PATH)]
+
+
+def test_two_objects_under_one_index_and_id_are_two_calls() -> None:
+    reply = add_up(piece('{"path":"SOUL.md"}', **READ), piece(PATH, **READ))
+    first, second = reply.calls
+    assert (first.arguments, second.arguments, first.name) == ('{"path":"SOUL.md"}', PATH, second.name)
+    assert first.id != second.id
+
+
+@pytest.mark.parametrize("arguments", ["", "null"])
+def test_no_arguments_are_an_empty_object(arguments: str) -> None:
+    assert add_up(piece(arguments, **READ)).calls[0].arguments == "{}"
+
+
+def test_words_and_calls_of_every_choice_count() -> None:
+    answer = AnswerBuilder()
+    choices = [
+        {"index": 0, "delta": {"content": "I look."}},
+        {"index": 1, "delta": piece(PATH, **READ)},
+        {"index": 2, "delta": piece('{"path":"SOUL.md"}', **READ)},
+    ]
+    assert answer.add(Chunk.model_validate_json(json.dumps({"choices": choices}))) == "I look."
+    assert [call.arguments for call in answer.reply().calls] == [PATH, '{"path":"SOUL.md"}']
+
+
+def called(id: object, index: object, arguments: object) -> dict[str, list[object]]:
+    return {"tool_calls": [{"id": id, "index": index, "function": {"name": "read_file", "arguments": arguments}}]}
+
+
+@pytest.mark.parametrize(
+    ("delta", "text", "calls"),
+    [
+        ({"content": {}}, "", 0),
+        ({"content": 5}, "5", 0),
+        ({"content": "hi", "refusal": []}, "hi", 0),
+        ({"content": "hi", "tool_calls": "none"}, "hi", 0),
+        (
+            {"tool_calls": [{"id": 7, "index": "0", "function": {"name": "read_file", "arguments": json.loads(PATH)}}]},
+            "",
+            1,
+        ),
+        ({"tool_calls": [{"id": ["a"], "index": {}, "function": {"name": "read_file", "arguments": PATH}}]}, "", 1),
+        ({"tool_calls": [None, {"id": "b", "function": {"name": "read_file", "arguments": PATH}}]}, "", 1),
+    ],
+)
+def test_a_value_of_another_type_spoils_nothing(delta: object, text: str, calls: int) -> None:
+    answer = AnswerBuilder()
+    payload = json.dumps({"choices": [{"index": 0, "delta": delta, "finish_reason": {}}], "usage": 3, "error": None})
+    assert answer.add(parse(payload.encode())) == text
+    made = answer.reply().calls
+    assert [json.loads(call.arguments) for call in made if call.name] == [json.loads(PATH)] * calls

@@ -1,6 +1,7 @@
 """Reads one answer in the OpenAI format, from the bytes of server-sent events to our own events."""
 
 import asyncio
+import json
 from codecs import BOM_UTF8
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing, suppress
@@ -10,7 +11,7 @@ from pydantic import ValidationError
 from gateway.domain.conversation.model import TextDelta
 from gateway.llm.errors import ErrorKind, ModelError
 from gateway.llm.protocol.bounds import MAX_CALLS, MAX_LINE_BYTES, bounded, check_part_count, endless
-from gateway.llm.protocol.chunks import AnswerBuilder, Chunk, parse_refusal
+from gateway.llm.protocol.chunks import AnswerBuilder, Chunk, parse_refusal, replace_odd_values
 from gateway.llm.provider import KeepAlive, ProviderEvent
 
 _DRAIN_S = 0.25
@@ -53,12 +54,21 @@ def parse(payload: bytes) -> Chunk:
     try:
         chunk = Chunk.model_validate_json(payload)
     except ValidationError as error:
-        if any(fault["type"] == "too_long" for fault in error.errors(include_input=False, include_url=False)):
-            raise endless(f"a list of more than {MAX_CALLS} items") from error
-        raise garbled(payload) from error
+        chunk = _tolerated(payload, error)
     if chunk.error is not None:
         raise parse_refusal(payload).as_error()
     return chunk
+
+
+def _tolerated(payload: bytes, error: ValidationError) -> Chunk:
+    faults = error.errors(include_input=False, include_url=False)
+    if any(fault["type"] == "too_long" for fault in faults):
+        raise endless(f"a list of more than {MAX_CALLS} items") from error
+    with suppress(ValueError, RecursionError):
+        data = json.loads(payload)
+        replace_odd_values(data, [fault["loc"] for fault in faults])
+        return Chunk.model_validate(data)
+    raise garbled(payload) from error
 
 
 def garbled(body: bytes) -> ModelError:

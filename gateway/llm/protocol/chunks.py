@@ -1,17 +1,19 @@
 """Chunks and errors of OpenAI's chat format, and the answer assembled from them."""
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any, TypeAlias
 from uuid import uuid4
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, WrapValidator
 
-from gateway.domain.conversation.model import ToolCall, Usage
+from gateway.domain.conversation.model import Usage
 from gateway.domain.text.texts import GrowingText, storable
 from gateway.llm.errors import ModelError, classify
 from gateway.llm.protocol.bounds import MAX_CALLS, MAX_CHARS, MAX_NAME, endless
+from gateway.llm.protocol.call_builder import CallBuilder
 from gateway.llm.provider import ProviderReply
 
 _MAX_QUOTED_BYTES = 2_000
@@ -89,8 +91,9 @@ class Delta(_Wire):
 
 
 class StreamChoice(_Wire):
-    """One of the answers; we only request one. Outside a stream its text is called `message`."""
+    """A part of the answer, which is the only one that we ask for. Outside a stream its text is called `message`."""
 
+    index: int | None = None
     delta: Delta | None = Field(None, validation_alias=AliasChoices("delta", "message"))
     finish_reason: str | None = None
 
@@ -131,12 +134,29 @@ class Chunk(_Wire):
     error: ProviderRefusal | str | None = None
 
 
-@dataclass(slots=True)
-class _Call:
-    index: int
-    id: str
-    name: str = ""
-    arguments: GrowingText = field(default_factory=GrowingText)
+def replace_odd_values(data: Any, places: Iterable[Sequence[int | str]]) -> None:
+    """Replace the values of a chunk's JSON that have another type than ours, in place.
+
+    A number becomes text, and arguments that came as an object become their JSON; another odd value is no value.
+    """
+    for *way, key in {_reached(data, place) for place in places} - {()}:
+        holder = data
+        for step in way:
+            holder = holder[step]
+        value = holder[key]
+        if isinstance(value, int | float) or (key == "arguments" and value is not None):
+            holder[key] = json.dumps(value)
+        else:
+            holder[key] = {} if isinstance(holder, list) else None
+
+
+def _reached(data: Any, place: Sequence[int | str]) -> tuple[int | str, ...]:
+    """The part of the place that the data has; the rest names the type that was expected."""
+    for depth, step in enumerate(place):
+        if step not in (data if isinstance(data, dict) else range(len(data)) if isinstance(data, list) else ()):
+            return tuple(place[:depth])
+        data = data[step]
+    return tuple(place)
 
 
 @dataclass(slots=True)
@@ -149,7 +169,7 @@ class AnswerBuilder:
     finish: str | None = None
     size: int = 0
     _text: GrowingText = field(default_factory=GrowingText)
-    _calls: list[_Call] = field(default_factory=list)
+    _calls: list[CallBuilder] = field(default_factory=list)
     _usage: UsageReport | None = None
 
     def add(self, chunk: Chunk) -> str:
@@ -157,12 +177,15 @@ class AnswerBuilder:
         self._usage = chunk.usage or self._usage
         if not chunk.choices:
             return ""
-        choice = chunk.choices[0]
+        return "".join([self._add_choice(choice) for choice in chunk.choices])
+
+    def _add_choice(self, choice: StreamChoice) -> str:
+        """We ask for one answer; some servers put its calls into a second choice."""
         self.finish = choice.finish_reason or self.finish
         if choice.delta is None:
             return ""
         for piece in choice.delta.tool_calls or ():
-            self._add_piece(piece)
+            self._add_piece(piece, choice.index or 0)
         if text := storable(_text(choice.delta)):
             self._text.add(text)
         self._grow(len(text) or _hidden(choice.delta))
@@ -170,20 +193,18 @@ class AnswerBuilder:
 
     def reply(self) -> ProviderReply:
         """The whole answer."""
-        calls = tuple(
-            ToolCall(storable(call.id), storable(call.name), storable(str(call.arguments)) or "{}")
-            for call in self._calls
-        )
+        calls = tuple(call.made() for call in self._calls)
         usage = _usage(self._usage) if self._usage else None
         return ProviderReply(str(self._text), calls, usage, self.finish or "stop")
 
-    def _add_piece(self, piece: CallPiece) -> None:
-        call = self._call_of(piece)
-        if piece.function and (name := piece.function.name):
-            call.name += name
-        if piece.function and (arguments := piece.function.arguments):
-            call.arguments.add(arguments)
-            self._grow(len(arguments))
+    def _add_piece(self, piece: CallPiece, choice: int) -> None:
+        function = piece.function or FunctionPiece()
+        name, arguments = function.name or "", function.arguments or ""
+        call = self._call_of(piece, choice)
+        if call.ended_by(name, arguments):
+            call = self._new_call(call.place, "")
+        call.add(name, arguments)
+        self._grow(len(arguments))
         if len(call.name) > MAX_NAME:
             raise endless(f"a tool's name of more than {MAX_NAME} characters")
 
@@ -192,17 +213,20 @@ class AnswerBuilder:
         if self.size > MAX_CHARS:
             raise endless(f"more than {MAX_CHARS:,} characters")
 
-    def _call_of(self, piece: CallPiece) -> _Call:
+    def _call_of(self, piece: CallPiece, choice: int) -> CallBuilder:
         """The call a piece belongs to; some servers give every call index 0, but ids always differ."""
-        id = piece.id if piece.id and len(piece.id) <= MAX_NAME else None
+        id = piece.id if piece.id and len(piece.id) <= MAX_NAME else ""
         usual = len(self._calls) if id else max(0, len(self._calls) - 1)
-        index = usual if piece.index is None else piece.index
+        place = choice, usual if piece.index is None else piece.index
         for call in reversed(self._calls):
-            if call.index == index and id in (None, call.id):
+            if call.place == place and id in ("", call.id):
                 return call
+        return self._new_call(place, id)
+
+    def _new_call(self, place: tuple[int, int], id: str) -> CallBuilder:
         if len(self._calls) == MAX_CALLS:
             raise endless(f"more than {MAX_CALLS} tool calls")
-        call = _Call(index, id or f"call_{uuid4().hex[:24]}")
+        call = CallBuilder(place, id or f"call_{uuid4().hex[:24]}")
         self._grow(1)
         self._calls.append(call)
         return call
