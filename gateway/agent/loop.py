@@ -177,7 +177,7 @@ def _number_calls(
         if id in used:
             id = next(free for n in count(ordinal) if (free := f"call{n:05d}") not in used)
         used.add(id)
-        intents.append(ToolIntent(ToolCall(id, call.name, call.arguments), ordinal, call.name in client_tools))
+        intents.append(ToolIntent(replace(call, id=id), ordinal, call.name in client_tools))
     return tuple(intents)
 
 

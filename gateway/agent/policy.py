@@ -87,6 +87,8 @@ class Case:
     attended: bool
     """Whether it answers a chat."""
     fork: bool = False
+    written: bool = False
+    """Whether the model wrote the call as text."""
     worded: bool = False
     """Whether `PassUnasked` let its words pass."""
     granted: bool = False
@@ -102,18 +104,21 @@ def decide(case: Case) -> Decision:
     """The verdict on one call.
 
     A run that has read text trusted less than its person may still read, and write what carries its label along; any
-    other act could be somebody else's wish, unless the person worded it. Commands are the owner's alone. A tool without
-    a class never runs in such a run.
+    other act could be somebody else's wish, unless the person worded it. A call that was written as text may be copied
+    from what was read, so it may only read then. Commands are the owner's alone. A tool without a class never runs in
+    such a run.
     """
     match case.kind:
         case None:
             return Decision.ALLOW if case.clean else Decision.REFUSE
         case ToolClass.RUN if case.own is not Label.OWNER:
             return Decision.REFUSE
-        case ToolClass.READ | ToolClass.WRITE | ToolClass.NET:
+        case ToolClass.READ:
             return Decision.ALLOW
+        case ToolClass.WRITE | ToolClass.NET:
+            free = case.label <= case.own or not case.written
         case ToolClass.SEND:
-            free = case.clean or (case.worded and case.attended and not case.fork)
+            free = case.clean or (case.worded and case.attended and not (case.fork or case.written))
         case ToolClass.PERSIST | ToolClass.ACT | ToolClass.RUN:
             free = case.clean
         case ToolClass.IRREVERSIBLE:

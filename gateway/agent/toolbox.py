@@ -179,7 +179,7 @@ class Toolbox:
                 await _limited(tool, _require_unchanged(tool, arguments, caller, approval))
                 work = _execute(tool, arguments, caller)
             else:
-                work = self._execute_or_ask(tool, arguments, caller)
+                work = self._execute_or_ask(tool, arguments, caller, call.written)
             labelled = await _limited(tool, work)
             text = self.clean(_to_json(labelled.result))
         except ToolFailed as failure:
@@ -188,15 +188,17 @@ class Toolbox:
             text = await self._shortened(tool, text, max(caller.label, labelled.label))
         return ToolOutcome(text, labelled.label)
 
-    async def _execute_or_ask(self, tool: AnyTool, arguments: BaseModel, caller: Caller) -> Labelled:
+    async def _execute_or_ask(self, tool: AnyTool, arguments: BaseModel, caller: Caller, written: bool) -> Labelled:
         """The result of the tool, or of the question whether it may run."""
         if self.plan_check and TODO in self._tools and (reason := await self.plan_check(tool.name, caller)):
             raise ToolFailed.own("no_plan", reason)
-        if act := await self.required_approval(tool, arguments, caller):
+        if act := await self.required_approval(tool, arguments, caller, written=written):
             return Labelled.own(await self.policy.ask(act, caller))
         return await _execute(tool, arguments, caller)
 
-    async def required_approval(self, tool: AnyTool, arguments: BaseModel, caller: Caller) -> Act | None:
+    async def required_approval(
+        self, tool: AnyTool, arguments: BaseModel, caller: Caller, *, written: bool = False
+    ) -> Act | None:
         """The act that a person has to approve before the call runs; None if it may run.
 
         Raises `ToolFailed` if the call may never run here.
@@ -207,6 +209,7 @@ class Toolbox:
             own=self.policy.own,
             attended=caller.address is not None,
             fork=self.policy.fork,
+            written=written,
         )
         match await self._decided(case, tool, arguments, caller):
             case Decision.ALLOW:

@@ -20,6 +20,7 @@ from gateway.domain.conversation.model import (
     Reply,
     Restarted,
     TextDelta,
+    ToolCall,
     Usage,
     UserMessage,
     Waiting,
@@ -27,10 +28,14 @@ from gateway.domain.conversation.model import (
 from gateway.domain.settings import Params
 from gateway.domain.text.tokens import estimate
 from gateway.domain.time import Clock
+from gateway.llm.continuing import AnswerEvent, whole_answer
 from gateway.llm.cooldown import Cooldowns
+from gateway.llm.error_words import output_room
 from gateway.llm.errors import ErrorKind, ModelError, scrub
 from gateway.llm.prices import Prices, estimate_prompt
-from gateway.llm.provider import KeepAlive, Provider, ProviderEvent, ProviderReply, Providers
+from gateway.llm.protocol.wire import texts_of
+from gateway.llm.protocol.written_calls import written_call
+from gateway.llm.provider import KeepAlive, Provider, ProviderEvent, ProviderReply, Providers, ThinkingEnded
 from gateway.llm.vendors import split_model, vendor
 
 log = structlog.get_logger(__name__)
@@ -46,6 +51,10 @@ class RetryPolicy:
 
 
 USUAL_POLICY = RetryPolicy()
+WRITTEN = (
+    "I tried to use `{}`, but wrote the call as text, which is not run. Ask again in other words, or choose a model "
+    "that can call tools: `/model`."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +69,14 @@ class CallServices:
     retry_policy: RetryPolicy
     no_vision: set[str] = field(default_factory=set)
     """Models that refused images although the price table does not say so."""
+    calls_properly: set[str] = field(default_factory=set)
+    """Models that have made a tool call as their provider defines it."""
+    longest: dict[str, int] = field(default_factory=dict)
+    """The longest answers, in tokens, of models that refused longer ones."""
+
+    def longest_of(self, model: str) -> int | None:
+        """The longest answer of a model, in tokens; None if it is unknown."""
+        return self.longest.get(model, self.prices.of(model).output)
 
     def prompt_for(self, model: str, prompt: Prompt) -> Prompt:
         """The prompt, without images if the model cannot take them."""
@@ -128,34 +145,72 @@ class ModelCall:
         return state.attempt_number >= (min(2, tries) if is_endless else tries)
 
     async def _attempt(self, model: str) -> AsyncGenerator[ModelEvent, None]:
-        services, started, streamed = self.services, self.services.clock.monotonic(), False
-        params = _capped(services.params, services.prices.of(model).output)
-        prompt = services.prompt_for(model, self.prompt)
-        try:
-            provider = services.providers.of(model)
-            async with aclosing(try_once(provider, model, prompt, params, services.retry_policy.max_silence)) as events:
-                async for event in events:
-                    if isinstance(event, TextDelta):
-                        streamed = True
-                        yield event
-                    else:
-                        yield self._reply(model, event, services.clock.monotonic() - started)
-        except ModelError as error:
-            if has_images(prompt) and refused_images(error) and not streamed:
-                services.no_vision.add(model)
-                async with aclosing(self._attempt(model)) as events:
-                    async for repeated in events:
-                        yield repeated
+        services = self.services
+        params = _capped(services.params, services.longest_of(model))
+        while True:
+            prompt, streamed, started = services.prompt_for(model, self.prompt), False, services.clock.monotonic()
+            try:
+                async with aclosing(self._answer(model, prompt, params)) as events:
+                    async for event in events:
+                        match event:
+                            case TextDelta():
+                                streamed = True
+                                yield event
+                            case ThinkingEnded():
+                                yield Restarted(Attempt(model, "thinking", "what it wrote so far was thinking"))
+                            case ProviderReply():
+                                reply = self._reply(model, event, services.clock.monotonic() - started)
+                                if reply.text != event.text:
+                                    yield Restarted(Attempt(model, "written_call", "it wrote a call as text"))
+                                yield reply
+            except ModelError as quoting:
+                error = quoting.without_quotes(texts_of(self.prompt))
+                shorter = None if streamed else self._adapted(model, prompt, params, error)
+                if shorter is None:
+                    attempt = self._note(model, error)
+                    if streamed:
+                        yield Restarted(attempt)
+                    raise error from quoting
+                params = shorter
+            else:
                 return
-            attempt = self._note(model, error)
-            if streamed:
-                yield Restarted(attempt)
-            raise
+
+    def _answer(self, model: str, prompt: Prompt, params: Params) -> AsyncGenerator[AnswerEvent, None]:
+        provider, silence = self.services.providers.of(model), self.services.retry_policy.max_silence
+
+        def ask(prompt: Prompt) -> AsyncGenerator[AnswerEvent, None]:
+            return try_once(provider, model, prompt, params, silence)
+
+        return whole_answer(ask, prompt, params.max_output_tokens)
+
+    def _adapted(self, model: str, prompt: Prompt, params: Params, error: ModelError) -> Params | None:
+        """The parameters with which the model may answer at once; None if nothing can be adapted to the error."""
+        if has_images(prompt) and refused_images(error):
+            self.services.no_vision.add(model)
+            return params
+        too_long, asked = error.kind is ErrorKind.CONTEXT_LENGTH, params.max_output_tokens
+        room = output_room(error.words, asked, too_long=too_long)
+        if room is None:
+            return None
+        if not too_long:
+            self.services.longest[model] = room
+        return _capped(params, room)
 
     def _reply(self, model: str, reply: ProviderReply, seconds: float) -> Reply:
         self.services.cooldowns.clear(model)
-        usage = self._usage(model, reply)
-        return Reply(reply.text, reply.calls, usage, model, round(seconds * 1000), tuple(self.failed))
+        text, calls = self._calls(model, reply)
+        return Reply(text, calls, self._usage(model, reply), model, round(seconds * 1000), tuple(self.failed))
+
+    def _calls(self, model: str, reply: ProviderReply) -> tuple[str, tuple[ToolCall, ...]]:
+        """The text and the calls; a call as text is one only of a model that has never made a proper one."""
+        if reply.calls:
+            self.services.calls_properly.add(model)
+        written = None if reply.calls else written_call(reply.text, self.prompt.tools)
+        if written is None:
+            return reply.text, reply.calls
+        may_run = model not in self.services.calls_properly and self.prompt.answer_format is None
+        call = written.made(self.prompt) if may_run else None
+        return ("", (call,)) if call else (WRITTEN.format(written.name), ())
 
     def _usage(self, model: str, reply: ProviderReply) -> Usage:
         usage = reply.usage
@@ -191,7 +246,7 @@ _KEEP_ALIVE_FACTOR = 2.5
 
 async def try_once(
     provider: Provider, model: str, prompt: Prompt, params: Params, max_silence: float
-) -> AsyncGenerator[TextDelta | ProviderReply, None]:
+) -> AsyncGenerator[AnswerEvent, None]:
     """Yield deltas, then the reply.
 
     Raises `ModelError` if nothing at all arrives for `max_silence` seconds, or no part of an answer for
@@ -206,7 +261,7 @@ async def try_once(
                 last_progress = now()
             if isinstance(event, ProviderReply):
                 yield _require_content(event, params)
-            elif isinstance(event, TextDelta) and event.text:
+            elif isinstance(event, ThinkingEnded) or (isinstance(event, TextDelta) and event.text):
                 yield event
 
 
@@ -231,7 +286,7 @@ def _require_content(reply: ProviderReply, params: Params) -> ProviderReply:
         limit = f"its whole limit of {params.max_output_tokens} tokens (models.params.max_output_tokens)"
         raise ModelError(ErrorKind.BAD_REQUEST, f"the model used {limit} without an answer")
     if reply.finish == "content_filter":
-        raise ModelError(ErrorKind.BAD_REQUEST, "the provider's content filter held the answer back")
+        raise ModelError(ErrorKind.CONTENT, "the provider's content filter held the answer back")
     raise ModelError(ErrorKind.SERVER, f"empty answer (finish reason {reply.finish})")
 
 
@@ -251,7 +306,7 @@ def without_images(prompt: Prompt) -> Prompt:
 
 def refused_images(error: ModelError) -> bool:
     """Whether the images caused the refusal; servers share no code for it, so the message is searched."""
-    return _NO_IMAGES.search(error.message) is not None
+    return _NO_IMAGES.search(error.words or error.message) is not None
 
 
 def explain_failures(attempts: Sequence[Attempt], last: ModelError) -> str:
@@ -283,6 +338,8 @@ def _advice(model: str, last: ModelError) -> str:
             return "Check the model's name: `/model` shows what is configured, `models.primary` changes it."
         case ErrorKind.CONTEXT_LENGTH:
             return "This conversation is too long for the model: start over with `/new`, or choose a larger model."
+        case ErrorKind.CONTENT:
+            return f"{name} refused what this conversation is about: put it in other words, or choose another model."
         case ErrorKind.BAD_REQUEST:
             return "The request was refused; trying again will not help. `/new` starts over, `/model` shows the model."
         case ErrorKind.NETWORK if entry.base_url and not entry.keys:
@@ -294,4 +351,6 @@ def _advice(model: str, last: ModelError) -> str:
 
 
 def _span(seconds: float) -> str:
+    if seconds >= 2 * 3600:
+        return f"{seconds / 3600:.0f} hours"
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

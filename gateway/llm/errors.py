@@ -9,6 +9,7 @@ from email.utils import parsedate_to_datetime
 from enum import StrEnum
 
 from gateway.domain.errors import SupaclawError
+from gateway.llm.error_words import OUTPUT, unquoted
 
 
 class ErrorKind(StrEnum):
@@ -20,6 +21,7 @@ class ErrorKind(StrEnum):
     NO_CREDIT = "no_credit"
     UNKNOWN_MODEL = "unknown_model"
     CONTEXT_LENGTH = "context_length"
+    CONTENT = "content_filter"
     BAD_REQUEST = "bad_request"
     SERVER = "server"
     NETWORK = "network"
@@ -38,16 +40,38 @@ class ErrorKind(StrEnum):
 
 
 class ModelError(SupaclawError):
-    """One attempt failed. `status` is None if there was no HTTP response; `retry_after` is in seconds."""
+    """One attempt failed. `status` is None if there was no HTTP response; `retry_after` is in seconds.
+
+    `words` are those of the provider, "" if the message is ours: what they quote of a prompt decides nothing.
+    """
 
     def __init__(
-        self, kind: ErrorKind, message: str, *, status: int | None = None, retry_after: float | None = None
+        self,
+        kind: ErrorKind,
+        message: str,
+        *,
+        status: int | None = None,
+        retry_after: float | None = None,
+        code: str | None = None,
+        words: str = "",
     ) -> None:
         super().__init__(message)
         self.kind = kind
         self.message = message
         self.status = status
         self.retry_after = retry_after
+        self.code = code
+        self.words = words
+
+    def without_quotes(self, texts: Iterable[str]) -> "ModelError":
+        """The same error, classified without what it quotes of these texts."""
+        words = unquoted(self.words, texts)
+        if words == self.words:
+            return self
+        kind = _kind(self.status, self.code, words)
+        return ModelError(
+            kind, self.message, status=self.status, retry_after=self.retry_after, code=self.code, words=words
+        )
 
 
 _BY_CODE = {
@@ -56,14 +80,16 @@ _BY_CODE = {
     "request_too_large": ErrorKind.CONTEXT_LENGTH,
     "insufficient_quota": ErrorKind.NO_CREDIT,
     "billing_error": ErrorKind.NO_CREDIT,
-    "rate_limit_exceeded": ErrorKind.RATE_LIMIT,
-    "rate_limit_error": ErrorKind.RATE_LIMIT,
     "overloaded_error": ErrorKind.OVERLOADED,
     "invalid_api_key": ErrorKind.AUTH,
     "authentication_error": ErrorKind.AUTH,
     "permission_error": ErrorKind.AUTH,
     "model_not_found": ErrorKind.UNKNOWN_MODEL,
     "not_found_error": ErrorKind.UNKNOWN_MODEL,
+    "content_filter": ErrorKind.CONTENT,
+    "content_policy_violation": ErrorKind.CONTENT,
+    "PERMISSION_DENIED": ErrorKind.AUTH,
+    "UNAUTHENTICATED": ErrorKind.AUTH,
 }
 
 _BY_STATUS = {
@@ -74,6 +100,7 @@ _BY_STATUS = {
     404: ErrorKind.UNKNOWN_MODEL,
     408: ErrorKind.SERVER,
     409: ErrorKind.SERVER,
+    410: ErrorKind.UNKNOWN_MODEL,
     413: ErrorKind.CONTEXT_LENGTH,
     425: ErrorKind.SERVER,
     429: ErrorKind.RATE_LIMIT,
@@ -82,12 +109,38 @@ _BY_STATUS = {
 }
 
 _TOO_LONG = re.compile(
-    r"context.?(length|window)|prompt is too long|input is too long|too many (input )?tokens|maximum.{0,20}tokens"
-    r"|exceeds? the (maximum|model's|available context)|input token count",
+    r"context.?(length|window|limit|size)|input token count|input length"
+    r"|(prompt|input|request|messages?|conversation|sequence|tokens?)\b.{0,80}"
+    r"(too (long|large|many)|exceed|over the|longer than|larger than|maximum|max.{0,3}length|length limit|\d ?> ?\d)"
+    r"|(too many|maximum|max(imum)? (number|context)|exceeds?|over) .{0,40}(prompt|input|tokens?\b|context)"
+    r"|max(imum)? (model |sequence |context |prompt )?length",
+    re.IGNORECASE | re.DOTALL,
+)
+_INPUT = re.compile(r"context|input|prompt|messages", re.IGNORECASE)
+_TOO_OFTEN = re.compile(
+    r"per[ _-]?(second|minute|hour|day|month)|rate.?limit|quota|\b[rt]p[md]\b|too many requests|throttl", re.IGNORECASE
+)
+_LIMIT_AND_REQUEST = re.compile(r"limit:?\D{0,12}(\d+).{0,80}request(?:ed)?:?\D{0,12}(\d+)", re.IGNORECASE | re.DOTALL)
+_NO_CREDIT = re.compile(
+    r"credit balance is too low|insufficient.{0,10}(balance|credits?|quota|funds)|more credits|out of credits"
+    r"|payment required|spending limit|billing hard limit|in arrears",
     re.IGNORECASE,
 )
-_NO_CREDIT = re.compile(r"credit balance is too low|insufficient.{0,10}(balance|credits|quota)", re.IGNORECASE)
-_BAD_KEY = re.compile(r"api.?key (not valid|is invalid)|invalid api.?key|incorrect api.?key", re.IGNORECASE)
+_BAD_KEY = re.compile(
+    r"api.?key (not valid|is invalid|expired)|(invalid|incorrect|expired|no|missing) api.?key|invalid.{0,10}token"
+    r"|invalid authentication|unauthorized",
+    re.IGNORECASE,
+)
+_NO_MODEL = re.compile(
+    r"model\b.{0,80}(does not exist|not found|isn't available|decommissioned|no longer|retired|been shut)"
+    r"|(no such|unknown|invalid|unsupported) model\b|(access|permission).{0,40}\bmodel\b|not a valid model",
+    re.IGNORECASE,
+)
+_REFUSED = re.compile(
+    r"content (management policy|policy|filter)|content_filter|responsible ai|moderation|flagged"
+    r"|safety (system|reasons)|inappropriate content|prohibited",
+    re.IGNORECASE,
+)
 _UNREACHED = re.compile(
     r"connection (error|refused|reset|attempts failed)|cannot connect|connect call failed"
     r"|name or service not known|disconnected",
@@ -96,35 +149,60 @@ _UNREACHED = re.compile(
 
 
 def classify(
-    status: int | None, code: str | None, message: str, headers: Mapping[str, str] | None = None
+    status: int | None,
+    code: str | None,
+    message: str,
+    headers: Mapping[str, str] | None = None,
+    wait: float | None = None,
 ) -> ModelError:
-    """The error for an HTTP response, or for an error inside a stream (then `status` may be None)."""
-    kind = _kind(status, code, message)
-    return ModelError(kind, message, status=status, retry_after=retry_after(headers or {}))
+    """The error for an HTTP response, or for an error inside a stream (then `status` may be None).
+
+    `wait` is what the body says of the time to wait, in seconds.
+    """
+    kind, named = _kind(status, code, message), retry_after(headers or {})
+    wait = wait if wait is not None and wait > (named or 0.0) else named
+    return ModelError(kind, message, status=status, retry_after=wait, code=code, words=message)
 
 
 def _kind(status: int | None, code: str | None, message: str) -> ErrorKind:
     if code in _BY_CODE:
         return _BY_CODE[code]
-    if status in (400, 413, 422, 429, 500, None) and (found := _by_text(status, message)):
+    if status not in (401, 402, 529) and (found := _by_text(status, message)):
         return found
+    if code and code.startswith("rate_limit"):
+        return ErrorKind.RATE_LIMIT
     if status in _BY_STATUS:
         return _BY_STATUS[status]
     return ErrorKind.BAD_REQUEST if status is not None and 400 <= status < 500 else ErrorKind.SERVER
 
 
 def _by_text(status: int | None, message: str) -> ErrorKind | None:
+    """The kind by the words of the provider, the surest first: the same status means different things to each."""
     if _NO_CREDIT.search(message):
         return ErrorKind.NO_CREDIT
-    if status in (500, None):
-        if "overloaded" in message.lower():
-            return ErrorKind.OVERLOADED
+    if (status is None or status >= 500) and "overloaded" in message.lower():
+        return ErrorKind.OVERLOADED
+    if _can_never_fit(message):
+        return ErrorKind.CONTEXT_LENGTH
+    if _TOO_OFTEN.search(message):
+        return ErrorKind.RATE_LIMIT if status in (None, 400, 403, 413, 429) else None
+    if status != 404 and _TOO_LONG.search(message) and (_INPUT.search(message) or not OUTPUT.search(message)):
+        return ErrorKind.CONTEXT_LENGTH
+    if status is None or status >= 500:
         return ErrorKind.NETWORK if _UNREACHED.search(message) else None
     if status == 429:
         return None
     if _BAD_KEY.search(message):
         return ErrorKind.AUTH
-    return ErrorKind.CONTEXT_LENGTH if _TOO_LONG.search(message) else None
+    if _REFUSED.search(message):
+        return ErrorKind.CONTENT
+    return ErrorKind.UNKNOWN_MODEL if _NO_MODEL.search(message) else None
+
+
+def _can_never_fit(message: str) -> bool:
+    """Whether one request takes more than a limit of tokens per time: waiting doesn't help."""
+    found = _LIMIT_AND_REQUEST.search(message)
+    return found is not None and "token" in message.lower() and int(found[2]) > int(found[1])
 
 
 def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> float | None:

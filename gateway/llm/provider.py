@@ -26,7 +26,12 @@ class ProviderReply:
     finish: str = "stop"
 
 
-ProviderEvent: TypeAlias = TextDelta | KeepAlive | ProviderReply
+@dataclass(frozen=True, slots=True)
+class ThinkingEnded:
+    """All text so far was thinking, though nothing said so; the answer begins now."""
+
+
+ProviderEvent: TypeAlias = TextDelta | KeepAlive | ThinkingEnded | ProviderReply
 """A `TextDelta` without text: the answer grew by hidden reasoning, or by a call."""
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from gateway.llm.errors import ErrorKind
-from gateway.llm.protocol.chunks import ProviderRefusal, parse_refusal
+from gateway.llm.protocol.refusal import ProviderRefusal, parse_refusal
 
 
 @pytest.mark.parametrize(

@@ -29,9 +29,9 @@ OUTSIDE = {ToolClass.SEND, ToolClass.ACT, ToolClass.RUN, ToolClass.IRREVERSIBLE}
 KEEPS = {ToolClass.READ, ToolClass.WRITE, ToolClass.NET}
 YES_NO = (False, True)
 CASES = [
-    Case(kind=kind, label=label, own=own, attended=attended, fork=fork, worded=worded, granted=granted)
-    for kind, label, own, attended, fork, worded, granted in product(
-        (None, *ToolClass), Label, Label, YES_NO, YES_NO, YES_NO, YES_NO
+    Case(kind=kind, label=label, own=own, attended=attended, fork=fork, written=written, worded=worded, granted=granted)
+    for kind, label, own, attended, fork, written, worded, granted in product(
+        (None, *ToolClass), Label, Label, YES_NO, YES_NO, YES_NO, YES_NO, YES_NO
     )
 ]
 
@@ -42,7 +42,10 @@ def breaches(rule: Rule) -> Iterator[str]:
         verdict = rule(case)
         tainted = case.label > case.own
         approved = case.granted and not case.fork
-        worded = case.kind is ToolClass.SEND and case.worded and case.attended and not case.fork
+        worded = _is_worded(case)
+        copied = case.written and tainted and case.kind is not ToolClass.READ
+        if verdict is Decision.ALLOW and copied and not approved:
+            yield f"a call that may be copied from what was read: {case}"
         if verdict is Decision.ALLOW and tainted and case.kind not in KEEPS and not (worded or approved):
             yield f"an act after others' words that nobody wanted: {case}"
         if verdict is Decision.ALLOW and case.fork and case.kind not in KEEPS:
@@ -55,6 +58,10 @@ def breaches(rule: Rule) -> Iterator[str]:
             yield f"an unknown act: {case}"
         yield from _narrower(rule, case, verdict)
         yield from _useful(case, verdict, clean=not tainted and not case.fork)
+
+
+def _is_worded(case: Case) -> bool:
+    return case.kind is ToolClass.SEND and case.worded and case.attended and not (case.fork or case.written)
 
 
 def _narrower(rule: Rule, case: Case, verdict: Decision) -> Iterator[str]:
@@ -70,7 +77,7 @@ def _narrower(rule: Rule, case: Case, verdict: Decision) -> Iterator[str]:
 def _useful(case: Case, verdict: Decision, *, clean: bool) -> Iterator[str]:
     """A person's own run isn't asked about what it may do, nor refused what they may approve."""
     owners = case.kind is ToolClass.RUN and case.own is not Label.OWNER
-    if case.kind in KEEPS and verdict is not Decision.ALLOW:
+    if case.kind in KEEPS and verdict is not Decision.ALLOW and not (case.written and case.label > case.own):
         yield f"reading asks: {case}"
     if clean and case.kind is not ToolClass.IRREVERSIBLE and not owners and verdict is not Decision.ALLOW:
         yield f"a person's own wish asks: {case}"
@@ -78,12 +85,12 @@ def _useful(case: Case, verdict: Decision, *, clean: bool) -> Iterator[str]:
         yield f"nobody is asked: {case}"
     if case.granted and not case.fork and case.kind is not None and not owners and verdict is not Decision.ALLOW:
         yield f"a grant has no effect: {case}"
-    if case.kind is ToolClass.SEND and case.worded and case.attended and not case.fork and verdict is Decision.ASK:
+    if _is_worded(case) and verdict is Decision.ASK:
         yield f"own words ask: {case}"
 
 
 def test_the_rule_keeps_its_promises_in_every_state() -> None:
-    assert len(CASES) == 9 * 3 * 3 * 2**4
+    assert len(CASES) == 9 * 3 * 3 * 2**5
     assert not list(breaches(decide))
 
 
@@ -120,7 +127,7 @@ class Mutants(ast.NodeTransformer):
 
     def visit_Attribute(self, node: ast.Attribute) -> Any:
         """A condition of the case, taken as true or as false; or another verdict."""
-        if node.attr in ("clean", "worded", "attended", "fork", "granted"):
+        if node.attr in ("clean", "written", "worded", "attended", "fork", "granted"):
             node = self.changed(node, ast.Constant(value=True))
             return self.changed(node, ast.Constant(value=False)) if isinstance(node, ast.Attribute) else node
         if isinstance(node.value, ast.Name) and node.value.id == "Decision":
@@ -134,7 +141,8 @@ class Mutants(ast.NodeTransformer):
     def visit_MatchOr(self, node: ast.MatchOr) -> Any:
         """A class missing from a case falls to the next that takes it, at last to an error."""
         for place in range(len(node.patterns)):
-            found = self.changed(node, ast.MatchOr(node.patterns[:place] + node.patterns[place + 1 :]))
+            rest = node.patterns[:place] + node.patterns[place + 1 :]
+            found = self.changed(node, rest[0] if len(rest) == 1 else ast.MatchOr(rest))
             if found is not node:
                 return found
         return node

@@ -13,11 +13,15 @@ from gateway.domain.principals import Label
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A call requested by the model; `arguments` is its raw JSON, possibly malformed."""
+    """A call requested by the model; `arguments` is its raw JSON, possibly malformed.
+
+    `written`: it came as text, which the model may have copied from somewhere.
+    """
 
     id: str
     name: str
     arguments: str
+    written: bool = False
 
     @property
     def valid_arguments(self) -> str:

@@ -11,23 +11,31 @@ from pydantic import ValidationError
 from gateway.domain.conversation.model import TextDelta
 from gateway.llm.errors import ErrorKind, ModelError
 from gateway.llm.protocol.bounds import MAX_CALLS, MAX_LINE_BYTES, bounded, check_part_count, endless
-from gateway.llm.protocol.chunks import AnswerBuilder, Chunk, parse_refusal, replace_odd_values
-from gateway.llm.provider import KeepAlive, ProviderEvent
+from gateway.llm.protocol.chunks import AnswerBuilder, Chunk, replace_odd_values
+from gateway.llm.protocol.refusal import parse_refusal
+from gateway.llm.protocol.thinking import ThinkingFilter
+from gateway.llm.provider import KeepAlive, ProviderEvent, ThinkingEnded
 
 _DRAIN_S = 0.25
 _AFTER_FINISH_S = 5.0
 _AFTER_FINISH_BYTES = 2**16
 
 
-async def read_answer(body: AsyncIterator[bytes]) -> AsyncGenerator[ProviderEvent, None]:
+async def read_answer(
+    body: AsyncIterator[bytes], thinking: ThinkingFilter | None = None
+) -> AsyncGenerator[ProviderEvent, None]:
     """Yield an event per chunk, then the reply; raises `ModelError` if the answer is garbled, failed or cut off."""
-    answer, lines, ended = AnswerBuilder(), DataLines(), False
+    answer, lines, ended = AnswerBuilder(thinking or ThinkingFilter()), DataLines(), False
     async with aclosing(_until_settled(bounded(body), answer)) as pieces:
         async for data in pieces:
             text, size = "", answer.size
             for payload in lines.feed(data):
                 ended = ended or payload == b"[DONE]"
-                text += "" if ended else answer.add(parse(payload))
+                added = "" if ended else answer.add(parse(payload))
+                if answer.thinking.dropped:
+                    answer.thinking.dropped, text = False, ""
+                    yield ThinkingEnded()
+                text += added
             yield TextDelta(text) if answer.size > size else KeepAlive()
             if ended:
                 await _drain(body)

@@ -1,7 +1,7 @@
-"""Chunks and errors of OpenAI's chat format, and the answer assembled from them."""
+"""Chunks of OpenAI's chat format, and the answer assembled from them."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeAlias
@@ -11,51 +11,14 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
 from gateway.domain.conversation.model import Usage
 from gateway.domain.text.texts import GrowingText, storable
-from gateway.llm.errors import ModelError, classify
 from gateway.llm.protocol.bounds import MAX_CALLS, MAX_CHARS, MAX_NAME, endless
 from gateway.llm.protocol.call_builder import CallBuilder
+from gateway.llm.protocol.thinking import ThinkingFilter
 from gateway.llm.provider import ProviderReply
-
-_MAX_QUOTED_BYTES = 2_000
 
 
 class _Wire(BaseModel):
     model_config = ConfigDict(extra="ignore", from_attributes=True)
-
-
-class ProviderRefusal(_Wire):
-    """An error in OpenAI's format, as a whole body or inside a stream."""
-
-    message: str = ""
-    code: str | int | None = None
-    type: str | None = None
-    param: str | None = None
-
-    def as_error(self, status: int | None = None, headers: Mapping[str, str] | None = None) -> ModelError:
-        """As a `ModelError`; without an HTTP status, a numeric code serves as one."""
-        if status is None and isinstance(self.code, int):
-            status = self.code
-        code = self.code if isinstance(self.code, str) else self.type
-        return classify(status, code, self.message or f"HTTP status {status}", headers)
-
-
-class _RefusalBody(ProviderRefusal):
-    """The error, wrapped in `error` or not."""
-
-    error: ProviderRefusal | str | None = None
-    detail: str = ""
-
-
-def parse_refusal(body: bytes) -> ProviderRefusal:
-    """Parse the body of a refused request; if its form is unknown, quote its beginning."""
-    try:
-        parsed = _RefusalBody.model_validate_json(body)
-    except ValidationError:
-        return ProviderRefusal(message=" ".join(body[:_MAX_QUOTED_BYTES].decode("utf-8", "replace").split()))
-    if isinstance(parsed.error, ProviderRefusal):
-        return parsed.error
-    message = parsed.error or parsed.message or parsed.detail
-    return ProviderRefusal(message=message, code=parsed.code, type=parsed.type, param=parsed.param)
 
 
 class FunctionPiece(_Wire):
@@ -131,7 +94,7 @@ class Chunk(_Wire):
 
     choices: list[StreamChoice] | None = Field(None, max_length=MAX_CALLS)
     usage: Annotated[UsageReport | None, WrapValidator(_if_sensible)] = None
-    error: ProviderRefusal | str | None = None
+    error: object = None
 
 
 def replace_odd_values(data: Any, places: Iterable[Sequence[int | str]]) -> None:
@@ -163,9 +126,11 @@ def _reached(data: Any, place: Sequence[int | str]) -> tuple[int | str, ...]:
 class AnswerBuilder:
     """Assembles chunks. `finish` is None until the provider reports the end of the answer.
 
-    `size` counts characters, including those of the reasoning, which is discarded.
+    `size` counts characters, including those of the reasoning, which is discarded. After a piece that ended thinking
+    which nothing had begun (`thinking.dropped`), the text begins with what the piece added.
     """
 
+    thinking: ThinkingFilter = field(default_factory=ThinkingFilter)
     finish: str | None = None
     size: int = 0
     _text: GrowingText = field(default_factory=GrowingText)
@@ -186,16 +151,19 @@ class AnswerBuilder:
             return ""
         for piece in choice.delta.tool_calls or ():
             self._add_piece(piece, choice.index or 0)
-        if text := storable(_text(choice.delta)):
-            self._text.add(text)
+        text = storable(_text(choice.delta))
         self._grow(len(text) or _hidden(choice.delta))
-        return text
+        shown = self.thinking.add(text) if text else ""
+        if text and self.thinking.dropped:
+            self._text = GrowingText()
+        self._text.add(shown)
+        return shown
 
     def reply(self) -> ProviderReply:
         """The whole answer."""
         calls = tuple(call.made() for call in self._calls)
         usage = _usage(self._usage) if self._usage else None
-        return ProviderReply(str(self._text), calls, usage, self.finish or "stop")
+        return ProviderReply(str(self._text) + self.thinking.end(), calls, usage, self.finish or "stop")
 
     def _add_piece(self, piece: CallPiece, choice: int) -> None:
         function = piece.function or FunctionPiece()
@@ -204,7 +172,7 @@ class AnswerBuilder:
         if call.ended_by(name, arguments):
             call = self._new_call(call.place, "")
         call.add(name, arguments)
-        self._grow(len(arguments))
+        self._grow(len(name) + len(arguments))
         if len(call.name) > MAX_NAME:
             raise endless(f"a tool's name of more than {MAX_NAME} characters")
 

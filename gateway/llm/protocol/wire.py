@@ -2,6 +2,7 @@
 
 import re
 from base64 import b32encode, b64encode
+from collections.abc import Iterator
 from hashlib import sha256
 from typing import assert_never
 
@@ -22,9 +23,28 @@ from gateway.domain.settings import Params
 _PORTABLE_ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
 
 
-def messages_json(prompt: Prompt, *, short_ids: bool = False) -> list[JsonObject]:
-    """The messages, with call ids that the provider accepts: another one may have made them."""
-    return [_message(message, short_ids) for message in prompt.messages]
+def messages_json(prompt: Prompt, *, short_ids: bool = False, calls: bool = True) -> list[JsonObject]:
+    """The messages, with call ids that the provider accepts: another one may have made them.
+
+    Without `calls`, for a model that takes no tools, earlier calls and their results are words.
+    """
+    messages = prompt.messages if calls else map(_in_words, prompt.messages)
+    return [_message(message, short_ids) for message in messages]
+
+
+def texts_of(prompt: Prompt) -> Iterator[str]:
+    """The words of the person, and of all that was read, which an error may quote."""
+    return (message.text for message in prompt.messages if isinstance(message, UserMessage | ToolMessage))
+
+
+def _in_words(message: PromptMessage) -> PromptMessage:
+    match message:
+        case AssistantMessage(text, (_, *_) as calls):
+            return AssistantMessage(text or f"(I used {', '.join(call.name for call in calls)}.)")
+        case ToolMessage(_, text):
+            return UserMessage(f"[Result of a tool]\n{text}")
+        case _:
+            return message
 
 
 def options_json(prompt: Prompt) -> dict[str, Json]:

@@ -3,12 +3,14 @@
 The SDK costs 1.1 CPU s to import and twice the CPU per request, and would only pass bytes on.
 """
 
+import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from io import BytesIO
 from json import dumps
 from typing import TYPE_CHECKING, TypeVar
 
+import structlog
 from pydantic import BaseModel, ValidationError
 
 from gateway.domain.conversation.model import Prompt
@@ -17,10 +19,11 @@ from gateway.domain.settings import Params
 from gateway.llm.errors import ErrorKind, ModelError
 from gateway.llm.protocol.answer_reader import garbled, read_answer, read_single
 from gateway.llm.protocol.bounds import MAX_LINE_BYTES, beginning, bounded
-from gateway.llm.protocol.chunks import ProviderRefusal, parse_refusal
 from gateway.llm.protocol.http import HttpClient
-from gateway.llm.protocol.wire import messages_json, options_json, sampling_json
-from gateway.llm.provider import Provider, ProviderEvent
+from gateway.llm.protocol.refusal import ProviderRefusal, parse_refusal
+from gateway.llm.protocol.thinking import ThinkingFilter
+from gateway.llm.protocol.wire import messages_json, options_json, sampling_json, texts_of
+from gateway.llm.provider import Provider, ProviderEvent, ThinkingEnded
 from gateway.llm.vendors import Endpoint, split_model
 
 if TYPE_CHECKING:
@@ -28,9 +31,25 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound=BaseModel)
 
-_OPTIONAL = frozenset(
-    {"temperature", "top_p", "stream_options", "max_tokens", "max_completion_tokens", "response_format"}
+log = structlog.get_logger(__name__)
+
+_OPTIONAL = (
+    "tools",
+    "tool_choice",
+    "response_format",
+    "stream_options",
+    "temperature",
+    "top_p",
+    "max_completion_tokens",
+    "max_tokens",
 )
+"""Fields without which an answer is still an answer."""
+_NOT_TAKEN = re.compile(
+    r"support|unrecognized|unknown|unexpected|extra (inputs|fields)|not (permitted|allowed|available|enabled)"
+    r"|deprecated|disabled|requires|unavailable|only the default|no endpoints",
+    re.IGNORECASE,
+)
+_OF_TOOLS = re.compile(r"\btools?\b|tool[ _-]?(use|choice|call)|function[ _-]?call|\bfunctions\b", re.IGNORECASE)
 _OTHER_NAME = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
 _WHOLE_S = 120.0
 """Seconds for an answer that isn't streamed."""
@@ -63,6 +82,7 @@ class OpenAIProvider:
         self._endpoint = endpoint
         self._http = HttpClient(with_path(endpoint.address), endpoint.key)
         self._refused: dict[str, frozenset[str]] = {}
+        self._thinks_first: set[str] = set()
 
     async def warm(self) -> None:
         """Import the HTTP library, in a thread."""
@@ -79,11 +99,14 @@ class OpenAIProvider:
         answered = False
         while not answered:
             try:
-                async with self._post(self._body(name, prompt, params)) as events:
+                async with self._post(name, prompt, self._body(name, prompt, params)) as events:
                     async for event in events:
+                        if isinstance(event, ThinkingEnded):
+                            self._thinks_first.add(name)
                         yield event
                 answered = True
             except _ParameterRefused as refusal:
+                log.warning("model.refused", model=model, field=refusal.field, message=refusal.message)
                 self._refused[name] = self._refused.get(name, frozenset()) | {refusal.field}
 
     async def transcribe(self, model: str, name: str, audio: bytes, /) -> str:
@@ -128,32 +151,40 @@ class OpenAIProvider:
         limit = _OTHER_NAME[limit] if limit in refused else limit
         body: dict[str, Json] = {
             "model": name,
-            "messages": messages_json(prompt, short_ids=vendor.short_call_ids),
+            "messages": messages_json(prompt, short_ids=vendor.short_call_ids, calls="tools" not in refused),
             "stream": True,
             "stream_options": {"include_usage": True},
             limit: params.max_output_tokens,
             **sampling_json(params),
             **options_json(prompt),
         }
+        if "tools" in refused:
+            refused |= {"tool_choice"}
         return {field: value for field, value in body.items() if field not in refused}
 
     @asynccontextmanager
-    async def _post(self, body: dict[str, Json]) -> AsyncGenerator[AsyncGenerator[ProviderEvent, None], None]:
+    async def _post(
+        self, name: str, prompt: Prompt, body: dict[str, Json]
+    ) -> AsyncGenerator[AsyncGenerator[ProviderEvent, None], None]:
         async with self._http.post("/chat/completions", BytesIO(dumps(body).encode()), _JSON) as response:
             if response.status >= 400:
                 refusal = await _read_refusal(response)
-                raise _refused(refusal, response.status, body) or refusal.as_error(response.status, response.headers)
-            read = read_single if response.content_type == "application/json" else read_answer
-            async with aclosing(read(response.content.iter_any())) as events:
+                if field := _refused(refusal, response.status, prompt, body):
+                    raise _ParameterRefused(field, refusal.message)
+                raise refusal.as_error(response.status, response.headers)
+            whole, content = response.content_type == "application/json", response.content.iter_any()
+            thinking = ThinkingFilter(name in self._thinks_first)
+            async with aclosing(read_single(content) if whole else read_answer(content, thinking)) as events:
                 yield events
 
 
 class _ParameterRefused(Exception):
     """The model does not take an optional parameter."""
 
-    def __init__(self, field: str) -> None:
+    def __init__(self, field: str, message: str) -> None:
         super().__init__(field)
         self.field = field
+        self.message = message
 
 
 def with_path(base_url: str) -> str:
@@ -166,8 +197,16 @@ async def _read_refusal(response: "ClientResponse") -> ProviderRefusal:
     return parse_refusal(await beginning(response.content.iter_any()))
 
 
-def _refused(refusal: ProviderRefusal, status: int, body: dict[str, Json]) -> _ParameterRefused | None:
-    unsupported = status == 400 and str(refusal.code).startswith("unsupported_")
-    if unsupported and refusal.param in _OPTIONAL and refusal.param in body:
-        return _ParameterRefused(refusal.param)
-    return None
+def _refused(refusal: ProviderRefusal, status: int, prompt: Prompt, body: dict[str, Json]) -> str | None:
+    """The optional field that the request may not have, however the server says so; None if it says something else."""
+    if status in (401, 402, 403, 408, 429):
+        return None
+    error = refusal.as_error(status).without_quotes(texts_of(prompt))
+    named = {refusal.param, *refusal.fields}
+    if not (_NOT_TAKEN.search(error.words) or str(refusal.code).startswith("unsupported_")):
+        return None
+    if "tools" in body and (named & {"tools", "tool_choice", "functions"} or _OF_TOOLS.search(error.words)):
+        return "tools"
+    if status >= 500 or error.kind is ErrorKind.CONTEXT_LENGTH:
+        return None
+    return next((f for f in _OPTIONAL if f in body and (f in named or re.search(rf"\b{f}\b", error.words))), None)

@@ -32,6 +32,8 @@ INSTRUCTIONS = "(Instructions from the client)\n"
 """Prefix of a system message of that origin."""
 CLIENT = "client"
 """Origin of calls and results of tools that an API client runs."""
+WRITTEN = "written"
+"""Origin of calls that the model wrote as text."""
 
 REFERENCE_TOKENS, TEXT_TOKENS = 100, 1_000
 """Tokens that a file takes of a prompt at most: its description, with its text if that is short."""
@@ -137,7 +139,7 @@ class MessageRow:
             case "assistant":
                 return AssistantText(self.text, self.final)
             case "tool_intent":
-                call = ToolCall(self.call_id or "", self.tool or "", self.text)
+                call = ToolCall(self.call_id or "", self.tool or "", self.text, self.origin == WRITTEN)
                 return ToolIntent(call, self.ordinal or 0, self.origin == CLIENT)
             case "tool_result":
                 return ToolResult(self.call_id or "", self.text)

@@ -13,7 +13,7 @@ from gateway.domain.text.texts import storable
 from gateway.domain.text.tokens import estimate
 from gateway.store.connection.pool import Connection
 from gateway.store.connection.rows import fetch_all, fetch_first
-from gateway.store.transcript.messages import CLIENT, MessageRow
+from gateway.store.transcript.messages import CLIENT, WRITTEN, MessageRow
 
 
 async def intend(
@@ -46,7 +46,7 @@ async def intend(
         [storable(intent.call.arguments) for intent in intents],
         label,
         [estimate(intent.call.arguments) for intent in intents],
-        [CLIENT if intent.handed else "agent" for intent in intents],
+        [CLIENT if intent.handed else WRITTEN if intent.call.written else "agent" for intent in intents],
     )
     return [MessageId(row["id"]) for row in rows]
 

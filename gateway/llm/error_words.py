@@ -1,0 +1,78 @@
+"""Facts in the words of a provider's error: times, limits, and what it only quotes of the prompt."""
+
+import re
+from collections.abc import Iterable, Sequence
+
+OUTPUT = re.compile(
+    r"max_(completion_|output_|new_)?tokens|maxOutputTokens|(completion|output|generated?) tokens"
+    r"|in the (completion|output)",
+    re.IGNORECASE,
+)
+"""The length of an answer."""
+_QUOTE_WORDS = 4
+"""So many words in a row that are in the prompt, too, are a quote of it."""
+_WORD = re.compile(r"\w+")
+
+
+def unquoted(message: str, texts: Iterable[str]) -> str:
+    """The message without what it quotes of these texts."""
+    words = list(_WORD.finditer(message))
+    runs = {_run(words, at): at for at in range(len(words) - _QUOTE_WORDS + 1)}
+    quoted = set[int]()
+    for text in texts if runs else ():
+        there = list(_WORD.finditer(text))
+        found = (runs.get(_run(there, at)) for at in range(len(there) - _QUOTE_WORDS + 1))
+        quoted |= {at + further for at in found if at is not None for further in range(_QUOTE_WORDS)}
+    for at in sorted(quoted, reverse=True):
+        message = message[: words[at].start()] + message[words[at].end() :]
+    return message
+
+
+def _run(words: Sequence[re.Match[str]], at: int) -> tuple[str, ...]:
+    return tuple(word[0].lower() for word in words[at : at + _QUOTE_WORDS])
+
+
+_LEAST_ROOM = 256
+_INPUT_TOKENS = re.compile(
+    r"(\d+)\s*\+\s*\d+|(\d+)\s*(?:tokens )?(?:of|in|from)?(?: the| your)? ?(?:text )?(?:input|messages|prompt)",
+    re.IGNORECASE,
+)
+_WINDOW = re.compile(r"(?:context (?:length|limit|window|size)|>)\D{0,20}(\d+)", re.IGNORECASE)
+
+
+def output_room(words: str, asked: int, *, too_long: bool) -> int | None:
+    """The longest answer, in tokens, that a provider would take instead of `asked`; None if it doesn't say.
+
+    `too_long`: the prompt and the answer are too long together.
+    """
+    if too_long:
+        given, window = _INPUT_TOKENS.search(words), _WINDOW.findall(words)
+        room = int(window[-1]) - int(given[1] or given[2]) if given and window else 0
+        if room >= asked and OUTPUT.search(words):
+            room = asked // 4
+    else:
+        named = [int(number) for number in re.findall(r"\d+", words)] if OUTPUT.search(words) else []
+        room = max((number for number in named if number < asked), default=0) if asked in named else 0
+    return room if _LEAST_ROOM <= room < asked else None
+
+
+_SPAN = re.compile(
+    r"(\d+(?:\.\d+)?) ?(ms|milliseconds?|s|sec|seconds?|m|min|minutes?|h|hours?|d|days?)(?![a-z])", re.IGNORECASE
+)
+_UNTIL = re.compile(
+    rf"(?:try|retry|again|after|reset|wait)\D{{0,30}}?((?:{_SPAN.pattern},? ?(?:and )?)+)", re.IGNORECASE
+)
+_UNIT_S = {"ms": 0.001, "mi": 60.0, "m": 60.0, "s": 1.0, "h": 3600.0, "d": 86_400.0}
+
+
+def seconds_in(message: str) -> float | None:
+    """The time to wait that a message names in words, such as "try again in 1m12.5s"."""
+    if not (found := _UNTIL.search(message)):
+        return None
+    return sum(float(number) * _unit(name.lower()) for number, name in _SPAN.findall(found[1]))
+
+
+def _unit(name: str) -> float:
+    if name.startswith("milli"):
+        return _UNIT_S["ms"]
+    return _UNIT_S.get(name[:2]) or _UNIT_S[name[0]]

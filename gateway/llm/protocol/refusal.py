@@ -1,0 +1,115 @@
+"""What a provider says when it refuses a request, in the forms that servers use."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from gateway.llm.error_words import seconds_in
+from gateway.llm.errors import ModelError, classify
+
+_MAX_QUOTED_BYTES = 2_000
+_A_DAY = re.compile(r"per[ _-]?day|\bdaily\b|\b[rt]pd\b", re.IGNORECASE)
+_DAY_WAIT_S = 3_600.0
+"""At least so long for a quota of a day, whatever shorter time a server names beside it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderRefusal:
+    """An error as a whole body, or inside a stream; `fields` are those of the request that it names."""
+
+    message: str = ""
+    code: str | int | None = None
+    type: str | None = None
+    param: str | None = None
+    wait: float | None = None
+    """Seconds, if the body says so."""
+    fields: frozenset[str] = field(default_factory=frozenset)
+
+    def as_error(self, status: int | None = None, headers: Mapping[str, str] | None = None) -> ModelError:
+        """As a `ModelError`; without an HTTP status, a numeric code serves as one."""
+        if status is None and isinstance(self.code, int):
+            status = self.code
+        code = self.code if isinstance(self.code, str) else self.type
+        return classify(status, code, self.message or f"HTTP status {status}", headers, self.wait)
+
+
+def parse_refusal(body: bytes) -> ProviderRefusal:
+    """Parse the body of a refused request; if its form is unknown, quote its beginning."""
+    data: Any = None
+    with suppress(ValueError, RecursionError):
+        data = json.loads(body)
+    told = _error_in(data)
+    message = _text(told.get("message")) or _text(told.get("error")) or "; ".join(_details(told.get("detail")))
+    if inner := _upstream(told):
+        message = f"{message}: {inner}" if message else inner
+    if not message and not any(
+        isinstance(told.get(key), str) for key in ("message", "error", "detail", "code", "type")
+    ):
+        message = " ".join(body[:_MAX_QUOTED_BYTES].decode("utf-8", "replace").split())
+    code, wait = told.get("code"), _wait(body.decode("utf-8", "replace"), message)
+    return ProviderRefusal(
+        message,
+        code if isinstance(code, str | int) and not isinstance(code, bool) else None,
+        _text(told.get("type")) or _text(told.get("status")) or None,
+        _text(told.get("param")) or None,
+        wait,
+        frozenset(_places(told.get("detail"))),
+    )
+
+
+def _error_in(data: Any) -> Mapping[str, Any]:
+    """The object with the error: whole, below `error`, or the first of a list."""
+    match data:
+        case [first, *_]:
+            return _error_in(first)
+        case {"error": dict(error)}:
+            return error
+        case dict():
+            return data
+        case _:
+            return {}
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _details(detail: object) -> Iterator[str]:
+    """Yield the faults of a list as validators write it: the place, then what is wrong."""
+    match detail:
+        case str():
+            yield detail
+        case list():
+            for each in detail:
+                match each:
+                    case {"msg": str(words), "loc": list(place)}:
+                        yield f"{'.'.join(map(str, place))}: {words}"
+                    case {"msg": str(words)} | str(words):
+                        yield words
+
+
+def _places(detail: object) -> Iterator[str]:
+    for each in detail if isinstance(detail, list) else ():
+        match each:
+            case {"loc": list(place)}:
+                yield from (step for step in place if isinstance(step, str))
+
+
+def _upstream(told: Mapping[str, Any]) -> str:
+    """The error of the server behind a router, as OpenRouter passes it on."""
+    match told:
+        case {"metadata": {"raw": str(raw)}}:
+            return parse_refusal(raw.encode()).message
+    return ""
+
+
+_RETRY_DELAY = re.compile(r'"retryDelay"\s*:\s*"(\d+(?:\.\d+)?)s"')
+
+
+def _wait(body: str, message: str) -> float | None:
+    found = _RETRY_DELAY.search(body)
+    wait = float(found[1]) if found else seconds_in(message)
+    return max(wait or 0.0, _DAY_WAIT_S) if _A_DAY.search(body) else wait

@@ -1,0 +1,106 @@
+"""Thinking that a model writes into its text, taken out of the stream; what stands in code stays."""
+
+import re
+from dataclasses import dataclass, field
+
+from gateway.domain.text.texts import GrowingText
+
+_ANYWHERE = {"<think>": "</think>", "<seed:think>": "</seed:think>", "◁think▷": "◁/think▷"}
+_AT_THE_START = {"<thinking>": "</thinking>", "<thought>": "</thought>", "[think]": "[/think]"}
+"""Marks that answers have for other reasons, too, so they count only where an answer begins."""
+_CLOSING = {**_ANYWHERE, **_AT_THE_START}
+_MARKS = (*_CLOSING, *_ANYWHERE.values())
+_MARK = re.compile("|".join(map(re.escape, _MARKS)), re.IGNORECASE)
+_FENCE = re.compile(r"^ {0,3}(?:`{3,}|~{3,})", re.MULTILINE)
+_HINTS = frozenset("<[◁`~")
+_LINE_START = 12
+"""Characters of a line that are kept: its beginning, for a fence, and its last one."""
+
+
+@dataclass(slots=True)
+class ThinkingFilter:
+    """Passes an answer on without its thinking; a mark may be cut between two pieces."""
+
+    thinks_first: bool = False
+    """Whether the model is known to begin by thinking without saying so; nothing is passed on before its end."""
+    dropped: bool = False
+    """Whether all text so far turned out to be thinking, by a mark that ends what none began."""
+    _until: str = ""
+    """The mark that ends the thinking."""
+    _held: str = ""
+    """Text that may be the beginning of a mark."""
+    _line: str = ""
+    _fenced: bool = False
+    _begun: bool = False
+    _waiting: GrowingText = field(default_factory=GrowingText)
+
+    def add(self, piece: str) -> str:
+        """The visible part of a piece, and of what was held back before it."""
+        self.dropped = False
+        if self.thinks_first:
+            return self._past_the_first_thinking(piece)
+        if not (self._until or self._held or self._fenced or _HINTS & set(piece)):
+            return self._shown(piece)
+        text, self._held = self._held + piece, ""
+        shown = ""
+        while (found := self._thinking_in(text)) is not None:
+            before, text = found
+            shown = "" if self.dropped else shown + self._shown(before)
+        visible, self._held = ("", text[1 - len(self._until) :]) if self._until else _without_open_end(text)
+        return shown + self._shown(visible)
+
+    def end(self) -> str:
+        """The visible rest at the end of the answer."""
+        if self.thinks_first:
+            return str(self._waiting)
+        return "" if self._until else self._held
+
+    def _thinking_in(self, text: str) -> tuple[str, str] | None:
+        """The text before and behind the next mark; None if there is no further one."""
+        if self._until:
+            at, mark = text.lower().find(self._until), self._until
+            self._until = "" if at >= 0 else self._until
+            return None if at < 0 else ("", text[at + len(mark) :])
+        if (match := self._next_mark(text)) is None:
+            return None
+        self._until = _CLOSING.get(match[0].lower(), "")
+        if not self._until:
+            self.dropped, self._begun, self._line = True, False, ""
+        return text[: match.start()], text[match.end() :]
+
+    def _next_mark(self, text: str) -> re.Match[str] | None:
+        """The next mark outside of code."""
+        for match in _MARK.finditer(text):
+            before = text[: match.start()]
+            begins = not self._begun and not before.strip()
+            fenced = self._fenced ^ (len(_FENCE.findall(self._line + before)) % 2 == 1)
+            in_code = fenced or (self._line + before).endswith("`")
+            if not in_code and (begins or match[0].lower() not in _AT_THE_START):
+                return match
+        return None
+
+    def _past_the_first_thinking(self, piece: str) -> str:
+        text, closing = self._held + piece, "</think>"
+        at = text.lower().find(closing)
+        if at < 0:
+            self._waiting.add(piece)
+            self._held = text[1 - len(closing) :]
+            return ""
+        self.thinks_first, self._held = False, ""
+        return self.add(text[at + len(closing) :])
+
+    def _shown(self, text: str) -> str:
+        self._begun = self._begun or bool(text.strip())
+        *whole, line = (self._line + text).split("\n")
+        self._line = line if len(line) <= _LINE_START else line[: _LINE_START - 1] + line[-1]
+        self._fenced ^= sum(_FENCE.match(each) is not None for each in whole) % 2 == 1
+        return text
+
+
+def _without_open_end(text: str) -> tuple[str, str]:
+    """The text, and its end if that may be the beginning of a mark."""
+    lower = text.lower()
+    for start in range(max(0, len(text) - max(map(len, _MARKS))), len(text)):
+        if any(mark.startswith(lower[start:]) for mark in _MARKS):
+            return text[:start], text[start:]
+    return text, ""
