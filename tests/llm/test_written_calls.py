@@ -5,10 +5,11 @@ import json
 import pytest
 
 from gateway.domain.conversation.model import AssistantMessage, Prompt, ToolMessage, ToolSpec, UserMessage
+from gateway.domain.principals import Label
 from gateway.llm.protocol.written_calls import written_call
 
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}, "page": {"type": "integer"}}}
-READ = ToolSpec("read_file", "", SCHEMA)
+READ = ToolSpec("read_file", "", SCHEMA, Label.OWNER)
 CALL = '{"name": "read_file", "arguments": {"path": "USER.md"}}'
 ASKED = Prompt((UserMessage("[2026] Please read USER.md."),), (READ,))
 
