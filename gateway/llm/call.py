@@ -290,7 +290,7 @@ def _require_content(reply: ProviderReply, params: Params) -> ProviderReply:
     raise ModelError(ErrorKind.SERVER, f"empty answer (finish reason {reply.finish})")
 
 
-_NO_IMAGES = re.compile(r"\bimages?\b|image_url|vision|multi-?modal|content must be a string", re.IGNORECASE)
+_NO_IMAGES = re.compile(r"\bimages?\b|image_url|vision|multi-?modal|content.{1,10}must be a string", re.IGNORECASE)
 
 
 def has_images(prompt: Prompt) -> bool:

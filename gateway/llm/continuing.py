@@ -10,6 +10,7 @@ from gateway.llm.errors import ErrorKind, ModelError
 from gateway.llm.provider import ProviderReply, ThinkingEnded
 
 GO_ON = "The limit of its length cut your answer off. Go on exactly where it ended, without repeating anything."
+FILTERED = "\n\n(The provider's content filter ended the answer here.)"
 CUT = "\n\n(The answer ended here at its limit of {:,} tokens; `models.params.max_output_tokens` raises it.)"
 
 AnswerEvent: TypeAlias = TextDelta | ThinkingEnded | ProviderReply
@@ -26,6 +27,9 @@ async def whole_answer(ask: Ask, prompt: Prompt, limit: int) -> AsyncGenerator[A
         async for event in events:
             if isinstance(event, ProviderReply) and event.finish == "length":
                 first = event
+            elif isinstance(event, ProviderReply) and event.finish == "content_filter" and prompt.answer_format is None:
+                yield TextDelta(FILTERED)
+                yield replace(event, text=f"{event.text}{FILTERED}")
             else:
                 yield event
     if first is None:

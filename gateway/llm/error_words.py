@@ -9,6 +9,11 @@ OUTPUT = re.compile(
     re.IGNORECASE,
 )
 """The length of an answer."""
+OUTPUT_BOUND = re.compile(
+    r"max_(?:completion_|output_|new_)?tokens\W.{0,60}?(?:less than or equal to|at most|\[\d+,)\D{0,5}(\d+)",
+    re.IGNORECASE | re.DOTALL,
+)
+"""The longest answer of a model, whatever the prompt is."""
 _QUOTE_WORDS = 4
 """So many words in a row that are in the prompt, too, are a quote of it."""
 _WORD = re.compile(r"\w+")
@@ -34,10 +39,11 @@ def _run(words: Sequence[re.Match[str]], at: int) -> tuple[str, ...]:
 
 _LEAST_ROOM = 256
 _INPUT_TOKENS = re.compile(
-    r"(\d+)\s*\+\s*\d+|(\d+)\s*(?:tokens )?(?:of|in|from)?(?: the| your)? ?(?:text )?(?:input|messages|prompt)",
+    r"(\d+)\s*\+\s*\d+|prompt contains (\d+)"
+    r"|(\d+)\s*(?:tokens )?(?:of|in|from)?(?: the| your)? ?(?:text |tool )?(?:input|messages|prompt)",
     re.IGNORECASE,
 )
-_WINDOW = re.compile(r"(?:context (?:length|limit|window|size)|>)\D{0,20}(\d+)", re.IGNORECASE)
+_WINDOW = re.compile(r"(?:context (?:length|limit|window|size)|>|<=)\D{0,20}(\d+)", re.IGNORECASE)
 
 
 def output_room(words: str, asked: int, *, too_long: bool) -> int | None:
@@ -46,10 +52,12 @@ def output_room(words: str, asked: int, *, too_long: bool) -> int | None:
     `too_long`: the prompt and the answer are too long together.
     """
     if too_long:
-        given, window = _INPUT_TOKENS.search(words), _WINDOW.findall(words)
-        room = int(window[-1]) - int(given[1] or given[2]) if given and window else 0
+        given, window = _INPUT_TOKENS.findall(words.replace("`", "")), _WINDOW.findall(words)
+        room = int(window[-1]) - sum(int("".join(one)) for one in given) if given and window else 0
         if room >= asked and OUTPUT.search(words):
             room = asked // 4
+    elif bound := OUTPUT_BOUND.search(words):
+        room = int(bound[1])
     else:
         named = [int(number) for number in re.findall(r"\d+", words)] if OUTPUT.search(words) else []
         room = max((number for number in named if number < asked), default=0) if asked in named else 0

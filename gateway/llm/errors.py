@@ -9,7 +9,7 @@ from email.utils import parsedate_to_datetime
 from enum import StrEnum
 
 from gateway.domain.errors import SupaclawError
-from gateway.llm.error_words import OUTPUT, unquoted
+from gateway.llm.error_words import OUTPUT, OUTPUT_BOUND, seconds_in, unquoted
 
 
 class ErrorKind(StrEnum):
@@ -104,41 +104,47 @@ _BY_STATUS = {
     413: ErrorKind.CONTEXT_LENGTH,
     425: ErrorKind.SERVER,
     429: ErrorKind.RATE_LIMIT,
+    498: ErrorKind.OVERLOADED,
     503: ErrorKind.OVERLOADED,
     529: ErrorKind.OVERLOADED,
 }
 
 _TOO_LONG = re.compile(
     r"context.?(length|window|limit|size)|input token count|input length"
-    r"|(prompt|input|request|messages?|conversation|sequence|tokens?)\b.{0,80}"
-    r"(too (long|large|many)|exceed|over the|longer than|larger than|maximum|max.{0,3}length|length limit|\d ?> ?\d)"
+    r"|(prompt|inputs?|request|messages?|conversation|sequence|tokens?)\b.{0,80}"
+    r"(too (long|large|many)|exceed|over the|longer than|larger than|maximum|max.{0,3}length|length limit|\d ?> ?\d"
+    r"|must (be <=|have less)|超长|过长)"
     r"|(too many|maximum|max(imum)? (number|context)|exceeds?|over) .{0,40}(prompt|input|tokens?\b|context)"
     r"|max(imum)? (model |sequence |context |prompt )?length",
     re.IGNORECASE | re.DOTALL,
 )
 _INPUT = re.compile(r"context|input|prompt|messages", re.IGNORECASE)
 _TOO_OFTEN = re.compile(
-    r"per[ _-]?(second|minute|hour|day|month)|rate.?limit|quota|\b[rt]p[md]\b|too many requests|throttl", re.IGNORECASE
+    r"(per[ _-]?|/ ?)(second|minute|hour|day|month)|rate.?limit|quota|\b[rt]p[md]\b|too many requests|throttl",
+    re.IGNORECASE,
 )
 _LIMIT_AND_REQUEST = re.compile(r"limit:?\D{0,12}(\d+).{0,80}request(?:ed)?:?\D{0,12}(\d+)", re.IGNORECASE | re.DOTALL)
 _NO_CREDIT = re.compile(
     r"credit balance is too low|insufficient.{0,10}(balance|credits?|quota|funds)|more credits|out of credits"
-    r"|payment required|spending limit|billing hard limit|in arrears",
+    r"|payment required|spending limit|billing hard limit|in arrears|any credits|budget has been exceeded"
+    r"|good standing|account\b.{0,60} is suspended|余额不足|欠费",
     re.IGNORECASE,
 )
 _BAD_KEY = re.compile(
-    r"api.?key (not valid|is invalid|expired)|(invalid|incorrect|expired|no|missing) api.?key|invalid.{0,10}token"
-    r"|invalid authentication|unauthorized",
+    r"api.?key (not valid|is invalid|expired)|(invalid|incorrect|expired|no|missing) api.?key|invalid.{0,10}\btoken\b"
+    r"|invalid authentication|unauthorized|login fail|(location|country|region).{0,40}not supported",
     re.IGNORECASE,
 )
 _NO_MODEL = re.compile(
-    r"model\b.{0,80}(does not exist|not found|isn't available|decommissioned|no longer|retired|been shut)"
-    r"|(no such|unknown|invalid|unsupported) model\b|(access|permission).{0,40}\bmodel\b|not a valid model",
+    r"model\b.{0,80}(not exist|not found|isn't available|decommissioned|no longer|retired|been shut)"
+    r"|(no such|unknown|invalid|unsupported) model\b|(access|permission).{0,40}\bmodel\b|not a valid model"
+    r"|model is not supported\.?$|terms acceptance|模型不存在",
     re.IGNORECASE,
 )
 _REFUSED = re.compile(
     r"content (management policy|policy|filter)|content_filter|responsible ai|moderation|flagged"
-    r"|safety (system|reasons)|inappropriate content|prohibited",
+    r"|safety.(system|reasons|check)|inappropriate content|prohibited|exists? risk|considered high risk"
+    r"|violat\w+ .{0,20}(usage|guideline|polic)|new_sensitive|敏感",
     re.IGNORECASE,
 )
 _UNREACHED = re.compile(
@@ -167,7 +173,7 @@ def classify(
 def _kind(status: int | None, code: str | None, message: str) -> ErrorKind:
     if code in _BY_CODE:
         return _BY_CODE[code]
-    if status not in (401, 402, 529) and (found := _by_text(status, message)):
+    if status not in (402, 529) and (found := _by_text(status, message)):
         return found
     if code and code.startswith("rate_limit"):
         return ErrorKind.RATE_LIMIT
@@ -180,23 +186,31 @@ def _by_text(status: int | None, message: str) -> ErrorKind | None:
     """The kind by the words of the provider, the surest first: the same status means different things to each."""
     if _NO_CREDIT.search(message):
         return ErrorKind.NO_CREDIT
-    if (status is None or status >= 500) and "overloaded" in message.lower():
+    if status == 401:
+        return ErrorKind.UNKNOWN_MODEL if _NO_MODEL.search(message) and not _BAD_KEY.search(message) else None
+    if (status is None or status == 429 or status >= 500) and "overloaded" in message.lower():
         return ErrorKind.OVERLOADED
     if _can_never_fit(message):
         return ErrorKind.CONTEXT_LENGTH
     if _TOO_OFTEN.search(message):
         return ErrorKind.RATE_LIMIT if status in (None, 400, 403, 413, 429) else None
-    if status != 404 and _TOO_LONG.search(message) and (_INPUT.search(message) or not OUTPUT.search(message)):
+    if status != 404 and _too_long(message):
         return ErrorKind.CONTEXT_LENGTH
-    if status is None or status >= 500:
-        return ErrorKind.NETWORK if _UNREACHED.search(message) else None
-    if status == 429:
+    if (status is None or status >= 500) and _UNREACHED.search(message):
+        return ErrorKind.NETWORK
+    if status is not None and (status >= 500 or status == 429):
         return None
     if _BAD_KEY.search(message):
         return ErrorKind.AUTH
     if _REFUSED.search(message):
         return ErrorKind.CONTENT
     return ErrorKind.UNKNOWN_MODEL if _NO_MODEL.search(message) else None
+
+
+def _too_long(message: str) -> bool:
+    """Whether the prompt is too long, alone or with an answer as long as it may be."""
+    of_answer = OUTPUT_BOUND.search(message) or (OUTPUT.search(message) and not _INPUT.search(message))
+    return _TOO_LONG.search(message) is not None and not of_answer
 
 
 def _can_never_fit(message: str) -> bool:
@@ -206,7 +220,10 @@ def _can_never_fit(message: str) -> bool:
 
 
 def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> float | None:
-    """Seconds to wait, from `retry-after-ms` or `Retry-After` (seconds or an HTTP date); None if neither is usable."""
+    """Seconds to wait, from `retry-after-ms` or `Retry-After` (seconds or an HTTP date), or until a limit is reset.
+
+    None if no header is usable.
+    """
     lower = {name.lower(): value.strip() for name, value in headers.items()}
     if (ms := _number(lower.get("retry-after-ms", ""))) is not None:
         return ms / 1000
@@ -216,7 +233,19 @@ def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> floa
     try:
         return max(0.0, (parsedate_to_datetime(text) - (now or datetime.now(UTC))).total_seconds())
     except (ValueError, TypeError):
-        return None
+        return _until_reset(lower)
+
+
+_LONGEST_RESET_S = 10**8
+"""More seconds are a date."""
+
+
+def _until_reset(headers: Mapping[str, str]) -> float | None:
+    """The time until the last of the limits of which nothing remains is reset, as `x-ratelimit-…` headers tell it."""
+    spent = [name for name, left in headers.items() if "ratelimit-remaining" in name and _number(left) == 0]
+    resets = [headers.get(name.replace("remaining", "reset"), "") for name in spent]
+    waits = [_number(reset) or seconds_in(f"reset {reset}") or 0.0 for reset in resets]
+    return max((wait for wait in waits if 0 < wait < _LONGEST_RESET_S), default=None)
 
 
 def _number(text: str) -> float | None:

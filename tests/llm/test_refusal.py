@@ -19,7 +19,7 @@ from gateway.llm.protocol.refusal import ProviderRefusal, parse_refusal
             ProviderRefusal(message="no", type="t", code=42),
         ),
         (b'{"detail": "Not Found"}', ProviderRefusal(message="Not Found")),
-        (b"<html>\n<h1>Bad gateway</h1>", ProviderRefusal(message="<html> <h1>Bad gateway</h1>")),
+        (b"<html>\n<h1>Bad gateway</h1>", ProviderRefusal(message="Bad gateway")),
         (b'{"error": {"message": {"deep": 1}}}', ProviderRefusal(message='{"error": {"message": {"deep": 1}}}')),
         (b"\xff" * 3000, ProviderRefusal(message="\N{REPLACEMENT CHARACTER}" * 2000)),
         (b"", ProviderRefusal()),

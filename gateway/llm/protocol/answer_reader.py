@@ -51,9 +51,19 @@ async def read_single(body: AsyncIterator[bytes]) -> AsyncGenerator[ProviderEven
     async for piece in bounded(body, MAX_LINE_BYTES):
         data += piece
         yield KeepAlive()
-    if text := answer.add(parse(bytes(data.removeprefix(BOM_UTF8)))):
+    whole = bytes(data.removeprefix(BOM_UTF8))
+    if whole.lstrip().startswith((b"data:", b"event:", b":")):
+        async with aclosing(read_answer(_at_once(whole))) as events:
+            async for event in events:
+                yield event
+        return
+    if text := answer.add(parse(whole)):
         yield TextDelta(text)
     yield answer.reply()
+
+
+async def _at_once(whole: bytes) -> AsyncGenerator[bytes, None]:
+    yield whole
 
 
 def parse(payload: bytes) -> Chunk:
@@ -63,7 +73,7 @@ def parse(payload: bytes) -> Chunk:
         chunk = Chunk.model_validate_json(payload)
     except ValidationError as error:
         chunk = _tolerated(payload, error)
-    if chunk.error is not None:
+    if chunk.error is not None or (chunk.choices is None and chunk.says):
         raise parse_refusal(payload).as_error()
     return chunk
 
@@ -94,6 +104,8 @@ async def _until_settled(body: AsyncGenerator[bytes, None], answer: AnswerBuilde
                 async with asyncio.timeout_at(until):
                     data = await anext(body, b"")
             if not data:
+                if answer.finish is None:  # the last line may lack its end
+                    yield b"\n"
                 return
             yield data
             if answer.finish is not None:
@@ -109,7 +121,7 @@ async def _drain(body: AsyncIterator[bytes]) -> None:
 
 
 class DataLines:
-    """Splits incoming bytes into payloads; buffers an incomplete line."""
+    """Splits incoming bytes into payloads; buffers an incomplete line. A line of JSON is a payload, too."""
 
     def __init__(self) -> None:
         self._rest: list[bytes] = []
@@ -124,5 +136,6 @@ class DataLines:
         self._rest = [rest]
         for line in lines:
             field = line.removeprefix(BOM_UTF8)
-            if field.startswith(b"data:") and (payload := field[5:].strip()):
+            payload = field.removeprefix(b"data:").strip()
+            if (field.startswith((b"data:", b"{"))) and payload and not payload.startswith(b":"):
                 yield payload

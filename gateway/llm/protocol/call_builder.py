@@ -39,8 +39,8 @@ class CallBuilder:
         """Whether this piece begins another call, though it has the same id or place."""
         if not (name and self._written and _begins_object(arguments)):
             return False
-        before = str(self._arguments)
-        return before != arguments and before.rstrip().endswith("}") and _object(before) is not None
+        before, other = str(self._arguments), bool(self.name) and not name.startswith(self.name)
+        return (before != arguments or other) and before.rstrip().endswith("}") and _object(before) is not None
 
     def made(self) -> ToolCall:
         """The call as the model means it."""

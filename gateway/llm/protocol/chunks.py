@@ -1,6 +1,7 @@
 """Chunks of OpenAI's chat format, and the answer assembled from them."""
 
 import json
+import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
 from gateway.domain.conversation.model import Usage
 from gateway.domain.text.texts import GrowingText, storable
+from gateway.llm.errors import ErrorKind, ModelError
 from gateway.llm.protocol.bounds import MAX_CALLS, MAX_CHARS, MAX_NAME, endless
 from gateway.llm.protocol.call_builder import CallBuilder
 from gateway.llm.protocol.thinking import ThinkingFilter
@@ -51,13 +53,16 @@ class Delta(_Wire):
     reasoning: object = None
     reasoning_content: object = None
     tool_calls: list[CallPiece] | None = Field(None, max_length=MAX_CALLS)
+    function_call: FunctionPiece | None = None
+    """A call as it was before there were several."""
 
 
 class StreamChoice(_Wire):
-    """A part of the answer, which is the only one that we ask for. Outside a stream its text is called `message`."""
+    """A part of the answer, which is the only one that we ask for. A `message` is the whole: all that a stream said."""
 
     index: int | None = None
-    delta: Delta | None = Field(None, validation_alias=AliasChoices("delta", "message"))
+    delta: Delta | None = None
+    message: Delta | None = None
     finish_reason: str | None = None
 
 
@@ -95,6 +100,20 @@ class Chunk(_Wire):
     choices: list[StreamChoice] | None = Field(None, max_length=MAX_CALLS)
     usage: Annotated[UsageReport | None, WrapValidator(_if_sensible)] = None
     error: object = None
+    says: object = Field(None, validation_alias=AliasChoices("message", "detail", "base_resp"))
+    """Without choices: an error, too."""
+
+
+_CUT = re.compile(r"length|max_?tokens", re.IGNORECASE)
+_HELD_BACK = re.compile(r"filter|safety|sensitive|prohibited|blocklist|recitation|refusal", re.IGNORECASE)
+_BROKEN = re.compile(r"error|abort|insufficient|malformed", re.IGNORECASE)
+
+
+def _ending(finish: str) -> str:
+    """The reason to finish in OpenAI's words; raises `ModelError` if the answer is not whole through no fault of it."""
+    if _BROKEN.search(finish):
+        raise ModelError(ErrorKind.SERVER, f"the answer broke off (finish reason {finish})")
+    return "length" if _CUT.search(finish) else "content_filter" if _HELD_BACK.search(finish) else finish
 
 
 def replace_odd_values(data: Any, places: Iterable[Sequence[int | str]]) -> None:
@@ -142,17 +161,20 @@ class AnswerBuilder:
         self._usage = chunk.usage or self._usage
         if not chunk.choices:
             return ""
-        return "".join([self._add_choice(choice) for choice in chunk.choices])
+        begun = self.size > 0
+        return "".join([self._add_choice(choice, begun) for choice in chunk.choices])
 
-    def _add_choice(self, choice: StreamChoice) -> str:
+    def _add_choice(self, choice: StreamChoice, begun: bool) -> str:
         """We ask for one answer; some servers put its calls into a second choice."""
         self.finish = choice.finish_reason or self.finish
-        if choice.delta is None:
+        delta = choice.delta or (None if begun else choice.message)
+        if delta is None:
             return ""
-        for piece in choice.delta.tool_calls or ():
+        older = (CallPiece(index=0, function=delta.function_call),) if delta.function_call else ()
+        for piece in delta.tool_calls or older:
             self._add_piece(piece, choice.index or 0)
-        text = storable(_text(choice.delta))
-        self._grow(len(text) or _hidden(choice.delta))
+        text = storable(_text(delta))
+        self._grow(len(text) or _hidden(delta))
         shown = self.thinking.add(text) if text else ""
         if text and self.thinking.dropped:
             self._text = GrowingText()
@@ -163,7 +185,7 @@ class AnswerBuilder:
         """The whole answer."""
         calls = tuple(call.made() for call in self._calls)
         usage = _usage(self._usage) if self._usage else None
-        return ProviderReply(str(self._text) + self.thinking.end(), calls, usage, self.finish or "stop")
+        return ProviderReply(str(self._text) + self.thinking.end(), calls, usage, _ending(self.finish or "stop"))
 
     def _add_piece(self, piece: CallPiece, choice: int) -> None:
         function = piece.function or FunctionPiece()

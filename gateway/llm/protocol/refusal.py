@@ -1,4 +1,4 @@
-"""What a provider says when it refuses a request, in the forms that servers use."""
+"""Refusals of providers, in the forms that servers use."""
 
 import json
 import re
@@ -11,9 +11,10 @@ from gateway.llm.error_words import seconds_in
 from gateway.llm.errors import ModelError, classify
 
 _MAX_QUOTED_BYTES = 2_000
-_A_DAY = re.compile(r"per[ _-]?day|\bdaily\b|\b[rt]pd\b", re.IGNORECASE)
+_A_DAY = re.compile(r"per[ _-]?day|calls ?/ ?(day|month)|\bdaily\b|\b[rt]pd\b|今日|每日", re.IGNORECASE)
 _DAY_WAIT_S = 3_600.0
 """At least so long for a quota of a day, whatever shorter time a server names beside it."""
+_MARKUP = re.compile(r"<(style|script)\b[^<>]*>[^<]*</\1>|<[^<>]*>", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +43,15 @@ def parse_refusal(body: bytes) -> ProviderRefusal:
     with suppress(ValueError, RecursionError):
         data = json.loads(body)
     told = _error_in(data)
-    message = _text(told.get("message")) or _text(told.get("error")) or "; ".join(_details(told.get("detail")))
+    words = _text(told.get("message")) or _text(told.get("error")) or _text(told.get("status_msg"))
+    message = words or "; ".join(_details(told.get("detail")))
     if inner := _upstream(told):
         message = f"{message}: {inner}" if message else inner
     if not message and not any(
         isinstance(told.get(key), str) for key in ("message", "error", "detail", "code", "type")
     ):
-        message = " ".join(body[:_MAX_QUOTED_BYTES].decode("utf-8", "replace").split())
-    code, wait = told.get("code"), _wait(body.decode("utf-8", "replace"), message)
+        message = _quoted(body.decode("utf-8", "replace"))
+    code, wait = told.get("code"), wait_in(body.decode("utf-8", "replace"), message)
     return ProviderRefusal(
         message,
         code if isinstance(code, str | int) and not isinstance(code, bool) else None,
@@ -65,12 +67,18 @@ def _error_in(data: Any) -> Mapping[str, Any]:
     match data:
         case [first, *_]:
             return _error_in(first)
-        case {"error": dict(error)}:
+        case {"error": dict(error)} | {"base_resp": dict(error)} | {"message": dict(error)}:
             return error
         case dict():
             return data
         case _:
             return {}
+
+
+def _quoted(body: str) -> str:
+    """The beginning of a body of unknown form; of a web page, its words."""
+    words = _MARKUP.sub(" ", body) if body.lstrip().startswith("<") else body
+    return " ".join(words[:_MAX_QUOTED_BYTES].split())
 
 
 def _text(value: object) -> str:
@@ -109,7 +117,8 @@ def _upstream(told: Mapping[str, Any]) -> str:
 _RETRY_DELAY = re.compile(r'"retryDelay"\s*:\s*"(\d+(?:\.\d+)?)s"')
 
 
-def _wait(body: str, message: str) -> float | None:
+def wait_in(body: str, message: str) -> float | None:
+    """Seconds to wait, as an error's body or its message says."""
     found = _RETRY_DELAY.search(body)
     wait = float(found[1]) if found else seconds_in(message)
-    return max(wait or 0.0, _DAY_WAIT_S) if _A_DAY.search(body) else wait
+    return max(wait or 0.0, _DAY_WAIT_S) if _A_DAY.search(f"{body} {message}") else wait

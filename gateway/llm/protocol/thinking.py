@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from gateway.domain.text.texts import GrowingText
 
 _ANYWHERE = {"<think>": "</think>", "<seed:think>": "</seed:think>", "◁think▷": "◁/think▷"}
-_AT_THE_START = {"<thinking>": "</thinking>", "<thought>": "</thought>", "[think]": "[/think]"}
+_TAGS = {f"<{tag}>": f"</{tag}>" for tag in ("thinking", "thought", "reasoning")}
+_HARMONY = {"<|channel|>analysis": "<|end|>", "<|channel|>final": "<|message|>", "<|start|>assistant": "<|message|>"}
+_AT_THE_START = {"[think]": "[/think]", "<|start_thinking|>": "<|end_thinking|>", **_TAGS, **_HARMONY}
 """Marks that answers have for other reasons, too, so they count only where an answer begins."""
 _CLOSING = {**_ANYWHERE, **_AT_THE_START}
 _MARKS = (*_CLOSING, *_ANYWHERE.values())

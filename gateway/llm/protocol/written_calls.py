@@ -9,13 +9,28 @@ from uuid import uuid4
 
 from gateway.domain.conversation.model import Prompt, ToolCall, ToolMessage, ToolSpec, UserMessage
 from gateway.domain.json import Json, JsonObject
+from gateway.llm.protocol.call_builder import bare_name
 
-_TAGGED = re.compile(r"<tool_call>\s*(.*?)\s*(?:</tool_call>)?", re.DOTALL)
-_PREFIXED = re.compile(r"(?:\[TOOL_CALLS\]|<\|python_tag\|>)\s*(.*)", re.DOTALL)
-_NAMED = re.compile(r"\[TOOL_CALLS\]\s*([\w-]+)\s*(?:\[ARGS\])?\s*(\{.*\})", re.DOTALL)
-_FUNCTION = re.compile(r"<function=([\w-]+)>\s*(.*?)\s*</function>", re.DOTALL)
+_MARK = r"(?:<[|｜]/?[^<>|｜\n]{1,40}[|｜]>|</?(?:minimax:)?tool_calls?>|\[(?:TOOL_CALLS|ARGS)\])"
+_OPENING = re.compile(rf"(?:{_MARK}\s*)+")
+_CLOSING = re.compile(_MARK)
+_NAMED = re.compile(
+    rf"(?:function{_MARK})?([\w.-]+)(?::\d+)?(?:\s*{_MARK})?\s*(?:```json\s*)?(\{{.*\}}|<parameter=.*>)\s*(?:```)?",
+    re.DOTALL,
+)
+_SPELLINGS = (
+    (re.compile(r'<invoke name="([\w-]+)">'), r"<function=\1>"),
+    (re.compile(r'<parameter name="([\w-]+)">'), r"<parameter=\1>"),
+    (re.compile(r"<arg_key>([\w-]+)</arg_key>\s*<arg_value>"), r"<parameter=\1>"),
+    (re.compile(r"</arg_value>"), "</parameter>"),
+    (re.compile(r"</invoke>"), "</function>"),
+)
+"""Other ways to write `<function=…>` and its parameters."""
+_FUNCTION = re.compile(r"<function=([\w-]+)>(.*)</function>", re.DOTALL)
 _PARAMETER = re.compile(r"<parameter=([\w-]+)>\n?(.*?)\n?</parameter>\s*", re.DOTALL)
 _SHORTEST_QUOTE = 3
+_LONGEST_CALL = 50_000
+"""In characters; a longer text stays text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,19 +52,33 @@ class WrittenCall:
 def written_call(text: str, tools: Sequence[ToolSpec]) -> WrittenCall | None:
     """The call of a known tool that the whole text is; None for any other text."""
     text, specs = text.strip(), {tool.name: tool for tool in tools}
-    tagged = _TAGGED.fullmatch(text)
-    inner = tagged[1] if tagged else text
-    for call in (_function(inner, specs), _named(inner), _json(inner, marked=tagged is not None)):
+    if len(text) > _LONGEST_CALL:
+        return None
+    inner = _between_marks(text)
+    marked = inner != text
+    for call in (_function(inner, specs), _named(inner, specs) if marked else None, _json(inner, marked=marked)):
         if call is not None and call.name in specs:
             return call
     return None
+
+
+def _between_marks(text: str) -> str:
+    """The text between the marks of a template, in one spelling."""
+    if (opening := _OPENING.match(text)) is None:
+        return text
+    text = text[opening.end() :].rstrip()
+    while (at := text.rfind("<")) >= 0 and _CLOSING.fullmatch(text, at):
+        text = text[:at].rstrip()
+    for spelling, usual in _SPELLINGS:
+        text = spelling.sub(usual, text)
+    return text
 
 
 def _function(text: str, specs: dict[str, ToolSpec]) -> WrittenCall | None:
     """`<function=NAME>` with parameters, or with the JSON of all of them."""
     if not (found := _FUNCTION.fullmatch(text)):
         return None
-    name, body = found.groups()
+    name, body = found[1], found[2].strip()
     if body.startswith("{"):
         arguments = _object(body)
         return None if arguments is None else WrittenCall(name, arguments, marked=True)
@@ -60,24 +89,20 @@ def _function(text: str, specs: dict[str, ToolSpec]) -> WrittenCall | None:
     return WrittenCall(name, given, marked=True)
 
 
-def _named(text: str) -> WrittenCall | None:
+def _named(text: str, specs: dict[str, ToolSpec]) -> WrittenCall | None:
+    """The name, then its parameters or the JSON of all of them."""
     found = _NAMED.fullmatch(text)
-    arguments = _object(found[2]) if found else None
-    return WrittenCall(found[1], arguments, marked=True) if found and arguments is not None else None
+    return _function(f"<function={bare_name(found[1])}>{found[2]}</function>", specs) if found else None
 
 
 def _json(text: str, *, marked: bool) -> WrittenCall | None:
-    """`{"name": …, "arguments": {…}}`, alone, behind a mark, or the only one of a list."""
-    if prefixed := _PREFIXED.fullmatch(text):
-        text, marked = prefixed[1], True
+    """`{"name": …, "arguments": {…}}`, alone or the only one of a list."""
     with suppress(ValueError, RecursionError):
         match json.loads(text):
-            case (
-                {"name": str(name), "arguments": dict(given)}
-                | {"name": str(name), "parameters": dict(given)}
-                | [{"name": str(name), "arguments": dict(given)}]
-            ):
-                return WrittenCall(name, given, marked)
+            case [dict(call)] | dict(call):
+                name, given = call.get("name", call.get("tool_name")), call.get("arguments", call.get("parameters"))
+                if isinstance(name, str) and isinstance(given, dict):
+                    return WrittenCall(name, given, marked)
     return None
 
 

@@ -14,6 +14,7 @@ from gateway.domain.json import Json, JsonObject
 from gateway.domain.settings import Params
 from gateway.llm.errors import ModelError, classify
 from gateway.llm.protocol.chunks import AnswerBuilder, Chunk
+from gateway.llm.protocol.refusal import wait_in
 from gateway.llm.protocol.wire import messages_json, options_json, sampling_json
 from gateway.llm.provider import KeepAlive, Provider, ProviderEvent
 from gateway.llm.vendors import NATIVE, Endpoint, split_model
@@ -193,10 +194,9 @@ def translate(error: Exception) -> ModelError:
     message = loads(f'"{inner.group(1)}"') if inner else _PREFIXES.sub("", text)
     code = getattr(error, "code", None)
     status = getattr(error, "status_code", None)
-    found = classify(
-        status if isinstance(status, int) else None, code if isinstance(code, str) else None, text, _headers(error)
-    )
-    return ModelError(found.kind, message, status=found.status, retry_after=found.retry_after)
+    known = status if isinstance(status, int) else None, code if isinstance(code, str) else None
+    found = classify(*known, text, _headers(error), wait_in(text, message))
+    return ModelError(found.kind, message, status=known[0], code=known[1], retry_after=found.retry_after, words=message)
 
 
 def _headers(error: Exception) -> Mapping[str, str]:

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ValidationError
 from gateway.domain.conversation.model import Prompt
 from gateway.domain.json import Json
 from gateway.domain.settings import Params
+from gateway.llm.error_words import OUTPUT_BOUND
 from gateway.llm.errors import ErrorKind, ModelError
 from gateway.llm.protocol.answer_reader import garbled, read_answer, read_single
 from gateway.llm.protocol.bounds import MAX_LINE_BYTES, beginning, bounded
@@ -46,7 +47,7 @@ _OPTIONAL = (
 """Fields without which an answer is still an answer."""
 _NOT_TAKEN = re.compile(
     r"support|unrecognized|unknown|unexpected|extra (inputs|fields)|not (permitted|allowed|available|enabled)"
-    r"|deprecated|disabled|requires|unavailable|only the default|no endpoints",
+    r"|deprecated|disabled|requires|unavailable|only (the default|\S+ is allowed)|no endpoints|cannot find field",
     re.IGNORECASE,
 )
 _OF_TOOLS = re.compile(r"\btools?\b|tool[ _-]?(use|choice|call)|function[ _-]?call|\bfunctions\b", re.IGNORECASE)
@@ -207,6 +208,6 @@ def _refused(refusal: ProviderRefusal, status: int, prompt: Prompt, body: dict[s
         return None
     if "tools" in body and (named & {"tools", "tool_choice", "functions"} or _OF_TOOLS.search(error.words)):
         return "tools"
-    if status >= 500 or error.kind is ErrorKind.CONTEXT_LENGTH:
+    if status >= 500 or error.kind is ErrorKind.CONTEXT_LENGTH or OUTPUT_BOUND.search(error.words):
         return None
     return next((f for f in _OPTIONAL if f in body and (f in named or re.search(rf"\b{f}\b", error.words))), None)
