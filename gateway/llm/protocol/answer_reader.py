@@ -137,5 +137,5 @@ class DataLines:
         for line in lines:
             field = line.removeprefix(BOM_UTF8)
             payload = field.removeprefix(b"data:").strip()
-            if (field.startswith((b"data:", b"{"))) and payload and not payload.startswith(b":"):
+            if field.startswith((b"data:", b"{")) and payload and not payload.startswith(b":"):
                 yield payload

@@ -54,24 +54,22 @@ def written_call(text: str, tools: Sequence[ToolSpec]) -> WrittenCall | None:
     text, specs = text.strip(), {tool.name: tool for tool in tools}
     if len(text) > _LONGEST_CALL:
         return None
-    inner = _between_marks(text)
-    marked = inner != text
+    inner, marked = _between_marks(text)
     for call in (_function(inner, specs), _named(inner, specs) if marked else None, _json(inner, marked=marked)):
         if call is not None and call.name in specs:
             return call
     return None
 
 
-def _between_marks(text: str) -> str:
-    """The text between the marks of a template, in one spelling."""
-    if (opening := _OPENING.match(text)) is None:
-        return text
-    text = text[opening.end() :].rstrip()
+def _between_marks(text: str) -> tuple[str, bool]:
+    """The text between the marks of a template, in one spelling, and whether one begins it."""
+    opening = _OPENING.match(text)
+    text = text[opening.end() :].rstrip() if opening else text
     while (at := text.rfind("<")) >= 0 and _CLOSING.fullmatch(text, at):
         text = text[:at].rstrip()
-    for spelling, usual in _SPELLINGS:
+    for spelling, usual in _SPELLINGS if opening else ():
         text = spelling.sub(usual, text)
-    return text
+    return text, opening is not None
 
 
 def _function(text: str, specs: dict[str, ToolSpec]) -> WrittenCall | None:
