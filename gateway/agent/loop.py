@@ -110,7 +110,7 @@ class _Turn:
     def add_reply(self, reply: Reply) -> tuple[ToolIntent, ...]:
         """Account for a reply and number the calls it asks for."""
         self.spent = self.spent.plus(reply.usage)
-        intents = _number_calls(reply.calls, self.next_ordinal, self.transcript, self.client_tools)
+        intents = _number_calls(reply, self.next_ordinal, self.transcript, self.client_tools)
         self.next_ordinal += len(intents)
         if intents and reply.text.strip():
             self.transcript.append(AssistantText(reply.text, final=False))
@@ -166,18 +166,22 @@ async def _run_round(
 
 
 def _number_calls(
-    calls: Sequence[ToolCall], first: int, transcript: Iterable[Entry], client_tools: Set[str]
+    reply: Reply, first: int, transcript: Iterable[Entry], client_tools: Set[str]
 ) -> tuple[ToolIntent, ...]:
-    """The calls as intents from ordinal `first` on, each with an id that is unique in the transcript."""
+    """The calls as intents from ordinal `first` on, each with an id that is unique in the transcript.
+
+    The first has the fields of the reply.
+    """
     used = {entry.call.id for entry in transcript if isinstance(entry, ToolIntent)}
     intents: list[ToolIntent] = []
-    for ordinal, call in enumerate(calls, start=first):
+    for ordinal, call in enumerate(reply.calls, start=first):
         # Nine letters and digits: the one form that every provider accepts.
         id = call.id or f"call{ordinal:05d}"
         if id in used:
             id = next(free for n in count(ordinal) if (free := f"call{n:05d}") not in used)
         used.add(id)
-        intents.append(ToolIntent(replace(call, id=id), ordinal, call.name in client_tools))
+        fields = reply.fields if ordinal == first else None
+        intents.append(ToolIntent(replace(call, id=id), ordinal, call.name in client_tools, fields))
     return tuple(intents)
 
 

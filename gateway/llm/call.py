@@ -199,7 +199,8 @@ class ModelCall:
     def _reply(self, model: str, reply: ProviderReply, seconds: float) -> Reply:
         self.services.cooldowns.clear(model)
         text, calls = self._calls(model, reply)
-        return Reply(text, calls, self._usage(model, reply), model, round(seconds * 1000), tuple(self.failed))
+        took = round(seconds * 1000)
+        return Reply(text, calls, self._usage(model, reply), model, took, tuple(self.failed), reply.fields)
 
     def _calls(self, model: str, reply: ProviderReply) -> tuple[str, tuple[ToolCall, ...]]:
         """The text and the calls; a call as text is one only of a model that has never made a proper one."""

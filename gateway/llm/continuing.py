@@ -51,7 +51,7 @@ async def whole_answer(ask: Ask, prompt: Prompt, limit: int) -> AsyncGenerator[A
 
 async def _rest(ask: Ask, prompt: Prompt, first: ProviderReply) -> AsyncGenerator[AnswerEvent, None]:
     """Yield the rest, then the reply with both; without a rest the first one, as cut as it is."""
-    messages = (*prompt.messages, AssistantMessage(first.text), UserMessage(GO_ON))
+    messages = (*prompt.messages, AssistantMessage(first.text, fields=first.fields), UserMessage(GO_ON))
     written = ""
     try:
         async with aclosing(ask(replace(prompt, messages=messages, tools=()))) as events:

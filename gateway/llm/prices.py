@@ -162,8 +162,8 @@ def _message(message: PromptMessage) -> int:
             return _PER_MESSAGE + estimate(text)
         case UserMessage(text, images):
             return _PER_MESSAGE + estimate(text) + _PER_IMAGE * len(images)
-        case AssistantMessage(text, calls):
+        case AssistantMessage(text, calls, fields):
             made = sum(_PER_TOOL + estimate(call.name) + estimate(call.arguments) for call in calls)
-            return _PER_MESSAGE + estimate(text) + made
+            return _PER_MESSAGE + estimate(text) + made + (fields.tokens if fields else 0)
         case unreachable:
             assert_never(unreachable)

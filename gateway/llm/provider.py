@@ -6,7 +6,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
-from gateway.domain.conversation.model import Prompt, TextDelta, ToolCall, Usage
+from gateway.domain.conversation.model import Prompt, ProviderFields, TextDelta, ToolCall, Usage
 from gateway.domain.settings import Params, ProviderSettings
 from gateway.llm.vendors import Endpoint, endpoint_of, split_model
 
@@ -24,6 +24,7 @@ class ProviderReply:
     calls: tuple[ToolCall, ...] = ()
     usage: Usage | None = None
     finish: str = "stop"
+    fields: ProviderFields | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,12 @@
 
 Those that aren't listed are left to litellm."""
 
+import hmac
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from hashlib import sha256
+from json import dumps
 
 from pydantic import SecretStr
 
@@ -167,6 +170,11 @@ class Endpoint:
     def address(self) -> str:
         """Where requests go; empty if only litellm knows."""
         return self.base_url or self.vendor.base_url or ""
+
+    def source(self, model: str) -> str:
+        """Tells this provider, address, key and model from all others; a digest, which doesn't tell the key."""
+        place = dumps([self.vendor.prefix, self.address, model])
+        return hmac.new((self.key or "").encode(), place.encode(), sha256).hexdigest()
 
     @property
     def speaks_openai(self) -> bool:

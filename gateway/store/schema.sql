@@ -268,6 +268,17 @@ create unique index messages_imported on messages (session_id, platform_id) wher
 create index messages_unfiled on messages (session_id)
   where journal_id is null and origin not like 'import:%';
 
+-- Fields of a model's reply that only its provider understands and may want back: one row for a reply, with the
+-- answer or its first call. The source is a digest of provider, address, key and model; nobody else gets them.
+create table provider_fields (
+  message_id bigint primary key references messages on delete cascade,
+  principal_id uuid not null references principals,
+  label smallint not null,
+  source text not null,
+  message text not null,                                -- a JSON object, as are the next
+  calls text[] not null                                 -- of the reply's calls, in order
+);
+
 -- The sessions that make up the transcript of one: itself and its ancestors, each up to a place (`until`) and as it was
 -- at a time (`at`, when the branch began). No place is in two of them, so together, in the order of seq, they are one
 -- transcript. A summary counts if it was there at that time and covers nothing behind that place. Branches are at most
@@ -1611,8 +1622,8 @@ begin
   -- Read-only tables, and those whose rows refer to nothing but their person:
   foreach t in array array[
     'api_tokens', 'audit', 'grants', 'imports', 'inbox', 'journals', 'links', 'memory_df', 'memory_files',
-    'memory_gone', 'memory_stats', 'memory_unembedded', 'pairings', 'reviews', 'running_commands', 'schedule_runs',
-    'secrets', 'synced_files', 'task_steps', 'tasks', 'triggers', 'usage'] loop
+    'memory_gone', 'memory_stats', 'memory_unembedded', 'pairings', 'provider_fields', 'reviews', 'running_commands',
+    'schedule_runs', 'secrets', 'synced_files', 'task_steps', 'tasks', 'triggers', 'usage'] loop
     execute format('create policy own on %I to supaclaw_member using (principal_id = (select member()))', t);
   end loop;
 end $$;

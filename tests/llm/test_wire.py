@@ -11,7 +11,7 @@ from gateway.llm.protocol.wire import call_id, messages_json, sampling_json
 def test_a_call_keeps_its_result_whatever_its_id_looked_like(short: bool) -> None:
     original = "call_1__thought__" + "x" * 80 + "=="
     prompt = Prompt((AssistantMessage("", (ToolCall(original, "look", "{}"),)), ToolMessage(original, "blue")))
-    asked, answered = json.loads(json.dumps(messages_json(prompt, short_ids=short)))
+    asked, answered = json.loads(json.dumps(messages_json(prompt, source="", short_ids=short)))
     assert asked["tool_calls"][0]["id"] == answered["tool_call_id"]
 
 
@@ -27,13 +27,13 @@ def test_call_ids_fit_the_provider() -> None:
 )
 def test_arguments_always_are_an_object(written: str, sent: object) -> None:
     [message] = json.loads(
-        json.dumps(messages_json(Prompt((AssistantMessage("", (ToolCall("1", "look", written),)),))))
+        json.dumps(messages_json(Prompt((AssistantMessage("", (ToolCall("1", "look", written),)),)), source=""))
     )
     assert json.loads(message["tool_calls"][0]["function"]["arguments"]) == sent
 
 
 def test_an_answer_without_calls_is_plain_text() -> None:
-    assert messages_json(Prompt((AssistantMessage("hi"),))) == [{"role": "assistant", "content": "hi"}]
+    assert messages_json(Prompt((AssistantMessage("hi"),)), source="") == [{"role": "assistant", "content": "hi"}]
 
 
 def test_only_sampling_that_says_something_is_sent() -> None:
@@ -43,7 +43,7 @@ def test_only_sampling_that_says_something_is_sent() -> None:
 
 
 def test_pictures_come_before_the_words_about_them() -> None:
-    [message] = messages_json(Prompt((UserMessage("what is it?", (Image("image/jpeg", b"\xff\xd8"),)),)))
+    [message] = messages_json(Prompt((UserMessage("what is it?", (Image("image/jpeg", b"\xff\xd8"),)),)), source="")
     assert message == {
         "role": "user",
         "content": [

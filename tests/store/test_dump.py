@@ -96,6 +96,8 @@ ROWS = {
     "synced_files": """insert into synced_files (principal_id, place, path, sha256, size, version)
                        select id, $1, $1, $2::uuid::text, 9223372036854775807, 9223372036854775807 from principals""",
     "running_commands": "insert into running_commands select id, $2 from principals where $1::text is not null",
+    "provider_fields": """insert into provider_fields
+                          select id, principal_id, 2, $2::uuid::text, $1, array['NULL', $1] from messages limit 1""",
     "swept_objects": "insert into swept_objects values ($1, $2::uuid::text, 'infinity')",
     "pins": """insert into pins (kind, name, state, sha256, content, source)
                values ($1, $2::uuid::text, 'staged', '', '\\x00ff5c', $1)""",

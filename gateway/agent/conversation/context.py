@@ -12,6 +12,7 @@ from gateway.domain.conversation.model import (
     Image,
     PromptMessage,
     PromptPart,
+    ProviderFields,
     ToolCall,
     ToolMessage,
     UserMessage,
@@ -99,10 +100,10 @@ def to_messages(entries: Sequence[Entry]) -> tuple[PromptMessage, ...]:
                 messages.user("\n\n".join(filter(None, (entry.recalled, stamped(entry)))), entry.images)
             case Summary(text):
                 messages.user(f"[Summary of the conversation before this]\n{without_stamps(text)}")
-            case AssistantText(text):
-                messages.assistant(text)
-            case ToolIntent(call):
-                messages.call(call, place)
+            case AssistantText(text, _, fields):
+                messages.assistant(text, fields)
+            case ToolIntent(call, _, _, fields):
+                messages.call(call, place, fields)
             case ToolResult():
                 messages.end_calls()
             case Notice():
@@ -121,6 +122,7 @@ class _Messages:
     text: str = ""
     calls: list[ToolCall] = field(default_factory=list)
     answers: list[ToolMessage] = field(default_factory=list)
+    fields: ProviderFields | None = None
 
     def user(self, text: str, images: tuple[Image, ...] = ()) -> None:
         self._close()
@@ -129,11 +131,13 @@ class _Messages:
         else:
             self.messages.append(UserMessage(text, images))
 
-    def assistant(self, text: str) -> None:
+    def assistant(self, text: str, fields: ProviderFields | None) -> None:
         self.end_calls()
+        self.fields = fields or self.fields
         self.text = "\n\n".join(part for part in (self.text, text.strip()) if part)
 
-    def call(self, call: ToolCall, place: int) -> None:
+    def call(self, call: ToolCall, place: int, fields: ProviderFields | None) -> None:
+        self.fields = fields or self.fields
         self.calls.append(_valid(call))
         self.answers.append(ToolMessage(call.id, self.results.get(place, NO_RESULT)))
 
@@ -150,8 +154,8 @@ class _Messages:
             return
         if not self.messages:
             self.messages.append(UserMessage(OPENING))
-        self.messages += [AssistantMessage(self.text, tuple(self.calls)), *self.answers]
-        self.text, self.calls, self.answers = "", [], []
+        self.messages += [AssistantMessage(self.text, tuple(self.calls), self.fields), *self.answers]
+        self.text, self.calls, self.answers, self.fields = "", [], [], None
 
 
 def _results(entries: Sequence[Entry]) -> dict[int, str]:

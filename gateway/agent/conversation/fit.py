@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import TypeAlias, assert_never
 
@@ -51,7 +52,12 @@ def fit(
 
 
 def message_tokens(message: PromptMessage, estimate: Estimate) -> int:
-    """Tokens of one message with its envelope."""
+    """Tokens of one message with its envelope, and with its provider's fields."""
+    fields = message.fields if isinstance(message, AssistantMessage) else None
+    return _own_tokens(message, estimate) + (fields.tokens if fields else 0)
+
+
+def _own_tokens(message: PromptMessage, estimate: Estimate) -> int:
     tokens = MESSAGE_OVERHEAD + estimate(message.text)
     if isinstance(message, UserMessage):
         tokens += IMAGE_TOKENS * len(message.images)
@@ -102,11 +108,14 @@ def _squeezed(
 ) -> tuple[tuple[PromptMessage, ...], tuple[PromptMessage, ...]]:
     """Cut the system text to half the budget at most, and the longest of the rest to a common length.
 
-    If calls can't be cut enough, only the user's message stays.
+    Fields of a provider can't be cut, so they go first. If calls can't be cut enough, only the user's message stays.
     """
-    short = _level_off(system, max(budget // 2, budget - _weight(_flat(newest), estimate)), estimate)
+    messages = _flat(newest)
+    if _weight((*system, *messages), estimate) > budget:
+        messages = tuple(replace(m, fields=None) if isinstance(m, AssistantMessage) else m for m in messages)
+    short = _level_off(system, max(budget // 2, budget - _weight(messages, estimate)), estimate)
     room = budget - _weight(short, estimate)
-    fitting = _level_off(_flat(newest), room, estimate)
+    fitting = _level_off(messages, room, estimate)
     if _weight(fitting, estimate) <= room:
         return short, fitting
     users = [part for part in newest if isinstance(part[0], UserMessage)]
@@ -123,7 +132,7 @@ def _shrunk(messages: Sequence[PromptMessage], limit: int, estimate: Estimate) -
 
 
 def _shrink(message: PromptMessage, limit: int, estimate: Estimate) -> PromptMessage:
-    if message_tokens(message, estimate) <= limit:
+    if _own_tokens(message, estimate) <= limit:
         return message
     room = limit - MESSAGE_OVERHEAD
     match message:
@@ -143,9 +152,9 @@ def _shrink(message: PromptMessage, limit: int, estimate: Estimate) -> PromptMes
 def _shrink_assistant(message: AssistantMessage, limit: int, estimate: Estimate) -> AssistantMessage:
     texts = [message.text, *(call.arguments for call in message.calls)]
     weights = [estimate(text) for text in texts]
-    level = _level(weights, limit - (message_tokens(message, estimate) - sum(weights)))
+    level = _level(weights, limit - (_own_tokens(message, estimate) - sum(weights)))
     calls = (ToolCall(call.id, call.name, _cut_arguments(call.arguments, level, estimate)) for call in message.calls)
-    return AssistantMessage(cut(message.text, level, estimate), tuple(calls))
+    return replace(message, text=cut(message.text, level, estimate), calls=tuple(calls))
 
 
 def _level(weights: Sequence[int], room: int) -> int:

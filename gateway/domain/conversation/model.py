@@ -41,6 +41,24 @@ class ToolCall:
 
 
 @dataclass(frozen=True, slots=True)
+class ProviderFields:
+    """Fields of a reply that only its provider understands and may want back, as JSON objects; never shown.
+
+    `source` stands for provider, address, key and model; nobody else gets them.
+    """
+
+    source: str
+    message: str = field(repr=False)
+    calls: tuple[str, ...] = field(default=(), repr=False)
+    """Those of each call, in order."""
+
+    @property
+    def tokens(self) -> int:
+        """Their tokens in a prompt, roughly."""
+        return sum(len(text.encode()) // 3 for text in (self.message, *self.calls))
+
+
+@dataclass(frozen=True, slots=True)
 class ToolSpec:
     """A tool as shown to the model; `parameters` is a JSON Schema object, `label` is how far its words are trusted."""
 
@@ -94,6 +112,7 @@ class AssistantMessage:
 
     text: str
     calls: tuple[ToolCall, ...] = ()
+    fields: ProviderFields | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +198,7 @@ class Reply:
     model: str
     latency_ms: int
     failed: tuple[Attempt, ...] = ()
+    fields: ProviderFields | None = None
 
 
 ModelEvent: TypeAlias = TextDelta | Restarted | Waiting | Reply

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, TypeAlias
 
-from gateway.domain.conversation.model import Image, Reply, Restarted, TextDelta, ToolCall, Waiting
+from gateway.domain.conversation.model import Image, ProviderFields, Reply, Restarted, TextDelta, ToolCall, Waiting
 from gateway.domain.ids import FileId, MessageId
 from gateway.domain.principals import Label
 
@@ -58,10 +58,14 @@ class UserText:
 
 @dataclass(frozen=True, slots=True)
 class AssistantText:
-    """The agent's text: an answer, or words before tool calls (`final` false)."""
+    """The agent's text: an answer, or words before tool calls (`final` false).
+
+    An answer has the provider's `fields` of its reply; a reply with calls has them with the first of these.
+    """
 
     text: str
     final: bool = True
+    fields: ProviderFields | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,7 @@ class ToolIntent:
     call: ToolCall
     ordinal: int
     handed: bool = False
+    fields: ProviderFields | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,7 +65,9 @@ class CleanModel:
 
     def _reply(self, reply: Reply) -> Reply:
         calls = tuple(replace(call, arguments=self.clean(call.arguments)) for call in reply.calls)
-        return replace(reply, text=self.clean(reply.text), calls=calls)
+        fields = reply.fields  # signed as they are: with a secret in them, they are of no use
+        leak = fields and any(self.clean(text) != text for text in (fields.message, *fields.calls))
+        return replace(reply, text=self.clean(reply.text), calls=calls, fields=None if leak else fields)
 
 
 def clean_inbound(inbound: Inbound, clean: Clean) -> Inbound:

@@ -28,7 +28,7 @@ from gateway.domain.principals import Label
 from gateway.domain.work.tasks import Claim
 from gateway.flow.live import Live, ModelAwaited, TextDropped, TextWritten, ToolEnded, ToolStarted
 from gateway.store.connection.pool import Connection, Database
-from gateway.store.transcript import messages, sessions, tool_calls
+from gateway.store.transcript import messages, provider_fields, sessions, tool_calls
 from gateway.store.work import steps, tasks
 
 ACT_WITHIN = 1.0
@@ -130,6 +130,7 @@ class StepSink:
             )
             first = said.id
         calls = await tool_calls.intend(tx, self.session, run.principal_id, run.id, event.intents, self.label)
+        await provider_fields.keep(tx, calls[0], event.reply)
         await steps.model_called(tx, run.id, run.principal_id, event.reply, first or calls[0])
         if run.kind == "agent":
             await steps.intended(tx, run.id, run.principal_id, [each.call.name for each in event.intents], calls)

@@ -14,6 +14,7 @@ from gateway.llm.protocol.bounds import MAX_CALLS, MAX_LINE_BYTES, bounded, chec
 from gateway.llm.protocol.chunks import AnswerBuilder, Chunk, replace_odd_values
 from gateway.llm.protocol.refusal import parse_refusal
 from gateway.llm.protocol.thinking import ThinkingFilter
+from gateway.llm.protocol.unknown_fields import UnknownFields
 from gateway.llm.provider import KeepAlive, ProviderEvent, ThinkingEnded
 
 _DRAIN_S = 0.25
@@ -22,10 +23,14 @@ _AFTER_FINISH_BYTES = 2**16
 
 
 async def read_answer(
-    body: AsyncIterator[bytes], thinking: ThinkingFilter | None = None
+    body: AsyncIterator[bytes], source: str, thinking: ThinkingFilter | None = None
 ) -> AsyncGenerator[ProviderEvent, None]:
-    """Yield an event per chunk, then the reply; raises `ModelError` if the answer is garbled, failed or cut off."""
-    answer, lines, ended = AnswerBuilder(thinking or ThinkingFilter()), DataLines(), False
+    """Yield an event per chunk, then the reply, with the unknown fields of its `source`.
+
+    Raises `ModelError` if the answer is garbled, failed or cut off.
+    """
+    answer = AnswerBuilder(thinking or ThinkingFilter(), unknown=UnknownFields(source))
+    lines, ended = DataLines(), False
     async with aclosing(_until_settled(bounded(body), answer)) as pieces:
         async for data in pieces:
             text, size = "", answer.size
@@ -45,9 +50,9 @@ async def read_answer(
     yield answer.reply()
 
 
-async def read_single(body: AsyncIterator[bytes]) -> AsyncGenerator[ProviderEvent, None]:
+async def read_single(body: AsyncIterator[bytes], source: str) -> AsyncGenerator[ProviderEvent, None]:
     """Read an answer sent in one piece: some servers never stream, and some send errors with status 200."""
-    answer, data = AnswerBuilder(), bytearray()
+    answer, data = AnswerBuilder(unknown=UnknownFields(source)), bytearray()
     async for piece in bounded(body, MAX_LINE_BYTES):
         data += piece
         yield KeepAlive()

@@ -4,6 +4,7 @@ import json
 import re
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 from gateway.domain.conversation.model import ToolCall
 from gateway.domain.text.texts import GrowingText, storable
@@ -21,6 +22,8 @@ class CallBuilder:
     place: tuple[int, int]
     id: str
     name: str = ""
+    unknown: dict[str, Any] = field(default_factory=dict)
+    """Its fields that we don't know."""
     _arguments: GrowingText = field(default_factory=GrowingText)
     _written: int = 0
     _begun: int = 0

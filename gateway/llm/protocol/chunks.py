@@ -16,21 +16,34 @@ from gateway.llm.errors import ErrorKind, ModelError
 from gateway.llm.protocol.bounds import MAX_CALLS, MAX_CHARS, MAX_NAME, endless
 from gateway.llm.protocol.call_builder import CallBuilder
 from gateway.llm.protocol.thinking import ThinkingFilter
+from gateway.llm.protocol.unknown_fields import UnknownFields
 from gateway.llm.provider import ProviderReply
+
+_KNOWN = frozenset({"role", "type", "function_call", "annotations", "audio", "images"})
+"""Fields without a use for us; others that aren't declared are for their provider."""
 
 
 class _Wire(BaseModel):
     model_config = ConfigDict(extra="ignore", from_attributes=True)
 
 
-class FunctionPiece(_Wire):
+class _Open(_Wire):
+    model_config = ConfigDict(extra="allow", from_attributes=True)
+
+    @property
+    def unknown(self) -> dict[str, Any]:
+        """Its fields that aren't declared."""
+        return {name: value for name, value in (self.model_extra or {}).items() if name not in _KNOWN}
+
+
+class FunctionPiece(_Open):
     """A piece of a call's name or arguments."""
 
     name: str | None = None
     arguments: str | None = None
 
 
-class CallPiece(_Wire):
+class CallPiece(_Open):
     """A piece of one tool call."""
 
     index: int | None = None
@@ -45,13 +58,11 @@ class TextPart(_Wire):
     text: str | None = None
 
 
-class Delta(_Wire):
+class Delta(_Open):
     """The additions of one chunk."""
 
     content: str | Annotated[list[TextPart], Field(max_length=MAX_CALLS)] | None = None
     refusal: str | None = None
-    reasoning: object = None
-    reasoning_content: object = None
     tool_calls: list[CallPiece] | None = Field(None, max_length=MAX_CALLS)
     function_call: FunctionPiece | None = None
     """A call as it was before there were several."""
@@ -145,13 +156,14 @@ def _reached(data: Any, place: Sequence[int | str]) -> tuple[int | str, ...]:
 class AnswerBuilder:
     """Assembles chunks. `finish` is None until the provider reports the end of the answer.
 
-    `size` counts characters, including those of the reasoning, which is discarded. After a piece that ended thinking
-    which nothing had begun (`thinking.dropped`), the text begins with what the piece added.
+    `size` counts characters, including those of the reasoning, which isn't part of the text. After a
+    piece that ended thinking which nothing had begun (`thinking.dropped`), the text begins with what the piece added.
     """
 
     thinking: ThinkingFilter = field(default_factory=ThinkingFilter)
     finish: str | None = None
     size: int = 0
+    unknown: UnknownFields = field(default_factory=lambda: UnknownFields(""))
     _text: GrowingText = field(default_factory=GrowingText)
     _calls: list[CallBuilder] = field(default_factory=list)
     _usage: UsageReport | None = None
@@ -173,6 +185,7 @@ class AnswerBuilder:
         older = (CallPiece(index=0, function=delta.function_call),) if delta.function_call else ()
         for piece in delta.tool_calls or older:
             self._add_piece(piece, choice.index or 0)
+        self.unknown.add(self.unknown.message, delta.unknown)
         text = storable(_text(delta))
         self._grow(len(text) or _hidden(delta))
         shown = self.thinking.add(text) if text else ""
@@ -185,7 +198,8 @@ class AnswerBuilder:
         """The whole answer."""
         calls = tuple(call.made() for call in self._calls)
         usage = _usage(self._usage) if self._usage else None
-        return ProviderReply(str(self._text) + self.thinking.end(), calls, usage, _ending(self.finish or "stop"))
+        fields, finish = self.unknown.whole([call.unknown for call in self._calls]), _ending(self.finish or "stop")
+        return ProviderReply(str(self._text) + self.thinking.end(), calls, usage, finish, fields)
 
     def _add_piece(self, piece: CallPiece, choice: int) -> None:
         function = piece.function or FunctionPiece()
@@ -194,6 +208,7 @@ class AnswerBuilder:
         if call.ended_by(name, arguments):
             call = self._new_call(call.place, "")
         call.add(name, arguments)
+        self.unknown.add(call.unknown, {**piece.unknown, "function": function.unknown})
         self._grow(len(name) + len(arguments))
         if len(call.name) > MAX_NAME:
             raise endless(f"a tool's name of more than {MAX_NAME} characters")
@@ -229,9 +244,9 @@ def _text(delta: Delta) -> str:
 
 
 def _hidden(delta: Delta) -> int:
-    """Characters of the reasoning; 1 if it isn't text."""
-    hidden = delta.reasoning_content or delta.reasoning or delta.content
-    return len(hidden) if isinstance(hidden, str) else bool(hidden)
+    """Characters of the reasoning, or of another field that isn't shown; 1 if it isn't text."""
+    hidden = (*delta.unknown.values(), delta.content)
+    return max(len(each) if isinstance(each, str) else bool(each) for each in hidden)
 
 
 def _usage(report: UsageReport) -> Usage:

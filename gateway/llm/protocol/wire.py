@@ -4,6 +4,8 @@ import re
 from base64 import b32encode, b64encode
 from collections.abc import Iterator
 from hashlib import sha256
+from itertools import chain, repeat
+from json import loads
 from typing import assert_never
 
 from gateway.domain.conversation.model import (
@@ -11,6 +13,7 @@ from gateway.domain.conversation.model import (
     Image,
     Prompt,
     PromptMessage,
+    ProviderFields,
     SystemMessage,
     ToolCall,
     ToolMessage,
@@ -23,13 +26,14 @@ from gateway.domain.settings import Params
 _PORTABLE_ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
 
 
-def messages_json(prompt: Prompt, *, short_ids: bool = False, calls: bool = True) -> list[JsonObject]:
+def messages_json(prompt: Prompt, *, source: str, short_ids: bool = False, calls: bool = True) -> list[JsonObject]:
     """The messages, with call ids that the provider accepts: another one may have made them.
 
-    Without `calls`, for a model that takes no tools, earlier calls and their results are words.
+    With them go back the fields that came from this `source`. Without `calls`, for a model that takes no tools, earlier
+    calls and their results are words.
     """
     messages = prompt.messages if calls else map(_in_words, prompt.messages)
-    return [_message(message, short_ids) for message in messages]
+    return [_message(message, source, short_ids) for message in messages]
 
 
 def texts_of(prompt: Prompt) -> Iterator[str]:
@@ -74,7 +78,17 @@ def call_id(original: str, *, short: bool) -> str:
     return digest[: 9 if short else 32]
 
 
-def _message(message: PromptMessage, short_ids: bool) -> JsonObject:
+def given_back(prompt: Prompt, source: str) -> frozenset[str]:
+    """The names of the fields that go back to this source."""
+    own = (fields for m in prompt.messages if isinstance(m, AssistantMessage) and (fields := _own(m, source)))
+    return frozenset(name for fields in own for text in (fields.message, *fields.calls) for name in loads(text))
+
+
+def _own(message: AssistantMessage, source: str) -> ProviderFields | None:
+    return message.fields if message.fields and message.fields.source == source else None
+
+
+def _message(message: PromptMessage, source: str, short_ids: bool) -> JsonObject:
     match message:
         case SystemMessage(text):
             return {"role": "system", "content": text}
@@ -82,11 +96,13 @@ def _message(message: PromptMessage, short_ids: bool) -> JsonObject:
             return {"role": "user", "content": text}
         case UserMessage(text, images):
             return {"role": "user", "content": [*map(_image, images), {"type": "text", "text": text}]}
-        case AssistantMessage(text, ()):
-            return {"role": "assistant", "content": text}
         case AssistantMessage(text, calls):
-            made = [_call(call, short_ids) for call in calls]
-            return {"role": "assistant", "content": text or None, "tool_calls": made}
+            own = _own(message, source) or ProviderFields(source, "{}")
+            said = {**loads(own.message), "role": "assistant", "content": text if text or not calls else None}
+            if not calls:
+                return said
+            made = [_call(*each, short_ids) for each in zip(calls, chain(own.calls, repeat("{}")), strict=False)]
+            return {**said, "tool_calls": made}
         case ToolMessage(original, text):
             return {"role": "tool", "tool_call_id": call_id(original, short=short_ids), "content": text}
         case unreachable:
@@ -98,9 +114,10 @@ def _image(image: Image) -> JsonObject:
     return {"type": "image_url", "image_url": {"url": address}}
 
 
-def _call(call: ToolCall, short_ids: bool) -> JsonObject:
-    function: JsonObject = {"name": call.name, "arguments": call.valid_arguments}
-    return {"id": call_id(call.id, short=short_ids), "type": "function", "function": function}
+def _call(call: ToolCall, fields: str, short_ids: bool) -> JsonObject:
+    own = loads(fields)
+    function: JsonObject = {**own.get("function", {}), "name": call.name, "arguments": call.valid_arguments}
+    return {**own, "id": call_id(call.id, short=short_ids), "type": "function", "function": function}
 
 
 def _tool(spec: ToolSpec) -> JsonObject:

@@ -9,12 +9,15 @@ from importlib import import_module
 from json import loads
 from typing import Protocol, cast
 
+from pydantic import BaseModel
+
 from gateway.domain.conversation.model import Prompt, TextDelta
 from gateway.domain.json import Json, JsonObject
 from gateway.domain.settings import Params
 from gateway.llm.errors import ModelError, classify
 from gateway.llm.protocol.chunks import AnswerBuilder, Chunk
 from gateway.llm.protocol.refusal import wait_in
+from gateway.llm.protocol.unknown_fields import UnknownFields
 from gateway.llm.protocol.wire import messages_json, options_json, sampling_json
 from gateway.llm.provider import KeepAlive, Provider, ProviderEvent
 from gateway.llm.vendors import NATIVE, Endpoint, split_model
@@ -34,7 +37,7 @@ class Litellm(Protocol):
     disable_aiohttp_transport: bool
     provider_list: Sequence[str]
 
-    async def acompletion(self, **request: Json) -> AsyncGenerator[object, None]:
+    async def acompletion(self, **request: Json) -> AsyncGenerator[BaseModel, None]:
         """Start one streamed answer."""
 
     async def atranscription(self, *, file: tuple[str, bytes], **request: Json) -> object:
@@ -64,12 +67,12 @@ class LitellmProvider(Provider):
     async def stream(self, model: str, prompt: Prompt, params: Params, /) -> AsyncGenerator[ProviderEvent, None]:
         """Send one request."""
         litellm = self._module or await self._open()
-        answer = AnswerBuilder()
+        answer = AnswerBuilder(unknown=UnknownFields(self._endpoint.source(model)))
         with _translating():
             chunks = await litellm.acompletion(**self._request(litellm, model, prompt, params))
             async with aclosing(chunks):
                 async for raw in chunks:
-                    size, text = answer.size, answer.add(Chunk.model_validate(raw))
+                    size, text = answer.size, answer.add(Chunk.model_validate(raw.model_dump()))
                     yield TextDelta(text) if answer.size > size else KeepAlive()
         yield answer.reply()
 
@@ -112,7 +115,7 @@ class LitellmProvider(Provider):
 
     def _request(self, litellm: Litellm, model: str, prompt: Prompt, params: Params) -> dict[str, Json]:
         prefix, name = split_model(model)
-        messages = messages_json(prompt)
+        messages = messages_json(prompt, source=self._endpoint.source(model))
         if prefix in NATIVE and "claude" in name:
             messages = cacheable(messages)
         request: dict[str, Json] = {

@@ -23,7 +23,13 @@ from gateway.llm.protocol.bounds import MAX_LINE_BYTES, beginning, bounded
 from gateway.llm.protocol.http import HttpClient
 from gateway.llm.protocol.refusal import ProviderRefusal, parse_refusal
 from gateway.llm.protocol.thinking import ThinkingFilter
-from gateway.llm.protocol.wire import messages_json, options_json, sampling_json, texts_of
+from gateway.llm.protocol.wire import (
+    given_back,
+    messages_json,
+    options_json,
+    sampling_json,
+    texts_of,
+)
 from gateway.llm.provider import Provider, ProviderEvent, ThinkingEnded
 from gateway.llm.vendors import Endpoint, split_model
 
@@ -45,9 +51,11 @@ _OPTIONAL = (
     "max_tokens",
 )
 """Fields without which an answer is still an answer."""
+_GIVEN_BACK = "fields of its own"
 _NOT_TAKEN = re.compile(
     r"support|unrecognized|unknown|unexpected|extra (inputs|fields)|not (permitted|allowed|available|enabled)"
-    r"|deprecated|disabled|requires|unavailable|only (the default|\S+ is allowed)|no endpoints|cannot find field",
+    r"|deprecated|disabled|requires|unavailable|only (the default|\S+ is allowed)|no endpoints|cannot find field"
+    r"|remove the",
     re.IGNORECASE,
 )
 _OF_TOOLS = re.compile(r"\btools?\b|tool[ _-]?(use|choice|call)|function[ _-]?call|\bfunctions\b", re.IGNORECASE)
@@ -146,13 +154,18 @@ class OpenAIProvider:
         except ValidationError as error:
             raise garbled(answer) from error
 
+    def _source(self, name: str) -> str:
+        """Whose fields the model gets back; "" once it has refused them."""
+        return "" if _GIVEN_BACK in self._refused.get(name, ()) else self._endpoint.source(name)
+
     def _body(self, name: str, prompt: Prompt, params: Params) -> dict[str, Json]:
         vendor, refused = self._endpoint.vendor, self._refused.get(name, frozenset())
         limit = vendor.limit_field if self._endpoint.base_url is None else "max_tokens"
         limit = _OTHER_NAME[limit] if limit in refused else limit
+        calls = "tools" not in refused
         body: dict[str, Json] = {
             "model": name,
-            "messages": messages_json(prompt, short_ids=vendor.short_call_ids, calls="tools" not in refused),
+            "messages": messages_json(prompt, source=self._source(name), short_ids=vendor.short_call_ids, calls=calls),
             "stream": True,
             "stream_options": {"include_usage": True},
             limit: params.max_output_tokens,
@@ -170,12 +183,13 @@ class OpenAIProvider:
         async with self._http.post("/chat/completions", BytesIO(dumps(body).encode()), _JSON) as response:
             if response.status >= 400:
                 refusal = await _read_refusal(response)
-                if field := _refused(refusal, response.status, prompt, body):
+                if field := _refused(refusal, response.status, prompt, body, self._source(name)):
                     raise _ParameterRefused(field, refusal.message)
                 raise refusal.as_error(response.status, response.headers)
             whole, content = response.content_type == "application/json", response.content.iter_any()
-            thinking = ThinkingFilter(name in self._thinks_first)
-            async with aclosing(read_single(content) if whole else read_answer(content, thinking)) as events:
+            thinking, source = ThinkingFilter(name in self._thinks_first), self._source(name)
+            reading = read_single(content, source) if whole else read_answer(content, source, thinking)
+            async with aclosing(reading) as events:
                 yield events
 
 
@@ -198,14 +212,19 @@ async def _read_refusal(response: "ClientResponse") -> ProviderRefusal:
     return parse_refusal(await beginning(response.content.iter_any()))
 
 
-def _refused(refusal: ProviderRefusal, status: int, prompt: Prompt, body: dict[str, Json]) -> str | None:
-    """The optional field that the request may not have, however the server says so; None if it says something else."""
+def _refused(refusal: ProviderRefusal, status: int, prompt: Prompt, body: dict[str, Json], source: str) -> str | None:
+    """The part that the request may not have, however the server says so; None if it says something else.
+
+    It is an optional field, or the fields that the server itself sent.
+    """
     if status in (401, 402, 403, 408, 429):
         return None
     error = refusal.as_error(status).without_quotes(texts_of(prompt))
     named = {refusal.param, *refusal.fields}
     if not (_NOT_TAKEN.search(error.words) or str(refusal.code).startswith("unsupported_")):
         return None
+    if any(name in named or re.search(rf"\b{re.escape(name)}\b", error.words) for name in given_back(prompt, source)):
+        return _GIVEN_BACK
     if "tools" in body and (named & {"tools", "tool_choice", "functions"} or _OF_TOOLS.search(error.words)):
         return "tools"
     if status >= 500 or error.kind is ErrorKind.CONTEXT_LENGTH or OUTPUT_BOUND.search(error.words):

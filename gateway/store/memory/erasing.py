@@ -97,6 +97,7 @@ async def erase(tx: Connection, erasure: Erasure, origins: Origins) -> Counter[s
         found = await _cleaned(tx, erasure, table, columns)
         counts[table] += len(found)
         touched |= {row["id"] for row in found} if table == "messages" else set()
+    counts["provider_fields"] += await _provider_fields(tx, erasure, list(touched))
     counts["meta"] += await _last_heartbeat(tx, erasure)
     counts["files"] += await _paths(tx, erasure)
     counts["memories"] += await _memories(tx, erasure, origins, list(touched))
@@ -133,7 +134,7 @@ async def forget_content(tx: Connection, principal: PrincipalId, before: str) ->
 async def vacuum(database: Database) -> None:
     """Leave nothing of deleted rows in the pages of tables and their statistics."""
     tables = [*CONTENT, "meta", "memories", "memory_sources", "memory_df", "memory_gone", "memory_files", "contents"]
-    for table in tables:
+    for table in (*tables, "provider_fields"):
         await database.alone(f"vacuum (full, analyze) supaclaw.{table}", LONGEST)
     async with database.connection() as conn:
         vectors = await conn.fetchval("select to_regclass('supaclaw.memory_vectors') is not null")
@@ -158,6 +159,15 @@ async def _cleaned(tx: Connection, erasure: Erasure, table: str, columns: Sequen
     query = _WRITE.format(table=table, values=values + _BESIDES.get(table, ""))
     await tx.executemany(query, [(row["ctid"], *(row[name] for name in columns)) for row in changed])
     return changed
+
+
+async def _provider_fields(tx: Connection, erasure: Erasure, messages: Sequence[MessageId]) -> int:
+    """Delete those that quote it, and all of the conversations that were touched: some are encrypted."""
+    rows = tx.cursor("select message_id, message, calls from provider_fields", prefetch=_BATCH)
+    quoting = [r["message_id"] async for r in rows if any(map(erasure.in_text, (r["message"], *r["calls"])))]
+    sql = """delete from provider_fields f using messages m where m.id = f.message_id and (m.id = any($1) or exists (
+               select from messages touched where touched.id = any($2) and touched.session_id = m.session_id))"""
+    return row_count(await tx.execute(sql, quoting, messages))
 
 
 async def _last_heartbeat(tx: Connection, erasure: Erasure) -> int:

@@ -7,7 +7,7 @@ from typing import Literal, Self, assert_never
 
 from asyncpg import Record
 
-from gateway.domain.conversation.model import ToolCall, Usage
+from gateway.domain.conversation.model import ProviderFields, ToolCall, Usage
 from gateway.domain.conversation.transcript import (
     AssistantText,
     Attached,
@@ -86,6 +86,8 @@ class MessageRow:
     """The message that a notice replies to, if it was queried."""
     unasked: bool | None = None
     """Whether it is a call that sent or changed something outside without a question."""
+    fields: tuple[str, ...] | None = None
+    """Those of its reply that only their provider understands, in the transcript: source, message, each call."""
     version_of: SessionId | None = None
     """The conversation that went on otherwise from here, where that was asked for: a branch begins with this entry."""
 
@@ -100,7 +102,14 @@ class MessageRow:
     def size(self) -> int:
         """Its tokens, estimated."""
         own = estimate(self.text) if self.tokens is None else self.tokens
+        own += self.kept.tokens if self.kept else 0
         return own + sum(TEXT_TOKENS if file.text_path else REFERENCE_TOKENS for file in self.attached)
+
+    @property
+    def kept(self) -> ProviderFields | None:
+        """The fields of its reply that only their provider understands."""
+        found = self.fields
+        return ProviderFields(found[0], found[1], tuple(found[2:])) if found else None
 
     @property
     def open(self) -> bool:
@@ -137,10 +146,10 @@ class MessageRow:
                 wordless = self.origin == "api" and not text and not self.attached
                 return UserText(text, self.sent_at, self.sender, self.id, self.attached, wordless=wordless)
             case "assistant":
-                return AssistantText(self.text, self.final)
+                return AssistantText(self.text, self.final, self.kept)
             case "tool_intent":
                 call = ToolCall(self.call_id or "", self.tool or "", self.text, self.origin == WRITTEN)
-                return ToolIntent(call, self.ordinal or 0, self.origin == CLIENT)
+                return ToolIntent(call, self.ordinal or 0, self.origin == CLIENT, self.kept)
             case "tool_result":
                 return ToolResult(self.call_id or "", self.text)
             case "summary":
@@ -160,7 +169,9 @@ with last as (
   order by p.depth limit 1)
 {}"""
 _LAST_SUMMARY = _LAST.format("select id from last")
-_TRANSCRIPT = _LAST.format("""select * from (
+_TRANSCRIPT = _LAST.format("""
+select m.*, case when kind in ('assistant', 'tool_intent') then
+  (select array[f.source, f.message] || f.calls from provider_fields f where f.message_id = m.id) end as fields from (
   (select * from messages where id = (select id from last))
   union all
   (select m.* from past($1) p join messages m on m.session_id = p.id and m.seq <= p.until

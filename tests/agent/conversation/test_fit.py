@@ -18,6 +18,7 @@ from gateway.domain.conversation.model import (
     AssistantMessage,
     Image,
     PromptMessage,
+    ProviderFields,
     SystemMessage,
     ToolCall,
     ToolMessage,
@@ -253,3 +254,22 @@ def test_the_line_about_older_messages_leaves_the_pictures() -> None:
     assert fit(
         (UserMessage(words(2500)), AssistantMessage(words(2500)), UserMessage("c", (PICTURE,))), 3000, by_length
     ) == (UserMessage(f"{LEFT_OUT}\n\nc", (PICTURE,)),)
+
+
+def fields(tokens: int) -> ProviderFields:
+    return ProviderFields("here", "x" * (3 * tokens))
+
+
+def test_fields_of_a_provider_count_and_are_never_cut() -> None:
+    long = AssistantMessage("I look.", (ToolCall("a", "look", "{}"),), fields(30_000))
+    messages = (UserMessage("old"), AssistantMessage("Yes.", (), fields(500)), UserMessage("new"), long)
+    assert fit(messages, 40_000, by_length) == messages
+    assert fit(messages, 30_300, by_length)[-1] == long
+    assert "Yes." not in str(fit(messages, 30_300, by_length))
+
+
+def test_without_room_for_the_newest_fields_they_go_before_any_word() -> None:
+    messages = (UserMessage("new " * 100), AssistantMessage("I look. " * 100, (), fields(2_000)))
+    short = fit(messages, 1_000, by_length)
+    assert [message.text for message in short] == [message.text for message in messages]
+    assert short[-1] == AssistantMessage("I look. " * 100)

@@ -8,7 +8,7 @@ from gateway.store.work import heartbeats
 from tests.store.work.test_heartbeats import NOON
 from tests.store.world import World
 
-DELETED = {"memories", "memory_df", "memory_files", "memory_gone"}
+DELETED = {"memories", "memory_df", "memory_files", "memory_gone", "provider_fields"}
 """Rows with the words are deleted."""
 NOT_SAID = {
     "addresses": "channel account chat thread",
