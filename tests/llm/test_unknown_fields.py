@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from gateway.domain.conversation.model import AssistantMessage, Prompt, ProviderFields, ToolCall
+from gateway.domain.conversation.model import AssistantMessage, Prompt, ProviderFields, ToolCall, ToolMessage
 from gateway.llm.protocol.answer_reader import parse
 from gateway.llm.protocol.chunks import AnswerBuilder
 from gateway.llm.protocol.unknown_fields import MAX_FIELDS, UnknownFields
@@ -154,3 +154,18 @@ def test_a_source_is_one_provider_address_key_and_model() -> None:
     assert len({source(), *others}) == 6
     assert source() == source()
     assert "sk-1" not in source()
+
+
+def test_calls_of_others_can_become_words() -> None:
+    mine, theirs = ToolCall("a", "look", "{}"), ToolCall("b", "seek", "{}")
+    prompt = Prompt(
+        (
+            AssistantMessage("", (mine,), ProviderFields("here", '{"own": 1}')),
+            ToolMessage("a", "blue"),
+            AssistantMessage("", (theirs,), ProviderFields("elsewhere", '{"own": 1}')),
+            ToolMessage("b", "red"),
+        )
+    )
+    roles = [message["role"] for message in messages_json(prompt, source="here", calls="own")]
+    assert roles == ["assistant", "tool", "assistant", "user"]
+    assert "tool" not in [message["role"] for message in messages_json(prompt, source="here", calls="none")]

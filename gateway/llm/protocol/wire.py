@@ -2,11 +2,11 @@
 
 import re
 from base64 import b32encode, b64encode
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from hashlib import sha256
 from itertools import chain, repeat
 from json import loads
-from typing import assert_never
+from typing import Literal, TypeAlias, assert_never
 
 from gateway.domain.conversation.model import (
     AssistantMessage,
@@ -23,17 +23,19 @@ from gateway.domain.conversation.model import (
 from gateway.domain.json import Json, JsonObject
 from gateway.domain.settings import Params
 
+Calls: TypeAlias = Literal["all", "own", "none"]
 _PORTABLE_ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
 
 
-def messages_json(prompt: Prompt, *, source: str, short_ids: bool = False, calls: bool = True) -> list[JsonObject]:
+def messages_json(prompt: Prompt, *, source: str, short_ids: bool = False, calls: Calls = "all") -> list[JsonObject]:
     """The messages, with call ids that the provider accepts: another one may have made them.
 
-    With them go back the fields that came from this `source`. Without `calls`, for a model that takes no tools, earlier
-    calls and their results are words.
+    With them go back the fields that came from this `source`. For a model that takes no tools, or only calls that have
+    fields of its `own`, the other calls and their results are words.
     """
-    messages = prompt.messages if calls else map(_in_words, prompt.messages)
-    return [_message(message, source, short_ids) for message in messages]
+    made = (m for m in prompt.messages if isinstance(m, AssistantMessage) and (calls == "all" or _own(m, source)))
+    taken = {call.id for message in made for call in message.calls if calls != "none"}
+    return [_message(_in_words(message, taken), source, short_ids) for message in prompt.messages]
 
 
 def texts_of(prompt: Prompt) -> Iterator[str]:
@@ -41,11 +43,11 @@ def texts_of(prompt: Prompt) -> Iterator[str]:
     return (message.text for message in prompt.messages if isinstance(message, UserMessage | ToolMessage))
 
 
-def _in_words(message: PromptMessage) -> PromptMessage:
+def _in_words(message: PromptMessage, taken: Set[str]) -> PromptMessage:
     match message:
-        case AssistantMessage(text, (_, *_) as calls):
+        case AssistantMessage(text, (first, *_) as calls) if first.id not in taken:
             return AssistantMessage(text or f"(I used {', '.join(call.name for call in calls)}.)")
-        case ToolMessage(_, text):
+        case ToolMessage(id, text) if id not in taken:
             return UserMessage(f"[Result of a tool]\n{text}")
         case _:
             return message
@@ -82,6 +84,11 @@ def given_back(prompt: Prompt, source: str) -> frozenset[str]:
     """The names of the fields that go back to this source."""
     own = (fields for m in prompt.messages if isinstance(m, AssistantMessage) and (fields := _own(m, source)))
     return frozenset(name for fields in own for text in (fields.message, *fields.calls) for name in loads(text))
+
+
+def lacks_fields(prompt: Prompt, source: str) -> bool:
+    """Whether another one, or the same without fields, made some of the calls."""
+    return any(isinstance(m, AssistantMessage) and m.calls and not _own(m, source) for m in prompt.messages)
 
 
 def _own(message: AssistantMessage, source: str) -> ProviderFields | None:

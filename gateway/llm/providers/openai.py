@@ -4,7 +4,7 @@ The SDK costs 1.1 CPU s to import and twice the CPU per request, and would only 
 """
 
 import re
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence, Set
 from contextlib import aclosing, asynccontextmanager
 from io import BytesIO
 from json import dumps
@@ -24,7 +24,9 @@ from gateway.llm.protocol.http import HttpClient
 from gateway.llm.protocol.refusal import ProviderRefusal, parse_refusal
 from gateway.llm.protocol.thinking import ThinkingFilter
 from gateway.llm.protocol.wire import (
+    Calls,
     given_back,
+    lacks_fields,
     messages_json,
     options_json,
     sampling_json,
@@ -52,6 +54,8 @@ _OPTIONAL = (
 )
 """Fields without which an answer is still an answer."""
 _GIVEN_BACK = "fields of its own"
+_OTHERS_CALLS = "calls without fields of its own"
+_WANTED = re.compile(r"(?si)(?=.*(reasoning_(content|details)|thought_?signature)).*(missing|must be|required|back)")
 _NOT_TAKEN = re.compile(
     r"support|unrecognized|unknown|unexpected|extra (inputs|fields)|not (permitted|allowed|available|enabled)"
     r"|deprecated|disabled|requires|unavailable|only (the default|\S+ is allowed)|no endpoints|cannot find field"
@@ -162,7 +166,7 @@ class OpenAIProvider:
         vendor, refused = self._endpoint.vendor, self._refused.get(name, frozenset())
         limit = vendor.limit_field if self._endpoint.base_url is None else "max_tokens"
         limit = _OTHER_NAME[limit] if limit in refused else limit
-        calls = "tools" not in refused
+        calls: Calls = "none" if "tools" in refused else "own" if _OTHERS_CALLS in refused else "all"
         body: dict[str, Json] = {
             "model": name,
             "messages": messages_json(prompt, source=self._source(name), short_ids=vendor.short_call_ids, calls=calls),
@@ -183,7 +187,8 @@ class OpenAIProvider:
         async with self._http.post("/chat/completions", BytesIO(dumps(body).encode()), _JSON) as response:
             if response.status >= 400:
                 refusal = await _read_refusal(response)
-                if field := _refused(refusal, response.status, prompt, body, self._source(name)):
+                before = self._refused.get(name, frozenset())
+                if field := _refused(refusal, response.status, prompt, body, self._source(name), before):
                     raise _ParameterRefused(field, refusal.message)
                 raise refusal.as_error(response.status, response.headers)
             whole, content = response.content_type == "application/json", response.content.iter_any()
@@ -212,14 +217,18 @@ async def _read_refusal(response: "ClientResponse") -> ProviderRefusal:
     return parse_refusal(await beginning(response.content.iter_any()))
 
 
-def _refused(refusal: ProviderRefusal, status: int, prompt: Prompt, body: dict[str, Json], source: str) -> str | None:
+def _refused(
+    refusal: ProviderRefusal, status: int, prompt: Prompt, body: dict[str, Json], source: str, before: Set[str]
+) -> str | None:
     """The part that the request may not have, however the server says so; None if it says something else.
 
-    It is an optional field, or the fields that the server itself sent.
+    It is an optional field, the fields that the server itself sent, or others' calls, which lack them.
     """
     if status in (401, 402, 403, 408, 429):
         return None
     error = refusal.as_error(status).without_quotes(texts_of(prompt))
+    if _OTHERS_CALLS not in before and _WANTED.match(error.words) and lacks_fields(prompt, source):
+        return _OTHERS_CALLS
     named = {refusal.param, *refusal.fields}
     if not (_NOT_TAKEN.search(error.words) or str(refusal.code).startswith("unsupported_")):
         return None

@@ -13,7 +13,9 @@ from pydantic import SecretStr
 from gateway.domain.conversation.model import (
     AssistantMessage,
     Prompt,
+    ProviderFields,
     Reply,
+    ToolCall,
     ToolMessage,
     ToolSpec,
     UserMessage,
@@ -106,6 +108,28 @@ async def test_a_server_that_refuses_its_own_fields_gets_them_no_more(
     assert (answer.text, answer.failed) == ("ok", ())
     assert SIGNATURE not in json.dumps(models.bodies[-1])
     assert assistant(models.bodies[-1])["tool_calls"]
+    await client.close()
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "The `reasoning_content` in the thinking mode must be passed back to the API.",
+        "thinking is enabled but reasoning_content is missing in assistant tool call message at index 1",
+        "Function call is missing a thought_signature in functionCall parts.",
+    ],
+)
+async def test_a_server_that_misses_them_in_calls_of_others_reads_those_as_words(
+    models: FakeModels, message: str
+) -> None:
+    client = await client_for(models.base_url, "fake/strict")
+    theirs = (ToolCall("b", "look", "{}"),)
+    others = AssistantMessage("", theirs, ProviderFields("elsewhere", '{"reasoning_content": "secret"}'))
+    prompt = Prompt((QUESTION, others, ToolMessage("b", "blue"), UserMessage("Sure?")), (LOOK,))
+    models.rules = [Rule(status=400, message=message, times=1)]
+    assert last_reply(await collect(client.stream(prompt))).text == "ok"
+    assert [m["role"] for m in models.bodies[-1]["messages"]] == ["user", "assistant", "user", "user"]
+    assert "secret" not in json.dumps(models.bodies)
     await client.close()
 
 
