@@ -258,7 +258,7 @@ def _is_instructions(path: str) -> bool:
 
 
 def _instructions(root: Path) -> set[tuple[str, int]]:
-    """What the agent may follow as instructions, under any name that a file system takes for it: paths and kinds."""
+    """All that the agent may follow as instructions, by any name that a file system takes for it: paths and kinds."""
     found = walk(root, lambda parts: len(parts) == 1 and folded(parts[0]) not in INSTRUCTIONS, lambda *_: None)
     return {(each.path, stat.S_IFMT(each.status.st_mode)) for each in found}
 

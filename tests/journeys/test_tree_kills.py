@@ -99,9 +99,9 @@ async def test_kills_at_random_moments(gateway: GatewayProcess, telegram: FakeTe
     assert await told(gateway) == 1
 
 
-@pytest.mark.parametrize(("answer", "sent"), [("/deny A1 it ran", 1), ("/approve A1", 2)])
+@pytest.mark.parametrize(("answer", "again"), [("/deny A1 it ran", 0), ("/approve A1", 1)])
 async def test_an_act_that_a_kill_left_without_its_result_is_asked_about_and_not_repeated(
-    gateway: GatewayProcess, telegram: FakeTelegram, models: FakeModels, answer: str, sent: int
+    gateway: GatewayProcess, telegram: FakeTelegram, models: FakeModels, answer: str, again: int
 ) -> None:
     calls = [("please mk1x", Call("start_task", {"agent": "boss", "input": "whole9x"})), ("whole9x", LETTER)]
     models.rules = [Rule(match, tool_calls=(call,), times=1) for match, call in calls]
@@ -115,8 +115,14 @@ async def test_an_act_that_a_kill_left_without_its_result_is_asked_about_and_not
 
     await gateway.start()
     await telegram.wait_for(lambda tg: any("did this run?" in each.text for each in tg.sent))
-    await telegram.wait_for(lambda tg: any(each.text == "the letter" for each in tg.sent))  # it may be on its way
-    assert [each.text for each in telegram.sent].count("the letter") == 1
+
+    async def delivered() -> bool:
+        """The letter may be on its way; one that the kill cut off is uncertain, and not sent again."""
+        return not await gateway.rows("select from outbox where state in ('pending', 'sending')")
+
+    await until(delivered)
+    sent = [each.text for each in telegram.sent].count("the letter")
+    assert sent <= 1
     asked = next(each for each in telegram.sent if "did this run?" in each.text)
     telegram.press(asked, answer)
 
@@ -125,4 +131,4 @@ async def test_an_act_that_a_kill_left_without_its_result_is_asked_about_and_not
         return [row["status"] for row in rows] == ["completed"]
 
     await until(ended)
-    await telegram.wait_for(lambda tg: [each.text for each in tg.sent].count("the letter") == sent)
+    await telegram.wait_for(lambda tg: [each.text for each in tg.sent].count("the letter") == sent + again)

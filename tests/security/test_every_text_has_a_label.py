@@ -166,7 +166,17 @@ def test_every_insert_of_a_text_names_its_label() -> None:
     schema = (ROOT / "gateway/store/schema.sql").read_text()
     tables = dict(re.findall(r"create table (\w+) \((.*?)\n\)", schema, re.DOTALL))
     labelled = {name for name, columns in tables.items() if re.search(r"^\s*label smallint", columns, re.MULTILINE)}
-    assert labelled == {"sessions", "messages", "files", "contents", "plans", "schedules", "memories", "reviews"}
+    assert labelled == {
+        "sessions",
+        "messages",
+        "files",
+        "contents",
+        "plans",
+        "schedules",
+        "memories",
+        "reviews",
+        "provider_fields",
+    }
     inserts = [
         (str(path.relative_to(ROOT)), table, columns)
         for path in SOURCES

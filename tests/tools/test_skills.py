@@ -47,14 +47,14 @@ class Desk:
     @property
     def toolbox(self) -> Toolbox:
         services = Services(self.skills.workspace, skills=self.skills)
-        return toolbox_of(tools(services), self.spill, Policy(Label.OWNER, self.ask, self.is_own_words))
+        return toolbox_of(tools(services), self.spill, Policy(Label.OWNER, ask=self.ask, said=self.is_own_words))
 
     async def ask(self, act: Act, _caller: Caller) -> JsonObject:
         self.asked.append(act.change)
         return {"waiting_for_approval": "A1"}
 
     async def is_own_words(self, _caller: Caller, value: str) -> bool:
-        return is_own_words(self.said, value)
+        return is_own_words(self.said, [value])
 
     async def spill(self, name: str, _text: str, _label: Label) -> str:
         return name

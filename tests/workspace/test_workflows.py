@@ -16,7 +16,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 async def instructions(folder: Path, source: str = "ci") -> str:
-    return await workflow(Workspace(folder.parents[1]), source)
+    return (await workflow(Workspace(folder.parents[1]), source)).text
 
 
 async def test_the_owners_instructions_are_taken_as_they_are_now(folder: Path) -> None:

@@ -58,7 +58,7 @@ async def read_single(body: AsyncIterator[bytes], source: str) -> AsyncGenerator
         yield KeepAlive()
     whole = bytes(data.removeprefix(BOM_UTF8))
     if whole.lstrip().startswith((b"data:", b"event:", b":")):
-        async with aclosing(read_answer(_at_once(whole))) as events:
+        async with aclosing(read_answer(_at_once(whole), source)) as events:
             async for event in events:
                 yield event
         return

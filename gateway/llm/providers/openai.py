@@ -159,7 +159,7 @@ class OpenAIProvider:
             raise garbled(answer) from error
 
     def _source(self, name: str) -> str:
-        """Whose fields the model gets back; "" once it has refused them."""
+        """The source whose fields the model gets back; "" once it has refused them."""
         return "" if _GIVEN_BACK in self._refused.get(name, ()) else self._endpoint.source(name)
 
     def _body(self, name: str, prompt: Prompt, params: Params) -> dict[str, Json]:

@@ -79,7 +79,7 @@ async def less_trusted(
 
 async def note_change(conn: Connection, principal: PrincipalId) -> None:
     """Note that something trusted less than this person has changed their files: a new value of `last_change`."""
-    sql = """insert into contents values ($1, 'changed', $2, gen_random_uuid())
+    sql = """insert into contents (principal_id, sha256, label, source) values ($1, 'changed', $2, gen_random_uuid())
              on conflict (principal_id, sha256) do update set source = excluded.source"""
     await conn.execute(sql, principal, Label.UNTRUSTED)
 

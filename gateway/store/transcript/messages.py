@@ -77,6 +77,8 @@ class MessageRow:
     """The memories that an answer's turn was reminded of, or, where that was asked for, all that it used."""
     model: str | None
     """The model that is asked first for its answer; None: the configured one."""
+    unasked: bool | None
+    """Whether it is a call that sent or changed something outside without a question."""
     attached: tuple[Attached, ...] = ()
     """Its files, where they were asked for: they are rows of their own."""
     models: tuple[str, ...] = ()
@@ -84,8 +86,6 @@ class MessageRow:
     usage: Usage | None = None
     command: str = ""
     """The message that a notice replies to, if it was queried."""
-    unasked: bool | None = None
-    """Whether it is a call that sent or changed something outside without a question."""
     fields: tuple[str, ...] | None = None
     """Those of its reply that only their provider understands, in the transcript: source, message, each call."""
     version_of: SessionId | None = None

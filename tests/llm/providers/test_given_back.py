@@ -20,6 +20,7 @@ from gateway.domain.conversation.model import (
     ToolSpec,
     UserMessage,
 )
+from gateway.domain.principals import Label
 from gateway.domain.settings import Params
 from gateway.llm.provider import ProviderReply
 from gateway.llm.providers.litellm import build
@@ -32,7 +33,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:Accessing the 'model_:DeprecationWarning"),
 ]
 
-LOOK = ToolSpec("look", "Looks.", {"type": "object", "properties": {"at": {"type": "string"}}})
+LOOK = ToolSpec("look", "Looks.", {"type": "object", "properties": {"at": {"type": "string"}}}, Label.OWNER)
 QUESTION = UserMessage("What colour is the sky?")
 SIGNATURE = "U0lHTkFUVVJF+/=="
 

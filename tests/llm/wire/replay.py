@@ -20,15 +20,18 @@ from gateway.domain.conversation.model import (
     ToolSpec,
     UserMessage,
 )
+from gateway.domain.principals import Label
 from tests.llm.chain import FakeClock, client_for
 from tests.llm.wire.exchange import Exchange, Response
 
 _STRING = {"type": "string"}
 TOOLS = (
-    ToolSpec("read_file", "Reads a file.", {"type": "object", "properties": {"path": _STRING}}),
-    ToolSpec("write_file", "Writes.", {"type": "object", "properties": {"path": _STRING, "content": _STRING}}),
-    ToolSpec("list_files", "Lists the files.", {"type": "object", "properties": {}}),
-    ToolSpec("wait", "Waits.", {"type": "object", "properties": {"seconds": {"type": "integer"}}}),
+    ToolSpec("read_file", "Reads a file.", {"type": "object", "properties": {"path": _STRING}}, Label.OWNER),
+    ToolSpec(
+        "write_file", "Writes.", {"type": "object", "properties": {"path": _STRING, "content": _STRING}}, Label.OWNER
+    ),
+    ToolSpec("list_files", "Lists the files.", {"type": "object", "properties": {}}, Label.OWNER),
+    ToolSpec("wait", "Waits.", {"type": "object", "properties": {"seconds": {"type": "integer"}}}, Label.OWNER),
 )
 _PICTURE = Image("image/gif", b64decode("R0lGODlhAQABAAAAACwAAAAAAQABAAACADs="))
 
