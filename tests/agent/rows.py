@@ -85,6 +85,7 @@ class Spoken:
             "album": None,
             "remembered": (),
             "model": None,
+            "unasked": None,
         }
         self.rows.append(MessageRow(kind=kind, text=text, **(whole | fields)))
         return self

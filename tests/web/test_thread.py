@@ -64,6 +64,7 @@ def row(id: int, kind: str, text: str, **more: object) -> MessageRow:
         album=None,
         remembered=(),
         model=None,
+        unasked=None,
     )
     return replace(plain, **more)
 
