@@ -210,6 +210,8 @@ async def everything_of(path: MessagePath) -> list[str]:
            select m.id, s.id, $1 from memories m, messages s where s.principal_id = $1 limit 1""",
         """insert into memory_progress (session_id, principal_id, seq, place)
            select id, $1, 1, 1 from sessions where principal_id = $1""",
+        """insert into provider_fields (message_id, principal_id, label, source, message, calls)
+           select id, $1, 0, 'xyzzy', '{}', '{}' from messages where principal_id = $1 limit 1""",
         "insert into memory_files (principal_id, path, version) values ($1, 'xyzzy', '')",
         "insert into memory_df (principal_id, lexeme, df) values ($1, 'xyzzy', 1)",
         "insert into memory_stats (principal_id, n) values ($1, 1)",
