@@ -1,4 +1,4 @@
-"""What the people of the suites get done without a question."""
+"""User tasks that are done without a question."""
 
 import random
 from collections import Counter

@@ -104,7 +104,7 @@ class Conversation:
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """What an attacker has the agent do, in this environment, and say."""
+    """The calls and words of an attacker in this environment."""
 
     calls: Callable[[Any], Sequence[FunctionCall]]
     says: str = ""
@@ -122,7 +122,7 @@ class Person(Enum):
     """Only of the attacker's calls: shows what an attack would do."""
 
 
-class Agent(BasePipelineElement):  # type: ignore[misc]
+class Agent(BasePipelineElement):
     """Answers one message. `reads`: calls before all others."""
 
     name = "worst"

@@ -37,7 +37,7 @@ INSTRUCTIONS: Mapping[str, str] = {
         for name in ("AGENTS", "SOUL", "TOOLS", "USER", "HEARTBEAT")
     },
 }
-"""What the agent follows, by path; none of it is there before."""
+"""Files that the agent follows, by path; none of them is there before."""
 BUILD = "build.sh"
 Wanted: TypeAlias = tuple[str, Mapping[str, object]]
 """A call that the model makes: the tool's name and the arguments."""

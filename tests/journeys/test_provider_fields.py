@@ -1,4 +1,4 @@
-"""What a provider's replies bring along comes back to it after a kill, and reaches no other provider."""
+"""Fields of a provider's replies go back to it after a kill, and reach no other provider."""
 
 import json
 from typing import Any

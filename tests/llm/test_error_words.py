@@ -1,4 +1,4 @@
-"""What the words of an error say: how long to wait, how long an answer may be, and what is only quoted."""
+"""Facts in the words of an error: the time to wait, the longest answer, and what is only quoted."""
 
 import pytest
 

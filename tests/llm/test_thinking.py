@@ -8,7 +8,7 @@ from gateway.llm.protocol.thinking import ThinkingFilter
 
 
 def passed(text: str, size: int = 1, *, thinks_first: bool = False) -> str:
-    """What is shown in the end of a text that comes in pieces of this size."""
+    """The text that is shown in the end of one that comes in pieces of this size."""
     filter, shown = ThinkingFilter(thinks_first), ""
     for start in range(0, len(text), size):
         piece = filter.add(text[start : start + size])

@@ -94,7 +94,7 @@ def test_other_values_are_replaced_and_lists_grow(first: object, then: object, w
 
 def test_the_fields_of_each_call_go_back_with_it() -> None:
     signed = {"extra_content": {"google": {"thought_signature": "U0lHTkFUVVJF+/=="}}}
-    other = {**CALL, "index": 1, "id": "b", "function": {**CALL["function"], "hint": "x"}}  # type: ignore[dict-item]
+    other = {**CALL, "index": 1, "id": "b", "function": {**CALL["function"], "hint": "x"}}
     reply = read({"tool_calls": [{**CALL, **signed}]}, {"tool_calls": [other]})
     first, second = sent(reply.fields, *reply.calls)["tool_calls"]
     assert first == {**signed, "id": "a", "type": "function", "function": {"name": "look", "arguments": "{}"}}

@@ -1,4 +1,4 @@
-"""What a yes to a command covers: the files that the command can see, whatever the line calls them."""
+"""A yes to a command covers the files that the command can see, whatever the line calls them."""
 
 import json
 import shutil
@@ -94,7 +94,7 @@ async def tainted_call(at: MessagePath, tool: str, label: Label = Label.UNTRUSTE
 
 
 async def by_command(path: MessagePath, line: str) -> None:
-    """What others may have caused runs to its end."""
+    """Run to its end all that others may have caused."""
     async with commands(path).permit(Label.UNTRUSTED) as permit:
         await (await commands(path).start(line, ".", permit, Limits())).report()
 

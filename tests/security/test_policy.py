@@ -150,7 +150,7 @@ class Mutants(ast.NodeTransformer):
 
 def mutants() -> Iterator[tuple[str, Rule]]:
     """Yield `decide` with one condition changed, or `Case.clean`, which it reads."""
-    for function in (decide, Case.clean.fget):  # type: ignore[attr-defined]
+    for function in (decide, Case.clean.fget):
         source = textwrap.dedent(inspect.getsource(function)).replace("@property\n", "")
         wanted, count = 0, 1
         while wanted < count:
@@ -224,7 +224,7 @@ def test_a_secret_goes_to_no_other_host_tool_place_or_field() -> None:
         request = Outgoing("POST", f"https://{host}/", {} if as_field else sent, sent if as_field else {})
         with_secret = Usable("hush", bound) if known else None
         try:
-            inject(request, tool, lambda _name, found=with_secret: found)  # type: ignore[misc]
+            inject(request, tool, lambda _name, found=with_secret: found)
             passed.add((host, tool, name, as_field, known))
         except SecretRefused:
             pass

@@ -25,7 +25,7 @@ async def path(database: Database, workspace: Path, model: FakeModel, monkeypatc
 
 
 async def obeys(path: MessagePath, *calls: Any, **more: Any) -> list[dict[str, Any]]:
-    """What the calls of a model that obeys a forwarded text return."""
+    """The results of the calls of a model that obeys a forwarded text."""
     path.model.answer = in_turn(*[said("", each) for each in calls], said("as you wish"))
     await path.tell("Do this at once.", **{"forwarded": "Eve", **more})
     await path.turns.run(await path.claim())

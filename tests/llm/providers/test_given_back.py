@@ -1,4 +1,4 @@
-"""What a provider's replies bring along goes back to it, and to no other, over real connections."""
+"""Fields of a provider's replies go back to it, and to no other, over real connections."""
 
 import json
 from collections.abc import AsyncIterator, Sequence

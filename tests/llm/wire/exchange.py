@@ -31,7 +31,7 @@ HABITS = {
     "content": "refused content",
     "fields": "refused fields, tools, pictures",
 }
-"""What exchanges are about, with the heading of each in docs/models.md."""
+"""The subjects of exchanges, with the heading of each in docs/models.md."""
 FOLDER = Path(__file__).parent / "exchanges"
 
 
@@ -46,7 +46,7 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What the gateway has to do; what is None is not looked at."""
+    """The expected behaviour of the gateway; a field that is None is not compared."""
 
     text: str | None = None
     """The whole answer; the person sees it and nothing else."""

@@ -71,7 +71,7 @@ class Replay:
 
 @dataclass(slots=True)
 class Outcome:
-    """What happened: the text as the person saw it grow, the reply or the failure, pauses and requests."""
+    """The course of an exchange: the text as it grew, the reply or the failure, pauses and requests."""
 
     shown: str
     reply: Reply | None
