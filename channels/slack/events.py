@@ -1,7 +1,7 @@
 """Slack's events → messages, accepted in order, with names looked up and addressed ones recognised."""
 
 import asyncio
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TypeVar
@@ -10,18 +10,20 @@ from pydantic import BaseModel, ValidationError
 
 from channels.slack.client import BRIEF_SECONDS, Client, SlackRefused
 from channels.slack.facts import Threads, put_newest
+from channels.slack.history import NO_THREAD, ThreadSoFar, so_far
 from channels.slack.markup import mentioned, readable, without_mention
-from channels.slack.payloads import Action, AppAccount, Message, MessageEvent, Page, UserNames
+from channels.slack.payloads import Action, AppAccount, File, Message, MessageEvent, UserNames
 from gateway.domain.channels.channel import Accept
 from gateway.domain.channels.platform import PlatformError
 from gateway.domain.channels.routing import parse_command
 from gateway.domain.conversation.inbound import Address, Attachment, Inbound, Sender
-from gateway.domain.text.splitting import utf16_tail
 from gateway.domain.text.texts import one_line
 
 MESSAGE_SUBTYPES = (None, "file_share", "thread_broadcast", "me_message", "bot_message")
 """The subtypes of messages that a person or a bot wrote; Slack itself writes the others."""
-EDIT_SUBTYPE = "message_changed"
+EDIT_SUBTYPE, DELETED_SUBTYPE, TOMBSTONE = "message_changed", "message_deleted", "tombstone"
+"""Changes of a message; the deleted root of a thread with replies is changed to a tombstone."""
+CHANGES = frozenset({EDIT_SUBTYPE, DELETED_SUBTYPE})
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -32,13 +34,17 @@ class UnreadableEvent(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class SentMessage:
-    """A message or an edit, its text in Slack's markup. An edit has `edited_at`, and the text `before` it."""
+    """A message or an edit, its text in Slack's markup. An edit has `edited_at`, and the text `before` it.
+
+    A deletion has the `edited_at` of its event, and the deleted message.
+    """
 
     at: Address
     private: bool
     message: Message
     edited_at: str | None = None
     before: str = ""
+    deleted: bool = False
 
     @property
     def sender(self) -> str:
@@ -70,12 +76,11 @@ class SentMessage:
         commands: Set[str],
         *,
         addressed: bool,
-        thread: tuple[str, str] = ("", ""),
+        thread: ThreadSoFar = NO_THREAD,
     ) -> Inbound:
-        """The message with names instead of ids.
+        """The message with names instead of ids, after its `thread` so far.
 
-        `thread` is the earlier text of its thread, with the id of the message if it is only one. Only an addressed
-        message can be a command. A shared message without a text of its own counts as forwarded.
+        Only an addressed message can be a command. A shared message without a text of its own counts as forwarded.
         """
         message = self.message
         text = readable(without_mention(message.text, account.user_id) if addressed else message.text, names)
@@ -86,7 +91,9 @@ class SentMessage:
         shared = [quote for quote in message.attachments if quote.is_share or quote.is_msg_unfurl]
         passed_on = "\n\n".join(readable(quote.text or quote.fallback, names) for quote in shared)
         source = ", ".join(dict.fromkeys(one_line(quote.author_name, 64) or "somebody" for quote in shared))
-        quote = (f"Forwarded from {source}:\n{passed_on[:1000]}", "") if shared and text.strip() else thread
+        quote = thread.text, thread.id
+        if shared and text.strip():
+            quote = f"Forwarded from {source}:\n{passed_on[:1000]}", ""
         return Inbound(
             address=self.at,
             sender=Sender(self.sender, names.get(self.sender, self.sender), is_bot=message.bot_id is not None),
@@ -97,15 +104,20 @@ class SentMessage:
             private=self.private,
             as_owner=True,
             addressed=addressed,
-            attachments=tuple(
-                Attachment(file.id, file.name.replace("\0", ""), file.mimetype, file.size)
-                for file in (*message.files, *(file for quote in shared for file in quote.files))[:50]
-                if not file.is_gone
-            ),
+            attachments=_attachments((*message.files, *(file for quote in shared for file in quote.files))),
+            quoted_files=_attachments(thread.files),
             quoted=quote[0],
             quoted_id=quote[1],
             forwarded="" if text.strip() else source,
         )
+
+
+def _attachments(files: Sequence[File]) -> tuple[Attachment, ...]:
+    return tuple(
+        Attachment(file.id, file.name.replace("\0", ""), file.mimetype, file.size)
+        for file in files[:50]
+        if not file.is_gone
+    )
 
 
 def as_command(text: str, commands: Set[str]) -> str:
@@ -127,13 +139,18 @@ def read_message(raw: object, account: AppAccount) -> SentMessage | None:
     event = _parsed(MessageEvent, raw)
     is_edit = event.subtype == EDIT_SUBTYPE
     message, before = (event.message, event.previous_message) if is_edit else (event, None)
+    deleted = event.subtype == DELETED_SUBTYPE or (message is not None and message.subtype == TOMBSTONE)
+    if deleted:
+        message = event.previous_message
     if message is None or not (message.user or message.bot_id):
         return None
-    if is_edit and (message.edited_at is None or (before is not None and before.text == message.text)):
+    if is_edit and not deleted and (message.edited_at is None or (before is not None and before.text == message.text)):
         return None
     private = event.channel_type == "im" or event.channel.startswith("D")
     thread = message.thread_ts or event.thread_ts or ("" if private else message.ts)
     at, edited_at = Address("slack", account.team_id, event.channel, thread), message.edited_at if is_edit else None
+    if deleted:
+        return SentMessage(at, private, message, event.ts, message.text, deleted=True)
     return SentMessage(at, private, message, edited_at, before.text if before else "")
 
 
@@ -174,8 +191,13 @@ class Intake:
         put_newest(self._names, account.user_id, account.user)
         names = await self._names_of([said.sender, *said.people]) if addressed else {}
         new = addressed and said.continues and said.at not in self._threads
-        thread = await self._so_far(said) if new else ("", "")
+        thread = NO_THREAD
+        if new:
+            names_of, before = self._names_of, said.message.ts
+            thread = await so_far(self._client, said.at, before, names_of, MESSAGE_SUBTYPES, private=said.private)
         inbound = said.inbound(account, names, self._commands, addressed=addressed, thread=thread)
+        if said.deleted:
+            inbound = replace(inbound, text="", quoted="", attachments=(), forwarded="", deleted=True)
         await self.accept_once(replace(inbound, zone=self._zones.get(said.sender, "") if said.private else ""))
         if said.calls(account):
             await self.take(replace(said, edited_at=None))
@@ -192,31 +214,6 @@ class Intake:
     def _is_meant(self, said: SentMessage, account: AppAccount) -> bool:
         """Whether it mentions the app, or nobody in a thread that the agent talks in."""
         return account.user_id in said.people or (not said.people and said.at in self._threads)
-
-    async def _so_far(self, said: SentMessage) -> tuple[str, str]:
-        """The text of a thread before the app was mentioned in it; "" if Slack doesn't answer at once.
-
-        In a private chat a single message comes without a name and with its id.
-        """
-        web, at = self._client.web, said.at
-        try:
-            request = web.conversations_replies(channel=at.chat, ts=at.thread, limit=999)
-            page = await self._client.call(request, Page, BRIEF_SECONDS)
-        except PlatformError:
-            return "", ""
-        told = [
-            each
-            for each in page.messages
-            if each.ts < said.message.ts and each.text and each.subtype in MESSAGE_SUBTYPES
-        ]
-        names = await self._names_of(message.user or "" for message in reversed(told))
-        if said.private and len(told) == 1:
-            return utf16_tail(readable(told[0].text, names), 1000), told[0].ts
-        lines = (
-            f"{names.get(message.user or '', message.user or message.bot_id)}: {readable(message.text, names)}"
-            for message in told
-        )
-        return utf16_tail("\n".join(lines), 1000), ""
 
     async def _names_of(self, users: Iterable[str]) -> Mapping[str, str]:
         """The names of at most 20 people by id, each requested once; a name that doesn't come quickly is left out."""

@@ -83,7 +83,10 @@ class Message(Payload):
 
 
 class MessageEvent(Message):
-    """`message` and `app_mention`; with the subtype "message_changed" the content is in `message`."""
+    """`message` and `app_mention`; with the subtype "message_changed" the content is in `message`.
+
+    With "message_deleted" the old content is in `previous_message`.
+    """
 
     channel: SlackId
     channel_type: str = ""

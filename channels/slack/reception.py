@@ -75,7 +75,7 @@ def listening_app(client: Client, intake: Intake, replies: Replies, commands: Se
     async def on_edit(
         event: dict[str, Any] | None, ack: "AsyncAck", next_: Callable[[], Awaitable[None]]
     ) -> "BoltResponse | None":
-        if event is None or event.get("subtype") != events.EDIT_SUBTYPE:
+        if event is None or event.get("subtype") not in events.CHANGES:
             await next_()
             return None
         await on_message(event)

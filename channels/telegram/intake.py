@@ -6,8 +6,6 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 
-from cachetools import LRUCache
-
 from channels.telegram.client import MAX_TEXT, Client
 from channels.telegram.reception import update_id
 from channels.telegram.updates import BotAccount, UnreadableUpdate, to_inbound
@@ -16,9 +14,6 @@ from gateway.domain.channels.platform import Logger, PlatformError
 from gateway.domain.conversation.inbound import Address, Inbound, Sender
 from gateway.domain.json import JsonObject
 from gateway.domain.text.splitting import utf16_len
-
-MAX_ALBUMS = 1_000
-"""Albums that mentioned the bot and may have more pictures to come."""
 
 
 class Intake:
@@ -29,7 +24,6 @@ class Intake:
         self._bot_id = bot_id
         self._accept = accept
         self._logger = log
-        self._addressed_albums: LRUCache[tuple[Address, str], bool] = LRUCache(MAX_ALBUMS)
         self._long: dict[tuple[Address, Sender], Inbound] = {}
         self._presses: asyncio.Queue[JsonObject] = asyncio.Queue(100)
 
@@ -39,7 +33,7 @@ class Intake:
             return
         account = BotAccount(self._bot_id, await self._client.username())
         read = [self._read(update, account) for update in updates]
-        batch = [self._addressed_by_album(self._joined_paste(inbound)) for inbound in read if inbound is not None]
+        batch = [self._joined_paste(inbound) for inbound in read if inbound is not None]
         if batch:
             await self._accept(batch)
         with suppress(asyncio.QueueFull):
@@ -82,13 +76,6 @@ class Intake:
             recent = {who: part for who, part in self._long.items() if inbound.sent_at - part.sent_at <= longest_gap}
             self._long = recent | {key: inbound}
         return inbound
-
-    def _addressed_by_album(self, inbound: Inbound) -> Inbound:
-        """Mark a picture as addressed if its album is: only the first picture has the text. Albums may interleave."""
-        album = inbound.address, inbound.album
-        if inbound.album and inbound.addressed:
-            self._addressed_albums[album] = True
-        return replace(inbound, addressed=True) if album in self._addressed_albums else inbound
 
     def _read(self, update: JsonObject, account: BotAccount) -> Inbound | None:
         try:

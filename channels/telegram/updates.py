@@ -29,7 +29,7 @@ from gateway.domain.conversation.inbound import Address, Attachment, Inbound, Se
 from gateway.domain.json import Json, JsonObject
 from gateway.domain.text.texts import one_line
 
-MAX_QUOTE_CHARS = 500
+MAX_QUOTE_CHARS = 4096
 
 # the first match counts: an animation is also a document, a venue also a location
 _KINDS = (
@@ -50,7 +50,13 @@ _FILES = {
 _PAGE_LINES = ("paragraph", "heading", "pre", "footer", "pullquote")
 
 
-def attachments_of(message: Message) -> tuple[Attachment, ...]:
+def quoted_files(message: Message) -> tuple[Attachment, ...]:
+    """The file of the message that is replied to, also of one in another chat."""
+    said = message.external_reply or message.reply_to_message
+    return attachments_of(said) if said is not None else ()
+
+
+def attachments_of(message: Message | ExternalReplyInfo) -> tuple[Attachment, ...]:
     """The file of a message, under a distinct name."""
     field = _kind(message)
     if field not in _FILES:
@@ -250,6 +256,7 @@ def _from_message(message: Message, account: BotAccount, *, edit: int | None = N
         album=message.media_group_id or "",
         quoted=quote_of(message),
         quoted_id=str(said.message_id) if (said := message.reply_to_message) and not message.external_reply else "",
+        quoted_files=quoted_files(message),
         forwarded=forward_source(message),
     )
 

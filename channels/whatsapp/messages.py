@@ -39,10 +39,10 @@ def to_inbound(event: MessageEv, account: LinkedAccount) -> Inbound | None:
     info, source = event.Info, event.Info.MessageSource
     if source.IsFromMe and not _is_note_to_self(source, account):
         return None
-    said, edited = _edited(_unwrap(event.Message))
+    said, edited, deleted = _edited(_unwrap(event.Message))
     text, files, context = _text(said), _attachments(said), _context(said)
     together = said.messageContextInfo.messageAssociation
-    if not (text or files) or together.associationType in _SAME_IN_HD:
+    if not (text or files or deleted) or together.associationType in _SAME_IN_HD:
         return None
     return Inbound(
         address=Address("whatsapp", account.number, _chat(source, account)),
@@ -51,13 +51,15 @@ def to_inbound(event: MessageEv, account: LinkedAccount) -> Inbound | None:
         platform_id=f"{_id(info.ID, source)}:{info.Timestamp}" if edited else _id(info.ID, source),
         sent_at=datetime.fromtimestamp(info.Timestamp / 1000, UTC),
         edits=_id(edited, source) if edited else None,
+        deleted=deleted,
         private=not source.IsGroup,
         as_owner=True,
         addressed=not source.IsGroup or any(map(account.are, (*context.mentionedJID, context.participant))),
         attachments=files,
         album=_id(together.parentMessageKey.ID, source) if together.associationType == Together.MEDIA_ALBUM else "",
         quoted=_quoted(context),
-        quoted_id=_id(context.stanzaID, source) if context.stanzaID else "",
+        quoted_id=_quoted_id(context, source, account) if context.stanzaID else "",
+        quoted_files=_attachments(_unwrap(context.quotedMessage)),
         forwarded="a bot" if event.Message.HasField("botForwardedMessage") else _source(said, context),
     )
 
@@ -75,6 +77,13 @@ def _is_note_to_self(source: MessageSource, account: LinkedAccount) -> bool:
 def _id(stanza: str, source: MessageSource) -> str:
     """The id; in a group with the author, so that nobody can edit or replace the message of another person."""
     return f"{stanza}/{_bare(source.Sender)}" if source.IsGroup else stanza
+
+
+def _quoted_id(context: e2e.ContextInfo, source: MessageSource, account: LinkedAccount) -> str:
+    """The id of the message replied to, as `_id` makes it; ids of our own have no author."""
+    author = str(context.participant)
+    of_others = source.IsGroup and not account.are(author)
+    return f"{context.stanzaID}/{author}" if of_others else str(context.stanzaID)
 
 
 def _chat(source: MessageSource, account: LinkedAccount) -> str:
@@ -114,12 +123,18 @@ def _unwrap(message: e2e.Message) -> e2e.Message:
     return message
 
 
-def _edited(said: e2e.Message) -> tuple[e2e.Message, str]:
-    """The new content of an edited message and the id of the old one; "" if it is not an edit."""
+def _edited(said: e2e.Message) -> tuple[e2e.Message, str, bool]:
+    """The new content of an edited message, the id of the old one, "" if it is not an edit, and whether it was deleted.
+
+    A deletion for everybody has the kind REVOKE.
+    """
     protocol = said.protocolMessage
-    if said.HasField("protocolMessage") and protocol.type == e2e.ProtocolMessage.MESSAGE_EDIT:
-        return _unwrap(protocol.editedMessage), str(protocol.key.ID)
-    return said, ""
+    if said.HasField("protocolMessage") and protocol.key.ID:
+        if protocol.type == e2e.ProtocolMessage.MESSAGE_EDIT:
+            return _unwrap(protocol.editedMessage), str(protocol.key.ID), False
+        if protocol.type == e2e.ProtocolMessage.REVOKE:
+            return e2e.Message(), str(protocol.key.ID), True
+    return said, "", False
 
 
 def _text(message: e2e.Message) -> str:

@@ -40,6 +40,7 @@ RepeatApprovals: TypeAlias = Mapping[int, ApprovedCall | None]
 """The calls that may run again after a crash, by ordinal. None: without an approval, so the call asks for one."""
 
 NO_REPEATS: RepeatApprovals = MappingProxyType({})
+NOTHING_NEW = Steered((), Label.OWNER)
 NO_ANSWER = "The model gave an empty answer. Try asking again in other words."
 MAY_HAVE_RUN = json.dumps(
     {
@@ -50,6 +51,11 @@ MAY_HAVE_RUN = json.dumps(
 )
 
 
+async def nothing_follows() -> Steered:
+    """A `Steer` for turns that end with their first answer."""
+    return NOTHING_NEW
+
+
 async def run_turn(
     entries: Sequence[Entry],
     *,
@@ -58,6 +64,7 @@ async def run_turn(
     caller: Caller,
     render: Render,
     steer: Steer,
+    follow: Steer = nothing_follows,
     limits: Limits,
     pending: Sequence[ToolIntent] = (),
     allowed: RepeatApprovals = NO_REPEATS,
@@ -69,8 +76,9 @@ async def run_turn(
     The consumer stores each event before it asks for the next one: calls run only after their `ModelReplied` was
     taken. The ordinal of `caller` is the first free one of the task. `pending` are the intents at the end of `entries`
     that a crash left without a result; the `allowed` ones of them may run again. A call of one of the `client_tools`
-    ends the turn after the other calls of its round have run: the client runs it. Closing the generator closes the
-    model's stream and cancels running tools.
+    ends the turn after the other calls of its round have run: the client runs it. `follow` takes messages that belong
+    to what was just answered, which the turn then answers together. Closing the generator closes the model's stream and
+    cancels running tools.
     """
     turn = _Turn(list(entries), toolbox, caller, limits, spent, caller.ordinal, client_tools)
     async with aclosing(_run_round(turn, pending, resumed=allowed)) as results:
@@ -80,14 +88,21 @@ async def run_turn(
                 return
     while not (stop := turn.stop()):
         if (steered := await steer()).messages:
-            turn.transcript.extend(steered.messages)
-            turn.taint(steered.label)
+            turn.join(steered)
             yield steered
+        reply: Reply | None = None
         async with aclosing(_call_model(turn, model, render)) as events:
             async for event in events:
-                yield event
-                if isinstance(event, Answered):
+                if isinstance(event, ModelReplied):
+                    reply = None if event.intents else event.reply
+                if not isinstance(event, Answered):
+                    yield event
+                elif reply is None or turn.stop() or not (more := await follow()).messages:
+                    yield event
                     return
+                else:
+                    turn.join(more)
+                    yield replace(more, instead=reply)
     yield Answered(stop.text, stop.limit)
 
 
@@ -123,6 +138,11 @@ class _Turn:
         self.repeats.note(finished)
         for event in finished:
             self.taint(event.label)
+
+    def join(self, steered: Steered) -> None:
+        """Append messages that arrived meanwhile."""
+        self.transcript.extend(steered.messages)
+        self.taint(steered.label)
 
     def taint(self, label: Label) -> None:
         """Lower the trust of the run to this label; it never rises again."""

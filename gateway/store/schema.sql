@@ -250,6 +250,7 @@ create table messages (
   model text,                                           -- asked first for the answer; null: the configured one
   remembered bigint[] not null default '{}',            -- memories that the model was shown for this answer
   unasked boolean,                                      -- tool_intent: sent or changed something without a question
+  withdrawn text check (withdrawn in ('edited', 'deleted')),  -- user: no longer its person's word, and in no prompt
   check (kind = 'user' or seq is not null),
   check ((covers is null) = (kind <> 'summary'))
 );

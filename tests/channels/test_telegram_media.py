@@ -118,7 +118,7 @@ ORIGIN = {"type": "user", "date": 1, "sender_user": ADA}
     [
         ({}, ""),
         ({"reply_to_message": message("what you said")}, "what you said"),
-        ({"reply_to_message": message("x" * 5000)}, "x" * 500),
+        ({"reply_to_message": message("x" * 5000)}, "x" * 4096),
         ({"reply_to_message": message(None, photo=PHOTO, caption="my cat")}, "[photo] my cat"),
         ({"reply_to_message": message(None, voice=FILE | {"duration": 1})}, "[voice message]"),
         (
@@ -139,3 +139,17 @@ ORIGIN = {"type": "user", "date": 1, "sender_user": ADA}
 def test_what_a_message_replies_to_is_quoted(fields: dict[str, Any], quoted: str) -> None:
     assert heard("yes", **fields).quoted == quoted
     assert heard("yes", GROUP, **fields).quoted == quoted
+
+
+@pytest.mark.parametrize(
+    ("fields", "names"),
+    [
+        ({"reply_to_message": message(None, GROUP, photo=PHOTO, caption="my cat")}, ["photo-b.jpg"]),
+        ({"reply_to_message": message(None, voice=FILE | {"duration": 1})}, ["voice-b.ogg"]),
+        ({"reply_to_message": message(None, document=FILE | {"file_name": "lease.pdf"})}, ["lease.pdf"]),
+        ({"external_reply": {"origin": ORIGIN, "document": FILE | {"file_name": "far.pdf"}}}, ["far.pdf"]),
+        ({"reply_to_message": message("words only")}, []),
+    ],
+)
+def test_the_file_of_the_message_replied_to_comes_along(fields: dict[str, Any], names: list[str]) -> None:
+    assert [file.name for file in heard("what is this?", GROUP, **fields).quoted_files] == names

@@ -88,23 +88,6 @@ async def test_a_press_that_cannot_be_answered_disturbs_nothing(scene: Scene) ->
     await scene.platform.wait_for(lambda tg: tg.answered == ["2"] and not tg.keyboards)
 
 
-async def test_an_album_that_calls_us_is_meant_for_us_as_a_whole(scene: Scene) -> None:
-    for album, caption in (("1", "@fake_bot see"), ("1", None), ("2", None)):
-        extra = {} if caption is None else {"caption": caption, "caption_entities": [MENTION]}
-        scene.platform.say(None, -5, sender=77, group=True, photo=PHOTO, media_group_id=album, **extra)
-    pictures = await scene.gateway.received(3)
-    assert [(picture.album, picture.addressed) for picture in pictures] == [("1", True), ("1", True), ("2", False)]
-
-
-async def test_an_album_stays_whole_when_another_chats_album_arrives_in_between(scene: Scene) -> None:
-    call = {"caption": "@fake_bot see", "caption_entities": [MENTION]}
-    scene.platform.say(None, -5, sender=77, group=True, photo=PHOTO, media_group_id="1", **call)
-    scene.platform.say(None, 77, photo=PHOTO, media_group_id="2", caption="mine")
-    scene.platform.say(None, -5, sender=77, group=True, photo=PHOTO, media_group_id="1")
-    pictures = await scene.gateway.received(3)
-    assert [(picture.album, picture.addressed) for picture in pictures] == [("1", True), ("2", True), ("1", True)]
-
-
 LONG = "word " * 600
 """Apps cut what is too long for a message at a good place in the second half of what one may have."""
 
@@ -116,11 +99,11 @@ async def test_what_an_app_cut_up_is_one_message(scene: Scene) -> None:
     assert [part.album for part in parts] == ["paste:1", "paste:1", "paste:1"]
 
 
-async def test_what_is_cut_up_calls_us_as_a_whole_and_goes_with_nobody_elses_words(scene: Scene) -> None:
+async def test_what_is_cut_up_goes_with_nobody_elses_words(scene: Scene) -> None:
     for sender, text in ((77, f"@fake_bot {LONG}"), (66, "unrelated"), (77, "the end")):
         scene.platform.say(text, -5, sender=sender, group=True)
     parts = await scene.gateway.received(3)
-    assert [(part.album, part.addressed) for part in parts] == [("paste:1", True), ("", False), ("paste:1", True)]
+    assert [(part.album, part.addressed) for part in parts] == [("paste:1", True), ("", False), ("paste:1", False)]
 
 
 async def test_what_is_short_or_comes_later_is_a_message_of_its_own(scene: Scene) -> None:

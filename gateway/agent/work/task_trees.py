@@ -139,9 +139,14 @@ def node_assignment(
     )
 
 
+def top_task(principal: PrincipalId, key: str) -> TaskId:
+    """The top task of the tree that a request with this key starts."""
+    return TaskId(uuid5(NAMESPACE_OID, f"supaclaw.tree {principal} {key}"))
+
+
 async def start(tx: Connection, principal: PrincipalId, request: TreeRequest) -> TaskId:
     """Queue the top task of a tree, or return that of the same key; raises `TooManyTasks`."""
-    id = None if request.key is None else TaskId(uuid5(NAMESPACE_OID, f"supaclaw.tree {principal} {request.key}"))
+    id = None if request.key is None else top_task(principal, request.key)
     work = node_assignment(request.input, request.label, private=request.private, address=request.address)
     sharing, budget = request.shared, request.budget_usd
     work = work.model_copy(update={"deliver": request.deliver, "started_in": sharing and sharing.session})

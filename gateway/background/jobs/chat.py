@@ -26,6 +26,8 @@ from gateway.store.delivery.addresses import AddressRow
 from gateway.store.transcript import messages, sessions, tool_calls, unread
 from gateway.store.transcript.messages import MessageRow
 
+TOO_LATE = "(Your newest message came when I had written this; I answer it next.)"
+
 
 @dataclass(slots=True)
 class ChatTurns:
@@ -96,8 +98,10 @@ class ChatTurns:
             files, asked = await sent.keep(tx, run.principal_id, answer.label), opened.asked[-1].platform_id
             said = isinstance(result.entry, AssistantText)
             shown = marks.sourced(sent.text, answer.label, private=opened.at.private) if said else sent.text
-            await self.delivery.outbound.put(tx, opened.at, answer.id, shown, files=files, reply_to=asked)
             more = await unread.left(tx, opened.session)
+            if more and said and await unread.follows(tx, opened.session, answer.id):
+                shown = f"{shown}\n\n{TOO_LATE}"
+            await self.delivery.outbound.put(tx, opened.at, answer.id, shown, files=files, reply_to=asked)
             return RunOutcome(None if more else result.status, result.error)
 
         await self.agents.finisher.finish(run, opened.session, result, store, at=opened.at)

@@ -134,6 +134,7 @@ class Inbound:
     themselves). A button press is its value, sent by the person who pressed it. `as_owner` is false for what a program
     says with a token: it is trusted as known at most, and is not a command of the owner. `client` is what a program
     sent along.
+    `quoted_files` are those of the message replied to. `deleted` says that the message named in `edits` was deleted.
     `zone` is the sender's time zone as the platform knows it ("" if it doesn't tell): never more than an offer.
     """
 
@@ -151,11 +152,13 @@ class Inbound:
     album: str = ""
     quoted: str = ""
     quoted_id: str = ""
+    quoted_files: tuple[Attachment, ...] = ()
     forwarded: str = ""
     as_owner: bool = field(kw_only=True)
     fork: str | None = None
     client: ClientInput | None = None
     zone: str = ""
+    deleted: bool = False
 
     @property
     def member(self) -> PrincipalId | None:
@@ -166,8 +169,12 @@ class Inbound:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """An `Inbound` with our own id, since the journal stores it before the database does."""
+    """An `Inbound` with our own id, since the journal stores it before the database does.
+
+    `followed` says that the next message of its sender came together with it.
+    """
 
     id: EntryId
     inbound: Inbound
     at: datetime
+    followed: bool = False

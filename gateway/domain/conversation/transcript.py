@@ -128,10 +128,14 @@ class ToolFinished:
 
 @dataclass(frozen=True, slots=True)
 class Steered:
-    """Messages that arrived during the turn and join it; `label` is that of the least trusted."""
+    """Messages that arrived during the turn and join it; `label` is that of the least trusted.
+
+    With `instead`, they belong to what the turn had just answered: the reply is dropped, and the turn goes on.
+    """
 
     messages: tuple[UserText, ...]
     label: Label
+    instead: Reply | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,10 @@
 """Marks: the lines by which the gateway says whose words follow. No text from elsewhere can pass for one."""
 
 import re
+from datetime import UTC, datetime
 
 from gateway.domain.principals import Label
-from gateway.domain.text.texts import one_line
+from gateway.domain.text.texts import EDITED, one_line
 
 _NAME = 64
 _BREAK = r"\n\r\v\f\x1c-\x1e\x85\u2028\u2029"
@@ -11,7 +12,7 @@ _UNSEEN = r"\u00ad\u034f\u061c\u115f\u1160\u180b-\u180f\u200b-\u200f\u202a-\u202
 _GAP = rf"(?:[^\S{_BREAK}]|[{_UNSEEN}])*+"
 _START = rf"(?:\A|(?<=[{_BREAK}]))({_GAP})(?=[\[(（［【]{_GAP}(?:"
 _RENDERED = r"\d{4}\W{1,3}\d|(?:file|summary\W+of|the\W+conversation|older\W+messages|recalled)\b"
-_STORED = r"(?:forwarded|\d+\W+more\W+files|instructions\W+from|the\W+user|a\d+)\b"
+_STORED = r"(?:forwarded|\d+\W+more\W+files|instructions\W+from|the\W+user|a\d+|(?:edited|deleted)\W+the\W+message)\b"
 _STAMPS = re.compile(rf"{_START}{_RENDERED}))", re.IGNORECASE)
 _MARKS = re.compile(rf"{_START}{_RENDERED}|{_STORED}))", re.IGNORECASE)
 _AROUND = r"(?:[^\w()（）]|_)*+"
@@ -37,6 +38,23 @@ def forwarded(text: str, source: str) -> str:
     """Forwarded text under the mark that names its source."""
     name = one_line(re.sub(r"[\[\]]", " ", source), _NAME) or "somebody"
     return "\n".join(filter(None, (f"[Forwarded from {name}]", quoted(text))))
+
+
+WITHDRAWN = {
+    "edited": "[Edited: the message that was here; its new text comes later.]",
+    "deleted": "[Deleted: the message that was here.]",
+}
+"""What a prompt has in place of a text that its person edited or deleted later."""
+
+
+def edited(text: str, sent_at: datetime) -> str:
+    """The new text of a message of that time; what it said before doesn't count any more."""
+    return f"{EDITED} {sent_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC now says this, nothing else.]\n{text}"
+
+
+def deleted(sent_at: datetime) -> str:
+    """The note that a message of that time was deleted."""
+    return f"[Deleted: the message of {sent_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC; it counts no more.]"
 
 
 def heading(name: str, label: Label, own: Label) -> str:

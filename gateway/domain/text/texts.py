@@ -9,6 +9,8 @@ from datetime import datetime, timedelta
 from itertools import product
 
 SHORTEST_QUOTE = 3
+EDITED = "[Edited: the message of"
+"""How the mark of an edit begins; the text of no person does."""
 _BETWEEN = r"(?:\s*[,;&]\s*|\s+)(?:\w{1,3}\s+)?"
 
 
@@ -18,8 +20,9 @@ def storable(text: str) -> str:
 
 
 def own_part(text: str) -> str:
-    """A stored message without the lines that it quotes."""
-    return "\n".join(line for line in text.splitlines() if not line.lstrip().startswith(">"))
+    """A stored message without the lines that it quotes and the mark of an edit."""
+    lines = text.splitlines()
+    return "\n".join(line for line in lines if not line.lstrip().startswith(">") and not line.startswith(EDITED))
 
 
 def quotes_whole(text: str, *values: str) -> bool:

@@ -17,7 +17,8 @@ from gateway.domain.errors import SupaclawError, TryAgainLater
 from gateway.domain.ids import EntryId, InboxId
 from gateway.domain.principals import Label, Role
 from gateway.domain.time import Clock
-from gateway.flow.inbound.persistence import ALBUM_SECONDS, Accepted, InboundWriter
+from gateway.flow.inbound.companions import Companions
+from gateway.flow.inbound.persistence import ALBUM_SECONDS, Accepted, InboundWriter, goes_on
 from gateway.flow.inbound.spool import Outages, Quarantine, Spool
 from gateway.flow.journal.journal import Journal
 from gateway.flow.live import Live, MessageStored
@@ -109,6 +110,7 @@ class InboundFlow:
         self._spool = Spool(self.journal, self.outages, store, put_aside, self.rehearsal.succeeds)
         self._quarantine = Quarantine()
         self._busy = asyncio.Semaphore(CHATS_AT_ONCE)
+        self._companions = Companions()
         self._seen: LRUCache[tuple[str, ...], Accepted] = LRUCache(MAX_SEEN_REMEMBERED)
 
     async def accept(self, batch: Sequence[Inbound]) -> tuple[Accepted, ...]:
@@ -124,8 +126,11 @@ class InboundFlow:
 
         async def one_chat(places: Sequence[int]) -> None:
             async with self._busy:
-                for place in places:
-                    accepted[place] = await self._accept(clean_inbound(batch[place], self.clean))
+                for number, place in enumerate(places, 1):
+                    said = clean_inbound(batch[place], self.clean)
+                    followed = any(_same_sender(batch[later], said) for later in places[number:])
+                    for part in self._companions.complete(said):
+                        accepted[place] = await self._accept(part, followed=followed or part is not said)
 
         for failure in await asyncio.gather(*map(one_chat, chats.values()), return_exceptions=True):
             if failure is not None:
@@ -168,7 +173,7 @@ class InboundFlow:
         """Free memory; the database has every key."""
         self._seen.clear()
 
-    async def _accept(self, inbound: Inbound) -> Accepted:
+    async def _accept(self, inbound: Inbound, *, followed: bool) -> Accepted:
         self.failpoints.reach(Step.INBOUND_RECEIVED)
         key = (*_chat(inbound), inbound.platform_id)
         if (seen := self._seen.get(key)) is not None:
@@ -177,7 +182,7 @@ class InboundFlow:
         role, decision = self._decide(inbound)
         if isinstance(decision, Ignore):
             return Accepted(decision)
-        arrival = Arrival(_entry_id(key), inbound, self.clock.now())
+        arrival = Arrival(_entry_id(key), inbound, self.clock.now(), followed)
         try:
             accepted = await self._keep(arrival, role, decision)
         except TryAgainLater:
@@ -246,9 +251,12 @@ class InboundFlow:
                 if not await self.run_command(accepted.inbox_id):
                     raise TryAgainLater("a command waits for the database, and what follows it waits with it")
                 self.signals.tasks.set()  # the command may have queued a turn
+            case Edit() if accepted.message_id is None:
+                self.signals.outbox.set()  # it may have got a notice
             case StartTurn() | Edit() if accepted.message_id is not None and not accepted.duplicate:
                 self.signals.tasks.set()
-                if arrival.inbound.album:
+                self.signals.outbox.set()  # an edit may have closed a question
+                if goes_on(arrival):
                     asyncio.get_running_loop().call_later(ALBUM_SECONDS, self.signals.tasks.set)
                 if accepted.session_id is not None:
                     self.live.publish(accepted.session_id, MessageStored(accepted.message_id))
@@ -259,6 +267,10 @@ class InboundFlow:
 def _chat(inbound: Inbound) -> tuple[str, str, str]:
     at = inbound.address
     return at.channel, at.account, at.chat
+
+
+def _same_sender(one: Inbound, other: Inbound) -> bool:
+    return (one.address, one.sender.id) == (other.address, other.sender.id)
 
 
 def _entry_id(key: tuple[str, ...]) -> EntryId:

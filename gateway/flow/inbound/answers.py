@@ -74,7 +74,7 @@ async def _answer_to(conn: Connection, accepted: Accepted) -> Answer | None:
     if asked is None or asked.kind != "user":
         return _said(asked, NOTHING) if asked else Answer("", notice=True)
     if asked.closed_at is not None:
-        return Answer("Stopped.", notice=True)
+        return Answer("Stopped." if asked.stopped else "", notice=True)
     if asked.answered_by is None:
         return None
     answer = await messages.get(conn, asked.answered_by)

@@ -1,6 +1,7 @@
 """The transaction that stores an arrival."""
 
 import asyncio
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import assert_never
@@ -12,7 +13,9 @@ from gateway.domain.conversation.transcript import AssistantText, ToolIntent, To
 from gateway.domain.ids import AddressId, InboxId, InstanceId, MessageId, SessionId
 from gateway.domain.principals import Label, Role, label_of
 from gateway.domain.text import marks
+from gateway.domain.text.texts import one_line
 from gateway.domain.work.tasks import Lane
+from gateway.flow.inbound.revisions import revise
 from gateway.flow.journal.journal import Journal
 from gateway.flow.people import People
 from gateway.store.connection.pool import Connection
@@ -23,12 +26,15 @@ from gateway.store.transcript import messages, sessions, tool_calls, unread
 from gateway.store.work import tasks
 from gateway.workspace.journal.files import Place
 
-QUOTED = 1_000
+QUOTED = 4_000
 """Characters of a quoted message."""
 MOST_FILES = 50
 """Most files of one message."""
 ALBUM_SECONDS = 1.0
-"""Seconds between the parts of an album."""
+"""Seconds between the parts of an album, and of a thought that one of them says goes on."""
+FEW_CHARS = 12
+"""A file with a text no longer than this is a part of something."""
+_POINTS_ON = re.compile(r"(?:[:：…]|->|[→↓⬇👇]\ufe0f?)\s*\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +52,32 @@ class Accepted:
     async def stored(self) -> "Accepted":
         """The same, once it is in the database."""
         return self if self.later is None else await asyncio.shield(self.later)
+
+
+@dataclass(frozen=True, slots=True)
+class QuotedFiles:
+    """The files of the message that is replied to: `stored` ones by their ids, of this label, or `announced` ones."""
+
+    stored: tuple[Attachment, ...] = ()
+    announced: tuple[Attachment, ...] = ()
+    label: Label = Label.UNTRUSTED
+
+    @property
+    def any(self) -> bool:
+        """Whether there are some."""
+        return bool(self.stored or self.announced)
+
+
+NO_FILES = QuotedFiles()
+
+
+def goes_on(arrival: Arrival) -> bool:
+    """Whether more of the same thought may follow at once: only then its turn waits, for `ALBUM_SECONDS`."""
+    said = arrival.inbound
+    if said.address.channel in OWN_CHANNELS or said.solo:
+        return False
+    part = said.album or said.forwarded or (said.attachments and len(said.text.strip()) <= FEW_CHARS)
+    return bool(part or arrival.followed or _POINTS_ON.search(said.text))
 
 
 class InboundWriter:
@@ -71,15 +103,17 @@ class InboundWriter:
         if arrived is None:
             return await _seen_before(tx, inbound, decision)
         accepted = Accepted(decision, arrived, at.id, at.session_id)
-        said, label = _as_said(inbound), await _label(tx, at, inbound, role)
+        quoted = await _quoted_files(tx, at, inbound) if isinstance(decision, StartTurn) else NO_FILES
+        said, label = _as_said(inbound, quoted), await _label(tx, at, inbound, role, quoted)
         message: MessageId | None
         match decision:
             case StartTurn():
                 if inbound.client is not None and inbound.client.results:
                     await _conclude(tx, at, inbound.client.results)
-                message = await self._queue(tx, at, arrived, replace(arrival, inbound=said), label)
+                message = await self._queue(tx, at, arrived, replace(arrival, inbound=said), label, quoted)
             case Edit(platform_id):
-                message = await unread.edit(tx, at.id, platform_id, said.text, label)
+                changed = replace(arrival, inbound=said)
+                message = await revise(tx, at, arrived, changed, platform_id, label, self._instance)
             case RunCommand() | Ignore():
                 return accepted
             case _:
@@ -89,7 +123,7 @@ class InboundWriter:
         return replace(accepted, message_id=message)
 
     async def _queue(
-        self, tx: Connection, at: AddressRow, arrived: InboxId, arrival: Arrival, label: Label
+        self, tx: Connection, at: AddressRow, arrived: InboxId, arrival: Arrival, label: Label, quoted: QuotedFiles
     ) -> MessageId:
         said = arrival.inbound
         message = await unread.join(tx, at.id, said.album, said.text, label) if said.album else None
@@ -97,18 +131,25 @@ class InboundWriter:
             message = await unread.receive(tx, at.session_id, at.principal_id, at.id, said, label, arrival.id, arrived)
         else:
             await inbox.set_message(tx, arrived, message)
-        if said.attachments:
-            await self._attach(tx, at, message, said.attachments)
-        delay = ALBUM_SECONDS if said.album else 0.0
+            quoted = NO_FILES  # the first part has them
+        if said.attachments or quoted.any:
+            await self._attach(tx, at, message, said.attachments, quoted)
+        delay = ALBUM_SECONDS if goes_on(arrival) else 0.0
         await tasks.create_chat(tx, at.principal_id, at.session_id, self._instance, delay=delay)
         return message
 
     async def _attach(
-        self, tx: Connection, at: AddressRow, message: MessageId, announced: Sequence[Attachment]
+        self,
+        tx: Connection,
+        at: AddressRow,
+        message: MessageId,
+        announced: Sequence[Attachment],
+        quoted: QuotedFiles,
     ) -> None:
         """Record the files of a message and queue their download, the owner's first; own channels have stored them."""
         add = attachments.add_kept if at.channel in OWN_CHANNELS else attachments.add
-        await add(tx, at.principal_id, message, at.channel, announced[:MOST_FILES])
+        await attachments.add_kept(tx, at.principal_id, message, at.channel, quoted.stored[:MOST_FILES])
+        await add(tx, at.principal_id, message, at.channel, (*announced, *quoted.announced)[:MOST_FILES])
         await tasks.create(
             tx,
             at.principal_id,
@@ -190,20 +231,35 @@ async def _in_its_place(tx: Connection, inbound: Inbound) -> Inbound:
     return replace(inbound, address=replace(inbound.address, chat=inbound.fork))
 
 
-async def _label(tx: Connection, at: AddressRow, inbound: Inbound, role: Role) -> Label:
+async def _quoted_files(tx: Connection, at: AddressRow, inbound: Inbound) -> QuotedFiles:
+    """Those stored here, else as announced; of an album only those that the platform names, if it does so."""
+    if not inbound.quoted_id:
+        return replace(NO_FILES, announced=inbound.quoted_files)
+    stored, label = await attachments.of_quoted(tx, at.principal_id, at.address, inbound.quoted_id)
+    names = {file.name for file in inbound.quoted_files}
+    chosen = [file for file in stored if file.name in names] or stored
+    return QuotedFiles(tuple(chosen), () if chosen else inbound.quoted_files, label)
+
+
+async def _label(tx: Connection, at: AddressRow, inbound: Inbound, role: Role, quoted: QuotedFiles) -> Label:
     """Files, forwarded texts and quotes are untrusted, unless the quoted message is stored here."""
     own = label_of(role, private=inbound.private, as_owner=inbound.as_owner)
-    if inbound.attachments or inbound.forwarded:
+    if inbound.attachments or inbound.forwarded or quoted.announced:
         return Label.UNTRUSTED
+    own = max(own, quoted.label) if quoted.stored else own
     return max(own, await unread.quoted_label(tx, at, inbound)) if inbound.quoted.strip() else own
 
 
-def _as_said(inbound: Inbound) -> Inbound:
+def _as_said(inbound: Inbound, quoted: QuotedFiles) -> Inbound:
     """The message with its quote before it, and a note about files left out; its text can't imitate our marks."""
     quote, text, source = inbound.quoted.strip(), inbound.text, inbound.forwarded
+    if len(quote) > QUOTED:
+        quote = f"{quote[:QUOTED]}… [cut: {len(quote)} characters]"
+    files = (f"[its file {one_line(file.name, 80)} is below]" for file in (*quoted.stored, *quoted.announced))
+    quote = "\n".join(filter(None, (quote, *files)))
     parts = [marks.forwarded(text, source) if source else marks.without_marks(text)]
     if quote:
-        parts.insert(0, marks.quoted(quote if len(quote) <= QUOTED else f"{quote[:QUOTED]}…"))
+        parts.insert(0, marks.quoted(quote))
     if (more := len(inbound.attachments) - MOST_FILES) > 0:
         parts.append(f"[{more} more files were left out; a message may have {MOST_FILES}.]")
     return replace(inbound, text="\n\n".join(filter(None, parts)))

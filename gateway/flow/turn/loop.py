@@ -1,14 +1,16 @@
 """The agent's loop over the transcript, tools and model of one turn, and the files and long messages in its prompt."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Sequence, Set
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from time import monotonic
 from typing import Protocol
 
 from gateway.agent.conversation.context import file_index, own_words, person_part, system_prompt, to_messages
 from gateway.agent.conversation.fit import fit, message_tokens
 from gateway.agent.limits import Limits
-from gateway.agent.loop import RepeatApprovals, run_turn
+from gateway.agent.loop import NOTHING_NEW, RepeatApprovals, run_turn
 from gateway.domain.conversation.model import (
     Highest,
     Image,
@@ -41,6 +43,10 @@ MAX_EXCERPT = 3_000
 MAX_EXCERPTS_OF_MESSAGE = 12_000
 MAX_PICTURES = 8
 MAX_PICTURE_BYTES = 400_000
+MAX_FOLLOWED = 3
+"""How often a turn answers anew because of messages that follow on what it answers."""
+FILES_WAIT_SECONDS, FILES_POLL_SECONDS = 10.0, 0.2
+"""How long an answer that is ready waits for the files of a message which follows."""
 
 
 async def with_files(entries: Sequence[Entry], workspace: Workspace, asked: Set[MessageId]) -> list[Entry]:
@@ -193,6 +199,7 @@ class TurnLoop:
         self._pending = self.opened.pending()
         self._fresh = not self._pending
         self._asked: Prompt | None = None
+        self._followed = 0
 
     def _parts(self) -> Sequence[PromptPart]:
         """The parts of the standing instructions; those that change more often come later."""
@@ -236,6 +243,7 @@ class TurnLoop:
             toolbox=self.environment.toolbox,
             render=self._render,
             steer=self._steer,
+            follow=self._follow,
             caller=self.opened.caller(self.turn.fence.cross),
             limits=self.limits,
             pending=self._pending,
@@ -270,16 +278,31 @@ class TurnLoop:
         """Messages that arrived since the last model call; none at the first, as the turn has just been opened."""
         if self._fresh:
             self._fresh = False
-            return Steered((), Label.OWNER)
+            return NOTHING_NEW
         async with self.database.connection() as conn:
             if not await unread.left(conn, self.opened.session):
-                return Steered((), Label.OWNER)
+                return NOTHING_NEW
         rows = await self.database.run(self._take)
         if rows:
             self.live.publish(self.opened.session, TurnStarted(tuple(row.id for row in rows), self.opened.run))
         entries = await self._shown(rows, {row.id for row in rows})
         label = max((row.label for row in rows), default=Label.OWNER)
         return Steered(tuple(entry for entry in entries if isinstance(entry, UserText)), label)
+
+    async def _follow(self) -> Steered:
+        """Messages of the same thought that came before its answer; waits a while for their files."""
+        self._followed += 1
+        if self.opened.at is None or self.opened.solo or self._followed > MAX_FOLLOWED:
+            return NOTHING_NEW
+        until = monotonic() + FILES_WAIT_SECONDS
+        while True:
+            async with self.database.connection() as conn:
+                if not await unread.follows(conn, self.opened.session):
+                    break
+            if (found := await self._steer()).messages or monotonic() > until:
+                return found
+            await asyncio.sleep(FILES_POLL_SECONDS)
+        return NOTHING_NEW
 
     def _reminded(self, entries: Sequence[Entry]) -> list[Entry]:
         """The entries with recalled memories before the first message of the turn."""

@@ -108,6 +108,9 @@ class StepSink:
                 self.failpoints.reach(Step.RESULT_COMMITTED)
             case Steered():
                 self.label = max(self.label, event.label)
+                if (dropped := event.instead) is not None:
+                    run = self.run
+                    await self._commit(lambda tx: steps.model_called(tx, run.id, run.principal_id, dropped))
             case TextDelta() | Restarted() | Waiting() | Answered():
                 pass
             case _:
@@ -183,6 +186,8 @@ class LiveSink:
                     self._live.publish(self._session, ToolStarted(call.id, call.name, call.arguments))
             case ToolFinished(intent, result, failed, duration_ms):
                 self._live.publish(self._session, ToolEnded(intent.call.id, result.text, failed, duration_ms))
+            case Steered(instead=dropped) if dropped is not None:
+                self._live.publish(self._session, TextDropped())
             case Steered() | Answered():
                 pass
             case _:

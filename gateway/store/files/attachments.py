@@ -8,9 +8,10 @@ from uuid import UUID
 
 from asyncpg import Record
 
-from gateway.domain.conversation.inbound import Attachment
+from gateway.domain.conversation.inbound import Address, Attachment
 from gateway.domain.conversation.transcript import Attached, AttachmentState
 from gateway.domain.ids import FileId, MessageId, PrincipalId, SessionId
+from gateway.domain.principals import Label
 from gateway.domain.text.texts import storable
 from gateway.store.connection.pool import Connection
 from gateway.store.connection.rows import fetch_all
@@ -87,6 +88,23 @@ async def add_kept(
     )
 
 
+async def of_quoted(
+    conn: Connection, principal: PrincipalId, at: Address, platform_id: str
+) -> tuple[list[Attachment], Label]:
+    """The stored files of a message that this principal sent or got there, for `add_kept`, and its label."""
+    sql = """select a.file_id::text as ref, a.name, max(m.label) over () as label
+             from messages m join attachments a on a.message_id = m.id
+             where m.principal_id = $5 and a.file_id is not null and m.withdrawn is distinct from 'deleted'
+               and m.id in (
+               select message_id from inbox where (channel, account, chat, platform_id) = ($1, $2, $3, $4)
+               union select o.message_id from outbox o join addresses d on d.id = o.address_id
+               where (d.channel, d.account, d.chat, o.platform_id) = ($1, $2, $3, $4))
+             order by a.message_id, a.place"""
+    rows = await conn.fetch(sql, at.channel, at.account, at.chat, platform_id, principal)
+    found = [Attachment(row["ref"], row["name"]) for row in rows]
+    return found, Label(rows[0]["label"]) if rows else Label.UNTRUSTED
+
+
 async def incomplete(conn: Connection, message: MessageId) -> list[PendingAttachment]:
     """Attachments of a message that have yet to be fetched or read, in order."""
     sql = """select a.id, a.principal_id, a.message_id, a.channel, a.ref, a.name, a.mime, a.size, a.state, a.file_id,
@@ -126,6 +144,7 @@ async def of_turn(
                  select a.id, a.file_id, a.created_at, a.place
                  from attachments a join messages m on m.id = a.message_id
                  where a.session_id = p.id and a.state = 'stored' and m.seq <= p.until
+                   and m.withdrawn is distinct from 'deleted'
                  order by a.created_at desc, a.place desc limit $3 * 4) n
                order by n.created_at desc, n.place desc limit $3 * 4
              ), latest as (

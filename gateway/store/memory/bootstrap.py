@@ -39,7 +39,8 @@ last as (
 ), said as (
   select m.id, case kind when 'user' then 'the user: ' else 'the agent: ' end || left(text, 200) as line
   from messages m join last on m.session_id = last.id
-  where seq is not null and (kind = 'user' or (kind = 'assistant' and final)) order by seq desc limit 3
+  where seq is not null and withdrawn is null and (kind = 'user' or (kind = 'assistant' and final))
+  order by seq desc limit 3
 ), before as (
   select ended_at, label, coalesce(
     (select text from newest n where n.session_id = last.id and n.created_at <= $2 and n.label <= $3

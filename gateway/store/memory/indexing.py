@@ -59,8 +59,8 @@ with behind as materialized (
   order by s.spoken_at limit $2
 )
 select m.id, m.session_id, m.seq, m.label, m.origin, m.sent_at, b.agent, b.place,
-       case when m.kind = 'user' or (m.kind = 'assistant' and m.final) then concat_ws(' ', m.sender, m.text) else '' end
-         as text, b.unattended
+       case when m.withdrawn is null and (m.kind = 'user' or (m.kind = 'assistant' and m.final))
+         then concat_ws(' ', m.sender, m.text) else '' end as text, b.unattended
 from behind b cross join lateral (
   select * from messages where session_id = b.id and seq > b.seq order by seq limit $2) m
 order by m.session_id, m.seq limit $2

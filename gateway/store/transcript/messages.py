@@ -21,6 +21,7 @@ from gateway.domain.conversation.transcript import (
 from gateway.domain.ids import AddressId, EntryId, JournalId, MemoryId, MessageId, PrincipalId, SessionId, TaskId
 from gateway.domain.memory.imports import ORIGIN
 from gateway.domain.principals import Label
+from gateway.domain.text import marks
 from gateway.domain.text.texts import storable
 from gateway.domain.text.tokens import estimate
 from gateway.store.connection.pool import Connection
@@ -38,9 +39,13 @@ WRITTEN = "written"
 REFERENCE_TOKENS, TEXT_TOKENS = 100, 1_000
 """Tokens that a file takes of a prompt at most: its description, with its text if that is short."""
 
+REVISED = "revised"
+"""Origin of the new text of an edited message, and of the note that one was deleted."""
+
 STOPPED = "[The user stopped this; it needs no answer any more.]"
 
 Kind = Literal["user", "assistant", "tool_intent", "tool_result", "summary", "notice"]
+Withdrawn = Literal["edited", "deleted"]
 
 
 @dataclass(frozen=True)
@@ -79,6 +84,8 @@ class MessageRow:
     """The model that is asked first for its answer; None: the configured one."""
     unasked: bool | None
     """Whether it is a call that sent or changed something outside without a question."""
+    withdrawn: Withdrawn | None = None
+    """What its person did with it later: its text is no longer theirs, and no prompt has it."""
     attached: tuple[Attached, ...] = ()
     """Its files, where they were asked for: they are rows of their own."""
     models: tuple[str, ...] = ()
@@ -120,7 +127,7 @@ class MessageRow:
     def stopped(self) -> bool:
         """Whether it was given up without an answer."""
         closed = self.kind == "user" and self.closed_at is not None
-        return closed and self.origin != EARLIER and not self.origin.startswith(ORIGIN)
+        return closed and self.origin not in {EARLIER, REVISED} and not self.origin.startswith(ORIGIN)
 
     @property
     def said_earlier(self) -> bool:
@@ -141,6 +148,9 @@ class MessageRow:
     def entry(self) -> Entry:
         """As the agent sees it."""
         match self.kind:
+            case "user" if self.withdrawn is not None:
+                files = self.attached if self.withdrawn == "edited" else ()
+                return UserText(marks.WITHDRAWN[self.withdrawn], self.sent_at, self.sender, self.id, files)
             case "user":
                 text = f"{self.text}\n{STOPPED}" if self.stopped else self.text
                 wordless = self.origin == "api" and not text and not self.attached
@@ -250,16 +260,17 @@ _KIND: dict[type[Entry], Kind] = {
 
 async def said_by_person(conn: Connection, session: SessionId, own: Label) -> list[str]:
     """Texts trusted this far that turns were asked here, among the newest entries; without imported ones."""
-    sql = """select text from (select kind, label, origin, text from messages where session_id = $1 and seq is not null
-                               order by seq desc limit 1000) newest
-             where kind = 'user' and label <= $2 and origin <> $3 and not starts_with(origin, $4)"""
+    sql = """select text from (select kind, label, origin, text, withdrawn from messages
+                               where session_id = $1 and seq is not null order by seq desc limit 1000) newest
+             where kind = 'user' and label <= $2 and origin <> $3 and not starts_with(origin, $4)
+               and withdrawn is null"""
     return [row["text"] for row in await conn.fetch(sql, session, own, EARLIER, ORIGIN)]
 
 
 async def being_answered(conn: Connection, session: SessionId, own: Label) -> list[str]:
     """The messages that the session's turn answers and that a person of this trust level wrote themselves."""
     sql = """select m.text from messages m where m.session_id = $1 and m.kind = 'user' and m.label <= $2
-               and m.seq is not null and m.answered_by is null and m.closed_at is null
+               and m.seq is not null and m.answered_by is null and m.closed_at is null and m.withdrawn is null
                and (select bool_and(i.sender <> '') from inbox i
                     where i.address_id = m.address_id and i.message_id = m.id)"""
     return [row["text"] for row in await conn.fetch(sql, session, own)]

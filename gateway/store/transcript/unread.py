@@ -10,7 +10,7 @@ from gateway.domain.text.texts import storable
 from gateway.domain.text.tokens import estimate
 from gateway.store.connection.pool import Connection
 from gateway.store.delivery.addresses import AddressRow
-from gateway.store.transcript.messages import MessageRow
+from gateway.store.transcript.messages import REVISED, MessageRow, Withdrawn
 
 PATIENCE = timedelta(seconds=90)
 """How long a message waits for its files before a turn takes it without them."""
@@ -26,10 +26,12 @@ async def receive(
     entry: EntryId,
     arrived: InboxId | None = None,
     model: str | None = None,
+    origin: str | None = None,
 ) -> MessageId:
     """Store what a person said, unread: it gets its place in the transcript when a turn takes it.
 
-    What `arrived` is noted to have become it. With a `model`, that one is asked first.
+    What `arrived` is noted to have become it. With a `model`, that one is asked first. Without an `origin` it is the
+    channel.
     """
     text = storable(inbound.text)
     sql = """with said as (
@@ -49,7 +51,7 @@ async def receive(
             address,
             text,
             label,
-            inbound.address.channel,
+            origin or inbound.address.channel,
             "" if inbound.private else storable(inbound.sender.name),
             inbound.platform_id,
             inbound.sent_at,
@@ -81,12 +83,75 @@ async def join(conn: Connection, address: AddressId, album: str, text: str, labe
 
 
 async def edit(conn: Connection, address: AddressId, platform_id: str, text: str, label: Label) -> MessageId | None:
-    """Apply an edit to a message that no turn has taken; None when it is too late. Its trust label never falls."""
-    sql = """update messages set text = $3, tokens = $4, label = greatest(label, $5)
+    """Apply an edit to a message, or to an earlier edit, that no turn has taken; None when it is too late.
+
+    Its trust label never falls.
+    """
+    sql = """update messages
+             set text = case origin when $6 then split_part(text, chr(10), 1) || chr(10) else '' end || $3,
+               tokens = $4, label = greatest(label, $5)
+             where address_id = $1 and platform_id = $2 and kind = 'user' and withdrawn is null
+               and case when seq is null then closed_at is null else origin = $6 and closed_at is not null
+                     and not exists (select from messages later where later.session_id = messages.session_id
+                                       and later.seq > messages.seq and later.kind <> 'user') end
+             returning id"""
+    found = await conn.fetchval(sql, address, platform_id, storable(text), estimate(text), label, REVISED)
+    return MessageId(found) if found else None
+
+
+async def give_up(conn: Connection, address: AddressId, platform_id: str) -> MessageId | None:
+    """Close a message that was deleted before a turn took it; None when it is too late."""
+    sql = """update messages set closed_at = now(), withdrawn = 'deleted'
              where address_id = $1 and platform_id = $2 and kind = 'user' and seq is null and closed_at is null
              returning id"""
-    found = await conn.fetchval(sql, address, platform_id, storable(text), estimate(text), label)
+    found = await conn.fetchval(sql, address, platform_id)
     return MessageId(found) if found else None
+
+
+async def withdraw(
+    conn: Connection, address: AddressId, platform_id: str, how: Withdrawn, text: str
+) -> list[MessageRow]:
+    """Withdraw what turns have taken of a message, unless it says `text` already; also from memory.
+
+    An edited message is several rows: what it said first, and each later text.
+    """
+    sql = """with old as (
+               update messages set withdrawn = $3
+               where address_id = $1 and platform_id = $2 and kind = 'user' and seq is not null and withdrawn is null
+                 and ($3 = 'deleted' or $4 <> case origin when $5
+                        then substr(text, strpos(text, chr(10)) + 1) else text end)
+               returning *
+             ), forgotten as (
+               delete from memories where kind = 'turn' and message_id in (select id from old)
+             )
+             select * from old order by seq"""
+    return [MessageRow.of(row) for row in await conn.fetch(sql, address, platform_id, how, storable(text), REVISED)]
+
+
+async def note(conn: Connection, session: SessionId, message: MessageId) -> None:
+    """Give a message its place now, without an answer: the next turn reads it. The caller holds the session."""
+    sql = """with place as (update sessions set next_seq = next_seq + 1 where id = $1 returning next_seq - 1 as seq)
+             update messages set seq = place.seq, closed_at = now() from place where id = $2"""
+    await conn.execute(sql, session, message)
+
+
+FOLLOWS_WITHIN = timedelta(seconds=10)
+"""How soon after a message the next one of its sender counts as a part of the same thought."""
+
+
+async def follows(conn: Connection, session: SessionId, answer: MessageId | None = None) -> bool:
+    """Whether an unread message follows soon on one of its sender that the turn answers, or that has this `answer`.
+
+    The edit of a message that is being answered counts however late it comes.
+    """
+    sql = """select exists (
+               select from messages u join messages o on o.session_id = u.session_id and o.address_id = u.address_id
+                 and o.sender = u.sender and (u.created_at <= o.created_at + $3::interval or u.origin = 'revised')
+               where u.session_id = $1 and u.kind = 'user' and u.seq is null
+                 and u.answered_by is null and u.closed_at is null and not u.solo
+                 and o.kind = 'user' and o.seq is not null and o.answered_by is not distinct from $2
+                 and o.closed_at is null and not o.solo)"""
+    return bool(await conn.fetchval(sql, session, answer, FOLLOWS_WITHIN))
 
 
 async def left(conn: Connection, session: SessionId) -> bool:
@@ -141,10 +206,15 @@ async def take(conn: Connection, session: SessionId, *, joining: bool) -> list[M
 _QUOTED = """
 select m.label, m.text, m.text as shown from inbox i join messages m on m.id = i.message_id
 where (i.channel, i.account, i.chat, i.platform_id) = ($1, $2, $3, $4) and m.principal_id = $5 and m.kind = 'user'
+  and m.withdrawn is null
 union all
 select m.label, m.text, o.text from addresses a
 join outbox o on o.address_id = a.id join messages m on m.id = o.message_id
 where (a.channel, a.account, a.chat, o.platform_id) = ($1, $2, $3, $4) and m.principal_id = $5 and m.kind = 'assistant'
+union all
+select m.label, m.text, m.text from addresses a join messages m on m.address_id = a.id
+where (a.channel, a.account, a.chat, m.platform_id) = ($1, $2, $3, $4) and m.principal_id = $5 and m.origin = 'revised'
+  and m.withdrawn is null
 """
 _MARKUP = re.compile(r"\]\([^()\s]*\)|^[ \t]*(?:`{3,}|~{3,}).*$", re.MULTILINE)
 _FILE = re.compile(r"\A\[(?:animation|audio|document|image|photo|ptv|sticker|video|voice|(?:voice|video) message)\]")

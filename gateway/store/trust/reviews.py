@@ -299,6 +299,20 @@ async def close(conn: Connection, *sessions: SessionId) -> list[str]:
     return [row.name for row in rows]
 
 
+async def close_of_calls(
+    conn: Connection, calls: Sequence[tuple[TaskId, int]], of_trees: Sequence[TaskId]
+) -> list[str]:
+    """Close the open questions of these calls, and those that tasks of these trees asked; returns their names."""
+    sql = """update reviews r set state = 'closed', decided_at = now()
+             where state = 'open' and ((task_id, ordinal) in (select * from unnest($1::uuid[], $2::int[]))
+               or (kind = 'approval' or tool = 'request_human_review')
+                  and task_id in (select id from tasks where master_id = any($3)))
+             returning *"""
+    rows = await fetch_all(conn, ReviewRow, sql, [task for task, _ in calls], [place for _, place in calls], of_trees)
+    await _settle(conn, rows, Event.CLOSED)
+    return [row.name for row in rows]
+
+
 async def latest(conn: Connection, asked: PrincipalId, limit: int) -> list[ReviewRow]:
     """Settled questions to this person, the newest first, answered or not."""
     sql = "select * from reviews where asked_id = $1 and state <> 'open' order by id desc limit $2"

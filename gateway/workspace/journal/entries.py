@@ -16,7 +16,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from gateway.domain.channels.routing import command_in
-from gateway.domain.conversation.inbound import Address, Arrival, Inbound, Sender
+from gateway.domain.conversation.inbound import Address, Arrival, Attachment, Inbound, Sender
 from gateway.domain.ids import EntryId
 from gateway.domain.text.texts import storable
 
@@ -62,15 +62,17 @@ def _storable(inbound: Inbound) -> Inbound:
         platform_id=storable(inbound.platform_id),
         edits=None if inbound.edits is None else storable(inbound.edits),
         earlier=tuple(replace(said, text=storable(said.text)) for said in inbound.earlier),
-        attachments=tuple(
-            replace(file, ref=storable(file.ref), name=storable(file.name), mime=storable(file.mime))
-            for file in inbound.attachments
-        ),
+        attachments=tuple(map(_storable_file, inbound.attachments)),
         album=storable(inbound.album),
         quoted=storable(inbound.quoted),
         quoted_id=storable(inbound.quoted_id),
+        quoted_files=tuple(map(_storable_file, inbound.quoted_files)),
         forwarded=storable(inbound.forwarded),
     )
+
+
+def _storable_file(file: Attachment) -> Attachment:
+    return replace(file, ref=storable(file.ref), name=storable(file.name), mime=storable(file.mime))
 
 
 NAME_LENGTH = 80

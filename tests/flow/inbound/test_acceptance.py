@@ -124,14 +124,16 @@ class TestEdits:
         async with path.working():
             assert (await path.answer(first)).text == "re: hello"
 
-    async def test_a_later_edit_is_recorded_only(self, path: MessagePath) -> None:
+    async def test_a_later_edit_starts_no_turn_and_the_next_one_has_it_instead(self, path: MessagePath) -> None:
         async with path.working():
             await path.ask("helo", id="m-edited")
             edit = await path.tell("hello", edits="m-edited")
             assert (await path.answer(edit)).text == ""
-        assert edit.message_id is None
-        assert path.model.answered == ["helo"]
-        assert await path.rows("select text from inbox where kind = 'edit'") == [("hello",)]
+            assert path.model.answered == ["helo"]
+            await path.ask("so?")
+        prompt = "\n".join(part.text for part in path.model.prompts[-1].messages)
+        assert "helo\n" not in prompt.replace("re: helo", "")
+        assert prompt.index("[Edited: the message that was here") < prompt.index("now says this, nothing else.]\nhello")
 
     async def test_the_last_of_several_edits_counts_even_if_it_comes_twice(self, path: MessagePath) -> None:
         await path.tell("a", id="m-edited")

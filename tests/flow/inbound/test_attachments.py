@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from gateway.background.jobs import ingest as ingest_module
+from gateway.background.jobs.chat import TOO_LATE
 from gateway.config.failpoints import Failpoints, Step
 from gateway.domain.channels.channel import FetchDelayed, FetchFailed
 from gateway.domain.conversation.inbound import Attachment
@@ -16,6 +17,7 @@ from gateway.domain.principals import Label
 from gateway.domain.work.tasks import Lane
 from gateway.flow.inbound import persistence as persist_module
 from gateway.flow.inbound.commands import NOT_TAKEN
+from gateway.flow.turn import loop as turn_loop
 from gateway.store.connection.pool import Database
 from tests.fakes.eventually import eventually
 from tests.flow.outage import AwayAtTimes
@@ -194,7 +196,7 @@ class TestWaiting:
         assert "[file letter.txt: text/plain; it has not arrived yet]" in user_texts(path.model.prompts[0])
 
     async def test_who_waits_for_a_file_keeps_no_place_that_others_need(self, path: MessagePath) -> None:
-        await path.tell("what is it?", attachments=(note(),))
+        await path.tell("what does it say?", attachments=(note(),))
         await path.turns.run(await path.claim())
         state = "select status, attempts, run_at > now() + interval '80 seconds' from tasks where kind = 'chat'"
         assert await path.rows(state) == [("pending", 0, True)]
@@ -209,14 +211,17 @@ class TestWaiting:
         assert (await path.claim(Lane.FILES)).principal_id == path.people.owner.id
 
     async def test_what_was_said_before_is_answered_however_many_files_come_after_it(
-        self, path: MessagePath, gate: asyncio.Event
+        self, path: MessagePath, gate: asyncio.Event, monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        monkeypatch.setattr(turn_loop, "FILES_WAIT_SECONDS", 0.0)
         asked = await path.tell("hello")
         later = [await path.tell("and this", attachments=(note(),)) for _ in range(3)]
         async with path.working():
             assert (await path.answer(asked)).text == "re: hello"
+            await path.channel.until(bool)
             gate.set()
             await path.answer(later[-1])
+        assert path.channel.texts[0].endswith(TOO_LATE)
 
     async def test_who_hands_a_file_out_too_slowly_is_given_up(
         self, path: MessagePath, gate: asyncio.Event, monkeypatch: pytest.MonkeyPatch
@@ -228,8 +233,9 @@ class TestWaiting:
         assert (state, error) == ("failed", "it could not be fetched within 0 minutes")
 
     async def test_a_message_that_steers_joins_when_its_file_is_there(
-        self, path: MessagePath, gate: asyncio.Event
+        self, path: MessagePath, gate: asyncio.Event, monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        monkeypatch.setattr(turn_loop, "FILES_WAIT_SECONDS", 0.0)
         path.model.answer = in_turn(said("", call("look", text="1")), said("done"), said("the letter"))
         late = []
 
@@ -376,7 +382,9 @@ class TestEdits:
             await path.channel.until(bool)
         await path.tell("look!", edits="m1", attachments=(note(),))
         assert await path.rows("select count(*) from attachments") == [(1,)]
-        assert await path.rows("select text from messages where kind = 'user'") == [("look",)]
+        [before, after] = await path.rows("select text, withdrawn from messages where kind = 'user' order by id")
+        assert before == ("look", "edited")
+        assert after[0].endswith("\nlook!")
 
     async def test_a_quote_in_an_edit_taints_as_well(self, path: MessagePath) -> None:
         await path.tell("why?", id="m1")
@@ -405,7 +413,7 @@ class TestQuotes:
     async def test_a_long_one_is_cut(self, path: MessagePath) -> None:
         await path.tell("why?", quoted="x" * 5_000)
         [(text,)] = await path.rows("select text from messages")
-        assert text == f"> {'x' * 1000}…\n\nwhy?"
+        assert text == f"> {'x' * 4000}… [cut: 5000 characters]\n\nwhy?"
 
 
 class TestOwnChannels:

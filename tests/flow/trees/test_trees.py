@@ -355,6 +355,15 @@ def asks(prompt: Prompt) -> Reply:
 
 
 class TestReviews:
+    async def test_it_is_closed_with_the_message_that_led_to_it(self, path: MessagePath) -> None:
+        await started(path, lambda prompt: said("I stop") if results(prompt) else asks(prompt), "main")
+        async with path.working():
+            await until(path, lambda found: found == ["needs_human_review"])
+            [(id,)] = await path.rows("select platform_id from messages where text = 'please'")
+            await path.tell("", edits=id, deleted=True)
+            assert await path.rows("select state from reviews") == [("closed",)]
+            await until(path, over)
+
     async def test_an_answer_resumes_the_task_with_its_comment_and_a_second_is_refused(self, path: MessagePath) -> None:
         await started(path, asks, "main")
         async with path.working():

@@ -1,0 +1,91 @@
+"""What a thread said before the app was called into it: its root and its newest replies, whatever lies between."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import accumulate
+
+from channels.slack.client import BRIEF_SECONDS, Client
+from channels.slack.markup import readable
+from channels.slack.payloads import File, Message, Page
+from gateway.domain.channels.platform import PlatformError
+from gateway.domain.conversation.inbound import Address
+
+MAX_CHARS = 3_900
+"""Characters of a thread in a prompt; of its root half as many."""
+MAX_FILES = 10
+MAX_PAGES = 5
+PAGE_MESSAGES = 999
+
+Names = Callable[[Iterable[str]], Awaitable[Mapping[str, str]]]
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadSoFar:
+    """The text, the id of the message if it is only one, and the files of the messages shown."""
+
+    text: str = ""
+    id: str = ""
+    files: Sequence[File] = field(default=())
+
+
+NO_THREAD = ThreadSoFar()
+
+
+async def so_far(
+    client: Client, at: Address, before: str, names_of: Names, subtypes: Sequence[str | None], *, private: bool
+) -> ThreadSoFar:
+    """The thread before a message; empty if Slack doesn't answer at once.
+
+    In a private chat a single message comes without a name and with its id.
+    """
+    told = [
+        each
+        for each in await _messages(client, at)
+        if each.ts < before and (each.text or each.files) and each.subtype in subtypes
+    ]
+    if not told:
+        return NO_THREAD
+    names = await names_of(message.user or "" for message in (told[0], *reversed(told[1:])))
+    if private and len(told) == 1:
+        return ThreadSoFar(readable(told[0].text, names)[:MAX_CHARS], told[0].ts, told[0].files)
+    lines = [_line(message, names) for message in told]
+    first = _cut(lines[0], MAX_CHARS // 2)
+    taken = accumulate(len(line) + 1 for line in reversed(lines[1:]))
+    newest = sum(length <= MAX_CHARS - len(first) - 50 for length in taken)
+    rest = lines[len(lines) - newest :] if newest else []
+    left_out = len(lines) - 1 - newest
+    if not newest and left_out:  # one reply that is too long
+        rest, left_out = [_cut(lines[-1], MAX_CHARS // 2)], left_out - 1
+    gap = [f"[… {left_out} messages left out here …]"] if left_out else []
+    shown = (told[0], *told[1 + left_out :])
+    return ThreadSoFar("\n".join([first, *gap, *rest]), "", [file for each in shown for file in each.files][:MAX_FILES])
+
+
+async def _messages(client: Client, at: Address) -> list[Message]:
+    """Those of the thread, oldest first, as far as Slack gives them within `BRIEF_SECONDS`."""
+    found: dict[str, Message] = {}
+    cursor: str | None = None
+    with suppress(PlatformError, TimeoutError):
+        async with asyncio.timeout(BRIEF_SECONDS):
+            for _ in range(MAX_PAGES):
+                request = client.web.conversations_replies(
+                    channel=at.chat, ts=at.thread, limit=PAGE_MESSAGES, cursor=cursor
+                )
+                page = await client.call(request, Page, BRIEF_SECONDS)
+                found |= {message.ts: message for message in page.messages}
+                cursor = page.next_cursor
+                if not cursor:
+                    break
+    return [found[ts] for ts in sorted(found)]
+
+
+def _line(message: Message, names: Mapping[str, str]) -> str:
+    who = names.get(message.user or "", message.user or message.bot_id or "")
+    files = " ".join(f"[file {file.name or file.id}]" for file in message.files)
+    return f"{who}: {' '.join(filter(None, (readable(message.text, names), files)))}"
+
+
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[:limit]} [… cut, {len(text)} characters]"

@@ -1,0 +1,69 @@
+"""Edits and deletions: what no turn has taken changes in place; the rest is withdrawn, and the next turn is told."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from gateway.agent.work.task_trees import top_task
+from gateway.domain.conversation.inbound import Arrival
+from gateway.domain.conversation.transcript import Notice
+from gateway.domain.ids import InboxId, InstanceId, MessageId
+from gateway.domain.principals import Label
+from gateway.domain.text import marks
+from gateway.flow.outbound.parts import parts
+from gateway.store.connection.pool import Connection
+from gateway.store.delivery import inbox, outbox
+from gateway.store.delivery.addresses import AddressRow
+from gateway.store.transcript import messages, tool_calls, unread
+from gateway.store.transcript.messages import REVISED, MessageRow
+from gateway.store.trust import reviews
+from gateway.store.work import tasks
+
+MAX_NOTICE = 1_000
+NO_COMMAND = "An edited command isn't run. Send the command as a new message."
+CLOSED = "Closed: {}, because the message that led to it was {}. Write again what you want."
+
+
+async def revise(
+    tx: Connection, at: AddressRow, arrived: InboxId, arrival: Arrival, changed: str, label: Label, own: InstanceId
+) -> MessageId | None:
+    """Apply the edit or deletion of the message with the platform id `changed`; the caller holds the session.
+
+    Returns the message that says so to the agent; None if the agent never had the old text, or it is the same. An edit
+    of a message that is being answered now joins the turn. Open questions that the old text led to are closed.
+    """
+    said = arrival.inbound
+    if said.deleted:
+        early = await unread.give_up(tx, at.id, changed)
+    else:
+        early = await unread.edit(tx, at.id, changed, said.text, label)
+    if early is not None:
+        return early
+    old = await unread.withdraw(tx, at.id, changed, "deleted" if said.deleted else "edited", said.text)
+    if not old:
+        if not said.deleted and await inbox.was_command(tx, at.address, changed):
+            await _tell(tx, at, NO_COMMAND)
+        return None
+    if closed := await _close_questions(tx, old):
+        await _tell(tx, at, CLOSED.format(", ".join(closed), "deleted" if said.deleted else "edited"))
+    sent_at = old[0].sent_at
+    text = marks.deleted(sent_at) if said.deleted else marks.edited(said.text, sent_at)
+    note = replace(said, text=text, platform_id=changed)
+    id = await unread.receive(
+        tx, at.session_id, at.principal_id, at.id, note, label, arrival.id, arrived, origin=REVISED
+    )
+    if said.deleted or not old[-1].open:
+        await unread.note(tx, at.session_id, id)
+    else:
+        await tasks.create_chat(tx, at.principal_id, at.session_id, own)
+    return id
+
+
+async def _close_questions(tx: Connection, old: Sequence[MessageRow]) -> list[str]:
+    calls = await tool_calls.of_answers(tx, [row.id for row in old])
+    started = [top_task(old[0].principal_id, f"{task}/{ordinal}") for task, ordinal in calls]
+    return await reviews.close_of_calls(tx, calls, started) if calls else []
+
+
+async def _tell(tx: Connection, at: AddressRow, text: str) -> None:
+    said = await messages.say(tx, at.session_id, at.principal_id, Notice(text), label=Label.OWNER, address=at.id)
+    await outbox.put(tx, at.principal_id, at.id, said.id, parts(text, MAX_NOTICE), notice=True)
