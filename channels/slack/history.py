@@ -1,4 +1,4 @@
-"""What a thread said before the app was called into it: its root and its newest replies, whatever lies between."""
+"""Threads before the app was called into them: the root and the newest replies, whatever lies between."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -12,8 +12,8 @@ from channels.slack.payloads import File, Message, Page
 from gateway.domain.channels.platform import PlatformError
 from gateway.domain.conversation.inbound import Address
 
-MAX_CHARS = 3_900
-"""Characters of a thread in a prompt; of its root half as many."""
+MAX_CHARS, MAX_LINE = 3_900, 1_600
+"""Characters of a thread and of one message in a prompt: the newest always has room beside the root."""
 MAX_FILES = 10
 MAX_PAGES = 5
 PAGE_MESSAGES = 999
@@ -50,17 +50,12 @@ async def so_far(
     names = await names_of(message.user or "" for message in (told[0], *reversed(told[1:])))
     if private and len(told) == 1:
         return ThreadSoFar(readable(told[0].text, names)[:MAX_CHARS], told[0].ts, told[0].files)
-    lines = [_line(message, names) for message in told]
-    first = _cut(lines[0], MAX_CHARS // 2)
-    taken = accumulate(len(line) + 1 for line in reversed(lines[1:]))
-    newest = sum(length <= MAX_CHARS - len(first) - 50 for length in taken)
-    rest = lines[len(lines) - newest :] if newest else []
-    left_out = len(lines) - 1 - newest
-    if not newest and left_out:  # one reply that is too long
-        rest, left_out = [_cut(lines[-1], MAX_CHARS // 2)], left_out - 1
+    first, *lines = (_cut(_line(message, names)) for message in told)
+    sizes = accumulate(len(line) + 1 for line in reversed(lines))
+    left_out = len(lines) - sum(size <= MAX_CHARS - len(first) - 50 for size in sizes)
     gap = [f"[… {left_out} messages left out here …]"] if left_out else []
-    shown = (told[0], *told[1 + left_out :])
-    return ThreadSoFar("\n".join([first, *gap, *rest]), "", [file for each in shown for file in each.files][:MAX_FILES])
+    files = [file for each in (told[0], *told[1 + left_out :]) for file in each.files]
+    return ThreadSoFar("\n".join([first, *gap, *lines[left_out:]]), "", files[:MAX_FILES])
 
 
 async def _messages(client: Client, at: Address) -> list[Message]:
@@ -87,5 +82,5 @@ def _line(message: Message, names: Mapping[str, str]) -> str:
     return f"{who}: {' '.join(filter(None, (readable(message.text, names), files)))}"
 
 
-def _cut(text: str, limit: int) -> str:
-    return text if len(text) <= limit else f"{text[:limit]} [… cut, {len(text)} characters]"
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_LINE else f"{text[:MAX_LINE]} [… cut, {len(text)} characters]"

@@ -51,11 +51,6 @@ MAY_HAVE_RUN = json.dumps(
 )
 
 
-async def nothing_follows() -> Steered:
-    """A `Steer` for turns that end with their first answer."""
-    return NOTHING_NEW
-
-
 async def run_turn(
     entries: Sequence[Entry],
     *,
@@ -64,7 +59,7 @@ async def run_turn(
     caller: Caller,
     render: Render,
     steer: Steer,
-    follow: Steer = nothing_follows,
+    follow: Steer | None = None,
     limits: Limits,
     pending: Sequence[ToolIntent] = (),
     allowed: RepeatApprovals = NO_REPEATS,
@@ -97,7 +92,7 @@ async def run_turn(
                     reply = None if event.intents else event.reply
                 if not isinstance(event, Answered):
                     yield event
-                elif reply is None or turn.stop() or not (more := await follow()).messages:
+                elif reply is None or follow is None or turn.stop() or not (more := await follow()).messages:
                     yield event
                     return
                 else:

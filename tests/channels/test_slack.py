@@ -338,6 +338,57 @@ async def test_of_a_long_thread_the_end_is_told_and_nothing_that_slack_says(plat
     assert inbound.quoted.endswith("\nAda: 248\nAda: 249")
 
 
+ROOT = "Which of the three offers do we take? " * 8
+
+
+async def test_of_a_longer_thread_root_and_newest_replies_are_told_and_the_cut_between(
+    platform: FakeSlack, build: Build
+) -> None:
+    platform.page = 7
+    async with receiving(await build()) as gateway:
+        root = platform.say(ROOT, "C5", kind="channel")["ts"]
+        for number in range(1, 31):
+            platform.say(f"{number} {'x' * 200}", "C5", kind="channel", thread=root)
+        platform.say("<@UBOT> decide", "C5", kind="channel", thread=root)
+        received = await gateway.received(32)
+    [inbound] = [each for each in received if "decide" in each.text]
+    first, gap, *newest = inbound.quoted.splitlines()
+    assert first.strip() == f"Ada: {ROOT}".strip()
+    assert gap == f"[… {30 - len(newest)} messages left out here …]"
+    assert [line.split()[1] for line in newest] == [str(number) for number in range(31 - len(newest), 31)]
+    assert len(newest) > 10
+    assert len(inbound.quoted) < 4000
+
+
+async def test_the_files_of_a_thread_come_with_the_mention(platform: FakeSlack, build: Build) -> None:
+    chart = platform.file(b"png", "chart.png", "image/png")
+    channel = await build()
+    async with receiving(channel) as gateway:
+        root = platform.say("numbers for May", "C5", kind="channel", files=(chart,))["ts"]
+        platform.say("<@UBOT> what does it say?", "C5", kind="channel", thread=root)
+        received = await gateway.received(2)
+    [inbound] = [each for each in received if each.addressed]
+    assert inbound.quoted == "Ada: numbers for May [file chart.png]"
+    [file] = inbound.quoted_files
+    assert (file.name, inbound.attachments) == ("chart.png", ())
+    assert b"".join([piece async for piece in channel.fetch(file)]) == b"png"
+
+
+@pytest.mark.parametrize("is_root", [False, True])
+async def test_a_deletion_names_the_message(platform: FakeSlack, build: Build, *, is_root: bool) -> None:
+    async with receiving(await build()) as gateway:
+        said = platform.say("<@UBOT> meet at 5", "C5", kind="channel")
+        if is_root:
+            platform.say("fine", "C5", kind="channel", thread=said["ts"], sender="U8")
+        await settled(platform)
+        platform.delete(said)
+        await settled(platform)
+    deletion = gateway.accepted[-1]
+    assert (deletion.edits, deletion.deleted, deletion.text) == (said["ts"], True, "")
+    assert (deletion.address, deletion.sender.id) == (gateway.accepted[0].address, "77")
+    assert deletion.platform_id != said["ts"]
+
+
 async def test_a_thread_that_slack_does_not_tell_is_left_out(platform: FakeSlack, build: Build) -> None:
     platform.fault("conversations.replies", "missing_scope")
     async with receiving(await build()) as gateway:

@@ -192,6 +192,30 @@ def test_a_quoted_file_is_named_and_a_long_quote_is_shortened() -> None:
     assert len(read(content=message).quoted) == 4000
 
 
+@pytest.mark.parametrize(
+    ("author", "id"), [("4918@s.whatsapp.net", "AB/4918@s.whatsapp.net"), (f"{US.hidden}@lid", "AB")]
+)
+def test_a_reply_in_a_group_names_the_message_and_brings_its_file(author: str, id: str) -> None:
+    message = people.mention("@1 read this", "1")
+    context = message.extendedTextMessage.contextInfo
+    context.stanzaID, context.participant = "AB", author
+    context.quotedMessage.CopyFrom(people.document(b"%PDF", "lease.pdf", "application/pdf"))
+    said = read(chat="1203", sender="4917", group=True, content=message)
+    assert (said.quoted, said.quoted_id, said.attachments) == ("[document]", id, ())
+    [file] = said.quoted_files
+    assert (file.name, file.mime, file.size) == ("lease.pdf", "application/pdf", 4)
+    assert Message.FromString(b64decode(file.ref)).documentMessage.mediaKey
+
+
+@pytest.mark.parametrize("group", [False, True])
+def test_a_deletion_for_everybody_names_the_message_of_its_author(*, group: bool) -> None:
+    gone = Message()
+    gone.protocolMessage.type, gone.protocolMessage.key.ID = ProtocolMessage.REVOKE, "AB"
+    said = read(chat="1203" if group else "4917", sender="4917", group=group, content=gone)
+    assert (said.edits, said.deleted, said.text) == ("AB/4917@s.whatsapp.net" if group else "AB", True, "")
+    assert said.platform_id != said.edits
+
+
 # --- files ---
 
 

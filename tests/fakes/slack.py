@@ -172,6 +172,19 @@ class FakeSlack:
         change = {"type": "message", "subtype": "message_changed", "message": dict(stored), "previous_message": before}
         return self.push(where | change)
 
+    def delete(self, said: Params) -> Params:
+        """The writer deletes what an earlier event said; the root of a thread with replies leaves a tombstone."""
+        stored = self._find(said["channel"], said["ts"])
+        where = {"type": "message", "channel": said["channel"], "channel_type": said["channel_type"], "ts": self._ts()}
+        if any(message.get("thread_ts") == said["ts"] != message["ts"] for message in self._chat(said)):
+            before = dict(stored)
+            stored |= {"text": "This message was deleted.", "subtype": "tombstone", "user": "USLACKBOT"}
+            change = {"subtype": "message_changed", "message": dict(stored), "previous_message": before}
+        else:
+            self._chat(said).remove(stored)
+            change = {"subtype": "message_deleted", "deleted_ts": said["ts"], "previous_message": stored}
+        return self.push(where | change)
+
     def command(self, command: str, text: str, chat: str = "77", *, sender: str = "77", name: str = "") -> None:
         """Someone types a slash command."""
         number = next(self._ids)

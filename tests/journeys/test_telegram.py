@@ -1,3 +1,7 @@
+import asyncio
+
+import pytest
+
 from tests.fakes.openai_server import Call, FakeModels, Rule
 from tests.fakes.telegram import FakeTelegram
 from tests.journeys.process import OWNER, STRANGER, GatewayProcess, happens
@@ -47,8 +51,61 @@ async def test_a_paste_that_telegram_cut_in_two_gets_one_answer(
 
     assert models.count == 1
     [asked] = [message["content"] for message in models.bodies[0]["messages"] if message["role"] == "user"]
-    assert "x\ny = 2 mk3x" in asked
+    assert asked.endswith("y = 2 mk3x")
     assert [sent.text.split()[-1] for sent in telegram.sent] == ["fin3x"]
+
+
+BOB = {"type": "user", "date": 1, "sender_user": {"id": 7, "is_bot": False, "first_name": "Bob"}}
+LEASE = "The lease ends in May, the deposit is two months. mk4x"
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.08, 0.8])
+@pytest.mark.parametrize("comment_first", [True, False])
+async def test_a_comment_and_a_forward_get_one_answer(
+    gateway: GatewayProcess, telegram: FakeTelegram, models: FakeModels, seconds: float, *, comment_first: bool
+) -> None:
+    models.latency_ms = 1000
+    for comments in (comment_first, not comment_first):
+        if comments:
+            telegram.say("summarise this", OWNER)
+        else:
+            telegram.say(LEASE, OWNER, forward_origin=BOB)
+        await asyncio.sleep(seconds)
+    await telegram.wait_for(lambda tg: bool(tg.sent))
+
+    [asked] = [body["messages"][-1]["content"] for body in models.bodies[-1:]]
+    assert "summarise this" in asked
+    assert f"[Forwarded from Bob]\n> {LEASE}" in asked
+    rows = await gateway.rows("select label from messages where kind = 'user'")
+    answers = await gateway.rows("select count(distinct answered_by) from messages where kind = 'user'")
+    assert (len(rows), answers[0]["count"], len(telegram.sent)) == (2, 1, 1)
+
+
+async def test_an_edit_of_an_answered_message_is_in_the_next_prompt(
+    gateway: GatewayProcess, telegram: FakeTelegram, models: FakeModels
+) -> None:
+    said = telegram.say("meet at 5 mk1x", OWNER)
+    await telegram.wait_for(lambda tg: len(tg.sent) == 1)
+    telegram.edit(said, "meet at 6 mk1x")
+    telegram.say("when do we meet? mk2x", OWNER)
+    await telegram.wait_for(lambda tg: len(tg.sent) == 2)
+
+    prompt = str(models.bodies[-1]["messages"])
+    assert "now says this, nothing else.]\\nmeet at 6" in prompt
+    assert "meet at 5" not in prompt
+
+
+async def test_the_photo_of_another_person_is_fetched_for_a_reply(
+    gateway: GatewayProcess, telegram: FakeTelegram, models: FakeModels
+) -> None:
+    photo = {"message_id": 90, "date": 1, "chat": {"id": -5, "type": "supergroup", "title": "Team"}}
+    photo |= {"from": BOB["sender_user"], "document": telegram.keep(b"rent: 700") | {"file_name": "lease.txt"}}
+    for _ in range(2):
+        telegram.say("@fake_bot what is this?", -5, sender=OWNER, group=True, reply_to_message=photo)
+        await telegram.wait_for(lambda tg: bool(tg.sent))
+    prompt = str(models.bodies[-1]["messages"])
+    assert "[its file lease.txt is below]" in prompt
+    assert "rent: 700" in prompt
 
 
 async def test_what_is_said_during_a_turn_steers_it(

@@ -203,7 +203,7 @@ def without_model(what: Cut, limit: int) -> Sections:
     """A summary without a model: the earlier summary, the last questions, files, the last answer."""
     longest = max(SHORTEST_LINE, limit // 25)
     before = _filled(_split(what.previous.text)) if what.previous else {}
-    asked = [_one_line(row.text, longest) for row in what.covered if row.kind == "user"]
+    asked = [_one_line(row.text, longest) for row in what.covered if row.kind == "user" and not row.withdrawn]
     answers = [row.text for row in what.covered if row.kind == "assistant"]
     last = [f"The latest answer in this part began: {_one_line(text, longest)}" for text in answers[-1:]]
     threads = [*before.get(THREADS, "").splitlines(), *(f"- Asked: {text}" for text in asked[-RECENT_QUESTIONS:])]

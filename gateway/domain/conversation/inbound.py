@@ -171,7 +171,7 @@ class Inbound:
 class Arrival:
     """An `Inbound` with our own id, since the journal stores it before the database does.
 
-    `followed` says that the next message of its sender came together with it.
+    `followed` says that another message of its chat came together with it.
     """
 
     id: EntryId

@@ -44,7 +44,7 @@ WITHDRAWN = {
     "edited": "[Edited: the message that was here; its new text comes later.]",
     "deleted": "[Deleted: the message that was here.]",
 }
-"""What a prompt has in place of a text that its person edited or deleted later."""
+"""A prompt has these in place of a text that its person edited or deleted later."""
 
 
 def edited(text: str, sent_at: datetime) -> str:

@@ -126,11 +126,10 @@ class InboundFlow:
 
         async def one_chat(places: Sequence[int]) -> None:
             async with self._busy:
-                for number, place in enumerate(places, 1):
+                for place in places:
                     said = clean_inbound(batch[place], self.clean)
-                    followed = any(_same_sender(batch[later], said) for later in places[number:])
                     for part in self._companions.complete(said):
-                        accepted[place] = await self._accept(part, followed=followed or part is not said)
+                        accepted[place] = await self._accept(part, followed=place != places[-1] or part is not said)
 
         for failure in await asyncio.gather(*map(one_chat, chats.values()), return_exceptions=True):
             if failure is not None:
@@ -267,10 +266,6 @@ class InboundFlow:
 def _chat(inbound: Inbound) -> tuple[str, str, str]:
     at = inbound.address
     return at.channel, at.account, at.chat
-
-
-def _same_sender(one: Inbound, other: Inbound) -> bool:
-    return (one.address, one.sender.id) == (other.address, other.sender.id)
 
 
 def _entry_id(key: tuple[str, ...]) -> EntryId:

@@ -34,7 +34,7 @@ ALBUM_SECONDS = 1.0
 """Seconds between the parts of an album, and of a thought that one of them says goes on."""
 FEW_CHARS = 12
 """A file with a text no longer than this is a part of something."""
-_POINTS_ON = re.compile(r"(?:[:：…]|->|[→↓⬇👇]\ufe0f?)\s*\Z")
+_POINTS_ON = re.compile(r"(?:[:：]|->|[→↓⬇👇]\ufe0f?)\s*\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,20 +55,15 @@ class Accepted:
 
 
 @dataclass(frozen=True, slots=True)
-class QuotedFiles:
-    """The files of the message that is replied to: `stored` ones by their ids, of this label, or `announced` ones."""
+class BroughtFiles:
+    """The files of a message, or of that which it replies to: `stored` ones by their ids, of this label, and others."""
 
     stored: tuple[Attachment, ...] = ()
     announced: tuple[Attachment, ...] = ()
     label: Label = Label.UNTRUSTED
 
-    @property
-    def any(self) -> bool:
-        """Whether there are some."""
-        return bool(self.stored or self.announced)
 
-
-NO_FILES = QuotedFiles()
+NO_FILES = BroughtFiles()
 
 
 def goes_on(arrival: Arrival) -> bool:
@@ -123,7 +118,7 @@ class InboundWriter:
         return replace(accepted, message_id=message)
 
     async def _queue(
-        self, tx: Connection, at: AddressRow, arrived: InboxId, arrival: Arrival, label: Label, quoted: QuotedFiles
+        self, tx: Connection, at: AddressRow, arrived: InboxId, arrival: Arrival, label: Label, quoted: BroughtFiles
     ) -> MessageId:
         said = arrival.inbound
         message = await unread.join(tx, at.id, said.album, said.text, label) if said.album else None
@@ -132,24 +127,18 @@ class InboundWriter:
         else:
             await inbox.set_message(tx, arrived, message)
             quoted = NO_FILES  # the first part has them
-        if said.attachments or quoted.any:
-            await self._attach(tx, at, message, said.attachments, quoted)
+        brought = replace(quoted, announced=(*said.attachments, *quoted.announced))
+        if brought.stored or brought.announced:
+            await self._attach(tx, at, message, brought)
         delay = ALBUM_SECONDS if goes_on(arrival) else 0.0
         await tasks.create_chat(tx, at.principal_id, at.session_id, self._instance, delay=delay)
         return message
 
-    async def _attach(
-        self,
-        tx: Connection,
-        at: AddressRow,
-        message: MessageId,
-        announced: Sequence[Attachment],
-        quoted: QuotedFiles,
-    ) -> None:
+    async def _attach(self, tx: Connection, at: AddressRow, message: MessageId, brought: BroughtFiles) -> None:
         """Record the files of a message and queue their download, the owner's first; own channels have stored them."""
         add = attachments.add_kept if at.channel in OWN_CHANNELS else attachments.add
-        await attachments.add_kept(tx, at.principal_id, message, at.channel, quoted.stored[:MOST_FILES])
-        await add(tx, at.principal_id, message, at.channel, (*announced, *quoted.announced)[:MOST_FILES])
+        await attachments.add_kept(tx, at.principal_id, message, at.channel, brought.stored[:MOST_FILES])
+        await add(tx, at.principal_id, message, at.channel, brought.announced[:MOST_FILES])
         await tasks.create(
             tx,
             at.principal_id,
@@ -231,17 +220,17 @@ async def _in_its_place(tx: Connection, inbound: Inbound) -> Inbound:
     return replace(inbound, address=replace(inbound.address, chat=inbound.fork))
 
 
-async def _quoted_files(tx: Connection, at: AddressRow, inbound: Inbound) -> QuotedFiles:
+async def _quoted_files(tx: Connection, at: AddressRow, inbound: Inbound) -> BroughtFiles:
     """Those stored here, else as announced; of an album only those that the platform names, if it does so."""
     if not inbound.quoted_id:
         return replace(NO_FILES, announced=inbound.quoted_files)
     stored, label = await attachments.of_quoted(tx, at.principal_id, at.address, inbound.quoted_id)
     names = {file.name for file in inbound.quoted_files}
     chosen = [file for file in stored if file.name in names] or stored
-    return QuotedFiles(tuple(chosen), () if chosen else inbound.quoted_files, label)
+    return BroughtFiles(tuple(chosen), () if chosen else inbound.quoted_files, label)
 
 
-async def _label(tx: Connection, at: AddressRow, inbound: Inbound, role: Role, quoted: QuotedFiles) -> Label:
+async def _label(tx: Connection, at: AddressRow, inbound: Inbound, role: Role, quoted: BroughtFiles) -> Label:
     """Files, forwarded texts and quotes are untrusted, unless the quoted message is stored here."""
     own = label_of(role, private=inbound.private, as_owner=inbound.as_owner)
     if inbound.attachments or inbound.forwarded or quoted.announced:
@@ -250,7 +239,7 @@ async def _label(tx: Connection, at: AddressRow, inbound: Inbound, role: Role, q
     return max(own, await unread.quoted_label(tx, at, inbound)) if inbound.quoted.strip() else own
 
 
-def _as_said(inbound: Inbound, quoted: QuotedFiles) -> Inbound:
+def _as_said(inbound: Inbound, quoted: BroughtFiles) -> Inbound:
     """The message with its quote before it, and a note about files left out; its text can't imitate our marks."""
     quote, text, source = inbound.quoted.strip(), inbound.text, inbound.forwarded
     if len(quote) > QUOTED:

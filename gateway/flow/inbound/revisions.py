@@ -14,7 +14,7 @@ from gateway.store.connection.pool import Connection
 from gateway.store.delivery import inbox, outbox
 from gateway.store.delivery.addresses import AddressRow
 from gateway.store.transcript import messages, tool_calls, unread
-from gateway.store.transcript.messages import REVISED, MessageRow
+from gateway.store.transcript.messages import DELETED, REVISED, MessageRow
 from gateway.store.trust import reviews
 from gateway.store.work import tasks
 
@@ -32,24 +32,24 @@ async def revise(
     of a message that is being answered now joins the turn. Open questions that the old text led to are closed.
     """
     said = arrival.inbound
-    if said.deleted:
-        early = await unread.give_up(tx, at.id, changed)
-    else:
-        early = await unread.edit(tx, at.id, changed, said.text, label)
-    if early is not None:
+    if not said.deleted and (early := await unread.edit(tx, at.id, changed, said.text, label)) is not None:
         return early
     old = await unread.withdraw(tx, at.id, changed, "deleted" if said.deleted else "edited", said.text)
     if not old:
-        if not said.deleted and await inbox.was_command(tx, at.address, changed):
+        before = await inbox.find_duplicate(tx, replace(said, platform_id=changed))
+        if before is not None and before.kind == "command" and not said.deleted:
             await _tell(tx, at, NO_COMMAND)
         return None
+    if old[-1].seq is None and old[-1].origin != REVISED:  # no turn has read it
+        return old[-1].id
     if closed := await _close_questions(tx, old):
         await _tell(tx, at, CLOSED.format(", ".join(closed), "deleted" if said.deleted else "edited"))
     sent_at = old[0].sent_at
     text = marks.deleted(sent_at) if said.deleted else marks.edited(said.text, sent_at)
+    origin = DELETED if said.deleted else REVISED
     note = replace(said, text=text, platform_id=changed)
     id = await unread.receive(
-        tx, at.session_id, at.principal_id, at.id, note, label, arrival.id, arrived, origin=REVISED
+        tx, at.session_id, at.principal_id, at.id, note, label, arrival.id, arrived, origin=origin
     )
     if said.deleted or not old[-1].open:
         await unread.note(tx, at.session_id, id)
@@ -60,8 +60,7 @@ async def revise(
 
 async def _close_questions(tx: Connection, old: Sequence[MessageRow]) -> list[str]:
     calls = await tool_calls.of_answers(tx, [row.id for row in old])
-    started = [top_task(old[0].principal_id, f"{task}/{ordinal}") for task, ordinal in calls]
-    return await reviews.close_of_calls(tx, calls, started) if calls else []
+    return await reviews.close(tx, calls=calls, of_trees=[top_task(old[0].principal_id, call) for call in calls])
 
 
 async def _tell(tx: Connection, at: AddressRow, text: str) -> None:

@@ -50,7 +50,7 @@ class TurnMemory:
         async with self.database.connection() as conn:
             standing = await self._bootstrap(conn, opened)
             label = max(standing.label, opened.label)
-            question = "\n".join(row.text for row in opened.asked)
+            question = "\n".join(row.text for row in opened.asked if not row.withdrawn)
             rows = (*opened.history, *opened.transcript)
             other_versions = await conversations.other_versions(conn, opened.session)
             visible = Visible({row.id for row in rows} | other_versions, {memory.id for memory in standing.shown})

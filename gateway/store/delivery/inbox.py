@@ -102,13 +102,6 @@ async def find_duplicate(conn: Connection, inbound: Inbound) -> InboxRow | None:
     return await fetch_first(conn, InboxRow, sql, at.channel, at.account, at.chat, inbound.platform_id)
 
 
-async def was_command(conn: Connection, at: Address, platform_id: str) -> bool:
-    """Whether the message with this platform id was a command."""
-    sql = """select exists (select from inbox where (channel, account, chat, platform_id) = ($1, $2, $3, $4)
-                              and kind = 'command')"""
-    return bool(await conn.fetchval(sql, at.channel, at.account, at.chat, platform_id))
-
-
 async def client_input(conn: Connection, at: Address, ids: Sequence[str | None]) -> tuple[bool, str | None]:
     """Whether all these messages, by their platform ids, may act for the owner, and what came with the newest."""
     sql = """select coalesce(bool_and(as_owner), false) as as_owner, (array_agg(client order by id desc))[1] as client

@@ -124,10 +124,11 @@ MAX_BRANCH_DEPTH = 32
 
 _SAID = """
 select m.* from past($1) p join messages m on m.session_id = p.id and m.seq <= p.until
-where m.kind = 'user' and m.id = $2"""
+where m.kind = 'user' and m.id = $2 and m.withdrawn is null and m.origin <> 'deleted'"""
 _NEWEST_SAID = """
 select m.* from past($1) p cross join lateral (
-  select * from messages where session_id = p.id and seq <= p.until and kind = 'user' order by seq desc limit 1) m
+  select * from messages where session_id = p.id and seq <= p.until and kind = 'user' and withdrawn is null
+    and origin <> 'deleted' order by seq desc limit 1) m
 order by m.seq desc limit 1"""
 
 

@@ -39,8 +39,8 @@ WRITTEN = "written"
 REFERENCE_TOKENS, TEXT_TOKENS = 100, 1_000
 """Tokens that a file takes of a prompt at most: its description, with its text if that is short."""
 
-REVISED = "revised"
-"""Origin of the new text of an edited message, and of the note that one was deleted."""
+REVISED, DELETED = "revised", "deleted"
+"""Origins of the new text of an edited message, and of the note that one was deleted."""
 
 STOPPED = "[The user stopped this; it needs no answer any more.]"
 
@@ -85,7 +85,7 @@ class MessageRow:
     unasked: bool | None
     """Whether it is a call that sent or changed something outside without a question."""
     withdrawn: Withdrawn | None = None
-    """What its person did with it later: its text is no longer theirs, and no prompt has it."""
+    """How its person withdrew it later: the text is no longer theirs, and no prompt has it."""
     attached: tuple[Attached, ...] = ()
     """Its files, where they were asked for: they are rows of their own."""
     models: tuple[str, ...] = ()
@@ -127,7 +127,7 @@ class MessageRow:
     def stopped(self) -> bool:
         """Whether it was given up without an answer."""
         closed = self.kind == "user" and self.closed_at is not None
-        return closed and self.origin not in {EARLIER, REVISED} and not self.origin.startswith(ORIGIN)
+        return closed and self.origin not in {EARLIER, REVISED, DELETED} and not self.origin.startswith(ORIGIN)
 
     @property
     def said_earlier(self) -> bool:

@@ -101,13 +101,14 @@ async def conclude(
     return found
 
 
-async def of_answers(conn: Connection, asked: Sequence[MessageId]) -> list[tuple[TaskId, int]]:
-    """The calls that turns made to answer these messages."""
-    sql = """select distinct c.task_id, c.ordinal from messages m left join messages a on a.id = m.answered_by
+async def of_answers(conn: Connection, asked: Sequence[MessageId]) -> list[str]:
+    """The calls (task/ordinal) that turns made to answer these messages."""
+    sql = """select distinct c.task_id || '/' || c.ordinal as key from messages m
+             left join messages a on a.id = m.answered_by
              join messages c on c.session_id = m.session_id and c.kind = 'tool_intent' and c.task_id is not null
                and c.seq > m.seq and c.seq < case when m.closed_at is null then coalesce(a.seq, 2147483647) else 0 end
              where m.id = any($1)"""
-    return [(row["task_id"], row["ordinal"]) for row in await conn.fetch(sql, asked)]
+    return [row["key"] for row in await conn.fetch(sql, asked)]
 
 
 async def prompt_of(conn: Connection, task: TaskId) -> MessageId | None:

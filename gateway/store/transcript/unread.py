@@ -99,32 +99,24 @@ async def edit(conn: Connection, address: AddressId, platform_id: str, text: str
     return MessageId(found) if found else None
 
 
-async def give_up(conn: Connection, address: AddressId, platform_id: str) -> MessageId | None:
-    """Close a message that was deleted before a turn took it; None when it is too late."""
-    sql = """update messages set closed_at = now(), withdrawn = 'deleted'
-             where address_id = $1 and platform_id = $2 and kind = 'user' and seq is null and closed_at is null
-             returning id"""
-    found = await conn.fetchval(sql, address, platform_id)
-    return MessageId(found) if found else None
-
-
 async def withdraw(
     conn: Connection, address: AddressId, platform_id: str, how: Withdrawn, text: str
 ) -> list[MessageRow]:
     """Withdraw what turns have taken of a message, unless it says `text` already; also from memory.
 
-    An edited message is several rows: what it said first, and each later text.
+    An edited message is several rows: what it said first, and each later text. A deleted one is also withdrawn and
+    closed if no turn has taken it.
     """
     sql = """with old as (
-               update messages set withdrawn = $3
-               where address_id = $1 and platform_id = $2 and kind = 'user' and seq is not null and withdrawn is null
-                 and ($3 = 'deleted' or $4 <> case origin when $5
-                        then substr(text, strpos(text, chr(10)) + 1) else text end)
+               update messages set withdrawn = $3, closed_at = case when seq is null then now() else closed_at end
+               where address_id = $1 and platform_id = $2 and kind = 'user' and origin <> 'deleted' and withdrawn is null
+                 and case $3 when 'deleted' then true else seq is not null and $4 <> case origin when $5
+                   then substr(text, strpos(text, chr(10)) + 1) else text end end
                returning *
              ), forgotten as (
                delete from memories where kind = 'turn' and message_id in (select id from old)
              )
-             select * from old order by seq"""
+             select * from old order by id"""
     return [MessageRow.of(row) for row in await conn.fetch(sql, address, platform_id, how, storable(text), REVISED)]
 
 

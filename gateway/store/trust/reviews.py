@@ -177,9 +177,8 @@ async def ask(conn: Connection, question: ReviewQuestion, now: datetime) -> Revi
 
 async def of_call(conn: Connection, task: TaskId, ordinal: int) -> ReviewRow | None:
     """The question that this call has asked already: a resumed run makes it again."""
-    return await fetch_first(
-        conn, ReviewRow, "select * from reviews where task_id = $1 and ordinal = $2", task, ordinal
-    )
+    sql = "select * from reviews where task_id = $1 and ordinal = $2"
+    return await fetch_first(conn, ReviewRow, sql, task, ordinal)
 
 
 async def lock(conn: Connection, review: ReviewId) -> ReviewRow:
@@ -290,25 +289,15 @@ async def expire(conn: Connection, now: datetime) -> datetime | None:
     return due
 
 
-async def close(conn: Connection, *sessions: SessionId) -> list[str]:
-    """Close the open questions of these sessions; returns their names."""
-    sql = """update reviews set state = 'closed', decided_at = now() where session_id = any($1) and state = 'open'
-             returning *"""
-    rows = await fetch_all(conn, ReviewRow, sql, sessions)
-    await _settle(conn, rows, Event.CLOSED)
-    return [row.name for row in rows]
-
-
-async def close_of_calls(
-    conn: Connection, calls: Sequence[tuple[TaskId, int]], of_trees: Sequence[TaskId]
+async def close(
+    conn: Connection, *sessions: SessionId, calls: Sequence[str] = (), of_trees: Sequence[TaskId] = ()
 ) -> list[str]:
-    """Close the open questions of these calls, and those that tasks of these trees asked; returns their names."""
-    sql = """update reviews r set state = 'closed', decided_at = now()
-             where state = 'open' and ((task_id, ordinal) in (select * from unnest($1::uuid[], $2::int[]))
+    """Close the open questions of these sessions, calls (task/ordinal) and trees of tasks; returns their names."""
+    sql = """update reviews set state = 'closed', decided_at = now()
+             where state = 'open' and (session_id = any($1) or task_id || '/' || ordinal = any($2)
                or (kind = 'approval' or tool = 'request_human_review')
-                  and task_id in (select id from tasks where master_id = any($3)))
-             returning *"""
-    rows = await fetch_all(conn, ReviewRow, sql, [task for task, _ in calls], [place for _, place in calls], of_trees)
+                  and task_id in (select id from tasks where master_id = any($3))) returning *"""
+    rows = await fetch_all(conn, ReviewRow, sql, sessions, calls, of_trees)
     await _settle(conn, rows, Event.CLOSED)
     return [row.name for row in rows]
 
