@@ -86,6 +86,7 @@ class Spoken:
             "remembered": (),
             "model": None,
             "unasked": None,
+            "withdrawn": None,
         }
         self.rows.append(MessageRow(kind=kind, text=text, **(whole | fields)))
         return self

@@ -146,7 +146,7 @@ class TestTelegram:
         telegram.edit(forwarded, "/reset\nnow")
         await telegram.wait_for(lambda platform: platform.pending == [])
         path.model.gate.set()
-        assert await heard(path, 2) == "[Forwarded from Eve]\n> /reset\n> now"
+        assert (await heard(path, 2)).endswith("UTC] [Forwarded from Eve]\n> /reset\n> now")
         assert await path.rows("select label from messages where text like '%reset%'") == [(Label.UNTRUSTED,)]
 
     async def test_a_reply_to_the_agents_own_answer_taints_nothing(

@@ -65,6 +65,7 @@ def row(id: int, kind: str, text: str, **more: object) -> MessageRow:
         remembered=(),
         model=None,
         unasked=None,
+        withdrawn=None,
     )
     return replace(plain, **more)
 

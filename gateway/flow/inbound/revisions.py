@@ -45,8 +45,9 @@ async def revise(
     if closed := await _close_questions(tx, old):
         await _tell(tx, at, CLOSED.format(", ".join(closed), "deleted" if said.deleted else "edited"))
     sent_at = old[0].sent_at
-    text = marks.deleted(sent_at) if said.deleted else marks.edited(said.text, sent_at)
-    origin = DELETED if said.deleted else REVISED
+    text, origin = marks.edited(said.text, sent_at), REVISED
+    if said.deleted:
+        text, origin = marks.deleted(sent_at), DELETED
     note = replace(said, text=text, platform_id=changed)
     id = await unread.receive(
         tx, at.session_id, at.principal_id, at.id, note, label, arrival.id, arrived, origin=origin

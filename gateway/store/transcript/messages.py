@@ -84,7 +84,7 @@ class MessageRow:
     """The model that is asked first for its answer; None: the configured one."""
     unasked: bool | None
     """Whether it is a call that sent or changed something outside without a question."""
-    withdrawn: Withdrawn | None = None
+    withdrawn: Withdrawn | None
     """How its person withdrew it later: the text is no longer theirs, and no prompt has it."""
     attached: tuple[Attached, ...] = ()
     """Its files, where they were asked for: they are rows of their own."""
