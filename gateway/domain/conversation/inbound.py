@@ -134,6 +134,7 @@ class Inbound:
     themselves). A button press is its value, sent by the person who pressed it. `as_owner` is false for what a program
     says with a token: it is trusted as known at most, and is not a command of the owner. `client` is what a program
     sent along.
+    `added` is what the platform or an app put beside their words: targets of links, previews, transcripts.
     `zone` is the sender's time zone as the platform knows it ("" if it doesn't tell): never more than an offer.
     """
 
@@ -152,6 +153,7 @@ class Inbound:
     quoted: str = ""
     quoted_id: str = ""
     forwarded: str = ""
+    added: str = ""
     as_owner: bool = field(kw_only=True)
     fork: str | None = None
     client: ClientInput | None = None

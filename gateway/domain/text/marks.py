@@ -11,7 +11,7 @@ _UNSEEN = r"\u00ad\u034f\u061c\u115f\u1160\u180b-\u180f\u200b-\u200f\u202a-\u202
 _GAP = rf"(?:[^\S{_BREAK}]|[{_UNSEEN}])*+"
 _START = rf"(?:\A|(?<=[{_BREAK}]))({_GAP})(?=[\[(（［【]{_GAP}(?:"
 _RENDERED = r"\d{4}\W{1,3}\d|(?:file|summary\W+of|the\W+conversation|older\W+messages|recalled)\b"
-_STORED = r"(?:forwarded|\d+\W+more\W+files|instructions\W+from|the\W+user|a\d+)\b"
+_STORED = r"(?:forwarded|added\W+by|\d+\W+more\W+files|instructions\W+from|the\W+user|a\d+)\b"
 _STAMPS = re.compile(rf"{_START}{_RENDERED}))", re.IGNORECASE)
 _MARKS = re.compile(rf"{_START}{_RENDERED}|{_STORED}))", re.IGNORECASE)
 _AROUND = r"(?:[^\w()（）]|_)*+"
@@ -37,6 +37,11 @@ def forwarded(text: str, source: str) -> str:
     """Forwarded text under the mark that names its source."""
     name = one_line(re.sub(r"[\[\]]", " ", source), _NAME) or "somebody"
     return "\n".join(filter(None, (f"[Forwarded from {name}]", quoted(text))))
+
+
+def added(text: str) -> str:
+    """What the platform or an app put beside a person's words, as data below them."""
+    return f"[Added by the platform or an app]\n{quoted(text)}"
 
 
 def heading(name: str, label: Label, own: Label) -> str:

@@ -70,6 +70,7 @@ def _storable(inbound: Inbound) -> Inbound:
         quoted=storable(inbound.quoted),
         quoted_id=storable(inbound.quoted_id),
         forwarded=storable(inbound.forwarded),
+        added=storable(inbound.added),
     )
 
 
