@@ -9,6 +9,7 @@ from typing import TypeVar
 from pydantic import BaseModel, ValidationError
 
 from channels.slack.client import BRIEF_SECONDS, Client, SlackRefused
+from channels.slack.content import beside
 from channels.slack.facts import Threads, put_newest
 from channels.slack.markup import mentioned, readable, without_mention
 from channels.slack.payloads import Action, AppAccount, Message, MessageEvent, Page, UserNames
@@ -55,6 +56,14 @@ class SentMessage:
         """Whether it replies in a thread."""
         return self.edited_at is None and self.message.thread_ts not in {None, self.message.ts}
 
+    @property
+    def added(self) -> str:
+        """What stands beside the text, in markup: tables, previews, what an app shows, and Slack's transcripts."""
+        message = self.message
+        cards = (each.whole for each in message.attachments if not (each.is_share or each.is_msg_unfurl))
+        heard = (f"Slack's transcript of {file.name}: {file.transcript}" for file in message.files if file.transcript)
+        return "\n\n".join(filter(None, (beside(message.text, message.blocks), *cards, *heard)))
+
     def calls(self, account: AppAccount) -> bool:
         """Whether it is an edit that adds a mention of the app."""
         return (
@@ -84,7 +93,7 @@ class SentMessage:
         elif text.startswith("/"):
             text = f" {text}"
         shared = [quote for quote in message.attachments if quote.is_share or quote.is_msg_unfurl]
-        passed_on = "\n\n".join(readable(quote.text or quote.fallback, names) for quote in shared)
+        passed_on = "\n\n".join(readable(quote.whole, names) for quote in shared)
         source = ", ".join(dict.fromkeys(one_line(quote.author_name, 64) or "somebody" for quote in shared))
         quote = (f"Forwarded from {source}:\n{passed_on[:1000]}", "") if shared and text.strip() else thread
         return Inbound(
@@ -105,6 +114,7 @@ class SentMessage:
             quoted=quote[0],
             quoted_id=quote[1],
             forwarded="" if text.strip() else source,
+            added=readable(self.added, names),
         )
 
 
@@ -207,13 +217,13 @@ class Intake:
         told = [
             each
             for each in page.messages
-            if each.ts < said.message.ts and each.text and each.subtype in MESSAGE_SUBTYPES
+            if each.ts < said.message.ts and each.whole and each.subtype in MESSAGE_SUBTYPES
         ]
         names = await self._names_of(message.user or "" for message in reversed(told))
         if said.private and len(told) == 1:
-            return utf16_tail(readable(told[0].text, names), 1000), told[0].ts
+            return utf16_tail(readable(told[0].whole, names), 1000), told[0].ts
         lines = (
-            f"{names.get(message.user or '', message.user or message.bot_id)}: {readable(message.text, names)}"
+            f"{names.get(message.user or '', message.user or message.bot_id)}: {readable(message.whole, names)}"
             for message in told
         )
         return utf16_tail("\n".join(lines), 1000), ""

@@ -66,7 +66,8 @@ async def receive(
 
 async def _told_apart(conn: Connection, address: AddressId, inbound: Inbound) -> str:
     """The sender's name; with the end of their id if somebody else there wrote under it lately."""
-    sql = """select i.sender from (select sender, message_id from inbox where address_id = $1 order by id desc limit 300) i
+    sql = """select i.sender
+             from (select sender, message_id from inbox where address_id = $1 order by id desc limit 300) i
              join messages m on m.id = i.message_id where m.sender = $2 and i.sender <> '' limit 1"""
     name = storable(inbound.sender.name)
     other = await conn.fetchval(sql, address, name)
