@@ -73,7 +73,7 @@ def _word(kind: str, part: Mapping[object, object]) -> str | None:
 
 
 def beside(text: str, parts: Iterable[object]) -> str:
-    """What the parts say that the text, which often repeats a block, doesn't."""
+    """The words of the parts that are not in the text, which often repeats a block."""
     said, more = _letters(text), list[str]()
     for part in parts:
         if (words := shown(part).strip()) and _letters(words) not in said:

@@ -58,7 +58,7 @@ class SentMessage:
 
     @property
     def added(self) -> str:
-        """What stands beside the text, in markup: tables, previews, what an app shows, and Slack's transcripts."""
+        """Additions to the text, in markup: tables, previews, what an app shows, and Slack's transcripts."""
         message = self.message
         cards = (each.whole for each in message.attachments if not (each.is_share or each.is_msg_unfurl))
         heard = (f"Slack's transcript of {file.name}: {file.transcript}" for file in message.files if file.transcript)

@@ -107,7 +107,7 @@ def told(said: Message | TextQuote, *, inline: bool) -> str:
 
 
 def added_to(message: Message, text: str) -> str:
-    """What stands behind or beside the `text` of a message: targets of links, times, titles, links of a page."""
+    """Additions behind or beside the `text` of a message: targets of links, times, titles, links of a page."""
     words, kind = _Words(inline=False), kind_of(message)
     words.of(message)
     beside = getattr(message, kind) if kind and (kind not in WORDED or kind == "rich_message") else None

@@ -145,7 +145,7 @@ def _text(message: e2e.Message) -> str:
 
 
 def _added(event: MessageEv, said: e2e.Message, context: e2e.ContextInfo, text: str) -> str:
-    """What stands beside the sender's text: previews, labels of files, advertisements, "view once"."""
+    """Additions to the sender's text: previews, labels of files, advertisements, "view once"."""
     once = event.IsViewOnce or event.IsViewOnceV2 or event.IsViewOnceV2Extension
     once = once or any(field.name.startswith("viewOnce") for field, _ in event.Message.ListFields())
     shown = (said.extendedTextMessage, *_files(said).values())

@@ -75,7 +75,7 @@ PIECE = 256 * 1024
 _ITS_HOSTS = re.compile(r"https://(?:[a-z0-9-]+\.)+whatsapp\.net/")
 _SHOWN_AS = {"image/jpeg": "Image", "image/png": "Image", "video/mp4": "Video", "video/3gpp": "Video"}
 _SOUNDS = {"audio/aac", "audio/amr", "audio/mp4", "audio/mpeg", "audio/ogg", "audio/x-m4a"}
-"""What phones play in a chat; other sound goes as a document."""
+"""Sound that phones play in a chat; other sound goes as a document."""
 _REFUSED = (
     *(f"server returned error {code}" for code in (400, 403, 404, 406, 410)),
     *("no lid found", "not on whatsapp", "you're not participating", "that group does not exist"),

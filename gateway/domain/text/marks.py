@@ -40,7 +40,7 @@ def forwarded(text: str, source: str) -> str:
 
 
 def added(text: str) -> str:
-    """What the platform or an app put beside a person's words, as data below them."""
+    """Additions by the platform or an app, as data below a person's words."""
     return f"[Added by the platform or an app]\n{quoted(text)}"
 
 
