@@ -9,6 +9,7 @@ from typing import TypeVar
 from pydantic import BaseModel, ValidationError
 
 from channels.slack.client import BRIEF_SECONDS, Client, SlackRefused
+from channels.slack.content import beside
 from channels.slack.facts import Threads, put_newest
 from channels.slack.history import NO_THREAD, ThreadSoFar, so_far
 from channels.slack.markup import mentioned, readable, without_mention
@@ -61,6 +62,14 @@ class SentMessage:
         """Whether it replies in a thread."""
         return self.edited_at is None and self.message.thread_ts not in {None, self.message.ts}
 
+    @property
+    def added(self) -> str:
+        """Additions to the text, in markup: tables, previews, what an app shows, and Slack's transcripts."""
+        message = self.message
+        cards = (each.whole for each in message.attachments if not (each.is_share or each.is_msg_unfurl))
+        heard = (f"Slack's transcript of {file.name}: {file.transcript}" for file in message.files if file.transcript)
+        return "\n\n".join(filter(None, (beside(message.text, message.blocks), *cards, *heard)))
+
     def calls(self, account: AppAccount) -> bool:
         """Whether it is an edit that adds a mention of the app."""
         return (
@@ -89,7 +98,7 @@ class SentMessage:
         elif text.startswith("/"):
             text = f" {text}"
         shared = [quote for quote in message.attachments if quote.is_share or quote.is_msg_unfurl]
-        passed_on = "\n\n".join(readable(quote.text or quote.fallback, names) for quote in shared)
+        passed_on = "\n\n".join(readable(quote.whole, names) for quote in shared)
         source = ", ".join(dict.fromkeys(one_line(quote.author_name, 64) or "somebody" for quote in shared))
         quote = thread.text, thread.id
         if shared and text.strip():
@@ -109,6 +118,7 @@ class SentMessage:
             quoted=quote[0],
             quoted_id=quote[1],
             forwarded="" if text.strip() else source,
+            added=readable(self.added, names),
         )
 
 

@@ -41,15 +41,13 @@ async def so_far(
     In a private chat a single message comes without a name and with its id.
     """
     told = [
-        each
-        for each in await _messages(client, at)
-        if each.ts < before and (each.text or each.files) and each.subtype in subtypes
+        each for each in await _messages(client, at) if each.ts < before and each.whole and each.subtype in subtypes
     ]
     if not told:
         return NO_THREAD
     names = await names_of(message.user or "" for message in (told[0], *reversed(told[1:])))
     if private and len(told) == 1:
-        return ThreadSoFar(readable(told[0].text, names)[:MAX_CHARS], told[0].ts, told[0].files)
+        return ThreadSoFar(readable(told[0].whole, names)[:MAX_CHARS], told[0].ts, told[0].files)
     first, *lines = (_cut(_line(message, names)) for message in told)
     sizes = accumulate(len(line) + 1 for line in reversed(lines))
     left_out = len(lines) - sum(size <= MAX_CHARS - len(first) - 50 for size in sizes)
@@ -78,8 +76,7 @@ async def _messages(client: Client, at: Address) -> list[Message]:
 
 def _line(message: Message, names: Mapping[str, str]) -> str:
     who = names.get(message.user or "", message.user or message.bot_id or "")
-    files = " ".join(f"[file {file.name or file.id}]" for file in message.files)
-    return f"{who}: {' '.join(filter(None, (readable(message.text, names), files)))}"
+    return f"{who}: {readable(message.whole, names)}"
 
 
 def _cut(text: str) -> str:

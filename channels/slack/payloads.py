@@ -4,6 +4,8 @@ from typing import Annotated, Any
 
 from pydantic import AliasChoices, AliasPath, BaseModel, ConfigDict, Field, model_validator
 
+from channels.slack.content import beside
+
 SlackId = Annotated[str, Field(pattern=r"^\w{1,64}$")]
 Timestamp = Annotated[str, Field(pattern=r"^\d{1,11}\.\d{1,9}$")]
 """Seconds and a counter: the id of a message within its chat."""
@@ -41,6 +43,8 @@ class File(Payload):
     mode: str = ""
     is_external: bool = False
     url_private_download: str | None = None
+    transcript: str = Field("", validation_alias=AliasPath("transcription", "preview", "content"))
+    """The beginning of what Slack heard in it."""
     shares: dict[str, Any] = Field(default_factory=dict)
 
     @property
@@ -50,7 +54,9 @@ class File(Payload):
 
 
 class Quote(Payload):
-    """A legacy attachment; forwarded messages come as one."""
+    """A legacy attachment: a forwarded message, a preview, or what an app shows; its further fields are kept."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
 
     text: str = ""
     fallback: str = ""
@@ -58,6 +64,13 @@ class Quote(Payload):
     is_share: bool = False
     is_msg_unfurl: bool = False
     files: tuple[File, ...] = ()
+
+    @property
+    def whole(self) -> str:
+        """All that it says, in markup; the fallback of one that says nothing."""
+        further = {name: value for name, value in (self.model_extra or {}).items() if name != "message_blocks"}
+        more = (*([] if self.text else [(self.model_extra or {}).get("message_blocks")]), further)
+        return "\n".join(filter(None, (self.text, beside(self.text, more)))) or self.fallback
 
 
 class Message(Payload):
@@ -72,7 +85,15 @@ class Message(Payload):
     edited_at: Timestamp | None = Field(None, validation_alias=AliasPath("edited", "ts"))
     files: tuple[File, ...] = ()
     attachments: tuple[Quote, ...] = ()
+    blocks: tuple[dict[str, Any], ...] = ()
     metadata: dict[str, Any] = Field(default_factory=dict)
+
+    @property
+    def whole(self) -> str:
+        """All that it says, in markup: text, blocks, attachments, and the names of its files."""
+        files = (f"[file {file.name or 'without a name'}]" for file in self.files)
+        more = (beside(self.text, self.blocks), *(quote.whole for quote in self.attachments), *files)
+        return "\n".join(filter(None, (self.text, *more)))
 
     @property
     def key(self) -> str | None:

@@ -42,7 +42,9 @@ class Html(Renderer):
         return f"<{_TAGS[node.type]}>{inner}</{_TAGS[node.type]}>"
 
     def show(self, node: SyntaxTreeNode) -> str:
-        """Code with the name of its language, if it is one; all else as always."""
+        """Spoilers hidden, code with the name of its language, if it is one; all else as always."""
+        if node.type == "spoiler":
+            return f"<tg-spoiler>{self.inlines(node.children)}</tg-spoiler>"
         if node.type != "fence" or not (language := _LANGUAGE.match(node.info.strip())):
             return super().show(node)
         shown = self.text(node.content.rstrip("\n"))

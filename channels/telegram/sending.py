@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
@@ -14,6 +15,7 @@ from channels.telegram.errors import Forbidden
 from channels.telegram.markdown import to_html, to_rich, visible
 from gateway.domain.channels.channel import Outgoing, OutgoingFile, SendFailed
 from gateway.domain.channels.platform import PlatformError, Refused, send_error
+from gateway.domain.text.direction import is_right_to_left
 from gateway.domain.text.splitting import utf16_len
 
 MAX_CAPTION = 1024
@@ -74,8 +76,12 @@ async def _show(client: Client, message: Outgoing, forms: Sequence[ApiCall], sec
             return await client.show(message, method, seconds, **content)
         except Forbidden:
             raise
-        except Refused:
-            continue
+        except Refused as error:
+            if message.reply_to is None or "repl" not in str(error).lower():
+                continue
+        with suppress(Refused):  # only the reply was refused, not the form
+            message = replace(message, reply_to=None)
+            return await client.show(message, method, seconds, **content)
     method, content = forms[-1]
     last = message if len(forms) == 1 else replace(message, reply_to=None)
     return await client.show(last, method, seconds, **content)
@@ -84,7 +90,8 @@ async def _show(client: Client, message: Outgoing, forms: Sequence[ApiCall], sec
 def _text_calls(text: str, *, rich: bool) -> Sequence[ApiCall]:
     html, page = to_html(text), to_rich(text) if rich else None
     shown = visible(html)
-    forms: list[ApiCall] = [] if page is None else [("sendRichMessage", {"rich_message": {"html": page}})]
+    rich_message = {"html": page} | ({"is_rtl": True} if is_right_to_left(text) else {})
+    forms: list[ApiCall] = [] if page is None else [("sendRichMessage", {"rich_message": rich_message})]
     if shown.strip() and utf16_len(shown) <= MAX_TEXT:
         forms.append(_text_call(html, "HTML"))
     return [*forms, _text_call(text, None)]

@@ -12,7 +12,6 @@ from aiogram.types import (
     CallbackQuery,
     Chat,
     ExternalReplyInfo,
-    Location,
     MaybeInaccessibleMessage,
     Message,
     MessageGenerationStopped,
@@ -24,6 +23,7 @@ from aiogram.types.message_origin_union import MessageOriginUnion
 from pydantic import ValidationError
 
 from channels.telegram.client import UPDATE_KINDS
+from channels.telegram.content import KINDS, UNREADABLE, added_to, described, kind_of, told
 from gateway.domain.channels.routing import parse_command
 from gateway.domain.conversation.inbound import Address, Attachment, Inbound, Sender
 from gateway.domain.json import Json, JsonObject
@@ -31,12 +31,6 @@ from gateway.domain.text.texts import one_line
 
 MAX_QUOTE_CHARS = 4096
 
-# the first match counts: an animation is also a document, a venue also a location
-_KINDS = (
-    *("animation", "photo", "paid_media", "voice", "audio", "video_note", "video", "sticker", "document"),
-    *("venue", "location", "contact", "poll", "dice", "story", "checklist", "rich_message"),
-)
-_NAMES = {"voice": "voice message", "video_note": "video message"}
 _FILES = {
     "animation": (".mp4", "video/mp4"),
     "photo": (".jpg", "image/jpeg"),
@@ -47,7 +41,8 @@ _FILES = {
     "sticker": (".webp", "image/webp"),
     "document": ("", ""),
 }
-_PAGE_LINES = ("paragraph", "heading", "pre", "footer", "pullquote")
+_CARDS = {"venue", "contact", *KINDS[KINDS.index("game") :]}
+"""Kinds with words of others."""
 
 
 def quoted_files(message: Message) -> tuple[Attachment, ...]:
@@ -58,7 +53,7 @@ def quoted_files(message: Message) -> tuple[Attachment, ...]:
 
 def attachments_of(message: Message | ExternalReplyInfo) -> tuple[Attachment, ...]:
     """The file of a message, under a distinct name."""
-    field = _kind(message)
+    field = kind_of(message)
     if field not in _FILES:
         return ()
     file = getattr(message, field)
@@ -73,22 +68,25 @@ def attachments_of(message: Message | ExternalReplyInfo) -> tuple[Attachment, ..
 
 def words_of(message: Message) -> str | None:
     """The text for a message without a text; "" for a file, None for a message without content."""
-    field = _kind(message)
+    field = kind_of(message)
     if field in _FILES and field != "sticker":
         return ""
-    return _described(message)
+    return described(message)
 
 
 def quote_of(message: Message) -> str:
     """The text that the message replies to: the quoted part, or all of it; with its author if it is from elsewhere."""
     said, elsewhere = message.reply_to_message, message.external_reply
     if elsewhere is not None:
-        marked = message.quote.text if message.quote else _described(elsewhere)
+        marked = told(message.quote, inline=True) if message.quote else described(elsewhere)
         text = f"Forwarded from {_origin(elsewhere.origin)}:\n{marked or ''}".strip()
     elif message.quote is not None:
-        text = message.quote.text
+        text = told(message.quote, inline=True)
+    elif message.reply_to_story is not None:
+        text = f"[story: not readable here; {UNREADABLE['story']}]"
     elif said is not None and not said.forum_topic_created:
-        text = said.text or " ".join(filter(None, (_described(said), said.caption)))
+        words = told(said, inline=True)
+        text = words if said.text else " ".join(filter(None, (described(said), words)))
     else:
         text = ""
     return text[:MAX_QUOTE_CHARS]
@@ -102,7 +100,7 @@ def forward_source(message: Message) -> str:
         return f"the bot {message.via_bot.full_name}"
     if message.story is not None or message.forward_date is not None:
         return "somebody"
-    return "a card" if message.contact or message.venue else ""
+    return "a card" if kind_of(message) in _CARDS else ""
 
 
 def _origin(origin: MessageOriginUnion) -> str:
@@ -110,72 +108,6 @@ def _origin(origin: MessageOriginUnion) -> str:
     found = (getattr(origin, field, None) for field in ("sender_user", "sender_user_name", "sender_chat", "chat"))
     who = next(filter(None, found), "")
     return one_line(who if isinstance(who, str) else who.full_name, 64) or "somebody"
-
-
-def _kind(message: Message | ExternalReplyInfo) -> str | None:
-    """The field with the content of a message without a text."""
-    return next((field for field in _KINDS if getattr(message, field, None)), None)
-
-
-def _described(message: Message | ExternalReplyInfo) -> str | None:
-    field = _kind(message)
-    if field is None:
-        return None
-    if isinstance(message, Message) and message.rich_message is not None:
-        return _page(message.rich_message.model_dump()).strip() or _label(field)
-    return _label(field, _details(field, message))
-
-
-def _label(field: str, details: str = "") -> str:
-    return f"[{' '.join(filter(None, (_NAMES.get(field, field.replace('_', ' ')), details)))}]"
-
-
-def _details(field: str, message: Message | ExternalReplyInfo) -> str:
-    value = getattr(message, field)
-    match field:
-        case "location":
-            return _place(value)
-        case "venue":
-            return f"{value.title}, {value.address}, {_place(value.location)}"
-        case "contact":
-            return ", ".join(filter(None, (f"{value.first_name} {value.last_name or ''}".strip(), value.phone_number)))
-        case "poll":
-            return f"{value.question} {' / '.join(option.text for option in value.options)}"
-        case "dice":
-            return f"{value.emoji} {value.value}"
-        case "sticker":
-            return value.emoji or ""
-        case "checklist":
-            return "; ".join((value.title, *(task.text for task in value.tasks)))
-        case _:
-            return ""
-
-
-def _place(location: Location) -> str:
-    """The coordinates, to a metre."""
-    return f"{round(location.latitude, 5)}, {round(location.longitude, 5)}"
-
-
-def _page(part: object) -> str:
-    """The text of a rich message, given as JSON of its blocks; pictures and maps have none."""
-    match part:
-        case str():
-            return part
-        case list():
-            return "".join(map(_page, part))
-        case {"cells": list(rows)}:
-            return "".join(" | ".join(map(_page, row)) + "\n" for row in rows)
-        case {"label": label, "blocks": blocks}:
-            return f"{label} {_page(blocks)}"
-        case {"summary": summary, "blocks": blocks}:
-            return f"{_page(summary)}\n{_page(blocks)}"
-        case {"type": kind, "text": text} if kind in _PAGE_LINES:
-            return f"{_page(text)}\n"
-        case dict():
-            says = (part.get(key) for key in ("text", "blocks", "items", "expression", "alternative_text"))
-            return "".join(map(_page, says))
-        case _:
-            return ""
 
 
 _HIDDEN: JsonObject = {"type": "hidden_user", "date": 1, "sender_user_name": "somebody"}
@@ -258,6 +190,7 @@ def _from_message(message: Message, account: BotAccount, *, edit: int | None = N
         quoted_id=str(said.message_id) if (said := message.reply_to_message) and not message.external_reply else "",
         quoted_files=quoted_files(message),
         forwarded=forward_source(message),
+        added=added_to(message, text) if message.forward_origin is None else "",
     )
 
 
@@ -311,10 +244,9 @@ def _sender(message: Message) -> Sender | None:
 
 def _text(message: Message) -> str | None:
     """The text; None for a message without content, such as a join."""
-    if message.text is not None:
-        return message.text
-    words = words_of(message)
-    return None if words is None else f"{words} {message.caption or ''}".strip()
+    words = "" if message.text is not None else words_of(message)
+    text = told(message, inline=message.forward_origin is not None)
+    return None if words is None else f"{words} {text}".strip() if words else text
 
 
 def _without_bot_name(text: str, account: BotAccount) -> str:

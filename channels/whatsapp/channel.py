@@ -92,7 +92,8 @@ class WhatsApp:
 
         if self._client is None:
             raise SendDelayed(self.trouble, OFFLINE_PAUSE)
-        return await send(self._client, message, self._quotes.get(message.reply_to or "", ""))
+        timer = self._link.timers.get(message.address.chat) if self._link else None
+        return await send(self._client, message, self._quotes.get(message.reply_to or "", ""), timer)
 
     async def typing(self, address: Address) -> None:
         """Show "typing" for about ten seconds."""

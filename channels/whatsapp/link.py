@@ -24,7 +24,7 @@ from neonize.proto.waCompanionReg.WAWebProtobufsCompanionReg_pb2 import DevicePr
 
 from channels.whatsapp.pairing import LOGIN_ADVICE, LinkTimeouts, Pairing
 from channels.whatsapp.sdk import one_line
-from channels.whatsapp.store import GROUP, HIDDEN, MIN_FREE_BYTES, PHONE, LinkedAccount, Spool, Store
+from channels.whatsapp.store import GROUP, HIDDEN, MIN_FREE_BYTES, PHONE, LinkedAccount, Spool, Store, Timers
 from gateway.domain.channels.platform import Logger
 from gateway.domain.errors import OwnerMustAct
 
@@ -157,6 +157,7 @@ class Link:
         self.arrived = asyncio.Event()
         self.heard_at: float | None = None
         self.spool = Spool(store.spool)
+        self.timers = Timers(store.timers)
         self.client = new_client(store.session, self.spool, self._post_event)
         self.running = asyncio.create_task(self._run(), name="whatsapp link")
         """Raises `OwnerMustAct` if a new session can't help."""

@@ -16,6 +16,7 @@ from neonize.exc import NeonizeError
 from neonize.proto.Neonize_pb2 import JID, MessageSource
 from neonize.proto.waE2E import WAWebProtobufsE2E_pb2 as e2e
 
+from channels.whatsapp.content import FILES, described, is_own, words_in
 from channels.whatsapp.link import Link
 from channels.whatsapp.store import BOT, PHONE, LinkedAccount
 from gateway.domain.channels.channel import Accept
@@ -25,12 +26,12 @@ from gateway.domain.errors import TryAgainLater
 
 MAX_REF_CHARS = 16 * 1024
 MAX_QUOTE_CHARS = 4000
+VIEW_ONCE = "[view once: its sender wants it seen once; do not pass it on]"
 
 Together = e2e.MessageAssociation.AssociationType
 _SAME_IN_HD = {Together.HD_VIDEO_DUAL_UPLOAD, Together.HD_IMAGE_DUAL_UPLOAD}
 """A larger copy of a picture or video that came before."""
 
-_FILES = ("imageMessage", "videoMessage", "ptvMessage", "audioMessage", "documentMessage", "stickerMessage")
 _WHERE_IT_IS = ("URL", "directPath", "mediaKey", "fileEncSHA256", "fileSHA256", "fileLength", "mimetype")
 
 
@@ -60,8 +61,19 @@ def to_inbound(event: MessageEv, account: LinkedAccount) -> Inbound | None:
         quoted=_quoted(context),
         quoted_id=_quoted_id(context, source, account) if context.stanzaID else "",
         quoted_files=_attachments(_unwrap(context.quotedMessage)),
+        added=_added(event, said, context, text),
         forwarded="a bot" if event.Message.HasField("botForwardedMessage") else _source(said, context),
     )
+
+
+def timer_of(event: MessageEv) -> tuple[int, int] | None:
+    """The timer of the chat after this message: seconds (0: none), and since when; None if it doesn't tell."""
+    said = _unwrap(event.Message)
+    protocol, context = said.protocolMessage, _context(said)
+    if said.HasField("protocolMessage") and protocol.type == e2e.ProtocolMessage.EPHEMERAL_SETTING:
+        return protocol.ephemeralExpiration, protocol.ephemeralSettingTimestamp
+    tells = context.expiration or said.conversation or said.HasField("extendedTextMessage") or _files(said)
+    return (context.expiration, context.ephemeralSettingTimestamp) if tells else None
 
 
 def is_hidden(source: MessageSource) -> bool:
@@ -141,13 +153,20 @@ def _text(message: e2e.Message) -> str:
     """The text of an unwrapped message; "" if it has none."""
     if message.HasField("extendedTextMessage"):
         return str(message.extendedTextMessage.text)
-    if message.HasField("locationMessage"):
-        place = message.locationMessage
-        return f"[location {place.degreesLatitude:.5f}, {place.degreesLongitude:.5f}] {place.name}".strip()
-    if message.HasField("contactMessage"):
-        return f"[contact] {message.contactMessage.displayName}\n{message.contactMessage.vcard}"
-    captions = (str(getattr(file, "caption", "")) for file in _files(message).values())
-    return str(message.conversation) or next(captions, "")
+    captions = [str(getattr(file, "caption", "")) for file in _files(message).values()]
+    return str(message.conversation) or "\n".join(
+        filter(None, (*captions, *(words for _, words in described(message))))
+    )
+
+
+def _added(event: MessageEv, said: e2e.Message, context: e2e.ContextInfo, text: str) -> str:
+    """Additions to the sender's text: previews, labels of files, advertisements, "view once"."""
+    once = event.IsViewOnce or event.IsViewOnceV2 or event.IsViewOnceV2Extension
+    once = once or any(field.name.startswith("viewOnce") for field, _ in event.Message.ListFields())
+    shown = (said.extendedTextMessage, *_files(said).values())
+    marked = once or any(getattr(each, "viewOnce", False) for each in shown)
+    words = (word for each in (*shown, context) for word in words_in(each))
+    return "\n".join([*([VIEW_ONCE] if marked else []), *(word for word in words if word not in text)])
 
 
 def _quoted(context: e2e.ContextInfo) -> str:
@@ -161,7 +180,8 @@ def _source(said: e2e.Message, context: e2e.ContextInfo) -> str:
     """The author of a text that its sender did not write; "" if they did. Contact cards count as others'."""
     if context.isForwarded or context.forwardingScore:
         return str(context.forwardedNewsletterMessageInfo.newsletterName) or "somebody"
-    return "a card" if said.HasField("contactMessage") or said.locationMessage.name else ""
+    card = said.locationMessage.name or not all(is_own(kind) for kind, _ in described(said))
+    return "a card" if card else ""
 
 
 def _context(message: e2e.Message) -> e2e.ContextInfo:
@@ -188,7 +208,7 @@ def _attachment(name: str, file: Proto) -> Attachment:
 
 
 def _files(message: e2e.Message) -> dict[str, Proto]:
-    return {field.name: value for field, value in message.ListFields() if field.name in _FILES}
+    return {field.name: value for field, value in message.ListFields() if field.name in FILES}
 
 
 BATCH_MESSAGES = 20
@@ -228,6 +248,8 @@ async def _read(data: bytes, account: LinkedAccount, link: Link, log: Logger) ->
     try:
         event = MessageEv.FromString(data)
         await _add_phone_number(event, link)
+        if (timer := timer_of(event)) is not None:
+            await asyncio.to_thread(link.timers.note, _chat(event.Info.MessageSource, account), *timer)
         return to_inbound(event, account)
     except (DecodeError, ValueError, OverflowError) as error:
         log.warning("whatsapp.unreadable", why=f"{type(error).__name__}: {error}"[:200])

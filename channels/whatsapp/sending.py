@@ -74,6 +74,8 @@ PIECE = 256 * 1024
 
 _ITS_HOSTS = re.compile(r"https://(?:[a-z0-9-]+\.)+whatsapp\.net/")
 _SHOWN_AS = {"image/jpeg": "Image", "image/png": "Image", "video/mp4": "Video", "video/3gpp": "Video"}
+_SOUNDS = {"audio/aac", "audio/amr", "audio/mp4", "audio/mpeg", "audio/ogg", "audio/x-m4a"}
+"""Sound that phones play in a chat; other sound goes as a document."""
 _REFUSED = (
     *(f"server returned error {code}" for code in (400, 403, 404, 406, 410)),
     *("no lid found", "not on whatsapp", "you're not participating", "that group does not exist"),
@@ -91,10 +93,11 @@ def to_jid(chat: str) -> JID:
     return build_jid(user, server or PHONE)
 
 
-async def send(client: NewAClient, message: Outgoing, quote: str) -> str:
+async def send(client: NewAClient, message: Outgoing, quote: str, timer: tuple[int, int] | None = None) -> str:
     """Send a message and return WhatsApp's id of it, which can't be chosen; raises as `Channel.send` does.
 
-    `quote` is the text of `message.reply_to`, which the reply itself carries.
+    `quote` is the text of `message.reply_to`, which the reply itself carries. `timer` is that of a chat whose messages
+    disappear: seconds, and since when.
     """
     text, body = await asyncio.to_thread(to_whatsapp, message.text), Message()
     if message.file is not None:
@@ -106,6 +109,8 @@ async def send(client: NewAClient, message: Outgoing, quote: str) -> str:
         stanza, _, writer = message.reply_to.partition("/")  # in a group, ids contain the author
         shown.contextInfo.stanzaID, shown.contextInfo.participant = stanza, writer
         shown.contextInfo.quotedMessage.conversation = quote
+    if timer is not None:
+        shown.contextInfo.expiration, shown.contextInfo.ephemeralSettingTimestamp = timer
     try:
         return str((await client.send_message(to_jid(message.address.chat), body)).ID)
     except NeonizeError as error:
@@ -141,7 +146,7 @@ def _at_whatsapp(message: Message) -> Message:
 
 async def _upload(client: NewAClient, file: OutgoingFile, caption: str, body: Message) -> Any:
     """Upload a file and return the part of `body` that shows it; audio with a caption is sent as a document."""
-    kind = _SHOWN_AS.get(file.mime, "Audio" if file.mime.startswith("audio/") and not caption else "Document")
+    kind = _SHOWN_AS.get(file.mime, "Audio" if file.mime in _SOUNDS and not caption else "Document")
     try:
         data = await asyncio.to_thread(Path(file.path).read_bytes)
         there = await client.upload(data, MediaType[f"Media{kind}"])

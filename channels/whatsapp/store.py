@@ -49,6 +49,7 @@ class Store:
         self._lock: int | None = None
         self.session = folder / "session.sqlite"
         self.spool = folder / "spool"
+        self.timers = folder / "chats" / "timers.json"
 
     def open(self) -> None:
         """Lock the folder; raises `OwnerMustAct` if another living process has it."""
@@ -103,6 +104,31 @@ class Store:
             yield self._account.name, self._account.read_bytes
             for event in sorted(self.spool.glob("*.event")):
                 yield f"{self.spool.name}/{event.name}", event.read_bytes
+
+
+class Timers:
+    """The disappearing-message timer of each chat, as its newest message told: seconds, and since when (Unix time)."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._timers: dict[str, tuple[int, int]] = {}
+        with suppress(OSError, ValueError, TypeError, AttributeError):
+            stored = json.loads(path.read_text(encoding="utf-8"))
+            self._timers = {str(chat): (int(seconds), int(since)) for chat, (seconds, since) in stored.items()}
+
+    def get(self, chat: str) -> tuple[int, int] | None:
+        """The timer of a chat by its `Address.chat`; None: its messages stay."""
+        return self._timers.get(chat)
+
+    def note(self, chat: str, seconds: int, since: int) -> None:
+        """Note the timer that a message came with, 0 seconds if none. One that can't be stored is kept in memory."""
+        before = self._timers.pop(chat, None)
+        if seconds > 0:
+            self._timers[chat] = (seconds, since)
+        if self._timers.get(chat) != before:
+            with suppress(OSError):
+                self._path.parent.mkdir(exist_ok=True)  # `_write` needs a folder that nothing else writes to
+                _write(self._path, json.dumps(self._timers).encode())
 
 
 class Spool:

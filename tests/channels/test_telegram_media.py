@@ -97,9 +97,9 @@ def test_of_a_photo_the_largest_size_is_taken() -> None:
         ({"dice": {"emoji": "🎲", "value": 5}}, "[dice 🎲 5]"),
         (
             {"checklist": {"title": "Shop", "tasks": [{"id": 1, "text": "milk"}, {"id": 2, "text": "tea"}]}},
-            "[checklist Shop; milk; tea]",
+            "[checklist Shop; [ ] milk; [ ] tea]",
         ),
-        ({"story": {"chat": GROUP, "id": 1}}, "[story]"),
+        ({"story": {"chat": GROUP, "id": 1}}, "[story: not readable here; send it as a file]"),
         ({"rich_message": {"blocks": [{"type": "divider"}]}}, "[rich message]"),
         ({"rich_message": PAGE}, "Prices\nfrom today🙂\ntea | 3\n• one\nx^2more\ninside"),
     ],

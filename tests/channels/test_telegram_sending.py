@@ -281,3 +281,16 @@ async def test_a_redirect_is_not_followed_for_the_token_would_go_along(
         with pytest.raises(SendDelayed):
             await channel.send(Outgoing(ADA, "hello", "k"))
         assert elsewhere.calls == []
+
+
+async def test_a_table_that_reads_from_right_to_left_is_marked_so(platform: FakeTelegram, channel: Telegram) -> None:
+    await channel.send(Outgoing(ADA, "هذا\n\n| الاسم | السعر |\n|---|---|\n| تفاح | 12 |", "1"))
+    await channel.send(Outgoing(ADA, TABLE, "2"))
+    pages = [json.loads(str(fields["rich_message"])) for method, fields in platform.calls if "rich" in method]
+    assert [page.get("is_rtl") for page in pages] == [True, None]
+
+
+async def test_a_refused_reply_costs_no_formatting(platform: FakeTelegram, channel: Telegram) -> None:
+    platform.fault("sendMessage", 400, "Bad Request: REPLY_MESSAGE_ID_INVALID")
+    await channel.send(Outgoing(GROUP, "**x**", "k", private=False, reply_to="5"))
+    assert [sent.parse_mode for sent in platform.sent] == ["HTML"]

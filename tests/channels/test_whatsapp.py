@@ -17,7 +17,7 @@ from tests.contract.under_test import Gateway
 from tests.contract.whatsapp import QUICK, linked, opened, receiving, whatsapp_on
 from tests.fakes.eventually import eventually
 from tests.fakes.log import Log
-from tests.fakes.whatsapp import CODE, FakeWhatsApp, event
+from tests.fakes.whatsapp import CODE, FakeWhatsApp, Message, event
 
 
 @pytest.fixture
@@ -389,3 +389,31 @@ async def test_whatsapp_is_within_reach_when_its_port_answers(monkeypatch: pytes
     else:
         with pytest.raises(OSError, match=r"refused|failed"):
             await sdk.reach()
+
+
+async def test_a_chat_whose_messages_disappear_gets_answers_that_do(whatsapp: FakeWhatsApp, tmp_path: Path) -> None:
+    def timer() -> tuple[int, int]:
+        context = whatsapp.sent[-1].message.extendedTextMessage.contextInfo
+        return context.expiration, context.ephemeralSettingTimestamp
+
+    async def answer(channel: WhatsApp) -> None:
+        await channel.send(Outgoing(Address("whatsapp", "", "77"), "hello", "k"))
+
+    hidden = Message()
+    hidden.ephemeralMessage.message.extendedTextMessage.text = "hi"
+    context = hidden.ephemeralMessage.message.extendedTextMessage.contextInfo
+    context.expiration, context.ephemeralSettingTimestamp = 86400, 1795726000
+    async with linked(tmp_path) as channel, receiving(channel, gateway := Gateway()):
+        await answer(channel)
+        assert timer() == (0, 0)
+        whatsapp.say(content=hidden)
+        await eventually(lambda: len(gateway.accepted) == 1)
+        await answer(channel)
+        assert timer() == (86400, 1795726000)
+    async with linked(tmp_path) as channel, receiving(channel, gateway := Gateway()):
+        await answer(channel)
+        assert timer() == (86400, 1795726000)
+        whatsapp.say("the timer is off")
+        await eventually(lambda: len(gateway.accepted) == 1)
+        await answer(channel)
+        assert timer() == (0, 0)

@@ -57,7 +57,7 @@ def decide(inbound: Inbound, role: Role, commands: Set[str]) -> Decision:
     if not inbound.addressed:
         return Ignore("not addressed to the agent")
     results = inbound.client is not None and inbound.client.results
-    if not inbound.text.strip() and not inbound.attachments and not results:
+    if not (inbound.text.strip() or inbound.added.strip() or inbound.attachments or results):
         return Ignore("empty")
     return StartTurn()
 

@@ -135,6 +135,7 @@ class Inbound:
     says with a token: it is trusted as known at most, and is not a command of the owner. `client` is what a program
     sent along.
     `quoted_files` are those of the message replied to. `deleted` says that the message named in `edits` was deleted.
+    `added` is what the platform or an app put beside their words: targets of links, previews, transcripts.
     `zone` is the sender's time zone as the platform knows it ("" if it doesn't tell): never more than an offer.
     """
 
@@ -154,6 +155,7 @@ class Inbound:
     quoted_id: str = ""
     quoted_files: tuple[Attachment, ...] = ()
     forwarded: str = ""
+    added: str = ""
     as_owner: bool = field(kw_only=True)
     fork: str | None = None
     client: ClientInput | None = None

@@ -7,10 +7,15 @@ from collections.abc import Iterator, Sequence
 from markdown_it import MarkdownIt
 from markdown_it.tree import SyntaxTreeNode
 
+from gateway.domain.text import html
+from gateway.domain.text.direction import directed
+
 
 def parser() -> MarkdownIt:
-    """The Markdown that models write: CommonMark with tables, without HTML."""
-    return MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
+    """The Markdown that models write: CommonMark with tables; of HTML what Markdown can say, too, and spoilers."""
+    made = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
+    html.add_rules(made)
+    return made
 
 
 class Renderer(ABC):
@@ -97,8 +102,9 @@ class Renderer(ABC):
                 return self.table([[self.cell(cell) for cell in row.children] for row in rows(node)])
             case "hr":
                 return "———"
-            case _:
-                return self.inlines(node.children)
+            case kind:
+                inner = self.inlines(node.children)
+                return directed(inner) if kind == "paragraph" else inner
 
     def _items(self, node: SyntaxTreeNode) -> Iterator[str]:
         """One line per item and nested item; nesting is shown by indentation."""
@@ -106,7 +112,9 @@ class Renderer(ABC):
         for offset, item in enumerate(node.children):
             mark = self.bullet if node.type == "bullet_list" else f"{number + offset}."
             lead = [child for child in item.children if not child.type.endswith("_list")]
-            yield f"{mark} {self.blocks(lead, chr(10))}"
+            text = self.blocks(lead, chr(10))
+            box = {"[ ] ": "☐", "[x] ": "☑", "[X] ": "☑"}.get(text[:4])
+            yield f"{box} {text[4:]}" if box else f"{mark} {text}"
             for nested in item.children:
                 if nested.type.endswith("_list"):
                     yield from (f"{self.indent}{line}" for line in self._items(nested))

@@ -12,7 +12,10 @@ _UNSEEN = r"\u00ad\u034f\u061c\u115f\u1160\u180b-\u180f\u200b-\u200f\u202a-\u202
 _GAP = rf"(?:[^\S{_BREAK}]|[{_UNSEEN}])*+"
 _START = rf"(?:\A|(?<=[{_BREAK}]))({_GAP})(?=[\[(（［【]{_GAP}(?:"
 _RENDERED = r"\d{4}\W{1,3}\d|(?:file|summary\W+of|the\W+conversation|older\W+messages|recalled)\b"
-_STORED = r"(?:forwarded|\d+\W+more\W+files|instructions\W+from|the\W+user|a\d+|(?:edited|deleted)\W+the\W+message)\b"
+_STORED = (
+    r"(?:forwarded|added\W+by|\d+\W+more\W+files|instructions\W+from|the\W+user|a\d+"
+    r"|(?:edited|deleted)\W+the\W+message)\b"
+)
 _STAMPS = re.compile(rf"{_START}{_RENDERED}))", re.IGNORECASE)
 _MARKS = re.compile(rf"{_START}{_RENDERED}|{_STORED}))", re.IGNORECASE)
 _AROUND = r"(?:[^\w()（）]|_)*+"
@@ -55,6 +58,11 @@ def edited(text: str, sent_at: datetime) -> str:
 def deleted(sent_at: datetime) -> str:
     """The note that a message of that time was deleted."""
     return f"[Deleted: the message of {sent_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC; it counts no more.]"
+
+
+def added(text: str) -> str:
+    """Additions by the platform or an app, as data below a person's words."""
+    return f"[Added by the platform or an app]\n{quoted(text)}"
 
 
 def heading(name: str, label: Label, own: Label) -> str:

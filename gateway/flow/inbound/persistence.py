@@ -28,6 +28,8 @@ from gateway.workspace.journal.files import Place
 
 QUOTED = 4_000
 """Characters of a quoted message."""
+ADDED = 20_000
+"""Characters of what the platform added to a message."""
 MOST_FILES = 50
 """Most files of one message."""
 ALBUM_SECONDS = 1.0
@@ -231,16 +233,19 @@ async def _quoted_files(tx: Connection, at: AddressRow, inbound: Inbound) -> Bro
 
 
 async def _label(tx: Connection, at: AddressRow, inbound: Inbound, role: Role, quoted: BroughtFiles) -> Label:
-    """Files, forwarded texts and quotes are untrusted, unless the quoted message is stored here."""
+    """Files, forwarded texts, additions and quotes are untrusted, unless the quoted message is stored here."""
     own = label_of(role, private=inbound.private, as_owner=inbound.as_owner)
-    if inbound.attachments or inbound.forwarded or quoted.announced:
+    if inbound.attachments or inbound.forwarded or inbound.added.strip() or quoted.announced:
         return Label.UNTRUSTED
     own = max(own, quoted.label) if quoted.stored else own
     return max(own, await unread.quoted_label(tx, at, inbound)) if inbound.quoted.strip() else own
 
 
 def _as_said(inbound: Inbound, quoted: BroughtFiles) -> Inbound:
-    """The message with its quote before it, and a note about files left out; its text can't imitate our marks."""
+    """The message after its quote, before what was added to it and a note about files left out.
+
+    Its text can't imitate our marks.
+    """
     quote, text, source = inbound.quoted.strip(), inbound.text, inbound.forwarded
     if len(quote) > QUOTED:
         quote = f"{quote[:QUOTED]}… [cut: {len(quote)} characters]"
@@ -249,6 +254,8 @@ def _as_said(inbound: Inbound, quoted: BroughtFiles) -> Inbound:
     parts = [marks.forwarded(text, source) if source else marks.without_marks(text)]
     if quote:
         parts.insert(0, marks.quoted(quote))
+    if added := inbound.added.strip():
+        parts.append(marks.added(added if len(added) <= ADDED else f"{added[:ADDED]}… [cut: {len(added)} characters]"))
     if (more := len(inbound.attachments) - MOST_FILES) > 0:
         parts.append(f"[{more} more files were left out; a message may have {MOST_FILES}.]")
     return replace(inbound, text="\n\n".join(filter(None, parts)))

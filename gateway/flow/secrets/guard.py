@@ -72,7 +72,8 @@ class CleanModel:
 
 def clean_inbound(inbound: Inbound, clean: Clean) -> Inbound:
     """The message with the names of secrets in place of their values."""
-    text, quoted = clean(inbound.text), clean(inbound.quoted)
-    if (text, quoted) == (inbound.text, inbound.quoted):
+    texts = (inbound.text, inbound.quoted, inbound.added)
+    if (cleaned := tuple(map(clean, texts))) == texts:
         return inbound
-    return replace(inbound, text=text, quoted=quoted)
+    text, quoted, added = cleaned
+    return replace(inbound, text=text, quoted=quoted, added=added)

@@ -11,6 +11,7 @@ from gateway.agent.conversation.context import file_index, own_words, person_par
 from gateway.agent.conversation.fit import fit, message_tokens
 from gateway.agent.limits import Limits
 from gateway.agent.loop import NOTHING_NEW, RepeatApprovals, run_turn
+from gateway.domain.conversation.inbound import PROGRAMS
 from gateway.domain.conversation.model import (
     Highest,
     Image,
@@ -30,6 +31,7 @@ from gateway.flow.secrets.guard import CleanModel
 from gateway.flow.turn.environment import AgentEnvironment
 from gateway.flow.turn.opening import OpenedTurn
 from gateway.flow.turn.steps import Fence
+from gateway.flow.turn.unmarked import UnmarkedModel
 from gateway.llm.prices import estimate_tool
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.files import attachments
@@ -237,9 +239,12 @@ class TurnLoop:
         await self.turn.fence.outlast(max(once, default=0.0))
         rows = (*self.opened.history, *_in_order(self.opened.transcript, self.opened.run.id))
         entries = self._reminded(await self._shown(rows, set(self.opened.asked_ids)))
+        silence = self.opened.at is not None and self.opened.at.channel not in PROGRAMS
         turn = run_turn(
             entries,
-            model=CleanModel(self.model, self.environment.toolbox.clean, self.environment.leaks),
+            model=CleanModel(
+                UnmarkedModel(self.model, silence), self.environment.toolbox.clean, self.environment.leaks
+            ),
             toolbox=self.environment.toolbox,
             render=self._render,
             steer=self._steer,

@@ -5,6 +5,7 @@ from datetime import timedelta
 
 from gateway.domain.conversation.inbound import Inbound
 from gateway.domain.ids import AddressId, EntryId, InboxId, MessageId, PrincipalId, SessionId
+from gateway.domain.people.access import identity_of
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import storable
 from gateway.domain.text.tokens import estimate
@@ -52,7 +53,7 @@ async def receive(
             text,
             label,
             origin or inbound.address.channel,
-            "" if inbound.private else storable(inbound.sender.name),
+            "" if inbound.private else await _told_apart(conn, address, inbound),
             inbound.platform_id,
             inbound.sent_at,
             inbound.solo,
@@ -63,6 +64,16 @@ async def receive(
             model,
         )
     )
+
+
+async def _told_apart(conn: Connection, address: AddressId, inbound: Inbound) -> str:
+    """The sender's name; with the end of their id if somebody else there wrote under it lately."""
+    sql = """select i.sender
+             from (select sender, message_id from inbox where address_id = $1 order by id desc limit 300) i
+             join messages m on m.id = i.message_id where m.sender = $2 and i.sender <> '' limit 1"""
+    name = storable(inbound.sender.name)
+    other = await conn.fetchval(sql, address, name)
+    return name if other in {None, identity_of(inbound)} else f"{name} ({storable(inbound.sender.id)[-4:]})"
 
 
 async def join(conn: Connection, address: AddressId, album: str, text: str, label: Label) -> MessageId | None:

@@ -68,6 +68,7 @@ def _storable(inbound: Inbound) -> Inbound:
         quoted_id=storable(inbound.quoted_id),
         quoted_files=tuple(map(_storable_file, inbound.quoted_files)),
         forwarded=storable(inbound.forwarded),
+        added=storable(inbound.added),
     )
 
 

@@ -10,7 +10,8 @@ from cachetools import LRUCache
 from gateway.domain.channels.routing import Edit, Ignore, RunCommand, StartTurn
 from gateway.domain.conversation.inbound import Address, Earlier
 from gateway.domain.principals import Label
-from tests.flow.path import MEMBER, STRANGER, FakeModel, MessagePath, build, message, restarted
+from gateway.domain.text.texts import own_part
+from tests.flow.path import MEMBER, OWNER, STRANGER, FakeModel, MessagePath, build, message, restarted
 
 COUNTS = """select (select count(*) from inbox), (select count(*) from messages), (select count(*) from tasks),
                    (select count(*) from sessions), (select count(*) from addresses)"""
@@ -239,3 +240,17 @@ async def test_what_memory_let_go_of_the_inbox_still_knows(path: MessagePath) ->
     again = await path.tell("hello", id="m-once")
     assert (again.duplicate, again.message_id) == (True, first.message_id)
     assert await path.rows("select count(*) from messages") == [(1,)]
+
+
+async def test_what_a_platform_adds_is_data_below_the_words(path: MessagePath) -> None:
+    await path.tell("", added="/approve A1")
+    [(text, label)] = await path.rows("select text, label from messages")
+    assert (text, label) == ("[Added by the platform or an app]\n> /approve A1", Label.UNTRUSTED)
+    assert own_part(text) == "[Added by the platform or an app]"
+
+
+async def test_two_people_of_one_name_are_told_apart(path: MessagePath) -> None:
+    for id in (OWNER, MEMBER, OWNER):
+        await path.inbound.accept([replace(message("hello", chat="group", sender=id), private=False)])
+    names = await path.rows("select sender from messages order by id")
+    assert [name for (name,) in names] == ["Ada", f"Ada ({MEMBER})", "Ada"]

@@ -1,0 +1,83 @@
+"""Blocks and attachments: every text of every block is told, or named among what is left out."""
+
+import inspect
+from typing import Any
+
+import pytest
+from slack_sdk.models import attachments, blocks
+from slack_sdk.models.blocks import Block, BlockElement, RichTextElementParts, block_elements
+from slack_sdk.models.blocks import basic_components as components
+
+from channels.slack.content import FIELDS, shown
+from channels.slack.payloads import Message
+from tests.channels.test_slack_events import inbound
+
+OBJECTS = (Block, BlockElement, components.JsonObject, block_elements.RichTextElement)
+KINDS = {
+    each
+    for module in (blocks, blocks.blocks, block_elements, components, attachments, RichTextElementParts)
+    for _, each in inspect.getmembers(module, inspect.isclass)
+    if issubclass(each, OBJECTS) and each.__module__.startswith("slack_sdk.models")
+}
+OF_RICH_TEXT = {"link", "user", "channel", "usergroup", "broadcast", "emoji", "date", "text", "color", "team"}
+"""Their pieces have words only together; `test_rich_text_reads_as_it_is_shown` has them."""
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS, key=lambda kind: kind.__qualname__), ids=lambda kind: kind.__qualname__)
+def test_every_text_of_a_block_is_told_or_named_as_left_out(kind: type[Any]) -> None:
+    if getattr(kind, "type", None) in OF_RICH_TEXT:
+        return
+    names = inspect.signature(kind).parameters.keys() - {"others", "kwargs", "args", "type"}
+    part = {name: f"<{name}-text>" for name in names}
+    assert {name for name, text in part.items() if text not in shown(part)} <= FIELDS
+
+
+def test_rich_text_reads_as_it_is_shown() -> None:
+    section = {"type": "rich_text_section", "elements": [
+        {"type": "text", "text": "a < b "}, {"type": "link", "url": "https://e.org", "text": "here"},
+        {"type": "user", "user_id": "U1"}, {"type": "emoji", "name": "tea"}, {"type": "broadcast", "range": "here"},
+        {"type": "date", "timestamp": 1, "fallback": "today"}, {"type": "channel", "channel_id": "C1"},
+    ]}  # fmt: skip
+    assert shown(section) == "a &lt; b <https://e.org|here><@U1>:tea:@heretoday<#C1>"
+    assert shown({"type": "rich_text_list", "elements": [section, section]}).count("• a") == 2
+
+
+BREAD = {"type": "text", "text": "Bread"}
+TABLE = {"type": "table", "rows": [
+    [{"type": "raw_text", "text": "Item"}, {"type": "raw_text", "text": "Price"}],
+    [{"type": "raw_text", "text": "Tea"}, {"type": "raw_number", "value": 12, "text": "12"}],
+    [{"type": "rich_text", "elements": [{"type": "rich_text_section", "elements": [BREAD]}]},
+     {"type": "raw_text", "text": ""}],
+]}  # fmt: skip
+ROWS = "Item | Price\nTea | 12\nBread | "
+
+
+@pytest.mark.parametrize("text", ["sum these", ""])
+@pytest.mark.parametrize(
+    "about", [{"attachments": [{"fallback": "[no preview]", "blocks": [TABLE]}]}, {"blocks": [TABLE]}]
+)
+def test_a_pasted_table_stands_beside_the_words(about: dict[str, Any], text: str) -> None:
+    said = inbound(text=text, **about)
+    assert (said.text, said.added) == (text, ROWS.strip())
+
+
+def test_the_block_that_repeats_the_text_says_nothing_new() -> None:
+    typed = {"type": "rich_text", "elements": [
+        {"type": "rich_text_section", "elements": [{"type": "text", "text": "hello"}]}
+    ]}  # fmt: skip
+    assert inbound(blocks=[typed]).added == ""
+
+
+def test_an_alert_is_told_in_full_and_a_transcript_is_not_the_persons_word() -> None:
+    alert = {"title": "CPU high on db-3", "title_link": "https://a.example/17", "text": "load 31", "fallback": "CPU"}
+    root = Message.model_validate(
+        {
+            "ts": "1.1",
+            "bot_id": "B5",
+            "text": "",
+            "attachments": [{**alert, "fields": [{"title": "Is", "value": "bad"}]}],
+        }
+    )
+    assert set(root.whole.split("\n")) == {"load 31", "CPU high on db-3", "https://a.example/17", "Is: bad"}
+    clip = {"id": "F1", "name": "v.m4a", "transcription": {"status": "complete", "preview": {"content": "buy tea"}}}
+    assert inbound(files=[clip]).added == "Slack's transcript of v.m4a: buy tea"
