@@ -60,7 +60,7 @@ class MemoryTools:
             Role.OWNER,
             site.database.run,
             site.clock,
-            lambda: None,
+            lambda: site.chat.zones.zone_of(site.owner.id),
             MemorySearch(site.database, site.chat.embedder),
             self.reach,
         )

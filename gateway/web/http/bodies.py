@@ -14,6 +14,7 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import ClientDisconnect
 
 from gateway.domain.text.texts import storable
+from gateway.domain.time import moment
 from gateway.web.http.errors import Refused
 
 _FIRST, _LAST = 1900, 2200
@@ -31,9 +32,9 @@ Moment = Annotated[datetime, AfterValidator(_in_reach)]
 """An ISO date or time; UTC unless it says otherwise."""
 
 
-def midnight(day: date) -> datetime:
-    """The beginning of a day in UTC."""
-    return datetime(day.year, day.month, day.day, tzinfo=UTC)
+def midnight(day: date, name: str | None = None) -> datetime:
+    """The beginning of a day in the zone of that name, or in UTC."""
+    return moment(day.isoformat(), name)
 
 
 class RequestBody(BaseModel):
