@@ -56,7 +56,7 @@ def _recurring(fields: str, zone: str) -> str:
 
 
 def cron_notes(fields: str) -> list[str]:
-    """What of valid fields people do not expect, each with what to write instead."""
+    """Notes on what people do not expect of these valid fields, each with what to write instead."""
     minute, hour, day, _, weekday = fields.split()
     notes = []
     if not day.startswith("*") and not weekday.startswith("*"):
