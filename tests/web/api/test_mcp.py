@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -80,6 +81,14 @@ async def test_the_tools_work_over_http_within_the_tokens_reach(web: Web) -> Non
         assert (await call(session, "forget", id=stored["id"]))[1]["forgotten"] == stored["id"]
     labels = await web.path.rows("select agent, label, forgotten_at is null from memories order by id")
     assert labels == [("b", 2, True), ("default", 0, True), ("a", 2, False)]
+
+
+async def test_times_are_the_owners_own(web: Web) -> None:
+    (web.path.workspace / "USER.md").write_text("- Time zone: Asia/Kathmandu\n")
+    await owners(web, "Zebras of the house")
+    async with over_http(web, BEARER) as session:
+        _, found = await call(session, "memory_search", query="zebras")
+    assert re.fullmatch(r"\w{3} 20\d\d-\d\d-\d\d \d\d:\d\d UTC\+5:45", found["memories"][0]["when"])
 
 
 async def test_a_program_with_the_local_token_is_no_owner(web: Web) -> None:
