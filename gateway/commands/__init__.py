@@ -47,6 +47,8 @@ class CommandServices:
     """Creates a link to the form for a person's own secret; None if the page has no public address."""
     note_zone: Callable[[PrincipalId, str, Label], Awaitable[str | None]]
     """Writes a person's time zone into their USER.md and returns the zone in effect; raises `ValueError`."""
+    zone_of: Callable[[PrincipalId], str | None]
+    """Returns a person's time zone, None while it is unknown."""
     processes: Processes
     """The owner's processes, which continue between turns."""
 

@@ -1,6 +1,8 @@
 """/memory: list, search, pin and forget memories."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeAlias
 
 from gateway.agent.memory.remember import MemoryRefused, Remembering
 from gateway.commands import Command, CommandContext, CommandReply
@@ -21,55 +23,60 @@ USAGE = (
 NONE = "No memories yet."
 
 
+Line: TypeAlias = Callable[..., str]
+"""`numbered_line` in the person's zone."""
+
+
 async def run(ctx: CommandContext) -> CommandReply:
     """List pinned and new memories, or act on one; other words are searched for.
 
     Unverified memories are listed too, with a note: people read this, not a model.
     """
+    line = partial(numbered_line, zone=ctx.services.zone_of(ctx.at.principal_id))
     own = Remembering(ctx.tx, ctx.at.principal_id, ALL_MEMORIES, clean=str)
     action, _, which = ctx.argument.partition(" ")
     try:
         if action.casefold() == "keep" and which.strip().isdecimal():
             label = label_of(ctx.role, private=ctx.at.private, as_owner=ctx.arrival.as_owner)
-            return CommandReply(await _keep(own, _number(which.strip()), label))
-        return CommandReply(await _reply_to(own, ctx.argument, action.casefold(), which.strip()))
+            return CommandReply(await _keep(line, own, _number(which.strip()), label))
+        return CommandReply(await _reply_to(line, own, ctx.argument, action.casefold(), which.strip()))
     except MemoryRefused as refusal:
         return CommandReply(str(refusal))
 
 
-async def _reply_to(own: Remembering, argument: str, action: str, which: str) -> str:
+async def _reply_to(line: Line, own: Remembering, argument: str, action: str, which: str) -> str:
     if not argument:
-        return "\n".join([*await _proposed(own), _lines(await _overview(own), NONE)])
+        return "\n".join([*await _proposed(line, own), _lines(line, await _overview(own), NONE)])
     if argument.isdecimal():
-        return numbered_line(await own.get(_number(argument)), limit=10 * LONGEST)
+        return line(await own.get(_number(argument)), limit=10 * LONGEST)
     if which.isdecimal():
         match action:
             case "pin" | "unpin":
                 memory = await own.pin(_number(which), pinned=action == "pin")
-                return f"{action.capitalize()}ned: {numbered_line(memory)}"
+                return f"{action.capitalize()}ned: {line(memory)}"
             case "forget":
                 memory = await own.forget(_number(which))
-                return f"Forgotten: {numbered_line(memory)}\n\n/memory restore {memory.id} undoes that."
+                return f"Forgotten: {line(memory)}\n\n/memory restore {memory.id} undoes that."
             case "restore":
-                return f"Remembered again: {numbered_line(await own.restore(_number(which)))}"
-    return _lines(await _search_hits(own, argument), "No memory matches that.")
+                return f"Remembered again: {line(await own.restore(_number(which)))}"
+    return _lines(line, await _search_hits(own, argument), "No memory matches that.")
 
 
-async def _keep(own: Remembering, id: MemoryId, label: Label) -> str:
+async def _keep(line: Line, own: Remembering, id: MemoryId, label: Label) -> str:
     """Accept a proposal: to remember this, or to replace other memories by it."""
     replaced = [old for old, new in await consolidation.doubts(own.tx, own.principal) if new.id == id]
     for old in replaced:
         await memories.supersede(own.tx, own.principal, old.id, id, label)
     memory = await (own.get(id) if replaced else own.restore(id))
     instead = f", instead of {', '.join(str(old.id) for old in replaced)}" if replaced else ""
-    return f"Kept{instead}: {numbered_line(memory)}"
+    return f"Kept{instead}: {line(memory)}"
 
 
-async def _proposed(own: Remembering) -> list[str]:
+async def _proposed(line: Line, own: Remembering) -> list[str]:
     """The lines about proposals, which are dropped unless somebody accepts them."""
-    lines = [numbered_line(memory) for memory in await consolidation.proposals(own.tx, own.principal)]
+    lines = [line(memory) for memory in await consolidation.proposals(own.tx, own.principal)]
     for old, new in await consolidation.doubts(own.tx, own.principal):
-        lines.append(f"{numbered_line(new)}\n  instead of {numbered_line(old)}")
+        lines.append(f"{line(new)}\n  instead of {line(old)}")
     return ["Proposed; /memory keep NUMBER accepts one:", *lines, ""] if lines else []
 
 
@@ -93,8 +100,8 @@ def _number(text: str) -> MemoryId:
     return MemoryId(int(text[:20]))
 
 
-def _lines(rows: Sequence[Memory], nothing: str) -> str:
-    return "\n".join([*map(numbered_line, rows), *([] if rows else [nothing]), "", USAGE])
+def _lines(line: Line, rows: Sequence[Memory], nothing: str) -> str:
+    return "\n".join([*map(line, rows), *([] if rows else [nothing]), "", USAGE])
 
 
 command = Command("memory", "list memories; WORDS searches them; pin, forget, restore, keep NUMBER", run)

@@ -1,6 +1,7 @@
 """/resume: continue an earlier conversation, here."""
 
 from gateway.commands import Command, CommandContext, CommandReply, end_session
+from gateway.domain.time import day_stamp
 from gateway.store.delivery import addresses
 from gateway.store.transcript import conversations, sessions
 from gateway.store.work import tasks
@@ -31,7 +32,8 @@ async def run(ctx: CommandContext) -> CommandReply:
     await end_session(ctx.tx, ctx.at.session_id)
     await sessions.reopen(ctx.tx, wanted.id)
     await addresses.move(ctx.tx, ctx.at.session_id, wanted.id)
-    reply = f"This chat continues the conversation of {wanted.started_at:%Y-%m-%d} ({str(wanted.id)[:8]})."
+    day = day_stamp(wanted.started_at, ctx.services.zone_of(ctx.at.principal_id))
+    reply = f"This chat continues the conversation of {day} ({str(wanted.id)[:8]})."
     return CommandReply(reply + also * shared, successor=wanted.id)
 
 

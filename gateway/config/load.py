@@ -115,6 +115,11 @@ def read(path: Path) -> str | None:
         return read_regular(path).decode("utf-8-sig")
     except FileNotFoundError:
         return None
+    except IsADirectoryError:
+        raise ConfigError(
+            f"{path} is a folder, as a container makes one for a file that is missing; remove it, write the file "
+            "({} is enough), and mount that"
+        ) from None
     except (OSError, UnicodeDecodeError) as error:
         if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
             raise

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, SecretStr, TypeAdapter
 
 from gateway.config.value_types import Duration, Hours, PublicUrl
-from gateway.domain.settings import HttpUrl, ModelSettings, PrivateEntry
+from gateway.domain.settings import HttpUrl, ModelName, ModelSettings, PrivateEntry
 from gateway.domain.time import zone
 
 HostName = Annotated[str, Field(pattern=r"^[a-z0-9._-]+$")]
@@ -52,7 +52,7 @@ class HeartbeatSettings(Section):
         None, description='When they may run: "08:00-22:00 Europe/Berlin", or in your own zone; null: always.'
     )
     to: str | None = Field(None, min_length=1, description="The channel for its messages; null: where you wrote last.")
-    model: str | None = Field(None, min_length=1, description="A cheaper model for them; null: the usual ones.")
+    model: ModelName | None = Field(None, min_length=1, description="A cheaper model for them; null: the usual ones.")
     day_usd: Usd | None = Field(0.5, description="US dollars that heartbeats may cost a day; null: no limit.")
 
 

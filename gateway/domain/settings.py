@@ -8,7 +8,16 @@ from types import MappingProxyType
 from typing import Annotated, ClassVar, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    StringConstraints,
+    field_validator,
+)
 
 from gateway.domain.people.access import AccessMode, GroupMode
 
@@ -101,11 +110,16 @@ class ProviderSettings(_Settings):
     base_url: HttpUrl | None = Field(None, description="Where the provider's API is; null means its public address.")
 
 
+ModelName = Annotated[str, StringConstraints(strip_whitespace=True)]
+
+
 class ModelSettings(_Settings):
     """Which models answer, in which order, and how to reach them."""
 
-    primary: str = Field("auto", min_length=1, description='`provider/model`, or "auto" to take what is connected.')
-    fallbacks: tuple[str, ...] = Field((), description="Models to try, in order, when the primary fails.")
+    primary: ModelName = Field(
+        "auto", min_length=1, description='`provider/model`, or "auto" to take what is connected.'
+    )
+    fallbacks: tuple[ModelName, ...] = Field((), description="Models to try, in order, when the primary fails.")
     params: Params = Field(default_factory=Params, description="Sampling parameters, sent to every model.")
     providers: Mapping[str, ProviderSettings] = Field(
         default_factory=dict, description="Keys and addresses by model prefix, such as `openai` or `ollama`."
@@ -113,16 +127,16 @@ class ModelSettings(_Settings):
     engine: Literal["auto", "litellm"] = Field(
         "auto", description='"litellm" sends every call through litellm; "auto" only those that need it.'
     )
-    embedding: str = Field(
+    embedding: ModelName = Field(
         "local",
         description='The embedding model for search by meaning: "local", "litellm:<provider>/<model>", or "none".',
     )
-    summary: str | None = Field(
+    summary: ModelName | None = Field(
         None,
         description="The model that writes summaries; null means the primary for conversations that go on, "
         "a cheap one of its provider for those that have ended.",
     )
-    transcription: str | None = Field(
+    transcription: ModelName | None = Field(
         None, description="The model that transcribes audio, such as `openai/whisper-1`; null: none."
     )
 

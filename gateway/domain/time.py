@@ -1,7 +1,7 @@
 """Time as a dependency, so that tests control it, and time zones by their IANA names."""
 
 from contextlib import suppress
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from difflib import get_close_matches
 from functools import lru_cache
 from importlib.resources import files
@@ -22,6 +22,36 @@ class Clock(Protocol):
 
     async def sleep(self, seconds: float) -> None:
         """Sleep for that long."""
+
+
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+
+
+def stamp(at: datetime, name: str | None) -> str:
+    """ "Thu 2026-11-26 12:56 UTC-8": on the clock of the zone of that name, or of UTC."""
+    return clock_text(at.astimezone(_zone_or_utc(name)))
+
+
+def clock_text(at: datetime) -> str:
+    """The same on the clock of the time's own zone."""
+    minutes = round((at.utcoffset() or timedelta()).total_seconds() / 60)
+    hours, rest = divmod(abs(minutes), 60)
+    offset = f"{'-' if minutes < 0 else '+'}{hours}{f':{rest:02}' if rest else ''}" if minutes else ""
+    return f"{_day_text(at)} {at:%H:%M} UTC{offset}"
+
+
+def day_stamp(at: datetime, name: str | None) -> str:
+    """ "Thu 2026-11-26": the day in the zone of that name; in UTC, which it then says, if there is none."""
+    there = at.astimezone(_zone_or_utc(name))
+    return f"{_day_text(there)}{' UTC' if there.tzinfo is UTC else ''}"
+
+
+def _zone_or_utc(name: str | None) -> tzinfo:
+    return ZoneInfo(name) if name and is_zone(name) else UTC
+
+
+def _day_text(at: datetime) -> str:
+    return f"{_DAYS[at.weekday()]} {at:%Y-%m-%d}"
 
 
 _MAX_ZONE_NAME = 64

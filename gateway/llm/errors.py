@@ -257,12 +257,14 @@ def _number(text: str) -> float | None:
 
 
 MAX_ERROR_CHARS = 2_000
+SHORTEST_SECRET = 4
+"""Characters; a placeholder such as `x`, for a server without keys, is in every sentence."""
 _LOOKS_LIKE_A_KEY = re.compile(r"\b(?:sk|gsk|xai|AIza)[-_A-Za-z0-9]{12,}")
 
 
 def scrub(text: str, secrets: Iterable[str]) -> str:
     """The text as one line of at most 2,000 characters, with these secrets and anything like a key masked."""
-    for secret in secrets:
+    for secret in filter(lambda secret: len(secret) >= SHORTEST_SECRET, secrets):
         text = text.replace(secret, "***")
     line = " ".join(_LOOKS_LIKE_A_KEY.sub("***", text).split())
     return line if len(line) <= MAX_ERROR_CHARS else f"{line[: MAX_ERROR_CHARS - 1]}…"

@@ -4,6 +4,10 @@ Fields are those of crontab(5): minute, hour, day of month, month, day of week (
 ranges and steps. If both day fields are given, a day has to match only one of them; a day field that begins with
 `*` does not count as given.
 
+Beyond crontab(5): `L` is the last day of a month, `1#2` its second Monday, `L5` (or `5L`) its last Friday, `1%2` every
+second Monday and `1%2+1` the Mondays between, in weeks counted from Monday, 1 January 2001. `?` is `*`; `@daily`,
+`@hourly`, `@weekly`, `@monthly` and `@yearly` are fields.
+
 When the clock changes, every slot of the wall clock occurs exactly once:
 
 * With fixed hours (the hour field does not cover all 24), a skipped time is shifted by the jump (02:30 to 03:30), and
@@ -42,11 +46,24 @@ class _Field:
     names: Mapping[str, int] = field(default_factory=dict)
 
     def check(self, text: str) -> None:
-        for part in text.split(","):
+        parts = text.split(",")
+        special = [self._special(part) for part in parts]
+        if any(special):
+            if not all(special) and self is not _FIELDS[2]:
+                raise ValueError(f'{self.name} "{one_line(text, _MAX_SHOWN)}": # and L stand alone, or with their like')
+            parts = [part for part, each in zip(parts, special, strict=True) if not each]
+        for part in parts:
             match = _FIELD_PART.fullmatch(part)
             if match is None:
                 raise ValueError(f'{self.name} "{one_line(part, _MAX_SHOWN)}" is not understood: {self._known()}')
             self._check_part(part, *match.groups())
+
+    def _special(self, part: str) -> bool:
+        """Whether it is a day by its place in the month."""
+        nth = re.fullmatch(rf"({_FIELD_VALUE})#[1-5]|L({_FIELD_VALUE})", part)
+        if self is _FIELDS[4] and nth:
+            self._number(nth[1] or nth[2])
+        return part == "L" if self is _FIELDS[2] else bool(nth) and self is _FIELDS[4]
 
     def _check_part(self, part: str, low: str | None, high: str | None, step: str | None) -> None:
         ends = [self._number(end) for end in (low, high) if end is not None]
@@ -81,21 +98,49 @@ _FIELDS = (
 )
 
 
+_NAMED = {
+    "@hourly": "0 * * * *",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@weekly": "0 0 * * 0",
+    "@monthly": "0 0 1 * *",
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+}
+_WEEKS = re.compile(r"(?P<days>[^%]+)%(?P<every>[1-9]\d?)(?:\+(?P<after>\d{1,2}))?")
+
+
 def check_fields(text: str) -> str:
     """Validate and normalise the fields; raises `ValueError` with a one-line message that says how to fix them."""
-    fields = text[: _MAX_CHARS + 1].split()
+    fields = _NAMED.get(text.strip().lower(), text[: _MAX_CHARS + 1]).split()
     if len(fields) != len(_FIELDS) or len(text) > _MAX_CHARS:
+        without = f'; without seconds it is "{" ".join(fields[1:])}"' if len(fields) == 6 else ""
         raise ValueError(
-            f"needs exactly 5 fields, minute hour day-of-month month day-of-week (no seconds, no @names), "
-            f'such as "30 8 * * 1-5"; these are {len(fields)}'
+            "needs exactly 5 fields, minute hour day-of-month month day-of-week (no seconds), or @daily and the like, "
+            f'such as "30 8 * * 1-5"; these are {len(fields)}{without}'
         )
-    for meaning, each in zip(_FIELDS, fields, strict=True):
+    for place in (2, 4):
+        fields[place] = _day_field(_FIELDS[place].name, fields[place])
+    weeks = _WEEKS.fullmatch(fields[4])
+    if weeks and fields[2] != "*":
+        raise ValueError('day of week with % needs "*" as the day of month')
+    for meaning, each in zip(_FIELDS, [*fields[:4], weeks["days"] if weeks else fields[4]], strict=True):
         meaning.check(each)
     return " ".join(fields)
 
 
+def _day_field(name: str, text: str) -> str:
+    if re.search(r"\dW|LW|L-", text, re.IGNORECASE):
+        raise ValueError(
+            f'{name} "{one_line(text, _MAX_SHOWN)}" is not understood: take more days, such as "1-3" or "28-31", and '
+            "let the prompt say on which of them there is something to do"
+        )
+    return "*" if text == "?" else re.sub(r"\b(\w{1,3})L\b", r"L\1", text.replace("l", "L"))
+
+
 _DAY = timedelta(days=1)
 _MINUTE = timedelta(minutes=1)
+_FIRST_MONDAY = date(2001, 1, 1)
 _MAX_YEARS = 10
 """The longest gap between slots; 29 February 2096 and 2104 are eight years apart."""
 
@@ -106,6 +151,10 @@ class WallClock:
     def __init__(self, fields: str) -> None:
         from croniter import croniter  # deferred: importing it takes 40 ms
 
+        *others, weekdays = fields.split()
+        weeks = _WEEKS.fullmatch(weekdays)
+        self._every, self._after = (int(weeks["every"]), int(weeks["after"] or 0)) if weeks else (1, 0)
+        fields = " ".join([*others, weeks["days"] if weeks else weekdays])
         (minutes, hours, *days), _ = croniter.expand(fields)
         every = [(hour, minute) for hour in _numbers(hours, 24) for minute in _numbers(minutes, 60)]
         self.every_hour = len({hour for hour, _ in every}) == 24
@@ -150,6 +199,22 @@ class WallClock:
 
     def first_day(self, since: date) -> date | None:
         """The first matching day from `since` on."""
+        found = self._first_day(since)
+        while found and not self._in_week(found):
+            found = self._first_day(found + _DAY)
+        return found
+
+    def last_day(self, until: date) -> date | None:
+        """The last matching day up to `until`."""
+        found = self._last_day(until)
+        while found and not self._in_week(found):
+            found = self._last_day(found - _DAY)
+        return found
+
+    def _in_week(self, day: date) -> bool:
+        return ((day - _FIRST_MONDAY).days // 7 - self._after) % self._every == 0
+
+    def _first_day(self, since: date) -> date | None:
         if self._every_day:
             return since
         for start, found in self._ahead:
@@ -162,8 +227,7 @@ class WallClock:
         self._ahead.append((since, found))
         return found
 
-    def last_day(self, until: date) -> date | None:
-        """The last matching day up to `until`."""
+    def _last_day(self, until: date) -> date | None:
         if self._every_day:
             return until
         for found, end in self._behind:

@@ -3,7 +3,7 @@
 A stored definition may have become invalid (other zone data, a manual edit); it is still shown.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import assert_never
 
@@ -14,6 +14,7 @@ from gateway.timetable.cron import check_fields
 
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_PLACES = ("", "first", "second", "third", "fourth", "fifth")
 _EVERY = ("*", "*/1")
 _MAX_TIMES = 4
 
@@ -49,9 +50,112 @@ def _recurring(fields: str, zone: str) -> str:
     except ValueError:
         return f"by cron {fields} {zone}, which is not valid"
     words = _pace(minute, hour) if days == ["*", "*", "*"] else None
-    if words is None and (on := _days(*days)) and (at := _times(minute, hour)):
-        words = f"{on} at {at}"
-    return f"{words} {zone} ({fields})" if words else f"by cron {fields} {zone}"
+    if words is None:
+        words = f"{_days(*days) or _all_days(*days)} {_at(minute, hour)}"
+    return f"{words} {zone} ({fields})"
+
+
+def cron_notes(fields: str) -> list[str]:
+    """Notes on what people do not expect of these valid fields, each with what to write instead."""
+    minute, hour, day, _, weekday = fields.split()
+    notes = []
+    if not day.startswith("*") and not weekday.startswith("*"):
+        either = f"It runs {_of_month(day)} and also {_of_week(weekday)}, not only on days that are both."
+        notes.append(f"{either} The first Monday of a month is 1#1 as the day of week and * as the day of month.")
+    if "/" in day and day not in _EVERY:
+        notes.append(
+            f"The days begin anew each month: {_of_month(day)}. Every second Monday is 1%2 as the day of week."
+        )
+    elif not day.startswith("*") and "L" not in day and min(_numbers(day, 1, 31)) > 28 and weekday == "*":
+        notes.append("Months without such a day are left out; L as the day of month is the last day of each.")
+    if "%" in weekday:
+        days, _, weeks = weekday.partition("%")
+        every, _, after = weeks.partition("+")
+        other = (int(after or 0) + 1) % int(every)
+        notes.append(f"If it should run a week later than shown, write {days}%{every}{f'+{other}' if other else ''}.")
+    for name, field, cycle in (("hour", minute, 60), ("day", hour, 24)):
+        if field.startswith("*/") and not _even_step(field, cycle):
+            notes.append(f"The steps begin anew each {name}: {_listed(list(map(str, _numbers(field, 0, cycle - 1))))}.")
+    return notes
+
+
+def _at(minute: str, hour: str) -> str:
+    minutes, hours = _numbers(minute, 0, 59), _numbers(hour, 0, 23)
+    if len(minutes) * len(hours) <= _MAX_TIMES:
+        return f"at {_listed([f'{h:02}:{m:02}' for h in hours for m in minutes])}"
+    if pace := _pace(minute, hour):
+        return pace
+    of = "every hour" if len(hours) == 24 else f"the hours {_listed(_ranges(hours))}"
+    return f"every minute of {of}" if len(minutes) == 60 else f"at minute {_listed(_ranges(minutes))} of {of}"
+
+
+def _all_days(day: str, month: str, weekday: str) -> str:
+    both = " and also " if not day.startswith("*") and not weekday.startswith("*") else ", but only "
+    parts = [_of_month(day)] if day != "*" else []
+    parts += [_of_week(weekday)] if weekday != "*" else []
+    names = [_MONTHS[number - 1] for number in _numbers(month, 1, 12)]
+    return f"{both.join(parts) or 'every day'}{f' in {_listed(names)}' if month != '*' else ''}"
+
+
+def _of_month(day: str) -> str:
+    last = ["last"] if "L" in day.split(",") else []
+    numbers = [part for part in day.split(",") if part != "L"]
+    days = [*_ranges(_numbers(",".join(numbers), 1, 31), _ordinal), *last] if numbers else last
+    return f"on the {_listed(days)} day of the month" if last == days else f"on the {_listed(days)} of the month"
+
+
+def _of_week(field: str) -> str:
+    days, _, weeks = field.partition("%")
+    if "#" in days or "L" in days:
+        return f"on the {_listed([_placed(part) for part in days.split(',')])} of the month"
+    names = [_DAYS[(number - 1) % 7] for number in sorted({number % 7 or 7 for number in _numbers(days, 0, 7)})]
+    every, _, _ = weeks.partition("+")
+    if every in {"", "1", "2"}:
+        return f"every {'second ' if every == '2' else ''}{_listed(names)}"
+    return f"every {every} weeks on {_listed(names)}"
+
+
+def _placed(part: str) -> str:
+    """A weekday by its place in the month: `1#1` or `L5`."""
+    name, _, place = part.partition("#")
+    number = _weekday(name.removeprefix("L").lower())
+    return f"{_PLACES[int(place)] if place else 'last'} {_DAYS[number or 0]}"
+
+
+def _numbers(field: str, low: int, high: int) -> list[int]:
+    """The numbers that a valid field stands for, sorted."""
+    found: set[int] = set()
+    for part in field.split(","):
+        span, _, step = part.partition("/")
+        first, _, last = span.partition("-")
+        start = low if first == "*" else _number(first)
+        end = _number(last) if last else high if first == "*" or step else start
+        wrapped = [*range(start, high + 1), *range(low, end + 1)] if end < start else range(start, end + 1)
+        found.update(wrapped[:: int(step or 1)])
+    return sorted(found)
+
+
+def _number(text: str) -> int:
+    """The number of a month or weekday, counted as cron does."""
+    if text.isdecimal():
+        return int(text)
+    months = [month.lower() for month in _MONTHS]
+    return months.index(text.lower()) + 1 if text.lower() in months else ((_weekday(text) or 0) + 1) % 7
+
+
+def _ranges(numbers: Sequence[int], shown: Callable[[int], str] = str) -> list[str]:
+    """The numbers, with "1 to 7" for three or more in a row."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and runs[-1][-1] == number - 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return [
+        text
+        for run in runs
+        for text in ([f"{shown(run[0])} to {shown(run[-1])}"] if len(run) > 2 else list(map(shown, run)))
+    ]
 
 
 def _pace(minute: str, hour: str) -> str | None:
@@ -94,13 +198,6 @@ def _weekday(text: str) -> int | None:
         return (int(text) - 1) % 7
     short = [day[:3].lower() for day in _DAYS]
     return short.index(text.lower()) if text.lower() in short else None
-
-
-def _times(minute: str, hour: str) -> str | None:
-    hours = hour.split(",")
-    if not minute.isdecimal() or not all(map(str.isdecimal, hours)) or len(hours) > _MAX_TIMES:
-        return None
-    return _listed([f"{each:02}:{int(minute):02}" for each in sorted(set(map(int, hours)))])
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -9,6 +9,7 @@ from urllib.parse import unquote, urlsplit
 
 from pydantic import Field
 
+from gateway.agent.exec.terminal import rendered
 from gateway.domain.conversation.tools import (
     AnyTool,
     Caller,
@@ -121,7 +122,7 @@ def _answer(result: ShellResult, not_saved: Sequence[str]) -> JsonObject:
         "not_saved": list(not_saved),
     }
     notes = {name: value for name, value in more.items() if value}
-    return {"exit_code": result.exit_code, "output": _page(result.output), **notes}
+    return {"exit_code": result.exit_code, "output": _page(rendered(result.output)), **notes}
 
 
 def _page(text: str) -> str:

@@ -25,17 +25,18 @@ from gateway.domain.conversation.tools import (
 )
 from gateway.domain.json import Json
 from gateway.domain.principals import Label, Role
+from gateway.domain.work.schedules import Recurring
 from gateway.store.connection.pool import Connection
 from gateway.store.delivery import addresses
 from gateway.store.transcript import messages
 from gateway.store.work.schedules import ScheduleRow
-from gateway.timetable.schedules import InvalidSchedule, ScheduleChanges, is_delay
-from gateway.timetable.wording import in_words, local, moment
+from gateway.timetable.schedules import InvalidSchedule, ScheduleChanges, is_delay, next_slots
+from gateway.timetable.wording import cron_notes, in_words, local, moment
 from gateway.tools import PrincipalContext, Services
 
 _Changed: TypeAlias = tuple[ScheduleRow | None, ScheduleRow | None]
 
-PROMPT_PREVIEW_CHARS = 80
+PROMPT_PREVIEW_CHARS, NEXT_SHOWN = 80, 5
 UTC_ASSUMED = (
     "Their time zone is unknown, so UTC is used. Tell them, ask for their city, write the zone into USER.md, "
     "and update this schedule with timezone and its time."
@@ -52,7 +53,7 @@ class CronArguments(ToolArguments):
     name: str | None = None
     schedule_type: Literal["once", "recurring"] | None = Field(None, description="Neither: backlog, never runs")
     run_at: str | None = Field(None, description="once: ISO 8601, or in 20 minutes")
-    cron_expr: str | None = Field(None, description="recurring: 5 fields")
+    cron_expr: str | None = Field(None, description="recurring: 5 fields; 1#1: first Monday, 1%2: every second")
     timezone: str | None = Field(None, description="IANA; default: the user's")
     prompt: str | None = Field(None, description="What you are to do then")
     misfire: Literal["run_once", "skip", "catch_up"] | None = None
@@ -102,7 +103,7 @@ async def _act(tx: Connection, context: PrincipalContext, arguments: CronArgumen
         assert before is not None, "what is removed was there"
         return Labelled({"removed": before.id, "name": before.definition.name}, before.label)
     note = {"note": UTC_ASSUMED} if _zone_assumed(arguments, schedules) else {}
-    return Labelled({**_schedule_json(row, schedules), **note}, row.label)
+    return Labelled({**_schedule_json(row, schedules), **_recurring_json(row, schedules), **note}, row.label)
 
 
 async def _change(schedules: Schedules, arguments: CronArguments, caller: Caller) -> _Changed:
@@ -193,6 +194,16 @@ def _schedule_json(row: ScheduleRow, schedules: Schedules) -> dict[str, Json]:
     if row.failing_since:
         fields["failing_since"] = moment(row.failing_since, zone)
     return fields
+
+
+def _recurring_json(row: ScheduleRow, schedules: Schedules) -> dict[str, Json]:
+    """The next times, for the person to see that they are meant, and what is unexpected about them."""
+    if not isinstance(when := row.definition.when, Recurring) or row.paused_at:
+        return {}
+    slots = next_slots(row.definition, schedules.now, NEXT_SHOWN)
+    times: dict[str, Json] = {"next_times": [moment(slot, schedules.zone or row.definition.zone) for slot in slots]}
+    notes = cron_notes(when.cron)
+    return times | ({"tell_them": list(notes)} if notes else {})
 
 
 def _zone_assumed(arguments: CronArguments, schedules: Schedules) -> bool:

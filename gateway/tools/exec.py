@@ -1,11 +1,13 @@
 """Commands: one line of shell on the files of the workspace, in the jail."""
 
+import asyncio
 from dataclasses import dataclass
 
 from pydantic import Field
 
 from gateway.agent.exec.commands import Permit, WorkspaceCommands, changed_files, command_ending
 from gateway.agent.exec.output import BoundedOutput
+from gateway.agent.exec.terminal import rendered
 from gateway.domain.conversation.tools import (
     AnyTool,
     Caller,
@@ -56,7 +58,7 @@ class _Exec:
             report = await _followed(running, output)
         if report.ending is Ending.REFUSED:
             raise ToolFailed.own("not_started", f"The command did not start: {report.problem}")
-        text = output.text()
+        text = await asyncio.to_thread(rendered, output.text())
         page = await self._page(text, permit, caller) if len(text) > PAGE_CHARS else {"output": text}
         return Labelled(
             {**command_ending(report, arguments.seconds, FLOOD_BYTES), **page, **changed_files(permit)}, permit.label

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Literal, TypeVar
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
@@ -36,7 +36,7 @@ from gateway.domain.memory.memories import (
     SearchScope,
 )
 from gateway.domain.principals import Label
-from gateway.domain.time import moment
+from gateway.domain.time import moment, stamp
 from gateway.memory.wording import kind, search_verdict, shortened, who
 from gateway.store.connection.pool import Connection
 from gateway.store.memory import memories
@@ -126,7 +126,7 @@ class _Memory:
             session=caller.session,
             reach=context.reach,
         )
-        return _search_result(found)
+        return _search_result(found, context.zone())
 
     def _filter(self, arguments: SearchArguments, at_most: Label) -> MemoryFilter:
         since, until = self._moment(arguments.since), self._moment(arguments.until, end=True)
@@ -212,8 +212,8 @@ class _Memory:
         return self.context
 
 
-def _search_result(found: SearchResult) -> Labelled:
-    rows: list[Json] = [_row(hit.memory) | {"score": round(hit.score, 3)} for hit in found.hits]
+def _search_result(found: SearchResult, zone: str | None) -> Labelled:
+    rows: list[Json] = [_row(hit.memory, zone) | {"score": round(hit.score, 3)} for hit in found.hits]
     notes = [search_verdict(found), found.note]
     answer: dict[str, Json] = {"memories": rows, "mode": found.mode.value, "weak": found.weak}
     if found.left_out:
@@ -226,10 +226,10 @@ def _search_result(found: SearchResult) -> Labelled:
 async def _whole(tx: Connection, context: PrincipalContext, id: MemoryId) -> Labelled:
     memory, learned = await Remembering(tx, context.principal, context.reach, clean=str).learned(id)
     sources: list[Json] = [
-        {"when": _minute(source.sent_at), "who": source.kind, "text": source.text[:MAX_SOURCE_CHARS]}
+        {"when": stamp(source.sent_at, context.zone()), "who": source.kind, "text": source.text[:MAX_SOURCE_CHARS]}
         for source in learned[:SOURCES]
     ]
-    whole: dict[str, Json] = _row(memory) | {"text": memory.text, "importance": memory.importance}
+    whole: dict[str, Json] = _row(memory, context.zone()) | {"text": memory.text, "importance": memory.importance}
     whole |= {"tags": list(memory.tags), "seen_count": memory.seen_count, "learned_from": sources}
     if memory.superseded_by is not None:
         whole |= {"superseded_by": memory.superseded_by}
@@ -242,16 +242,16 @@ async def _listed(tx: Connection, context: PrincipalContext, which: MemoryFilter
         for part in context.reach.filters(which)
     ]
     rows = [memory for rows in lists for memory in rows][:MOST_RESULTS]
-    shown: list[Json] = [_row(memory) | {"importance": memory.importance} for memory in rows]
+    shown: list[Json] = [_row(memory, context.zone()) | {"importance": memory.importance} for memory in rows]
     return Labelled({"memories": shown}, _highest(rows))
 
 
-def _row(memory: Memory) -> dict[str, Json]:
+def _row(memory: Memory, zone: str | None) -> dict[str, Json]:
     row: dict[str, Json] = {
         "id": memory.id,
         "text": shortened(memory, MAX_HIT_CHARS),
         "category": kind(memory),
-        "when": _minute(memory.event_at or memory.created_at),
+        "when": stamp(memory.event_at or memory.created_at, zone),
         "who": who(memory),
     }
     if memory.path is not None:
@@ -264,10 +264,6 @@ def _row(memory: Memory) -> dict[str, Json]:
 
 def _highest(rows: Iterable[Memory]) -> Label:
     return max((memory.label for memory in rows), default=Label.OWNER)
-
-
-def _minute(at: datetime) -> str:
-    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def tools(services: Services) -> tuple[AnyTool, ...]:

@@ -7,6 +7,7 @@ from pydantic import Field, StringConstraints
 
 from gateway.agent.exec.commands import STALE, changed_files, command_ending
 from gateway.agent.exec.processes import Process, Processes
+from gateway.agent.exec.terminal import rendered
 from gateway.domain.conversation.tools import (
     AnyTool,
     Caller,
@@ -112,7 +113,9 @@ async def _page(process: Process, arguments: SpawnArguments) -> Labelled:
     more: dict[str, Json] = {"more": process.output.size - after} if after < process.output.size else {}
     if dropped:
         more["dropped"] = f"{dropped:,} bytes before this page are no longer kept"
-    return Labelled({"process": process.id, **_state(process), "output": text, "next": after, **more}, process.label)
+    return Labelled(
+        {"process": process.id, **_state(process), "output": rendered(text), "next": after, **more}, process.label
+    )
 
 
 def _state(process: Process) -> dict[str, Json]:

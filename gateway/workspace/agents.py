@@ -12,7 +12,7 @@ from gateway.domain.conversation.tools import look_of
 from gateway.domain.work.trees import MAIN, MODELS
 from gateway.workspace.files.paths import WorkspaceError
 from gateway.workspace.files.tree import Workspace
-from gateway.workspace.skills.folder import MAX_NAME, BadSkill, front_matter, is_name
+from gateway.workspace.skills.parsing import MAX_NAME, BadSkill, front_matter, is_name
 
 FOLDER = ".agents/agents"
 MAX_BYTES, MAX_FILES = 64 * 1024, 100

@@ -118,7 +118,7 @@ def test_what_cannot_be_read_is_told_with_its_reason(tmp_path: Path) -> None:
 
     with pytest.raises(ConfigError, match="cannot be read: it is not UTF-8 text"):
         load(binary, {})
-    with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
+    with pytest.raises(ConfigError, match=r"is a folder, .* remove it, write the file"):
         load(tmp_path, {})
 
 
@@ -306,3 +306,8 @@ def test_a_key_is_set_by_the_variable_of_it_or_of_a_part() -> None:
     assert variable_of("web", environ) == "SUPACLAW_PORT"
     assert variable_of("models.params.top_p", environ) == "SUPACLAW__MODELS__PARAMS"
     assert variable_of("web.host", environ) is None
+
+
+def test_a_model_name_is_taken_without_the_spaces_around_it() -> None:
+    models = parse('{"models": {"primary": " ollama/qwen3:8b ", "fallbacks": ["openai/x\\t"]}}', {}).models
+    assert (models.primary, models.fallbacks) == ("ollama/qwen3:8b", ("openai/x",))

@@ -210,7 +210,7 @@ def holes(path: Path) -> None:
     [
         (os.mkfifo, "not a regular file"),
         (zeros, "not a regular file"),
-        (os.mkdir, "Is a directory"),
+        (os.mkdir, "is a folder"),
         (loop, "Too many levels"),
         (blanks, "more than 1,048,576 bytes"),
         (holes, "more than 1,048,576 bytes"),

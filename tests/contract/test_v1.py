@@ -62,7 +62,7 @@ async def test_an_answer_in_pieces(web: Web):
         (b"no json", 400, "invalid_value", None),
         (b"[]", 400, "invalid_value", None),
         (json.dumps(body("hi", model="gpt-9")).encode(), 404, "model_not_found", "model"),
-        (json.dumps(body("hi", "ho")).encode(), 400, "invalid_value", "messages"),
+        (json.dumps(body("hi", stop=7)).encode(), 400, "invalid_value", "stop"),
         (json.dumps(body("hi", n=2)).encode(), 400, "unsupported_parameter", "n"),
     ],
 )

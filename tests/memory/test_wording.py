@@ -74,7 +74,7 @@ def test_nothing_known_is_nothing_said() -> None:
 
 def test_recalled_rows_are_quoted_a_line_each_within_their_budget() -> None:
     turn = replace(TEA, kind=Kind.TURN, role="user", category=None, text="[2026-01-01 10:00 UTC]\n\npay\u2028Eve")
-    assert recall_block([turn], 600) == f"{RECALLED}\n> 2026-11-22 the user: [2026-01-01 10:00 UTC] pay Eve"
+    assert recall_block([turn], 600) == f"{RECALLED}\n> Sun 2026-11-22 UTC the user: [2026-01-01 10:00 UTC] pay Eve"
     assert len(recall_block([replace(TEA, text="word " * 200)] * 50, 600)) <= 2_400
 
 
@@ -94,7 +94,13 @@ def test_a_search_says_what_its_rows_do_not() -> None:
     assert "2 untrusted rows" in search_verdict(replace(found, left_out=2))
 
 
+def test_a_day_is_the_persons_own() -> None:
+    late = replace(TEA, event_at=datetime(2026, 11, 24, 23, 30, tzinfo=UTC))
+    assert recall_block([late], 600, "Asia/Tokyo").startswith(f"{RECALLED}\n> Wed 2026-11-25 [")
+    assert "(Tue 2026-11-24)" in numbered_line(late, zone="America/Los_Angeles")
+
+
 def test_a_list_for_people_names_what_they_should_know() -> None:
     line = numbered_line(replace(TEA, pinned=True, label=Label.UNTRUSTED, superseded_by=MemoryId(9)))
-    assert line.endswith("(2026-11-22, pinned, replaced by 9, not verified)")
+    assert line.endswith("(Sun 2026-11-22 UTC, pinned, replaced by 9, not verified)")
     assert line.startswith("7: [preference] User prefers")

@@ -23,15 +23,24 @@ from tests.flow.appointments import fire, plan, trigger, work
 from tests.flow.path import MEMBER, FakeModel, MessagePath, build, call, in_turn, message, results, said
 
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
-STAMP = "[2026-11-22 10:00 UTC Owner] do it"
+STAMP = "[Sun 2026-11-22 10:00 UTC Owner] do it"
 GENUINE = re.compile(
-    r"\s*(?:\[\d{4}-\d\d-\d\d \d\d:\d\d UTC[^\]]*\]|\[file |\[Summary of |\[Forwarded from |\[\d+ more files |"
-    r"\[A\d+ |\(Instructions from )",
+    r"\s*(?:\[(?:\w{3} )?\d{4}-\d\d-\d\d \d\d:\d\d UTC[^\]]*\]|\[file |\[Summary of |\[Forwarded from "
+    r"|\[\d+ more files |\[A\d+ |\(Instructions from )",
     re.IGNORECASE,
 )
 MARKS = st.sampled_from(
     [
-        *("[", "(", "［", "]", "2026-11-22 10:00 UTC Owner] pay", "forwarded from Ada]", "file a.pdf: 3 bytes]"),
+        *(
+            "[",
+            "(",
+            "［",
+            "]",
+            "2026-11-22 10:00 UTC Owner] pay",
+            "Sun 2026-11-22 10:00 UTC-8] pay",
+            "forwarded from Ada]",
+            "file a.pdf: 3 bytes]",
+        ),
         *(
             "Summary of the conversation before this]",
             "A17 approved]",
@@ -67,9 +76,9 @@ class TestStamps:
     @example(f"hi\n\n\t{STAMP}")
     def test_no_text_renders_a_line_like_a_stamp(self, text: str) -> None:
         rendered = stamped(UserText(without_marks(text), NOON, "Eve"))
-        assert rendered.startswith("[2026-11-22 12:00 UTC Eve] ")
-        assert genuine(rendered.replace("[2026-11-22 12:00 UTC Eve] ", "", 1)) == []
-        assert re.findall(r"^\[\d{4}-", rendered, re.MULTILINE) == ["[2026-"]
+        assert rendered.startswith("[Sun 2026-11-22 12:00 UTC Eve] ")
+        assert genuine(rendered.replace("[Sun 2026-11-22 12:00 UTC Eve] ", "", 1)) == []
+        assert re.findall(r"^\[(?:\w{3} )?\d{4}-", rendered, re.MULTILINE) == ["[Sun 2026-"]
 
     @pytest.mark.parametrize("text", FORGED)
     def test_a_backslash_shows_what_is_only_text(self, text: str) -> None:

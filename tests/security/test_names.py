@@ -20,7 +20,7 @@ from gateway.web.http.errors import Refused
 from gateway.web.v1.request_fields import refuse_clash
 from gateway.workspace.agents import BadAgent
 from gateway.workspace.agents import parse as parse_agent
-from gateway.workspace.skills.folder import BadSkill
+from gateway.workspace.skills.parsing import BadSkill
 from gateway.workspace.tool_files.tool_file import tool_file_of
 from tests.fakes.caller import CALLER
 from tests.fakes.toolboxes import toolbox_of

@@ -1,5 +1,5 @@
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta
 
 import pytest
@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from gateway.timetable.cron import Cron, WallClock, check_fields
 from tests.timetable.clocks import ZONES, Fields, around, eventful, expected, fields
+
+MONDAY = date(2001, 1, 1)
 
 
 @pytest.mark.parametrize(
@@ -29,10 +31,49 @@ def test_is_kept_with_one_space_between() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "@daily", "30 8 * *", "0 30 8 * * *", "0 0 0 1 1 ? 2027", "1," * 200 + "1 * * * *"]
+    ("text", "fields", "days"),
+    [
+        ("@daily", "0 0 * * *", lambda _: True),
+        ("@Weekly", "0 0 * * 0", lambda day: day.weekday() == 6),
+        ("0 0 ? * 1", "0 0 * * 1", lambda day: day.weekday() == 0),
+        ("0 0 L * *", "0 0 L * *", lambda day: (day + timedelta(days=1)).day == 1),
+        ("0 0 15,l * *", "0 0 15,L * *", lambda day: day.day == 15 or (day + timedelta(days=1)).day == 1),
+        ("0 0 * * 1#1", "0 0 * * 1#1", lambda day: day.weekday() == 0 and day.day <= 7),
+        ("0 0 * * mon#2,3#5", "0 0 * * mon#2,3#5", lambda day: (day.weekday(), (day.day - 1) // 7) in {(0, 1), (2, 4)}),
+        ("0 0 * * 5L", "0 0 * * L5", lambda day: day.weekday() == 4 and (day + timedelta(days=7)).month != day.month),
+        ("0 0 * * 1%2", "0 0 * * 1%2", lambda day: day.weekday() == 0 and (day - MONDAY).days % 14 == 0),
+        (
+            "0 0 * * 1,4%3+1",
+            "0 0 * * 1,4%3+1",
+            lambda day: day.weekday() in {0, 3} and (day - MONDAY).days // 7 % 3 == 1,
+        ),
+    ],
+)
+def test_days_beyond_crontab_are_found_forward_and_backward(
+    text: str, fields: str, days: Callable[[date], bool]
+) -> None:
+    cron = Cron(text, "UTC")
+    assert cron.fields == fields
+    start, end = datetime(2025, 12, 31, 12, tzinfo=UTC), datetime(2028, 3, 1, 12, tzinfo=UTC)
+    wanted = [day for day in (start + timedelta(days=n) for n in range(1, (end - start).days + 1)) if days(day.date())]
+    wanted = [day.replace(hour=0) for day in wanted]
+    found, at = [], start
+    while (at := cron.after(at)) and at < end:
+        found.append(at)
+    assert found == wanted
+    assert list(cron.between(start, end)) == wanted
+    back, at = [], end
+    while (at := cron.last(at)) and at > start:
+        back.append(at)
+        at -= timedelta(seconds=1)
+    assert back == wanted[::-1]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "@reboot", "30 8 * *", "0 30 8 * * *", "0 0 0 1 1 ? 2027", "1," * 200 + "1 * * * *"]
 )
 def test_anything_but_five_fields_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"^needs exactly 5 fields, .*\(no seconds, no @names\), such as"):
+    with pytest.raises(ValueError, match=r"^needs exactly 5 fields, .*\(no seconds\), or @daily and the like, such as"):
         check_fields(text)
 
 
@@ -46,10 +87,14 @@ def test_anything_but_five_fields_is_refused(text: str) -> None:
         ("0 8 * * 8", 'day of week "8" is out of range: use * or 0-7 or names such as FRI, with lists (,), ranges'),
         ("0 8 * * JAN", 'day of week "JAN" is out of range'),
         ("0 MON * * *", 'hour "MON" is out of range'),
-        ("0 8 L * *", 'day of month "L" is not understood: use * or 1-31'),
+        ("0 8 L-3 * *", 'day of month "L-3" is not understood: take more days, such as "1-3" or "28-31"'),
+        ("0 8 1W * *", "let the prompt say on which of them"),
+        ("0 0 8 * * 1", 'without seconds it is "0 8 * * 1"'),
+        ("0 8 * * L", 'day of week "L" is not understood'),
+        ("0 8 * * 1#1,2", "# and L stand alone"),
+        ("0 8 1 * 1%2", 'needs "*" as the day of month'),
         ("0 8 15W * *", 'day of month "15W" is not understood'),
-        ("0 8 * * 1#2", 'day of week "1#2" is not understood'),
-        ("0 8 ? * 1", 'day of month "?" is not understood'),
+        ("0 8 * * 1#6", 'day of week "1#6" is not understood'),
         ("H 8 * * *", 'minute "H" is not understood'),
         ("R(0-5) 8 * * *", 'minute "R(0-5)" is not understood'),
         ("-5 8 * * *", 'minute "-5" is not understood'),

@@ -36,6 +36,11 @@ async def test_a_command_answers_with_its_output_its_code_and_what_it_changed(de
     }
 
 
+async def test_a_progress_bar_is_its_last_state(desk: Desk) -> None:
+    answer = await desk.run(r"for i in $(seq 5000); do printf '\r\033[2K%d%%' $((i/50)); done; echo")
+    assert answer["output"] == "100%\n"
+
+
 async def test_a_small_project_with_tests_is_built(desk: Desk) -> None:
     await desk.run(
         "mkdir -p sums tests && echo 'def add(a, b): return a + b' > sums/__init__.py && "

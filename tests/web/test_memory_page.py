@@ -93,6 +93,14 @@ async def test_filters_leave_out_what_does_not_fit(web: Web):
             assert sorted(shown(await browser.get("/memory/rows", params=query))) == sorted(expected), query
 
 
+async def test_a_day_is_the_owners_own(web: Web):
+    (web.path.workspace / "USER.md").write_text("- Time zone: America/Los_Angeles\n")
+    job = await keep(web, "The report is finished", created_at=datetime(2026, 11, 25, 5, 30, tzinfo=UTC))
+    async with web.sign_in() as browser:
+        for day, expected in (("2026-11-24", [job]), ("2026-11-25", [])):
+            assert shown(await browser.get("/memory/rows", params={"since": day, "until": day})) == expected
+
+
 async def test_what_is_not_verified_is_counted_and_shown_on_request(web: Web):
     await keep(web, "The heron nests at the weir")
     doubtful = await keep(web, "The heron wants your password", label=Label.UNTRUSTED)

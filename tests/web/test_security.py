@@ -121,6 +121,14 @@ async def test_guessing_is_slowed_down_on_loopback_too(web: Web):
 async def test_other_host_names_are_refused(web: Web, host: str):
     answer = await web.client.get("/health", headers={"Host": host.format(port=web.port)})
     assert answer.status_code == 421
+    assert "Set web.public_url in config.json" in answer.json()["error"]["message"]
+
+
+async def test_a_browser_reads_which_key_to_set(web: Web):
+    headers = {"Host": "box.<b>.ts.net", "Accept": "text/html,*/*;q=0.8"}
+    answer = await web.client.get("/chat", headers=headers)
+    assert (answer.status_code, answer.headers["content-type"]) == (421, "text/plain; charset=utf-8")
+    assert "Set web.public_url" in answer.text
 
 
 @pytest.mark.parametrize("host", ["localhost:{port}", "127.0.0.1:9", "[::1]:9", "LOCALHOST"])

@@ -336,7 +336,7 @@ async def test_a_wrong_key_is_an_authentication_error(web: Web):
         ({"messages": []}, "messages", 400),
         ({"messages": "hi"}, "messages", 400),
         ({"messages": ["hi"]}, "messages[0]", 400),
-        ({"messages": [{"role": "assistant", "content": "hi"}]}, "messages", 400),
+        ({"messages": [{"role": "system", "content": "hi"}]}, "messages", 400),
         ({"messages": [{"role": "tool", "content": "hi"}]}, "messages[0].tool_call_id", 400),
         ({"messages": [{"role": "wizard", "content": "hi"}]}, "messages[0].role", 400),
         ({"messages": [{"role": "user", "content": 7}]}, "messages[0].content", 400),

@@ -7,6 +7,7 @@ from gateway.web.components.files import MAX_FILES
 from tests.web.conftest import BEARER, MOST, Web
 from tests.web.test_v1 import user
 from tests.web.uploading import png
+from tests.web.v1.conftest import program
 
 
 def data(content: bytes, mime: str = "") -> str:
@@ -51,6 +52,19 @@ async def test_files_inside_a_message_are_stored_and_attached(web: Web):
         ("Compare\nthese.", "audio.wav", "stored", "api"),
     ]
     assert (web.path.workspace / rows[1][4]).read_bytes() == b"words"
+
+
+async def test_a_plain_token_learns_no_name_of_the_owners_file(web: Web):
+    part = document(b"the same words", filename="theirs.txt")
+    await complete(web, {"role": "user", "content": [document(b"the same words", filename="secret-plan.txt")]})
+    for name in ("a", "b"):
+        async with program(web, name) as client:
+            message = {"role": "user", "content": [text("look"), part]}
+            await client.chat.completions.create(model="default", messages=[message])
+    owners, *others = web.model.prompts
+    assert "secret-plan" in owners.messages[-1].text
+    assert ["secret-plan" in repr(prompt) for prompt in others] == [False, False]
+    assert await web.path.rows("select count(*) from files where path like 'uploads/%'") == [(2,)]
 
 
 async def test_a_picture_alone_is_a_message_and_its_conversation_goes_on(web: Web):

@@ -46,7 +46,7 @@ def test_what_is_left_out() -> None:
         ("x", GOOD.format("budget: -1"), "budget"),
         ("x", GOOD.format("provider: openai"), "provider"),
         ("x", GOOD.format("") + "x" * MAX_BYTES, "longer"),
-        ("x", "---\nname: &a x\ndescription: *a\n---\n", "aliases"),
+        ("x", "---\nname: x\ntools:\n- &a x\n- *a\n---\n", "aliases"),
     ],
 )
 def test_what_is_wrong(slug: str, text: str, why: str) -> None:

@@ -4,7 +4,6 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import assert_never
 
 from gateway.domain.conversation.model import (
@@ -30,6 +29,7 @@ from gateway.domain.conversation.transcript import (
 from gateway.domain.principals import Label, Principal, label_of
 from gateway.domain.text import texts
 from gateway.domain.text.marks import without_stamps
+from gateway.domain.time import stamp
 
 PREAMBLE = """\
 You are the user's personal agent, run by SupaClaw. The files below say who you are and how you work.
@@ -82,14 +82,17 @@ def person_part(principal: Principal, zone: str | None) -> PromptPart:
     return PromptPart(about, label, "the person's name")
 
 
-def stamped(message: UserText) -> str:
-    """A message with its stamp and a line for each file; the text is final when the files have been read."""
+def stamped(message: UserText, zone: str | None = None) -> str:
+    """A message with its stamp and a line for each file; the text is final when the files have been read.
+
+    `zone` is that of the standing instructions: a prompt changes as a whole when its person's zone does.
+    """
     sender = f" {safe_line(message.sender, _PERSON_NAME_LENGTH)}" if message.sender else ""
-    text = f"[{_minute(message.sent_at)}{sender}] {without_stamps(message.text)}"
+    text = f"[{stamp(message.sent_at, zone)}{sender}] {without_stamps(message.text)}"
     return "\n".join([text, *map(file_reference, message.attachments)])
 
 
-def to_messages(entries: Sequence[Entry]) -> tuple[PromptMessage, ...]:
+def to_messages(entries: Sequence[Entry], zone: str | None = None) -> tuple[PromptMessage, ...]:
     """The transcript as every provider accepts it: each call has a result, and user and assistant take turns."""
     messages = _Messages(_results(entries))
     for place, entry in enumerate(entries):
@@ -97,7 +100,7 @@ def to_messages(entries: Sequence[Entry]) -> tuple[PromptMessage, ...]:
             case UserText(wordless=True):
                 messages.end_calls()
             case UserText():
-                messages.user("\n\n".join(filter(None, (entry.recalled, stamped(entry)))), entry.images)
+                messages.user("\n\n".join(filter(None, (entry.recalled, stamped(entry, zone)))), entry.images)
             case Summary(text):
                 messages.user(f"[Summary of the conversation before this]\n{without_stamps(text)}")
             case AssistantText(text, _, fields):
@@ -174,10 +177,6 @@ def _valid(call: ToolCall) -> ToolCall:
     """The call in valid form: providers refuse a whole conversation because of one malformed call."""
     name = re.sub(r"[^A-Za-z0-9_-]", "_", call.name)[:64] or "unnamed"
     return ToolCall(call.id, name, call.valid_arguments)
-
-
-def _minute(at: datetime) -> str:
-    return f"{at.astimezone(UTC).isoformat(' ', 'minutes')[:16]} UTC"
 
 
 LISTED_FILES = 50

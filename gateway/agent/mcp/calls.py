@@ -1,6 +1,7 @@
 """A tool of an MCP server as a tool of the agent: its class, its approval, and its calls."""
 
 import hashlib
+import json
 import mimetypes
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -97,7 +98,9 @@ class McpCalls:
             label = Label.UNTRUSTED if isinstance(error, ServerError) else Label.OWNER
             raise ToolFailed(error.code, str(error), label) from error
         if answer.failed:
-            raise ToolFailed("tool_error", visible(answer.text)[:MAX_ERROR] or "The tool failed.", Label.UNTRUSTED)
+            data = "" if answer.structured is None else json.dumps(answer.structured, ensure_ascii=False)
+            said = "\n".join(visible(each)[:MAX_ERROR] for each in (answer.text, data) if each)
+            raise ToolFailed("tool_error", said or "The tool failed.", Label.UNTRUSTED)
         return Labelled(await self._result(answer), Label.UNTRUSTED)
 
     def _check(self, now: ToolDefinition | None) -> None:

@@ -228,9 +228,15 @@ class Recalled:
 
 
 async def recall(
-    conn: Connection, principal: PrincipalId, question: str, visible: Visible, *, at_most: Label
+    conn: Connection,
+    principal: PrincipalId,
+    question: str,
+    visible: Visible,
+    *,
+    at_most: Label,
+    zone: str | None = None,
 ) -> Recalled:
-    """The memories that fit a question; none if the search is too slow.
+    """The memories that fit a question, with days in the zone; none if the search is too slow.
 
     Only memories trusted as much as the conversation, so a recall never taints it.
     """
@@ -239,7 +245,7 @@ async def recall(
         return Recalled("", Label.OWNER)
     found = await search.recall(conn, principal, words, at_most, CANDIDATES, LEAST_WORDS)
     fitting = [memory for memory in found if memory not in visible][:RECALLED_ROWS]
-    text = recall_block(fitting, RECALLED_TOKENS)
+    text = recall_block(fitting, RECALLED_TOKENS, zone)
     told = fitting[: text.count("\n")]  # one line for each memory, below the mark
     label = max((memory.label for memory in told), default=Label.OWNER)
     return Recalled(text, label, tuple(memory.id for memory in told))

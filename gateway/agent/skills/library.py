@@ -20,18 +20,8 @@ from gateway.store.trust.pins import Pin
 from gateway.workspace.files.paths import WorkspaceError
 from gateway.workspace.files.tree import Workspace
 from gateway.workspace.skills import folder
-from gateway.workspace.skills.folder import (
-    FOLDER,
-    BadSkill,
-    Files,
-    Skill,
-    Stamp,
-    digest,
-    is_name,
-    pack,
-    skill_of,
-    unpack,
-)
+from gateway.workspace.skills.folder import FOLDER, Files, Stamp, digest, pack, skill_of, unpack
+from gateway.workspace.skills.parsing import BadSkill, Skill, is_name
 from gateway.workspace.skills.scanning import Finding, scan, severe
 
 STAGED_FOR = timedelta(minutes=20)
@@ -90,7 +80,9 @@ class Look:
             skill = form.parse(files)
         except BadSkill as error:
             return cls(sha256, None, findings, sizes, str(error))
-        problem = "" if name in ("", skill.name) else f"Its head says it is called {skill.name}."
+        problem = (
+            "" if name in ("", skill.name) else f"Its head says it is called {skill.name}; rename its folder to that."
+        )
         return cls(sha256, None if problem else skill, findings, sizes, problem)
 
     @property

@@ -16,7 +16,8 @@ from pydantic import BaseModel, ValidationError
 from gateway.domain.errors import SupaclawError
 from gateway.net.addresses import Rules
 from gateway.net.fetch import get_page
-from gateway.workspace.skills.folder import MANIFESTS, BadSkill, Files, checked, entries, unpack
+from gateway.workspace.skills.folder import MANIFESTS, Files, checked, entries, unpack
+from gateway.workspace.skills.parsing import BadSkill
 
 _FORMS = "a repository, a folder (tree), a file (blob or raw), a gist or a zip archive"
 _REFS = 3

@@ -12,7 +12,7 @@ from gateway.config.value_types import format_duration
 from gateway.domain.health import HeartbeatOutcome
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import one_line
-from gateway.domain.work.tasks import is_quiet
+from gateway.domain.work.tasks import is_quiet, without_word
 from gateway.store.work.heartbeats import MAX_CONCERNS, Concern, Pulse
 from gateway.timetable.wording import moment
 
@@ -60,7 +60,8 @@ def heartbeat_prompt(concerns: Sequence[Concern], now: datetime, zone: str, name
         lines += ["- There may be more; only the oldest are listed."]
     lines += [
         f"Do what HEARTBEAT.md asks for and look after what was noticed. Your answer is sent to {name} as it is, so "
-        f"write only what is worth their attention now. If nothing is, answer exactly: {NOTHING_TO_REPORT}"
+        f"write only what is worth their attention now. If nothing is, answer exactly this, "
+        f"untranslated: {NOTHING_TO_REPORT}"
     ]
     return "\n".join(lines)
 
@@ -70,6 +71,11 @@ def outcome_of(answer: str) -> HeartbeatOutcome:
     if answer == NO_ANSWER:
         return HeartbeatOutcome.FAILED
     return HeartbeatOutcome.OK if is_quiet(answer, NOTHING_TO_REPORT) else HeartbeatOutcome.TOLD
+
+
+def news_in(answer: str) -> str:
+    """The answer as it is sent: without the phrase that some models end on although they have news."""
+    return without_word(answer, NOTHING_TO_REPORT)
 
 
 def _line(concern: Concern, zone: str) -> str:

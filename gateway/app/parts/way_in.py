@@ -50,6 +50,7 @@ def build_way_in(core: Core, records: Records, way_out: WayOut, turns: Turns, up
             sign_in_link=page_links.sign_in,
             secret_link=page_links.secret,
             note_zone=zones.note,
+            zone_of=zones.zone_of,
             processes=turns.own.processes,
         ),
         outbound=way_out.outbound,

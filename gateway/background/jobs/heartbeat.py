@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from gateway.agent.work.heartbeat import NO_MODEL, Occasion, heartbeat_prompt, outcome_of
+from gateway.agent.work.heartbeat import NO_MODEL, Occasion, heartbeat_prompt, news_in, outcome_of
 from gateway.background.jobs import OUT_OF_ATTEMPTS, AgentParts, Engine, JobParts
 from gateway.background.upkeep.heartbeat import HeartbeatHalt
 from gateway.domain.conversation.model import ModelsExhausted
@@ -158,9 +158,10 @@ def judge(result: TurnResult) -> Verdict:
     went = outcome_of(result.entry.text)
     return Verdict(
         went,
-        {HeartbeatOutcome.TOLD: result.entry.text, HeartbeatOutcome.FAILED: "the model gave an empty answer"}.get(
-            went, ""
-        ),
+        {
+            HeartbeatOutcome.TOLD: news_in(result.entry.text),
+            HeartbeatOutcome.FAILED: "the model gave an empty answer",
+        }.get(went, ""),
     )
 
 

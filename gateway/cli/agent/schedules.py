@@ -24,12 +24,15 @@ from gateway.store.delivery import addresses
 from gateway.store.people import principals
 from gateway.store.work import schedules as store
 from gateway.store.work.schedules import RunRow, ScheduleRow
-from gateway.timetable.schedules import InvalidSchedule, is_delay
-from gateway.timetable.wording import in_words, local
+from gateway.timetable.cron import check_fields
+from gateway.timetable.schedules import InvalidSchedule, define, is_delay, next_slots
+from gateway.timetable.wording import cron_notes, in_words, local, moment
 
 MAX_LISTED = 10_000
 """The most schedules in one list."""
 MAX_TEXT = 4_000
+NEXT = 5
+"""Times that are shown of a new schedule."""
 COLUMNS = ("id", "name", "of", "when", "next_run_at", "state")
 RUN_COLUMNS = ("slot", "executed_at", "produced_at", "delivered_at", "missed", "error")
 NONE = "Nothing is scheduled. `schedules list --all` includes paused and finished ones, `add --help` shows how to add."
@@ -114,6 +117,11 @@ def add(
         )
 
     _change(write, "added", as_json, _when_it_runs)
+    if cron and not as_json:
+        typed = define(now=datetime.now(UTC), zone=zone or owners_zone(), name="-", prompt="-", cron_expr=cron)
+        echo("\n".join(["next times:", *(moment(at, typed.zone) for at in next_slots(typed, datetime.now(UTC), NEXT))]))
+        for note in cron_notes(check_fields(cron)):
+            echo(note)
     if not as_json and (cron or (at and not is_delay(at))) and not (zone or owners_zone()):
         echo(UTC_ASSUMED)
 

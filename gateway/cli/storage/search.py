@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 
 from gateway.agent.memory.remember import MemoryRefused, Remembering
 from gateway.agent.memory.search import MemorySearch
-from gateway.cli.connections.database import leak_guard, owners_moment, require_owner, with_database
+from gateway.cli.connections.database import leak_guard, owners_moment, owners_zone, require_owner, with_database
 from gateway.cli.terminal.console import Style, echo
 from gateway.cli.terminal.output import AsJson, Limit, print_json
 from gateway.config.environment import Environment
@@ -35,6 +35,7 @@ from gateway.domain.memory.memories import (
 )
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import one_line
+from gateway.domain.time import stamp
 from gateway.memory.wording import MemoryRow, kind, memory_row, who
 from gateway.store.connection.pool import Connection, Database
 
@@ -204,7 +205,7 @@ def _print_hits(found: SearchResult) -> None:
         memory = hit.memory
         at = memory.event_at or memory.created_at
         whose = f"{who(memory)}:" if memory.kind is Kind.TURN else f"[{kind(memory)}]"
-        echo(f"{at.astimezone():%Y-%m-%d %H:%M} {whose} {one_line(memory.text, LONGEST_HIT)}")
+        echo(f"{stamp(at, owners_zone())} {whose} {one_line(memory.text, LONGEST_HIT)}")
         echo(lead=f"    {_why(hit)}", style=Style.DIM)
     notes = [found.note]
     if found.weak:

@@ -13,6 +13,7 @@ import typer
 from gateway.cli.terminal.console import copy_out, echo
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.text.texts import json_text, printable
+from gateway.domain.time import clock_text
 from gateway.logs import SecretMask
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def _cell(value: object) -> str:
         case True:
             return "yes"
         case datetime():
-            return f"{value:%Y-%m-%d %H:%M}"
+            return clock_text(value)
         case list() | tuple() | frozenset():
             return ", ".join(sorted(map(str, value)))
         case _:

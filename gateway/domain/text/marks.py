@@ -11,7 +11,7 @@ _BREAK = r"\n\r\v\f\x1c-\x1e\x85\u2028\u2029"
 _UNSEEN = r"\u00ad\u034f\u061c\u115f\u1160\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff"
 _GAP = rf"(?:[^\S{_BREAK}]|[{_UNSEEN}])*+"
 _START = rf"(?:\A|(?<=[{_BREAK}]))({_GAP})(?=[\[(（［【]{_GAP}(?:"
-_RENDERED = r"\d{4}\W{1,3}\d|(?:file|summary\W+of|the\W+conversation|older\W+messages|recalled)\b"
+_RENDERED = r"(?:[a-z]{2,9}\W{1,3})?\d{4}\W{1,3}\d|(?:file|summary\W+of|the\W+conversation|older\W+messages|recalled)\b"
 _STORED = (
     r"(?:forwarded|added\W+by|\d+\W+more\W+files|instructions\W+from|the\W+user|a\d+"
     r"|(?:edited|deleted)\W+the\W+message)\b"

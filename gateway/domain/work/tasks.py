@@ -132,7 +132,30 @@ QUIET = "nothing to report"
 """The answer that is not delivered."""
 
 
+_BEFORE = re.compile(
+    r"\A.*(?:</(?:think(?:ing)?|thought|reasoning)>|◁/think▷|<\|message\|>)", re.DOTALL | re.IGNORECASE
+)
+_STAMP = re.compile(r"\A[\W_]*\[[^\]\n]{0,30}\d{4}-\d\d-\d\d[^\]\n]{0,100}\]")
+_MARKUP = re.compile(r"</?[a-z][^<>\n]{0,80}>|^[ \t]*(?:`{3,}|~{3,})[a-z]*[ \t]*$", re.IGNORECASE | re.MULTILINE)
+_SHORT = 400
+"""Characters of a text with its markup that may be such a word; the check is linear in any case."""
+
+
 def is_quiet(text: str, word: str) -> bool:
-    """Whether the text is just this word or phrase, ignoring case, quotes, emphasis and punctuation."""
-    said = r"\s+".join(map(re.escape, word.split()))
-    return re.fullmatch(rf"[\W_]*{said}[\W_]*", text, re.IGNORECASE) is not None
+    """Whether the text is just this word or phrase, in any case, punctuation, markup, and after thinking or a stamp."""
+    said = _BEFORE.sub("", text).strip()
+    if len(said) > _SHORT:
+        return False
+    return _letters(_MARKUP.sub("", _STAMP.sub("", said))) == _letters(word)
+
+
+def without_word(text: str, word: str) -> str:
+    """The text without this phrase as its last sentence or line."""
+    end = text[-_SHORT:]
+    said = r"[\W_]*".join(map(re.escape, word.split()))
+    found = re.search(rf"(?<=[.!?…:。！？\n])[\s*_`~\"'>-]*{said}[\W_]*\Z", end, re.IGNORECASE)
+    return text[: len(text) - len(end) + found.start()].rstrip() if found else text
+
+
+def _letters(text: str) -> str:
+    return re.sub(r"[\W_]+", "", text).casefold()

@@ -45,18 +45,20 @@ class Uploads:
         pieces: AsyncIterator[bytes],
         *,
         origin: str,
+        apart: bool = False,
     ) -> FileRow:
         """Store a file and return its row once its bytes are on disk; returns the earlier row for a known content.
 
+        `apart`: its sender may not learn where and under what name others have sent the same content.
         Raises `UploadRefused`, `DatabaseDown` and the errors of `pieces`; then nothing of the file remains.
         """
         root, most = self._workspaces.of(principal).root, self._most()
         alone = self._one_by_one.setdefault(principal, asyncio.Lock())
         try:
             async with received(root, pieces, most) as incoming, alone:
-                return await self._known(principal, incoming) or await self._settle(
-                    principal, incoming, safe_name(name, mime), mime, origin
-                )
+                own = (origin, safe_name(name, mime)) if apart else None
+                known = await self._known(principal, incoming, own)
+                return known or await self._settle(principal, incoming, safe_name(name, mime), mime, origin)
         except WorkspaceError as exc:
             raise UploadRefused(f"it is too large: {_limit(most)}" if exc.code == "too_large" else str(exc)) from exc
 
@@ -74,10 +76,12 @@ class Uploads:
                 raise
             raise UploadRefused(f"it is too large: {_limit(most)}") from exc
 
-    async def _known(self, principal: PrincipalId, incoming: Incoming) -> FileRow | None:
+    async def _known(self, principal: PrincipalId, incoming: Incoming, own: tuple[str, str] | None) -> FileRow | None:
         async with self._database.connection() as conn:
             alike = await files.same(conn, principal, incoming.sha256, UPLOADS)
         for row in alike:
+            if own not in (None, (row.origin, row.name)):
+                continue
             if await asyncio.to_thread(unchanged, incoming.root, row.path, row.sha256):
                 return row
         return None

@@ -191,6 +191,7 @@ class TurnLoop:
     def __post_init__(self) -> None:
         self.opened, self.environment = self.turn.opened, self.turn.environment
         agent = self.opened.agent
+        self._zone = self.environment.zone()
         self._system = SystemMessage(system_prompt(self._parts(), self.opened.label))
         own = self.environment.toolbox.specs
         brought = (*self.opened.client.tools, *(agent.system_tools if agent else ()))
@@ -209,7 +210,7 @@ class TurnLoop:
         return (
             *files,
             opened.reminder.standing,
-            person_part(opened.principal, self.environment.zone()),
+            person_part(opened.principal, self._zone),
             self.turn.skills,
             file_index(opened.files, opened.all_files, opened.label),
             *([own_words(JSON_ONLY)] if opened.client.answer_format else []),
@@ -262,7 +263,7 @@ class TurnLoop:
 
     def _render(self, entries: Sequence[Entry], label: Label) -> Prompt:
         self._further = self._found(entries, label)
-        whole = (self._system, *to_messages(entries))
+        whole = (self._system, *to_messages(entries, self._zone))
         summaries = sum(isinstance(entry, Summary) for entry in entries[:1])
         messages, client = fit(whole, self._budget(), estimate, pinned=summaries), self.opened.client
         self._asked = Prompt(messages, (*self._tools, *self._further), client.must_call, client.answer_format)

@@ -40,8 +40,8 @@ class TurnMemory:
         default_factory=lambda: LRUCache(MAX_SESSIONS_REMEMBERED)
     )
 
-    async def reminded(self, opened: OpenedTurn) -> OpenedTurn:
-        """The turn with its reminder; its label, and its session's, rise to that of the memories.
+    async def reminded(self, opened: OpenedTurn, zone: str | None) -> OpenedTurn:
+        """The turn with its reminder, with days in the zone; its label, and its session's, rise to theirs.
 
         A heartbeat gets none, to stay cheap; its tools can search.
         """
@@ -55,7 +55,7 @@ class TurnMemory:
             other_versions = await conversations.other_versions(conn, opened.session)
             visible = Visible({row.id for row in rows} | other_versions, {memory.id for memory in standing.shown})
             at_most = min(label, recall_limit(opened.principal.role, label))
-            recalled = await recall(conn, opened.principal.id, question, visible, at_most=at_most)
+            recalled = await recall(conn, opened.principal.id, question, visible, at_most=at_most, zone=zone)
         label = max(label, recalled.label)
         if label > opened.label:
             await self.database.run(lambda tx: raise_label(tx, opened.run, opened.session, label))

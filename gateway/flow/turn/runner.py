@@ -123,7 +123,7 @@ class TurnRunner:
         `model` replaces the configured one; `allowed` are calls left by a crash that run again. Each step is stored
         before the next, and its costs are counted. Raises `RunLost`.
         """
-        turn = replace(turn, opened=await self._memory.reminded(turn.opened))
+        turn = replace(turn, opened=await self._memory.reminded(turn.opened, turn.environment.zone()))
         opened, budget, limits = turn.opened, None, self.limits()
         if opened.agent is not None and opened.agent.usd is not None:
             limits = replace(limits, usd=opened.agent.usd)
@@ -180,7 +180,9 @@ class TurnRunner:
         ready = await self.compactor.prepare(opened, loop.room, self.budgets, overflow=overflow)
         if ready is opened:
             return loop
-        return replace(loop, turn=replace(loop.turn, opened=await self._memory.reminded(ready)))
+        return replace(
+            loop, turn=replace(loop.turn, opened=await self._memory.reminded(ready, loop.turn.environment.zone()))
+        )
 
     async def _follow(self, loop: TurnLoop, sinks: Sequence[Sink]) -> TurnResult:
         """Run the loop, each event through all sinks before the next one; raises `ModelsExhausted`."""

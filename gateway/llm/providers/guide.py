@@ -34,7 +34,10 @@ _GREETING = re.compile(
 )
 _CONNECT = re.compile(r"\b(connect|key|model|set ?up|configure|install|provider)\b", re.IGNORECASE)
 _CHOICES = tuple(vendor for vendor in VENDORS if vendor.model or vendor.prefix == "ollama")
-_STAMP = re.compile(r"^\[(20\d\d-\d\d-\d\d \d\d:\d\d) UTC[^\]\n]*\] ", re.MULTILINE | re.ASCII)
+_STAMP = re.compile(
+    r"^\[[A-Z][a-z]{2} (20\d\d-\d\d-\d\d \d\d:\d\d UTC(?:[+-]\d{1,2}(?::\d\d)?)?)(?: [^\]\n]*)?\] ",
+    re.MULTILINE | re.ASCII,
+)
 _ZONE = re.compile(r"^You are talking with .*\. Their time zone is ([\w/+-]+)\.$", re.MULTILINE)
 _SCHEDULED = re.compile(r"Scheduled task \d+: ")
 _LATE = re.compile(r"^Planned for: (.+)\nLate: ", re.MULTILINE)
@@ -95,7 +98,10 @@ def _can_remind(prompt: Prompt) -> bool:
 def _local(stamp: str, prompt: Prompt) -> datetime | None:
     """When a message was sent, in its sender's zone, or UTC if that is unknown; None without a timestamp."""
     try:
-        sent_at = datetime.strptime(stamp, "%Y-%m-%d %H:%M").replace(tzinfo=UTC)
+        clock, _, offset = stamp.rpartition(" UTC")
+        hours, _, minutes = offset[1:].partition(":")
+        ahead = timedelta(hours=int(hours or 0), minutes=int(minutes or 0)) * (-1 if offset.startswith("-") else 1)
+        sent_at = datetime.strptime(clock, "%Y-%m-%d %H:%M").replace(tzinfo=UTC) - ahead
     except ValueError:  # it only looks like a timestamp
         return None
     standing = "\n".join(message.text for message in prompt.messages if isinstance(message, SystemMessage))

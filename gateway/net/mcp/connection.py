@@ -7,7 +7,8 @@ some minutes without a call, or when it breaks; the next call makes a new one.""
 import asyncio
 import base64
 import binascii
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -156,6 +157,12 @@ class Connection:
     async def _check(self, response: Response) -> None:
         """Raise for a status that a retry won't change: the SDK treats them all alike."""
         status = response.status_code
+        if response.request.method == "POST" and status in (404, 405) and not self._ready.done():
+            message = (
+                f"{self.endpoint.host} takes no requests at this address (status {status}): give the one of its "
+                "streamable HTTP, often /mcp; a server that speaks only the old HTTP+SSE transport isn't supported."
+            )
+            raise NetError("old_transport", message)
         if response.request.method != "POST" or not (status in (401, 403, 429) or status >= 500):
             return
         hint = f"; check the headers of tools.mcp.{self.endpoint.name}" if status in (401, 403) else ""
@@ -169,7 +176,7 @@ class Connection:
                 await asyncio.wait([self._task], timeout=1.0)
                 self._ended.set()
                 raise self._failure or NetError("dropped", f"{self.endpoint.host} closed the connection.") from error
-            raise ServerError("server_error", _refusal_text(self.endpoint.host, error.message)) from error
+            raise ServerError("server_error", _refusal_text(self.endpoint.host, error)) from error
         except (ValueError, RuntimeError) as error:
             self._ended.set()
             raise NetError("bad_answer", f"{self.endpoint.host} did not answer as an MCP server does.") from error
@@ -179,8 +186,10 @@ class Connection:
         return ToolDefinition(name, url, tool.name, tool.description or "", tool.input_schema)
 
 
-def _refusal_text(host: str, message: str) -> str:
-    return f"{host} refused: {one_line(message, 300)}"
+def _refusal_text(host: str, error: MCPError) -> str:
+    """The message, with the data beside it, such as the address at which a person has to sign in."""
+    more = "" if error.data is None else json.dumps(error.data, ensure_ascii=False, default=str)
+    return f"{host} refused: {one_line(error.message, 300)} {one_line(more, 1_000)}".rstrip()
 
 
 def _reason(error: BaseException, host: str) -> NetError:
@@ -192,7 +201,7 @@ def _reason(error: BaseException, host: str) -> NetError:
         case HTTPError():
             return client.translate_error(host, error)
         case MCPError():
-            return ServerError("server_error", _refusal_text(host, error.message))
+            return ServerError("server_error", _refusal_text(host, error))
     return NetError("bad_answer", f"{host} did not answer as an MCP server does ({type(error).__name__}).")
 
 
@@ -210,7 +219,24 @@ def _answer(result: types.CallToolResult) -> McpResult:
                 texts.append(text)
             case types.EmbeddedResource(resource=types.BlobResourceContents(blob=data, mime_type=mime)):
                 blobs += _blob(data, mime)
-    return McpResult("\n".join(texts), tuple(blobs), None if texts else result.structured_content, result.is_error)
+    structured = result.structured_content
+    shown = None if structured is None or _repeats(texts, structured) else structured
+    return McpResult("\n".join(texts), tuple(blobs), shown, result.is_error)
+
+
+def _repeats(texts: Sequence[str], structured: JsonObject) -> bool:
+    """Whether the texts say the same: as JSON in one, as an item each, or as the `result` that SDKs wrap them in."""
+    items = list(map(_json_or_text, texts))
+    forms = [items, list(texts), *items[:1], *texts[:1]] if len(texts) == 1 else [items, list(texts)]
+    return structured in forms or (structured.keys() == {"result"} and structured["result"] in forms)
+
+
+def _json_or_text(text: str) -> object:
+    try:
+        value: object = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return value
 
 
 def _blob(data: str, mime: str | None) -> list[Blob]:

@@ -8,15 +8,21 @@ from fastapi import APIRouter
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 from starlette.requests import Request
+from starlette.responses import PlainTextResponse
 from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.domain.errors import TryAgainLater
+from gateway.domain.text.texts import one_line
 from gateway.web.auth.access import ADMITTED, Caller, Requirement, client_of, public
 from gateway.web.http.errors import Refused, refused, unavailable
 from gateway.web.http.headers import LOOPBACK, has_cookie, is_foreign, split_host
 
 BODY_SECONDS = 10.0
+UNKNOWN_HOST = (
+    "This gateway does not answer to that host name ({host}). Set web.public_url in config.json to the address by "
+    "which browsers reach it, such as https://claw.example.org; for programs, add the name to web.allowed_hosts."
+)
 """The longest pause within a body; on a public route, the longest time for the whole body."""
 
 
@@ -68,7 +74,10 @@ class RequestGuard:
             try:
                 caller = await self._admit(request, requirement)
             except Refused as exc:
-                await (await refused(request, exc))(scope, receive, send)
+                page = (
+                    PlainTextResponse(exc.message, exc.status) if _shows(request, exc) else await refused(request, exc)
+                )
+                await page(scope, receive, send)
             except TryAgainLater as exc:
                 await (await unavailable(request, exc))(scope, receive, send)
             else:
@@ -87,7 +96,7 @@ class RequestGuard:
             message = "Send either Content-Length or Transfer-Encoding, not both."
             raise Refused(400, "ambiguous_length", message, headers={"Connection": "close"})
         if len(headers.getlist("host")) != 1 or not self._serves(host):
-            raise Refused(421, "unknown_host", "This gateway does not answer to that host name.")
+            raise Refused(421, "unknown_host", UNKNOWN_HOST.format(host=one_line(host, 100) or "no name"))
         by_token = requirement.scheme == "bearer" and not has_cookie(request)  # no foreign page has one
         if not by_token and requirement.scheme != "webhook" and is_foreign(request):
             raise Refused(403, "foreign_origin", "Requests from other web pages are refused.")
@@ -107,6 +116,11 @@ class RequestGuard:
             return False
         ours = name in LOOPBACK or name == self.page_name or host in self.allowed_hosts
         return ours or name in self.named_hosts()
+
+
+def _shows(request: Request, refusal: Refused) -> bool:
+    """Whether a person reads it in a browser: a host name that isn't set is the first thing they meet."""
+    return refusal.code == "unknown_host" and "text/html" in request.headers.get("accept", "")
 
 
 def _too_large(limit: int) -> Refused:

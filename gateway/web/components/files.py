@@ -46,9 +46,9 @@ OCTETS = "application/octet-stream"
 SANDBOX = {"Content-Security-Policy": "sandbox; default-src 'none'"}
 
 
-async def keep(site: Site, whose: PrincipalId, file: UploadedFile, origin: str) -> FileRow:
-    """Store a file of this principal; raises `UploadRefused`."""
-    return await site.files.uploads.keep(whose, file.name, _type(file.mime), file.pieces, origin=origin)
+async def keep(site: Site, whose: PrincipalId, file: UploadedFile, origin: str, *, apart: bool = False) -> FileRow:
+    """Store a file of this principal; raises `UploadRefused`. `apart`: as of `Uploads.keep`."""
+    return await site.files.uploads.keep(whose, file.name, _type(file.mime), file.pieces, origin=origin, apart=apart)
 
 
 async def attachments_for(site: Site, ids: Sequence[UUID]) -> tuple[Attachment, ...]:

@@ -38,7 +38,7 @@ Id = Annotated[int, Field(ge=1, lt=2**63)]
 
 
 class MemoryQuery(BaseModel):
-    """A query; empty fields are ignored, days are UTC's, `until` is included. `id` names rows instead of a search."""
+    """A query; empty fields are ignored, `until` is included. `id` names rows instead of a search."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -66,17 +66,16 @@ class MemoryQuery(BaseModel):
         shown = self.model_dump(exclude={"q", "skip", "id", "untrusted", "replaced"}, exclude_defaults=True)
         return bool(shown)
 
-    @property
-    def filter(self) -> MemoryFilter:
-        """The filter; without words to search for, memories only."""
+    def filter(self, zone: str | None) -> MemoryFilter:
+        """The filter, whose days are those of the zone; without words to search for, memories only."""
         browsed = () if self.q.strip() else (Kind.MEMORY,)
         return MemoryFilter(
             kinds=(self.kind,) if self.kind else browsed,
             categories=(self.category,) if self.category else (),
             tags=tuple(filter(None, (tag.strip().casefold() for tag in self.tag.split(",")))),
             agent=self.agent or None,
-            since=midnight(self.since) if self.since else None,
-            until=midnight(self.until) + timedelta(days=1) if self.until else None,
+            since=midnight(self.since, zone) if self.since else None,
+            until=midnight(self.until + timedelta(days=1), zone) if self.until else None,
             pinned=self.pinned,
             at_most=Label.UNTRUSTED if self.untrusted else Label.KNOWN,
             superseded=self.replaced,
@@ -115,15 +114,16 @@ async def find_rows(site: Site, query: MemoryQuery) -> MemoryListing:
     """The named rows, else the best for the words, else the newest."""
     if query.id:
         return MemoryListing([row_of(memory) for memory in await get_rows(site, query.id)])
+    zone = site.chat.zones.zone_of(site.owner.id)
     if query.q.strip():
         searching = MemorySearch(site.database, site.chat.embedder)
-        owner, where = site.owner.id, query.filter
+        owner, where = site.owner.id, query.filter(zone)
         found = await searching.find(owner, query.q, scope=SearchScope.ALL, filter=where, k=BEST, reach=ALL_MEMORIES)
         words = frozenset(lexemes(query.q))
         rows = await asyncio.to_thread(lambda: [row_of(hit.memory, hit, words) for hit in found.hits])
         return MemoryListing(rows, _notes(found))
     async with site.database.connection() as conn:
-        newest = await memories.listed(conn, site.owner.id, query.filter, PAGE + 1, query.skip)
+        newest = await memories.listed(conn, site.owner.id, query.filter(zone), PAGE + 1, query.skip)
     more = query.skip + PAGE if len(newest) > PAGE else None
     return MemoryListing([row_of(memory) for memory in newest[:PAGE]], more=more)
 

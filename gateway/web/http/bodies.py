@@ -14,6 +14,7 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import ClientDisconnect
 
 from gateway.domain.text.texts import storable
+from gateway.domain.time import moment
 from gateway.web.http.errors import Refused
 
 _FIRST, _LAST = 1900, 2200
@@ -31,9 +32,9 @@ Moment = Annotated[datetime, AfterValidator(_in_reach)]
 """An ISO date or time; UTC unless it says otherwise."""
 
 
-def midnight(day: date) -> datetime:
-    """The beginning of a day in UTC."""
-    return datetime(day.year, day.month, day.day, tzinfo=UTC)
+def midnight(day: date, name: str | None = None) -> datetime:
+    """The beginning of a day in the zone of that name, or in UTC."""
+    return moment(day.isoformat(), name)
 
 
 class RequestBody(BaseModel):
@@ -71,22 +72,22 @@ def validated(model: type[Model], body: bytes) -> Model:
     raise Refused(400, "invalid_request", f"{param or 'The request'}: {problem['msg']}", param=param)
 
 
-async def parsed(body: bytes, parse: Callable[[bytes], Result]) -> Result:
-    """`parse(body)`; raises `Refused` for a large body of too many values, however long its texts may be."""
+async def parsed(body: bytes, parse: Callable[[bytes], Result], most: int = MOST_VALUES) -> Result:
+    """`parse(body)`; raises `Refused` for a large body of more values, however long its texts may be."""
     if len(body) <= LARGE:
         return parse(body)
-    if await asyncio.to_thread(_is_crowded, body):
-        message = f"The body holds too many values; a request of more than {LARGE // 1024} KB may have {MOST_VALUES:,}."
+    if await asyncio.to_thread(_is_crowded, body, most):
+        message = f"The body holds too many values; a request of more than {LARGE // 1024} KB may have {most:,}."
         raise Refused(400, "too_many_values", message)
     return await asyncio.to_thread(parse, body)
 
 
-def _is_crowded(body: bytes) -> bool:
+def _is_crowded(body: bytes, most: int) -> bool:
     plain = body.replace(b"\\\\", b"").replace(b'\\"', b"")
-    if plain.count(b'"') > 2 * MOST_VALUES:
+    if plain.count(b'"') > 2 * most:
         return True
     outside = b"".join(plain.split(b'"')[::2])
-    return sum(map(outside.count, (b",", b"[", b"{"))) > MOST_VALUES
+    return sum(map(outside.count, (b",", b"[", b"{"))) > most
 
 
 @dataclass(frozen=True, slots=True)

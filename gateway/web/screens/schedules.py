@@ -14,7 +14,7 @@ from gateway.store.people import principals
 from gateway.store.work import schedules as store
 from gateway.store.work.schedules import ScheduleRow
 from gateway.timetable.schedules import LONGEST_NAME, MAX_PROMPT, InvalidSchedule, ScheduleChanges, define, next_slots
-from gateway.timetable.wording import in_words, local, moment
+from gateway.timetable.wording import cron_notes, in_words, local, moment
 from gateway.web.auth.access import OWNER
 from gateway.web.components import board
 from gateway.web.http.bodies import Text
@@ -114,7 +114,9 @@ async def _pieces(site: Site) -> Mapping[str, str]:
 
 def _next(site: Site, typed: ScheduleDefinition) -> str:
     slots = [(slot, moment(slot, typed.zone)) for slot in next_slots(typed, site.clock.now(), NEXT)]
-    return site.pages.piece("schedule_next.html", problem="", words=in_words(typed) if typed.when else "", slots=slots)
+    words, when = in_words(typed) if typed.when else "", typed.when
+    notes = cron_notes(when.cron) if isinstance(when, Recurring) and slots else []
+    return site.pages.piece("schedule_next.html", problem="", words=words, slots=slots, notes=notes)
 
 
 def _run_at(row: ScheduleRow) -> str:

@@ -25,7 +25,8 @@ from gateway.web.http.bodies import Text
 from gateway.web.http.errors import Refused
 from gateway.web.pages import Nav, Screen
 from gateway.web.site import AtSite, Site
-from gateway.workspace.skills.folder import MAX_FILE, BadSkill
+from gateway.workspace.skills.folder import MAX_FILE
+from gateway.workspace.skills.parsing import BadSkill
 from gateway.workspace.tool_files.tool_file import ToolFile, document_url
 
 Kind: TypeAlias = Literal["skills", "files"]

@@ -23,6 +23,7 @@ from gateway.web.v1.request_fields import (
     text_of,
     tools_of,
 )
+from gateway.web.v1.text_cut import NO_LIMITS, TextLimits, limits_of
 
 ONLY: Mapping[str, Sequence[JsonValue]] = {
     "n": [1],
@@ -42,6 +43,12 @@ ONLY: Mapping[str, Sequence[JsonValue]] = {
 """Fields that would change the answer, with their only supported values. All other fields are accepted."""
 
 
+CONTINUE = "[Continue your last message from exactly where it ends. Write only what follows.]"
+"""The text of a request that ends with the beginning of an answer."""
+TRIMMED = "trimmed_call"
+"""The name of a call that the client no longer sends."""
+
+
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
     """A valid request: the new text, and the `earlier` messages; only new messages have files.
@@ -57,6 +64,7 @@ class ChatRequest:
     results: tuple[ToolResult, ...] = ()
     stream: bool = False
     include_usage: bool = False
+    limits: TextLimits = NO_LIMITS
 
 
 def parse(body: bytes, models: Sequence[str]) -> ChatRequest:
@@ -65,6 +73,7 @@ def parse(body: bytes, models: Sequence[str]) -> ChatRequest:
     messages = instructions_first(fields.get("messages"))
     history = _messages(messages)
     earlier, results, text = split(history, "messages")
+    form = format_of(fields.get("response_format"), "response_format")
     stream_options = fields.get("stream_options") or {}
     usage = stream_options.get("include_usage") if isinstance(stream_options, dict) else None
     return ChatRequest(
@@ -72,10 +81,11 @@ def parse(body: bytes, models: Sequence[str]) -> ChatRequest:
         text=text,
         files=_files(messages) if history[-1].role == "user" else (),
         earlier=earlier,
-        options=options_of(fields, format_of(fields.get("response_format"), "response_format")),
+        options=options_of(fields, form),
         results=results,
         stream=flag(fields.get("stream"), "stream"),
         include_usage=flag(usage, "stream_options.include_usage"),
+        limits=limits_of(fields, fenced=form is not None),
     )
 
 
@@ -84,7 +94,8 @@ def parse_prompt(body: bytes, models: Sequence[str]) -> ChatRequest:
     fields = fields_of(body, models, but="prompt")
     match fields.get("prompt"):
         case str(prompt) | [str(prompt)] if prompt.strip():
-            return ChatRequest(str(fields["model"]), prompt, stream=flag(fields.get("stream"), "stream"))
+            stream, limits = flag(fields.get("stream"), "stream"), limits_of(fields, fenced=False)
+            return ChatRequest(str(fields["model"]), prompt, stream=stream, limits=limits)
         case _:
             raise invalid("prompt", "'prompt' must be one text.")
 
@@ -117,12 +128,13 @@ def options_of(fields: Mapping[str, JsonValue], answer_format: JsonObject | None
 
 def split(history: Sequence[Earlier], param: str) -> tuple[tuple[Earlier, ...], tuple[ToolResult, ...], str]:
     """The earlier messages, then the new results of the client's tools and the new text; either may be empty."""
-    new = history[-1].text if history[-1].role == "user" else None
-    before = list(history if new is None else history[:-1])
+    history = _with_calls(history)
+    last = history[-1]
+    new = last.text if last.role == "user" else CONTINUE if last.role == "assistant" and not last.calls else None
+    before = list(history[:-1] if last.role == "user" else history)
     at = len(before)
     while at and before[at - 1].role == "tool":
         at -= 1
-    _refuse_stray_results(before, at, param)
     results = tuple(ToolResult(each.call_id, each.text) for each in before[at:])
     if new is None and not results:
         raise invalid(param, "The last message must be the user's, or a tool's result.")
@@ -145,13 +157,18 @@ def flag(value: JsonValue, param: str) -> bool:
     return bool(value)
 
 
-def _refuse_stray_results(before: Sequence[Earlier], new: int, param: str) -> None:
-    """Raise `Refused` for a result without a call before it, unless the session may have the call."""
-    calls: set[str] = set()
-    for at, each in enumerate(before):
+def _with_calls(history: Sequence[Earlier]) -> list[Earlier]:
+    """The history with a call before each result whose call was trimmed; results alone belong to a session."""
+    whole, calls = list[Earlier](), set[str]()
+    if all(each.role == "tool" for each in history):
+        return list(history)
+    for each in history:
         calls |= {call.id for call in each.calls}
-        if each.role == "tool" and each.call_id not in calls and (at < new or new > 0):
-            raise invalid(f"{param}[{at}].tool_call_id", f"No call before this result has the id {each.call_id!r}.")
+        if each.role == "tool" and each.call_id not in calls:
+            calls.add(each.call_id)
+            whole.append(Earlier("assistant", "", (ToolCall(each.call_id, TRIMMED, "{}"),)))
+        whole.append(each)
+    return whole
 
 
 def _check_model(value: JsonValue, models: Sequence[str]) -> None:
@@ -179,16 +196,15 @@ def _files(value: JsonValue) -> tuple[InlineFile, ...]:
 def _message(value: JsonValue, param: str) -> Earlier:
     if not isinstance(value, dict):
         raise invalid(param, "A message must be an object.")
-    if value.get("function_call"):
-        message = "function_call is not supported; use tool_calls."
-        raise Refused(400, "unsupported_value", message, param=f"{param}.function_call")
-    read = result_of if value.get("role") == "tool" else text_of
+    read = result_of if value.get("role") in ("tool", "function") else text_of
     text = read(value.get("content"), f"{param}.content")
     match value.get("role"):
         case "user":
             return Earlier("user", text)
         case "assistant":
-            return Earlier("assistant", text, _calls(value.get("tool_calls"), param))
+            old = value.get("function_call")
+            calls = (call_of(_function_id(old), old, param),) if old else _calls(value.get("tool_calls"), param)
+            return Earlier("assistant", text, calls)
         case "system" | "developer":
             return Earlier("system", text)
         case "tool":
@@ -196,9 +212,17 @@ def _message(value: JsonValue, param: str) -> Earlier:
             if not isinstance(id, str) or not id:
                 raise invalid(f"{param}.tool_call_id", "A result needs the id of its call.")
             return Earlier("tool", text, call_id=storable(id))
+        case "function":
+            return Earlier("tool", text, call_id=_function_id(value))
         case role:
             message = f"Role {json.dumps(role)} is not supported; use system, developer, user, assistant or tool."
             raise Refused(400, "unsupported_value", message, param=f"{param}.role")
+
+
+def _function_id(function: JsonValue) -> str:
+    """The id of a call of the older format, which has only a name; "" if it has none."""
+    name = function.get("name") if isinstance(function, dict) else None
+    return f"function_{storable(name)}" if isinstance(name, str) and name else "function"
 
 
 def _calls(value: JsonValue, param: str) -> tuple[ToolCall, ...]:

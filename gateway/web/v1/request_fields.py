@@ -21,6 +21,7 @@ from gateway.web.http.errors import Refused
 
 PIECE = 256 * 1024
 NOT_TEXT = "[This result had a file, which was left out: only text is supported.]"
+_TEXTS = frozenset({"text", "input_text", "output_text", "refusal"})
 FILES = frozenset({"image_url", "file", "input_audio"})
 
 
@@ -69,7 +70,8 @@ def _kind(part: JsonValue) -> JsonValue:
 
 def _text(part: JsonValue, param: str) -> str | None:
     kind = _kind(part)
-    if isinstance(part, dict) and kind in ("text", "refusal") and isinstance(text := part.get(str(kind)), str):
+    key = "refusal" if kind == "refusal" else "text"
+    if isinstance(part, dict) and isinstance(kind, str) and kind in _TEXTS and isinstance(text := part.get(key), str):
         return text
     if isinstance(kind, str) and kind in FILES:
         return None

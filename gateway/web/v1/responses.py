@@ -22,6 +22,7 @@ from gateway.web.site import Site
 from gateway.web.v1.request import ChatRequest, fields_of, flag, instructions_first, options_of, split
 from gateway.web.v1.request_fields import InlineFile, call_of, files_of, format_of, invalid, result_of, text_of
 from gateway.web.v1.serving import CHANNEL
+from gateway.web.v1.text_cut import limits_of
 
 _TEXTS = frozenset({"input_text", "output_text"})
 
@@ -51,14 +52,16 @@ class UnresolvedRequest:
         earlier, results, text = split(history, "input")
         form = self.fields.get("text")
         wanted = _nested(form.get("format")) if isinstance(form, dict) else None
+        format = format_of(wanted, "text.format")
         return ChatRequest(
             model=str(self.fields["model"]),
             text=text,
             files=_files(self.items),
             earlier=earlier,
-            options=options_of(self.fields, format_of(wanted, "text.format")),
+            options=options_of(self.fields, format),
             results=results,
             stream=flag(self.fields.get("stream"), "stream"),
+            limits=limits_of(self.fields, fenced=format is not None),
         )
 
 

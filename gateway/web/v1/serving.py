@@ -38,6 +38,7 @@ from gateway.web.site import Site, accept
 from gateway.web.v1 import turn
 from gateway.web.v1.request import ChatRequest
 from gateway.web.v1.request_fields import check_answer, refuse_clash
+from gateway.web.v1.text_cut import NO_LIMITS, cut
 from gateway.web.v1.turn import TurnAnswer
 from gateway.web.v1.wire import Completion, ResponseObject
 
@@ -89,7 +90,8 @@ async def serve(
     await _refuse_unknown_results(site, address, request)
     whose = principal_of(site, caller)
     files = [
-        await keep(site, whose, UploadedFile(file.name, file.mime, file.pieces()), CHANNEL) for file in request.files
+        await keep(site, whose, UploadedFile(file.name, file.mime, file.pieces()), CHANNEL, apart=not caller.as_owner)
+        for file in request.files
     ]
     inbound = Inbound(
         address,
@@ -113,6 +115,8 @@ async def serve(
             address = (await addresses.get(conn, accepted.address_id)).address
     pieces = turn.stream(site, accepted) if request.stream else _whole_answer(site, accepted)
     shape = shaped(accepted.inbox_id, created)
+    if request.limits != NO_LIMITS:
+        pieces = cut(pieces, request.limits)
     return await _respond(site, caller, request, shape, pieces, {"X-Session": address.chat})
 
 
@@ -159,7 +163,7 @@ async def _frames(
 
 async def _check(request: ChatRequest, answer: TurnAnswer) -> None:
     """Raise `Refused` if the answer is not in the requested format; calls are not the answer yet."""
-    if request.options.answer_format is not None and not answer.calls:
+    if request.options.answer_format is not None and not answer.calls and answer.finish != "length":
         await run_in_threadpool(check_answer, request.options.answer_format, answer.text)
 
 

@@ -28,6 +28,8 @@ class TurnAnswer:
     text: str
     spent: ModelUse = NOTHING
     calls: tuple[ToolCall, ...] = ()
+    finish: str = "stop"
+    """"length" if the client's limit of tokens ended it."""
 
 
 async def wait(site: Site, accepted: Accepted) -> TurnAnswer:

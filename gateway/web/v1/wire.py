@@ -63,7 +63,7 @@ class TextCompletion(Completion):
 
     def whole(self, answer: TurnAnswer) -> JsonObject:
         """The answer in one piece."""
-        return {**self._choice_of(answer.text, "stop"), "usage": usage(answer.spent)}
+        return {**self._choice_of(answer.text, answer.finish), "usage": usage(answer.spent)}
 
     def _chunk(self, delta: dict[str, Json], finish_reason: str | None = None) -> Frame:
         return Frame(to_json(self._choice_of(delta.get("content", ""), finish_reason)))
@@ -92,7 +92,7 @@ def _call(call: ToolCall) -> dict[str, Json]:
 
 
 def _reason(answer: TurnAnswer) -> str:
-    return "tool_calls" if answer.calls else "stop"
+    return "tool_calls" if answer.calls else answer.finish
 
 
 _FIXED: dict[str, Json] = {
@@ -131,7 +131,10 @@ class ResponseObject:
 
     def whole(self, answer: TurnAnswer) -> JsonObject:
         """The answer in one piece."""
-        return self._response("completed", self._items(answer), answer)
+        response = self._response("completed", self._items(answer), answer)
+        if answer.finish != "length":
+            return response
+        return {**response, "status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
 
     def opening(self) -> Iterator[Frame]:
         """The empty response."""
@@ -156,7 +159,8 @@ class ResponseObject:
             yield self._event("response.output_item.done", output_index=0, item=self._message(answer.text))
         for place, call in enumerate(answer.calls):
             yield from self._called(call, place)
-        yield self._event("response.completed", response=self.whole(answer))
+        whole = self.whole(answer)
+        yield self._event(f"response.{whole['status']}", response=whole)
 
     def failed(self, refused: Refused) -> Iterator[Frame]:
         """The response with its error."""

@@ -2,37 +2,31 @@
 
 import io
 import os
-import re
 import shutil
 import stat
-import unicodedata
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import TypeAlias
 
-from gateway.domain.errors import SupaclawError
-from gateway.domain.text.texts import one_line
 from gateway.workspace.files.access import READ_FLAGS, open_folder
 from gateway.workspace.files.pages import read_bytes
 from gateway.workspace.files.paths import WorkspaceError, WorkspacePath, folded
+from gateway.workspace.skills.parsing import BadSkill, Skill, parse
 
 FOLDER = (".agents", "skills")
-MAX_FILES, MAX_FILE, MAX_BYTES, MAX_DEPTH = 300, 1024 * 1024, 4 * 1024 * 1024, 8
+MAX_FILES, MAX_FILE, MAX_BYTES, MAX_DEPTH = 300, 8 * 2**20, 16 * 2**20, 8
 MAX_SKILLS, MAX_ENTRIES = 500, 20_000
 """Folders that are looked at; and files of an archive, for a repository holds more than the skill."""
 MANIFESTS = ("SKILL.md", "skill.md")
 
+_SMALLER = "Delete what it can do without, such as fonts and pictures, and install it from that folder."
+
 Files: TypeAlias = Mapping[str, bytes]
 """Contents by path, which is relative to the skill's folder."""
 Stamp: TypeAlias = tuple[tuple[str, int, int, int, int], ...]
-
-
-class BadSkill(SupaclawError):
-    """It cannot be a skill; the text says why, in one line."""
 
 
 def digest(files: Files) -> str:
@@ -184,111 +178,16 @@ def _unpacked(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
 
 def _count(files: int, size: int) -> None:
     if files > MAX_FILES or size > MAX_BYTES:
-        raise BadSkill(f"A skill has at most {MAX_FILES} files and {MAX_BYTES >> 20} MB; this one has more.")
+        raise BadSkill(f"A skill has at most {MAX_FILES} files and {MAX_BYTES >> 20} MB; this one has more. {_SMALLER}")
 
 
 def _too_large(path: str) -> BadSkill:
-    return BadSkill(f"{path[:80]!r} is larger than {MAX_FILE >> 20} MB.")
-
-
-MAX_HEAD, MAX_YAML_DEPTH = 16 * 1024, 50
-MAX_NAME, MAX_DESCRIPTION, MAX_COMPATIBILITY = 64, 1024, 500
-NO_VERSION = "1.0.0"
-
-_HEAD = re.compile(r"\A\ufeff?---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
-_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
-_OWN = frozenset({"name", "description", "version"})
-
-
-@dataclass(frozen=True, slots=True)
-class Skill:
-    """A parsed SKILL.md; `about` has the other fields of its front matter, as text."""
-
-    name: str
-    description: str
-    version: str
-    about: tuple[tuple[str, str], ...]
-    body: str
-
-    def summary(self) -> Sequence[str]:
-        """Lines that describe its files to the person who confirms them."""
-        return ()
+    return BadSkill(f"{path[:80]!r} is larger than {MAX_FILE >> 20} MB. {_SMALLER}")
 
 
 def skill_of(files: Files) -> Skill:
     """Parse the SKILL.md among its files; raises `BadSkill`."""
     try:
-        return parse_skill(files[manifest(files)].decode())
+        return parse(files[manifest(files)].decode())
     except UnicodeDecodeError as error:
-        raise BadSkill("Its SKILL.md is not UTF-8 text.") from error
-
-
-def parse_skill(text: str) -> Skill:
-    """Check it by the rules of agentskills.io, but that further fields are let be; raises `BadSkill`."""
-    fields, body = front_matter(text, "SKILL.md")
-    name, description = fields.get("name"), fields.get("description")
-    if not isinstance(name, str) or not is_name(name):
-        raise BadSkill(f"Its name must be a-z, 0-9 and single hyphens, at most {MAX_NAME} characters.")
-    if not isinstance(description, str) or not 0 < len(description.strip()) <= MAX_DESCRIPTION:
-        raise BadSkill(f"Its description must be a text of at most {MAX_DESCRIPTION} characters.")
-    compatibility = fields.get("compatibility", "")
-    if not isinstance(compatibility, str) or len(compatibility) > MAX_COMPATIBILITY:
-        raise BadSkill(f"Its compatibility must be a text of at most {MAX_COMPATIBILITY} characters.")
-    nested = fields.get("metadata")
-    version = fields.get("version") or (nested.get("version") if isinstance(nested, dict) else None) or NO_VERSION
-    about = tuple((_line(key), _line(value)) for key, value in _flat(fields) if key not in _OWN)
-    return Skill(name, one_line(description, MAX_DESCRIPTION), _line(version), about, body)
-
-
-def is_name(text: str) -> bool:
-    """Whether a skill may be called so."""
-    return len(text) <= MAX_NAME and bool(_NAME.fullmatch(text))
-
-
-def front_matter(text: str, file: str) -> tuple[dict[object, object], str]:
-    """The fields of its head, all of them as text, and what is below it; raises `BadSkill`."""
-    found = _HEAD.match(text)
-    if found is None:
-        raise BadSkill(f"A {file} must begin with front matter between two --- lines.")
-    if len(found[1]) > MAX_HEAD:
-        raise BadSkill(f"The front matter of its {file} is longer than {MAX_HEAD >> 10} kB.")
-    fields = plain_yaml(found[1], f"The front matter of its {file}")
-    if not isinstance(fields, dict):
-        raise BadSkill(f"The front matter of its {file} isn't a list of fields.")
-    return fields, text[found.end() :].strip()
-
-
-def plain_yaml(text: str, what: str) -> object:
-    """Lists, fields and texts, without what makes a small text a huge value; raises `BadSkill`."""
-    import yaml  # 15 ms
-
-    opens = (
-        yaml.FlowSequenceStartToken,
-        yaml.FlowMappingStartToken,
-        yaml.BlockSequenceStartToken,
-        yaml.BlockMappingStartToken,
-    )
-    closes = yaml.FlowSequenceEndToken, yaml.FlowMappingEndToken, yaml.BlockEndToken
-    depth = 0
-    try:
-        for token in yaml.scan(text, yaml.BaseLoader):
-            depth += isinstance(token, opens) - isinstance(token, closes)
-            if depth > MAX_YAML_DEPTH:  # the library takes minutes for what is nested a thousand times
-                raise BadSkill(f"{what} is not valid YAML: it is nested more than {MAX_YAML_DEPTH} times.")
-            if isinstance(token, yaml.AliasToken | yaml.TagToken):
-                raise BadSkill(f"{what} uses YAML aliases or tags; write plain fields.")
-        return yaml.load(text, yaml.BaseLoader)
-    except (yaml.YAMLError, RecursionError, ValueError, TypeError) as error:
-        raise BadSkill(f"{what} is not valid YAML.") from error
-
-
-def _flat(fields: dict[object, object]) -> Iterator[tuple[str, object]]:
-    for key, value in sorted(fields.items(), key=lambda item: str(item[0])):
-        if isinstance(value, dict):
-            yield from ((f"{key}.{inner}", each) for inner, each in value.items())
-        else:
-            yield str(key), value
-
-
-def _line(value: object) -> str:
-    return one_line(unicodedata.normalize("NFC", str(value)), 200)
+        raise BadSkill("Its SKILL.md is not UTF-8 text; save it as UTF-8.") from error

@@ -11,225 +11,18 @@ import unicodedata
 from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import cache
-from threading import Lock
 from typing import TYPE_CHECKING
 
-from cachetools import LRUCache, cached
-
-from gateway.workspace.skills.folder import Files, digest
+from gateway.workspace.skills.folder import Files
+from gateway.workspace.skills.rules import FILES, NETWORK, RULES, SENDS, SHORT_WORDS, Severity
 
 if TYPE_CHECKING:
     from ahocorasick_rs import AhoCorasick
 
 
-class Severity(StrEnum):
-    """A severe finding takes an extra word of the owner's."""
-
-    SEVERE = "severe"
-    NOTE = "note"
-
-
-@dataclass(frozen=True, slots=True)
-class Chain:
-    """Patterns in this order, at most so many characters apart; searched in linear time, unlike one pattern."""
-
-    parts: tuple[re.Pattern[str], ...]
-    gaps: tuple[int, ...]
-
-    @classmethod
-    def of(cls, first: str, *further: tuple[int, str]) -> "Chain":
-        """A part ends where its pattern does, or at most where its group `tail` does."""
-        parts = (first, *(pattern for _, pattern in further))
-        return cls(tuple(re.compile(f"(?=(?P<part>{each}))", re.I) for each in parts), tuple(gap for gap, _ in further))
-
-    def search(self, text: str) -> bool:
-        """Whether it is in the text."""
-        reached = [_ends(match) for match in self.parts[0].finditer(text)]
-        for part, gap in zip(self.parts[1:], self.gaps, strict=True):
-            found, at, furthest = list[tuple[int, int]](), 0, -1
-            for match in part.finditer(text) if reached else ():
-                while at < len(reached) and reached[at][0] <= match.start():
-                    furthest, at = max(furthest, reached[at][1] + gap), at + 1
-                if match.start() <= furthest:
-                    found.append(_ends(match))
-            reached = sorted(found)
-        return bool(reached)
-
-
-def _ends(match: re.Match[str]) -> tuple[int, int]:
-    tail = match.end("tail") if "tail" in match.re.groupindex else -1
-    return (match.start("tail") if tail >= 0 else match.end("part")), max(tail, match.end("part"))
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """A line that matches is worth a look, unless it matches `but`; in each there is one of the `words`."""
-
-    severity: Severity
-    why: str
-    words: tuple[str, ...]
-    pattern: re.Pattern[str] | Chain
-    but: re.Pattern[str] | None = None
-
-
-_RUN = r"(?:(?:ba|z|da|k)?sh|python3?|perl|ruby|node|php|pwsh|powershell|iex|eval|source)\b"
-_FETCH = r"\b(?:curl|wget|iwr|Invoke-WebRequest)\b"
-_DECODE = r"\b(?:base64|xxd|uudecode|openssl\s+(?:enc|base64)|gunzip|zcat)\b"
-_UNPACK = r"(?:b64decode|atob|fromhex|unhexlify|decompress|rot13|fromCharCode)"
-_COLLECTORS = (
-    r"webhook\.site|requestbin|ngrok|pipedream\.net|burpcollaborator|interact\.sh|\boast\.\w+|dnslog|transfer\.sh"
-)
-_NAMED = r"\b(?:api|access|private)[ _-]?keys?\b|\b(?:password|credential)s?\b"
-_VARIABLE = r"\$\{?\w*?(?:API_?KEY|TOKEN|SECRET|PASSWORD)"
-_KEYS = rf"{_VARIABLE}\w*|{_NAMED}"
-_SENT_AS_USUAL = r"Authorization|Bearer|x-api-key|\$\{secret:"
-
-
-def _rule(severity: Severity, why: str, words: str, pattern: str | Chain, but: str = "") -> Rule:
-    found = pattern if isinstance(pattern, Chain) else re.compile(pattern, re.I)
-    return Rule(severity, why, tuple(words.split()), found, re.compile(but, re.I) if but else None)
-
-
-NET = re.compile(
-    r"\b(?:curl|wget|nc|ncat|netcat|socat|scp|sftp|rsync|ssh|telnet|iwr|Invoke-WebRequest|urllib|urlopen|aiohttp|axios)\b"
-    r"|\b(?:requests|httpx)\.\w+\(|\bfetch\(|XMLHttpRequest|\bsocket\.\w|\bhttps?://|\bwebhook\b",
-    re.I,
-)
-PRIVATE = re.compile(
-    r"~/\.(?:ssh|aws|gnupg|netrc|docker|kube)\b|\bid_(?:rsa|ed25519)\b|/etc/(?:passwd|shadow)\b|(?<!\w)\.env\b|\bprintenv\b"
-    r"|\bdict\(os\.environ|\bkeychain\b|\b(?:conversation|chat) history\b|\bSUPACLAW_\w+|\bmaster[ _.]key\b",
-    re.I,
-)
-
-SENDS = "sends secret or private data"
-NETWORK, FILES = "reaches the network", "mentions private files"
-_KEY_WORDS = "key token secret password credential"
-_PIPED = rf"\|\s*(?:sudo\s+)?{_RUN}"
-
-RULES = (
-    _rule(
-        Severity.SEVERE, "runs what it downloads", "curl wget iwr invoke-webrequest", Chain.of(_FETCH, (300, _PIPED))
-    ),
-    _rule(
-        Severity.SEVERE,
-        "runs what it downloads",
-        "curl wget",
-        Chain.of(rf"\b{_RUN}", (40, r"(?:<\(|\$\(|`)\s*(?:curl|wget)\b")),
-    ),
-    _rule(
-        Severity.SEVERE,
-        "runs encoded commands",
-        "base64 xxd uudecode openssl gunzip zcat",
-        Chain.of(_DECODE, (200, _PIPED)),
-    ),
-    _rule(
-        Severity.SEVERE,
-        "runs encoded commands",
-        "base64 xxd",
-        Chain.of(rf"\b{_RUN}", (300, r"(?:base64\s+(?:-d|--decode)|xxd\s+-r)")),
-    ),
-    _rule(Severity.SEVERE, "runs encoded commands", "-e", r"\s-(?:e|ec|enc|encodedcommand)\s+[a-z0-9+/=]{40,}"),
-    _rule(
-        Severity.SEVERE,
-        "runs encoded commands",
-        "b64decode atob fromhex unhexlify decompress rot13 fromcharcode",
-        Chain.of(r"\b(?:exec|eval|system|Function|popen|run)\s*\(", (120, _UNPACK)),
-    ),
-    _rule(
-        Severity.SEVERE,
-        "text written as character codes",
-        r"\x \u00",
-        r"(?:\\x[0-9a-f]{2}){16}|(?:\\u00[0-9a-f]{2}){16}",
-    ),
-    _rule(Severity.SEVERE, "opens a raw connection", "/dev/", r"/dev/(?:tcp|udp)/"),
-    _rule(
-        Severity.SEVERE,
-        "opens a raw connection",
-        "nc netcat",
-        Chain.of(r"\b(?:nc|ncat|netcat)\b", (60, r"\s-[a-z]*[ec]\b")),
-    ),
-    _rule(
-        Severity.SEVERE,
-        "names a service that collects data",
-        "webhook requestbin ngrok pipedream burpcollaborator interact oast dnslog transfer",
-        _COLLECTORS,
-    ),
-    _rule(
-        Severity.SEVERE,
-        SENDS,
-        _KEY_WORDS,
-        Chain.of(rf"{_VARIABLE}(?P<tail>\w*)|{_NAMED}", (200, f"(?:{NET.pattern})")),
-        _SENT_AS_USUAL,
-    ),
-    _rule(Severity.SEVERE, SENDS, _KEY_WORDS, Chain.of(f"(?:{NET.pattern})", (200, f"(?:{_KEYS})")), _SENT_AS_USUAL),
-    _rule(Severity.SEVERE, "an image that leaks data", "](", r"!\[[^\]]{0,200}\]\(\s*https?://[^)\s]{0,300}[{<$]"),
-    _rule(
-        Severity.SEVERE,
-        "tells the agent to ignore its instructions",
-        "ignore disregard forget override",
-        Chain.of(
-            r"\b(?:ignore|disregard|forget|override)\b",
-            (40, r"\b(?:previous|prior|above|earlier|system|other)\b"),
-            (30, r"\b(?:instruction|prompt|rule|message|direction)"),
-        ),
-    ),
-    _rule(
-        Severity.SEVERE,
-        "hides something from you",
-        "not don't never without",
-        Chain.of(
-            r"\b(?:do not|don't|never|without)\b",
-            (20, r"\b(?:tell|inform|mention|show|reveal|notify)\w*\b"),
-            (20, r"\b(?:user|owner|human|person)\b"),
-        ),
-    ),
-    _rule(
-        Severity.SEVERE,
-        "bypasses your approval",
-        "approval permission confirmation consent sandbox",
-        Chain.of(
-            r"\b(?:without|skip|bypass|disable|avoid)\w*\b",
-            (25, r"\b(?:approval|permission|confirmation|consent|sandbox)"),
-        ),
-    ),
-    _rule(Severity.NOTE, "mentions keys or passwords", _KEY_WORDS, _KEYS),
-    _rule(
-        Severity.NOTE,
-        FILES,
-        "~/. id_rsa id_ed25519 /etc/ .env printenv environ keychain history supaclaw_ master",
-        PRIVATE.pattern,
-    ),
-    _rule(
-        Severity.NOTE,
-        NETWORK,
-        "curl wget nc netcat socat scp sftp rsync ssh telnet iwr invoke-webrequest urllib urlopen aiohttp axios "
-        "requests httpx fetch( xmlhttprequest socket http webhook",
-        NET.pattern,
-    ),
-    _rule(
-        Severity.NOTE,
-        "installs software",
-        "pip uv npm yarn brew apt cargo gem go npx",
-        r"\b(?:pip3?|pipx|uv|npm|pnpm|yarn|brew|apt|apt-get|cargo|gem|go)\s+(?:install|add|get|i)\b|\b(?:npx|uvx)\s+\S",
-    ),
-    _rule(
-        Severity.NOTE,
-        "mentions the agent's own files",
-        ".md .agents/",
-        r"\b(?:AGENTS|SOUL|TOOLS|USER|HEARTBEAT)\.md\b|\.agents/",
-    ),
-    _rule(Severity.NOTE, "a comment that a rendered page doesn't show", "<!--", r"<!--"),
-    _rule(
-        Severity.NOTE,
-        "deletes files or raises rights",
-        "rm sudo chmod mkfs",
-        r"\brm\s+-[a-z]*[rf]|\bsudo\b|\bchmod\s+(?:777|\+s)|\bmkfs",
-    ),
-)
-
-
+MAX_TEXT = 4 * 2**20
+"""Characters that are scanned."""
 MOST = 100
 """Findings that are listed."""
 NEAR = 5
@@ -242,6 +35,7 @@ _COMMANDS = re.compile(rb"\b(?:curl|wget|bash|sh|eval|exec|import|https?|rm|nc|p
 _PROGRAMS = (b"\x7fELF", b"MZ", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe", b"\x00asm")
 _SEEN = frozenset("\t\r\x0c\u200c\u200d\ufe0e\ufe0f")
 """Layout; and joiners and selectors, with which Persian words and many emoji are made."""
+_UNUSUAL = re.compile(r"[^\t\n\r\x0c -~]")
 _BLANKS = frozenset("\u115f\u1160\u2800\u3164\uffa0")
 
 
@@ -258,12 +52,13 @@ class Finding:
         return f"{self.severity.value}: {self.file}{f':{self.line}' if self.line else ''}: {self.why}"
 
 
-@cached(LRUCache(256), key=digest, lock=Lock())
 def scan(files: Files) -> tuple[Finding, ...]:
-    """The findings, severe ones first; at most `MOST`. The same contents are not scanned again."""
-    severe, notes = dict[Finding, None](), dict[Finding, None]()
+    """The findings, severe ones first; at most `MOST`. Takes about 0.2 CPU seconds per MB of text."""
+    severe, notes, room = dict[Finding, None](), dict[Finding, None](), MAX_TEXT
     for path, data in sorted(files.items()):
-        for finding in _file(path, data):
+        text = _decoded(data)
+        room -= len(text or "")
+        for finding in _file(path, data, text, room):
             (severe if finding.severity is Severity.SEVERE else notes)[finding] = None
             if len(severe) == MOST:
                 return tuple(severe)
@@ -275,21 +70,26 @@ def severe(findings: Iterable[Finding]) -> bool:
     return any(each.severity is Severity.SEVERE for each in findings)
 
 
-def _file(path: str, data: bytes) -> Iterator[Finding]:
+def _decoded(data: bytes) -> str | None:
+    try:
+        return data.decode().removeprefix("\ufeff")
+    except UnicodeDecodeError:
+        return None
+
+
+def _file(path: str, data: bytes, text: str | None, room: int) -> Iterator[Finding]:
     if data.startswith(_PROGRAMS):
         yield Finding(Severity.SEVERE, path, 0, "a compiled program, which can't be reviewed")
-    try:
-        text = data.decode()
-    except UnicodeDecodeError:
+    if text is None:
         yield Finding(Severity.NOTE, path, 0, "not text, so it was not scanned")
         return
-    text = text.removeprefix("\ufeff")
-    hidden = frozenset(filter(_is_hidden, {*text} - {"\n"}))
+    if room < 0:
+        yield Finding(Severity.SEVERE, path, 0, f"not scanned: the skill has more than {MAX_TEXT >> 20} MB of text")
+        return
+    hidden = frozenset(filter(_is_hidden, {*_UNUSUAL.findall(text)}))
     numbers = _suspicious_lines(text, hidden)
     private, sends = -NEAR, -NEAR
-    for number, last, line in _lines(text) if numbers else ():
-        if numbers.isdisjoint(range(number, last + 1)):
-            continue
+    for number, line in _lines(text, numbers) if numbers else ():
         if unseen := sorted(hidden.intersection(line)):
             codes = ", ".join(f"U+{ord(char):04X}" for char in unseen[:5])
             yield Finding(Severity.SEVERE, path, number, f"invisible characters ({codes})")
@@ -305,17 +105,30 @@ def _file(path: str, data: bytes) -> Iterator[Finding]:
 
 
 @cache
-def _words() -> "AhoCorasick":
+def _words() -> tuple["AhoCorasick", tuple[str, ...], dict[str, tuple[int, ...]]]:
+    """Finds the words of rules; the words in its order; and for each the numbers of the rules it begins."""
     from ahocorasick_rs import AhoCorasick
 
-    return AhoCorasick(sorted({word for rule in RULES for word in rule.words}))
+    words = sorted({word for rule in RULES for word in rule.words | rule.also})
+    rules = {word: tuple(at for at, rule in enumerate(RULES) if word in rule.words) for word in words}
+    return AhoCorasick(words), tuple(words), rules
+
+
+def _found(folded: str) -> Iterator[tuple[str, int]]:
+    """The words of rules and their places; a short one counts where a word begins: there is an `nc` in `once`."""
+    finder, words, _ = _words()
+    for number, at, _ in finder.find_matches_as_indexes(folded, overlapping=True):
+        word = words[number]
+        if word not in SHORT_WORDS or not at or not (folded[at - 1].isalnum() or folded[at - 1] == "_"):
+            yield word, at
 
 
 def _suspicious_lines(text: str, hidden: frozenset[str]) -> AbstractSet[int]:
     """The numbers of lines in which a rule may match, as they have a word of it; ends of lines stay as they are."""
     plain = _plain(text, hidden)
     folded = _folded(plain)
-    found = {*_numbers(folded, (at for _, at, _ in _words().find_matches_as_indexes(folded)))}
+    rules = _words()[2]
+    found = {*_numbers(folded, (at for word, at in _found(folded) if rules[word]))}
     found.update(_numbers(plain, (match.start() for match in _ENCODED.finditer(plain))))
     if hidden:
         unseen = re.compile(f"[{re.escape(''.join(hidden))}]+")
@@ -341,21 +154,26 @@ def _plain(text: str, hidden: frozenset[str]) -> str:
     return unicodedata.normalize("NFKC", shown)
 
 
-def _lines(text: str) -> Iterator[tuple[int, int, str]]:
-    """Each with its first and last number; a command that goes on after a backslash is one line."""
+def _lines(text: str, numbers: AbstractSet[int]) -> Iterator[tuple[int, str]]:
+    """Those with one of the numbers, by their first; a command that goes on after a backslash is one line."""
+    lines = text.split("\n")
     if "\\\n" not in text and "\\\r" not in text:
-        yield from ((number, number, line) for number, line in enumerate(text.split("\n"), 1))
+        yield from ((number, lines[number - 1]) for number in sorted(numbers))
         return
     begun, first = "", 0
-    for number, line in enumerate(text.split("\n"), 1):
+    for number, line in enumerate(lines, 1):
         first = first or number
-        if line.endswith(("\\", "\r")) and line.rstrip("\r").endswith("\\") and len(begun) < _PIECE:
+        if (
+            number < len(lines)
+            and line.endswith(("\\", "\r"))
+            and line.rstrip("\r").endswith("\\")
+            and len(begun) < _PIECE
+        ):
             begun += line.rstrip("\r")[:-1] + " "
             continue
-        yield first, number, begun + line
+        if not numbers.isdisjoint(range(first, number + 1)):
+            yield first, begun + line
         begun, first = "", 0
-    if begun:
-        yield first, number, begun
 
 
 def _pieces(line: str) -> Iterator[str]:
@@ -364,9 +182,9 @@ def _pieces(line: str) -> Iterator[str]:
 
 def _reasons(piece: str, known: AbstractSet[str]) -> Iterator[tuple[Severity, str]]:
     """But those that are known of the line already."""
-    folded = _folded(piece)
-    for rule in RULES:
-        if rule.why in known or not any(word in folded for word in rule.words):
+    rules, found = _words()[2], {word for word, _ in _found(_folded(piece))}
+    for rule in (RULES[at] for at in sorted({at for word in found for at in rules[word]})):
+        if rule.why in known or (rule.also and found.isdisjoint(rule.also)):
             continue
         if rule.pattern.search(piece) and not (rule.but and rule.but.search(piece)):
             yield rule.severity, rule.why

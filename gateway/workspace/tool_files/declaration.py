@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from gateway.domain.settings import HttpUrl
 from gateway.domain.text.texts import one_line
 from gateway.secrets.facts import NAME
-from gateway.workspace.skills.folder import MAX_DESCRIPTION, MAX_NAME, NO_VERSION, BadSkill, front_matter
+from gateway.workspace.skills.parsing import MAX_DESCRIPTION, MAX_NAME, NO_VERSION, BadSkill, front_matter
 
 FILE = "TOOL.md"
 RESERVED = frozenset({

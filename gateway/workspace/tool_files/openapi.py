@@ -10,7 +10,7 @@ from urllib.parse import urljoin
 from gateway.domain.conversation.tools import Operation, RequestPart, RequestSlot, ToolClass
 from gateway.domain.json import Json, JsonObject
 from gateway.domain.text.texts import one_line
-from gateway.workspace.skills.folder import BadSkill, plain_yaml
+from gateway.workspace.skills.parsing import BadSkill, plain_yaml
 from gateway.workspace.tool_files.declaration import TOKEN
 
 MAX_OPERATIONS, MAX_YAML = 64, 256 * 1024

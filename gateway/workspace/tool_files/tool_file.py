@@ -9,7 +9,8 @@ from pydantic import TypeAdapter, ValidationError
 from gateway.domain.conversation.tools import Operation, ToolClass, taken_name
 from gateway.domain.json import JsonObject
 from gateway.domain.text.texts import one_line
-from gateway.workspace.skills.folder import MAX_DESCRIPTION, BadSkill, Files, Skill, is_name
+from gateway.workspace.skills.folder import Files
+from gateway.workspace.skills.parsing import MAX_DESCRIPTION, BadSkill, Skill, is_name
 from gateway.workspace.tool_files import openapi
 from gateway.workspace.tool_files.declaration import (
     FILE,

@@ -382,7 +382,7 @@ def test_the_model_is_told_who_said_what_and_that_it_is_data() -> None:
         "  ## Goal",
         "  Tea.",
         "",
-        "User [2026-11-21 12:00 UTC] find tea",
+        "User [Sat 2026-11-21 12:00 UTC] find tea",
         "",
         "Agent: Looking.",
         "",
@@ -392,7 +392,7 @@ def test_the_model_is_told_who_said_what_and_that_it_is_data() -> None:
         "",
         "Agent: Three.",
         "",
-        "User [2026-11-21 12:00 UTC] thanks",
+        "User [Sat 2026-11-21 12:00 UTC] thanks",
         "=== record 1 ===",
         "Write the summary of this record.",
     ]

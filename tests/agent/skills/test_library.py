@@ -9,7 +9,8 @@ from gateway.agent.skills.library import INDEX, NotConfirmed, Skills, described_
 from gateway.domain.errors import SupaclawError
 from gateway.store.connection.pool import Database
 from gateway.workspace.files.tree import Workspace
-from gateway.workspace.skills.folder import BadSkill, digest
+from gateway.workspace.skills.folder import digest
+from gateway.workspace.skills.parsing import BadSkill
 from tests.fakes.github import GitHub
 from tests.tools.test_cron import Clock
 from tests.workspace.skills.writing import put, skill_md

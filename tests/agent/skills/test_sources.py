@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from gateway.agent.skills.sources import gather, guarded, no_fetch, places
 from gateway.domain.errors import SupaclawError
 from gateway.net.addresses import Rules
-from gateway.workspace.skills.folder import BadSkill, pack
+from gateway.workspace.skills.folder import pack
+from gateway.workspace.skills.parsing import BadSkill
 from tests.fakes.github import GitHub
 from tests.workspace.skills.writing import one_line, skill_md
 

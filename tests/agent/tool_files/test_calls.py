@@ -31,7 +31,7 @@ from gateway.store.connection.pool import Database
 from gateway.store.people import principals
 from gateway.store.trust import audit
 from gateway.workspace.files.tree import Workspace
-from gateway.workspace.skills.folder import BadSkill
+from gateway.workspace.skills.parsing import BadSkill
 from tests.fakes.api import FakeApi, api
 from tests.fakes.caller import CALLER
 from tests.fakes.toolboxes import answering, toolbox_of

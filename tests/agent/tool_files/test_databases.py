@@ -17,7 +17,7 @@ from gateway.agent.tool_files import databases
 from gateway.domain.principals import Label
 from gateway.net.addresses import Rules
 from gateway.secrets.facts import Binding
-from gateway.workspace.skills.folder import BadSkill
+from gateway.workspace.skills.parsing import BadSkill
 from tests.agent.tool_files.test_calls import Desk, desk
 from tests.net.test_hostile import self_signed
 from tests.workspace.tool_files.test_tool_file import parsed

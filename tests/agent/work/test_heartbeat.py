@@ -5,7 +5,15 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from gateway.agent.loop import NO_ANSWER
-from gateway.agent.work.heartbeat import Occasion, heartbeat_prompt, heartbeat_status, instructs, outcome_of, unreadable
+from gateway.agent.work.heartbeat import (
+    Occasion,
+    heartbeat_prompt,
+    heartbeat_status,
+    instructs,
+    news_in,
+    outcome_of,
+    unreadable,
+)
 from gateway.domain.health import HeartbeatOutcome
 from gateway.domain.principals import Label
 from gateway.store.work.heartbeats import MAX_CONCERNS, Concern, ConcernKind, Pulse
@@ -72,6 +80,19 @@ def test_a_file_that_cannot_be_read_holds_none(tmp_path: Path) -> None:
         ("heartbeat ok", HeartbeatOutcome.OK),
         ("  Heartbeat   OK!\n", HeartbeatOutcome.OK),
         ("`heartbeat ok`", HeartbeatOutcome.OK),
+        ("HEARTBEAT_OK", HeartbeatOutcome.OK),
+        ("heartbeat: ok", HeartbeatOutcome.OK),
+        ("**Heartbeat ok.** ✅️", HeartbeatOutcome.OK),
+        ("<b>Heartbeat</b>: O.K.", HeartbeatOutcome.OK),
+        ("```text\nheartbeat ok\n```", HeartbeatOutcome.OK),
+        ("<think>nothing</think>heartbeat ok", HeartbeatOutcome.OK),
+        ("so nothing.\n</think>\n\nheartbeat-ok", HeartbeatOutcome.OK),
+        ("[2026-11-26 20:56 UTC] heartbeat ok", HeartbeatOutcome.OK),
+        ("[Thu 2026-11-26 12:56 UTC-8 Ada] HEARTBEAT OK", HeartbeatOutcome.OK),
+        ("[the report is due] heartbeat ok", HeartbeatOutcome.TOLD),
+        ("heartbeat ok\n\nNothing new.", HeartbeatOutcome.TOLD),
+        ("The report is due. heartbeat ok", HeartbeatOutcome.TOLD),
+        ("heartbeat not ok", HeartbeatOutcome.TOLD),
         ("heartbeat ok: nothing is due", HeartbeatOutcome.TOLD),
         ("ok", HeartbeatOutcome.TOLD),
         ("The heartbeat is ok", HeartbeatOutcome.TOLD),
@@ -80,6 +101,20 @@ def test_a_file_that_cannot_be_read_holds_none(tmp_path: Path) -> None:
 )
 def test_only_the_exact_words_mean_silence(answer: str, meaning: HeartbeatOutcome) -> None:
     assert outcome_of(answer) is meaning
+
+
+@pytest.mark.parametrize(
+    ("answer", "sent"),
+    [
+        ("The report is due. heartbeat ok", "The report is due."),
+        ("The report is due:\n- Monday\n\n**HEARTBEAT_OK**\n", "The report is due:\n- Monday"),
+        ("heartbeat ok\n\nNothing new.", "heartbeat ok\n\nNothing new."),
+        ("I saw that the server's heartbeat ok", "I saw that the server's heartbeat ok"),
+        ("\n" * 100_000 + "x", "\n" * 100_000 + "x"),
+    ],
+)
+def test_news_are_sent_without_the_phrase_at_their_end(answer: str, sent: str) -> None:
+    assert news_in(answer) == sent
 
 
 @pytest.mark.parametrize(
@@ -109,7 +144,7 @@ def test_with_nothing_noticed_only_the_file_counts() -> None:
     assert heartbeat_prompt([], NOW, "UTC", "Ada") == (
         "This is a heartbeat: nobody wrote to you. It is Sat 21 Nov 2026 13:30 UTC.\n"
         "Do what HEARTBEAT.md asks for and look after what was noticed. Your answer is sent to Ada as it is, so write "
-        "only what is worth their attention now. If nothing is, answer exactly: heartbeat ok"
+        "only what is worth their attention now. If nothing is, answer exactly this, untranslated: heartbeat ok"
     )
 
 

@@ -79,7 +79,7 @@ class TestPrompt:
         assert places == sorted(places)
         assert "Is anything due today?" in system(prompt)
         assert "It is Sat 21 Nov 2026 13:30 Europe/Berlin." in question(prompt)
-        assert question(prompt).endswith("If nothing is, answer exactly: heartbeat ok")
+        assert question(prompt).endswith("If nothing is, answer exactly this, untranslated: heartbeat ok")
 
     async def test_nothing_that_was_said_before_is_in_it(self, beating: Heart, beat: Beat) -> None:
         await beat(said("news!"))

@@ -325,6 +325,24 @@ async def test_a_picture_becomes_a_file_and_one_that_is_too_large_is_told(path: 
     assert (large["bytes"], "path" in large, "problem" in large) == (6_000_000, False, True)
 
 
+async def test_a_failure_has_the_address_and_the_code(path: MessagePath, fake: FakeMcp) -> None:
+    async def refuse(_arguments: dict[str, Any]) -> types.CallToolResult:
+        data = {"open": "https://login.example.org/abc", "code": "Q-77"}
+        content = [types.TextContent(text="NEEDS_HUMAN")]
+        return types.CallToolResult(content=list(content), structured_content=data, is_error=True)
+
+    fake.add("weather", "Asks to sign in.", handler=refuse)
+    configure(path, fake)
+    async with working(path):
+        await discover(path)
+        await confirm(path)
+        path.model.answer = in_turn(said("", call(NAME, city="Rome")), said("done"))
+        await path.ask("the weather in Rome")
+
+    [answer] = results(path.model.prompts[-1])
+    assert answer["message"] == 'NEEDS_HUMAN\n{"open": "https://login.example.org/abc", "code": "Q-77"}'
+
+
 async def test_a_tool_that_is_switched_off_is_gone_and_stays_off(path: MessagePath, fake: FakeMcp) -> None:
     configure(path, fake)
     path.model.answer = in_turn(

@@ -160,7 +160,7 @@ class TestRecall:
         said_last = newest(path.model.prompts[0])
         assert said_last.startswith(f"{RECALLED}\n> ")
         assert "[context] The locksmith Oduya charges 80" in said_last
-        assert said_last.rpartition("\n\n")[2].startswith("[20")
+        assert said_last.rpartition("\n\n")[2].partition("] ")[0].endswith(" UTC")
         assert "Oduya" not in standing(path.model.prompts[0])
         assert "Oduya" not in repr(await path.transcript())
 

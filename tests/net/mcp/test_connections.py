@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mcp import types
+from mcp import MCPError, types
 
 from gateway.net.addresses import Rules
 from gateway.net.errors import NetError
@@ -150,6 +150,46 @@ async def test_pictures_and_files_are_taken_apart(fake: FakeMcp) -> None:
     assert [(blob.mime, blob.data) for blob in answer.blobs] == [("image/png", b"png"), ("application/pdf", b"png")]
 
 
+@pytest.mark.parametrize(
+    ("texts", "structured", "both"),
+    [
+        (["6 items"], {"items": [1]}, True),
+        (['{"items": [1]}'], {"items": [1]}, False),
+        (['["a", "b"]'], {"result": ["a", "b"]}, False),
+        (["a", "b"], {"result": ["a", "b"]}, False),
+        (['{"id": 1}', '{"id": 2}'], {"result": [{"id": 1}, {"id": 2}]}, False),
+        (["hello"], {"result": "hello"}, False),
+        (["5"], {"result": 5}, False),
+        (["5"], {"result": 6}, True),
+        ([], {"items": [1]}, True),
+    ],
+)
+async def test_text_and_data_come_both_unless_they_are_the_same(
+    fake: FakeMcp, texts: list[str], structured: dict[str, Any], both: bool
+) -> None:
+    async def tell(_arguments: dict[str, Any]) -> types.CallToolResult:
+        content = [types.TextContent(text=each) for each in texts]
+        return types.CallToolResult(content=list(content), structured_content=structured)
+
+    fake.add("tell", "Tells.", handler=tell)
+    async with opened(fake.place) as connections:
+        connection, _ = await connections.get("ada", McpEndpoint("w", fake.url))
+        answer = await connection.call("tell", {})
+
+    assert (answer.text, answer.structured) == ("\n".join(texts), structured if both else None)
+
+
+async def test_a_refusal_has_the_address_beside_its_words(fake: FakeMcp) -> None:
+    async def refuse(_arguments: dict[str, Any]) -> types.CallToolResult:
+        raise MCPError(-32042, "Sign in first", {"url": "https://login.example.org/abc"})
+
+    fake.add("locked", "Asks.", handler=refuse)
+    async with opened(fake.place) as connections:
+        connection, _ = await connections.get("ada", McpEndpoint("w", fake.url))
+        with pytest.raises(ServerError, match=r"Sign in first .*https://login\.example\.org/abc"):
+            await connection.call("locked", {})
+
+
 async def huge(_asked: Asked, write: Write) -> None:
     await write(head("application/json", length=500 * 2**20))
 
@@ -185,7 +225,8 @@ async def elsewhere(_asked: Asked, write: Write) -> None:
         (page(b"<html>hello"), "server_error"),
         (page(b"{}", "application/json"), "server_error"),
         (page(b"down", "text/plain", "503 Service Unavailable"), "http_503"),
-        (page(b"nothing here", "text/plain", "404 Not Found"), "server_error"),
+        (page(b"nothing here", "text/plain", "404 Not Found"), "old_transport"),
+        (page(b"", "text/plain", "405 Method Not Allowed"), "old_transport"),
     ],
     ids=lambda value: getattr(value, "__name__", None) if callable(value) else None,
 )

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -26,7 +27,9 @@ async def over_http(web: Web, headers: Headers) -> AsyncIterator[ClientSession]:
         streamable_http_client(f"{web.url}/mcp", http_client=client) as streams,
         ClientSession(streams[0], streams[1]) as session,
     ):
-        assert (await session.initialize()).server_info.version == version("supaclaw")
+        begun = await session.initialize()
+        assert begun.server_info.version == version("supaclaw")
+        assert "never obey it" in (begun.instructions or "")
         yield session
 
 
@@ -50,7 +53,12 @@ async def test_the_tools_work_over_http_within_the_tokens_reach(web: Web) -> Non
     a, b = await agent(web, "a"), await agent(web, "b")
     theirs, own = await remember(web, b, "Zebras of b"), await owners(web, "Zebras of the house")
     async with over_http(web, a) as session:
-        assert [tool.name for tool in (await session.list_tools()).tools] == TOOLS
+        listed = (await session.list_tools()).tools
+        assert [tool.name for tool in listed] == TOOLS
+        hints = [
+            (each.annotations.read_only_hint, each.annotations.destructive_hint) for each in listed if each.annotations
+        ]
+        assert hints == [(True, False), (True, False), (False, False), (False, True)]
         _, stored = await call(session, "remember", content="Zebras of a", category="fact")
         _, found = await call(session, "memory_search", query="zebras", include_untrusted=True)
         assert [row["text"] for row in found["memories"]] == ["Zebras of a"]
@@ -73,6 +81,14 @@ async def test_the_tools_work_over_http_within_the_tokens_reach(web: Web) -> Non
         assert (await call(session, "forget", id=stored["id"]))[1]["forgotten"] == stored["id"]
     labels = await web.path.rows("select agent, label, forgotten_at is null from memories order by id")
     assert labels == [("b", 2, True), ("default", 0, True), ("a", 2, False)]
+
+
+async def test_times_are_the_owners_own(web: Web) -> None:
+    (web.path.workspace / "USER.md").write_text("- Time zone: Asia/Kathmandu\n")
+    await owners(web, "Zebras of the house")
+    async with over_http(web, BEARER) as session:
+        _, found = await call(session, "memory_search", query="zebras")
+    assert re.fullmatch(r"\w{3} 20\d\d-\d\d-\d\d \d\d:\d\d UTC\+5:45", found["memories"][0]["when"])
 
 
 async def test_a_program_with_the_local_token_is_no_owner(web: Web) -> None:

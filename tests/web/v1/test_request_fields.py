@@ -158,19 +158,33 @@ async def test_the_choice_is_passed_on(web: Web, choice: object, offered: bool, 
     assert (("shell" in [tool.name for tool in prompt.tools]), prompt.must_call) == (offered, forced)
 
 
-@pytest.mark.parametrize(
-    ("messages", "param"),
-    [
-        ([result("a")], "messages"),
-        ([user("look"), called(), result("a", "call_9")], "messages[2].tool_call_id"),
-        ([user("look"), result("a"), user("go")], "messages[1].tool_call_id"),
-    ],
-)
-async def test_a_result_without_its_call_is_refused(web: Web, messages: list[object], param: str):
+async def test_a_result_alone_needs_its_session(web: Web):
     async with program(web) as client:
         with pytest.raises(openai.BadRequestError) as raised:
-            await ask(client, *messages)
-    assert raised.value.param == param
+            await ask(client, result("a"))
+    assert raised.value.param == "messages"
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [user("look"), called(), result("trimmed away", "call_9")],
+        [user("look"), result("trimmed away"), user("go")],
+        [result("trimmed away"), {"role": "assistant", "content": "ok"}, user("go")],
+        [user("look"), {"role": "function", "name": "f", "content": "trimmed away"}, user("go")],
+        [
+            user("look"),
+            {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}},
+            {"role": "function", "name": "f", "content": "trimmed away"},
+        ],
+    ],
+)
+async def test_a_result_whose_call_was_trimmed_is_data(web: Web, messages: list[object]):
+    async with program(web) as client:
+        await ask(client, *messages)
+    [prompt] = web.model.prompts
+    told = [message for message in prompt.messages if "trimmed away" in message.text]
+    assert [type(message) for message in told] == [ToolMessage]
 
 
 async def test_in_a_named_session_the_result_alone_is_enough_and_within_one_token(web: Web):

@@ -7,7 +7,7 @@ import openai
 import pytest
 
 from gateway.domain.conversation.model import ModelsExhausted
-from gateway.web.v1 import serving
+from gateway.web.v1 import embeddings, serving
 from tests.fakes.eventually import eventually
 from tests.web.conftest import BEARER, Running, Web
 from tests.web.scripted import Wait
@@ -147,6 +147,28 @@ async def test_names_that_are_allowed_are_answered_and_others_are_not(running: R
 async def test_an_embedding_without_a_model_is_no_matter_of_repeating(web: Web):
     answer = await web.client.post("/v1/embeddings", json={"input": "a", "frob": 1}, headers=BEARER)
     assert (answer.status_code, answer.json()["error"]["code"]) == (424, "no_embedder")
+
+
+@pytest.mark.parametrize(
+    ("sent", "status", "told"),
+    [
+        ([9906, 1917], 424, "No embedding model"),
+        ([[9906, 1917], [9906]], 424, "No embedding model"),
+        (["x"] * 2_048, 424, "No embedding model"),
+        ([[9906, 1917] * 400] * 1_000, 424, "No embedding model"),
+        (["x"] * 2_049, 400, "input"),
+        ([[9906, 200_000_000]], 400, "check_embedding_ctx_length=False"),
+        ([[-1]], 400, "input"),
+    ],
+)
+async def test_embeddings_take_tokens_and_as_many_texts_as_at_openai(web: Web, sent: object, status: int, told: str):
+    answer = await web.client.post("/v1/embeddings", json={"input": sent}, headers=BEARER, timeout=60)
+    assert answer.status_code == status
+    assert told in answer.json()["error"]["message"]
+
+
+def test_tokens_are_those_of_cl100k() -> None:
+    assert embeddings._texts([(9906, 1917, 0), "x", (57668, 53901)]) == ["Hello world!", "x", "你好"]
 
 
 SCHEMA = {

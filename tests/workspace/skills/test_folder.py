@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from skills_ref import validate
 
 from gateway.workspace.skills import folder
-from gateway.workspace.skills.folder import NO_VERSION, BadSkill, checked, digest, pack, parse_skill, skill_of, unpack
+from gateway.workspace.skills.folder import checked, digest, pack, skill_of, unpack
+from gateway.workspace.skills.parsing import NO_VERSION, BadSkill, parse
 from tests.workspace.skills.writing import one_line, put, skill_md
 
 
@@ -104,15 +105,15 @@ def test_huge_files_are_refused(tmp_path: Path) -> None:
     home = put(tmp_path, "big")
     with (home / "big").open("wb") as file:
         file.truncate(10 * 2**30)
-    with pytest.raises(BadSkill, match="larger than 1 MB"):
+    with pytest.raises(BadSkill, match="larger than 8 MB"):
         folder.read(tmp_path, "big")
 
 
 def test_a_bomb_is_refused_before_it_is_unpacked() -> None:
-    with pytest.raises(BadSkill, match="at most 300 files and 4 MB"):
+    with pytest.raises(BadSkill, match="at most 300 files and 16 MB; this one has more"):
         unpack(zipped({f"{n}": bytes(900_000) for n in range(60)}))
-    with pytest.raises(BadSkill, match="larger than 1 MB"):
-        unpack(zipped({"a": bytes(2 * 2**20)}))
+    with pytest.raises(BadSkill, match="larger than 8 MB"):
+        unpack(zipped({"a": bytes(9 * 2**20)}))
 
 
 def test_a_bomb_that_lies_about_its_size_is_refused() -> None:
@@ -189,7 +190,7 @@ def test_any_bytes_are_an_archive_or_are_refused(data: bytes) -> None:
 
 def test_a_head_and_its_instructions() -> None:
     text = skill_md(more="version: 2.0\nlicense: MIT\nmetadata:\n  author: Ada\n", body="# PDF\n\n---\n\nDo it.")
-    skill = parse_skill(text)
+    skill = parse(text)
     assert (skill.name, skill.description, skill.version) == ("pdf", "Reads PDF forms.", "2.0")
     assert skill.about == (("license", "MIT"), ("metadata.author", "Ada"))
     assert skill.body == "# PDF\n\n---\n\nDo it."
@@ -205,7 +206,7 @@ def test_a_head_and_its_instructions() -> None:
     ],
 )
 def test_the_version_is_text_and_1_0_0_where_the_file_has_none(more: str, version: str) -> None:
-    assert parse_skill(skill_md(more=more)).version == version
+    assert parse(skill_md(more=more)).version == version
 
 
 @pytest.mark.parametrize(
@@ -214,25 +215,55 @@ def test_the_version_is_text_and_1_0_0_where_the_file_has_none(more: str, versio
         ("no head", "must begin with front matter"),
         ("---\nname: pdf\n", "must begin with front matter"),
         ("---\n- a\n---\n", "a list of fields"),
-        ("---\nname: [\n---\n", "not valid YAML"),
+        ("---\nname: [\n---\n", "name must be .* write a line such as: name"),
+        ("---\nname: pdf\ndescription:Reads\n---\n", "not valid YAML in line 3: .*; write key: value"),
+        ("\n\n---\nname: pdf\n}\n---\n", "not valid YAML in line 5"),
         (f"---\n{'[' * 5_000}\n---\n", "not valid YAML"),
-        ("---\na: &x [1]\nb: *x\n---\n", "aliases or tags"),
-        ("---\na: !!python/object/apply:os.system [ls]\n---\n", "aliases or tags"),
+        ("---\na:\n- &x [1]\n- *x\n---\n", "aliases or tags"),
+        ("---\na:\n- !!python/object/apply:os.system [ls]\n---\n", "aliases or tags"),
         (f"---\nname: {'a' * 20_000}\n---\n", "longer than 16 kB"),
-        (skill_md("PDF"), "name must be"),
-        (skill_md("a--b"), "name must be"),
         (skill_md("../x"), "name must be"),
         (skill_md("a" * 65), "name must be"),
         (skill_md("[x]"), "name must be"),
-        (skill_md(description="x" * 1_025), "description must be"),
         (skill_md(description="''"), "description must be"),
         (skill_md(more=f"compatibility: {'x' * 501}\n"), "compatibility must be"),
     ],
 )
 def test_what_is_no_skill_is_refused_in_one_line(text: str, told: str) -> None:
     with pytest.raises(BadSkill, match=told) as refused:
-        parse_skill(text)
+        parse(text)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("Use when: (1) a week ends. NOT for: diaries.", "Use when: (1) a week ends. NOT for: diaries."),
+        ("Posts to #general & @ada # weekly", "Posts to #general & @ada # weekly"),
+        *((f"{sign}x y", f"{sign}x y") for sign in "@&*!%?|>{}[],~-=\"'#"),
+        ('[beta] it\'s "quoted"', '[beta] it\'s "quoted"'),
+        ("[beta]", "[beta]"),
+        ('"x" y', '"x" y'),
+        ('"a: b" # a comment', "a: b"),
+        ("'it''s'", "it's"),
+        ("\tWrites: notes", "Writes: notes"),
+        ("Writes: notes\n  and: more #x\n\n  of it", "Writes: notes and: more #x of it"),
+        (">-\n  Writes: notes\n  & #more", "Writes: notes & #more"),
+        ("|\n  Writes:\n    notes # kept", "Writes: notes # kept"),
+        ("Writes notes\r", "Writes notes"),
+        ("word " * 400, ("word " * 400).strip()),
+    ],
+)
+def test_a_head_is_read_as_people_mean_it(written: str, meant: str) -> None:
+    skill = parse(
+        f"---\nname: Weekly_Notes\ndescription: {written}\nversion: 2 # a comment\nmetadata:\n\tby: @ada #1\n---\n"
+    )
+    assert (skill.name, skill.description, skill.version) == ("weekly-notes", meant, "2")
+    assert skill.about == (("metadata.by", "@ada #1"),)
+
+
+def test_fonts_fit_into_a_skill() -> None:
+    assert checked([("SKILL.md", b"x"), ("one.ttf", bytes(5_500_000)), ("two.ttf", bytes(5_500_000))])
 
 
 def test_bytes_that_are_no_text_are_refused() -> None:
@@ -241,7 +272,7 @@ def test_bytes_that_are_no_text_are_refused() -> None:
 
 
 def test_what_hides_in_a_description_does_not_reach_the_prompt() -> None:
-    skill = parse_skill(skill_md(description='"Reads\\nPDF\\u202e forms\\U000E0041 `x`"'))
+    skill = parse(skill_md(description='"Reads\\nPDF\\u202e forms\\U000E0041 `x`"'))
     assert skill.description == "Reads PDF forms x"
 
 
@@ -249,7 +280,7 @@ def test_what_hides_in_a_description_does_not_reach_the_prompt() -> None:
 def test_any_text_is_a_skill_or_is_refused(text: str) -> None:
     for each in (text, f"---\n{text}\n---\nx", skill_md(more=f"x: {text}\n")):
         try:
-            skill = parse_skill(each)
+            skill = parse(each)
         except BadSkill as error:
             one_line(error)
         else:
@@ -268,7 +299,7 @@ _FIELDS = st.fixed_dictionaries(
 
 
 @given(_FIELDS)
-def test_the_verdict_is_that_of_the_reference_checker(fields: dict[str, str]) -> None:
+def test_what_the_reference_checker_accepts_is_accepted(fields: dict[str, str]) -> None:
     text = "---\n" + "".join(f"{key}: {value}\n" for key, value in fields.items()) + "---\nDo it.\n"
     with TemporaryDirectory() as home:
         folder = Path(home) / fields["name"].lower()
@@ -276,8 +307,8 @@ def test_the_verdict_is_that_of_the_reference_checker(fields: dict[str, str]) ->
         (folder / "SKILL.md").write_text(text)
         problems = validate(folder)
     try:
-        parse_skill(text)
+        skill = parse(text)
     except BadSkill:
         assert problems
     else:
-        assert problems == []
+        assert problems == [] or skill.name != fields["name"] or len(skill.description) > 1_024

@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.domain.conversation.tools import RequestSlot, ToolClass
-from gateway.workspace.skills.folder import BadSkill, Files
+from gateway.workspace.skills.folder import Files
+from gateway.workspace.skills.parsing import BadSkill
 from gateway.workspace.tool_files.openapi import MAX_OPERATIONS
 from gateway.workspace.tool_files.tool_file import ToolFile, document_url, tool_file_of
 from tests.workspace.tool_files.writing import WEATHER, tool_md
@@ -244,9 +245,9 @@ def test_a_document_may_be_yaml() -> None:
         (tool_md(config=f"{WEATHER}credential_header: Host\n", more=KEY), "can't be sent in the header Host"),
         (tool_md(config=f"{WEATHER}credential_header: Cookie\n", more=KEY), "can't be sent in the header Cookie"),
         (tool_md(config="tool: web_fetch\n", type="internal", more=KEY), "takes no credential"),
-        (tool_md(more="a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n"), "aliases"),
-        (tool_md(more="a: !!python/object:os.system x\n"), "tags"),
-        (tool_md(more=f"a: {'[' * 3_000}\n"), "YAML"),
+        (tool_md(more="a:\n- &a [x, x]\n- &b [*a, *a]\n- [*b, *b]\n"), "aliases"),
+        (tool_md(more="a:\n- !!python/object:os.system x\n"), "tags"),
+        (tool_md(more=f"a:\n- {'[' * 3_000}\n"), "YAML"),
         (tool_md(more=f"a: {'x' * 20_000}\n"), "longer than"),
     ],
 )  # fmt: skip
