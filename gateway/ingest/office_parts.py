@@ -111,7 +111,7 @@ PARTS: tuple[tuple[str, "Use | _Words | str"], ...] = (
 
 
 def use_of(name: str) -> "Use | _Words | str":
-    """What becomes of a part."""
+    """The use of a part, by its name."""
     return next((use for pattern, use in PARTS if re.fullmatch(pattern, name, re.IGNORECASE)), "unrecognised part")
 
 

@@ -101,7 +101,7 @@ class _Pages:
 
 
 def _joined(text: str, shown: str) -> str:
-    """What a scan shows, and those words of its text that weren't recognised."""
+    """The recognised text of a scan, and those words of its own text that weren't recognised."""
     return shown if _share(text, shown) >= _ALIKE else "\n".join(filter(None, (text, shown)))
 
 

@@ -1,4 +1,4 @@
-"""What lies on the pages of a PDF beside their text: values of forms, and notes (ISO 32000-2, 12.5 and 12.7)."""
+"""Annotations of PDF pages: values of forms, ticks, and notes (ISO 32000-2, 12.5 and 12.7)."""
 
 import ctypes
 from collections.abc import Iterator
