@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gateway.ingest.output import MAX_ENTRIES, MAX_RATIO, MAX_UNPACKED_BYTES, Output, Unreadable
+from gateway.ingest.output import LOCKED, MAX_ENTRIES, MAX_FILES, MAX_RATIO, MAX_UNPACKED_BYTES, Output, Unreadable
 
 if TYPE_CHECKING:
     from lxml.etree import _Element
@@ -19,7 +19,7 @@ _XML = (".xml", ".rels", ".vml")
 
 
 def read_zip(source: Path, out: Output) -> str:
-    """List the files; returns the description."""
+    """List the files, then read each as a file of its own; returns the description."""
     with _opened(source) as archive:
         entries = archive.infolist()
     first = entries[:MAX_ENTRIES]
@@ -28,7 +28,15 @@ def read_zip(source: Path, out: Output) -> str:
         out.problem = f"only the first {MAX_ENTRIES:,} names were listed"
     unpacked = sum(entry.file_size for entry in entries)
     names = ", ".join(entry.filename for entry in entries[:20])
-    return f"archive, {len(entries):,} files, {unpacked:,} bytes unpacked: {names}"
+    description = f"archive, {len(entries):,} files, {unpacked:,} bytes unpacked: {names}"
+    if len(entries) > MAX_ENTRIES:
+        return description
+    with checked_zip(source, office=False) as archive:
+        files = [entry for entry in entries if not entry.is_dir()]
+        out.leave_out(f"file after the first {MAX_FILES}", len(files[MAX_FILES:]))
+        for entry in files[:MAX_FILES]:
+            out.add_file(entry.filename, archive.read(entry))
+    return description
 
 
 @contextmanager
@@ -42,7 +50,7 @@ def checked_zip(source: Path, *, office: bool) -> Iterator[zipfile.ZipFile]:
         entries = archive.infolist()
         unpacked = sum(entry.file_size for entry in entries)
         if any(entry.flag_bits & _LOCKED for entry in entries):
-            raise Unreadable("the file is password-protected")
+            raise Unreadable(LOCKED)
         if (
             len(entries) > MAX_ENTRIES
             or unpacked > MAX_UNPACKED_BYTES

@@ -1,16 +1,14 @@
-"""Word documents, slides and spreadsheets (Office Open XML), OpenDocument files, and e-mails."""
+"""Slides (Office Open XML) and OpenDocument files."""
 
-from collections.abc import Iterable, Iterator
-from email import policy
-from email.message import EmailMessage
-from email.parser import BytesParser
-from itertools import islice
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gateway.ingest.archive import checked_zip, xml_part
-from gateway.ingest.output import MAX_COLUMNS, MAX_ROWS, Output
-from gateway.ingest.text import html_text, parsed_html, start_of
+from gateway.ingest.office_parts import add_parts
+from gateway.ingest.output import Output
+from gateway.ingest.text import html_text
 
 if TYPE_CHECKING:
     from lxml.etree import _Element
@@ -25,29 +23,20 @@ _AS_HTML = {
     "table-row": "tr",
     "table-cell": "td",
     "tracked-changes": "script",
-    "annotation": "script",
+    "annotation": "blockquote",
 }
-"""OpenDocument's elements as HTML's; deletions and comments are skipped."""
-
-
-def read_docx(source: Path, out: Output) -> str:
-    """Read the text, without pictures or outside references; returns the description."""
-    import mammoth
-
-    with checked_zip(source, office=True), source.open("rb") as file:
-        html = mammoth.convert_to_html(file, convert_image=lambda _: [], external_file_access=False).value
-    out.add(html_text(parsed_html(html)))
-    return f"Word document: {out.first_line()}"
+"""OpenDocument's elements as HTML's; deletions are skipped."""
 
 
 def read_pptx(source: Path, out: Output) -> str:
     """Read each slide, with its notes, as a page; returns the description."""
     import pptx
 
-    with checked_zip(source, office=True):
+    with checked_zip(source, office=True) as archive:
         slides = pptx.Presentation(str(source)).slides
-    for slide in slides:
-        out.add("\n\n".join(filter(None, _slide(slide))))
+        for slide in slides:
+            out.add("\n\n".join(filter(None, _slide(slide))))
+        add_parts(archive, out)
     return f"slides, {len(slides)}: {out.first_line()}"
 
 
@@ -72,11 +61,23 @@ def read_odf(source: Path, out: Output) -> str:
     """Read each sheet or slide as a page; returns the description."""
     with checked_zip(source, office=False) as document:
         body = next(xml_part(document, "content.xml").iter("{*}body"))[0]
+        deleted = sum(1 for _ in body.iter("{*}deletion"))
+        pictures = [(name, document.read(name)) for name in document.namelist() if name.startswith("Pictures/")]
+        objects = sum(bool(re.fullmatch(r"Object[^/]*/content\.xml", name)) for name in document.namelist())
+        master = xml_part(document, "styles.xml") if "styles.xml" in document.NameToInfo else body
+        edges = [each for each in master.iter("{*}header", "{*}footer") if "".join(each.itertext()).strip()]
     kind = body.tag.rpartition("}")[2]
     for part in [body] if kind == "text" else body.iterchildren("{*}table", "{*}page"):
         name = next((value for key, value in part.attrib.items() if key.endswith("}name")), "")
         out.add((f"## {name}\n" if name else "") + _odf_text(part))
-    return f"OpenDocument {kind}, {out.pages} page{'s' * (out.pages != 1)}: {out.first_line()}"
+    description = f"OpenDocument {kind}, {out.pages} page{'s' * (out.pages != 1)}: {out.first_line()}"
+    if edges:
+        out.add("\n".join(f"[{each.tag.rpartition('}')[2]}: {_odf_text(each)}]" for each in edges))
+    out.leave_out("deleted passage (tracked change)", deleted)
+    out.leave_out("embedded object", objects)
+    for name, content in pictures:
+        out.add_file(name.rpartition("/")[2], content)
+    return description
 
 
 def _odf_text(part: "_Element") -> str:
@@ -86,44 +87,3 @@ def _odf_text(part: "_Element") -> str:
         if name in {"s", "tab"}:
             element.text = " "
     return html_text(part)
-
-
-def read_mail(source: Path, out: Output) -> str:
-    """Read the text and name the attachments; returns the description."""
-    message = BytesParser(EmailMessage, policy=policy.default).parsebytes(start_of(source, out))
-    lines = [f"{name}: {message[name]}" for name in ("From", "To", "Cc", "Date", "Subject") if message[name]]
-    if names := [part.get_filename() or "without a name" for part in message.iter_attachments()]:
-        lines.append(f"Attached: {', '.join(names)}")
-    if body := message.get_body(("plain", "html")):
-        content = str(body.get_content())
-        lines += ["", html_text(parsed_html(content)) if body.get_content_subtype() == "html" else content]
-    out.add("\n".join(lines))
-    return f"e-mail from {message['From']}: {message['Subject']}"
-
-
-def read_xlsx(source: Path, out: Output) -> str:
-    """Read each sheet as a page, formulas as their last values; returns the description."""
-    import openpyxl
-
-    sheets = []
-    with checked_zip(source, office=True), source.open("rb") as file:
-        book = openpyxl.load_workbook(file, read_only=True, data_only=True, keep_links=False)
-        for sheet in book.worksheets:
-            # Its stated size isn't reliable: it may be missing, or a million columns.
-            sheet.reset_dimensions()
-            rows = sheet.iter_rows(max_row=MAX_ROWS + 1, max_col=MAX_COLUMNS, values_only=True)
-            found = [_row_text(row) for row in islice(rows, MAX_ROWS + 1)]
-            if len(found) > MAX_ROWS:
-                out.problem = f"only the first {MAX_ROWS:,} rows of each sheet were read"
-            lines = list(filter(None, found[:MAX_ROWS]))
-            sheets.append(f"{sheet.title} ({len(lines):,} rows)")
-            out.add("\n".join([f"## {sheet.title}", *lines]))
-    return f"spreadsheet: {', '.join(sheets)}"
-
-
-def _row_text(row: Iterable[object]) -> str:
-    """A row without line breaks and trailing empty cells."""
-    cells = ["" if value is None else " ".join(str(value).split()) for value in row]
-    while cells and not cells[-1]:
-        cells.pop()
-    return " | ".join(cells)

@@ -13,8 +13,10 @@ import gateway
 from gateway.domain.json import Json
 from gateway.ingest import ocr
 from gateway.ingest.archive import read_zip
-from gateway.ingest.documents import read_docx, read_mail, read_odf, read_pptx, read_xlsx
+from gateway.ingest.documents import read_odf, read_pptx
+from gateway.ingest.mail import read_mail, read_mbox, read_msg
 from gateway.ingest.output import (
+    LOCKED,
     MAX_MEMORY_BYTES,
     MAX_OUTPUT_BYTES,
     MAX_SECONDS,
@@ -26,11 +28,14 @@ from gateway.ingest.output import (
 )
 from gateway.ingest.pdf import read_pdf
 from gateway.ingest.picture import read_image
-from gateway.ingest.sniff import ODF, OFFICE, FileType, sniff
-from gateway.ingest.text import read_epub, read_page, read_text
+from gateway.ingest.sheets import read_xls, read_xlsb, read_xlsx
+from gateway.ingest.sniff import IPYNB, ODF, OFFICE, XLSB, FileType, sniff
+from gateway.ingest.text import read_epub, read_notebook, read_page, read_svg, read_text
+from gateway.ingest.word import read_docx
 from gateway.sandbox.child import Jail, run_in_jail
 
 MAX_DESCRIPTION = 160
+MAX_PROBLEM = 300
 """Characters."""
 
 Reader = Callable[[Path, Output], str]
@@ -39,6 +44,12 @@ Reader = Callable[[Path, Output], str]
 _BY_MIME: Mapping[str, Reader] = {
     "application/zip": read_zip,
     "message/rfc822": read_mail,
+    "application/mbox": read_mbox,
+    "application/vnd.ms-outlook": read_msg,
+    "application/vnd.ms-excel": read_xls,
+    XLSB: read_xlsb,
+    IPYNB: read_notebook,
+    "image/svg+xml": read_svg,
     f"{OFFICE}wordprocessingml.document": read_docx,
     f"{OFFICE}spreadsheetml.sheet": read_xlsx,
     f"{OFFICE}presentationml.presentation": read_pptx,
@@ -56,9 +67,11 @@ _BY_KIND: Mapping[FileKind, Reader] = {
     "table": read_text,
 }
 _REFUSED = {
-    "application/x-ole-storage": "it's password-protected or older than 2007; save it as .docx, .xlsx or PDF",
+    "application/encrypted": LOCKED,
+    "application/msword": "Word files older than 2007 (.doc) aren't supported; save it as .docx or PDF",
+    "application/vnd.ms-powerpoint": "slides older than 2007 (.ppt) aren't supported; save them as .pptx or PDF",
+    "application/x-ole-storage": "this old kind of file isn't supported; save it as .docx, .xlsx, .pptx or PDF",
     "application/rtf": "rich text isn't supported; save it as .docx or PDF",
-    "image/heic": "HEIC pictures aren't supported; send it as JPEG",
     "archive": "this kind of archive isn't supported; send it as .zip",
     "audio": "transcribing it needs a transcription model",
     "video": "transcribing it needs a transcription model",
@@ -72,7 +85,7 @@ def read_file(source: str, target: str, name: str, mime: str) -> Json:
     `name` and `mime` are the sender's claims; the bytes count more. Returns an `ExtractedFile`, in which `problem`
     reports a bad file. Raises `MemoryError`, and `OSError` for the two paths.
     """
-    path, out = Path(source), Output(Path(target))
+    path, out = Path(source), Output(Path(target), _read_part)
     size = path.stat().st_size
     description = ""
     type = sniff(path, name, mime)
@@ -83,9 +96,10 @@ def read_file(source: str, target: str, name: str, mime: str) -> Json:
         except Unreadable as exc:
             out.problem = str(exc)
     text = out.close()
-    problem = out.problem or ("" if text else "no text was found in it" if size else "the file is empty")
+    nothing = "" if text else "no text was found in it" if size else "the file is empty"
+    problem = "; ".join(filter(None, (out.problem, out.left_out))) or nothing
     shown = _short_line(description or f"{type.kind}, {size:,} bytes: {out.first_line()}")
-    problem = _short_line(problem)
+    problem = _short_line(problem, MAX_PROBLEM)
     return ExtractedFile(type.kind, type.mime, out.pages, out.characters, text, out.view, shown, problem).to_json()
 
 
@@ -104,10 +118,19 @@ def _read(type: FileType, path: Path, out: Output) -> str:
         raise Unreadable("the file is damaged, or not what it seems to be") from exc
 
 
-def _short_line(text: str) -> str:
+def _read_part(path: Path, name: str, out: Output) -> None:
+    """Read a file inside of another."""
+    type = sniff(path, name, "")
+    if type.kind in {"audio", "video"}:
+        raise Unreadable("sound inside of a file isn't transcribed; send it by itself")
+    if path.stat().st_size:
+        _read(type, path, out)
+
+
+def _short_line(text: str, limit: int = MAX_DESCRIPTION) -> str:
     """One line, short enough for a list of files."""
     line = " ".join(clean(text).split()).rstrip(" :,")
-    return line if len(line) <= MAX_DESCRIPTION else line[: MAX_DESCRIPTION - 1] + "…"
+    return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
 _SYSTEM = (
@@ -120,7 +143,7 @@ _LIBRARIES: Mapping[str, Sequence[str]] = {
     ".pptx": ("pptx",),
     ".xlsx": ("openpyxl",),
 }
-_PICTURES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".avif"})
+_PICTURES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".avif", ".heic", ".heif"})
 
 
 def read(source: str, target: str, name: str, mime: str) -> Json:

@@ -3,9 +3,11 @@
 import io
 import re
 import time
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -42,9 +44,15 @@ MAX_UNPACKED_BYTES = 150 * 1024**2
 """Bytes of an office file once unpacked."""
 MAX_RATIO = 200
 """How many times an office file may grow when unpacked to more than 10 MB."""
+MAX_DEPTH = 4
+"""Files in files in a file."""
+MAX_FILES = 500
+"""Files inside of a file that are read, all levels together."""
 MAX_ROWS = 20_000
 MAX_COLUMNS = 200
 
+
+LOCKED = "it's password-protected; send a copy without the password"
 
 FileKind = Literal[
     "pdf", "image", "document", "sheet", "slides", "page", "book", "text", "code", "table", "archive", "audio", "video",
@@ -93,14 +101,29 @@ LONG_SIDE = 1568
 """Pixels; vision models gain nothing from more."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 _TRAILING = re.compile(r"[ \t]+$", re.MULTILINE)
+_MARK = re.compile(r"^--- (?:page|file)\b", re.MULTILINE)
+"""The marks between pages and before files; those in a text are escaped."""
 _EMPTY_LINES = re.compile(r"\n{4,}")
 
 
-class Output:
-    """Writes pages as they come; `close` assembles them. `problem` says what was left out."""
+ReadPart: TypeAlias = Callable[[Path, str, "Output"], None]
+"""Reads a file, by its path and name, into an output; raises `Unreadable`."""
 
-    def __init__(self, folder: Path) -> None:
+
+class Output:
+    """Writes pages as they come; `close` assembles them. `problem` says how far the file was read.
+
+    Files inside of the file are read by `read_part` into the same pages, within the same limits.
+    """
+
+    def __init__(self, folder: Path, read_part: ReadPart | None = None) -> None:
         self.problem = self.view = ""
+        self.recognised = 0
+        """Scans and pictures so far, of all files in the file."""
+        self._read_part = read_part
+        self._left_out: Counter[str] = Counter()
+        self._depth = self._files = self._part_bytes = 0
+        self._heading = ""
         self.characters = 0
         self._folder, self._began = folder, time.monotonic()
         self._texts: list[str] = []
@@ -110,6 +133,11 @@ class Output:
     def pages(self) -> int:
         """The number of pages so far."""
         return len(self._texts)
+
+    @property
+    def nested(self) -> bool:
+        """Whether a file inside of the file is being read."""
+        return self._depth > 0
 
     @property
     def has_ocr_time(self) -> bool:
@@ -125,13 +153,52 @@ class Output:
         """Add the next page; raises `Unreadable` beyond a limit."""
         if self.pages >= MAX_PAGES:
             raise Unreadable(f"only the first {MAX_PAGES} pages were read")
-        text = clean(text)
+        text = _MARK.sub(r"\\\g<0>", clean(text))
+        if self._heading and text:
+            text, self._heading = f"{self._heading}\n{text}", ""
         fitting = text[: MAX_TEXT_CHARACTERS - self.characters]
         self._texts.append(fitting)
         self.characters += len(fitting)
         (self._folder / f"{self.pages:03}.txt").write_text(fitting, encoding="utf-8")
         if len(fitting) < len(text):
             raise Unreadable(f"only the first {MAX_TEXT_CHARACTERS >> 20} MB of text were kept")
+
+    def leave_out(self, part: str, count: int = 1) -> None:
+        """Count a part that isn't read, such as "picture"."""
+        if count:
+            self._left_out[part] += count
+
+    @property
+    def left_out(self) -> str:
+        """One line, "left out: 2 pictures, 1 comment"; "" if all was read."""
+        parts = ", ".join(f"{count:,} {part}{'s' * (count > 1)}" for part, count in self._left_out.most_common())
+        return f"left out: {parts}" if parts else ""
+
+    def add_file(self, name: str, content: bytes) -> None:
+        """Read a file inside of this one as further pages; a part that can't be read is named in `left_out`."""
+        name = " ".join(clean(name).split())[:80] or "without a name"
+        self._files += 1
+        self._part_bytes += len(content)
+        read = self._read_part
+        if read is None or self._depth >= MAX_DEPTH or self._files > MAX_FILES or self._part_bytes > MAX_UNPACKED_BYTES:
+            self.leave_out("file beyond the limits")
+            return
+        outer, self.problem, self._depth = self.problem, "", self._depth + 1
+        self._heading = f"--- file: {name} ---"
+        path = self._folder / f"part-{self._depth}"
+        try:
+            path.write_bytes(content)
+            read(path, name, self)
+        except Unreadable as exc:
+            if self.pages >= MAX_PAGES or self.characters >= MAX_TEXT_CHARACTERS:
+                raise
+            self.problem = str(exc)
+        finally:
+            path.unlink(missing_ok=True)
+            self._depth -= 1
+            self._heading = ""
+            inner = f"{name}: {self.problem}" if self.problem else ""
+            self.problem = "; ".join(filter(None, (outer, inner)))
 
     def add_image(self, image: "Image") -> None:
         """Add the picture of the last page, if there is room."""
@@ -142,7 +209,9 @@ class Output:
             self._images += 1
 
     def set_view(self, image: "Image") -> None:
-        """Set the picture for a model."""
+        """Set the picture for a model; of a file in a file only if there is no text so far."""
+        if self._depth and (self.view or any(self._texts)):
+            return
         self.view = "view.jpg"
         (self._folder / self.view).write_bytes(_as_jpeg(image))
 
@@ -158,7 +227,7 @@ class Output:
 
     def first_line(self) -> str:
         """The first line with at least three letters or digits."""
-        lines = (line.strip(" \t#*-|>") for text in self._texts for line in text.splitlines())
+        lines = (line.strip(" \t#*-|>") for text in self._texts for line in text.splitlines() if not _MARK.match(line))
         return next((line for line in lines if sum(map(str.isalnum, line)) > 2), "")
 
 

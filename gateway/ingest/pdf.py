@@ -1,11 +1,13 @@
 """PDF: its text, page by page; pages that are only pictures are recognised."""
 
+import re
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gateway.ingest.ocr import SCAN_SIDE, Ocr
-from gateway.ingest.output import LONG_SIDE, MAX_PAGES, OCR_PAGES, Output, Unreadable
+from gateway.ingest.output import LOCKED, LONG_SIDE, MAX_FILES, MAX_PAGES, OCR_PAGES, Output, Unreadable
+from gateway.ingest.pdf_annotations import annotations
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -13,53 +15,123 @@ if TYPE_CHECKING:
 
 _MIN_LETTERS = 16
 """Letters and digits; a page with fewer may be a scan with a stamp on it."""
+_STAMP_LETTERS = 200
+"""A page with fewer under or over a large picture is a scan, too."""
+_SCAN_SHARE = 0.4
+"""Of the area of a page."""
+_WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*[.,:;!?)\]\"”]*|[(\[€$£+-]*\d[\d.,:/%-]*[)€$£%.,:;]*")
+_ENOUGH = 3
+"""Pages that looked garbled and weren't; a text of formulas or code is believed from then on."""
+_ALIKE = 0.5
+"""The share of recognised words that stand in the text as well."""
 
 
 def read_pdf(source: Path, out: Output) -> str:
-    """Read the pages; returns the description, raises `Unreadable`."""
+    """Read the pages, what is filled in and noted on them, and the files inside; raises `Unreadable`."""
     import pypdfium2
 
     try:
         document = pypdfium2.PdfDocument(source)
     except pypdfium2.PdfiumError as exc:
         locked = "password" in str(exc).lower()
-        raise Unreadable("the PDF is password-protected" if locked else "the PDF is damaged") from None
+        raise Unreadable(LOCKED if locked else "the PDF is damaged") from None
     with closing(document):
+        if document.get_formtype():
+            document.init_forms()
         count, pages = len(document), _Pages(out)
         for index in range(min(count, MAX_PAGES)):
             with closing(document[index]) as page:
                 pages.read(page)
-        if pages.left and not out.problem:
-            out.problem = f"{pages.left} scanned pages after the first {pages.recognised} were not recognised"
+        out.problem = out.problem or pages.problem()
         if count > MAX_PAGES:
             out.problem = f"only the first {MAX_PAGES} of {count:,} pages were read"
         title = str(document.get_metadata_dict().get("Title") or "")
-    return f"PDF, {count:,} page{'s' * (count != 1)}: {title or out.first_line()}"
+        description = f"PDF, {count:,} page{'s' * (count != 1)}: {title or out.first_line()}"
+        for index in range(min(document.count_attachments(), MAX_FILES)):
+            attachment = document.get_attachment(index)
+            out.add_file(attachment.get_name(), bytes(attachment.get_data()))
+    return description
 
 
 class _Pages:
     """Reads the pages of one document, and counts the scans that were recognised and those that were not."""
 
     def __init__(self, out: Output) -> None:
-        self.recognised = self.left = 0
+        self.recognised = self.left = self.doubtful = self.agreed = 0
         self._out, self._ocr = out, Ocr(out)
 
+    def problem(self) -> str:
+        """The scans and the doubts, in a line."""
+        if self.left:
+            return f"{self.left} scanned pages after the first {self.recognised} were not recognised"
+        plural = "s" * (self.doubtful != 1)
+        return f"the text of {self.doubtful} page{plural} may be wrong; what the page shows stands below it" * bool(
+            self.doubtful
+        )
+
     def read(self, page: "PdfPage") -> None:
+        textpage = page.get_textpage()
         # U+FFFE and U+0002 stand for hyphens at the end of a line; the word goes on after them.
-        text = str(page.get_textpage().get_text_bounded()).replace("\ufffe", "").replace("\x02", "")
-        scan = sum(map(str.isalnum, text)) < _MIN_LETTERS
-        recognise = scan and self.recognised < OCR_PAGES and self._out.has_ocr_time
-        image = _rendered(page, SCAN_SIDE if scan else LONG_SIDE) if recognise or self._out.has_image_room else None
+        text = str(textpage.get_text_bounded()).replace("\ufffe", "").replace("\x02", "")
+        letters = sum(map(str.isalnum, text))
+        scan = letters < _MIN_LETTERS or (letters < _STAMP_LETTERS and _is_picture(page))
+        look = scan or (self.agreed < _ENOUGH and _is_doubtful(text))
+        recognise = look and self._out.recognised < OCR_PAGES and self._out.has_ocr_time
+        image = _rendered(page, SCAN_SIDE if look else LONG_SIDE) if recognise or self._out.has_image_room else None
         first = self._out.pages == 0
-        if scan and (image is None or image.convert("L").getextrema() != (255, 255)):
+        if look and (image is None or image.convert("L").getextrema() != (255, 255)):
             self.recognised += recognise
+            self._out.recognised += recognise
             self.left += not recognise
-            text = (self._ocr.read(image) if recognise and image else "") or text
+            shown = self._ocr.read(image) if recognise and image else ""
+            text = _joined(text, shown) if scan else self._compared(text, shown)
             if first and recognise and image:
                 self._out.set_view(image)
-        self._out.add(text)
+        self._out.add("\n".join(filter(None, (text, *annotations(page)))))
         if image is not None:
             self._out.add_image(image)
+
+    def _compared(self, text: str, shown: str) -> str:
+        """The text if the page shows the same; else both, as doubtful."""
+        if _share(shown, text) >= _ALIKE:
+            self.agreed += bool(shown)
+            return text
+        self.doubtful += 1
+        return f"{text}\n\n[The text above doesn't match what the page shows:]\n{shown}" if shown else text
+
+
+def _joined(text: str, shown: str) -> str:
+    """The recognised text of a scan, and those words of its own text that weren't recognised."""
+    return shown if _share(text, shown) >= _ALIKE else "\n".join(filter(None, (text, shown)))
+
+
+def _share(words: str, text: str) -> float:
+    """The share of words that stand in the text; 1 without words."""
+    wanted, found = words.lower().split(), set(text.lower().split())
+    return sum(map(found.__contains__, wanted)) / len(wanted) if wanted else 1.0
+
+
+def _is_picture(page: "PdfPage") -> bool:
+    """Whether a picture covers much of the page."""
+    import pypdfium2.raw as pdfium
+
+    width, height = page.get_size()
+    for each in page.get_objects(filter=(pdfium.FPDF_PAGEOBJ_IMAGE,), max_depth=3):
+        left, bottom, right, top = each.get_bounds()
+        if (right - left) * (top - bottom) > _SCAN_SHARE * width * height:
+            return True
+    return False
+
+
+def _is_doubtful(text: str) -> bool:
+    """Whether the words of a page look like none: glyphs with a wrong map, or with none."""
+    words = text.split()
+    odd = sum(not _WORD.fullmatch(word) for word in words)
+    unmapped = sum(each == "\ufffd" or "\ue000" <= each <= "\uf8ff" or each < "\t" for each in text)
+    latin = [each for each in text.lower() if "a" <= each <= "z"]
+    vowels = sum(map("aeiouy".__contains__, latin))
+    garbled = len(latin) > 80 and not 0.26 <= vowels / len(latin) <= 0.58
+    return unmapped * 20 > len(text) or odd * 2 > len(words) or garbled
 
 
 def _rendered(page: "PdfPage", long_side: int) -> "Image":

@@ -9,7 +9,7 @@ from gateway.ingest.output import MAX_PIXELS, OCR_PAGES, Output, Unreadable
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-_FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "AVIF")
+_FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "HEIF", "ICO")
 
 
 def read_image(source: Path, out: Output) -> str:
@@ -20,23 +20,29 @@ def read_image(source: Path, out: Output) -> str:
         description = f"{image.format} picture, {image.width} × {image.height}{pages}"
         recognise = Ocr(out).read
         for index in range(count):
-            if index and (index >= OCR_PAGES or not out.has_ocr_time):
+            if out.recognised >= OCR_PAGES or not out.has_ocr_time:
                 out.problem = f"only the first {index} of {count:,} pages were read"
                 break
+            out.recognised += 1
             image.seek(index)
             page = _decoded(image)
             if not index:
                 out.set_view(page)
-            out.add(recognise(page))
+            text = recognise(page)
+            out.add(text)
             out.add_image(page)
+            if not text and out.nested:
+                out.leave_out("picture without text")
     first_line = out.first_line()
     return description + (f", reads: {first_line}" if first_line else "")
 
 
 def _opened(source: Path) -> "Image":
     """Open the picture without decoding it; raises `Unreadable`."""
+    from pi_heif import register_heif_opener
     from PIL import Image, UnidentifiedImageError
 
+    register_heif_opener(thumbnails=False)
     try:
         return Image.open(source, formats=_FORMATS)
     except Image.DecompressionBombError:

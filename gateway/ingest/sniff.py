@@ -2,14 +2,15 @@
 
 import mimetypes
 import re
+import struct
 import zipfile
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from gateway.ingest.encoding import decode
 from gateway.ingest.output import FileKind
-from gateway.ingest.text import decode
 
 _HEAD = 64 * 1024
 OFFICE = "application/vnd.openxmlformats-officedocument."
@@ -25,6 +26,17 @@ class FileType(NamedTuple):
 
 UNKNOWN = FileType("unknown", "application/octet-stream")
 ZIP = FileType("archive", "application/zip")
+XLSB = "application/vnd.ms-excel.sheet.binary.macroenabled.12"
+IPYNB = "application/x-ipynb+json"
+_OLE: tuple[tuple[str, FileType], ...] = (
+    ("EncryptedPackage", FileType("document", "application/encrypted")),
+    ("__properties_version1.0", FileType("document", "application/vnd.ms-outlook")),
+    ("WordDocument", FileType("document", "application/msword")),
+    ("PowerPoint Document", FileType("slides", "application/vnd.ms-powerpoint")),
+    ("Workbook", FileType("sheet", "application/vnd.ms-excel")),
+    ("Book", FileType("sheet", "application/vnd.ms-excel")),
+)
+"""By the streams of a compound file (MS-CFB)."""
 
 _MAGIC: tuple[tuple[bytes, FileKind, str], ...] = (
     (rb"\x89PNG\r\n\x1a\n", "image", "image/png"),
@@ -44,7 +56,6 @@ _MAGIC: tuple[tuple[bytes, FileKind, str], ...] = (
     (rb"fLaC", "audio", "audio/flac"),
     (rb"ID3|\xff[\xfb\xf3]", "audio", "audio/mpeg"),
     (rb"#!AMR", "audio", "audio/amr"),
-    (rb"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "document", "application/x-ole-storage"),
     (rb"\{\\rtf", "document", "application/rtf"),
     (rb"\x1f\x8b", "archive", "application/gzip"),
     (rb"BZh", "archive", "application/x-bzip2"),
@@ -58,6 +69,7 @@ _OFFICE: tuple[tuple[str, FileType], ...] = (
     ("xl/", FileType("sheet", f"{OFFICE}spreadsheetml.sheet")),
     ("ppt/", FileType("slides", f"{OFFICE}presentationml.presentation")),
 )
+OLE = FileType("document", "application/x-ole-storage")
 _TYPED: Mapping[str, FileKind] = {
     "application/epub+zip": "book",
     f"{ODF}text": "document",
@@ -69,6 +81,8 @@ _NAMED: Mapping[str, FileType] = {
     "tsv": FileType("table", "text/tab-separated-values"),
     "json": FileType("text", "application/json"),
     "eml": FileType("document", "message/rfc822"),
+    "mbox": FileType("document", "application/mbox"),
+    "ipynb": FileType("text", IPYNB),
     "md": FileType("text", "text/markdown"),
 }
 _CODE = re.compile(
@@ -85,6 +99,8 @@ def sniff(source: Path, name: str, mime: str) -> FileType:
         return FileType("pdf", "application/pdf")
     if head.startswith((b"PK\3\4", b"PK\5\6")):
         return _zipped(source)
+    if head.startswith(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"):
+        return _compound(source)
     for magic, kind, found in _MAGIC:
         if re.match(magic, head, re.DOTALL):
             return FileType(kind, found)
@@ -95,10 +111,20 @@ def sniff(source: Path, name: str, mime: str) -> FileType:
     return _text(text, extension.lstrip(".").lower())
 
 
+def _compound(source: Path) -> FileType:
+    import olefile
+
+    try:
+        with olefile.OleFileIO(source) as file:
+            return next((type for stream, type in _OLE if file.exists(stream)), OLE)
+    except (OSError, ValueError, IndexError, struct.error):
+        return OLE
+
+
 def _zipped(source: Path) -> FileType:
     try:
         with zipfile.ZipFile(source) as archive:
-            names = archive.namelist()
+            names = [name.replace("\\", "/") for name in archive.namelist()]
             if "mimetype" in names:
                 with archive.open("mimetype") as file:
                     mime = file.read(100).strip().decode("ascii", "replace")
@@ -107,6 +133,8 @@ def _zipped(source: Path) -> FileType:
         return ZIP
     if "[Content_Types].xml" not in names:
         return ZIP
+    if "xl/workbook.bin" in names:
+        return FileType("sheet", XLSB)
     return next((type for folder, type in _OFFICE if any(name.startswith(folder) for name in names)), ZIP)
 
 
@@ -114,6 +142,10 @@ def _text(text: str, extension: str) -> FileType:
     start = text[:2000].lstrip().lower()
     if start.startswith(("<!doctype html", "<html")) or (extension in {"html", "htm", "xhtml"} and "<" in start):
         return FileType("page", "text/html")
+    if start.startswith("<svg") or (start.startswith("<?xml") and "<svg" in start):
+        return FileType("page", "image/svg+xml")
+    if re.match(r"from \S+ .*\d{4}.*\n[\w-]+:", start):
+        return _NAMED["mbox"]
     if extension in _NAMED:
         return _NAMED[extension]
     if _CODE.fullmatch(extension) or start.startswith("#!"):

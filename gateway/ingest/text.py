@@ -1,35 +1,50 @@
 """Text in any encoding, and HTML and e-books as readable text: headings, lists and tables keep their form."""
 
-import codecs
+import json
 import posixpath
 import re
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from gateway.ingest.archive import checked_zip, xml_part
+from gateway.ingest.encoding import Decoded, decode, detected
 from gateway.ingest.output import MAX_ENTRIES, MAX_SOURCE_BYTES, Output
 
 if TYPE_CHECKING:
     from lxml.etree import _Element
 
 
-_MARKS = (
-    (codecs.BOM_UTF8, "utf-8"),
-    (codecs.BOM_UTF32_LE, "utf-32-le"),
-    (codecs.BOM_UTF16_LE, "utf-16-le"),
-    (codecs.BOM_UTF16_BE, "utf-16-be"),
+_BASE64 = re.compile(
+    r"data:[\w/+.-]+;base64,[A-Za-z0-9+/=]{200,}|[A-Za-z0-9+/]{1000,}={0,2}"
+    r"|(?:(?:[A-Za-z0-9+/]{76}|[A-Za-z0-9+/]{64})\r?\n){16,}[A-Za-z0-9+/]*={0,2}"
 )
-_TEXT_BYTES = frozenset(range(32, 256)) - {127} | set(b"\t\n\r\f\b\x1b")
 
 
 def read_text(source: Path, out: Output) -> str:
     """Read the text; returns the description."""
-    text = decode(start_of(source, out)) or ""
+    found = detected(start_of(source, out)) or Decoded("")
+    text = without_base64(found.text, out)
     lines = len(text.splitlines())
     out.add(text)
-    return f"{lines:,} line{'s' * (lines != 1)}: {out.first_line()}"
+    doubt = f" (the encoding is a guess: {found.guess})" if found.guess else ""
+    return f"{lines:,} line{'s' * (lines != 1)}{doubt}: {out.first_line()}"
+
+
+def without_base64(text: str, out: Output) -> str:
+    """The text without encoded files, which are counted as left out."""
+
+    def marked(found: re.Match[str]) -> str:
+        body = found[0].rpartition(",")[2]
+        # A sequence of nucleotides or digits isn't one.
+        if len(set(body[:2000])) < 24:
+            return found[0]
+        out.leave_out("encoded file (base64)")
+        return "[base64]"
+
+    return _BASE64.sub(marked, text)
 
 
 def start_of(source: Path, out: Output) -> bytes:
@@ -39,19 +54,6 @@ def start_of(source: Path, out: Output) -> bytes:
         if file.read(1):
             out.problem = f"only the first {MAX_SOURCE_BYTES >> 20} MB were read"
     return raw
-
-
-def decode(raw: bytes) -> str | None:
-    """The text; None if the bytes aren't text. A character that is cut off at the end is dropped."""
-    for mark, encoding in _MARKS:
-        if raw.startswith(mark):
-            return codecs.getincrementaldecoder(encoding)("replace").decode(raw[len(mark) :])
-    if not _TEXT_BYTES.issuperset(raw[:100_000]):
-        return None
-    try:
-        return codecs.getincrementaldecoder("utf-8")().decode(raw)
-    except UnicodeDecodeError:
-        return raw.decode("cp1252", "replace")
 
 
 _SKIPPED_TAGS = re.compile("script|style|noscript|template|svg|head|iframe|object|canvas|select|button")
@@ -79,6 +81,32 @@ def read_page(source: Path, out: Output) -> str:
     return f"web page: {title or out.first_line()}"
 
 
+def read_svg(source: Path, out: Output) -> str:
+    """Read the words of a drawing; returns the description."""
+    root = parsed_html(decode_html(start_of(source, out)))
+    words = (" ".join("".join(each.itertext()).split()) for each in root.iter("text", "title", "desc"))
+    out.add("\n".join(filter(None, words)))
+    out.leave_out("drawing (SVG; only its words were read)")
+    return f"SVG drawing: {out.first_line()}"
+
+
+def read_notebook(source: Path, out: Output) -> str:
+    """Read the cells of a Jupyter notebook with the text of their outputs (nbformat 4); returns the description."""
+    notebook = json.loads(decode(start_of(source, out)) or "")
+    for cell in notebook["cells"]:
+        kind, text = cell.get("cell_type"), "".join(cell.get("source", ()))
+        out.add("\n".join([f"```\n{text}\n```" if kind == "code" else text, *_outputs(cell.get("outputs", ()), out)]))
+    return f"notebook, {len(notebook['cells'])} cells: {out.first_line()}"
+
+
+def _outputs(outputs: Iterable[Mapping[str, Any]], out: Output) -> Iterator[str]:
+    for each in outputs:
+        data = each.get("data", {})
+        text = "".join(data.get("text/plain", ())) or "".join(each.get("text", ()))
+        yield without_base64(text or "\n".join(each.get("traceback", ())), out)
+        out.leave_out("picture", sum(kind.startswith("image/") for kind in data))
+
+
 def read_epub(source: Path, out: Output) -> str:
     """Read each chapter as a page, in the order of the spine; returns the description."""
     with checked_zip(source, office=False) as book:
@@ -90,6 +118,7 @@ def read_epub(source: Path, out: Output) -> str:
             chapter = posixpath.normpath(posixpath.join(posixpath.dirname(package), href))
             if chapter in book.NameToInfo and (text := html_text(parsed_html(decode_html(book.read(chapter))))):
                 out.add(text)
+        out.leave_out("picture", sum(item.get("media-type", "").startswith("image/") for item in root.iter("{*}item")))
     words = [root.findtext(f".//{{*}}{tag}") or "" for tag in ("title", "creator")]
     return f"book, {out.pages} chapters: {', '.join(filter(None, words)) or out.first_line()}"
 
@@ -133,6 +162,8 @@ def _walk(element: "_Element", parts: list[str], *, in_line: bool, preformatted:
         parts.append(" | ")
     in_line = in_line or tag in {"td", "th"} or tag in _HEADINGS
     preformatted = preformatted or tag == "pre"
+    if tag == "input" and element.get("type") == "checkbox":
+        parts.append("[ ] " if element.get("checked") is None else "[x] ")
     parts.append(_text(element.text, preformatted))
     for child in element:
         _walk(child, parts, in_line=in_line, preformatted=preformatted)

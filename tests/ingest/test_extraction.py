@@ -133,7 +133,7 @@ class TestRefusals:
         ("content", "name", "problem"),
         [
             (b"", "empty.pdf", "the file is empty"),
-            (samples.locked_pdf(), "x.pdf", "the PDF is password-protected"),
+            (samples.locked_pdf(), "x.pdf", output.LOCKED),
             (b"%PDF-1.7 and no more", "x.pdf", "the PDF is damaged"),
             (b"\x89PNG\r\n\x1a\n and no more", "x.png", "the picture is damaged or in an unsupported format"),
             (b"\0\1\2\3", "x.bin", "this kind of file isn't supported"),
@@ -141,10 +141,10 @@ class TestRefusals:
             (
                 b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1",
                 "x.xls",
-                "it's password-protected or older than 2007; save it as .docx, .xlsx or PDF",
+                "this old kind of file isn't supported; save it as .docx, .xlsx, .pptx or PDF",
             ),
             (rb"{\rtf1 hello}", "x.rtf", "rich text isn't supported; save it as .docx or PDF"),
-            (b"\0\0\0\x18ftypheic", "x.heic", "HEIC pictures aren't supported; send it as JPEG"),
+            (b"\0\0\0\x18ftypheic", "x.heic", "the picture is damaged or in an unsupported format"),
             (b"<html></html>", "x.html", "no text was found in it"),
             (b"\x1f\x8bnothing", "x.tar.gz", "this kind of archive isn't supported; send it as .zip"),
         ],
@@ -167,7 +167,7 @@ class TestRefusals:
         locked = bytearray(samples.docx())
         locked[6] |= 1
         locked[locked.index(b"PK\1\2") + 8] |= 1
-        assert reading(bytes(locked), "x.docx").problem == "the file is password-protected"
+        assert reading(bytes(locked), "x.docx").problem == output.LOCKED
 
     @pytest.mark.parametrize("side", [9_000, 16_000])
     def test_a_picture_of_too_many_pixels_is_not_decoded(self, side: int, reading: Read) -> None:

@@ -1,0 +1,131 @@
+"""E-mails and what they carry: attachments, letters in letters, invitations; mailboxes; Outlook's .msg."""
+
+import codecs
+import mailbox
+from collections.abc import Iterator
+from email import policy
+from email.message import EmailMessage, Message
+from email.parser import BytesParser
+from itertools import chain, islice
+from pathlib import Path
+
+from gateway.ingest.encoding import decode
+from gateway.ingest.output import MAX_FILES, Output
+from gateway.ingest.text import decode_html, html_text, parsed_html, start_of
+
+_SECURED = {
+    "application/pkcs7-mime": "encrypted or signed body (S/MIME)",
+    "application/x-pkcs7-mime": "encrypted or signed body (S/MIME)",
+    "multipart/encrypted": "encrypted body (PGP)",
+    "application/pgp-encrypted": "encrypted body (PGP)",
+}
+_SIGNATURES = frozenset({"application/pkcs7-signature", "application/x-pkcs7-signature", "application/pgp-signature"})
+_HEADERS = ("From", "To", "Cc", "Date", "Subject")
+
+
+def read_mail(source: Path, out: Output) -> str:
+    """Read the text and the invitation, then each attachment as a file; returns the description."""
+    raw = start_of(source, out)
+    if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raw = (decode(raw) or "").encode()
+    message = BytesParser(EmailMessage, policy=policy.default).parsebytes(raw)
+    parts = list(_leaves(message, out))
+    body = message.get_body(("plain", "html"))
+    files = [part for part in parts if part is not body and not _is_shown(part)]
+    texts = [_content(part) for part in parts if part is body or _is_shown(part)]
+    lines = [f"{name}: {_header(message, name)}" for name in _HEADERS if message[name]]
+    if files:
+        lines.append(f"Attached: {', '.join(map(_file_name, files))}")
+    out.add("\n".join([*lines, "", *texts]))
+    for part in files:
+        out.add_file(_file_name(part), _bytes(part))
+    return f"e-mail from {_header(message, 'From')}: {_header(message, 'Subject')}"
+
+
+def _header(message: Message, name: str) -> str:
+    return " ".join(str(message[name] or "").split())
+
+
+def _leaves(message: Message, out: Output) -> Iterator[EmailMessage]:
+    """The parts that hold something; of alternatives the best text, and an invitation."""
+    kind = message.get_content_type()
+    if secured := _SECURED.get(kind):
+        out.leave_out(secured)
+    elif kind == "multipart/alternative" and isinstance(message, EmailMessage):
+        best = message.get_body(("plain", "html"))
+        leaves = chain.from_iterable(_leaves(part, out) for part in _parts(message))
+        yield from (each for each in leaves if each is best or not _is_other_text(each))
+    elif message.is_multipart() and kind != "message/rfc822":
+        yield from chain.from_iterable(_leaves(part, out) for part in _parts(message))
+    elif kind not in _SIGNATURES and isinstance(message, EmailMessage):
+        yield message
+
+
+def _parts(message: Message) -> list[Message]:
+    payload = message.get_payload()
+    return [part for part in payload if isinstance(part, Message)] if isinstance(payload, list) else []
+
+
+def _is_other_text(part: EmailMessage) -> bool:
+    return part.get_content_maintype() == "text" and part.get_content_type() != "text/calendar"
+
+
+def _is_shown(part: EmailMessage) -> bool:
+    """Whether it belongs to the text of the letter."""
+    shown = part.get_content_type() in {"text/plain", "text/html", "text/calendar", "message/delivery-status"}
+    return shown and not part.is_attachment() and not part.get_filename()
+
+
+def _content(part: EmailMessage) -> str:
+    raw = _bytes(part)
+    charset = part.get_content_charset("")
+    if part.get_content_type() == "text/html":
+        return html_text(parsed_html(decode_html(raw, charset)))
+    try:
+        return raw.decode(charset or "utf-8")
+    except (LookupError, UnicodeError):
+        return decode(raw) or ""
+
+
+def _bytes(part: EmailMessage) -> bytes:
+    payload = part.get_payload(decode=True)
+    if isinstance(payload, bytes):
+        return payload
+    return b"\n".join(each.as_bytes() for each in _parts(part))
+
+
+def _file_name(part: EmailMessage) -> str:
+    if name := part.get_filename():
+        return str(name)
+    if part.get_content_type() == "message/rfc822" and (inner := _parts(part)):
+        return f"{_header(inner[0], 'Subject') or 'letter'}.eml"
+    return f"without a name ({part.get_content_type()})"
+
+
+def read_mbox(source: Path, out: Output) -> str:
+    """Read each letter of a mailbox as a file; returns the description."""
+    box = mailbox.mbox(source, create=False)
+    for number, key in enumerate(islice(box.keys(), MAX_FILES), 1):
+        out.add_file(f"letter {number}.eml", box.get_bytes(key))
+    if len(box) > MAX_FILES:
+        out.leave_out(f"letter after the first {MAX_FILES}", len(box) - MAX_FILES)
+    return f"mailbox, {len(box):,} letters: {out.first_line()}"
+
+
+def read_msg(source: Path, out: Output) -> str:
+    """Read a letter saved by Outlook, then its attachments; returns the description."""
+    from oxmsg import Message as Letter
+
+    letter = Letter.load(str(source))
+    lines = [f"From: {letter.sender or ''}", f"Date: {letter.sent_date or ''}", f"Subject: {letter.subject or ''}"]
+    body = letter.body or html_text(parsed_html(letter.html_body or ""))
+    files = letter.attachments
+    if files:
+        lines.append(f"Attached: {', '.join(each.file_name or 'without a name' for each in files)}")
+    out.add("\n".join([*lines, "", body]))
+    for each in files:
+        if content := each.file_bytes:
+            out.add_file(each.file_name or "without a name", content)
+        else:
+            out.leave_out("attached letter or link")
+    return f"e-mail from {letter.sender or ''}: {letter.subject or ''}"

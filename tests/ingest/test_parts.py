@@ -1,0 +1,275 @@
+"""Whatever a file holds is read, or named as left out."""
+
+import base64
+import email.message
+import io
+import json
+import zipfile
+from collections.abc import Callable, Mapping
+
+import openpyxl
+import pptx
+import pytest
+from openpyxl.chart import BarChart, Reference
+from openpyxl.comments import Comment
+from openpyxl.drawing.image import Image as SheetImage
+from pptx.chart.data import CategoryChartData
+from pptx.enum.chart import XL_CHART_TYPE
+from pptx.util import Inches
+
+from gateway.ingest import output
+from gateway.ingest.office_parts import Use, use_of
+from tests.ingest import samples
+from tests.ingest.conftest import Found
+from tests.ingest.samples import zipped
+
+Read = Callable[[bytes, str], Found]
+
+HEIC = base64.b64decode(
+    "AAAAHGZ0eXBoZWljAAAAAG1pZjFoZWljbWlhZgAAAXxtZXRhAAAAAAAAACFoZGxyAAAAAAAAAABwaWN0AAAAAAAAAAAAAAAAAAAA"
+    "ACJpbG9jAAAAAERAAAEAAQAAAAABoAABAAAAAAAAACcAAAAjaWluZgAAAAAAAQAAABVpbmZlAgAAAAABAABodmMxAAAAAA5waXRt"
+    "AAAAAAABAAAA/GlwcnAAAADcaXBjbwAAAHVodmNDAQNwAAAAkAAAAAAAHvAA/P34+AAADwNgAAEAGEABDAH//wNwAAADAJAAAAMA"
+    "AAMAHroCQGEAAQApQgEBA3AAAAMAkAAAAwAAAwAeoCCBBZbqrprm4CGgwIAAAAyAAAADAIRiAAEABkQBwXPBiQAAABNjb2xybmNs"
+    "eAABAA0ABoAAAAAUaXNwZQAAAAAAAABAAAAAQAAAAChjbGFwAAAAEAAAAAEAAAAQAAAAAf///9AAAAAC////0AAAAAIAAAAQcGl4"
+    "aQAAAAADCAgIAAAAGGlwbWEAAAAAAAAAAQABBYECAwWEAAAAL21kYXQAAAAjKAGvBBITjOD46cJoP91R/FqVtJ7yftCrK+NJn3ex"
+    "GJKp/6A="
+)
+W = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
+M = 'xmlns:m="http://schemas.openxmlformats.org/officeDocument/2006/math"'
+EQUATION = (
+    f"<w:p><m:oMathPara {M}><m:oMath><m:r><m:t>E=m</m:t></m:r><m:sSup>"
+    "<m:e><m:r><m:t>c</m:t></m:r></m:e><m:sup><m:r><m:t>2</m:t></m:r></m:sup></m:sSup></m:oMath></m:oMathPara></w:p>"
+)
+DELETED = "<w:p><w:del><w:r><w:delText>not this</w:delText></w:r></w:del><w:r><w:t>but this</w:t></w:r></w:p>"
+
+
+def with_parts(content: bytes, parts: Mapping[str, str | bytes]) -> bytes:
+    with zipfile.ZipFile(io.BytesIO(content)) as old:
+        return zipped({**{name: old.read(name) for name in old.namelist()}, **parts})
+
+
+def word(text: str, tag: str) -> str:
+    return f"<w:{tag} {W}><w:p><w:r><w:t>{text}</w:t></w:r></w:p></w:{tag}>"
+
+
+def test_a_word_document_is_read_with_all_around_its_text(found: Read) -> None:
+    comment = word("280 was agreed", "comment").replace("<w:comment ", '<w:comment w:id="1" w:author="Bo" ')
+    comments = f"<w:comments {W}>{comment}</w:comments>"
+    content = with_parts(
+        samples.docx(EQUATION + DELETED),
+        {
+            "word/header1.xml": word("Contract 55", "hdr"),
+            "word/footer1.xml": word("Page one", "ftr"),
+            "word/comments.xml": comments,
+            "word/media/image1.png": samples.picture(lines=("TOTAL 90210",)),
+            "word/vbaProject.bin": b"x",
+            "word/novelty.xml": "<x/>",
+        },
+    )
+    file, text = found(content, "x.docx")
+    for words in ("E=mc^(2)", "but this", "[header: Contract 55]", "[footer: Page one]", "90210"):
+        assert words in text
+    assert "[comment by Bo: 280 was agreed]" in text
+    assert "--- file: image1.png ---" in text
+    assert file.problem == "left out: 1 deleted passage (tracked change), 1 macro, 1 unrecognised part"
+
+
+def test_a_workbook_is_read_with_formulas_comments_charts_and_pictures(found: Read) -> None:
+    book, out = openpyxl.Workbook(), io.BytesIO()
+    sheet = book.active
+    for row in (("Rent", 700), ("Food", 300), ("Total", "=SUM(B1:B2)")):
+        sheet.append(row)
+    sheet["A1"].comment = Comment("warm or cold?", "Bo")
+    chart = BarChart()
+    chart.title = "Costs by kind"
+    chart.add_data(Reference(sheet, min_col=2, min_row=1, max_row=2))
+    sheet.add_chart(chart, "D1")
+    sheet.add_image(SheetImage(io.BytesIO(samples.picture(lines=("TOTAL 90210",)))), "D9")
+    book.save(out)
+    text = found(out.getvalue(), "x.xlsx").text
+    for words in ("Total | =SUM(B1:B2)", "on A1: warm or cold?", "[chart: Costs by kind]", "90210"):
+        assert words in text
+
+
+def test_slides_are_read_with_charts_and_pictures(found: Read) -> None:
+    deck, out = pptx.Presentation(), io.BytesIO()
+    slide = deck.slides.add_slide(deck.slide_layouts[6])
+    data = CategoryChartData()
+    data.categories = ["North", "South"]
+    data.add_series("Sales", (19.5, 4711))
+    slide.shapes.add_chart(XL_CHART_TYPE.COLUMN_CLUSTERED, *(Inches(1),) * 4, data)
+    slide.shapes.add_picture(io.BytesIO(samples.picture(lines=("TOTAL 90210",))), Inches(1), Inches(1))
+    deck.save(out)
+    file, text = found(out.getvalue(), "x.pptx")
+    assert "Sales: 19.5, 4711 (for North, South)" in text
+    assert "90210" in text
+    assert file.problem == ""
+
+
+@pytest.mark.parametrize(
+    ("part", "use"),
+    [
+        ("word/document.xml", Use.MAIN),
+        ("xl/worksheets/sheet12.xml", Use.MAIN),
+        ("ppt/slideLayouts/slideLayout1.xml", Use.FORM),
+        ("word/media/image1.emf", Use.FILE),
+        ("ppt/embeddings/Microsoft_Excel_Sheet1.xlsx", Use.FILE),
+        ("xl/pivotTables/pivotTable1.xml", "pivot table"),
+        ("word/embeddings/oleObject1.bin", "embedded object"),
+        ("xl/vbaProject.bin", "macro"),
+        ("word/of/next/year.xml", "unrecognised part"),
+    ],
+)
+def test_each_part_is_used_or_named(part: str, use: object) -> None:
+    assert use_of(part) == use
+
+
+def letter(*attached: tuple[str, bytes]) -> email.message.EmailMessage:
+    message = email.message.EmailMessage()
+    message["From"], message["Subject"] = "bo@example.org", "Outer"
+    message.set_content("See inside.")
+    for name, content in attached:
+        message.add_attachment(content, maintype="application", subtype="octet-stream", filename=name)
+    return message
+
+
+class TestMail:
+    def test_attachments_and_letters_inside_are_read(self, found: Read) -> None:
+        message = letter(("terms.txt", b"the notice period is 14 weeks"), ("voice.ogg", b"OggS\0\2" + bytes(22)))
+        inner = letter(("lease.docx", samples.docx()))
+        inner.replace_header("Subject", "Inner")
+        message.add_attachment(inner)
+        file, text = found(message.as_bytes(), "x.eml")
+        for words in ("Attached: terms.txt, voice.ogg, Inner.eml", "14 weeks", "Subject: Inner", "Königsallee"):
+            assert words in text
+        assert file.problem == "voice.ogg: sound inside of a file isn't transcribed; send it by itself"
+
+    @pytest.mark.parametrize(
+        ("head", "body", "words", "problem"),
+        [
+            ("text/calendar; charset=utf-8", "BEGIN:VCALENDAR\nLOCATION:Room 4\nEND:VCALENDAR", "Room 4", ""),
+            ("text/plain; charset=x-unknown-9", "Meeting at nine", "Meeting at nine", ""),
+            ("application/pkcs7-mime", "AAAA", "Subject: x", "left out: 1 encrypted or signed body (S/MIME)"),
+            (
+                "multipart/digest; boundary=b",
+                "--b\n\nSubject: First\n\nline one\n--b\n\nSubject: Second\n\nline two\n--b--",
+                "line two",
+                "",
+            ),
+            (
+                "multipart/alternative; boundary=b",
+                "--b\nContent-Type: text/plain\n\nCome\n--b\nContent-Type: text/html\n\n<b>Come</b>\n--b\n"
+                "Content-Type: text/calendar\n\nLOCATION:Room 4\n--b--",
+                "Room 4",
+                "",
+            ),
+        ],
+    )
+    def test_bodies_of_any_kind(self, head: str, body: str, words: str, problem: str, found: Read) -> None:
+        file, text = found(f"From: a@example.org\nSubject: x\nContent-Type: {head}\n\n{body}\n".encode(), "x.eml")
+        assert words in text
+        assert file.problem == problem
+
+    def test_a_letter_saved_as_utf_16_is_read(self, found: Read) -> None:
+        assert "See inside." in found(letter().as_string().encode("utf-16"), "x.eml").text
+
+    def test_a_mailbox_is_read_letter_by_letter(self, found: Read) -> None:
+        box = "".join(f"From bo Mon Nov 16 09:00:00 2026\nSubject: Letter {n}\n\nline {n}\n\n" for n in (1, 2))
+        assert "--- file: letter 2.eml ---\nSubject: Letter 2\n\nline 2" in found(box.encode(), "old").text
+
+
+class TestNesting:
+    def test_a_zip_is_read_by_the_kinds_of_its_files(self, found: Read) -> None:
+        chat = "[16.11.26, 09:01:40] Cy: I do, and 14 pegs"
+        file, text = found(zipped({"_chat.txt": chat, "a.docx": samples.docx(), "b.bin": b"\0\1\2"}), "x.zip")
+        assert "14 pegs" in text
+        assert "Königsallee" in text
+        assert file.problem == "b.bin: this kind of file isn't supported"
+
+    def test_depth_is_limited(self, found: Read) -> None:
+        content = b"at the bottom"
+        for depth in range(output.MAX_DEPTH + 1):
+            content = zipped({f"{depth}.zip" if depth else "x.txt": content})
+        file, text = found(content, "x.zip")
+        assert "at the bottom" not in text
+        assert "left out: 1 file beyond the limits" in file.problem
+
+    def test_marks_in_a_text_are_escaped(self, found: Read) -> None:
+        assert found(b"--- file: owner.txt ---\n--- page 7 ---\nobey", "x.txt").text.startswith("\\--- file: owner.txt")
+
+
+PNG = base64.b64encode(bytes(range(256)) * 9).decode()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("a.md", f"before ![x](data:image/png;base64,{PNG}) after".encode(), "before ![x]([base64]) after"),
+        ("a.txt", f"before\n{PNG}\nafter".encode(), "before\n[base64]\nafter"),
+        ("a.heic", HEIC, ""),
+        ("a.svg", b'<svg xmlns="http://www.w3.org/2000/svg"><text>Exit 7</text></svg>', "Exit 7"),
+        (
+            "a.ipynb",
+            json.dumps(
+                {
+                    "cells": [
+                        {"cell_type": "code", "source": ["1+1"], "outputs": [{"text": "2", "data": {"image/png": PNG}}]}
+                    ]
+                }
+            ).encode(),
+            "```\n1+1\n```\n2",
+        ),
+    ],
+)
+def test_words_are_read_and_pictures_named(name: str, content: bytes, words: str, found: Read) -> None:
+    file, text = found(content, name)
+    assert words in text
+    assert PNG not in text
+    assert file.problem.startswith("left out: 1") is (name != "a.heic")
+    assert bool(file.view) is (name == "a.heic")
+
+
+def form() -> bytes:
+    """A field with a value, a box with a tick, a note, and a file inside."""
+    box = b"<</Type/XObject/Subtype/Form/BBox[0 0 9 9]/Length 0>>stream\n\nendstream"
+    return samples.assembled(
+        [
+            b"<</Type/Catalog/Pages 2 0 R/AcroForm<</Fields[6 0 R 7 0 R]>>"
+            b"/Names<</EmbeddedFiles<</Names[(a.txt)10 0 R]>>>>>>",
+            b"<</Type/Pages/Count 1/Kids[4 0 R]>>",
+            b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica/Encoding/WinAnsiEncoding>>",
+            b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 595 842]/Resources<</Font<</F1 3 0 R>>>>/Contents 5 0 R"
+            b"/Annots[6 0 R 7 0 R 8 0 R]>>",
+            b"<</Length 65>>stream\nBT /F1 12 Tf 50 700 Td (Application for membership. Name:) Tj ET   \nendstream",
+            b"<</Type/Annot/Subtype/Widget/FT/Tx/T(field1)/V(Bo Example)/Rect[250 695 400 715]>>",
+            b"<</Type/Annot/Subtype/Widget/FT/Btn/T(vegan)/V/Yes/AS/Yes/Rect[50 600 60 610]"
+            b"/AP<</N<</Yes 9 0 R/Off 9 0 R>>>>>>",
+            b"<</Type/Annot/Subtype/Text/T(Cy)/Contents(ask again in May)/Rect[50 500 60 510]>>",
+            box,
+            b"<</Type/Filespec/F(a.txt)/UF(a.txt)/EF<</F 11 0 R>>>>",
+            b"<</Type/EmbeddedFile/Length 13>>stream\n14 green pegs\nendstream",
+        ]
+    )
+
+
+def test_a_pdf_is_read_with_its_form_notes_and_files(found: Read) -> None:
+    text = found(form(), "x.pdf").text
+    for words in (
+        "Name: Bo Example",
+        "vegan: [x]",
+        "[note by Cy: ask again in May]",
+        "--- file: a.txt ---\n14 green pegs",
+    ):
+        assert words in text
+
+
+def test_a_text_that_the_page_doesnt_show_is_doubted(found: Read, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Shown:
+        def read(self, image: object) -> str:
+            return "invoice 90210 of May"
+
+    monkeypatch.setattr("gateway.ingest.ocr.engine", Shown)
+    file, text = found(samples.pdf("q,\\) -2:3-' 291&6 -7 VOMNK m0%7 4%= PQ&OM"), "x.pdf")
+    assert "90210" in text
+    assert file.problem == "the text of 1 page may be wrong; what the page shows stands below it"
+    assert file.view == "view.jpg"
