@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 from uuid import UUID
 
 import asyncpg
@@ -37,6 +37,10 @@ NAMES = ("one", "two")
 EXPIRED = "update tasks set lease_until = now() - interval '1 s' where status = 'running'"
 DUE = "update tasks set run_at = now(), held_until = null where status = 'pending' and kind = any($1)"
 DELIVERABLE = "update outbox set run_at = now() where state = 'pending'"
+ROOT = """select id from tasks where kind = 'agent' and parent_id is null
+          and status not in ('completed', 'failed', 'cancelled') limit 1"""
+T = TypeVar("T")
+Work: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 LEFT = (
     "update tasks set status = 'cancelled', open_children = 0, worker = null, lease_until = null"
     " where status not in ('completed', 'failed', 'cancelled')",
@@ -45,14 +49,15 @@ LEFT = (
 )
 TRIES = 12
 FAMILIES = (
-    ("work2", "recover", "accept2", "send"),
-    ("again", "accept2", "accept3", "edit", "work2"),
-    ("new", "stop", "accept2", "work2", "recover", "send"),
-    ("send", "send2", "accept3", "work2"),
-    ("tree", "node", "node2", "cancel"),
-    ("tree", "node", "node2", "recover", "beat"),
+    ((), ("accept", "work", "work2", "recover", "accept2", "send")),
+    ((), ("accept", "again", "work", "accept2", "accept3", "edit", "work2")),
+    (("accept",), ("work", "new", "stop", "accept2", "work2", "recover", "send")),
+    (("accept", "work"), ("send", "send2", "accept3", "work2")),
+    (("tree",), ("node", "cancel")),
+    (("tree",), ("node", "node2", "cancel")),
+    (("tree",), ("node", "node2", "recover", "beat")),
 )
-"""The actors that meet, of which a schedule leaves out some."""
+"""Who has acted before, and who meets then, of whom a schedule may leave out some."""
 
 
 def answer(prompt: Prompt) -> Reply:
@@ -119,8 +124,8 @@ class World:
         for database in self.stepped.values():
             database.scheduler = scheduler
         chat = Chat(self, f"c{self.number}", paths)
-        for name, (process, work) in chat.actors(draws).items():
-            scheduler.start(name, self.stepped[process].process, work)
+        for name, (process, work) in (await chat.begin(draws)).items():
+            scheduler.start(name, self.stepped[process].process, work())
         try:
             await scheduler.run()
             await self._finish(chat)
@@ -177,25 +182,30 @@ class Chat:
     paths: dict[str, MessagePath]
     unacknowledged: dict[str, Inbound] = field(default_factory=dict)
 
-    def actors(self, draws: Draws) -> dict[str, tuple[str, Coroutine[Any, Any, None]]]:
-        """Who takes part, and in which process: a message, and half of the others."""
+    async def begin(self, draws: Draws) -> dict[str, tuple[str, Work]]:
+        """Who takes part, and in which process, after those of the prelude have acted."""
+        before, meet = FAMILIES[draws.next() % len(FAMILIES)]
+        actors, number = self._actors(), draws.next()
+        for name in before:
+            await actors[name][1]()
+        return {name: actors[name] for place, name in enumerate(meet) if not number or number >> 2 * place & 3}
+
+    def _actors(self) -> dict[str, tuple[str, Work]]:
         one, two = self.paths["one"], self.paths["two"]
         first, acting, third = self.said("hello", "1"), self.said("act now", "2"), self.said("more", "3")
         edit = self.said("hello!", "1-edit", edits="1")
-        always: dict[str, tuple[str, Callable[[], Coroutine[Any, Any, None]]]] = {
+        return {
             "accept": ("one", lambda: self.accept(one, first)),
-            "work": ("one", lambda: self.work(one, Lane.CHAT, 4)),
-        }
-        others: dict[str, tuple[str, Callable[[], Coroutine[Any, Any, None]]]] = {
             "again": ("two", lambda: self.accept(two, first)),
             "accept2": ("one", lambda: self.accept(one, acting)),
             "accept3": ("two", lambda: self.accept(two, third)),
             "edit": ("one", lambda: self.accept(one, edit)),
             "new": ("one", lambda: self.accept(one, self.said("/new", "n"))),
             "stop": ("two", lambda: self.accept(two, self.said("/stop", "s"))),
+            "work": ("one", lambda: self.work(one, Lane.CHAT, 4)),
             "work2": ("two", lambda: self.work(two, Lane.CHAT, 4)),
-            "send": ("one", lambda: self.send(one, 5)),
-            "send2": ("two", lambda: self.send(two, 5)),
+            "send": ("one", lambda: self.send(one, 3)),
+            "send2": ("two", lambda: self.send(two, 3)),
             "recover": ("two", lambda: self.recover(two)),
             "beat": ("one", one.worker.beat),
             "tree": ("one", lambda: self.tree(one)),
@@ -203,10 +213,6 @@ class Chat:
             "node2": ("two", lambda: self.work(two, Lane.AGENTS, 5)),
             "cancel": ("two", lambda: self.cancel(two)),
         }
-        family, number = FAMILIES[draws.next() % len(FAMILIES)], draws.next()
-        chosen = {name: others[name] for place, name in enumerate(family) if number >> place & 3}
-        first_of = {} if "tree" in family else always
-        return {name: (process, work()) for name, (process, work) in {**first_of, **chosen}.items()}
 
     def said(self, text: str, id: str, **more: Any) -> Inbound:
         inbound = message(text, chat=self.name, id=f"{self.name}-{id}", **more)
@@ -260,29 +266,32 @@ class Chat:
         await tried(lambda: path.tree_control.start(request))
 
     async def cancel(self, path: MessagePath) -> None:
-        async def cancel() -> None:
+        """Cancel the tree as soon as it is there, if it is there soon."""
+
+        async def cancel() -> bool:
             async with path.database.connection() as conn:
-                root = await conn.fetchval(
-                    "select id from tasks where kind = 'agent' and parent_id is null "
-                    "and status not in ('completed', 'failed', 'cancelled') limit 1"
-                )
+                root = await conn.fetchval(ROOT)
             if root is not None:
                 await path.tree_control.cancel(str(root))
+            return root is not None
 
-        await tried(cancel)
+        for _ in range(TRIES):
+            if await tried(cancel):
+                break
 
 
 async def nothing() -> None:
     """Upkeep after a run, which depends on the time of day."""
 
 
-async def tried(work: Callable[[], Awaitable[object]]) -> None:
+async def tried(work: Callable[[], Awaitable[T]]) -> T:
     """Repeat what an outage broke off, as every caller of the product does."""
-    for _ in range(TRIES):
+    outages: list[Exception] = []
+    while len(outages) < TRIES:
         try:
-            await work()
-        except* TryAgainLater:
-            await asyncio.sleep(0)
+            result = await work()
+        except* TryAgainLater as outage:
+            outages.append(outage)
         else:
-            return
-    raise AssertionError("an outage without an end")
+            return result
+    raise ExceptionGroup("an outage without an end", outages[-1:])
