@@ -22,6 +22,7 @@ LOOK_AFTER = 0.003
 """Seconds that a statement may take before somebody looks whether it waits for a lock."""
 IDLE_AFTER = 0.3
 """Seconds after which an actor that neither asks nor waits for the database counts as waiting for another one."""
+PACES = (1, 4, 16)
 LONGEST = 2_000
 """Statements of a schedule; more are a circle."""
 WAITING = "select distinct pid from pg_locks where not granted and pid = any($1)"
@@ -67,6 +68,8 @@ class Actor:
 
     name: str
     process: Process
+    pace: int
+    """How often it is chosen, compared with others: one that is slow meets the others in all of their states."""
     task: "asyncio.Task[None]" = field(init=False)
     parked: list[Parked] = field(default_factory=list)
     pid: int | None = None
@@ -107,7 +110,7 @@ class Scheduler:
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def start(self, name: str, process: Process, work: Coroutine[Any, Any, None]) -> Actor:
-        actor = Actor(name, process, uuids=Random(name))
+        actor = Actor(name, process, PACES[self.draws.next() % len(PACES)], uuids=Random(name))
 
         async def act() -> None:
             CURRENT.set(actor)
@@ -139,17 +142,15 @@ class Scheduler:
         return fate
 
     async def run(self) -> None:
-        """Run all actors to their end, often several statements of one; raises the first error of one."""
-        last: Actor | None = None
+        """Run all actors to their end; raises the first error of one."""
         while await self._settled():
             ready = [parked for actor in self.actors if not actor.over for parked in actor.parked]
             if not ready:
                 await asyncio.sleep(LOOK_AFTER)  # a deadlock, which Postgres ends
                 continue
             number = self.draws.next()
-            again = [parked for parked in ready if parked.actor is last and number % 3]
-            chosen, fate = (again or ready)[number // 3 % len(again or ready)], self._fate(number // 3 // len(ready))
-            last = chosen.actor
+            paced = [parked for parked in ready for _ in range(parked.actor.pace)]
+            chosen, fate = paced[number % len(paced)], self._fate(number // len(paced))
             chosen.actor.parked.remove(chosen)
             statement = " ".join(chosen.statement.split())[:90]
             self.trace.append(f"{chosen.actor.name:>10} {'' if fate is Fate.RUNS else fate.name + ' '}{statement}")
