@@ -69,7 +69,7 @@ check-image: setup  ## Build the container image without an engine, and use it (
 	@UV="$(UV)" $(BIN)/python -m docker.check
 
 chaos: setup  ## Break everything that can be broken; the table goes into docs/reliability.md (an hour).
-	SUPACLAW_CHAOS=full SUPACLAW_CHAOS_REPORT=docs/reliability.md $(BIN)/pytest -q -n 2 --dist worksteal tests/chaos \
+	SUPACLAW_CHAOS=full SUPACLAW_CHAOS_REPORT=docs/reliability.md $(BIN)/pytest -q -n 2 --dist worksteal tests/chaos tests/interleavings \
 	  $$($(BIN)/python -m tests.chaos.faults) $$(grep -rlE "one_of_a_class|import FULL" tests/journeys)
 
 attack: setup  ## Attack the jail of commands in every way; prints the table of docs/security.md.

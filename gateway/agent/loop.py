@@ -234,4 +234,4 @@ async def _run_call(call: ToolCall, toolbox: Toolbox, caller: Caller, resumed: R
         return await toolbox.run(call, caller)
     if not toolbox.effect(call.name).repeatable and caller.ordinal not in resumed:
         return ToolOutcome(MAY_HAVE_RUN, Label.OWNER, failed=True)
-    return await toolbox.run(call, caller, approval=resumed.get(caller.ordinal))
+    return await toolbox.run(call, caller, approval=resumed.get(caller.ordinal), again=True)

@@ -26,7 +26,7 @@ from gateway.domain.conversation.diff import written_out
 from gateway.domain.conversation.model import ToolCall, ToolSpec
 from gateway.domain.conversation.tools import AnyTool, Caller, Change, Effect, Labelled, ToolClass, ToolFailed, Wording
 from gateway.domain.conversation.transcript import Entry
-from gateway.domain.errors import SupaclawError
+from gateway.domain.errors import INTERRUPTIONS, DatabaseDown, SupaclawError
 from gateway.domain.json import Json, JsonObject
 from gateway.domain.principals import Label
 from gateway.domain.work.plans import TODO
@@ -151,50 +151,64 @@ class Toolbox:
         except ToolFailed:
             return None
         try:
-            kind = await _limited(tool, _class(tool, arguments, caller)) or ToolClass.ACT
-            change = await _limited(tool, _change(tool, arguments, caller))
+            kind = await _limited(tool, caller, _class(tool, arguments, caller)) or ToolClass.ACT
+            change = await _limited(tool, caller, _change(tool, arguments, caller))
         except ToolFailed:
             kind, change = ToolClass.ACT, None
         return Act(tool.name, _given(arguments), kind, change or _written_out(tool, arguments))
 
-    async def run(self, call: ToolCall, caller: Caller, *, approval: ApprovedCall | None = None) -> ToolOutcome:
-        """Run a call. Errors become the outcome; only a cancellation is raised.
+    async def run(
+        self, call: ToolCall, caller: Caller, *, approval: ApprovedCall | None = None, again: bool = False
+    ) -> ToolOutcome:
+        """Run a call. Errors become the outcome; only `INTERRUPTIONS` and a cancellation are raised.
 
         An approved call runs only if its class and the contents that it changes are still those of its approval.
+        A call that runs `again` and meets an outage again, while the database works for others, has failed by itself.
         """
         tool = self._tool(call.name)
         if tool is None:
             return _refusal("unknown_tool", self._suggestion(call.name), Label.OWNER)
         caller = replace(caller, said=partial(self.policy.said, caller))
         async with self.watch() as restored:
-            outcome = await self._outcome(tool, call, caller, approval)
+            outcome = await self._outcome(tool, call, caller, approval, again)
         return _with_restored(outcome, restored) if restored else outcome
 
     async def _outcome(
-        self, tool: AnyTool, call: ToolCall, caller: Caller, approval: ApprovedCall | None
+        self, tool: AnyTool, call: ToolCall, caller: Caller, approval: ApprovedCall | None, again: bool
     ) -> ToolOutcome:
         try:
-            arguments = _parse(tool, call.arguments)
-            if approval is not None:
-                await _limited(tool, _require_unchanged(tool, arguments, caller, approval))
-                work = _execute(tool, arguments, caller)
-            else:
-                work = self._execute_or_ask(tool, arguments, caller, call.written)
-            labelled = await _limited(tool, work)
+            labelled = await self._result(tool, call, caller, approval)
             text = self.clean(_to_json(labelled.result))
         except ToolFailed as failure:
             return _refusal(failure.error, self.clean(failure.message), failure.label)
+        except DatabaseDown as outage:
+            if not again:
+                raise
+            await caller.fence()  # raises in an outage
+            return _refusal(type(outage).__name__, self.clean(str(outage)), Label.OWNER)
         if len(text) > tool.max_result:
             text = await self._shortened(tool, text, max(caller.label, labelled.label))
         return ToolOutcome(text, labelled.label)
 
-    async def _execute_or_ask(self, tool: AnyTool, arguments: BaseModel, caller: Caller, written: bool) -> Labelled:
-        """The result of the tool, or of the question whether it may run."""
+    async def _result(self, tool: AnyTool, call: ToolCall, caller: Caller, approval: ApprovedCall | None) -> Labelled:
+        """The result of the tool, or of the question whether it may run. The tool starts right after the fence, whose
+        wait for the database isn't in the tool's time.
+        """
+        arguments = _parse(tool, call.arguments)
+        if approval is not None:
+            await _limited(tool, caller, _require_unchanged(tool, arguments, caller, approval))
+        elif asked := await _limited(tool, caller, self._question(tool, arguments, caller, call.written)):
+            return asked
+        if tool.effect is not Effect.SAFE:
+            await caller.fence()
+        return await _limited(tool, caller, tool.run(arguments, caller))
+
+    async def _question(self, tool: AnyTool, arguments: BaseModel, caller: Caller, written: bool) -> Labelled | None:
+        """The result of asking whether the call may run; None if it may."""
         if self.plan_check and TODO in self._tools and (reason := await self.plan_check(tool.name, caller)):
             raise ToolFailed.own("no_plan", reason)
-        if act := await self.required_approval(tool, arguments, caller, written=written):
-            return Labelled.own(await self.policy.ask(act, caller))
-        return await _execute(tool, arguments, caller)
+        act = await self.required_approval(tool, arguments, caller, written=written)
+        return Labelled.own(await self.policy.ask(act, caller)) if act else None
 
     async def required_approval(
         self, tool: AnyTool, arguments: BaseModel, caller: Caller, *, written: bool = False
@@ -290,23 +304,16 @@ async def _require_unchanged(tool: AnyTool, arguments: BaseModel, caller: Caller
         raise ToolFailed.own("changed", (change or Change("")).stale)
 
 
-async def _execute(tool: AnyTool, arguments: BaseModel, caller: Caller) -> Labelled:
-    """Start the tool right after the fence: nothing else is awaited in between."""
-    if tool.effect is not Effect.SAFE:
-        await caller.fence()
-    result: Labelled = await tool.run(arguments, caller)
-    return result
-
-
-async def _limited(tool: AnyTool, work: Awaitable[T]) -> T:
-    """The result of `work` within the tool's time limit; every error of it becomes `ToolFailed`."""
+async def _limited(tool: AnyTool, caller: Caller, work: Awaitable[T]) -> T:
+    """The result of `work` within the tool's time limit; every error of the tool becomes `ToolFailed`."""
     try:
         async with asyncio.timeout(tool.timeout):
             result = await _attempt(work)
     except TimeoutError:
+        await caller.fence()  # raises if the database is silent, too
         message = f"{tool.name} took longer than {tool.timeout:g} s and was stopped; it may have had an effect."
         raise ToolFailed.own("timeout", message) from None
-    if isinstance(result, ToolFailed):
+    if isinstance(result, (ToolFailed, *INTERRUPTIONS)):
         raise result
     if isinstance(result, BaseException):
         # An error of other code may quote the text that it was reading.

@@ -40,6 +40,13 @@ class RunLost(TryAgainLater):
     """The task was cancelled or taken over after this run claimed it: stop, and write nothing more."""
 
 
+INTERRUPTIONS = (DatabaseDown, RunLost)
+"""Errors that are no fault of the tool that raises them, so no model is told: the turn is repeated or has been lost.
+
+A cancellation of the turn is the third. All else that a tool raises is its own, and the model gets it as the result.
+"""
+
+
 def leaves(error: BaseException) -> Iterator[BaseException]:
     """The errors of a group, and those of the groups in it; any other error is its own leaf."""
     if isinstance(error, BaseExceptionGroup):

@@ -39,6 +39,8 @@ class Found:
 
     origins: Origins
     rows: Counter[str]
+    left: Counter[str]
+    """Rows of each column that keep the words: names that messengers and the owner gave."""
     files: Sequence[tuple[str, Fate]]
     checkpoints: int
     backups: Sequence[str]
@@ -71,7 +73,8 @@ async def erase(
         files, history = traces.find(), data / "checkpoints"
         named = [(str(path.relative_to(traces.root_of(path) or data)), fate) for path, fate in files]
         versions = rewrite_checkpoints(history, traces.cleaned, erasure.in_text)
-        agree(Found(origins, await _rows(database, erasure, origins), named, versions, recorded_backups(data)))
+        rows, left = await _rows(database, erasure, origins)
+        agree(Found(origins, rows, left, named, versions, recorded_backups(data)))
         erasures.note_begun(data, memory, len(also))
         failpoints.reach(Step.ERASURE_BEGUN)
         for path, fate in files:
@@ -108,14 +111,16 @@ def _check(unfinished: dict[int, int], memory: MemoryId, words: int, origins: Or
         raise OwnerMustAct(f"this erasure broke off with {before} --also; give the same again, so that it can finish")
 
 
-async def _rows(database: Database, erasure: Erasure, origins: Origins) -> Counter[str]:
-    """The number of rows of each table that would change, found by changing them and rolling back."""
-    rows = Counter[str]()
+async def _rows(database: Database, erasure: Erasure, origins: Origins) -> tuple[Counter[str], Counter[str]]:
+    """The number of rows of each table that would change, and of each column that would keep something, found by
+    changing them and rolling back.
+    """
+    rows, left = Counter[str](), Counter[str]()
     with suppress(_CountedOnly):
         async with database.transaction() as tx:
-            rows = await erasing.erase(tx, erasure, origins)
+            rows, left = await erasing.erase(tx, erasure, origins), await erasing.left(tx, erasure)
             raise _CountedOnly
-    return rows
+    return rows, left
 
 
 async def _clean(database: Database, traces: Traces, owner: PrincipalId, path: Path, fate: Fate) -> None:

@@ -252,4 +252,5 @@ def _erasure_lines(found: "Found") -> list[str]:
     files = [f"{fate}: {path}" for path, fate in found.files]
     backups = [f"still in the backup of {saved}, unless that is deleted" for saved in found.backups]
     history = [f"checkpoints rewritten: {found.checkpoints}"] if found.checkpoints else []
-    return [f"rows: {rows or 'none'}", *files, *history, *backups]
+    names = [f"still in {column}, as a name that others need: {count}" for column, count in sorted(found.left.items())]
+    return [f"rows: {rows or 'none'}", *files, *history, *names, *backups]

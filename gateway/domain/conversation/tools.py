@@ -161,7 +161,8 @@ class Wording:
 
 @dataclass(frozen=True, slots=True)
 class Tool(Generic[Arguments]):
-    """A tool; `run` returns its result or raises `ToolFailed`. `timeout` is in seconds.
+    """A tool; `run` returns its result or raises `ToolFailed`. `timeout` is in seconds, by default longer than the
+    database's, so that a silent one isn't taken for a slow tool.
 
     A result, in whatever field its content is, says how far it is trusted. One of
     more than `max_result` characters is stored as a file, and the model sees its beginning. `kind` is the class of its
@@ -177,7 +178,7 @@ class Tool(Generic[Arguments]):
     arguments: type[Arguments]
     run: Callable[[Arguments, Caller], Awaitable[Labelled]]
     effect: Effect = Effect.SAFE
-    timeout: float = 30.0
+    timeout: float = 40.0
     max_result: int = 8_000
     kind: ToolClass | Callable[[Arguments, Caller], Awaitable[ToolClass]] | None = None
     lasting: Callable[[Arguments, Caller], Awaitable[Change | None]] | None = None

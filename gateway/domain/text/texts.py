@@ -1,5 +1,6 @@
 """Text from elsewhere: made safe to store and show, given a title, and searched for a person's own words."""
 
+import hashlib
 import json
 import re
 import unicodedata
@@ -17,6 +18,11 @@ _BETWEEN = r"(?:\s*[,;&]\s*|\s+)(?:\w{1,3}\s+)?"
 def storable(text: str) -> str:
     """The text as databases and providers accept it: without NUL, with lone surrogates replaced by question marks."""
     return text.replace("\x00", "").encode("utf-8", "replace").decode()
+
+
+def key_digest(key: str) -> str:
+    """Stands for a key that a client chose, whose words no row has to keep."""
+    return hashlib.sha256(key.encode()).hexdigest()
 
 
 def own_part(text: str) -> str:

@@ -9,10 +9,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol, assert_never
 
+import structlog
+
 from gateway.config.failpoints import Failpoints, Step
 from gateway.config.machine import boot_seconds
 from gateway.domain.conversation.model import Restarted, TextDelta, Waiting
-from gateway.domain.conversation.tools import ToolFailed
 from gateway.domain.conversation.transcript import (
     Answered,
     AssistantText,
@@ -23,6 +24,7 @@ from gateway.domain.conversation.transcript import (
     ToolResult,
     TurnEvent,
 )
+from gateway.domain.errors import DatabaseDown
 from gateway.domain.ids import SessionId
 from gateway.domain.principals import Label
 from gateway.domain.work.tasks import Claim
@@ -30,6 +32,8 @@ from gateway.flow.live import Live, ModelAwaited, TextDropped, TextWritten, Tool
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.transcript import messages, provider_fields, sessions, tool_calls
 from gateway.store.work import steps, tasks
+
+log = structlog.get_logger(__name__)
 
 ACT_WITHIN = 1.0
 MAX_RENEWALS = 3
@@ -52,16 +56,20 @@ class Fence:
         self._renewed = began
 
     async def cross(self) -> None:
-        """Renew the lease before an act, if needed; raises `RunLost`, or `ToolFailed` if the database is too slow."""
+        """Renew the lease before an act, if needed. Waits while the database is unavailable: nothing has begun yet.
+
+        Raises `RunLost`, and `DatabaseDown` if the database is too slow.
+        """
         renewals = 0
         while self._renewed is None or self.clock() - self._renewed > ACT_WITHIN:
             if renewals == MAX_RENEWALS:
-                message = (
-                    "The database didn't confirm within a second that this may run, so nothing was done; try again."
-                )
-                raise ToolFailed.own("not_started", message)
-            await self.commit(self._extend)
-            renewals += 1
+                raise DatabaseDown("The database didn't confirm within a second that a call may run; nothing was done")
+            try:
+                await self.commit(self._extend)
+                renewals += 1
+            except DatabaseDown as outage:
+                log.warning("call.waits", error=str(outage))
+                await asyncio.sleep(ACT_WITHIN)
 
     async def outlast(self, limit: float) -> None:
         """Wait until an act of at most `limit` seconds has ended, begun by a process that lost this task."""

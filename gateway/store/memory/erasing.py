@@ -11,6 +11,7 @@ from asyncpg.exceptions import InsufficientPrivilegeError
 
 from gateway.domain.ids import EntryId, MemoryId, MessageId, PrincipalId
 from gateway.domain.memory.erasing import ERASED, Erasure
+from gateway.domain.text.texts import key_digest
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.connection.rows import row_count
 from gateway.store.dump import LONGEST, prepare_dump
@@ -35,6 +36,22 @@ CONTENT: Mapping[str, tuple[str, ...]] = {
 }
 """The columns that hold what people, models and programs said, or names that quote it. Memories are deleted whole."""
 
+KEYS: Mapping[str, Mapping[str, str]] = {
+    "triggers": {"idempotency_key": "idempotency_key is not null"},
+    "inbox": {"chat": "{of_clients}", "platform_id": "{of_clients}"},
+    "addresses": {"chat": "{of_clients}"},
+    "messages": {"platform_id": "address_id in (select id from addresses where {of_clients})"},
+}
+"""The columns with keys that clients may choose, and in which rows: there, a key that quotes something is replaced by
+its hash, by which idempotency keys are still recognised. Messengers choose all others, and need them."""
+_OF_CLIENTS = "channel in ('api', 'web', 'terminal')"
+_TEXTS = """
+select format('%I', c.relname) as table, format('%I', a.attname) as column,
+       format(case t.typname when 'bytea' then 'encode(%I, ''escape'')' else '%I::text' end, a.attname) as text
+from pg_attribute a join pg_class c on c.oid = a.attrelid join pg_type t on t.oid = a.atttypid
+where c.relnamespace = 'supaclaw'::regnamespace and c.relkind = 'r' and a.attnum > 0 and not a.attisdropped
+  and t.typname in ('text', '_text', 'bytea', 'json', 'jsonb', 'tsvector') order by 1, 2"""
+
 _BESIDES = {
     "messages": ", tokens = null",
     "inbox": ", handled_at = coalesce(handled_at, now())",
@@ -48,6 +65,9 @@ _BATCH = 1_000
 
 _READ = "select {columns} from {table}"
 _WRITE = "update {table} set {values} where ctid = $1"
+_HELD = "select {text} as text from {table} where {column} is not null"
+_CHOSEN = "select distinct {column} as key from {table} where {rows}"
+_REPLACED = "update {table} set {column} = $2 where {column} = $1 and {rows}"
 _ANSWERED = "update {table} set text = $2 where message_id = any($1) and text <> $2 {kinds}"
 _CHAIN = """
 with recursive chain as (
@@ -97,12 +117,24 @@ async def erase(tx: Connection, erasure: Erasure, origins: Origins) -> Counter[s
         found = await _cleaned(tx, erasure, table, columns)
         counts[table] += len(found)
         touched |= {row["id"] for row in found} if table == "messages" else set()
+    for table, keys in KEYS.items():
+        for column, rows in keys.items():
+            counts[table] += await _keys(tx, erasure, table, column, rows.format(of_clients=_OF_CLIENTS))
     counts["provider_fields"] += await _provider_fields(tx, erasure, list(touched))
     counts["meta"] += await _last_heartbeat(tx, erasure)
     counts["files"] += await _paths(tx, erasure)
     counts["memories"] += await _memories(tx, erasure, origins, list(touched))
     while await tx.fetchval("select exists (select from memory_gone)"):
         await indexing.count_words(tx, _BATCH)
+    return +counts
+
+
+async def left(tx: Connection, erasure: Erasure) -> Counter[str]:
+    """How many rows of each column of the schema still quote something: names that messengers and the owner gave."""
+    counts = Counter[str]()
+    for table, column, text in await tx.fetch(_TEXTS):
+        query = _HELD.format(text=text, table=table, column=column)
+        counts[f"{table}.{column}"] = sum([erasure.in_text(r["text"]) async for r in tx.cursor(query, prefetch=_BATCH)])
     return +counts
 
 
@@ -133,13 +165,11 @@ async def forget_content(tx: Connection, principal: PrincipalId, before: str) ->
 
 async def vacuum(database: Database) -> None:
     """Leave nothing of deleted rows in the pages of tables and their statistics."""
-    tables = [*CONTENT, "meta", "memories", "memory_sources", "memory_df", "memory_gone", "memory_files", "contents"]
-    for table in (*tables, "provider_fields"):
-        await database.alone(f"vacuum (full, analyze) supaclaw.{table}", LONGEST)
     async with database.connection() as conn:
-        vectors = await conn.fetchval("select to_regclass('supaclaw.memory_vectors') is not null")
-    if vectors:
-        await database.alone("vacuum supaclaw.memory_vectors", LONGEST)
+        tables = await conn.fetch("select tablename from pg_tables where schemaname = 'supaclaw' order by 1")
+    for (table,) in tables:
+        how = "vacuum" if table == "memory_vectors" else "vacuum (full, analyze)"
+        await database.alone(f"{how} supaclaw.{table}", LONGEST)
     with suppress(InsufficientPrivilegeError):  # elsewhere, the server's own vacuum comes to it
         await database.alone("vacuum full pg_catalog.pg_statistic", LONGEST)
 
@@ -159,6 +189,14 @@ async def _cleaned(tx: Connection, erasure: Erasure, table: str, columns: Sequen
     query = _WRITE.format(table=table, values=values + _BESIDES.get(table, ""))
     await tx.executemany(query, [(row["ctid"], *(row[name] for name in columns)) for row in changed])
     return changed
+
+
+async def _keys(tx: Connection, erasure: Erasure, table: str, column: str, rows: str) -> int:
+    names = {"table": table, "column": column, "rows": rows}
+    keys = tx.cursor(_CHOSEN.format(**names), prefetch=_BATCH)
+    found = [row["key"] async for row in keys if erasure.in_text(row["key"])]
+    await tx.executemany(_REPLACED.format(**names), [(key, key_digest(key)) for key in found])
+    return len(found)
 
 
 async def _provider_fields(tx: Connection, erasure: Erasure, messages: Sequence[MessageId]) -> int:

@@ -6,6 +6,7 @@ from uuid import uuid4
 
 from gateway.domain.ids import PrincipalId, SessionId, TaskId
 from gateway.domain.principals import Label
+from gateway.domain.text.texts import key_digest
 from gateway.domain.work.tasks import Status
 from gateway.store.connection.pool import Connection, lock_name
 from gateway.store.connection.rows import fetch_all, fetch_first
@@ -41,8 +42,9 @@ async def reserve(conn: Connection, source: str, key: str) -> None:
 async def by_key(conn: Connection, source: str, key: str) -> TriggerRow | None:
     """The trigger with this idempotency key; None if there is none."""
     sql = """select g.digest, g.task_id, t.status from triggers g join tasks t on t.id = g.task_id
-             where g.source = $1 and g.idempotency_key = $2"""
-    return await fetch_first(conn, TriggerRow, sql, source, key)
+             where g.source = $1 and g.idempotency_key in ($2, $3)"""
+    # Rows of earlier versions have the key itself.
+    return await fetch_first(conn, TriggerRow, sql, source, key_digest(key), key)
 
 
 async def add(
@@ -51,7 +53,7 @@ async def add(
     """Note what a task was queued for; the caller has reserved the key."""
     sql = """insert into triggers (principal_id, source, account, idempotency_key, digest, task_id)
              values ($1, $2, $3, $4, $5, $6)"""
-    await conn.execute(sql, principal, source, account, key, digest, task)
+    await conn.execute(sql, principal, source, account, key and key_digest(key), digest, task)
 
 
 async def live(conn: Connection, most: int) -> int:

@@ -132,7 +132,7 @@ def _loaded(toolbox: Toolbox, clean: Clean) -> tuple["Server[Any]", Any]:
     async def call_tool(_context: object, params: types.CallToolRequestParams) -> types.CallToolResult:
         call = ToolCall(str(uuid4()), params.name, clean(json.dumps(params.arguments or {})))
         caller = Run(TaskId(uuid4()), 0, SessionId(uuid4()), None, Label.UNTRUSTED, _no_fence)
-        outcome = await toolbox.run(call, caller)
+        outcome = await toolbox.run(call, caller, again=True)  # no turn repeats it: the client is told of an outage
         return types.CallToolResult(content=[types.TextContent(text=outcome.text)], is_error=outcome.failed)
 
     server = Server(

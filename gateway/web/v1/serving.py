@@ -25,7 +25,7 @@ from gateway.domain.conversation.model import ToolCall
 from gateway.domain.ids import InboxId
 from gateway.domain.json import Json, JsonObject
 from gateway.domain.people.credentials import Scope
-from gateway.domain.text.texts import clipped
+from gateway.domain.text.texts import clipped, key_digest
 from gateway.flow.inbound.persistence import Accepted
 from gateway.store.delivery import addresses, inbox
 from gateway.store.transcript import sessions, tool_calls
@@ -85,7 +85,8 @@ async def serve(
         return await _respond(site, caller, request, shaped(None, created), _finished_pieces(answer), {})
     if caller.as_owner:
         refuse_clash(request.options.tools, site.tools.names())
-    key = named.idempotency_key or await _key(site, caller, body, again=named.x_stainless_retry_count > 0)
+    chosen = named.idempotency_key and key_digest(named.idempotency_key)
+    key = chosen or await _key(site, caller, body, again=named.x_stainless_retry_count > 0)
     address, fork = await _address(site, caller, named, request, key)
     await _refuse_unknown_results(site, address, request)
     whose = principal_of(site, caller)

@@ -11,11 +11,11 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from structlog.testing import capture_logs
 
 from gateway.domain.conversation.model import Attempt, Restarted, TextDelta, Waiting
-from gateway.domain.conversation.tools import ToolFailed
 from gateway.domain.conversation.transcript import Answered, Steered
-from gateway.domain.errors import RunLost
+from gateway.domain.errors import DatabaseDown, RunLost
 from gateway.domain.ids import InstanceId
 from gateway.domain.principals import Label
 from gateway.flow.live import Live, ModelAwaited, TextDropped, TextWritten
@@ -23,6 +23,7 @@ from gateway.flow.turn.steps import ACT_WITHIN, Fence, LiveSink
 from gateway.store.connection.pool import Database
 from gateway.store.work import tasks
 from tests.fakes.eventually import eventually
+from tests.flow.outage import AwayAtTimes
 from tests.flow.path import FakeModel, MessagePath, build, call, crash, in_turn, results, said
 from tests.flow.turn.sleeper import MARK
 
@@ -95,8 +96,18 @@ class TestFence:
         await path.tell("go")
         seconds = iter(range(0, 100, 2))
         fence = Fence(path.database, await path.claim(), lambda: next(seconds))
-        with pytest.raises(ToolFailed, match="nothing was done"):
+        with pytest.raises(DatabaseDown, match="nothing was done"):
             await fence.cross()
+
+    async def test_a_call_that_meets_an_outage_at_the_fence_waits_for_its_end(self, path: MessagePath) -> None:
+        await path.tell("go")
+        database = AwayAtTimes(path.database._pool, path.database._members, direct=True)
+        database.away = True
+        crossing = asyncio.create_task(Fence(database, await path.claim()).cross())
+        with capture_logs() as logs:
+            await eventually(lambda: any(log["event"] == "call.waits" for log in logs))
+        database.away = False
+        await crossing
 
     async def test_a_step_renews_the_lease(self, path: MessagePath) -> None:
         await path.tell("go")
@@ -105,6 +116,26 @@ class TestFence:
         async with path.database.transaction() as tx:
             await tasks.progress(tx, run)
         assert await path.rows("select lease_until > now() from tasks") == [(True,)]
+
+
+@pytest.mark.parametrize("outage", [DatabaseDown("silent"), DatabaseDown("refuses")])
+@pytest.mark.parametrize("tool", ["look", "put"])
+async def test_a_turn_whose_call_met_an_outage_is_repeated_and_the_model_knows_of_none(
+    path: MessagePath, tool: str, outage: DatabaseDown
+) -> None:
+    failures = [outage]
+
+    async def fail() -> None:
+        if failures:
+            raise failures.pop()
+
+    path.workshop.during = fail
+    path.model.answer = in_turn(said("", call(tool, text="a")), said("done"))
+    async with path.working():
+        assert await path.ask("go") == "done"
+    assert path.workshop.ran == ["a", "a"]
+    assert results(path.model.prompts[-1]) == [{"did": "a"}]
+    assert await path.rows("select distinct attempts from tasks where kind = 'chat'") == [(1,)]
 
 
 class TestTakingOver:

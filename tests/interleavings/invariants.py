@@ -1,0 +1,109 @@
+"""What has to hold after every statement, whoever runs next: asked of the rows, and of what the outside saw."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import asyncpg
+
+from tests.fakes.channel import FakeChannel
+
+BROKEN = """
+select 'places of a session have gaps: ' || session_id from messages where id > $1 and seq is not null
+  group by session_id having min(seq) <> 1 or max(seq) <> count(*)
+union all
+select 'two live tasks answer session ' || session_id from tasks
+  where seq > $2 and kind = 'chat' and status in ('pending', 'running') group by session_id having count(*) > 1
+union all
+select 'open_children of ' || t.id || ' is ' || t.open_children from tasks t
+  where t.seq > $2 and t.status not in ('completed', 'failed', 'cancelled') and t.open_children <> (
+    select count(*) from tasks c where c.parent_id = t.id and c.status not in ('completed', 'failed', 'cancelled'))
+union all
+select 'a task goes on below one that is over: ' || c.id from tasks c join tasks p on p.id = c.parent_id
+  where c.seq > $2 and p.status in ('completed', 'failed', 'cancelled')
+    and c.status not in ('completed', 'failed', 'cancelled')
+union all
+select 'an answer answers nothing: ' || m.id from messages m join tasks t on t.id = m.task_id
+  where m.id > $1 and t.kind = 'chat' and m.kind = 'assistant' and m.final
+    and not exists (select from messages a where a.answered_by = m.id)
+union all
+select 'answered and closed: ' || id from messages where id > $1 and answered_by is not null and closed_at is not null
+"""
+STATE = """
+select 'label of session ' || id as what, label::text as now from sessions where started_at >= $3
+union all select 'label of message ' || id, label::text from messages where id > $1
+union all select 'answer to ' || id, answered_by::text from messages where id > $1 and answered_by is not null
+union all select 'end of task ' || id, status from tasks
+  where seq > $2 and status in ('completed', 'failed', 'cancelled')
+union all select 'token of ' || id, token::text from tasks where seq > $2
+union all select 'delivery ' || id, state from outbox where message_id > $1 and state in ('sent', 'failed', 'uncertain')
+"""
+LOOK = f"select what, null as now from ({BROKEN}) broken (what) union all select what, now from ({STATE}) state"
+OPEN = """
+select 'nobody answers message ' || id from messages
+  where id > $1 and kind = 'user' and answered_by is null and closed_at is null
+    and session_id in (select id from sessions where not unattended)
+union all
+select 'task ' || kind || ' ' || id || ' is ' || status from tasks
+  where seq > $2 and kind in ('chat', 'agent') and status not in ('completed', 'failed', 'cancelled')
+union all
+select 'not delivered: ' || id from outbox where message_id > $1 and state in ('pending', 'sending')
+union all
+select 'a command has no effect: ' || id from inbox where id > $3 and handled_at is null
+union all
+select 'commands with another number of replies: ' || count(*) from inbox i where i.id > $3 and i.kind = 'command'
+  having count(*) <> (select count(*) from messages m join addresses a on a.id = m.address_id
+                      where m.id > $1 and m.kind = 'notice' and a.chat = $4 and m.text ~ '^(New|Stopped|Nothing)')
+"""
+
+
+class Violation(AssertionError):
+    """An invariant that doesn't hold."""
+
+
+@dataclass
+class Invariants:
+    """Of one schedule: rows that were there before are left out."""
+
+    monitor: asyncpg.Connection
+    channels: list[FakeChannel] = field(default_factory=list)
+    """The messenger, by each process that spoke to it."""
+    acts: list[str] = field(default_factory=list)
+    """The keys of calls that must not run twice."""
+    deadlocks: list[str] = field(default_factory=list)
+    _since: tuple[Any, ...] = ()
+    _state: dict[str, str] = field(default_factory=dict)
+
+    async def begin(self) -> None:
+        row = await self.monitor.fetchrow(
+            """select coalesce((select max(id) from messages), 0), coalesce((select max(seq) from tasks), 0), now(),
+                      coalesce((select max(id) from inbox), 0)"""
+        )
+        assert row is not None
+        self._since = tuple(row)
+
+    async def check(self) -> None:
+        """Raise `Violation` for the first that doesn't hold now."""
+        message, task, at, _ = self._since
+        rows = await self.monitor.fetch(LOOK, message, task, at)
+        wrong = [row["what"] for row in rows if row["now"] is None]
+        state = {row["what"]: row["now"] for row in rows if row["now"] is not None}
+        for what, before in self._state.items():
+            now = state.get(what)
+            grows = what.startswith(("label", "token"))
+            if now is None or (int(now) < int(before) if grows else now != before):
+                wrong.append(f"{what} was {before} and is {now}")
+        self._state = state
+        shown = Counter(message.key for channel in self.channels for message in channel.shown)
+        wrong += [f"shown twice: {key}" for key, times in shown.items() if times > 1]
+        wrong += [f"acted twice: {key}" for key, times in Counter(self.acts).items() if times > 1]
+        wrong += [f"a deadlock: {statement}" for statement in self.deadlocks]
+        if wrong:
+            raise Violation("; ".join(wrong))
+
+    async def check_end(self, chat: str) -> None:
+        """The same, when there is nothing left to do."""
+        await self.check()
+        message, task, _, arrival = self._since
+        if left := [row[0] for row in await self.monitor.fetch(OPEN, message, task, arrival, chat)]:
+            raise Violation("; ".join(left))
