@@ -11,7 +11,7 @@ from typing import Protocol, assert_never
 
 from gateway.config.failpoints import Failpoints, Step
 from gateway.config.machine import boot_seconds
-from gateway.domain.conversation.model import Restarted, TextDelta, Waiting
+from gateway.domain.conversation.model import Restarted, TextDelta, ThinkingDelta, Waiting
 from gateway.domain.conversation.tools import ToolFailed
 from gateway.domain.conversation.transcript import (
     Answered,
@@ -26,9 +26,9 @@ from gateway.domain.conversation.transcript import (
 from gateway.domain.ids import SessionId
 from gateway.domain.principals import Label
 from gateway.domain.work.tasks import Claim
-from gateway.flow.live import Live, ModelAwaited, TextDropped, TextWritten, ToolEnded, ToolStarted
+from gateway.flow.live import Live, ModelAwaited, TextDropped, TextWritten, ThinkingWritten, ToolEnded, ToolStarted
 from gateway.store.connection.pool import Connection, Database
-from gateway.store.transcript import messages, provider_fields, sessions, tool_calls
+from gateway.store.transcript import messages, provider_fields, sessions, thoughts, tool_calls
 from gateway.store.work import steps, tasks
 
 ACT_WITHIN = 1.0
@@ -108,7 +108,7 @@ class StepSink:
                 self.failpoints.reach(Step.RESULT_COMMITTED)
             case Steered():
                 self.label = max(self.label, event.label)
-            case TextDelta() | Restarted() | Waiting() | Answered():
+            case TextDelta() | ThinkingDelta() | Restarted() | Waiting() | Answered():
                 pass
             case _:
                 assert_never(event)
@@ -131,6 +131,7 @@ class StepSink:
             first = said.id
         calls = await tool_calls.intend(tx, self.session, run.principal_id, run.id, event.intents, self.label)
         await provider_fields.keep(tx, calls[0], event.reply)
+        await thoughts.keep(tx, first or calls[0], event.reply)
         await steps.model_called(tx, run.id, run.principal_id, event.reply, first or calls[0])
         if run.kind == "agent":
             await steps.intended(tx, run.id, run.principal_id, [each.call.name for each in event.intents], calls)
@@ -173,6 +174,8 @@ class LiveSink:
         match event:
             case TextDelta(text):
                 self._live.publish(self._session, TextWritten(text))
+            case ThinkingDelta(text):
+                self._live.publish(self._session, ThinkingWritten(text))
             case Restarted():
                 self._live.publish(self._session, TextDropped())
             case Waiting(attempt, seconds):

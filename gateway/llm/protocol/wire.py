@@ -66,7 +66,7 @@ def options_json(prompt: Prompt) -> dict[str, Json]:
     return options
 
 
-def sampling_json(params: Params) -> dict[str, float]:
+def sampling_json(params: Params) -> dict[str, Json]:
     """The sampling parameters to send: a `top_p` of 1 has no effect, and some models refuse it beside others."""
     sent = {"temperature": params.temperature, "top_p": params.top_p}
     return {name: value for name, value in sent.items() if value is not None and (name, value) != ("top_p", 1.0)}

@@ -21,7 +21,7 @@ from gateway.domain.conversation.model import (
     UserMessage,
 )
 from gateway.domain.principals import Label
-from gateway.domain.settings import Params
+from gateway.domain.settings import CallParams
 from gateway.llm.errors import ErrorKind, ModelError
 from gateway.llm.provider import Provider, ProviderReply
 from gateway.llm.providers.litellm import build, cacheable, translate
@@ -57,7 +57,7 @@ def claude(address: str) -> Provider:
 
 
 async def answer(provider: Provider, prompt: Prompt = HELLO, model: str = CLAUDE) -> ProviderReply:
-    events = [event async for event in provider.stream(model, prompt, Params())]
+    events = [event async for event in provider.stream(model, prompt, CallParams())]
     reply = events[-1]
     assert isinstance(reply, ProviderReply)
     assert "".join(event.text for event in events if isinstance(event, TextDelta)) == reply.text
@@ -171,7 +171,7 @@ async def test_a_prefix_litellm_does_not_know_is_taken_for_the_openai_protocol(m
 async def test_closing_the_stream_closes_the_connection(models: FakeModels) -> None:
     models.rules = [Rule(text="one two three four five", stall=2)]
     provider = claude(models.url)
-    async with aclosing(provider.stream(CLAUDE, HELLO, Params())) as events:
+    async with aclosing(provider.stream(CLAUDE, HELLO, CallParams())) as events:
         while not isinstance(await anext(events), TextDelta):
             pass
     async with asyncio.timeout(5):

@@ -8,10 +8,10 @@ from gateway.store.work import heartbeats
 from tests.store.work.test_heartbeats import NOON
 from tests.store.world import World
 
-DELETED = {"memories", "memory_df", "memory_files", "memory_gone", "provider_fields"}
+DELETED = {"memories", "memory_df", "memory_files", "memory_gone", "provider_fields", "thoughts"}
 """Rows with the words are deleted."""
 NOT_SAID = {
-    "addresses": "channel account chat thread",
+    "addresses": "channel account chat thread model thinking",
     "api_tokens": "name kind sha256 scopes source agent",
     "attachments": "channel ref mime state",
     "audit": "event subject actor detail prev hash",  # keyed hashes
@@ -32,6 +32,7 @@ NOT_SAID = {
     "messages": "kind origin platform_id call_id tool album model",
     "meta": "key value",  # but for what the last heartbeat said
     "migrations": "name sha256",
+    "model_refusals": "source part model",
     "outbox": "state platform_id reply_to",
     "pairings": "channel account chat thread sender name code state",
     "pins": "kind name state sha256 content source",  # what the owner confirmed, byte for byte
