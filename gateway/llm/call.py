@@ -37,7 +37,7 @@ from gateway.llm.error_words import output_room
 from gateway.llm.errors import ErrorKind, ModelError, scrub
 from gateway.llm.prices import Prices, estimate_prompt
 from gateway.llm.protocol.wire import texts_of
-from gateway.llm.protocol.written_calls import written_call
+from gateway.llm.protocol.written_calls import unreadable_call, written_call
 from gateway.llm.provider import KeepAlive, Provider, ProviderEvent, ProviderReply, Providers, ThinkingEnded
 from gateway.llm.refusals import IMAGES
 from gateway.llm.vendors import split_model, vendor
@@ -218,7 +218,8 @@ class ModelCall:
             self.services.calls_properly.add(model)
         written = None if reply.calls else written_call(reply.text, self.prompt.tools)
         if written is None:
-            return reply.text, reply.calls
+            tried = None if reply.calls else unreadable_call(reply.text, self.prompt.tools)
+            return (WRITTEN.format(tried), ()) if tried else (reply.text, reply.calls)
         may_run = model not in self.services.calls_properly and self.prompt.answer_format is None
         call = written.made(self.prompt) if may_run else None
         return ("", (call,)) if call else (WRITTEN.format(written.name), ())

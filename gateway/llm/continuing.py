@@ -61,10 +61,9 @@ async def _rest(ask: Ask, prompt: Prompt, first: ProviderReply) -> AsyncGenerato
                         written += text
                         yield event
                     case ProviderReply():
-                        usage, thought = _both(first.usage, event.usage), first.thought + event.thought
-                        yield replace(
-                            event, text=first.text + event.text, calls=(), usage=usage, fields=None, thought=thought
-                        )
+                        usage, text = _both(first.usage, event.usage), first.text + event.text
+                        thought, fields = first.thought + event.thought, first.fields or event.fields
+                        yield replace(event, text=text, calls=(), usage=usage, fields=fields, thought=thought)
                     case ThinkingEnded() | ThinkingDelta():
                         pass
     except ModelError:

@@ -7,7 +7,14 @@ from datetime import timedelta
 import pytest
 from pydantic import SecretStr
 
-from gateway.domain.conversation.model import Reply, ThinkingDelta
+from gateway.domain.conversation.model import (
+    AssistantMessage,
+    Prompt,
+    Reply,
+    SystemMessage,
+    ThinkingDelta,
+    UserMessage,
+)
 from gateway.domain.settings import CallParams, ThinkingLevel
 from gateway.llm.protocol.thinking_levels import litellm_thinking, thinking_json
 from gateway.llm.provider import ProviderReply
@@ -112,4 +119,19 @@ async def test_what_it_thought_is_told_apart_from_its_answer(models: FakeModels)
     assert reply.thought is not None
     assert reply.thought.text == "Two and two.Is it?"
     assert (reply.usage.output_tokens, reply.usage.thinking_tokens) == (60, 50)
+    await client.close()
+
+
+async def test_a_server_that_wants_turns_gets_them(models: FakeModels) -> None:
+    said = (AssistantMessage("Hello."), UserMessage("Hi."), UserMessage("Are you there?"))
+    models.rules = [Rule(status=400, message="Conversation roles must alternate user/assistant/user/…", times=1)]
+    client = await client_for(models.base_url, "openai/gpt-x")
+    [*_, reply] = [event async for event in client.stream(Prompt((SystemMessage("Be kind."), *said)))]
+    assert isinstance(reply, Reply)
+    assert [(m["role"], m["content"]) for m in models.bodies[-1]["messages"]] == [
+        ("system", "Be kind."),
+        ("user", "(The conversation began earlier.)"),
+        ("assistant", "Hello."),
+        ("user", "Hi.\n\nAre you there?"),
+    ]
     await client.close()

@@ -2,7 +2,7 @@
 
 import re
 from base64 import b32encode, b64encode
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Sequence, Set
 from hashlib import sha256
 from itertools import chain, repeat
 from json import loads
@@ -36,6 +36,20 @@ def messages_json(prompt: Prompt, *, source: str, short_ids: bool = False, calls
     made = (m for m in prompt.messages if isinstance(m, AssistantMessage) and (calls == "all" or _own(m, source)))
     taken = {call.id for message in made for call in message.calls if calls != "none"}
     return [_message(_in_words(message, taken), source, short_ids) for message in prompt.messages]
+
+
+def alternating(messages: Sequence[JsonObject]) -> list[JsonObject]:
+    """The messages with texts of one role in a row made one, the first after the system's being the user's."""
+    made: list[JsonObject] = []
+    for message in messages:
+        last: JsonObject = made[-1] if made else {}
+        if message.keys() == last.keys() == {"role", "content"} and message["role"] == last["role"]:
+            made[-1] = {**message, "content": f"{last['content']}\n\n{message['content']}"}
+            continue
+        if message["role"] == "assistant" and last.get("role", "system") == "system":
+            made.append({"role": "user", "content": "(The conversation began earlier.)"})
+        made.append(message)
+    return made
 
 
 def texts_of(prompt: Prompt) -> Iterator[str]:

@@ -9,7 +9,6 @@ from importlib import import_module
 from json import loads
 from typing import Protocol, cast
 
-import structlog
 from pydantic import BaseModel
 
 from gateway.domain.conversation.model import Prompt, TextDelta, ThinkingDelta
@@ -18,16 +17,13 @@ from gateway.domain.settings import CallParams
 from gateway.llm.errors import ModelError, classify
 from gateway.llm.protocol.chunks import AnswerBuilder, Chunk
 from gateway.llm.protocol.refusal import wait_in
-from gateway.llm.protocol.refused_parts import GIVEN_BACK, OTHERS_CALLS, refused_part
+from gateway.llm.protocol.refused_parts import LeftOut, asked
 from gateway.llm.protocol.thinking import ThinkingFilter
 from gateway.llm.protocol.thinking_levels import litellm_thinking
 from gateway.llm.protocol.unknown_fields import UnknownFields
-from gateway.llm.protocol.wire import Calls, messages_json, options_json, sampling_json
+from gateway.llm.protocol.wire import options_json, sampling_json
 from gateway.llm.provider import KeepAlive, Provider, ProviderEvent, ThinkingEnded
-from gateway.llm.refusals import THINKING
 from gateway.llm.vendors import NATIVE, Endpoint, split_model
-
-log = structlog.get_logger(__name__)
 
 _WHOLE_S = 120.0
 """Seconds for an answer that isn't streamed."""
@@ -75,22 +71,14 @@ class LitellmProvider(Provider):
     async def stream(self, model: str, prompt: Prompt, params: CallParams, /) -> AsyncGenerator[ProviderEvent, None]:
         """Send one request, and another at once if the model refused an optional parameter."""
         litellm = self._module or await self._open()
-        while True:
-            request, begun = self._request(litellm, model, prompt, params), False
-            try:
-                async with aclosing(self._answer(litellm, model, request)) as events:
-                    async for event in events:
-                        begun = True
-                        yield event
-            except ModelError as error:
-                before, source = self._refused(model), self._endpoint.source(model)
-                part = None if begun else refused_part(error, prompt, request, params, source, before)
-                if part is None or part in before:
-                    raise
-                log.warning("model.refused", model=model, field=part, message=error.message)
-                self._endpoint.refusals.note(self._endpoint.source(split_model(model)[1]), model, part)
-            else:
-                return
+
+        def ask(left: LeftOut) -> tuple[dict[str, Json], AsyncGenerator[ProviderEvent, None]]:
+            request = self._request(litellm, model, prompt, params, left)
+            return request, self._answer(litellm, model, request)
+
+        async with aclosing(asked(ask, self._endpoint, model, prompt, params, self._endpoint.source(model))) as events:
+            async for event in events:
+                yield event
 
     async def _answer(
         self, litellm: Litellm, model: str, request: dict[str, Json]
@@ -110,9 +98,6 @@ class LitellmProvider(Provider):
                         yield ThinkingDelta(thought)
                     yield TextDelta(text) if answer.size > size else KeepAlive()
         yield answer.reply()
-
-    def _refused(self, model: str) -> frozenset[str]:
-        return self._endpoint.refusals.of(self._endpoint.source(split_model(model)[1]))
 
     async def transcribe(self, model: str, name: str, audio: bytes, /) -> str:
         """Send one request; the answer is not streamed."""
@@ -151,11 +136,11 @@ class LitellmProvider(Provider):
                 self._module = await asyncio.to_thread(_import)
             return self._module
 
-    def _request(self, litellm: Litellm, model: str, prompt: Prompt, params: CallParams) -> dict[str, Json]:
+    def _request(
+        self, litellm: Litellm, model: str, prompt: Prompt, params: CallParams, left: LeftOut
+    ) -> dict[str, Json]:
         prefix, name = split_model(model)
-        refused, source = self._refused(model), self._endpoint.source(model)
-        calls: Calls = "none" if "tools" in refused else "own" if OTHERS_CALLS in refused else "all"
-        messages = messages_json(prompt, source="" if GIVEN_BACK in refused else source, calls=calls)
+        messages = left.messages(prompt)
         if prefix in NATIVE and "claude" in name:
             messages = cacheable(messages)
         request: dict[str, Json] = {
@@ -173,11 +158,7 @@ class LitellmProvider(Provider):
             **sampling_json(params),
             **options_json(prompt),
         }
-        if f"{THINKING}{params.thinking}" not in refused:
-            request |= litellm_thinking(name, params.thinking, params.max_output_tokens)
-        if "tools" in refused:
-            refused |= {"tool_choice"}
-        return {field: value for field, value in request.items() if field not in refused}
+        return left.body(request, params.thinking, litellm_thinking(name, params.thinking, params.max_output_tokens))
 
 
 def _named(litellm: Litellm, model: str) -> str:

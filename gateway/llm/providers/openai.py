@@ -4,12 +4,11 @@ The SDK costs 1.1 CPU s to import and twice the CPU per request, and would only 
 """
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing
 from io import BytesIO
 from json import dumps
 from typing import TYPE_CHECKING, TypeVar
 
-import structlog
 from pydantic import BaseModel, ValidationError
 
 from gateway.domain.conversation.model import Prompt
@@ -20,20 +19,17 @@ from gateway.llm.protocol.answer_reader import garbled, read_answer, read_single
 from gateway.llm.protocol.bounds import MAX_LINE_BYTES, beginning, bounded
 from gateway.llm.protocol.http import HttpClient
 from gateway.llm.protocol.refusal import ProviderRefusal, parse_refusal
-from gateway.llm.protocol.refused_parts import GIVEN_BACK, OTHER_NAME, OTHERS_CALLS, refused_part
+from gateway.llm.protocol.refused_parts import OTHER_NAME, LeftOut, asked
 from gateway.llm.protocol.thinking import ThinkingFilter
 from gateway.llm.protocol.thinking_levels import thinking_json
-from gateway.llm.protocol.wire import Calls, messages_json, options_json, sampling_json
+from gateway.llm.protocol.wire import options_json, sampling_json
 from gateway.llm.provider import Provider, ProviderEvent, ThinkingEnded
-from gateway.llm.refusals import THINKING
 from gateway.llm.vendors import Endpoint, split_model
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, FormData
 
 T = TypeVar("T", bound=BaseModel)
-
-log = structlog.get_logger(__name__)
 
 _WHOLE_S = 120.0
 """Seconds for an answer that isn't streamed."""
@@ -79,18 +75,14 @@ class OpenAIProvider:
         """Send one request, and another at once if the model refused an optional parameter."""
         self._require_key()
         _, name = split_model(model)
-        answered = False
-        while not answered:
-            try:
-                async with self._post(name, prompt, params) as events:
-                    async for event in events:
-                        if isinstance(event, ThinkingEnded):
-                            self._thinks_first.add(name)
-                        yield event
-                answered = True
-            except _ParameterRefused as refusal:
-                log.warning("model.refused", model=model, field=refusal.field, message=refusal.message)
-                self._endpoint.refusals.note(self._endpoint.source(name), model, refusal.field)
+
+        def ask(left: LeftOut) -> tuple[dict[str, Json], AsyncGenerator[ProviderEvent, None]]:
+            body = self._body(name, prompt, params, left)
+            return body, self._answer(name, body, left.source)
+
+        async with aclosing(asked(ask, self._endpoint, model, prompt, params, self._endpoint.source(name))) as events:
+            async for event in events:
+                yield event
 
     async def transcribe(self, model: str, name: str, audio: bytes, /) -> str:
         """Send one request; the answer is not streamed."""
@@ -128,61 +120,33 @@ class OpenAIProvider:
         except ValidationError as error:
             raise garbled(answer) from error
 
-    def _refused(self, name: str) -> frozenset[str]:
-        return self._endpoint.refusals.of(self._endpoint.source(name))
-
-    def _source(self, name: str) -> str:
-        """The source whose fields the model gets back; "" once it has refused them."""
-        return "" if GIVEN_BACK in self._refused(name) else self._endpoint.source(name)
-
-    def _body(self, name: str, prompt: Prompt, params: CallParams) -> dict[str, Json]:
-        vendor, refused = self._endpoint.vendor, self._refused(name)
+    def _body(self, name: str, prompt: Prompt, params: CallParams, left: LeftOut) -> dict[str, Json]:
+        vendor = self._endpoint.vendor
         limit = vendor.limit_field if self._endpoint.base_url is None else "max_tokens"
-        limit = OTHER_NAME[limit] if limit in refused else limit
-        calls: Calls = "none" if "tools" in refused else "own" if OTHERS_CALLS in refused else "all"
+        limit = OTHER_NAME[limit] if limit in left.parts else limit
         body: dict[str, Json] = {
             "model": name,
-            "messages": messages_json(prompt, source=self._source(name), short_ids=vendor.short_call_ids, calls=calls),
+            "messages": left.messages(prompt, short_ids=vendor.short_call_ids),
             "stream": True,
             "stream_options": {"include_usage": True},
             limit: params.max_output_tokens,
             **sampling_json(params),
             **options_json(prompt),
         }
-        if f"{THINKING}{params.thinking}" not in refused:
-            body |= thinking_json(vendor.prefix, name, params.thinking)
-        if "tools" in refused:
-            refused |= {"tool_choice"}
-        return {field: value for field, value in body.items() if field not in refused}
+        return left.body(body, params.thinking, thinking_json(vendor.prefix, name, params.thinking))
 
-    @asynccontextmanager
-    async def _post(
-        self, name: str, prompt: Prompt, params: CallParams
-    ) -> AsyncGenerator[AsyncGenerator[ProviderEvent, None], None]:
-        body = self._body(name, prompt, params)
+    async def _answer(self, name: str, body: dict[str, Json], source: str) -> AsyncGenerator[ProviderEvent, None]:
         async with self._http.post("/chat/completions", BytesIO(dumps(body).encode()), _JSON) as response:
             if response.status >= 400:
-                refusal = await _read_refusal(response)
-                before = self._refused(name)
-                error = refusal.as_error(response.status, response.headers)
-                named = {refusal.param, *refusal.fields}
-                if part := refused_part(error, prompt, body, params, self._source(name), before, named):
-                    raise _ParameterRefused(part, refusal.message)
-                raise error
+                raise (await _read_refusal(response)).as_error(response.status, response.headers)
             whole, content = response.content_type == "application/json", response.content.iter_any()
-            thinking, source = ThinkingFilter(name in self._thinks_first), self._source(name)
+            thinking = ThinkingFilter(name in self._thinks_first)
             reading = read_single(content, source) if whole else read_answer(content, source, thinking)
             async with aclosing(reading) as events:
-                yield events
-
-
-class _ParameterRefused(Exception):
-    """The model does not take an optional parameter."""
-
-    def __init__(self, field: str, message: str) -> None:
-        super().__init__(field)
-        self.field = field
-        self.message = message
+                async for event in events:
+                    if isinstance(event, ThinkingEnded):
+                        self._thinks_first.add(name)
+                    yield event
 
 
 def with_path(base_url: str) -> str:

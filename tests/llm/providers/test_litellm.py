@@ -215,3 +215,19 @@ async def test_a_refusal_that_does_not_end_is_read_in_part() -> None:
         with pytest.raises(ModelError) as caught:
             await answer(claude(endless.base_url), Prompt((UserMessage("endless:error-400"),)))
     assert (caught.value.kind, caught.value.status) == (ErrorKind.BAD_REQUEST, 400)
+
+
+async def test_claude_thinks_beside_its_answer_and_without_when_that_is_refused(models: FakeModels) -> None:
+    provider, params = claude(models.url), CallParams(thinking="medium")
+
+    async def ask() -> list[object]:
+        events = [event async for event in provider.stream(CLAUDE, HELLO, params)]
+        assert isinstance(events[-1], ProviderReply)
+        return [models.bodies[-1].get(name) for name in ("thinking", "max_tokens", "temperature")]
+
+    thinking, limit, temperature = await ask()
+    assert thinking == {"type": "enabled", "budget_tokens": 2048}
+    assert (limit, temperature) == (4096 + 2048, None)
+    models.rules = [Rule(status=400, message="thinking: this model does not support extended thinking", times=1)]
+    assert await ask() == [None, 4096, 0.7]
+    assert await ask() == [None, 4096, 0.7]
