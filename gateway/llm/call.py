@@ -30,7 +30,6 @@ from gateway.domain.conversation.model import (
 from gateway.domain.settings import CallParams
 from gateway.domain.text.tokens import estimate
 from gateway.domain.time import Clock
-from gateway.llm.answer_time import AnswerTime
 from gateway.llm.continuing import AnswerEvent, whole_answer
 from gateway.llm.cooldown import Cooldowns
 from gateway.llm.error_words import output_room
@@ -156,19 +155,21 @@ class ModelCall:
         services = self.services
         params = _capped(services.params, services.longest_of(model))
         while True:
-            prompt, streamed, time = services.prompt_for(model, self.prompt), False, AnswerTime(services.clock)
+            prompt, streamed, started = services.prompt_for(model, self.prompt), False, services.clock.monotonic()
+            answering: float | None = None
             try:
                 async with aclosing(self._answer(model, prompt, params)) as events:
                     async for event in events:
                         match event:
                             case TextDelta() | ThinkingDelta():
                                 streamed = True
-                                time.note(thinks=isinstance(event, ThinkingDelta))
+                                if answering is None and isinstance(event, TextDelta):
+                                    answering = services.clock.monotonic()
                                 yield event
                             case ThinkingEnded():
                                 yield Restarted(Attempt(model, "thinking", "what it wrote so far was thinking"))
                             case ProviderReply():
-                                reply = self._reply(model, event, time)
+                                reply = self._reply(model, event, started, answering)
                                 if reply.text != event.text:
                                     yield Restarted(Attempt(model, "written_call", "it wrote a call as text"))
                                 yield reply
@@ -205,12 +206,15 @@ class ModelCall:
             self.services.longest[model] = room
         return _capped(params, room)
 
-    def _reply(self, model: str, reply: ProviderReply, time: AnswerTime) -> Reply:
+    def _reply(self, model: str, reply: ProviderReply, started: float, answering: float | None) -> Reply:
+        """`answering`: when the answer began to arrive, after the thinking; both by the monotonic clock."""
         self.services.cooldowns.clear(model)
         text, calls = self._calls(model, reply)
         usage, failed = self._usage(model, reply), tuple(self.failed)
-        thought = Thought(reply.thought, time.thinking) if reply.thought or usage.thinking_tokens else None
-        return Reply(text, calls, usage, model, time.passed, failed, reply.fields, thought)
+        now = self.services.clock.monotonic()
+        took, thinking = (round((until - started) * 1000) for until in (now, now if answering is None else answering))
+        thought = Thought(reply.thought, thinking) if reply.thought or usage.thinking_tokens else None
+        return Reply(text, calls, usage, model, took, failed, reply.fields, thought)
 
     def _calls(self, model: str, reply: ProviderReply) -> tuple[str, tuple[ToolCall, ...]]:
         """The text and the calls; a call as text is one only of a model that has never made a proper one."""
@@ -218,7 +222,8 @@ class ModelCall:
             self.services.calls_properly.add(model)
         written = None if reply.calls else written_call(reply.text, self.prompt.tools)
         if written is None:
-            tried = None if reply.calls else unreadable_call(reply.text, self.prompt.tools)
+            cut = reply.calls or reply.finish == "length"
+            tried = None if cut else unreadable_call(reply.text, self.prompt.tools)
             return (WRITTEN.format(tried), ()) if tried else (reply.text, reply.calls)
         may_run = model not in self.services.calls_properly and self.prompt.answer_format is None
         call = written.made(self.prompt) if may_run else None

@@ -29,7 +29,9 @@ _SPELLINGS = (
 _FUNCTION = re.compile(r"<function=([\w-]+)>(.*)</function>", re.DOTALL)
 _FUNCTION_MARK = re.compile(r"<(?:function=|invoke name=|function_calls?>)")
 _PYTHON = re.compile(r"\[?([A-Za-z_]\w*)\((?:\s*\w+\s*=|\s*\))")
-_WORD = re.compile(r"[\w-]+")
+_CALLED = re.compile(
+    rf'"(?:tool_)?name"\s*:\s*"([\w-]+)"|<function=([\w-]+)|name="([\w-]+)"|{_MARK}\s*(?:functions\.)?([\w-]+)\s*[{{<\[]'
+)
 _PARAMETER = re.compile(r"<parameter=([\w-]+)>\n?(.*?)\n?</parameter>\s*", re.DOTALL)
 _SHORTEST_QUOTE = 3
 _LONGEST_CALL = 50_000
@@ -70,8 +72,8 @@ def unreadable_call(text: str, tools: Sequence[ToolSpec]) -> str | None:
     python = _PYTHON.match(text)
     if not (_OPENING.match(text) or _FUNCTION_MARK.match(text) or (python and text.endswith((")", ")]")))):
         return None
-    names = {tool.name for tool in tools}
-    return next((word for word in ([python[1]] if python else _WORD.findall(text)) if word in names), None)
+    named = [python[1]] if python else ["".join(each) for each in _CALLED.findall(text)]
+    return next((name for name in named if name in {tool.name for tool in tools}), None)
 
 
 def _between_marks(text: str) -> tuple[str, bool]:
