@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Self
 
@@ -17,9 +17,12 @@ from gateway.domain.memory.memories import Embedder
 from gateway.domain.time import Clock
 from gateway.flow.secrets.guard import Clean
 from gateway.flow.secrets.live_secrets import LiveSecrets
+from gateway.llm.auto import connected_models
 from gateway.llm.client import Description, ModelClient, build_client
 from gateway.llm.embedding.remote import RemoteEmbedder
-from gateway.llm.vendors import cheap_model_beside
+from gateway.llm.refusals import Refusals
+from gateway.llm.vendors import cheap_model_beside, default_model, is_enabled
+from gateway.store.delivery.addresses import AddressRow
 
 MEGABYTE = 1024 * 1024
 
@@ -30,12 +33,15 @@ class LiveConfig:
 
     config: Config
     model: ModelClient
+    refusals: Refusals = field(default_factory=Refusals, kw_only=True)
+    """The refusals of models, whatever the configuration was then."""
 
     @classmethod
     async def loaded(cls, environment: Environment, secrets: LiveSecrets, clock: Clock) -> Self:
         """Load config.json with these secrets; raises `ConfigError`."""
         config = load(environment.config, os.environ, secrets.lookup)
-        return cls(config, await build_client(config.models, os.environ, clock))
+        refusals = Refusals(clock)
+        return cls(config, await build_client(config.models, os.environ, clock, refusals=refusals), refusals=refusals)
 
     async def apply(self, config: Config, clock: Clock) -> ModelClient | None:
         """Use an edited configuration; return the replaced models, for the caller to close when no turn uses them.
@@ -44,7 +50,8 @@ class LiveConfig:
         """
         replaced = None
         if config.models != self.config.models:
-            replaced, self.model = self.model, await build_client(config.models, os.environ, clock)
+            made = await build_client(config.models, os.environ, clock, refusals=self.refusals)
+            replaced, self.model = self.model, made
         self.config = config
         return replaced
 
@@ -56,8 +63,12 @@ class LiveConfig:
         )
 
     def describe(self) -> Description:
-        """The active models, and why these."""
-        return self.model.describe()
+        """The active models, why these, and which others may be chosen."""
+        models, described = self.config.models, self.model.describe()
+        connected = [choice.model for choice in connected_models(os.environ, models.providers)]
+        members = tuple(name for name in models.members if is_enabled(name, models.providers))
+        choices = tuple(dict.fromkeys((*described.chain, *connected, *members)))
+        return replace(described, choices=choices, members=members)
 
     def summary_model(self) -> ModelClient | None:
         """The model that compacts conversations and describes files; None if none is connected."""
@@ -73,12 +84,22 @@ class LiveConfig:
         """The model of heartbeats; None if none is connected."""
         return self.model.with_primary(self.config.heartbeat.model)
 
-    def named_model(self, name: str | None) -> ModelClient | None:
-        """The chain with this model first; None without a name, or if the model is no longer configured."""
-        return self.model.with_primary(name) if name in self.model.describe().chain else None
+    def chat_model(self, asked: str | None, at: AddressRow, *, owner: bool) -> ModelClient | None:
+        """The chain for a message: first the model it was `asked` of, if that is configured, else the chat's choice.
+
+        What a member chose counts only while `models.members` allows it.
+        """
+        members = self.config.models.members
+        chosen = at.model if owner or at.model in members else None
+        name = asked if asked in self.model.describe().chain else chosen
+        found = (self.model.with_primary(name) if name else None) or self.model
+        level = at.thinking if owner or found.describe().chain[0] in members else None
+        return found.thinking(level) if level else found
 
     def agent_model(self, name: str | None, temperature: float, max_tokens: int | None) -> ModelClient | None:
-        """The model for an agent of a task tree; None if none is connected."""
+        """The model for an agent of a task tree, `provider/` for the default of that one; None if none is connected."""
+        if name is not None and name.endswith("/"):
+            name = default_model(name[:-1], self.config.models.providers)
         found = self.model.with_primary(name)
         return found.tuned(temperature, max_tokens) if found else None
 

@@ -31,6 +31,8 @@ from gateway.store.trust.reviews import close as close_questions  # `reviews` is
 from gateway.store.work.tasks import cancel, create, live_chat
 from gateway.workspace.journal.files import summarise
 
+DEFAULT = "default"
+"""Chooses what is configured."""
 _NUMBERED = re.compile(r"#(\d{1,18})(?!\S)\s*", re.ASCII)
 
 
@@ -68,6 +70,12 @@ class CommandContext:
     services: CommandServices
     written: str
     """The unfinished text of the running turn, if it runs in this process."""
+
+    @property
+    def chosen_model(self) -> str | None:
+        """The model chosen for this chat; None: the configured one, as for a member who may no longer choose it."""
+        allowed = self.role is Role.OWNER or self.at.model in self.services.models().members
+        return self.at.model if allowed else None
 
 
 @dataclass(frozen=True, slots=True)

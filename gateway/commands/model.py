@@ -1,21 +1,69 @@
-"""/model: which model answers, and why."""
+"""/model: which model answers, and why; another one for this chat."""
 
-from gateway.commands import Command, CommandContext, CommandReply
+import re
+from collections.abc import Sequence
+from difflib import get_close_matches
+
+from gateway.commands import DEFAULT, Command, CommandContext, CommandReply
 from gateway.domain.principals import Role
+from gateway.store.delivery import addresses
 
 
 async def run(ctx: CommandContext) -> CommandReply:
-    """Show the chain in order, and models in cooldown after an error; others see the model alone."""
-    models = ctx.services.models()
-    if ctx.role is not Role.OWNER:
-        return CommandReply(f"Model: {models.active}")
-    lines = [f"Model: {models.active} ({models.why})"]
+    """Show the chain in order, the chat's choice, and models in cooldown after an error; or switch."""
+    if ctx.argument.strip():
+        return CommandReply(await _switched(ctx, ctx.argument.strip()))
+    models, owner = ctx.services.models(), ctx.role is Role.OWNER
+    why = f" ({models.why})" if owner else ""
+    lines = [f"Model: {models.active}{why}"]
+    if (chosen := ctx.chosen_model) is not None:
+        lines = [f"Model of this chat: {chosen}, until /model {DEFAULT}", f"Elsewhere: {models.active}{why}"]
     others = [name for name in models.chain if name != models.active]
-    if others:
+    if owner and others:
         lines.append(f"Then: {', '.join(others)}")
-    lines += [f"{c.model} is skipped for {c.seconds:.0f} s ({c.kind.value})" for c in models.cooling]
-    lines.append("To change it, set models.primary in config.json; it applies at once.")
+    if owner:
+        lines += [f"{c.model} is skipped for {c.seconds:.0f} s ({c.kind.value})" for c in models.cooling]
+    choices = models.choices if owner else models.members
+    if choices and not ctx.at.address.by_token:
+        lines.append(f"/model NAME switches this chat: {', '.join(choices)}")
+    if owner:
+        lines.append("For all chats, set models.primary in config.json; it applies at once.")
     return CommandReply("\n".join(lines))
 
 
-command = Command("model", "which model answers, and why", run, tokens="any")
+async def _switched(ctx: CommandContext, said: str) -> str:
+    if ctx.at.address.by_token:
+        return "A program chooses by the field `model` of its requests; GET /v1/models lists the names."
+    if said.lower() == DEFAULT:
+        await addresses.choose(ctx.tx, ctx.at.id, None, ctx.at.thinking)
+        return f"This chat uses the configured model again: {ctx.services.models().active}"
+    owner, models = ctx.role is Role.OWNER, ctx.services.models()
+    choices = models.choices if owner else models.members
+    found = matching(said, choices)
+    if owner and not found and said.partition("/")[0] in {name.partition("/")[0] for name in choices if "/" in name}:
+        found = [said] if "/" in said and not re.search(r"\s", said) else []
+    match found:
+        case [name]:
+            await addresses.choose(ctx.tx, ctx.at.id, name, ctx.at.thinking)
+            return f"Model of this chat from the next answer on: {name}, until /model {DEFAULT}"
+        case []:
+            known = f"One of: {', '.join(choices)}" if choices else "The owner lets members choose by models.members."
+            return f"There is no such model to choose. {known}"
+        case _:
+            return f"That can be {' or '.join(found)}; say more of its name."
+
+
+def matching(said: str, names: Sequence[str]) -> list[str]:
+    """The names that someone may mean: this one, those with all the words in any order, else the most similar."""
+    words, bare = [_bare(word) for word in said.split()], {name: _bare(name) for name in names}
+    exact = [name for name in names if _bare(said) in (bare[name], _bare(name.rpartition("/")[2]))]
+    having = [name for name in names if all(word in bare[name] for word in words)]
+    short = {_bare(name.rpartition("/")[2]): name for name in names}
+    return exact[:1] or having or [short[near] for near in get_close_matches(_bare(said), short, 1)]
+
+
+def _bare(text: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", text.lower())
+
+
+command = Command("model", "which model answers, and why; NAME switches this chat", run, tokens="any")

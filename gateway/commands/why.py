@@ -28,7 +28,10 @@ def _step_lines(step: StepRow, *, owner: bool) -> list[str]:
     tried = [f"{a.model} failed: {a.error}{f': {a.message}' if owner else ''}" for a in step.failed]
     if step.kind == "model":
         cost = f", ${step.cost_usd:.4f}" if owner else ""
-        return [*tried, f"{step.name}: {step.latency_ms} ms, {step.tokens_in} tokens in, {step.tokens_out} out{cost}"]
+        part = f" (${step.thinking_usd:.4f})" if owner else ""
+        thinking = f", of which {step.tokens_thinking} thinking{part}" if step.tokens_thinking else ""
+        took = f"{step.latency_ms} ms, {step.tokens_in} tokens in, {step.tokens_out} out{cost}{thinking}"
+        return [*tried, f"{step.name}: {took}"]
     return [f"{step.name}: {step.latency_ms} ms"]
 
 

@@ -199,6 +199,9 @@ class Retention(Section):
         ge=timedelta(days=32),
         description="How long to keep tasks that have ended, with their steps, triggers and deliveries; null: forever.",
     )
+    thinking: Duration | None = Field(
+        timedelta(days=30), description="How long to keep what models thought before their answers; null: forever."
+    )
 
 
 class WebSettings(Section):

@@ -101,6 +101,15 @@ class Params(_Settings):
     max_output_tokens: int = Field(4096, ge=1, description="The maximum length of an answer, in tokens.")
 
 
+ThinkingLevel = Literal["off", "low", "medium", "high"]
+
+
+class CallParams(Params):
+    """The sampling parameters of one call, and how much the model is to think; None: as it does by itself."""
+
+    thinking: ThinkingLevel | None = None
+
+
 class ProviderSettings(_Settings):
     """How to reach one provider; defaults come from the environment and the provider's usual address."""
 
@@ -108,6 +117,10 @@ class ProviderSettings(_Settings):
         None, description="The provider's key; null reads its usual environment variable."
     )
     base_url: HttpUrl | None = Field(None, description="Where the provider's API is; null means its public address.")
+    default_model: str | None = Field(
+        None, min_length=1, description="Its model for `auto`, and for an agent that names the provider only."
+    )
+    enabled: bool = Field(True, description="false: none of its models is asked.")
 
 
 ModelName = Annotated[str, StringConstraints(strip_whitespace=True)]
@@ -121,6 +134,12 @@ class ModelSettings(_Settings):
     )
     fallbacks: tuple[ModelName, ...] = Field((), description="Models to try, in order, when the primary fails.")
     params: Params = Field(default_factory=Params, description="Sampling parameters, sent to every model.")
+    thinking: ThinkingLevel | None = Field(
+        None, description="How much models think: off, low, medium or high; null: as each does by itself."
+    )
+    members: tuple[str, ...] = Field(
+        (), description="Models that members may choose in their chats with /model; empty: none."
+    )
     providers: Mapping[str, ProviderSettings] = Field(
         default_factory=dict, description="Keys and addresses by model prefix, such as `openai` or `ollama`."
     )

@@ -30,8 +30,15 @@ class TextWritten:
 
 
 @dataclass(frozen=True, slots=True)
+class ThinkingWritten:
+    """More of what the model thinks before its answer; never for messengers."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class TextDropped:
-    """The text so far is void: the same prompt is tried again."""
+    """The text and the thinking so far are void: the same prompt is tried again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +98,7 @@ class Overrun:
 LiveEvent: TypeAlias = (
     TurnStarted
     | TextWritten
+    | ThinkingWritten
     | TextDropped
     | ModelAwaited
     | ToolStarted
@@ -135,6 +143,7 @@ class _Running:
 
     run: Claim | None
     written: GrowingText = field(default_factory=GrowingText)
+    thought: GrowingText = field(default_factory=GrowingText)
 
 
 class Live:
@@ -157,8 +166,10 @@ class Live:
                 self._running[session] = _Running(run)
             case TextWritten(text) if running is not None:
                 running.written.add(text)
+            case ThinkingWritten(text) if running is not None:
+                running.thought.add(text)
             case TextDropped() | ToolStarted() if running is not None:
-                running.written = GrowingText()
+                running.written, running.thought = GrowingText(), GrowingText()
             case TurnEnded(run):
                 if running is None or running.run != run:
                     return
@@ -175,6 +186,11 @@ class Live:
         """The unfinished text of the running turn; None if no turn runs in this process."""
         running = self._running.get(session)
         return str(running.written) if running else None
+
+    def thought(self, session: SessionId) -> str:
+        """The thinking of the running turn's model so far."""
+        running = self._running.get(session)
+        return str(running.thought) if running else ""
 
     @contextmanager
     def subscribe(self, session: SessionId) -> Iterator[Subscription]:

@@ -1,7 +1,7 @@
 """`models.primary: "auto"`: the first provider with a key, else a local Ollama, else the built-in guide."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel
 
 from gateway.domain.settings import ProviderSettings
-from gateway.llm.vendors import VENDORS, Vendor, endpoint_of
+from gateway.llm.vendors import VENDORS, Vendor, default_model, endpoint_of, is_enabled
 
 GUIDE = "guide/built-in"
 
@@ -22,13 +22,24 @@ class ModelChoice:
     reason: str
 
 
+def connected_models(environ: Mapping[str, str], providers: Mapping[str, ProviderSettings]) -> Iterator[ModelChoice]:
+    """Yield the default model of each provider that has a key, in catalogue order, or an address of its own."""
+    for entry in VENDORS:
+        model = default_model(entry.prefix, providers)
+        if model and is_enabled(model, providers) and (where := _key_place(entry, environ, providers)):
+            yield ModelChoice(model, f"auto: a key for {entry.title} is in {where}")
+    for prefix, settings in providers.items():
+        model = default_model(prefix, providers)
+        if model and settings.enabled and settings.default_model and settings.base_url:
+            yield ModelChoice(model, f"auto: config.json has models.providers.{prefix}.default_model and its base_url")
+
+
 def choose_model(
     environ: Mapping[str, str], providers: Mapping[str, ProviderSettings], ollama_models: Sequence[str]
 ) -> ModelChoice:
-    """Choose by key, in catalogue order, then from `ollama_models`, the models a local Ollama offers."""
-    for entry in VENDORS:
-        if entry.model and (where := _key_place(entry, environ, providers)):
-            return ModelChoice(entry.model, f"auto: a key for {entry.title} is in {where}")
+    """Choose the first connected one, else from `ollama_models`, the models a local Ollama offers."""
+    if (first := next(connected_models(environ, providers), None)) is not None:
+        return first
     chat_models = [name for name in ollama_models if "embed" not in name]
     if chat_models:
         return ModelChoice(

@@ -20,12 +20,14 @@ from gateway.domain.conversation.model import (
     Reply,
     Restarted,
     TextDelta,
+    ThinkingDelta,
+    Thought,
     ToolCall,
     Usage,
     UserMessage,
     Waiting,
 )
-from gateway.domain.settings import Params
+from gateway.domain.settings import CallParams
 from gateway.domain.text.tokens import estimate
 from gateway.domain.time import Clock
 from gateway.llm.continuing import AnswerEvent, whole_answer
@@ -34,8 +36,9 @@ from gateway.llm.error_words import output_room
 from gateway.llm.errors import ErrorKind, ModelError, scrub
 from gateway.llm.prices import Prices, estimate_prompt
 from gateway.llm.protocol.wire import texts_of
-from gateway.llm.protocol.written_calls import written_call
+from gateway.llm.protocol.written_calls import unreadable_call, written_call
 from gateway.llm.provider import KeepAlive, Provider, ProviderEvent, ProviderReply, Providers, ThinkingEnded
+from gateway.llm.refusals import IMAGES
 from gateway.llm.vendors import split_model, vendor
 
 log = structlog.get_logger(__name__)
@@ -62,13 +65,11 @@ class CallServices:
     """Shared by all calls of one configuration."""
 
     providers: Providers
-    params: Params
+    params: CallParams
     prices: Prices
     clock: Clock
     cooldowns: Cooldowns
     retry_policy: RetryPolicy
-    no_vision: set[str] = field(default_factory=set)
-    """Models that refused images although the price table does not say so."""
     calls_properly: set[str] = field(default_factory=set)
     """Models that have made a tool call as their provider defines it."""
     longest: dict[str, int] = field(default_factory=dict)
@@ -80,9 +81,15 @@ class CallServices:
 
     def prompt_for(self, model: str, prompt: Prompt) -> Prompt:
         """The prompt, without images if the model cannot take them."""
-        if has_images(prompt) and (model in self.no_vision or self.prices.of(model).vision is False):
+        if has_images(prompt) and self._lacks_vision(model):
             return without_images(prompt)
         return prompt
+
+    def _lacks_vision(self, model: str) -> bool:
+        """Whether the price table says so, or the model itself did."""
+        return self.prices.of(model).vision is False or IMAGES in self.providers.refusals.of(
+            self.providers.source(model)
+        )
 
 
 @dataclass(slots=True)
@@ -149,17 +156,20 @@ class ModelCall:
         params = _capped(services.params, services.longest_of(model))
         while True:
             prompt, streamed, started = services.prompt_for(model, self.prompt), False, services.clock.monotonic()
+            answering: float | None = None
             try:
                 async with aclosing(self._answer(model, prompt, params)) as events:
                     async for event in events:
                         match event:
-                            case TextDelta():
+                            case TextDelta() | ThinkingDelta():
                                 streamed = True
+                                if answering is None and isinstance(event, TextDelta):
+                                    answering = services.clock.monotonic()
                                 yield event
                             case ThinkingEnded():
                                 yield Restarted(Attempt(model, "thinking", "what it wrote so far was thinking"))
                             case ProviderReply():
-                                reply = self._reply(model, event, services.clock.monotonic() - started)
+                                reply = self._reply(model, event, started, answering)
                                 if reply.text != event.text:
                                     yield Restarted(Attempt(model, "written_call", "it wrote a call as text"))
                                 yield reply
@@ -175,7 +185,7 @@ class ModelCall:
             else:
                 return
 
-    def _answer(self, model: str, prompt: Prompt, params: Params) -> AsyncGenerator[AnswerEvent, None]:
+    def _answer(self, model: str, prompt: Prompt, params: CallParams) -> AsyncGenerator[AnswerEvent, None]:
         provider, silence = self.services.providers.of(model), self.services.retry_policy.max_silence
 
         def ask(prompt: Prompt) -> AsyncGenerator[AnswerEvent, None]:
@@ -183,10 +193,10 @@ class ModelCall:
 
         return whole_answer(ask, prompt, params.max_output_tokens)
 
-    def _adapted(self, model: str, prompt: Prompt, params: Params, error: ModelError) -> Params | None:
+    def _adapted(self, model: str, prompt: Prompt, params: CallParams, error: ModelError) -> CallParams | None:
         """The parameters with which the model may answer at once; None if nothing can be adapted to the error."""
         if has_images(prompt) and refused_images(error):
-            self.services.no_vision.add(model)
+            self.services.providers.refusals.note(self.services.providers.source(model), model, IMAGES)
             return params
         too_long, asked = error.kind is ErrorKind.CONTEXT_LENGTH, params.max_output_tokens
         room = output_room(error.words, asked, too_long=too_long)
@@ -196,11 +206,15 @@ class ModelCall:
             self.services.longest[model] = room
         return _capped(params, room)
 
-    def _reply(self, model: str, reply: ProviderReply, seconds: float) -> Reply:
+    def _reply(self, model: str, reply: ProviderReply, started: float, answering: float | None) -> Reply:
+        """`answering`: when the answer began to arrive, after the thinking; both by the monotonic clock."""
         self.services.cooldowns.clear(model)
         text, calls = self._calls(model, reply)
-        took = round(seconds * 1000)
-        return Reply(text, calls, self._usage(model, reply), model, took, tuple(self.failed), reply.fields)
+        usage, failed = self._usage(model, reply), tuple(self.failed)
+        now = self.services.clock.monotonic()
+        took, thinking = (round((until - started) * 1000) for until in (now, now if answering is None else answering))
+        thought = Thought(reply.thought, thinking) if reply.thought or usage.thinking_tokens else None
+        return Reply(text, calls, usage, model, took, failed, reply.fields, thought)
 
     def _calls(self, model: str, reply: ProviderReply) -> tuple[str, tuple[ToolCall, ...]]:
         """The text and the calls; a call as text is one only of a model that has never made a proper one."""
@@ -208,7 +222,9 @@ class ModelCall:
             self.services.calls_properly.add(model)
         written = None if reply.calls else written_call(reply.text, self.prompt.tools)
         if written is None:
-            return reply.text, reply.calls
+            cut = reply.calls or reply.finish == "length"
+            tried = None if cut else unreadable_call(reply.text, self.prompt.tools)
+            return (WRITTEN.format(tried), ()) if tried else (reply.text, reply.calls)
         may_run = model not in self.services.calls_properly and self.prompt.answer_format is None
         call = written.made(self.prompt) if may_run else None
         return ("", (call,)) if call else (WRITTEN.format(written.name), ())
@@ -217,8 +233,11 @@ class ModelCall:
         usage = reply.usage
         if usage is None or not usage.input_tokens:
             written = estimate(reply.text) + sum(estimate(call.arguments) for call in reply.calls)
-            usage = Usage(estimate_prompt(self.prompt), written)
-        return usage if usage.cost_usd else replace(usage, cost_usd=self.services.prices.cost(model, usage))
+            usage = Usage(estimate_prompt(self.prompt), written + estimate(reply.thought))
+        thinking = usage.thinking_tokens or min(estimate(reply.thought), usage.output_tokens)
+        price = self.services.prices.cost
+        cost, part = usage.cost_usd or price(model, usage), price(model, Usage(output_tokens=thinking))
+        return replace(usage, cost_usd=cost, thinking_tokens=thinking, thinking_usd=min(part, cost))
 
     def _note(self, model: str, error: ModelError) -> Attempt:
         text = f"HTTP {error.status}: {error.message}" if error.status else error.message
@@ -234,7 +253,7 @@ def _transient(state: RetryCallState) -> bool:
     return isinstance(error, ModelError) and error.kind.transient
 
 
-def _capped(params: Params, limit: int | None) -> Params:
+def _capped(params: CallParams, limit: int | None) -> CallParams:
     """The parameters, with the output limit lowered to the model's own."""
     if limit is None or limit >= params.max_output_tokens:
         return params
@@ -246,7 +265,7 @@ _KEEP_ALIVE_FACTOR = 2.5
 
 
 async def try_once(
-    provider: Provider, model: str, prompt: Prompt, params: Params, max_silence: float
+    provider: Provider, model: str, prompt: Prompt, params: CallParams, max_silence: float
 ) -> AsyncGenerator[AnswerEvent, None]:
     """Yield deltas, then the reply.
 
@@ -262,7 +281,7 @@ async def try_once(
                 last_progress = now()
             if isinstance(event, ProviderReply):
                 yield _require_content(event, params)
-            elif isinstance(event, ThinkingEnded) or (isinstance(event, TextDelta) and event.text):
+            elif isinstance(event, ThinkingEnded | ThinkingDelta) or (isinstance(event, TextDelta) and event.text):
                 yield event
 
 
@@ -280,7 +299,7 @@ async def _next_event(
         raise ModelError(ErrorKind.SILENCE, f"{what} arrived for {seconds:g} s") from error
 
 
-def _require_content(reply: ProviderReply, params: Params) -> ProviderReply:
+def _require_content(reply: ProviderReply, params: CallParams) -> ProviderReply:
     if reply.text.strip() or reply.calls:
         return reply
     if reply.finish == "length":

@@ -5,15 +5,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from gateway.domain.conversation.model import Highest, ModelEvent, Prompt
-from gateway.domain.settings import ModelSettings
+from gateway.domain.settings import CallParams, ModelSettings, ThinkingLevel
 from gateway.domain.time import Clock
 from gateway.llm.auto import GUIDE, ModelChoice, choose_model, ollama_models
 from gateway.llm.call import USUAL_POLICY, CallServices, ModelCall, RetryPolicy
 from gateway.llm.cooldown import Cooldowns, Cooling
 from gateway.llm.errors import ErrorKind, ModelError, scrub
 from gateway.llm.prices import Prices, estimate_prompt
+from gateway.llm.protocol.thinking_levels import thinking_budget
 from gateway.llm.provider import Providers, Transcriber, VectorProvider
-from gateway.llm.vendors import endpoint_of
+from gateway.llm.refusals import Refusals
+from gateway.llm.vendors import endpoint_of, is_enabled
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,11 @@ class Description:
     why: str
     chain: tuple[str, ...]
     cooling: tuple[Cooling, ...]
+    thinking: ThinkingLevel | None = None
+    choices: tuple[str, ...] = ()
+    """The models that the owner may choose for a chat, where that was asked for."""
+    members: tuple[str, ...] = ()
+    """Those that members may choose."""
 
 
 class ModelClient:
@@ -46,7 +53,9 @@ class ModelClient:
     def describe(self) -> Description:
         """The current state, for people."""
         cooldowns = self._services.cooldowns
-        return Description(cooldowns.order(self._chain)[0], self._why, self._chain, cooldowns.current())
+        return Description(
+            cooldowns.order(self._chain)[0], self._why, self._chain, cooldowns.current(), self._services.params.thinking
+        )
 
     def prompt_budget(self) -> int:
         """The most tokens a prompt may have for every model of the chain to accept it and still answer."""
@@ -54,9 +63,19 @@ class ModelClient:
 
     def highest(self, prompt: Prompt) -> Highest:
         """The most that the answer may cost, whichever model of the chain gives it."""
-        tokens, longest = estimate_prompt(prompt), self._services.params.max_output_tokens
+        tokens, longest = estimate_prompt(prompt), self._longest
         each = [self._services.prices.highest(model, tokens, longest) for model in self._chain]
         return Highest(max(one.usd for one in each), max(one.tokens for one in each))
+
+    @property
+    def _longest(self) -> int:
+        params = self._services.params
+        return params.max_output_tokens + thinking_budget(params.thinking)
+
+    def thinking(self, level: ThinkingLevel) -> "ModelClient":
+        """The same chain with this level of thinking."""
+        params = self._services.params.model_copy(update={"thinking": level})
+        return ModelClient(self._chain, self._why, replace(self._services, params=params))
 
     def with_primary(self, model: str | None) -> "ModelClient | None":
         """The same chain with `model`, if given, in front; None if no model is connected at all."""
@@ -106,18 +125,25 @@ class ModelClient:
 
     def _prompt_room(self, model: str) -> int:
         window = self._services.prices.window(model)
-        return max(window - self._services.params.max_output_tokens, window // 2)
+        return max(window - self._longest, window // 2)
 
 
 async def build_client(
-    settings: ModelSettings, environ: Mapping[str, str], clock: Clock, retry_policy: RetryPolicy = USUAL_POLICY
+    settings: ModelSettings,
+    environ: Mapping[str, str],
+    clock: Clock,
+    retry_policy: RetryPolicy = USUAL_POLICY,
+    refusals: Refusals | None = None,
 ) -> ModelClient:
     """Build the client for one configuration; looks for a local Ollama only if `auto` finds no key. Checks no key."""
-    providers = Providers(settings.providers, environ, settings.engine)
+    providers = Providers(settings.providers, environ, settings.engine, refusals)
     choice = await _primary(settings, environ)
-    chain = tuple(dict.fromkeys((choice.model, *settings.fallbacks)))
-    services = CallServices(providers, settings.params, Prices(), clock, Cooldowns(clock), retry_policy)
-    return ModelClient(chain, choice.reason, services)
+    each = dict.fromkeys((choice.model, *settings.fallbacks))
+    chain = tuple(model for model in each if is_enabled(model, settings.providers))
+    why = choice.reason if chain and chain[0] == choice.model else f"the provider of {choice.model} is off"
+    params = CallParams(**dict(settings.params), thinking=settings.thinking)
+    services = CallServices(providers, params, Prices(), clock, Cooldowns(clock), retry_policy)
+    return ModelClient(chain or (GUIDE,), why, services)
 
 
 async def _primary(settings: ModelSettings, environ: Mapping[str, str]) -> ModelChoice:

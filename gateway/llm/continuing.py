@@ -5,7 +5,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import TypeAlias
 
-from gateway.domain.conversation.model import AssistantMessage, Prompt, TextDelta, Usage, UserMessage
+from gateway.domain.conversation.model import AssistantMessage, Prompt, TextDelta, ThinkingDelta, Usage, UserMessage
 from gateway.llm.errors import ErrorKind, ModelError
 from gateway.llm.provider import ProviderReply, ThinkingEnded
 
@@ -13,7 +13,7 @@ GO_ON = "The limit of its length cut your answer off. Go on exactly where it end
 FILTERED = "\n\n(The provider's content filter ended the answer here.)"
 CUT = "\n\n(The answer ended here at its limit of {:,} tokens; `models.params.max_output_tokens` raises it.)"
 
-AnswerEvent: TypeAlias = TextDelta | ThinkingEnded | ProviderReply
+AnswerEvent: TypeAlias = TextDelta | ThinkingDelta | ThinkingEnded | ProviderReply
 Ask: TypeAlias = Callable[[Prompt], AsyncGenerator[AnswerEvent, None]]
 
 
@@ -61,9 +61,10 @@ async def _rest(ask: Ask, prompt: Prompt, first: ProviderReply) -> AsyncGenerato
                         written += text
                         yield event
                     case ProviderReply():
-                        usage = _both(first.usage, event.usage)
-                        yield replace(event, text=first.text + event.text, calls=(), usage=usage)
-                    case ThinkingEnded():
+                        usage, text = _both(first.usage, event.usage), first.text + event.text
+                        thought, fields = first.thought + event.thought, first.fields or event.fields
+                        yield replace(event, text=text, calls=(), usage=usage, fields=fields, thought=thought)
+                    case ThinkingEnded() | ThinkingDelta():
                         pass
     except ModelError:
         yield replace(first, text=first.text + written)
@@ -77,4 +78,5 @@ def _both(one: Usage | None, other: Usage | None) -> Usage | None:
         one.output_tokens + other.output_tokens,
         one.cached_tokens + other.cached_tokens,
         one.cost_usd + other.cost_usd,
+        one.thinking_tokens + other.thinking_tokens,
     )

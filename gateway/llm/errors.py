@@ -42,7 +42,8 @@ class ErrorKind(StrEnum):
 class ModelError(SupaclawError):
     """One attempt failed. `status` is None if there was no HTTP response; `retry_after` is in seconds.
 
-    `words` are those of the provider, "" if the message is ours: what they quote of a prompt decides nothing.
+    `words` are those of the provider, "" if the message is ours: what they quote of a prompt decides nothing. `fields`
+    are those of the request that the provider names apart from its words.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class ModelError(SupaclawError):
         retry_after: float | None = None,
         code: str | None = None,
         words: str = "",
+        fields: frozenset[str] = frozenset(),
     ) -> None:
         super().__init__(message)
         self.kind = kind
@@ -62,15 +64,17 @@ class ModelError(SupaclawError):
         self.retry_after = retry_after
         self.code = code
         self.words = words
+        self.fields = fields
 
     def without_quotes(self, texts: Iterable[str]) -> "ModelError":
         """The same error, classified without what it quotes of these texts."""
         words = unquoted(self.words, texts)
         if words == self.words:
             return self
-        kind = _kind(self.status, self.code, words)
+        kind, status, code = _kind(self.status, self.code, words), self.status, self.code
+        wait = self.retry_after
         return ModelError(
-            kind, self.message, status=self.status, retry_after=self.retry_after, code=self.code, words=words
+            kind, self.message, status=status, retry_after=wait, code=code, words=words, fields=self.fields
         )
 
 

@@ -1,14 +1,16 @@
 """A provider: one attempt at one model, without retries, fallbacks or prices; the choice of a file of `providers/`."""
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
-from gateway.domain.conversation.model import Prompt, ProviderFields, TextDelta, ToolCall, Usage
-from gateway.domain.settings import Params, ProviderSettings
-from gateway.llm.vendors import Endpoint, endpoint_of, split_model
+from gateway.domain.conversation.model import Prompt, ProviderFields, TextDelta, ThinkingDelta, ToolCall, Usage
+from gateway.domain.settings import CallParams, ProviderSettings
+from gateway.llm.errors import ErrorKind, ModelError
+from gateway.llm.refusals import Refusals
+from gateway.llm.vendors import Endpoint, endpoint_of, is_enabled, split_model
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,7 @@ class ProviderReply:
     usage: Usage | None = None
     finish: str = "stop"
     fields: ProviderFields | None = None
+    thought: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +35,8 @@ class ThinkingEnded:
     """All text so far was thinking, though nothing said so; the answer begins now."""
 
 
-ProviderEvent: TypeAlias = TextDelta | KeepAlive | ThinkingEnded | ProviderReply
-"""A `TextDelta` without text: the answer grew by hidden reasoning, or by a call."""
+ProviderEvent: TypeAlias = TextDelta | ThinkingDelta | KeepAlive | ThinkingEnded | ProviderReply
+"""A `TextDelta` without text: the answer grew by a call, or by something that isn't shown."""
 
 
 class Provider(Protocol):
@@ -42,7 +45,7 @@ class Provider(Protocol):
     A provider without a set-up, or without connections of its own, inherits `warm` and `close`, which do nothing.
     """
 
-    def stream(self, model: str, prompt: Prompt, params: Params, /) -> AsyncGenerator[ProviderEvent, None]:
+    def stream(self, model: str, prompt: Prompt, params: CallParams, /) -> AsyncGenerator[ProviderEvent, None]:
         """Yield deltas, then exactly one `ProviderReply`; raises `ModelError`. Closing it closes the connection."""
 
     async def warm(self) -> None:
@@ -80,22 +83,34 @@ class Providers:
     """The providers of one configuration, one per prefix, built on first use."""
 
     def __init__(
-        self, settings: Mapping[str, ProviderSettings], environ: Mapping[str, str], engine: Engine = "auto"
+        self,
+        settings: Mapping[str, ProviderSettings],
+        environ: Mapping[str, str],
+        engine: Engine = "auto",
+        refusals: Refusals | None = None,
     ) -> None:
+        self.refusals = refusals or Refusals()
         self._settings = settings
         self._environ = environ
         self._engine = engine
         self._built: dict[str, Provider] = {}
 
     def of(self, model: str) -> Provider:
-        """The provider of a model."""
+        """The provider of a model; raises `ModelError` if it is switched off."""
         prefix, _ = split_model(model)
+        if not is_enabled(model, self._settings):
+            raise ModelError(ErrorKind.BAD_REQUEST, f"models.providers.{prefix}.enabled is false")
         if prefix not in self._built:
-            endpoint = endpoint_of(prefix, self._settings, self._environ)
+            endpoint = replace(endpoint_of(prefix, self._settings, self._environ), refusals=self.refusals)
             module = import_module(f"{_PACKAGE}.{module_of(endpoint, self._engine)}")
             build: Callable[[Endpoint], Provider] = module.build
             self._built[prefix] = build(endpoint)
         return self._built[prefix]
+
+    def source(self, model: str) -> str:
+        """Stands for the model at its address, as in `Refusal.source`."""
+        prefix, name = split_model(model)
+        return endpoint_of(prefix, self._settings, self._environ).source(name)
 
     def secrets(self, model: str) -> tuple[str, ...]:
         """Secrets to mask in texts about this model."""

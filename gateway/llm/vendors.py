@@ -5,7 +5,7 @@ Those that aren't listed are left to litellm."""
 import hmac
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from json import dumps
 
@@ -13,6 +13,7 @@ from pydantic import SecretStr
 
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.settings import ProviderSettings
+from gateway.llm.refusals import Refusals
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +149,17 @@ def cheap_model_beside(primary: str, providers: Mapping[str, ProviderSettings]) 
     return None if settings is not None and settings.base_url is not None else vendor(prefix).cheap
 
 
+def is_enabled(model: str, providers: Mapping[str, ProviderSettings]) -> bool:
+    """Whether the model's provider may be asked."""
+    return providers.get(split_model(model)[0], ProviderSettings()).enabled
+
+
+def default_model(prefix: str, providers: Mapping[str, ProviderSettings]) -> str | None:
+    """The model of a provider for those who name none, with its prefix; None if there is none."""
+    name = providers.get(prefix, ProviderSettings()).default_model
+    return vendor(prefix).model if name is None else name if name.startswith(f"{prefix}/") else f"{prefix}/{name}"
+
+
 def vendor(prefix: str) -> Vendor:
     """The entry for a prefix; an empty entry if it is unknown."""
     return next((known for known in VENDORS if known.prefix == prefix), Vendor(prefix, prefix))
@@ -160,6 +172,8 @@ class Endpoint:
     vendor: Vendor
     api_key: SecretStr | None = None
     base_url: str | None = None
+    refusals: Refusals = field(default_factory=Refusals, compare=False, repr=False)
+    """The refusals of its models; shared by all endpoints of a gateway."""
 
     @property
     def key(self) -> str | None:

@@ -59,6 +59,16 @@ create table channel_facts (
   primary key (channel, name)
 );
 
+-- Parts of requests that a model doesn't take: it is asked without them for a day, and the owner was told at the first.
+-- The source is a digest of its address, key and name.
+create table model_refusals (
+  source text not null,
+  part text not null,
+  model text not null,
+  refused_at timestamptz not null,
+  primary key (source, part)
+);
+
 -- Size of each table on disk, once a day.
 create table table_sizes (
   day date not null,
@@ -186,6 +196,8 @@ create table addresses (
   private boolean not null,
   session_id uuid not null references sessions,
   created_at timestamptz not null default now(),
+  model text,                                           -- chosen for this chat by /model; null: as configured
+  thinking text,                                        -- by /think: off, low, medium, high; null: as configured
   unique (channel, account, chat, thread)
 );
 create index addresses_by_session on addresses (session_id);
@@ -279,6 +291,19 @@ create table provider_fields (
   message text not null,                                -- a JSON object, as are the next
   calls text[] not null                                 -- of the reply's calls, in order
 );
+
+-- What a model thought before an answer or a call, as far as its provider shows that: for people, never for a prompt.
+-- It has the label of its run, and a retention of its own.
+create table thoughts (
+  message_id bigint primary key references messages on delete cascade,
+  principal_id uuid not null references principals,
+  label smallint not null,
+  text text not null,                                   -- "" if the provider keeps it to itself
+  tokens int not null,
+  ms int not null,
+  created_at timestamptz not null default now()
+);
+create index thoughts_by_time on thoughts (created_at);
 
 -- The sessions that make up the transcript of one: itself and its ancestors, each up to a place (`until`) and as it was
 -- at a time (`at`, when the branch began). No place is in two of them, so together, in the order of seq, they are one
@@ -537,7 +562,9 @@ create table task_steps (
   created_at timestamptz not null default now(),
   -- In the transcript: the model's first words, a call, its result:
   message_id bigint,
-  ok boolean                                            -- of a tool run or a review; null elsewhere
+  ok boolean,                                           -- of a tool run or a review; null elsewhere
+  tokens_thinking int not null default 0,               -- part of tokens_out
+  thinking_usd double precision not null default 0      -- part of cost_usd
 );
 create index task_steps_by_task on task_steps (task_id, id);
 create index task_steps_by_day on task_steps (created_at);
@@ -1624,7 +1651,7 @@ begin
   foreach t in array array[
     'api_tokens', 'audit', 'grants', 'imports', 'inbox', 'journals', 'links', 'memory_df', 'memory_files',
     'memory_gone', 'memory_stats', 'memory_unembedded', 'pairings', 'provider_fields', 'reviews', 'running_commands',
-    'schedule_runs', 'secrets', 'synced_files', 'task_steps', 'tasks', 'triggers', 'usage'] loop
+    'schedule_runs', 'secrets', 'synced_files', 'task_steps', 'tasks', 'thoughts', 'triggers', 'usage'] loop
     execute format('create policy own on %I to supaclaw_member using (principal_id = (select member()))', t);
   end loop;
 end $$;

@@ -68,8 +68,10 @@ class AgentFile:
 
     @property
     def model(self) -> str | None:
-        """The name of its model, with the provider's prefix; None: the configured one."""
+        """The name of its model, with the provider's prefix; that alone for its default. None: the configured one."""
         head = self.head
+        if head.model is None and head.provider is not None:
+            return f"{head.provider}/"
         if head.model is None or head.provider is None or head.model.startswith(f"{head.provider}/"):
             return head.model
         return f"{head.provider}/{head.model}"
@@ -109,8 +111,6 @@ def parse(slug: str, data: bytes) -> AgentFile:
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         raise BadAgent(f"{'.'.join(map(str, first['loc']))[:80]}: {first['msg']}") from error
-    if head.provider is not None and head.model is None:
-        raise BadAgent("provider: name a model of it, too")
     return AgentFile(slug, head, prompt, hashlib.sha256(data).hexdigest())
 
 

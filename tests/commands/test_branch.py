@@ -342,7 +342,7 @@ class TestRefused:
 
 async def test_another_model_answers_that_turn_only(path: MessagePath) -> None:
     other = FakeModel(lambda _: said("from the other"))
-    named = replace(path.turns.models, named=lambda name: other if name == "fake" else None)
+    named = replace(path.turns.models, chat=lambda name, _at, **_: other if name == "fake" else None)
     path.turns.models = named
     async with path.working():
         await path.ask("one")

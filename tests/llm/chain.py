@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Mapping
 from datetime import UTC, datetime, timedelta
 
 from gateway.domain.conversation.model import ModelEvent, Prompt, Reply, UserMessage
-from gateway.domain.settings import ModelSettings, Params
+from gateway.domain.settings import CallParams, ModelSettings
 from gateway.llm.call import CallServices, RetryPolicy
 from gateway.llm.client import ModelClient, build_client
 from gateway.llm.cooldown import Cooldowns
@@ -59,7 +59,7 @@ class Chain:
         /,
         *,
         silence: float = 120,
-        params: Params | None = None,
+        params: CallParams | None = None,
         **more: Script,
     ) -> None:
         scripts = {**(scripts or {}), **more}
@@ -67,7 +67,12 @@ class Chain:
         self.providers = ScriptedProviders(scripts)
         self.cooldowns = Cooldowns(self.clock)
         services = CallServices(
-            self.providers, params or Params(), Prices(), self.clock, self.cooldowns, RetryPolicy(max_silence=silence)
+            self.providers,
+            params or CallParams(),
+            Prices(),
+            self.clock,
+            self.cooldowns,
+            RetryPolicy(max_silence=silence),
         )
         self.client = ModelClient(tuple(scripts), "a test", services)
 

@@ -5,7 +5,7 @@ from contextlib import aclosing
 import pytest
 
 from gateway.domain.conversation.model import Prompt, UserMessage
-from gateway.domain.settings import Params
+from gateway.domain.settings import CallParams
 from gateway.llm.call import try_once
 from gateway.llm.errors import ErrorKind, ModelError
 from gateway.llm.provider import Provider, ProviderReply
@@ -41,7 +41,7 @@ async def provider() -> AsyncIterator[Provider]:
 
 async def ask(provider: Provider, case: str, silence: float = 20.0) -> ProviderReply:
     prompt, last = Prompt((UserMessage(f"endless:{case}"),)), None
-    async with aclosing(try_once(provider, "openai/x", prompt, Params(), silence)) as events:
+    async with aclosing(try_once(provider, "openai/x", prompt, CallParams(), silence)) as events:
         async for event in events:
             last = event
     assert isinstance(last, ProviderReply)

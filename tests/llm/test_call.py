@@ -6,7 +6,7 @@ from contextlib import aclosing
 import pytest
 
 from gateway.domain.conversation.model import Attempt, ModelsExhausted, Restarted, TextDelta, ToolCall, Usage, Waiting
-from gateway.domain.settings import Params
+from gateway.domain.settings import CallParams
 from gateway.llm.errors import ErrorKind, ModelError
 from gateway.llm.providers.scripted import Say
 from tests.llm.chain import HELLO, Chain
@@ -202,7 +202,7 @@ async def test_cost_comes_from_the_price_table_unless_the_provider_tells_it() ->
 
 
 async def test_no_more_output_is_asked_for_than_the_model_can_give() -> None:
-    chain = Chain({"gpt-4o": [Say(finish="length")]}, params=Params(max_output_tokens=1_000_000))
+    chain = Chain({"gpt-4o": [Say(finish="length")]}, params=CallParams(max_output_tokens=1_000_000))
     with pytest.raises(ModelsExhausted, match="limit of 16384 tokens"):
         await chain.reply()
 

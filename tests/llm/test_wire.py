@@ -3,7 +3,7 @@ import json
 import pytest
 
 from gateway.domain.conversation.model import AssistantMessage, Image, Prompt, ToolCall, ToolMessage, UserMessage
-from gateway.domain.settings import Params
+from gateway.domain.settings import CallParams
 from gateway.llm.protocol.wire import call_id, messages_json, sampling_json
 
 
@@ -37,9 +37,9 @@ def test_an_answer_without_calls_is_plain_text() -> None:
 
 
 def test_only_sampling_that_says_something_is_sent() -> None:
-    assert sampling_json(Params()) == {"temperature": 0.7}
-    assert sampling_json(Params(temperature=None, top_p=None)) == {}
-    assert sampling_json(Params(temperature=1.0, top_p=0.9)) == {"temperature": 1.0, "top_p": 0.9}
+    assert sampling_json(CallParams()) == {"temperature": 0.7}
+    assert sampling_json(CallParams(temperature=None, top_p=None)) == {}
+    assert sampling_json(CallParams(temperature=1.0, top_p=0.9)) == {"temperature": 1.0, "top_p": 0.9}
 
 
 def test_pictures_come_before_the_words_about_them() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from gateway.domain.conversation.model import AssistantMessage, Prompt, ToolMessage, ToolSpec, UserMessage
 from gateway.domain.principals import Label
-from gateway.llm.protocol.written_calls import written_call
+from gateway.llm.protocol.written_calls import unreadable_call, written_call
 
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}, "page": {"type": "integer"}}}
 READ = ToolSpec("read_file", "", SCHEMA, Label.OWNER)
@@ -80,3 +80,22 @@ def test_a_call_that_stands_in_what_was_read_does_not_run(read: tuple[ToolMessag
     found = written_call(f"<tool_call>{CALL}</tool_call>", [READ])
     assert found is not None
     assert found.made(Prompt((*ASKED.messages, *read), (READ,))) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "tool"),
+    [
+        (f"<tool_call>{CALL}</tool_call><tool_call>{CALL}</tool_call>", "read_file"),
+        (f"[TOOL_CALLS][{CALL}, {CALL}]", "read_file"),
+        ('<tool_call>{"name": "read_file", "arguments": {"path": "US', "read_file"),
+        ("<function=read_file><parameter=path>USER.md", "read_file"),
+        ('[read_file(path="USER.md"), read_file(path="SOUL.md")]', "read_file"),
+        ("read_file(path='USER.md')", "read_file"),
+        ("<tool_call>{}</tool_call>", None),
+        ('print(end="")', None),
+        ("read_file is what I would use (path=USER.md)", None),
+        (f"Look:\n```\n<tool_call>{CALL}\n```", None),
+    ],
+)
+def test_a_call_in_a_form_that_cannot_run_is_told_by_its_tool(text: str, tool: str | None) -> None:
+    assert unreadable_call(text, [READ]) == tool

@@ -38,7 +38,7 @@ SOURCES = sorted((ROOT / "gateway").rglob("*.py"))
 INSERT = re.compile(r"insert into (?:supaclaw\.)?(\w+)(?: as \w+)?\s*(\([^)]*\))?")
 UNLABELLED = {
     "addresses", "api_tokens", "grants", "guesses", "homes", "instances", "leases", "links", "pairings", "principals",
-    "secrets", "audit", "meta", "migrations", "usage", "table_sizes", "channel_facts",
+    "secrets", "audit", "meta", "migrations", "usage", "table_sizes", "channel_facts", "model_refusals",
     "running_commands", "swept_objects", "synced_files", "memory_df", "memory_files", "memory_gone", "memory_models",
     "memory_progress", "memory_sources", "memory_stats", "memory_unembedded", "memory_vectors",
     "journals", "imports", "triggers", "schedule_runs", "task_steps",
@@ -176,6 +176,7 @@ def test_every_insert_of_a_text_names_its_label() -> None:
         "memories",
         "reviews",
         "provider_fields",
+        "thoughts",
     }
     inserts = [
         (str(path.relative_to(ROOT)), table, columns)

@@ -98,6 +98,9 @@ ROWS = {
     "running_commands": "insert into running_commands select id, $2 from principals where $1::text is not null",
     "provider_fields": """insert into provider_fields
                           select id, principal_id, 2, $2::uuid::text, $1, array['NULL', $1] from messages limit 1""",
+    "thoughts": """insert into thoughts (message_id, principal_id, label, text, tokens, ms)
+                   select id, principal_id, 2, $1 || $2::uuid::text, 0, 0 from messages limit 1""",
+    "model_refusals": "insert into model_refusals values ($1, $2::uuid::text, $1, 'infinity')",
     "swept_objects": "insert into swept_objects values ($1, $2::uuid::text, 'infinity')",
     "pins": """insert into pins (kind, name, state, sha256, content, source)
                values ($1, $2::uuid::text, 'staged', '', '\\x00ff5c', $1)""",

@@ -13,6 +13,8 @@ from gateway.domain.conversation.model import (
     Reply,
     Restarted,
     TextDelta,
+    ThinkingDelta,
+    Thought,
     ToolCall,
     Usage,
     Waiting,
@@ -32,7 +34,7 @@ class Fails:
     """The try breaks off, and what it said is void."""
 
 
-Step = str | Wait | Waiting | Fails | ToolCall | ModelsExhausted
+Step = str | ThinkingDelta | Wait | Waiting | Fails | ToolCall | ModelsExhausted
 
 
 @dataclass
@@ -48,12 +50,15 @@ class ScriptedModel:
     async def stream(self, prompt: Prompt) -> AsyncGenerator[ModelEvent, None]:
         self.prompts.append(prompt)
         script = self.scripts.pop(0) if self.scripts else (f"re: {prompt.messages[-1].text.partition('] ')[2]}",)
-        text, calls = "", []
+        text, thought, calls = "", "", []
         for step in script:
             match step:
                 case str():
                     text += step
                     yield TextDelta(step)
+                case ThinkingDelta():
+                    thought += step.text
+                    yield step
                 case Wait():
                     step.reached.set()
                     await step.over.wait()
@@ -66,7 +71,8 @@ class ScriptedModel:
                     calls.append(step)
                 case ModelsExhausted():
                     raise step
-        yield Reply(text, tuple(calls), Usage(11, 7, 0, 0.002), "scripted", 5)
+        usage, made = Usage(11, 7, 0, 0.002, len(thought) // 4), Thought(thought, 12_300) if thought else None
+        yield Reply(text, tuple(calls), usage, "scripted", 5, thought=made)
 
     def prompt_budget(self) -> int:
         return 100_000

@@ -44,7 +44,6 @@ def test_what_is_left_out() -> None:
         ("x", GOOD.format("temperature: 9"), "temperature"),
         ("x", GOOD.format("secret: 1"), "secret"),
         ("x", GOOD.format("budget: -1"), "budget"),
-        ("x", GOOD.format("provider: openai"), "provider"),
         ("x", GOOD.format("") + "x" * MAX_BYTES, "longer"),
         ("x", "---\nname: x\ntools:\n- &a x\n- *a\n---\n", "aliases"),
     ],

@@ -26,6 +26,7 @@ from gateway.config.data.instance import StartHistory
 from gateway.domain.text import tokens
 from gateway.domain.work.tasks import BEAT_SECONDS
 from gateway.domain.work.trees import FILES as TREE_FILES
+from gateway.flow.model_refusals import RefusalKeeper
 from gateway.store.work.instances import RENEW_SECONDS
 
 DAY = timedelta(days=1)
@@ -142,9 +143,11 @@ def _indexing(core: Core, records: Records, workplace: Workplace) -> Indexing:
 def _periodic(
     core: Core, way_out: WayOut, work: Work, workplace: Workplace, health: Health, ram: MemoryCeiling
 ) -> Sequence[Periodic]:
+    refusals = RefusalKeeper(core.database, core.current.refusals, way_out.notices.tell_owner, core.clock)
     return (
         Periodic("leases and health file", RENEW_SECONDS, health.look),
         Periodic("leases of runs", BEAT_SECONDS, work.worker.beat),
+        Periodic("refusals", 5.0, refusals.look),
         Periodic("channels", 5.0, way_out.channels.look),
         Periodic("memory", 10.0, ram.look),
         Periodic("systemd", 10.0, partial(notify_systemd, core.environment.notify_socket, "WATCHDOG=1")),
@@ -171,7 +174,11 @@ def _looks(
     current, clock, database = core.current, core.clock, core.database
     first = clock.monotonic() + FIRST_CHECKPOINT_SECONDS
     clearing = Retention(
-        database, core.environment.workspace / TREE_FILES, lambda: current.config.retention.keep, clock
+        database,
+        core.environment.workspace / TREE_FILES,
+        lambda: current.config.retention.keep,
+        lambda: current.config.retention.thinking,
+        clock,
     )
     logs = LogPruning(core.environment.state / "logs", lambda: current.config.logs.keep, clock)
     consolidation = Consolidation(database, core.signals)

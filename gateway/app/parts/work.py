@@ -141,7 +141,7 @@ def _job_parts(
             ),
         ),
         models=Models(
-            named=current.named_model,
+            chat=current.chat_model,
             agent=current.agent_model,
             heartbeat=current.heartbeat_model,
             summary=BackgroundModel(current.summary_model, turns.budgets),

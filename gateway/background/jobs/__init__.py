@@ -4,6 +4,7 @@ import importlib
 import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from gateway.background.budgets import BackgroundModel
 from gateway.background.cpu.extraction import TextExtraction
@@ -28,6 +29,7 @@ from gateway.flow.turn.loop import SizedModel
 from gateway.flow.turn.runner import RunFinisher, TurnRunner
 from gateway.flow.unattended.schedule_results import DeliveryFollowUp
 from gateway.store.connection.pool import Database
+from gateway.store.delivery.addresses import AddressRow
 
 OUT_OF_ATTEMPTS = "out of attempts"
 """The error of a task whose attempts are used up."""
@@ -76,12 +78,18 @@ class FileParts:
     extraction: TextExtraction
 
 
+class ChatModel(Protocol):
+    """The model for a message of a chat: the one that the message asks for, else the chat's."""
+
+    def __call__(self, asked: str | None, at: AddressRow, *, owner: bool) -> SizedModel | None:
+        """None: the configured one."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Models:
     """The models by their use, as configured at each call; None if none is connected."""
 
-    named: Callable[[str | None], SizedModel | None]
-    """The model that a message asks for."""
+    chat: ChatModel
     agent: Callable[[str | None, float, int | None], SizedModel | None]
     """The model of an agent of a task tree, by its name, temperature and token limit."""
     heartbeat: Callable[[], SizedModel | None]

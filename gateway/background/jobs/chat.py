@@ -75,9 +75,9 @@ class ChatTurns:
     async def _turn(self, opened: OpenedChat, sinks: Sequence[Sink]) -> TurnResult:
         """The result of the agent that a program named, or of the agent that people chat with."""
         wanted = opened.client.agent
-        if not wanted:
-            return await self._answered(opened, sinks, self.models.named(opened.asked[-1].model))
         own = self.engine.people.is_owner(opened.principal.id)
+        if not wanted:
+            return await self._answered(opened, sinks, self.models.chat(opened.asked[-1].model, opened.at, owner=own))
         found = {agent.slug: agent for agent in await self.agents.environments.own.agents.trusted()} if own else {}
         if (agent := found.get(wanted)) is None:
             return TurnResult(Notice(NO_AGENT.format(wanted)), status=Status.FAILED, error="no agent")

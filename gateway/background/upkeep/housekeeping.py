@@ -23,7 +23,7 @@ from gateway.domain.time import Clock
 from gateway.flow.secrets.live_secrets import LiveSecrets
 from gateway.logs import prune
 from gateway.store.connection.pool import Connection, Database
-from gateway.store.transcript import messages
+from gateway.store.transcript import messages, thoughts
 from gateway.store.work import retention
 from gateway.workspace.checkpoints import jobs
 from gateway.workspace.template import fill_new_workspace
@@ -87,12 +87,15 @@ class Retention:
     database: Database
     tasks: Path
     keep: Callable[[], timedelta | None]
+    keep_thinking: Callable[[], timedelta | None]
     clock: Clock
 
     async def run(self) -> None:
-        """Delete rows and files that are older than `keep`."""
+        """Delete rows and files that are older than `keep`, and thinking that is older than its own limit."""
         now = self.clock.now()
         await self.database.run(lambda tx: retention.note_sizes(tx, now.date()))
+        if (kept := self.keep_thinking()) is not None:
+            await self._all(lambda tx: thoughts.clear(tx, now - kept, retention.BATCH))
         if (keep := self.keep()) is None:
             return
         before, trees = now - keep, 0

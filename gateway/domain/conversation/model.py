@@ -141,12 +141,14 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens and cost of one call; `cost_usd` is 0 if the price is unknown."""
+    """Tokens and cost of one call; `cost_usd` is 0 if the price is unknown. The output includes the thinking."""
 
     input_tokens: int = 0
     output_tokens: int = 0
     cached_tokens: int = 0
     cost_usd: float = 0.0
+    thinking_tokens: int = 0
+    thinking_usd: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +173,21 @@ class TextDelta:
     """The next piece of the answer's text."""
 
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingDelta:
+    """The next piece of the model's thinking, which is no part of the answer."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Thought:
+    """The model's thinking before an answer, as far as its provider shows that, and how long it took."""
+
+    text: str = field(repr=False)
+    milliseconds: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,9 +216,10 @@ class Reply:
     latency_ms: int
     failed: tuple[Attempt, ...] = ()
     fields: ProviderFields | None = None
+    thought: Thought | None = None
 
 
-ModelEvent: TypeAlias = TextDelta | Restarted | Waiting | Reply
+ModelEvent: TypeAlias = TextDelta | ThinkingDelta | Restarted | Waiting | Reply
 
 
 class ModelsExhausted(SupaclawError):

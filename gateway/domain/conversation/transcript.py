@@ -6,7 +6,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, TypeAlias
 
-from gateway.domain.conversation.model import Image, ProviderFields, Reply, Restarted, TextDelta, ToolCall, Waiting
+from gateway.domain.conversation.model import (
+    Image,
+    ProviderFields,
+    Reply,
+    Restarted,
+    TextDelta,
+    ThinkingDelta,
+    ToolCall,
+    Waiting,
+)
 from gateway.domain.ids import FileId, MessageId
 from gateway.domain.principals import Label
 
@@ -146,4 +155,6 @@ class Answered:
     stopped_by: str | None = None
 
 
-TurnEvent: TypeAlias = TextDelta | Restarted | Waiting | ModelReplied | ToolFinished | Steered | Answered
+TurnEvent: TypeAlias = (
+    TextDelta | ThinkingDelta | Restarted | Waiting | ModelReplied | ToolFinished | Steered | Answered
+)

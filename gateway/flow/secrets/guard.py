@@ -8,7 +8,7 @@ from functools import partial
 import structlog
 
 from gateway.domain.conversation.inbound import Inbound
-from gateway.domain.conversation.model import Model, ModelEvent, Prompt, Reply, Restarted, TextDelta
+from gateway.domain.conversation.model import Model, ModelEvent, Prompt, Reply, Restarted, TextDelta, ThinkingDelta
 from gateway.secrets.leaks import Leaks
 
 Clean = Callable[[str], str]
@@ -47,7 +47,7 @@ class CleanModel:
 
     async def stream(self, prompt: Prompt) -> AsyncGenerator[ModelEvent, None]:
         """Yield the model's events, cleaned."""
-        held = ""
+        held = thought = ""
         async with aclosing(self.model.stream(prompt)) as events:
             async for event in events:
                 match event:
@@ -55,19 +55,28 @@ class CleanModel:
                         shown, held = self.leaks.split_growing(held + text)
                         if shown:
                             yield TextDelta(shown)
+                    case ThinkingDelta(text):
+                        shown, thought = self.leaks.split_growing(thought + text)
+                        if shown:
+                            yield ThinkingDelta(shown)
                     case Reply():
+                        if thought:
+                            yield ThinkingDelta(self.leaks.clean(thought)[0])
                         if held:
                             yield TextDelta(self.leaks.clean(held)[0])
                         yield self._reply(event)
                     case _:
-                        held = "" if isinstance(event, Restarted) else held
+                        held, thought = ("", "") if isinstance(event, Restarted) else (held, thought)
                         yield event
 
     def _reply(self, reply: Reply) -> Reply:
         calls = tuple(replace(call, arguments=self.clean(call.arguments)) for call in reply.calls)
         fields = reply.fields  # signed as they are: with a secret in them, they are of no use
         leak = fields and any(self.clean(text) != text for text in (fields.message, *fields.calls))
-        return replace(reply, text=self.clean(reply.text), calls=calls, fields=None if leak else fields)
+        thought = reply.thought and replace(reply.thought, text=self.clean(reply.thought.text))
+        return replace(
+            reply, text=self.clean(reply.text), calls=calls, fields=None if leak else fields, thought=thought
+        )
 
 
 def clean_inbound(inbound: Inbound, clean: Clean) -> Inbound:

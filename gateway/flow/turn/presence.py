@@ -8,7 +8,7 @@ from typing import assert_never
 import structlog
 
 from gateway.domain.channels.channel import Channel
-from gateway.domain.conversation.model import Restarted, TextDelta, Waiting
+from gateway.domain.conversation.model import Restarted, TextDelta, ThinkingDelta, Waiting
 from gateway.domain.conversation.transcript import Answered, ModelReplied, Steered, ToolFinished, TurnEvent
 from gateway.domain.text.texts import GrowingText
 from gateway.domain.time import Clock
@@ -52,7 +52,7 @@ class DraftSink:
             case Restarted() | ModelReplied():
                 self._text = GrowingText()
                 self._changed.clear()
-            case Waiting() | ToolFinished() | Steered() | Answered():
+            case ThinkingDelta() | Waiting() | ToolFinished() | Steered() | Answered():
                 pass
             case _:
                 assert_never(event)

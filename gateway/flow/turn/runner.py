@@ -29,7 +29,7 @@ from gateway.flow.turn.opening import OpenedTurn, raise_label
 from gateway.flow.turn.steps import Fence, LiveSink, Sink, StepSink
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.delivery.addresses import AddressRow
-from gateway.store.transcript import messages, provider_fields, sessions
+from gateway.store.transcript import messages, provider_fields, sessions, thoughts
 from gateway.store.transcript.messages import MessageRow
 from gateway.store.work import steps, tasks
 
@@ -82,6 +82,7 @@ class TurnResult:
         )
         if self.reply is not None:
             await provider_fields.keep(tx, answer.id, self.reply)
+            await thoughts.keep(tx, answer.id, self.reply)
             await steps.model_called(tx, run.id, run.principal_id, self.reply, answer.id)
         return answer
 

@@ -13,7 +13,7 @@ import structlog
 
 from gateway.config.failpoints import Failpoints, Step
 from gateway.config.machine import boot_seconds
-from gateway.domain.conversation.model import Restarted, TextDelta, Waiting
+from gateway.domain.conversation.model import Restarted, TextDelta, ThinkingDelta, Waiting
 from gateway.domain.conversation.transcript import (
     Answered,
     AssistantText,
@@ -28,9 +28,9 @@ from gateway.domain.errors import DatabaseDown
 from gateway.domain.ids import SessionId
 from gateway.domain.principals import Label
 from gateway.domain.work.tasks import Claim
-from gateway.flow.live import Live, ModelAwaited, TextDropped, TextWritten, ToolEnded, ToolStarted
+from gateway.flow.live import Live, ModelAwaited, TextDropped, TextWritten, ThinkingWritten, ToolEnded, ToolStarted
 from gateway.store.connection.pool import Connection, Database
-from gateway.store.transcript import messages, provider_fields, sessions, tool_calls
+from gateway.store.transcript import messages, provider_fields, sessions, thoughts, tool_calls
 from gateway.store.work import steps, tasks
 
 log = structlog.get_logger(__name__)
@@ -119,7 +119,7 @@ class StepSink:
                 if (dropped := event.instead) is not None:
                     run = self.run
                     await self._commit(lambda tx: steps.model_called(tx, run.id, run.principal_id, dropped))
-            case TextDelta() | Restarted() | Waiting() | Answered():
+            case TextDelta() | ThinkingDelta() | Restarted() | Waiting() | Answered():
                 pass
             case _:
                 assert_never(event)
@@ -142,6 +142,7 @@ class StepSink:
             first = said.id
         calls = await tool_calls.intend(tx, self.session, run.principal_id, run.id, event.intents, self.label)
         await provider_fields.keep(tx, calls[0], event.reply)
+        await thoughts.keep(tx, first or calls[0], event.reply)
         await steps.model_called(tx, run.id, run.principal_id, event.reply, first or calls[0])
         if run.kind == "agent":
             await steps.intended(tx, run.id, run.principal_id, [each.call.name for each in event.intents], calls)
@@ -184,6 +185,8 @@ class LiveSink:
         match event:
             case TextDelta(text):
                 self._live.publish(self._session, TextWritten(text))
+            case ThinkingDelta(text):
+                self._live.publish(self._session, ThinkingWritten(text))
             case Restarted():
                 self._live.publish(self._session, TextDropped())
             case Waiting(attempt, seconds):

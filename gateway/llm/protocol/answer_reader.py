@@ -8,7 +8,7 @@ from contextlib import aclosing, suppress
 
 from pydantic import ValidationError
 
-from gateway.domain.conversation.model import TextDelta
+from gateway.domain.conversation.model import TextDelta, ThinkingDelta
 from gateway.llm.errors import ErrorKind, ModelError
 from gateway.llm.protocol.bounds import MAX_CALLS, MAX_LINE_BYTES, bounded, check_part_count, endless
 from gateway.llm.protocol.chunks import AnswerBuilder, Chunk, replace_odd_values
@@ -41,6 +41,8 @@ async def read_answer(
                     answer.thinking.dropped, text = False, ""
                     yield ThinkingEnded()
                 text += added
+            if thought := answer.take_thought():
+                yield ThinkingDelta(thought)
             yield TextDelta(text) if answer.size > size else KeepAlive()
             if ended:
                 await _drain(body)

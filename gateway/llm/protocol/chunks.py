@@ -21,6 +21,9 @@ from gateway.llm.provider import ProviderReply
 
 _KNOWN = frozenset({"role", "type", "function_call", "annotations", "audio", "images"})
 """Fields without a use for us; others that aren't declared are for their provider."""
+_THOUGHTS = ("reasoning_content", "reasoning", "thinking", "reasoning_text")
+MAX_THOUGHT = 200_000
+"""Characters of an answer's thinking that are kept."""
 
 
 class _Wire(BaseModel):
@@ -88,12 +91,19 @@ class CachedTokens(_Wire):
     cached_tokens: Tokens | None = None
 
 
+class ThinkingTokens(_Wire):
+    """Part of the usage report."""
+
+    reasoning_tokens: Tokens | None = None
+
+
 class UsageReport(_Wire):
     """Tokens as counted by the provider; some also report the price."""
 
     prompt_tokens: Tokens | None = None
     completion_tokens: Tokens | None = None
     prompt_tokens_details: CachedTokens | None = None
+    completion_tokens_details: ThinkingTokens | None = None
     prompt_cache_hit_tokens: Tokens | None = None
     cost: float | None = Field(None, ge=0, le=MAX_USD, allow_inf_nan=False)
 
@@ -165,6 +175,8 @@ class AnswerBuilder:
     size: int = 0
     unknown: UnknownFields = field(default_factory=lambda: UnknownFields(""))
     _text: GrowingText = field(default_factory=GrowingText)
+    _thought: GrowingText = field(default_factory=GrowingText)
+    _new_thought: str = ""
     _calls: list[CallBuilder] = field(default_factory=list)
     _usage: UsageReport | None = None
 
@@ -189,17 +201,26 @@ class AnswerBuilder:
         text = storable(_text(delta))
         self._grow(len(text) or _hidden(delta))
         shown = self.thinking.add(text) if text else ""
+        hidden, self.thinking.hidden = _thought(delta) + self.thinking.hidden, ""
         if text and self.thinking.dropped:
-            self._text = GrowingText()
+            hidden, self._text = hidden + str(self._text), GrowingText()
+        self._new_thought += hidden
+        self._thought.add(hidden)
         self._text.add(shown)
         return shown
+
+    def take_thought(self) -> str:
+        """The thinking that was added since the last call."""
+        new, self._new_thought = self._new_thought, ""
+        return new
 
     def reply(self) -> ProviderReply:
         """The whole answer."""
         calls = tuple(call.made() for call in self._calls)
         usage = _usage(self._usage) if self._usage else None
         fields, finish = self.unknown.whole([call.unknown for call in self._calls]), _ending(self.finish or "stop")
-        return ProviderReply(str(self._text) + self.thinking.end(), calls, usage, finish, fields)
+        thought = str(self._thought)[:MAX_THOUGHT]
+        return ProviderReply(str(self._text) + self.thinking.end(), calls, usage, finish, fields, thought)
 
     def _add_piece(self, piece: CallPiece, choice: int) -> None:
         function = piece.function or FunctionPiece()
@@ -243,6 +264,12 @@ def _text(delta: Delta) -> str:
     return delta.content or delta.refusal or ""
 
 
+def _thought(delta: Delta) -> str:
+    """The thinking that it shows; some servers send the same in several fields."""
+    each = (delta.unknown.get(name) for name in _THOUGHTS)
+    return storable(next((text for text in each if isinstance(text, str) and text), ""))
+
+
 def _hidden(delta: Delta) -> int:
     """Characters of the reasoning, or of another field that isn't shown; 1 if it isn't text."""
     hidden = (*delta.unknown.values(), delta.content)
@@ -252,4 +279,6 @@ def _hidden(delta: Delta) -> int:
 def _usage(report: UsageReport) -> Usage:
     details = report.prompt_tokens_details
     cached = (details.cached_tokens if details else None) or report.prompt_cache_hit_tokens or 0
-    return Usage(report.prompt_tokens or 0, report.completion_tokens or 0, cached, report.cost or 0.0)
+    written, thought = report.completion_tokens or 0, report.completion_tokens_details
+    thinking = min(written, (thought.reasoning_tokens if thought else None) or 0)
+    return Usage(report.prompt_tokens or 0, written, cached, report.cost or 0.0, thinking)

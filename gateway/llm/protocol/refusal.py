@@ -34,7 +34,9 @@ class ProviderRefusal:
         if status is None and isinstance(self.code, int):
             status = self.code
         code = self.code if isinstance(self.code, str) else self.type
-        return classify(status, code, self.message or f"HTTP status {status}", headers, self.wait)
+        error = classify(status, code, self.message or f"HTTP status {status}", headers, self.wait)
+        error.fields = self.fields | {self.param or ""}
+        return error
 
 
 def parse_refusal(body: bytes) -> ProviderRefusal:

@@ -27,6 +27,8 @@ class ThinkingFilter:
     """Whether the model is known to begin by thinking without saying so; nothing is passed on before its end."""
     dropped: bool = False
     """Whether all text so far turned out to be thinking, by a mark that ends what none began."""
+    hidden: str = ""
+    """The thinking taken out since the caller last emptied it."""
     _until: str = ""
     """The mark that ends the thinking."""
     _held: str = ""
@@ -48,6 +50,8 @@ class ThinkingFilter:
         while (found := self._thinking_in(text)) is not None:
             before, text = found
             shown = "" if self.dropped else shown + self._shown(before)
+        if self._until:
+            self.hidden += text[: 1 - len(self._until)]
         visible, self._held = ("", text[1 - len(self._until) :]) if self._until else _without_open_end(text)
         return shown + self._shown(visible)
 
@@ -61,8 +65,10 @@ class ThinkingFilter:
         """The text before and behind the next mark; None if there is no further one."""
         if self._until:
             at, mark = text.lower().find(self._until), self._until
-            self._until = "" if at >= 0 else self._until
-            return None if at < 0 else ("", text[at + len(mark) :])
+            if at < 0:
+                return None
+            self._until, self.hidden = "", self.hidden + text[:at]
+            return "", text[at + len(mark) :]
         if (match := self._next_mark(text)) is None:
             return None
         self._until = _CLOSING.get(match[0].lower(), "")
@@ -88,7 +94,8 @@ class ThinkingFilter:
             self._waiting.add(piece)
             self._held = text[1 - len(closing) :]
             return ""
-        self.thinks_first, self._held = False, ""
+        whole = str(self._waiting) + piece
+        self.thinks_first, self._held, self.hidden = False, "", whole[: whole.lower().find(closing)]
         return self.add(text[at + len(closing) :])
 
     def _shown(self, text: str) -> str:

@@ -2,7 +2,7 @@
 
 import re
 from base64 import b32encode, b64encode
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Sequence, Set
 from hashlib import sha256
 from itertools import chain, repeat
 from json import loads
@@ -38,6 +38,20 @@ def messages_json(prompt: Prompt, *, source: str, short_ids: bool = False, calls
     return [_message(_in_words(message, taken), source, short_ids) for message in prompt.messages]
 
 
+def alternating(messages: Sequence[JsonObject]) -> list[JsonObject]:
+    """The messages with texts of one role in a row made one, the first after the system's being the user's."""
+    made: list[JsonObject] = []
+    for message in messages:
+        last: JsonObject = made[-1] if made else {}
+        if message.keys() == last.keys() == {"role", "content"} and message["role"] == last["role"]:
+            made[-1] = {**message, "content": f"{last['content']}\n\n{message['content']}"}
+            continue
+        if message["role"] == "assistant" and last.get("role", "system") == "system":
+            made.append({"role": "user", "content": "(The conversation began earlier.)"})
+        made.append(message)
+    return made
+
+
 def texts_of(prompt: Prompt) -> Iterator[str]:
     """The words of the person, and of all that was read, which an error may quote."""
     return (message.text for message in prompt.messages if isinstance(message, UserMessage | ToolMessage))
@@ -66,7 +80,7 @@ def options_json(prompt: Prompt) -> dict[str, Json]:
     return options
 
 
-def sampling_json(params: Params) -> dict[str, float]:
+def sampling_json(params: Params) -> dict[str, Json]:
     """The sampling parameters to send: a `top_p` of 1 has no effect, and some models refuse it beside others."""
     sent = {"temperature": params.temperature, "top_p": params.top_p}
     return {name: value for name, value in sent.items() if value is not None and (name, value) != ("top_p", 1.0)}

@@ -27,6 +27,11 @@ _SPELLINGS = (
 )
 """Other ways to write `<function=…>` and its parameters."""
 _FUNCTION = re.compile(r"<function=([\w-]+)>(.*)</function>", re.DOTALL)
+_FUNCTION_MARK = re.compile(r"<(?:function=|invoke name=|function_calls?>)")
+_PYTHON = re.compile(r"\[?([A-Za-z_]\w*)\((?:\s*\w+\s*=|\s*\))")
+_CALLED = re.compile(
+    rf'"(?:tool_)?name"\s*:\s*"([\w-]+)"|<function=([\w-]+)|name="([\w-]+)"|{_MARK}\s*(?:functions\.)?([\w-]+)\s*[{{<\[]'
+)
 _PARAMETER = re.compile(r"<parameter=([\w-]+)>\n?(.*?)\n?</parameter>\s*", re.DOTALL)
 _SHORTEST_QUOTE = 3
 _LONGEST_CALL = 50_000
@@ -59,6 +64,16 @@ def written_call(text: str, tools: Sequence[ToolSpec]) -> WrittenCall | None:
         if call is not None and call.name in specs:
             return call
     return None
+
+
+def unreadable_call(text: str, tools: Sequence[ToolSpec]) -> str | None:
+    """The known tool that a text tries to call in another way: several calls, a broken one, or a line of Python."""
+    text = text.strip()
+    python = _PYTHON.match(text)
+    if not (_OPENING.match(text) or _FUNCTION_MARK.match(text) or (python and text.endswith((")", ")]")))):
+        return None
+    named = [python[1]] if python else ["".join(each) for each in _CALLED.findall(text)]
+    return next((name for name in named if name in {tool.name for tool in tools}), None)
 
 
 def _between_marks(text: str) -> tuple[str, bool]:

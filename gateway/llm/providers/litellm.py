@@ -11,15 +11,18 @@ from typing import Protocol, cast
 
 from pydantic import BaseModel
 
-from gateway.domain.conversation.model import Prompt, TextDelta
+from gateway.domain.conversation.model import Prompt, TextDelta, ThinkingDelta
 from gateway.domain.json import Json, JsonObject
-from gateway.domain.settings import Params
+from gateway.domain.settings import CallParams
 from gateway.llm.errors import ModelError, classify
 from gateway.llm.protocol.chunks import AnswerBuilder, Chunk
 from gateway.llm.protocol.refusal import wait_in
+from gateway.llm.protocol.refused_parts import LeftOut, asked
+from gateway.llm.protocol.thinking import ThinkingFilter
+from gateway.llm.protocol.thinking_levels import litellm_thinking
 from gateway.llm.protocol.unknown_fields import UnknownFields
-from gateway.llm.protocol.wire import messages_json, options_json, sampling_json
-from gateway.llm.provider import KeepAlive, Provider, ProviderEvent
+from gateway.llm.protocol.wire import options_json, sampling_json
+from gateway.llm.provider import KeepAlive, Provider, ProviderEvent, ThinkingEnded
 from gateway.llm.vendors import NATIVE, Endpoint, split_model
 
 _WHOLE_S = 120.0
@@ -59,20 +62,40 @@ class LitellmProvider(Provider):
         self._endpoint = endpoint
         self._module: Litellm | None = None
         self._opening = asyncio.Lock()
+        self._thinks_first: set[str] = set()
 
     async def warm(self) -> None:
         """Import litellm in a thread."""
         await self._open()
 
-    async def stream(self, model: str, prompt: Prompt, params: Params, /) -> AsyncGenerator[ProviderEvent, None]:
-        """Send one request."""
+    async def stream(self, model: str, prompt: Prompt, params: CallParams, /) -> AsyncGenerator[ProviderEvent, None]:
+        """Send one request, and another at once if the model refused an optional parameter."""
         litellm = self._module or await self._open()
-        answer = AnswerBuilder(unknown=UnknownFields(self._endpoint.source(model)))
+
+        def ask(left: LeftOut) -> tuple[dict[str, Json], AsyncGenerator[ProviderEvent, None]]:
+            request = self._request(litellm, model, prompt, params, left)
+            return request, self._answer(litellm, model, request)
+
+        async with aclosing(asked(ask, self._endpoint, model, prompt, params, self._endpoint.source(model))) as events:
+            async for event in events:
+                yield event
+
+    async def _answer(
+        self, litellm: Litellm, model: str, request: dict[str, Json]
+    ) -> AsyncGenerator[ProviderEvent, None]:
+        answer = AnswerBuilder(
+            ThinkingFilter(model in self._thinks_first), unknown=UnknownFields(self._endpoint.source(model))
+        )
         with _translating():
-            chunks = await litellm.acompletion(**self._request(litellm, model, prompt, params))
+            chunks = await litellm.acompletion(**request)
             async with aclosing(chunks):
                 async for raw in chunks:
                     size, text = answer.size, answer.add(Chunk.model_validate(raw.model_dump()))
+                    if answer.thinking.dropped:
+                        self._thinks_first.add(model)
+                        yield ThinkingEnded()
+                    if thought := answer.take_thought():
+                        yield ThinkingDelta(thought)
                     yield TextDelta(text) if answer.size > size else KeepAlive()
         yield answer.reply()
 
@@ -113,9 +136,11 @@ class LitellmProvider(Provider):
                 self._module = await asyncio.to_thread(_import)
             return self._module
 
-    def _request(self, litellm: Litellm, model: str, prompt: Prompt, params: Params) -> dict[str, Json]:
+    def _request(
+        self, litellm: Litellm, model: str, prompt: Prompt, params: CallParams, left: LeftOut
+    ) -> dict[str, Json]:
         prefix, name = split_model(model)
-        messages = messages_json(prompt, source=self._endpoint.source(model))
+        messages = left.messages(prompt)
         if prefix in NATIVE and "claude" in name:
             messages = cacheable(messages)
         request: dict[str, Json] = {
@@ -133,7 +158,7 @@ class LitellmProvider(Provider):
             **sampling_json(params),
             **options_json(prompt),
         }
-        return request
+        return left.body(request, params.thinking, litellm_thinking(name, params.thinking, params.max_output_tokens))
 
 
 def _named(litellm: Litellm, model: str) -> str:

@@ -3,35 +3,26 @@
 The SDK costs 1.1 CPU s to import and twice the CPU per request, and would only pass bytes on.
 """
 
-import re
-from collections.abc import AsyncGenerator, Mapping, Sequence, Set
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
 from io import BytesIO
 from json import dumps
 from typing import TYPE_CHECKING, TypeVar
 
-import structlog
 from pydantic import BaseModel, ValidationError
 
 from gateway.domain.conversation.model import Prompt
 from gateway.domain.json import Json
-from gateway.domain.settings import Params
-from gateway.llm.error_words import OUTPUT_BOUND
+from gateway.domain.settings import CallParams
 from gateway.llm.errors import ErrorKind, ModelError
 from gateway.llm.protocol.answer_reader import garbled, read_answer, read_single
 from gateway.llm.protocol.bounds import MAX_LINE_BYTES, beginning, bounded
 from gateway.llm.protocol.http import HttpClient
 from gateway.llm.protocol.refusal import ProviderRefusal, parse_refusal
+from gateway.llm.protocol.refused_parts import OTHER_NAME, LeftOut, asked
 from gateway.llm.protocol.thinking import ThinkingFilter
-from gateway.llm.protocol.wire import (
-    Calls,
-    given_back,
-    lacks_fields,
-    messages_json,
-    options_json,
-    sampling_json,
-    texts_of,
-)
+from gateway.llm.protocol.thinking_levels import thinking_json
+from gateway.llm.protocol.wire import options_json, sampling_json
 from gateway.llm.provider import Provider, ProviderEvent, ThinkingEnded
 from gateway.llm.vendors import Endpoint, split_model
 
@@ -40,30 +31,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound=BaseModel)
 
-log = structlog.get_logger(__name__)
-
-_OPTIONAL = (
-    "tools",
-    "tool_choice",
-    "response_format",
-    "stream_options",
-    "temperature",
-    "top_p",
-    "max_completion_tokens",
-    "max_tokens",
-)
-"""Fields without which an answer is still an answer."""
-_GIVEN_BACK = "fields of its own"
-_OTHERS_CALLS = "calls without fields of its own"
-_WANTED = re.compile(r"(?si)(?=.*(reasoning_(content|details)|thought_?signature)).*(missing|must be|required|back)")
-_NOT_TAKEN = re.compile(
-    r"support|unrecognized|unknown|unexpected|extra (inputs|fields)|not (permitted|allowed|available|enabled)"
-    r"|deprecated|disabled|requires|unavailable|only (the default|\S+ is allowed)|no endpoints|cannot find field"
-    r"|remove the",
-    re.IGNORECASE,
-)
-_OF_TOOLS = re.compile(r"\btools?\b|tool[ _-]?(use|choice|call)|function[ _-]?call|\bfunctions\b", re.IGNORECASE)
-_OTHER_NAME = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
 _WHOLE_S = 120.0
 """Seconds for an answer that isn't streamed."""
 _MAX_VECTORS_BYTES = 16 * 2**20
@@ -94,7 +61,6 @@ class OpenAIProvider:
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
         self._http = HttpClient(with_path(endpoint.address), endpoint.key)
-        self._refused: dict[str, frozenset[str]] = {}
         self._thinks_first: set[str] = set()
 
     async def warm(self) -> None:
@@ -105,22 +71,18 @@ class OpenAIProvider:
         """Close the connection pool."""
         await self._http.close()
 
-    async def stream(self, model: str, prompt: Prompt, params: Params, /) -> AsyncGenerator[ProviderEvent, None]:
+    async def stream(self, model: str, prompt: Prompt, params: CallParams, /) -> AsyncGenerator[ProviderEvent, None]:
         """Send one request, and another at once if the model refused an optional parameter."""
         self._require_key()
         _, name = split_model(model)
-        answered = False
-        while not answered:
-            try:
-                async with self._post(name, prompt, self._body(name, prompt, params)) as events:
-                    async for event in events:
-                        if isinstance(event, ThinkingEnded):
-                            self._thinks_first.add(name)
-                        yield event
-                answered = True
-            except _ParameterRefused as refusal:
-                log.warning("model.refused", model=model, field=refusal.field, message=refusal.message)
-                self._refused[name] = self._refused.get(name, frozenset()) | {refusal.field}
+
+        def ask(left: LeftOut) -> tuple[dict[str, Json], AsyncGenerator[ProviderEvent, None]]:
+            body = self._body(name, prompt, params, left)
+            return body, self._answer(name, body, left.source)
+
+        async with aclosing(asked(ask, self._endpoint, model, prompt, params, self._endpoint.source(name))) as events:
+            async for event in events:
+                yield event
 
     async def transcribe(self, model: str, name: str, audio: bytes, /) -> str:
         """Send one request; the answer is not streamed."""
@@ -158,53 +120,33 @@ class OpenAIProvider:
         except ValidationError as error:
             raise garbled(answer) from error
 
-    def _source(self, name: str) -> str:
-        """The source whose fields the model gets back; "" once it has refused them."""
-        return "" if _GIVEN_BACK in self._refused.get(name, ()) else self._endpoint.source(name)
-
-    def _body(self, name: str, prompt: Prompt, params: Params) -> dict[str, Json]:
-        vendor, refused = self._endpoint.vendor, self._refused.get(name, frozenset())
+    def _body(self, name: str, prompt: Prompt, params: CallParams, left: LeftOut) -> dict[str, Json]:
+        vendor = self._endpoint.vendor
         limit = vendor.limit_field if self._endpoint.base_url is None else "max_tokens"
-        limit = _OTHER_NAME[limit] if limit in refused else limit
-        calls: Calls = "none" if "tools" in refused else "own" if _OTHERS_CALLS in refused else "all"
+        limit = OTHER_NAME[limit] if limit in left.parts else limit
         body: dict[str, Json] = {
             "model": name,
-            "messages": messages_json(prompt, source=self._source(name), short_ids=vendor.short_call_ids, calls=calls),
+            "messages": left.messages(prompt, short_ids=vendor.short_call_ids),
             "stream": True,
             "stream_options": {"include_usage": True},
             limit: params.max_output_tokens,
             **sampling_json(params),
             **options_json(prompt),
         }
-        if "tools" in refused:
-            refused |= {"tool_choice"}
-        return {field: value for field, value in body.items() if field not in refused}
+        return left.body(body, params.thinking, thinking_json(vendor.prefix, name, params.thinking))
 
-    @asynccontextmanager
-    async def _post(
-        self, name: str, prompt: Prompt, body: dict[str, Json]
-    ) -> AsyncGenerator[AsyncGenerator[ProviderEvent, None], None]:
+    async def _answer(self, name: str, body: dict[str, Json], source: str) -> AsyncGenerator[ProviderEvent, None]:
         async with self._http.post("/chat/completions", BytesIO(dumps(body).encode()), _JSON) as response:
             if response.status >= 400:
-                refusal = await _read_refusal(response)
-                before = self._refused.get(name, frozenset())
-                if field := _refused(refusal, response.status, prompt, body, self._source(name), before):
-                    raise _ParameterRefused(field, refusal.message)
-                raise refusal.as_error(response.status, response.headers)
+                raise (await _read_refusal(response)).as_error(response.status, response.headers)
             whole, content = response.content_type == "application/json", response.content.iter_any()
-            thinking, source = ThinkingFilter(name in self._thinks_first), self._source(name)
+            thinking = ThinkingFilter(name in self._thinks_first)
             reading = read_single(content, source) if whole else read_answer(content, source, thinking)
             async with aclosing(reading) as events:
-                yield events
-
-
-class _ParameterRefused(Exception):
-    """The model does not take an optional parameter."""
-
-    def __init__(self, field: str, message: str) -> None:
-        super().__init__(field)
-        self.field = field
-        self.message = message
+                async for event in events:
+                    if isinstance(event, ThinkingEnded):
+                        self._thinks_first.add(name)
+                    yield event
 
 
 def with_path(base_url: str) -> str:
@@ -215,27 +157,3 @@ def with_path(base_url: str) -> str:
 
 async def _read_refusal(response: "ClientResponse") -> ProviderRefusal:
     return parse_refusal(await beginning(response.content.iter_any()))
-
-
-def _refused(
-    refusal: ProviderRefusal, status: int, prompt: Prompt, body: dict[str, Json], source: str, before: Set[str]
-) -> str | None:
-    """The part that the request may not have, however the server says so; None if it says something else.
-
-    It is an optional field, the fields that the server itself sent, or others' calls, which lack them.
-    """
-    if status in (401, 402, 403, 408, 429):
-        return None
-    error = refusal.as_error(status).without_quotes(texts_of(prompt))
-    if _OTHERS_CALLS not in before and _WANTED.match(error.words) and lacks_fields(prompt, source):
-        return _OTHERS_CALLS
-    named = {refusal.param, *refusal.fields}
-    if not (_NOT_TAKEN.search(error.words) or str(refusal.code).startswith("unsupported_")):
-        return None
-    if any(name in named or re.search(rf"\b{re.escape(name)}\b", error.words) for name in given_back(prompt, source)):
-        return _GIVEN_BACK
-    if "tools" in body and (named & {"tools", "tool_choice", "functions"} or _OF_TOOLS.search(error.words)):
-        return "tools"
-    if status >= 500 or error.kind is ErrorKind.CONTEXT_LENGTH or OUTPUT_BOUND.search(error.words):
-        return None
-    return next((f for f in _OPTIONAL if f in body and (f in named or re.search(rf"\b{f}\b", error.words))), None)

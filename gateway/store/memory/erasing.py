@@ -63,7 +63,12 @@ _BESIDES = {
 _UNIQUE = {("sessions", "name"), ("schedules", "name")}
 _BATCH = 1_000
 
+_HIDDEN = {"provider_fields": "calls || message", "thoughts": "array[text]"}
+"""Tables of what no prompt shows as text, by message: the arrays of their texts."""
 _READ = "select {columns} from {table}"
+_FORGET = """
+delete from {table} f using messages m where m.id = f.message_id and (m.id = any($1) or exists (
+  select from messages touched where touched.id = any($2) and touched.session_id = m.session_id))"""
 _WRITE = "update {table} set {values} where ctid = $1"
 _HELD = "select {text} as text from {table} where {column} is not null"
 _CHOSEN = "select distinct {column} as key from {table} where {rows}"
@@ -120,7 +125,8 @@ async def erase(tx: Connection, erasure: Erasure, origins: Origins) -> Counter[s
     for table, keys in KEYS.items():
         for column, rows in keys.items():
             counts[table] += await _keys(tx, erasure, table, column, rows.format(of_clients=_OF_CLIENTS))
-    counts["provider_fields"] += await _provider_fields(tx, erasure, list(touched))
+    for table, texts in _HIDDEN.items():
+        counts[table] += await _hidden(tx, erasure, list(touched), table, texts)
     counts["meta"] += await _last_heartbeat(tx, erasure)
     counts["files"] += await _paths(tx, erasure)
     counts["memories"] += await _memories(tx, erasure, origins, list(touched))
@@ -199,13 +205,12 @@ async def _keys(tx: Connection, erasure: Erasure, table: str, column: str, rows:
     return len(found)
 
 
-async def _provider_fields(tx: Connection, erasure: Erasure, messages: Sequence[MessageId]) -> int:
-    """Delete those that quote it, and all of the conversations that were touched: some are encrypted."""
-    rows = tx.cursor("select message_id, message, calls from provider_fields", prefetch=_BATCH)
-    quoting = [r["message_id"] async for r in rows if any(map(erasure.in_text, (r["message"], *r["calls"])))]
-    sql = """delete from provider_fields f using messages m where m.id = f.message_id and (m.id = any($1) or exists (
-               select from messages touched where touched.id = any($2) and touched.session_id = m.session_id))"""
-    return row_count(await tx.execute(sql, quoting, messages))
+async def _hidden(tx: Connection, erasure: Erasure, messages: Sequence[MessageId], table: str, columns: str) -> int:
+    """Delete rows that quote it, and all of the conversations that were touched: some are encrypted, or reworded."""
+    read = _READ.format(columns=f"message_id, {columns} as texts", table=table)
+    rows = tx.cursor(read, prefetch=_BATCH)
+    quoting = [row["message_id"] async for row in rows if any(map(erasure.in_text, row["texts"]))]
+    return row_count(await tx.execute(_FORGET.format(table=table), quoting, messages))
 
 
 async def _last_heartbeat(tx: Connection, erasure: Erasure) -> int:

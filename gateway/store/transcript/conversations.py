@@ -202,6 +202,18 @@ where i.kind = 'command' and i.message_id = any($2)
 """Only among the newest arrivals, which an index finds: a screen shows no more."""
 
 
+async def with_thoughts(conn: Connection, rows: Sequence[MessageRow]) -> list[MessageRow]:
+    """The rows, with how long the model thought before each."""
+    sql = "select message_id, ms, text <> '' as shown from thoughts where message_id = any($1)"
+    found = {row["message_id"]: row for row in await conn.fetch(sql, [row.id for row in rows])}
+    return [
+        replace(row, thought_ms=thought["ms"], thought_shown=thought["shown"])
+        if (thought := found.get(row.id))
+        else row
+        for row in rows
+    ]
+
+
 async def with_costs(conn: Connection, rows: Sequence[MessageRow]) -> list[MessageRow]:
     """The rows, with models and usage of each answer, and the command of each reply to one."""
     made = await _with_usage(conn, rows)

@@ -95,6 +95,10 @@ class MessageRow:
     """The message that a notice replies to, if it was queried."""
     fields: tuple[str, ...] | None = None
     """Those of its reply that only their provider understands, in the transcript: source, message, each call."""
+    thought_ms: int | None = None
+    """How long the model thought before it, where that was asked for; None: it didn't, or that is forgotten."""
+    thought_shown: bool = False
+    """Whether its provider shows what the model thought."""
     version_of: SessionId | None = None
     """The conversation that went on otherwise from here, where that was asked for: a branch begins with this entry."""
 

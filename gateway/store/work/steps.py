@@ -36,6 +36,8 @@ class StepRow:
     created_at: datetime
     message_id: MessageId | None
     ok: bool | None
+    tokens_thinking: int
+    thinking_usd: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +60,8 @@ async def model_called(
     await conn.execute(
         """with settled as (update tasks set reserved_token = null where id = $1 and reserved_token is not null)
            insert into task_steps (task_id, principal_id, kind, name, tokens_in, tokens_out, tokens_cached, cost_usd,
-                                   latency_ms, failed, message_id)
-           values ($1, $2, 'model', $3, $4, $5, $6, $7, $8, $9, $10)""",
+                                   latency_ms, failed, message_id, tokens_thinking, thinking_usd)
+           values ($1, $2, 'model', $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)""",
         task,
         principal,
         reply.model,
@@ -70,6 +72,8 @@ async def model_called(
         reply.latency_ms,
         [{"model": a.model, "error": a.error, "message": a.message} for a in reply.failed],
         message,
+        reply.usage.thinking_tokens,
+        reply.usage.thinking_usd,
     )
 
 

@@ -32,7 +32,8 @@ PACE_SECONDS = 0.02
 _MESSAGE_FIELDS = ("id", "kind", "text", "origin", "sender", "final", "call_id", "tool", "answered_by")
 _STEP_FIELDS = (
     *("id", "kind", "name", "ok", "message_id"),
-    *("tokens_in", "tokens_out", "tokens_cached", "cost_usd", "latency_ms"),
+    *("tokens_in", "tokens_out", "tokens_cached", "tokens_thinking"),
+    *("cost_usd", "thinking_usd", "latency_ms"),
 )
 
 router = APIRouter()
@@ -115,7 +116,7 @@ async def _event(site: Site, event: live.LiveEvent) -> dict[str, Json] | None:
             return await _stored(site, id)
         case live.TurnEnded():
             return {"type": "turn_ended"}
-        case live.SessionReplaced() | live.Overrun():
+        case live.ThinkingWritten() | live.SessionReplaced() | live.Overrun():
             return None
         case _:
             assert_never(event)

@@ -20,11 +20,15 @@ _POLL_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The current state; `written` is the unfinished text of the running turn, None if none is running."""
+    """The current state; `written` is the unfinished text of the running turn, None if none is running.
+
+    `thought` is what its model thought so far.
+    """
 
     session: SessionId | None
     rows: tuple[MessageRow, ...]
     written: str | None
+    thought: str = ""
 
 
 Update: TypeAlias = Snapshot | tuple[LiveEvent, ...]
@@ -63,11 +67,12 @@ class Conversations:
         async with self._database.connection() as conn:
             rows = await messages.shown(conn, session, limit=SHOWN)
             rows = conversations.with_memories(await attachments.with_attachments(conn, rows))
+            rows = await conversations.with_thoughts(conn, rows)
             rows = await conversations.with_versions(conn, await conversations.with_costs(conn, rows))
         written = self._live.written(session)
         if written and any(row.kind == "assistant" and row.text == written for row in rows[-2:]):
             written = ""
-        return Snapshot(session, tuple(rows), written)
+        return Snapshot(session, tuple(rows), written, self._live.thought(session))
 
     async def _until_new_session(
         self, session: SessionId, events: Subscription, pace: float

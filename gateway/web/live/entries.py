@@ -120,6 +120,11 @@ def id_of(row: MessageRow) -> str:
     return f"m{row.id}"
 
 
+def id_of_thought(row: MessageRow) -> str:
+    """The id of the element with what the model thought before it."""
+    return f"t{row.id}"
+
+
 def quiet(row: MessageRow) -> str:
     """Models, tokens and costs of an answer; empty if they are not known."""
     if row.usage is None:

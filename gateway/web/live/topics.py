@@ -14,8 +14,9 @@ from gateway.domain.errors import TryAgainLater
 from gateway.flow import live
 from gateway.store.transcript.messages import MessageRow
 from gateway.web.live.conversations import Conversations, Snapshot, Update
-from gateway.web.live.entries import Entries, id_of, running_plan
+from gateway.web.live.entries import Entries, id_of, id_of_thought, running_plan
 from gateway.web.live.sse import Frame, Patch, Ring, difference, encoded_patches
+from gateway.web.live.thinking import ThinkingView, thought_words
 from gateway.web.markup.markdown import LONG, Markdown, boundary
 from gateway.web.pages import Pages
 
@@ -43,6 +44,7 @@ class Thread:
         self._made: dict[tuple[MessageRow, MessageRow | None, bool], str] = {}
         self._running = False
         self._text = ""
+        self._thinking = ThinkingView(pages)
         self._awaited = ""
         self._shown_awaited = ""
         self._void = False
@@ -54,6 +56,10 @@ class Thread:
         match event:
             case live.TextWritten(text):
                 self._text, self._awaited = self._text + text, ""
+                return False
+            case live.ThinkingWritten(text):
+                self._thinking.add(text)
+                self._awaited = ""
                 return False
             case live.TextDropped():
                 self._start_over()
@@ -72,10 +78,11 @@ class Thread:
                 assert_never(event)
         return True
 
-    def resume(self, written: str | None) -> None:
-        """Restart from the text written so far; None if no answer is being written."""
+    def resume(self, written: str | None, thought: str = "") -> None:
+        """Restart from the text written and thought so far; None if no answer is being written."""
         self._running = written is not None
         self._start_over(written or "")
+        self._thinking.add(thought)
 
     async def draw(self, rows: Sequence[MessageRow] | None) -> list[Patch]:
         """The patches since the last call; pass `rows` if they may have changed."""
@@ -87,8 +94,12 @@ class Thread:
             if LIVE not in self._entries:
                 self._done = self._drawn = 0
                 self._shown_awaited = ""
+                self._thinking.forget()
             self._entries = entries
-        return [*patches, *self._draw_awaited(), *await self._draw_text()] if LIVE in self._entries else patches
+        if LIVE not in self._entries:
+            return patches
+        thinking = self._thinking.draw(over=bool(self._text))
+        return [*patches, *self._draw_awaited(), *thinking, *await self._draw_text()]
 
     def whole(self) -> list[Patch]:
         """Patches for a new or outdated page: everything."""
@@ -101,6 +112,7 @@ class Thread:
                 Patch("fill", "live-done", self._markdown.html(self._text[: self._done])),
                 Patch("fill", "live-tail", self._markdown.html(self._text[self._done :])),
             ]
+            thread += self._thinking.whole(over=bool(self._text))
             if self._awaited:
                 thread.append(Patch("fill", "live-awaited", self._awaited))
         return thread
@@ -134,6 +146,7 @@ class Thread:
     def _start_over(self, text: str = "") -> None:
         """Clear the answer being written: it was dropped, or is an entry by now."""
         self._text, self._void, self._awaited = text, True, ""
+        self._thinking.clear()
 
     def _should_redraw(self, length: int) -> bool:
         """Whether to redraw; an ever-growing block is redrawn less and less often, to stay cheap."""
@@ -151,7 +164,12 @@ class Thread:
         for key in made:
             made[key] = self._made.get(key) or str(self._entries_of.draw(*key))
         self._made = made
-        entries = {id_of(row): html for (row, _, _), html in made.items()}
+        entries: dict[str, str] = {}
+        for (row, _, _), html in made.items():
+            if row.thought_ms is not None:
+                thought = id_of_thought(row)
+                entries[thought] = str(self._pages.message("thought", thought, row, thought_words(row.thought_ms)))
+            entries[id_of(row)] = html
         if not self._running:
             return entries
         steps = running_plan(shown)
@@ -206,7 +224,7 @@ class _Topic:
     async def _draw(self, update: Update) -> list[Patch]:
         if isinstance(update, Snapshot):
             self._snapshot = update
-            self._thread.resume(update.written)
+            self._thread.resume(update.written, update.thought)
             return await self._thread.draw(update.rows)
         again = [self._thread.apply(event) for event in update]
         if not any(again) or self._snapshot is None or self._snapshot.session is None:

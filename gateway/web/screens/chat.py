@@ -1,18 +1,21 @@
 """The chat: the owner's conversation, streamed to every page that shows it."""
 
-from typing import Annotated
+from typing import Annotated, get_args
 from uuid import UUID
 
 from fastapi import APIRouter, Depends, Form, Header, Query, Request
-from fastapi.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
+from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
+from markupsafe import escape
 
 from gateway.domain.conversation.inbound import Inbound
 from gateway.domain.ids import MessageId
 from gateway.domain.principals import Label
+from gateway.domain.settings import ThinkingLevel
 from gateway.flow.people import OWNER_PAGE
-from gateway.store.delivery import inbox
+from gateway.store.delivery import addresses, inbox
+from gateway.store.delivery.addresses import AddressRow
 from gateway.store.files import attachments
-from gateway.store.transcript import messages
+from gateway.store.transcript import messages, thoughts
 from gateway.store.transcript.messages import MessageRow
 from gateway.web.auth.access import OWNER, VISITOR, Caller, owner_as_sender, signed_in
 from gateway.web.components import files as chat_files
@@ -43,8 +46,17 @@ async def page(request: Request, site: AtSite) -> Response:
         commands=site.chat.commands,
         most=chat_files.MAX_FILES,
         models=model.chain if model else (),
+        choices=model.choices if model else (),
+        levels=get_args(ThinkingLevel),
+        chosen=await _chosen(site),
+        usual=model,
         offers_zone=await site.chat.zones.due(site.owner.id),
     )
+
+
+async def _chosen(site: Site) -> AddressRow | None:
+    async with site.database.connection() as conn:
+        return await addresses.find(conn, ADDRESS)
 
 
 @router.get("/chat/events")
@@ -98,6 +110,15 @@ async def settle_zone(site: AtSite, zone: Annotated[str, Form(max_length=64)] = 
 async def text(site: AtSite, message: int) -> Response:
     """The original text of a message, for the clipboard."""
     return PlainTextResponse((await _message(site, message)).text, headers={"Content-Disposition": "attachment"})
+
+
+@router.get("/chat/messages/{message}/thinking", dependencies=OWNER)
+async def thinking(site: AtSite, message: int) -> Response:
+    """The model's thinking before one of the owner's messages, as far as that is kept."""
+    async with site.database.connection() as conn:
+        thought = await thoughts.of(conn, site.owner.id, MessageId(message))
+    words = escape(thought.text) if thought else "This is no longer kept (retention.thinking)."
+    return HTMLResponse(f"<div>{words}</div>")
 
 
 async def _message(site: Site, id: int) -> MessageRow:

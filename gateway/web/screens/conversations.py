@@ -133,6 +133,7 @@ async def read_stretch(site: Site, session: SessionId, first: int | None, around
         rows = await conversations.with_versions(
             conn, conversations.with_memories(await attachments.with_attachments(conn, rows))
         )
+        rows = await conversations.with_thoughts(conn, rows)
     places = [row.seq for row in rows if row.seq is not None] or [1]
     thread = Thread(site.pages, Markdown(), Markup(), site.chat.wordings)
     await thread.draw(rows)

@@ -316,9 +316,12 @@ async function edit(id) {                                            // "" ends 
 function cancelEdit() { box.value = before; before = ""; edit("") }
 function retryMessage(id, button) {
   if (!branching()) return;
-  const menu = by("retry"), { left, bottom, top } = button.getBoundingClientRect();
+  const menu = by("retry");
   if (menu.children.length < 2) return submit(`/retry #${id}`);
-  asked = id; menu.showPopover();
+  asked = id; menu.showPopover(); place(menu, button);
+}
+function place(menu, button) {
+  const { left, bottom, top } = button.getBoundingClientRect();
   menu.style.left = `${Math.max(8, Math.min(left, innerWidth - menu.offsetWidth - 8))}px`;
   menu.style.top = `${bottom + menu.offsetHeight + 8 < innerHeight ? bottom + 4 : Math.max(8, top - menu.offsetHeight - 4)}px`;
   $("button", menu).focus();
@@ -327,8 +330,14 @@ document.addEventListener("click", event => {
   const button = event.target.closest("[data-edit], [data-retry], [data-model]"), { edit: id, retry, model } = button?.dataset ?? {};
   if (id) edit(id); else if (id === "") cancelEdit();
   if (retry) retryMessage(retry, button);
+  const choice = event.target.closest("[data-chosen-model], [data-chosen-level]")?.dataset;
+  if (choice) {   // the command itself is sent as any other that a button says
+    by("choose").hidePopover(); box.focus();
+    if (choice.chosenModel) by("chosen-model").textContent = choice.chosenModel; else by("chosen-level").textContent = choice.chosenLevel;
+  }
   if (model !== undefined) { by("retry").hidePopover(); submit(`/retry #${asked} ${model}`.trimEnd()); box.focus() }
 });
+by("choose")?.addEventListener("toggle", event => { if (event.newState === "open") place(event.target, by("chosen")) });
 box?.addEventListener("keydown", event => {
   if (event.key === "Escape" && editing && list.hidden && !event.isComposing) { event.preventDefault(); cancelEdit() }
 });

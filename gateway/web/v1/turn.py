@@ -151,7 +151,9 @@ class _Listener:
                 self._mine = False
             case live.TextWritten() | live.TextDropped() | live.ToolStarted():
                 pass  # of another turn
-            case live.ModelAwaited() | live.ToolEnded() | live.MessageStored() | live.SessionReplaced():
+            case live.ThinkingWritten() | live.ModelAwaited() | live.ToolEnded():
+                pass
+            case live.MessageStored() | live.SessionReplaced():
                 pass
             case _:
                 assert_never(event)

@@ -9,7 +9,7 @@ from tests.store.world import World
 
 
 def clears(world: World, folder: Path, keep: timedelta | None = timedelta(days=90)) -> Retention:
-    return Retention(world.database, folder, lambda: keep, SystemClock())
+    return Retention(world.database, folder, lambda: keep, lambda: keep, SystemClock())
 
 
 async def test_all_that_is_old_goes_with_the_files_of_its_tree(world: World, tmp_path: Path) -> None:

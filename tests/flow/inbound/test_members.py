@@ -212,6 +212,8 @@ async def everything_of(path: MessagePath) -> list[str]:
            select id, $1, 1, 1 from sessions where principal_id = $1""",
         """insert into provider_fields (message_id, principal_id, label, source, message, calls)
            select id, $1, 0, 'xyzzy', '{}', '{}' from messages where principal_id = $1 limit 1""",
+        """insert into thoughts (message_id, principal_id, label, text, tokens, ms)
+           select id, $1, 0, 'xyzzy', 0, 0 from messages where principal_id = $1 limit 1""",
         "insert into memory_files (principal_id, path, version) values ($1, 'xyzzy', '')",
         "insert into memory_df (principal_id, lexeme, df) values ($1, 'xyzzy', 1)",
         "insert into memory_stats (principal_id, n) values ($1, 1)",

@@ -21,7 +21,7 @@ from gateway.domain.conversation.model import (
     UserMessage,
 )
 from gateway.domain.principals import Label
-from gateway.domain.settings import Params
+from gateway.domain.settings import CallParams
 from gateway.llm.provider import ProviderReply
 from gateway.llm.providers.litellm import build
 from gateway.llm.vendors import Endpoint, vendor
@@ -135,7 +135,7 @@ async def test_a_server_that_misses_them_in_calls_of_others_reads_those_as_words
 
 
 async def answer(endpoint: Endpoint, model: str, prompt: Prompt) -> ProviderReply:
-    events = [event async for event in build(endpoint).stream(model, prompt, Params())]
+    events = [event async for event in build(endpoint).stream(model, prompt, CallParams())]
     assert isinstance(events[-1], ProviderReply)
     return events[-1]
 

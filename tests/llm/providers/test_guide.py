@@ -20,7 +20,7 @@ from gateway.domain.conversation.transcript import AssistantText, Entry, ToolInt
 from gateway.domain.ids import PrincipalId, ScheduleId
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label, Principal, Role
-from gateway.domain.settings import Params
+from gateway.domain.settings import CallParams
 from gateway.domain.work.schedules import Once, ScheduleDefinition
 from gateway.llm.provider import ProviderReply
 from gateway.llm.providers.guide import answer, build
@@ -60,7 +60,7 @@ async def test_it_answers_the_newest_message() -> None:
     prompt = Prompt((UserMessage("hello"), AssistantMessage("…"), UserMessage("connect groq")))
     guide = build(Endpoint(vendor("guide")))
     await guide.warm()
-    *_, reply = [event async for event in guide.stream("guide/built-in", prompt, Params())]
+    *_, reply = [event async for event in guide.stream("guide/built-in", prompt, CallParams())]
     await guide.close()
     assert reply == ProviderReply(answer("connect groq"), usage=Usage())
     assert isinstance(reply, ProviderReply)
@@ -79,7 +79,9 @@ async def replied(
     """What the guide says next in a conversation, told of it as every model is."""
     standing = SystemMessage(system_prompt([MISLEADING, person_part(ADA, zone)], Label.OWNER))
     prompt = Prompt((standing, *to_messages(entries)), tools)
-    *_, reply = [event async for event in build(Endpoint(vendor("guide"))).stream("guide/built-in", prompt, Params())]
+    *_, reply = [
+        event async for event in build(Endpoint(vendor("guide"))).stream("guide/built-in", prompt, CallParams())
+    ]
     assert isinstance(reply, ProviderReply)
     return reply
 

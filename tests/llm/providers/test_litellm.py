@@ -21,7 +21,7 @@ from gateway.domain.conversation.model import (
     UserMessage,
 )
 from gateway.domain.principals import Label
-from gateway.domain.settings import Params
+from gateway.domain.settings import CallParams
 from gateway.llm.errors import ErrorKind, ModelError
 from gateway.llm.provider import Provider, ProviderReply
 from gateway.llm.providers.litellm import build, cacheable, translate
@@ -57,7 +57,7 @@ def claude(address: str) -> Provider:
 
 
 async def answer(provider: Provider, prompt: Prompt = HELLO, model: str = CLAUDE) -> ProviderReply:
-    events = [event async for event in provider.stream(model, prompt, Params())]
+    events = [event async for event in provider.stream(model, prompt, CallParams())]
     reply = events[-1]
     assert isinstance(reply, ProviderReply)
     assert "".join(event.text for event in events if isinstance(event, TextDelta)) == reply.text
@@ -171,7 +171,7 @@ async def test_a_prefix_litellm_does_not_know_is_taken_for_the_openai_protocol(m
 async def test_closing_the_stream_closes_the_connection(models: FakeModels) -> None:
     models.rules = [Rule(text="one two three four five", stall=2)]
     provider = claude(models.url)
-    async with aclosing(provider.stream(CLAUDE, HELLO, Params())) as events:
+    async with aclosing(provider.stream(CLAUDE, HELLO, CallParams())) as events:
         while not isinstance(await anext(events), TextDelta):
             pass
     async with asyncio.timeout(5):
@@ -215,3 +215,19 @@ async def test_a_refusal_that_does_not_end_is_read_in_part() -> None:
         with pytest.raises(ModelError) as caught:
             await answer(claude(endless.base_url), Prompt((UserMessage("endless:error-400"),)))
     assert (caught.value.kind, caught.value.status) == (ErrorKind.BAD_REQUEST, 400)
+
+
+async def test_claude_thinks_beside_its_answer_and_without_when_that_is_refused(models: FakeModels) -> None:
+    provider, params = claude(models.url), CallParams(thinking="medium")
+
+    async def ask() -> list[object]:
+        events = [event async for event in provider.stream(CLAUDE, HELLO, params)]
+        assert isinstance(events[-1], ProviderReply)
+        return [models.bodies[-1].get(name) for name in ("thinking", "max_tokens", "temperature")]
+
+    thinking, limit, temperature = await ask()
+    assert thinking == {"type": "enabled", "budget_tokens": 2048}
+    assert (limit, temperature) == (4096 + 2048, None)
+    models.rules = [Rule(status=400, message="thinking: this model does not support extended thinking", times=1)]
+    assert await ask() == [None, 4096, 0.7]
+    assert await ask() == [None, 4096, 0.7]

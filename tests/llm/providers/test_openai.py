@@ -22,7 +22,7 @@ from gateway.domain.conversation.model import (
     UserMessage,
 )
 from gateway.domain.principals import Label
-from gateway.domain.settings import Params
+from gateway.domain.settings import CallParams
 from gateway.llm.errors import ErrorKind, ModelError
 from gateway.llm.provider import Provider, ProviderEvent, ProviderReply
 from gateway.llm.providers.openai import OpenAIProvider, build, with_path
@@ -47,11 +47,11 @@ async def provider(models: FakeModels) -> AsyncIterator[Provider]:
     await built.close()
 
 
-async def ask(provider: Provider, prompt: Prompt = HELLO, params: Params | None = None) -> list[ProviderEvent]:
-    return [event async for event in provider.stream("openai/gpt-x", prompt, params or Params())]
+async def ask(provider: Provider, prompt: Prompt = HELLO, params: CallParams | None = None) -> list[ProviderEvent]:
+    return [event async for event in provider.stream("openai/gpt-x", prompt, params or CallParams())]
 
 
-async def answer(provider: Provider, prompt: Prompt = HELLO, params: Params | None = None) -> ProviderReply:
+async def answer(provider: Provider, prompt: Prompt = HELLO, params: CallParams | None = None) -> ProviderReply:
     reply = (await ask(provider, prompt, params))[-1]
     assert isinstance(reply, ProviderReply)
     return reply
@@ -80,7 +80,7 @@ async def test_the_request_carries_prompt_tools_and_sampling(models: FakeModels,
         AssistantMessage("", (call,)),
         ToolMessage("call_1", "blue"),
     )
-    await ask(provider, Prompt(messages, (LOOK,)), Params(temperature=None, top_p=0.5, max_output_tokens=99))
+    await ask(provider, Prompt(messages, (LOOK,)), CallParams(temperature=None, top_p=0.5, max_output_tokens=99))
     [asked] = models.asked
     assert asked.headers["Authorization"] == "Bearer sk-test"
     assert asked.body == {

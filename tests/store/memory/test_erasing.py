@@ -9,7 +9,7 @@ from tests.store.world import World
 COUNTED = {"memory_df.lexeme"}
 """Gone with the last memory that has the word."""
 NOT_SAID = {
-    "addresses": "channel account chat thread",
+    "addresses": "channel account chat thread model thinking",
     "api_tokens": "name kind sha256 scopes source agent",
     "attachments": "channel ref mime state",
     "audit": "event subject actor detail prev hash",  # keyed hashes
@@ -30,6 +30,7 @@ NOT_SAID = {
     "messages": "kind origin call_id tool album model",
     "meta": "key value",  # but for what the last heartbeat said
     "migrations": "name sha256",
+    "model_refusals": "source part model",
     "outbox": "state platform_id reply_to",
     "pairings": "channel account chat thread sender name code state",
     "pins": "kind name state sha256 content source",  # what the owner confirmed, byte for byte

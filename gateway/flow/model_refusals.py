@@ -1,0 +1,62 @@
+"""Keeps what models refuse across restarts, and tells the owner once about each part that an answer lacks."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+import structlog
+
+from gateway.domain.errors import TryAgainLater
+from gateway.domain.time import Clock
+from gateway.llm.refusals import ASKED_AGAIN_AFTER, IMAGES, THINKING, Refusal, Refusals
+from gateway.store.connection.pool import Database
+from gateway.store.work import model_refusals
+
+_WORDS = {
+    "tools": "tools: it answers without them",
+    IMAGES: "pictures: it gets their text only",
+    "response_format": "the answer format that a program asked for",
+    "temperature": "models.params.temperature",
+    "top_p": "models.params.top_p",
+}
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class RefusalKeeper:
+    """Stores the refusals of this process, after it has read those of earlier ones."""
+
+    database: Database
+    refusals: Refusals
+    tell_owner: Callable[[str], Awaitable[None]]
+    clock: Clock
+    _loaded: bool = False
+    _waiting: list[Refusal] = field(default_factory=list)
+
+    async def look(self) -> None:
+        """Costs nothing without news; what can't be stored now waits."""
+        self._waiting += self.refusals.take_news()
+        try:
+            if not self._loaded:
+                await self._load()
+            while self._waiting:
+                await self._keep(self._waiting[0])
+                del self._waiting[0]
+        except TryAgainLater as exc:
+            log.warning("model_refusals.wait", error=str(exc))
+
+    async def _load(self) -> None:
+        async with self.database.connection() as conn:
+            rows = await model_refusals.since(conn, self.clock.now() - ASKED_AGAIN_AFTER)
+        self.refusals.restore(Refusal(*row) for row in rows)
+        self._loaded = True
+
+    async def _keep(self, refusal: Refusal) -> None:
+        async with self.database.connection() as conn:
+            first = await model_refusals.keep(conn, refusal.source, refusal.part, refusal.model, refusal.at)
+        level = refusal.part.removeprefix(THINKING)
+        words = _WORDS.get(refusal.part) or (f"the thinking level {level!r}" if level != refusal.part else "")
+        if first and words:
+            await self.tell_owner(
+                f"{refusal.model} doesn't take {words}. It is asked without for a day, and then tried again."
+            )

@@ -1,0 +1,142 @@
+"""The part of a request that a server says its model doesn't take, in whatever words."""
+
+import re
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import structlog
+
+from gateway.domain.conversation.model import Prompt
+from gateway.domain.json import Json, JsonObject
+from gateway.domain.settings import CallParams, ThinkingLevel
+from gateway.llm.error_words import OUTPUT_BOUND
+from gateway.llm.errors import ErrorKind, ModelError
+from gateway.llm.protocol.wire import Calls, alternating, given_back, lacks_fields, messages_json, texts_of
+from gateway.llm.provider import ProviderEvent
+from gateway.llm.refusals import THINKING
+from gateway.llm.vendors import Endpoint, split_model
+
+log = structlog.get_logger(__name__)
+
+_OPTIONAL = (
+    "tools",
+    "tool_choice",
+    "response_format",
+    "stream_options",
+    "temperature",
+    "top_p",
+    "max_completion_tokens",
+    "max_tokens",
+)
+"""Fields without which an answer is still an answer."""
+GIVEN_BACK = "fields of its own"
+OTHERS_CALLS = "calls without fields of its own"
+OTHER_NAME = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
+_OF_THINKING = frozenset({"reasoning_effort", "reasoning", "thinking", "enable_thinking", "chat_template_kwargs"})
+ORDER = "messages of one role in a row"
+_ALTERNATE = re.compile(r"(roles?|messages?)\b.{0,80}\balternat", re.IGNORECASE | re.DOTALL)
+_WANTED = re.compile(
+    r"(?si)(?=.*(reasoning_(content|details)|thought_?signature|redacted_thinking))"
+    r".*(missing|must (be|start)|required|back)"
+)
+_NOT_TAKEN = re.compile(
+    r"support|unrecognized|unknown|unexpected|extra (inputs|fields)|not (permitted|allowed|available|enabled)"
+    r"|deprecated|disabled|requires|unavailable|only (the default|\S+ is allowed)|no endpoints|cannot find field"
+    r"|remove the",
+    re.IGNORECASE,
+)
+_TOOL_WORDS = re.compile(r"\btools?\b|tool[ _-]?(use|choice|call)|function[ _-]?call|\bfunctions\b", re.IGNORECASE)
+_THINKING_WORDS = re.compile(r"thinking|reasoning|\beffort\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """The `parts` that a request to one model leaves out; `own` is the source of its fields."""
+
+    parts: frozenset[str]
+    own: str
+
+    @property
+    def source(self) -> str:
+        """The source whose fields the model gets back; "" once it has refused them."""
+        return "" if GIVEN_BACK in self.parts else self.own
+
+    @property
+    def calls(self) -> Calls:
+        """The calls that stay calls."""
+        return "none" if "tools" in self.parts else "own" if OTHERS_CALLS in self.parts else "all"
+
+    def messages(self, prompt: Prompt, *, short_ids: bool = False) -> list[JsonObject]:
+        """The prompt's messages as this model takes them."""
+        messages = messages_json(prompt, source=self.source, short_ids=short_ids, calls=self.calls)
+        return alternating(messages) if ORDER in self.parts else messages
+
+    def body(
+        self, fields: Mapping[str, Json], level: ThinkingLevel | None, thinking: Mapping[str, Json]
+    ) -> dict[str, Json]:
+        """The fields, and those that ask for this level, without the parts."""
+        parts = self.parts | ({"tool_choice"} if "tools" in self.parts else set())
+        body = {**fields, **({} if f"{THINKING}{level}" in parts else thinking)}
+        return {name: value for name, value in body.items() if name not in parts}
+
+
+Ask: TypeAlias = Callable[[LeftOut], tuple[Mapping[str, Json], AsyncGenerator[ProviderEvent, None]]]
+"""Makes the body of a request, and the events of its answer."""
+
+
+async def asked(
+    ask: Ask, endpoint: Endpoint, model: str, prompt: Prompt, params: CallParams, own: str
+) -> AsyncGenerator[ProviderEvent, None]:
+    """Yield the answer to one request, and to another at once if the model refused a part of it."""
+    key = endpoint.source(split_model(model)[1])
+    while True:
+        left, begun = LeftOut(endpoint.refusals.of(key), own), False
+        body, answer = ask(left)
+        try:
+            async with aclosing(answer) as events:
+                async for event in events:
+                    begun = True
+                    yield event
+        except ModelError as error:
+            part = None if begun else refused_part(error, prompt, body, params, left)
+            if part is None or part in left.parts:
+                raise
+            log.warning("model.refused", model=model, field=part, message=error.message)
+            endpoint.refusals.note(key, model, part)
+        else:
+            return
+
+
+def refused_part(
+    error: ModelError, prompt: Prompt, body: Mapping[str, Json], params: CallParams, left: LeftOut
+) -> str | None:
+    """The part that the request may not have; None if the server says something else.
+
+    It is an optional field, the fields that the server itself sent, others' calls, which lack them, or the order of the
+    messages.
+    """
+    status = error.status or 0
+    if status in (401, 402, 403, 408, 429):
+        return None
+    error = error.without_quotes(texts_of(prompt))
+    if OTHERS_CALLS not in left.parts and _WANTED.match(error.words) and lacks_fields(prompt, left.source):
+        return OTHERS_CALLS
+    if _ALTERNATE.search(error.words):
+        return ORDER
+    if not (_NOT_TAKEN.search(error.words) or str(error.code).startswith("unsupported_")):
+        return None
+
+    def is_named(name: str) -> bool:
+        return name in error.fields or bool(re.search(rf"\b{re.escape(name)}\b", error.words))
+
+    if any(map(is_named, given_back(prompt, left.source))):
+        return GIVEN_BACK
+    if "tools" in body and ({"tools", "tool_choice", "functions"} & error.fields or _TOOL_WORDS.search(error.words)):
+        return "tools"
+    if status >= 500 or error.kind is ErrorKind.CONTEXT_LENGTH or OUTPUT_BOUND.search(error.words):
+        return None
+    if _OF_THINKING & body.keys() and (_OF_THINKING & error.fields or _THINKING_WORDS.search(error.words)):
+        return f"{THINKING}{params.thinking}"
+    return next((field for field in _OPTIONAL if field in body and is_named(field)), None)

@@ -1,0 +1,39 @@
+"""What models refuse, across restarts; the owner hears of it once."""
+
+from datetime import timedelta
+
+from gateway.flow.model_refusals import RefusalKeeper
+from gateway.llm.refusals import IMAGES, Refusals
+from gateway.store.connection.pool import Database
+from tests.llm.chain import FakeClock
+
+
+async def test_they_are_kept_for_a_day_and_told_once(database: Database) -> None:
+    clock, told = FakeClock(), list[str]()
+
+    async def tell(text: str) -> None:
+        told.append(text)
+
+    def started() -> RefusalKeeper:
+        return RefusalKeeper(database, Refusals(clock), tell, clock)
+
+    first = started()
+    for part in ("tools", IMAGES, "thinking off", "max_tokens"):
+        first.refusals.note("here", "acme/one", part)
+    await first.look()
+    assert [text.partition(" doesn't take ")[2].partition(".")[0].partition(":")[0] for text in told] == [
+        "tools",
+        "pictures",
+        "the thinking level 'off'",
+    ]
+    again = started()
+    await again.look()
+    assert again.refusals.of("here") == {"tools", IMAGES, "thinking off", "max_tokens"}
+    await clock.sleep(timedelta(days=1, seconds=1).total_seconds())
+    assert again.refusals.of("here") == frozenset()
+    again.refusals.note("here", "acme/one", "tools")
+    await again.look()
+    assert len(told) == 3
+    later = started()
+    await later.look()
+    assert later.refusals.of("here") == {"tools"}
