@@ -6,6 +6,7 @@ import os
 import shutil
 import ssl
 import tempfile
+import warnings
 from collections.abc import AsyncIterator, Collection, Coroutine, Generator, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, suppress
@@ -21,6 +22,7 @@ import asyncpg
 import coverage
 import pytest
 import structlog
+from coverage.exceptions import CoverageWarning
 from fastapi.routing import _IncludedRouter
 from hypothesis import HealthCheck, settings
 from jinja2 import BytecodeCache, Environment
@@ -83,7 +85,10 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     try:
         return (yield)
     finally:
-        tracer.start()
+        with warnings.catch_warnings():
+            # Where no test was traced before, it warns of our own modules, which are imported by then.
+            warnings.simplefilter("ignore", CoverageWarning)
+            tracer.start()
 
 
 @pytest.fixture(autouse=True, scope="session")
