@@ -67,7 +67,7 @@ async def measure() -> None:
         await _index(database)
         print(_report("A year", await _sizes(database)))
         began = perf_counter()
-        await Retention(database, Path("nowhere"), lambda: KEPT, SystemClock()).run()
+        await Retention(database, Path("nowhere"), lambda: KEPT, lambda: KEPT, SystemClock()).run()
         print(f"\nCleared in {perf_counter() - began:.0f} s")
         print(_report("After 90 days are kept", await _sizes(database)))
 

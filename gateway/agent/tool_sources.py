@@ -78,8 +78,27 @@ def _value(key: str, value: Any, definitions: Mapping[str, Any]) -> Any:
 FIND_TOOLS = "find_tools"
 MAX_TOOLS, MAX_CHARS = 20, 6_000
 """At most this many tools of sources, and characters of their specifications, are in a prompt without `find_tools`."""
+ALWAYS_LISTED = ("memory_search", "remember", "read_file", "write_file", "web_search", "web_fetch", "cron", "todo")
+"""The tools that the prompt of a model with a small context lists; `find_tools` finds the others."""
 MAX_FOUND = 40
 """Tools found by `find_tools` that a prompt shows, the newest: providers accept 128 tools at most."""
+
+
+def short_spec(tool: AnyTool) -> ToolSpec:
+    """The tool for a small context: the first sentence about it, and its arguments without descriptions."""
+    sentence, stop, _ = tool.description.partition(". ")
+    return ToolSpec(tool.name, sentence + stop.strip(), _bare(parameters_of(tool.arguments)), Label.OWNER)
+
+
+def _bare(schema: Any) -> Any:
+    match schema:
+        case {"properties": dict(fields), **rest}:
+            return {**_bare(rest), "properties": {name: _bare(field) for name, field in fields.items()}}
+        case dict():
+            return {key: _bare(value) for key, value in schema.items() if key not in {"description", "default"}}
+        case list():
+            return [_bare(each) for each in schema]
+    return schema
 
 
 class AnyArguments(BaseModel):

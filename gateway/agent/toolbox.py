@@ -14,11 +14,14 @@ from pydantic import BaseModel, ValidationError
 
 from gateway.agent.policy import LEAVES, Act, Case, Decision, Policy, decide, words_of
 from gateway.agent.tool_sources import (
+    ALWAYS_LISTED,
     FIND_TOOLS,
     NamedTools,
     ToolSource,
     explained_arguments,
+    found_in,
     offers_of,
+    short_spec,
     shown_specs,
     spec_of,
 )
@@ -82,6 +85,8 @@ class Toolbox:
     watch: Watch
     plan_check: PlanCheck | None
     sources: Sequence[ToolSource] = ()
+    few: bool = False
+    """Whether prompts list `ALWAYS_LISTED` only, in short, and the tools that the model has found."""
 
     def __post_init__(self) -> None:
         self._tools = {tool.name: tool for tool in self.tools}
@@ -111,7 +116,16 @@ class Toolbox:
     @cached_property
     def specs(self) -> tuple[ToolSpec, ...]:
         """The tools that every prompt shows, always in the same order, so that provider caches hit."""
+        if self.few:
+            unlisted = {FIND_TOOLS, *(tool.name for tool in self.unlisted)}
+            return tuple(short_spec(tool) for tool in self.tools if tool.name not in unlisted)
         return tuple(spec_of(tool, Label.OWNER) for tool in self.tools if tool.name != FIND_TOOLS)
+
+    @cached_property
+    def unlisted(self) -> tuple[AnyTool, ...]:
+        """The tools that `specs` leaves out."""
+        left = [tool for tool in self.tools if tool.name not in (*ALWAYS_LISTED, FIND_TOOLS)]
+        return tuple(left) if self.few and len(self.tools) > len(ALWAYS_LISTED) else ()
 
     @property
     def names(self) -> Sequence[str]:
@@ -122,9 +136,13 @@ class Toolbox:
         """The tools of sources that the next prompt of a run with this transcript and label shows, `find_tools` first
         if it is needed.
         """
-        if not self.sources:
+        if not (self.sources or self.unlisted):
             return ()
         specs, more = shown_specs(self.sources, entries, label)
+        if self.unlisted:
+            found = set(found_in(entries))
+            specs = (*(spec_of(tool, Label.OWNER) for tool in self.unlisted if tool.name in found), *specs)
+            more = True
         return (spec_of(self._tools[FIND_TOOLS], Label.OWNER), *specs) if more and FIND_TOOLS in self._tools else specs
 
     @cached_property
@@ -168,7 +186,7 @@ class Toolbox:
         tool = self._tool(call.name)
         if tool is None:
             return _refusal("unknown_tool", self._suggestion(call.name), Label.OWNER)
-        caller = replace(caller, said=partial(self.policy.said, caller))
+        caller = replace(caller, said=partial(self.policy.said, caller), unlisted=self.unlisted)
         async with self.watch() as restored:
             outcome = await self._outcome(tool, call, caller, approval, again)
         return _with_restored(outcome, restored) if restored else outcome

@@ -121,6 +121,11 @@ class ProviderSettings(_Settings):
         None, min_length=1, description="Its model for `auto`, and for an agent that names the provider only."
     )
     enabled: bool = Field(True, description="false: none of its models is asked.")
+    context_window: int | None = Field(
+        None,
+        ge=2048,
+        description="Tokens of context of its models; null: as a local server says, or as they are known.",
+    )
 
 
 ModelName = Annotated[str, StringConstraints(strip_whitespace=True)]

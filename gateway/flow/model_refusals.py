@@ -1,5 +1,6 @@
 """Keeps what models refuse across restarts, and tells the owner once about each part that an answer lacks."""
 
+import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
@@ -7,7 +8,9 @@ import structlog
 
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.time import Clock
-from gateway.llm.refusals import ASKED_AGAIN_AFTER, IMAGES, THINKING, Refusal, Refusals
+from gateway.llm.local_servers import MORE_CONTEXT
+from gateway.llm.refusals import ASKED_AGAIN_AFTER, CONTEXT, IMAGES, THINKING, Refusal, Refusals
+from gateway.llm.vendors import split_model
 from gateway.store.connection.pool import Database
 from gateway.store.work import model_refusals
 
@@ -18,6 +21,7 @@ _WORDS = {
     "temperature": "models.params.temperature",
     "top_p": "models.params.top_p",
 }
+_NUMBER = re.compile(r"\d+")
 
 log = structlog.get_logger(__name__)
 
@@ -54,9 +58,16 @@ class RefusalKeeper:
     async def _keep(self, refusal: Refusal) -> None:
         async with self.database.connection() as conn:
             first = await model_refusals.keep(conn, refusal.source, refusal.part, refusal.model, refusal.at)
-        level = refusal.part.removeprefix(THINKING)
-        words = _WORDS.get(refusal.part) or (f"the thinking level {level!r}" if level != refusal.part else "")
-        if first and words:
-            await self.tell_owner(
-                f"{refusal.model} doesn't take {words}. It is asked without for a day, and then tried again."
-            )
+        if first and (text := _told(refusal)):
+            await self.tell_owner(text)
+
+
+def _told(refusal: Refusal) -> str:
+    """The text for the owner; empty for a part that no answer lacks."""
+    if refusal.part.startswith(CONTEXT):
+        remedy = MORE_CONTEXT.format(model=split_model(refusal.model)[1], window=_NUMBER.findall(refusal.part)[0])
+        return f"{refusal.model} doesn't run with {refusal.part}: {remedy}."
+    level = refusal.part.removeprefix(THINKING)
+    words = _WORDS.get(refusal.part) or (f"the thinking level {level!r}" if level != refusal.part else "")
+    asked = "It is asked without for a day, and then tried again."
+    return f"{refusal.model} doesn't take {words}. {asked}" if words else ""

@@ -1,5 +1,6 @@
 """The model as the rest of the gateway sees it: a chain of models behind one interface."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -7,15 +8,16 @@ from dataclasses import dataclass, replace
 from gateway.domain.conversation.model import Highest, ModelEvent, Prompt
 from gateway.domain.settings import CallParams, ModelSettings, ThinkingLevel
 from gateway.domain.time import Clock
-from gateway.llm.auto import GUIDE, ModelChoice, choose_model, ollama_models
+from gateway.llm.auto import GUIDE, ModelChoice, choose_model
 from gateway.llm.call import USUAL_POLICY, CallServices, ModelCall, RetryPolicy
 from gateway.llm.cooldown import Cooldowns, Cooling
 from gateway.llm.errors import ErrorKind, ModelError, scrub
+from gateway.llm.local_servers import ANSWER_SHARE, look_up, ollama_models
 from gateway.llm.prices import Prices, estimate_prompt
 from gateway.llm.protocol.thinking_levels import thinking_budget
 from gateway.llm.provider import Providers, Transcriber, VectorProvider
 from gateway.llm.refusals import Refusals
-from gateway.llm.vendors import endpoint_of, is_enabled
+from gateway.llm.vendors import endpoint_of, is_enabled, split_model
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +127,7 @@ class ModelClient:
 
     def _prompt_room(self, model: str) -> int:
         window = self._services.prices.window(model)
-        return max(window - self._longest, window // 2)
+        return max(window - self._longest, window - window // ANSWER_SHARE)
 
 
 async def build_client(
@@ -142,8 +144,20 @@ async def build_client(
     chain = tuple(model for model in each if is_enabled(model, settings.providers))
     why = choice.reason if chain and chain[0] == choice.model else f"the provider of {choice.model} is off"
     params = CallParams(**dict(settings.params), thinking=settings.thinking)
-    services = CallServices(providers, params, Prices(), clock, Cooldowns(clock), retry_policy)
+    prices = await _prices(chain, settings, environ)
+    services = CallServices(providers, params, prices, clock, Cooldowns(clock), retry_policy)
     return ModelClient(chain or (GUIDE,), why, services)
+
+
+async def _prices(chain: Sequence[str], settings: ModelSettings, environ: Mapping[str, str]) -> Prices:
+    """The limits of models, those of local servers as these tell them now."""
+    prices = Prices()
+    endpoints = [endpoint_of(split_model(model)[0], settings.providers, environ) for model in chain]
+    found = await asyncio.gather(*(look_up(*each) for each in zip(endpoints, chain, strict=True)))
+    for model, local in zip(chain, found, strict=True):
+        if local is not None:
+            prices.learn(model, local)
+    return prices
 
 
 async def _primary(settings: ModelSettings, environ: Mapping[str, str]) -> ModelChoice:

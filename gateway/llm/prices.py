@@ -4,10 +4,11 @@ The table is 3 MB of JSON for thousands of models; only the requested entries ar
 
 import json
 import mmap
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import assert_never
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel
 
@@ -23,12 +24,11 @@ from gateway.domain.conversation.model import (
     UserMessage,
 )
 from gateway.domain.text.tokens import estimate
-from gateway.llm.vendors import split_model
+from gateway.llm.local_servers import ANSWER_SHARE, LOCAL_WINDOW, LocalModel
+from gateway.llm.vendors import LOOPBACK, split_model, vendor
 
 _FILE = "model_prices_and_context_window_backup.json"
 _DEFAULT_WINDOW = 128_000
-_LOCAL_WINDOW = 8_192
-_LOCAL_PREFIXES = frozenset({"ollama", "ollama_chat", "lm_studio"})
 
 
 class _Entry(BaseModel):
@@ -78,6 +78,13 @@ class Prices:
         """The context window, in tokens."""
         return self.of(model).window
 
+    def learn(self, model: str, found: LocalModel) -> None:
+        """Take the limits of a model from its own server; an answer may take a quarter of the context."""
+        vision = self.of(model).vision if found.vision is None else found.vision
+        self._known[model] = replace(
+            self.of(model), window=found.window, output=found.window // ANSWER_SHARE, vision=vision
+        )
+
     def cost(self, model: str, usage: Usage) -> float:
         """The cost of one call in USD; cached tokens are part of the input tokens."""
         price = self.of(model)
@@ -94,8 +101,8 @@ class Prices:
         return Highest(usd=tokens * price.per_input + longest * price.per_output)
 
     def _look_up(self, model: str) -> Price:
-        prefix, _ = split_model(model)
-        default = Price(_LOCAL_WINDOW if prefix in _LOCAL_PREFIXES else _DEFAULT_WINDOW)
+        is_local = urlsplit(vendor(split_model(model)[0]).base_url or "").hostname in LOOPBACK
+        default = Price(LOCAL_WINDOW if is_local else _DEFAULT_WINDOW)
         table = self._table or table_path()
         if table is None:
             return default

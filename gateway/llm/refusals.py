@@ -12,6 +12,8 @@ ASKED_AGAIN_AFTER = timedelta(days=1)
 IMAGES = "images"
 THINKING = "thinking "
 """Before the level that is refused."""
+CONTEXT = "a context of "
+"""Before what was asked for, and what the model runs with."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from json import dumps
+from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
@@ -36,6 +37,8 @@ class Vendor:
     key_shape: str = ""
     """The pattern of its keys; an old style that several vendors share matches them all."""
 
+
+OLLAMA = "Ollama"
 
 VENDORS = (
     Vendor(
@@ -117,13 +120,18 @@ VENDORS = (
         "xai/grok-4.7",
         key_shape=r"xai-\w{20,}",
     ),
-    Vendor("ollama", "Ollama", base_url="http://127.0.0.1:11434", host_variable="OLLAMA_HOST"),
-    Vendor("ollama_chat", "Ollama", base_url="http://127.0.0.1:11434", host_variable="OLLAMA_HOST"),
+    Vendor("ollama", OLLAMA, base_url="http://127.0.0.1:11434", host_variable="OLLAMA_HOST"),
+    Vendor("ollama_chat", OLLAMA, base_url="http://127.0.0.1:11434", host_variable="OLLAMA_HOST"),
     Vendor("vllm", "vLLM", base_url="http://127.0.0.1:8000"),
     Vendor("hosted_vllm", "vLLM", base_url="http://127.0.0.1:8000"),
     Vendor("lm_studio", "LM Studio", base_url="http://127.0.0.1:1234"),
+    Vendor("llamacpp", "llama.cpp", base_url="http://127.0.0.1:8080"),
+    Vendor("jan", "Jan", base_url="http://127.0.0.1:1337"),
 )
 """In the order in which `auto` looks for keys."""
+ALIASES = {"ollama_chat": "ollama", "hosted_vllm": "vllm"}
+"""Other prefixes of the same servers."""
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 # fmt: off
 NATIVE = frozenset({
@@ -174,6 +182,8 @@ class Endpoint:
     base_url: str | None = None
     refusals: Refusals = field(default_factory=Refusals, compare=False, repr=False)
     """The refusals of its models; shared by all endpoints of a gateway."""
+    window: int | None = None
+    """Tokens of context, as the owner set them."""
 
     @property
     def key(self) -> str | None:
@@ -196,6 +206,11 @@ class Endpoint:
         return self.vendor.prefix not in NATIVE and bool(self.address)
 
     @property
+    def is_local(self) -> bool:
+        """Whether it is on this machine."""
+        return urlsplit(self.address).hostname in LOOPBACK
+
+    @property
     def lacks_key(self) -> bool:
         """Whether the public address needs a key and none is set."""
         return bool(self.vendor.keys) and self.api_key is None and self.base_url is None
@@ -204,8 +219,9 @@ class Endpoint:
 def endpoint_of(prefix: str, providers: Mapping[str, ProviderSettings], environ: Mapping[str, str]) -> Endpoint:
     """The endpoint for the models of one prefix."""
     entry = vendor(prefix)
-    settings = providers.get(prefix, ProviderSettings())
-    return Endpoint(entry, _configured_key(entry, settings, environ), settings.base_url or _base_url_of(entry, environ))
+    settings = providers.get(prefix) or providers.get(ALIASES.get(prefix, prefix), ProviderSettings())
+    base_url = settings.base_url or _base_url_of(entry, environ)
+    return Endpoint(entry, _configured_key(entry, settings, environ), base_url, window=settings.context_window)
 
 
 def _configured_key(entry: Vendor, settings: ProviderSettings, environ: Mapping[str, str]) -> SecretStr | None:

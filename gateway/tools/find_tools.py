@@ -28,15 +28,16 @@ class FindArguments(ToolArguments):
 class _Finder:
     sources: Sequence[ToolSource]
 
-    def _fitting(self, arguments: FindArguments) -> list[Offer]:
-        return ranked([*offers_of(self.sources).values()], arguments.query or "")
+    def _fitting(self, arguments: FindArguments, caller: Caller) -> list[Offer]:
+        own = [Offer(tool, Label.OWNER) for tool in caller.unlisted]
+        return ranked([*own, *offers_of(self.sources).values()], arguments.query or "")
 
-    async def find(self, arguments: FindArguments, _caller: Caller) -> Labelled:
-        best, problems = self._fitting(arguments), list[str]()
+    async def find(self, arguments: FindArguments, caller: Caller) -> Labelled:
+        best, problems = self._fitting(arguments, caller), list[str]()
         if not best or any(source.more for source in self.sources):
             reports = await asyncio.gather(*(source.discover() for source in self.sources))
             problems = [one_line(problem, 300) for lines in reports for problem in lines]
-            best = self._fitting(arguments) or [*offers_of(self.sources).values()]
+            best = self._fitting(arguments, caller) or [*offers_of(self.sources).values()]
         rows = list(map(_row, best[:MOST]))
         others = [offer.tool.name for offer in best[MOST : 4 * MOST]]
         label = max((offer.label for offer in best[: 4 * MOST]), default=Label.OWNER)
@@ -60,9 +61,7 @@ def ranked(offers: Sequence[Offer], query: str) -> list[Offer]:
 
 
 def tools(services: Services) -> tuple[AnyTool, ...]:
-    """The tool, if there are tools to find."""
-    if not services.sources:
-        return ()
+    """The tool; a prompt shows it if there are tools to find."""
     return (
         Tool(
             FIND_TOOLS,

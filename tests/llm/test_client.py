@@ -61,7 +61,7 @@ async def test_a_call_may_cost_what_the_dearest_model_of_the_chain_takes() -> No
     ("chain", "budget"),
     [
         (["gpt-4o"], 128_000 - 4096),
-        (["gpt-4o", "ollama/unheard-of"], 4096),
+        (["gpt-4o", "ollama/unheard-of"], 6144),
         (["groq/openai/gpt-oss-120b"], 131_072 - 4096),
     ],
 )

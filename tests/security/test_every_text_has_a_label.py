@@ -90,6 +90,7 @@ def test_the_standing_instructions_are_made_of_labelled_parts_only() -> None:
     assert made == {
         "context.own_words",
         "context.person_part",
+        "context.within",
         "context.file_index",
         "environment.skill_index",
         "environment.persona_parts",

@@ -3,9 +3,10 @@
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import assert_never
 
+from gateway.agent.conversation.fit import Estimate, even_out
 from gateway.domain.conversation.model import (
     AssistantMessage,
     Image,
@@ -26,6 +27,7 @@ from gateway.domain.conversation.transcript import (
     ToolResult,
     UserText,
 )
+from gateway.domain.files import locked_parts
 from gateway.domain.principals import Label, Principal, label_of
 from gateway.domain.text import texts
 from gateway.domain.text.marks import without_stamps
@@ -68,6 +70,18 @@ def system_prompt(parts: Sequence[PromptPart], label: Label) -> str:
     more = [f"{len(names) - MAX_NAMED} more"] if len(names) > MAX_NAMED else []
     left_out = [LEFT_OUT.format(", ".join([*names[:MAX_NAMED], *more]))] if names else []
     return "\n\n".join([PREAMBLE, *told, *left_out])
+
+
+def within(parts: Sequence[PromptPart], room: int, estimate: Estimate) -> list[PromptPart]:
+    """The parts in `room` tokens with `PREAMBLE`: the longest are cut to a common length.
+
+    Nothing is cut of a piece that only the owner may change, so the room may be too small.
+    """
+    locked = [b"".join(locked_parts(part.text.encode())).decode() for part in parts]
+    left = room - estimate(PREAMBLE) - sum(map(estimate, locked)) - len(parts)
+    open = ["" if lock else part.text for part, lock in zip(parts, locked, strict=True)]
+    short = even_out(open, left, estimate)
+    return [part if lock else replace(part, text=text) for part, lock, text in zip(parts, locked, short, strict=True)]
 
 
 def own_words(text: str) -> PromptPart:

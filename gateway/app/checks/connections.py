@@ -17,6 +17,7 @@ from gateway.flow.channels.supervisor import ChannelSpec, channel_specs, probe
 from gateway.llm.auto import GUIDE
 from gateway.llm.call import RetryPolicy
 from gateway.llm.client import ModelClient, build_client
+from gateway.llm.local_servers import MORE_CONTEXT, look_up
 from gateway.llm.vendors import endpoint_of, split_model
 from gateway.net.addresses import Rules
 from gateway.net.object_store import ObjectStore, StoreAddress
@@ -42,7 +43,7 @@ async def _check_chain(context: CheckContext) -> list[Finding]:
         lacking = list(_lacking_keys(context, about.chain))
         if context.live:
             return [*lacking, await _ask_model(client)]
-        return lacking or [
+        return [*lacking, *await _short_contexts(context, about.chain)] or [
             Finding(FindingLevel.OK, f"{', then '.join(about.chain)} ({about.why}); `doctor --live` calls it")
         ]
     finally:
@@ -55,6 +56,19 @@ def _lacking_keys(context: CheckContext, chain: Sequence[str]) -> Iterator[Findi
         if endpoint.lacks_key:
             fix = f"set {endpoint.vendor.keys[0]}; create one at {endpoint.vendor.keys_page}"
             yield Finding(FindingLevel.WARN, f"{model} needs a key", fix)
+
+
+async def _short_contexts(context: CheckContext, chain: Sequence[str]) -> list[Finding]:
+    """A finding for each local model that is loaded with less context than prompts are made for."""
+    short = []
+    for model in chain:
+        endpoint = endpoint_of(split_model(model)[0], context.config.models.providers, context.environ)
+        found = await look_up(endpoint, model)
+        if found is not None and found.loaded is not None and found.loaded < found.window:
+            text = f"{model} is loaded with {found.loaded:,} tokens of context; {found.window:,} are asked for"
+            fix = MORE_CONTEXT.format(model=split_model(model)[1], window=found.window)
+            short.append(Finding(FindingLevel.WARN, text, fix))
+    return short
 
 
 async def _ask_model(client: ModelClient) -> Finding:

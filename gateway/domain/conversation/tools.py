@@ -1,6 +1,6 @@
 """A tool: a name, typed arguments, a function; and the operations of a declared HTTP API, which become tools."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Generic, Literal, NamedTuple, Self, TypeAlias, TypeVar
@@ -133,6 +133,8 @@ class Caller:
     label: Label
     fence: Callable[[], Awaitable[None]] = field(compare=False)
     said: Callable[[str], Awaitable[bool]] = field(default=_never_said, compare=False)
+    unlisted: "Sequence[AnyTool]" = field(default=(), compare=False)
+    """The gateway's own tools that the prompt doesn't list."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,6 +75,11 @@ class AgentEnvironment:
         """The same without tools and USER.md: a plain token reads nothing and does nothing here."""
         return replace(self, toolbox=self.toolbox.for_tokens(), tells_user=False, skills=None)
 
+    @cached_property
+    def lean(self) -> "AgentEnvironment":
+        """The same for a model with a small context: its prompts list few tools, in short."""
+        return replace(self, toolbox=replace(self.toolbox, few=True))
+
     def for_agent(self, agent: AgentPart, *, private: bool) -> "AgentEnvironment":
         """The same with the tools and skills of an agent file."""
         toolbox = self.toolbox if private else self.toolbox.for_programs()

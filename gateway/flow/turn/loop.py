@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Protocol
 
-from gateway.agent.conversation.context import file_index, own_words, person_part, system_prompt, to_messages
+from gateway.agent.conversation.context import file_index, own_words, person_part, system_prompt, to_messages, within
 from gateway.agent.conversation.fit import fit, message_tokens
 from gateway.agent.limits import Limits
 from gateway.agent.loop import NOTHING_NEW, RepeatApprovals, run_turn
@@ -139,6 +139,9 @@ async def _shorten_row(row: MessageRow, workspace: Workspace) -> Entry:
 
 MIN_PROMPT_TOKENS = 200
 """Tokens of the shortest usable prompt."""
+LEAN_BELOW_TOKENS, LEAN_TOKENS = 12_288, 2_500
+"""A model that takes shorter prompts than the first, so has a window of less than 16,384 tokens, gets standing
+instructions and tools of at most the second; locked instructions stay whole nevertheless."""
 JSON_ONLY = "A program reads your answer: it is JSON and nothing else, without a fence around it."
 
 
@@ -189,10 +192,11 @@ class TurnLoop:
     allowed: RepeatApprovals
 
     def __post_init__(self) -> None:
-        self.opened, self.environment = self.turn.opened, self.turn.environment
+        is_lean = self.model.prompt_budget() < LEAN_BELOW_TOKENS
+        self.opened = self.turn.opened
+        self.environment = self.turn.environment.lean if is_lean else self.turn.environment
         agent = self.opened.agent
         self._zone = self.environment.zone()
-        self._system = SystemMessage(system_prompt(self._parts(), self.opened.label))
         own = self.environment.toolbox.specs
         brought = (*self.opened.client.tools, *(agent.system_tools if agent else ()))
         theirs = [tool for tool in brought if tool.name not in {spec.name for spec in own}]
@@ -201,6 +205,10 @@ class TurnLoop:
         self._further = self._found([row.entry for row in self.opened.transcript], self.opened.label)
         self._pending = self.opened.pending()
         self._fresh = not self._pending
+        parts = self._parts()
+        if is_lean:
+            parts = within(parts, max(LEAN_TOKENS - self._tool_tokens, MIN_PROMPT_TOKENS), estimate)
+        self._system = SystemMessage(system_prompt(parts, self.opened.label))
         self._asked: Prompt | None = None
         self._followed = 0
 

@@ -4,7 +4,7 @@ The SDK costs 1.1 CPU s to import and twice the CPU per request, and would only 
 """
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 from io import BytesIO
 from json import dumps
 from typing import TYPE_CHECKING, TypeVar
@@ -18,13 +18,14 @@ from gateway.llm.errors import ErrorKind, ModelError
 from gateway.llm.protocol.answer_reader import garbled, read_answer, read_single
 from gateway.llm.protocol.bounds import MAX_LINE_BYTES, beginning, bounded
 from gateway.llm.protocol.http import HttpClient
+from gateway.llm.protocol.ollama import OllamaChat
 from gateway.llm.protocol.refusal import ProviderRefusal, parse_refusal
 from gateway.llm.protocol.refused_parts import OTHER_NAME, LeftOut, asked
 from gateway.llm.protocol.thinking import ThinkingFilter
 from gateway.llm.protocol.thinking_levels import thinking_json
 from gateway.llm.protocol.wire import options_json, sampling_json
 from gateway.llm.provider import Provider, ProviderEvent, ThinkingEnded
-from gateway.llm.vendors import Endpoint, split_model
+from gateway.llm.vendors import OLLAMA, Endpoint, split_model
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, FormData
@@ -61,6 +62,8 @@ class OpenAIProvider:
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
         self._http = HttpClient(with_path(endpoint.address), endpoint.key)
+        self._ollama = OllamaChat(endpoint) if endpoint.vendor.title == OLLAMA else None
+        self._speaks_ollama = True
         self._thinks_first: set[str] = set()
 
     async def warm(self) -> None:
@@ -68,8 +71,10 @@ class OpenAIProvider:
         await self._http.open()
 
     async def close(self) -> None:
-        """Close the connection pool."""
+        """Close the connections."""
         await self._http.close()
+        if self._ollama is not None:
+            await self._ollama.close()
 
     async def stream(self, model: str, prompt: Prompt, params: CallParams, /) -> AsyncGenerator[ProviderEvent, None]:
         """Send one request, and another at once if the model refused an optional parameter."""
@@ -136,17 +141,31 @@ class OpenAIProvider:
         return left.body(body, params.thinking, thinking_json(vendor.prefix, name, params.thinking))
 
     async def _answer(self, name: str, body: dict[str, Json], source: str) -> AsyncGenerator[ProviderEvent, None]:
+        async with self._reading(name, body, source) as events:
+            async for event in events:
+                if isinstance(event, ThinkingEnded):
+                    self._thinks_first.add(name)
+                yield event
+
+    @asynccontextmanager
+    async def _reading(
+        self, name: str, body: dict[str, Json], source: str
+    ) -> AsyncGenerator[AsyncGenerator[ProviderEvent, None], None]:
+        thinking = ThinkingFilter(name in self._thinks_first)
+        if self._ollama is not None and self._speaks_ollama:
+            async with self._ollama.chunks(name, body) as chunks:
+                if chunks is not None:
+                    async with aclosing(read_answer(chunks, source, thinking)) as events:
+                        yield events
+                    return
+            self._speaks_ollama = False
         async with self._http.post("/chat/completions", BytesIO(dumps(body).encode()), _JSON) as response:
             if response.status >= 400:
                 raise (await _read_refusal(response)).as_error(response.status, response.headers)
             whole, content = response.content_type == "application/json", response.content.iter_any()
-            thinking = ThinkingFilter(name in self._thinks_first)
             reading = read_single(content, source) if whole else read_answer(content, source, thinking)
             async with aclosing(reading) as events:
-                async for event in events:
-                    if isinstance(event, ThinkingEnded):
-                        self._thinks_first.add(name)
-                    yield event
+                yield events
 
 
 def with_path(base_url: str) -> str:

@@ -11,6 +11,7 @@ import pytest
 from gateway.domain.conversation.model import ToolCall
 from gateway.domain.ids import PrincipalId, TaskId
 from gateway.domain.principals import Label
+from gateway.domain.text.tokens import estimate
 from gateway.flow.files.workspaces import Workspaces
 from gateway.flow.labels import ContentLabels
 from gateway.flow.turn.environment import AgentEnvironments
@@ -88,11 +89,11 @@ async def test_a_long_result_is_kept_as_a_file(path: MessagePath) -> None:
 
 
 async def test_the_tools_schemas_count_against_the_prompts_budget(path: MessagePath) -> None:
-    path.model.budget = path.environments.of(path.people.owner.id).schema_tokens + 2_000
+    path.model.budget = path.environments.of(path.people.owner.id).lean.schema_tokens + 3_000
     async with path.working():
         for _ in range(4):
             await path.ask("word " * 1_000)
-    assert all(len(repr(prompt.messages)) < 12_000 for prompt in path.model.prompts)
+    assert all(estimate(repr(prompt.messages)) < 3_000 for prompt in path.model.prompts)
     assert path.model.answered[-1].startswith("word ")
 
 

@@ -43,6 +43,7 @@ class Replay:
         self.bodies: list[dict[str, Any]] = []
         self._responses = responses
         app = web.Application(client_max_size=64 * 2**20)
+        app.router.add_post("/api/show", self._unknown)
         app.router.add_post("/{path:.*}", self._answer)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
 
@@ -57,6 +58,10 @@ class Replay:
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self._runner.addresses[0][1]}/v1"
+
+    async def _unknown(self, _: web.Request) -> web.Response:
+        """Nothing is said of models."""
+        return web.json_response({"error": "model not found"}, status=404)
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         response = self._responses[min(len(self.bodies), len(self._responses) - 1)]

@@ -1,0 +1,233 @@
+"""Model servers on one's own machine: the models that they have, and how much context each holds.
+
+They are asked by plain HTTP/1.0 over a socket, since the HTTP library isn't imported before the process is ready."""
+
+import asyncio
+import os
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from json import dumps
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from pydantic import AliasChoices, BaseModel, Field, ValidationError
+
+from gateway.domain.json import JsonObject
+from gateway.llm.vendors import LOOPBACK, OLLAMA, Endpoint, split_model
+
+T = TypeVar("T", bound=BaseModel)
+
+_MAX_RESPONSE_BYTES = 4_000_000
+_ANSWER_S = 0.5
+LOCAL_WINDOW = 8_192
+"""Tokens of context of a local model whose server doesn't tell them."""
+ANSWER_SHARE = 4
+"""An answer may take one part in so many of a small context."""
+LEAST_WINDOW = 4_096
+MOST_WINDOW = 32_768
+"""Asked for at most unless the owner sets more: the memory that context takes grows with it."""
+MORE_CONTEXT = (
+    "the beginning of longer prompts is lost; run `ollama stop {model}`, and if that doesn't help, start Ollama with "
+    "OLLAMA_CONTEXT_LENGTH={window}, or lower models.providers.ollama.context_window"
+)
+_MEMORY_SHARE = 4
+"""Context may take one part in so many of this machine's memory."""
+_MODEL_SHARE = 0.7
+_MOST_LOOKED_AT = 24
+
+
+@dataclass(frozen=True, slots=True)
+class LocalModel:
+    """A model of a local server, in tokens: the `window` to use, and what is `loaded` now (None: not loaded).
+
+    `tools` and `vision`: None if the server doesn't say.
+    """
+
+    window: int
+    loaded: int | None = None
+    tools: bool | None = None
+    vision: bool | None = None
+
+
+class _Tag(BaseModel):
+    name: str
+    size: int = 0
+    remote_host: str = ""
+    details: dict[str, Any] = {}
+
+
+class _Tags(BaseModel):
+    models: list[_Tag] = []
+
+
+class _Running(BaseModel):
+    name: str
+    context_length: int = 0
+
+
+class _Processes(BaseModel):
+    models: list[_Running] = []
+
+
+class _Show(BaseModel):
+    model_info: dict[str, Any] = {}
+    capabilities: list[str] | None = None
+
+    def number(self, name: str) -> int:
+        """A fact about the model whose name begins with its architecture; 0 if it is unknown."""
+        value = self.model_info.get(f"{self.model_info.get('general.architecture')}.{name}")
+        return value if isinstance(value, int) else 0
+
+    @property
+    def bytes_per_token(self) -> int:
+        """Memory of one token's keys and values of 16 bits in all layers, as llama.cpp lays them out."""
+        width = self.number("attention.key_length")
+        heads = self.number("attention.head_count_kv") or self.number("attention.head_count")
+        if not width and self.number("attention.head_count"):
+            width = self.number("embedding_length") // self.number("attention.head_count")
+        return 2 * 2 * self.number("block_count") * heads * width
+
+
+class _Listed(BaseModel):
+    """A model as LM Studio and vLLM list it."""
+
+    id: str
+    window: int | None = Field(
+        None, validation_alias=AliasChoices("loaded_context_length", "max_model_len", "max_context_length")
+    )
+
+
+class _Listing(BaseModel):
+    data: list[_Listed] = []
+
+
+class _Generation(BaseModel):
+    n_ctx: int
+
+
+class _Properties(BaseModel):
+    """As llama.cpp's server tells them."""
+
+    default_generation_settings: _Generation
+
+
+async def ollama_models(base_url: str, timeout: float = _ANSWER_S) -> tuple[str, ...]:
+    """The models of an Ollama for conversations, best first; empty if nothing answers within `timeout` seconds.
+
+    First come those that can call tools, of these the largest that this machine's memory holds. Models that run in
+    Ollama's cloud are no local ones, and those that only embed or rank answer nobody.
+    """
+    tags = await _ask(_Tags, base_url, "/api/tags", timeout=timeout)
+    if tags is None:
+        return ()
+    listed = [tag for tag in tags.models if not (tag.remote_host or tag.name.endswith(("-cloud", ":cloud")))]
+    shown = await asyncio.gather(*(_show(base_url, tag.name) for tag in listed[:_MOST_LOOKED_AT]))
+    room = _MODEL_SHARE * _memory() if urlsplit(base_url).hostname in LOOPBACK else float("inf")
+    ranked = [
+        (not _has(show, "tools"), tag.size > room, tag.size if tag.size > room else -tag.size, place, tag.name)
+        for place, (tag, show) in enumerate(zip(listed, shown, strict=False))
+        if _answers(tag, show)
+    ]
+    return tuple(name for *_, name in sorted(ranked))
+
+
+async def look_up(endpoint: Endpoint, model: str) -> LocalModel | None:
+    """The model as its server describes it; None if it isn't local, or the server doesn't tell its context."""
+    name = split_model(model)[1]
+    if endpoint.vendor.title == OLLAMA:
+        return await ollama_model(endpoint, name)
+    window = endpoint.window
+    if window is None and endpoint.is_local:
+        window = await served_window(endpoint.address, name)
+    return LocalModel(window) if window else None
+
+
+async def ollama_model(endpoint: Endpoint, name: str) -> LocalModel | None:
+    """Look one model up; None if the server doesn't tell how long its context may be.
+
+    Its window is the owner's, or as long as the model was made for, at most `MOST_WINDOW` and what a quarter of this
+    machine's memory holds; a model that is loaded with more keeps it.
+    """
+    base_url = root_of(endpoint)
+    show, loaded = await asyncio.gather(_show(base_url, name), _loaded(base_url, name))
+    made_for = show.number("context_length") if show else 0
+    if show is None or not made_for:
+        return None
+    room = _memory() // _MEMORY_SHARE // show.bytes_per_token if show.bytes_per_token else MOST_WINDOW
+    window = endpoint.window or max(min(MOST_WINDOW, room), LEAST_WINDOW, loaded or 0)
+    known = show.capabilities is not None
+    return LocalModel(min(window, made_for), loaded, _has(show, "tools"), _has(show, "vision") if known else None)
+
+
+async def served_window(base_url: str, name: str) -> int | None:
+    """The context of a model as LM Studio, vLLM or llama.cpp tell it, in tokens; None if nobody does."""
+    root = base_url.removesuffix("/").removesuffix("/v1")
+    for path in ("/api/v0/models", "/v1/models"):
+        listing = await _ask(_Listing, root, path)
+        for each in listing.data if listing else ():
+            if each.id == name and each.window:
+                return each.window
+    properties = await _ask(_Properties, root, "/props")
+    return properties.default_generation_settings.n_ctx if properties else None
+
+
+async def _show(base_url: str, name: str) -> _Show | None:
+    return await _ask(_Show, base_url, "/api/show", {"model": name})
+
+
+async def _loaded(base_url: str, name: str) -> int | None:
+    """The context that a running model was loaded with; None if it isn't running."""
+    running = await _ask(_Processes, base_url, "/api/ps")
+    tagged = name if ":" in name else f"{name}:latest"
+    return (
+        next((each.context_length or None for each in running.models if each.name == tagged), None) if running else None
+    )
+
+
+def _has(show: _Show | None, capability: str) -> bool:
+    return show is not None and capability in (show.capabilities or ())
+
+
+def _answers(tag: _Tag, show: _Show | None) -> bool:
+    """Whether a model holds conversations; an old Ollama tells no capabilities, but names the family."""
+    if show is not None and show.capabilities is not None:
+        return "completion" in show.capabilities
+    return "bert" not in str(tag.details.get("family", "")) and "embed" not in tag.name
+
+
+def root_of(endpoint: Endpoint) -> str:
+    """The address without the path of OpenAI's protocol."""
+    return endpoint.address.removesuffix("/").removesuffix("/v1")
+
+
+def _memory() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+async def _ask(
+    kind: type[T], base_url: str, path: str, body: JsonObject | None = None, timeout: float = _ANSWER_S
+) -> T | None:
+    """The parsed answer; None if there is none in time, or another one."""
+    with suppress(OSError, ValueError, ValidationError):
+        async with asyncio.timeout(timeout):
+            head, _, answer = (await _exchange(base_url, path, body)).partition(b"\r\n\r\n")
+            if b" 200 " in head.partition(b"\r\n")[0] + b" ":
+                return kind.model_validate_json(answer)
+    return None
+
+
+async def _exchange(base_url: str, path: str, body: JsonObject | None) -> bytes:
+    url = urlsplit(base_url)
+    secure = url.scheme == "https"
+    reader, writer = await asyncio.open_connection(
+        url.hostname, url.port or (443 if secure else 80), ssl=secure or None
+    )
+    sent = b"" if body is None else dumps(body).encode()
+    with closing(writer):
+        method = "GET" if body is None else "POST"
+        head = f"{method} {path} HTTP/1.0\r\nHost: {url.netloc}\r\nContent-Length: {len(sent)}\r\n"
+        writer.write(f"{head}Content-Type: application/json\r\n\r\n".encode() + sent)
+        answer = bytearray()
+        while len(answer) < _MAX_RESPONSE_BYTES and (piece := await reader.read(_MAX_RESPONSE_BYTES)):
+            answer += piece
+        return bytes(answer)

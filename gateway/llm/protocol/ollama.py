@@ -1,0 +1,168 @@
+"""Ollama's own chat protocol, translated from and to OpenAI's: only this one takes the length of the context.
+
+Source: Ollama's API documentation, *Generate a chat completion*."""
+
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import aclosing, asynccontextmanager, suppress
+from io import BytesIO
+from typing import Any
+
+import structlog
+
+from gateway.domain.json import Json, JsonObject
+from gateway.llm.local_servers import ANSWER_SHARE, LOCAL_WINDOW, ollama_model, root_of
+from gateway.llm.protocol.bounds import beginning
+from gateway.llm.protocol.http import HttpClient
+from gateway.llm.protocol.refusal import parse_refusal
+from gateway.llm.refusals import CONTEXT
+from gateway.llm.vendors import Endpoint
+
+log = structlog.get_logger(__name__)
+
+_KEEP_ALIVE = "30m"
+"""How long Ollama keeps the model in memory after an answer."""
+_NO_SUCH_PATH = (404, 405)
+
+
+class OllamaChat:
+    """The chats of one Ollama, with one connection pool."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._http = HttpClient(root_of(endpoint), endpoint.key)
+        self._windows: dict[str, int] = {}
+        self._checked: set[str] = set()
+
+    async def close(self) -> None:
+        """Close the connection pool."""
+        await self._http.close()
+
+    @asynccontextmanager
+    async def chunks(self, name: str, body: JsonObject) -> AsyncGenerator[AsyncGenerator[bytes, None] | None, None]:
+        """The answer to a request of OpenAI's form as chunks of that form; None if the server isn't an Ollama.
+
+        Raises `ModelError` if it is refused.
+        """
+        request = json.dumps(ollama_request(body, await self._window(name))).encode()
+        async with self._http.post("/api/chat", BytesIO(request), {"Content-Type": "application/json"}) as response:
+            if response.status < 400:
+                async with aclosing(as_openai(response.content.iter_any())) as chunks:
+                    yield chunks
+                await self._check_context(name)
+                return
+            refusal = parse_refusal(await beginning(response.content.iter_any()))
+            if response.status not in _NO_SUCH_PATH or "model" in refusal.message:
+                raise refusal.as_error(response.status, response.headers)
+        yield None
+
+    async def _window(self, name: str) -> int:
+        """The context to ask for, looked up until the server tells it: the prompt was made for the same."""
+        if name not in self._windows:
+            found = await ollama_model(self._endpoint, name)
+            if found is None:
+                return self._endpoint.window or LOCAL_WINDOW
+            self._windows[name] = found.window
+            log.info("model.window", model=f"ollama/{name}", tokens=found.window, loaded=found.loaded)
+        return self._windows[name]
+
+    async def _check_context(self, name: str) -> None:
+        """Note once if the model runs with less context than was asked for: the server cuts prompts without a word."""
+        wanted = self._windows.get(name)
+        if wanted is None or name in self._checked:
+            return
+        self._checked.add(name)
+        found = await ollama_model(self._endpoint, name)
+        if found is not None and found.loaded is not None and found.loaded < wanted:
+            part = f"{CONTEXT}{wanted} tokens; it was loaded with {found.loaded}"
+            self._endpoint.refusals.note(self._endpoint.source(name), f"{self._endpoint.vendor.prefix}/{name}", part)
+
+
+def ollama_request(body: JsonObject, window: int) -> JsonObject:
+    """A request in Ollama's form; `window` is the context to load the model with, in tokens."""
+    options = {
+        "num_ctx": window,
+        "num_predict": _within(body.get("max_tokens"), window),
+        "temperature": body.get("temperature"),
+        "top_p": body.get("top_p"),
+    }
+    sent: dict[str, Json] = {
+        "model": body["model"],
+        "messages": list(_messages(body["messages"])),
+        "stream": True,
+        "keep_alive": _KEEP_ALIVE,
+        "options": {name: value for name, value in options.items() if value is not None},
+    }
+    if tools := body.get("tools"):
+        sent["tools"] = tools
+    if (effort := body.get("reasoning_effort")) is not None:
+        sent["think"] = effort if "gpt-oss" in str(body["model"]) else effort != "none"
+    if (form := _form(body.get("response_format"))) is not None:
+        sent["format"] = form
+    return sent
+
+
+async def as_openai(body: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+    """The lines of an answer as chunks of OpenAI's form, each a line; what is no JSON is passed on as it is."""
+    rest, calls = b"", 0
+    async for piece in body:
+        *lines, rest = (rest + piece).split(b"\n")
+        for line in lines:
+            chunk, made = _chunk(line, calls)
+            calls += made
+            yield chunk + b"\n"
+    if rest.strip():
+        yield _chunk(rest, calls)[0] + b"\n"
+
+
+def _within(limit: Json, window: int) -> Json:
+    """An answer may take the part of the context that is left for it: for a longer one Ollama drops the prompt."""
+    return min(limit, window // ANSWER_SHARE) if isinstance(limit, int) else limit
+
+
+def _messages(messages: Any) -> Iterator[JsonObject]:
+    names: dict[str, str] = {}
+    for message in messages:
+        said: dict[str, Json] = {"role": message["role"], "content": ""}
+        match message.get("content"):
+            case str(text):
+                said["content"] = text
+            case list(parts):
+                said["content"] = "\n".join(part["text"] for part in parts if part["type"] == "text")
+                pictures = (part["image_url"]["url"] for part in parts if part["type"] == "image_url")
+                said["images"] = [address.partition(",")[2] for address in pictures]
+        if thinking := message.get("thinking"):
+            said["thinking"] = thinking
+        if calls := message.get("tool_calls"):
+            names |= {call["id"]: call["function"]["name"] for call in calls}
+            said["tool_calls"] = [_call(call["function"]) for call in calls]
+        if (made_by := names.get(message.get("tool_call_id", ""))) is not None:
+            said["tool_name"] = made_by
+        yield said
+
+
+def _call(function: dict[str, Any]) -> JsonObject:
+    return {"function": {"name": function["name"], "arguments": json.loads(function["arguments"])}}
+
+
+def _form(wanted: Any) -> Json:
+    match wanted:
+        case {"type": "json_schema", "json_schema": {"schema": dict(schema)}}:
+            return schema
+        case {"type": "json_object"}:
+            return "json"
+    return None
+
+
+def _chunk(line: bytes, calls: int) -> tuple[bytes, int]:
+    """The line in OpenAI's form, and the number of calls in it: Ollama sends each call whole, often without an id."""
+    with suppress(ValueError, RecursionError):
+        match json.loads(line):
+            case {"message": dict(message), **rest}:
+                made = message.get("tool_calls") or []
+                delta = message | {"tool_calls": [each | {"index": calls + n} for n, each in enumerate(made)]}
+                finish = (rest.get("done_reason") or "stop") if rest.get("done") else None
+                usage = {"prompt_tokens": rest.get("prompt_eval_count"), "completion_tokens": rest.get("eval_count")}
+                whole = {"choices": [{"delta": delta, "finish_reason": finish}], "usage": usage if finish else None}
+                return json.dumps(whole).encode(), len(made)
+    return line, 0
