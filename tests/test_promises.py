@@ -36,6 +36,8 @@ OWN_CHATS = {"send_message", "send_file"}
 """They reach chats of the person the agent works for, and nobody else's."""
 THE_WEB = {"web_fetch", "web_search"}
 """An address that nobody but the model named asks; tests/security/test_no_way_through.py tries."""
+OWN_TOOLS = {"find_tools"}
+"""It lists other tools of this toolbox, and acts on nothing."""
 OWN_TIME = {"cron"}
 OWN_MEMORY = {"memory_search", "memory_get", "remember", "forget"}
 """It says when the agent is asked something again, by the same person's words and into the same person's chats."""
@@ -100,7 +102,7 @@ def test_the_only_tools_work_on_files_or_schedules_or_speak_to_the_user(tmp_path
 
     found = {tool.name for family in tools.discover() for tool in family(services)}
 
-    assert found == FILE_TOOLS | OWN_CHATS | OWN_TIME | OWN_MEMORY | THE_WEB
+    assert found == FILE_TOOLS | OWN_CHATS | OWN_TIME | OWN_MEMORY | OWN_TOOLS | THE_WEB
 
 
 def test_every_attack_that_the_security_page_names_is_made() -> None:
