@@ -63,7 +63,7 @@ async def open_core(
     clock = SystemClock()
     return Core(
         environment=environment,
-        current=await LiveConfig.loaded(environment, secrets, clock),
+        current=await LiveConfig.loaded(environment, secrets, clock, database),
         database=database,
         people=people,
         instance=instance,

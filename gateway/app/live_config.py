@@ -22,7 +22,9 @@ from gateway.llm.client import Description, ModelClient, build_client
 from gateway.llm.embedding.remote import RemoteEmbedder
 from gateway.llm.refusals import Refusals
 from gateway.llm.vendors import cheap_model_beside, default_model, is_enabled
+from gateway.store.connection.pool import Database
 from gateway.store.delivery.addresses import AddressRow
+from gateway.store.work import steps
 
 MEGABYTE = 1024 * 1024
 
@@ -35,13 +37,21 @@ class LiveConfig:
     model: ModelClient
     refusals: Refusals = field(default_factory=Refusals, kw_only=True)
     """The refusals of models, whatever the configuration was then."""
+    knows_ollama: bool = field(default=False, kw_only=True)
+    """Whether a local Ollama has answered for this gateway before, so needs no yes."""
 
     @classmethod
-    async def loaded(cls, environment: Environment, secrets: LiveSecrets, clock: Clock) -> Self:
+    async def loaded(cls, environment: Environment, secrets: LiveSecrets, clock: Clock, database: Database) -> Self:
         """Load config.json with these secrets; raises `ConfigError`."""
         config = load(environment.config, os.environ, secrets.lookup)
         refusals = Refusals(clock)
-        return cls(config, await build_client(config.models, os.environ, clock, refusals=refusals), refusals=refusals)
+        model = await build_client(config.models, os.environ, clock, refusals=refusals)
+        live = cls(config, model, refusals=refusals)
+        if model.describe().offered:
+            live.knows_ollama = await database.read(lambda conn: steps.has_answered(conn, "ollama/%"))
+        if live.knows_ollama:
+            live.model = await build_client(config.models, os.environ, clock, refusals=refusals, knows_ollama=True)
+        return live
 
     async def apply(self, config: Config, clock: Clock) -> ModelClient | None:
         """Use an edited configuration; return the replaced models, for the caller to close when no turn uses them.
@@ -50,7 +60,9 @@ class LiveConfig:
         """
         replaced = None
         if config.models != self.config.models:
-            made = await build_client(config.models, os.environ, clock, refusals=self.refusals)
+            made = await build_client(
+                config.models, os.environ, clock, refusals=self.refusals, knows_ollama=self.knows_ollama
+            )
             replaced, self.model = self.model, made
         self.config = config
         return replaced

@@ -11,10 +11,11 @@ GUIDE = "guide/built-in"
 
 @dataclass(frozen=True, slots=True)
 class ModelChoice:
-    """The model chosen, and the reason, worded for the owner."""
+    """The model chosen, and the reason, worded for the owner; `offered` is one that waits for the owner's yes."""
 
     model: str
     reason: str
+    offered: str = ""
 
 
 def connected_models(environ: Mapping[str, str], providers: Mapping[str, ProviderSettings]) -> Iterator[ModelChoice]:
@@ -30,15 +31,25 @@ def connected_models(environ: Mapping[str, str], providers: Mapping[str, Provide
 
 
 def choose_model(
-    environ: Mapping[str, str], providers: Mapping[str, ProviderSettings], ollama_models: Sequence[str]
+    environ: Mapping[str, str],
+    providers: Mapping[str, ProviderSettings],
+    ollama_models: Sequence[str],
+    *,
+    known: bool,
 ) -> ModelChoice:
-    """Choose the first connected one, else from `ollama_models`, the models that a local Ollama offers, best first."""
+    """Choose the first connected one, else from `ollama_models`, the models that a local Ollama offers, best first.
+
+    Anybody on this machine can listen on its port, so one that isn't configured, and not `known` from earlier answers,
+    is only offered.
+    """
     if (first := next(connected_models(environ, providers), None)) is not None:
         return first
     if ollama_models:
-        return ModelChoice(
-            f"ollama/{ollama_models[0]}", "auto: no provider key was found, but a local Ollama has this model"
-        )
+        model = f"ollama/{ollama_models[0]}"
+        if known or "ollama" in providers or environ.get("OLLAMA_HOST"):
+            return ModelChoice(model, "auto: no provider key was found, but a local Ollama has this model")
+        waits = f"an Ollama on this machine offers {model}; say yes to it in Setup on the page or `supaclaw init`"
+        return ModelChoice(GUIDE, f"auto: no provider key was found; {waits}", model)
     return ModelChoice(GUIDE, "auto: no provider key was found and no local Ollama answers")
 
 

@@ -33,6 +33,8 @@ class Description:
     """The models that the owner may choose for a chat, where that was asked for."""
     members: tuple[str, ...] = ()
     """Those that members may choose."""
+    offered: str = ""
+    """A model of a local server that waits for the owner's yes."""
 
 
 class ModelClient:
@@ -43,10 +45,11 @@ class ModelClient:
     configuration gets a new client; calls in progress continue with the old one.
     """
 
-    def __init__(self, chain: tuple[str, ...], why: str, services: CallServices) -> None:
+    def __init__(self, chain: tuple[str, ...], why: str, services: CallServices, offered: str = "") -> None:
         self._chain = chain
         self._why = why
         self._services = services
+        self._offered = offered
 
     def stream(self, prompt: Prompt) -> AsyncGenerator[ModelEvent, None]:
         """Yield deltas and restarts, then one `Reply`, or raise `ModelsExhausted`. Closing it stops the request."""
@@ -56,7 +59,12 @@ class ModelClient:
         """The current state, for people."""
         cooldowns = self._services.cooldowns
         return Description(
-            cooldowns.order(self._chain)[0], self._why, self._chain, cooldowns.current(), self._services.params.thinking
+            cooldowns.order(self._chain)[0],
+            self._why,
+            self._chain,
+            cooldowns.current(),
+            self._services.params.thinking,
+            offered=self._offered,
         )
 
     def prompt_budget(self) -> int:
@@ -136,17 +144,19 @@ async def build_client(
     clock: Clock,
     retry_policy: RetryPolicy = USUAL_POLICY,
     refusals: Refusals | None = None,
+    *,
+    knows_ollama: bool = False,
 ) -> ModelClient:
     """Build the client for one configuration; looks for a local Ollama only if `auto` finds no key. Checks no key."""
     providers = Providers(settings.providers, environ, settings.engine, refusals)
-    choice = await _primary(settings, environ)
+    choice = await _primary(settings, environ, knows_ollama=knows_ollama)
     each = dict.fromkeys((choice.model, *settings.fallbacks))
     chain = tuple(model for model in each if is_enabled(model, settings.providers))
     why = choice.reason if chain and chain[0] == choice.model else f"the provider of {choice.model} is off"
     params = CallParams(**dict(settings.params), thinking=settings.thinking)
     prices = await _prices(chain, settings, environ)
     services = CallServices(providers, params, prices, clock, Cooldowns(clock), retry_policy)
-    return ModelClient(chain or (GUIDE,), why, services)
+    return ModelClient(chain or (GUIDE,), why, services, choice.offered)
 
 
 async def _prices(chain: Sequence[str], settings: ModelSettings, environ: Mapping[str, str]) -> Prices:
@@ -160,14 +170,15 @@ async def _prices(chain: Sequence[str], settings: ModelSettings, environ: Mappin
     return prices
 
 
-async def _primary(settings: ModelSettings, environ: Mapping[str, str]) -> ModelChoice:
+async def _primary(settings: ModelSettings, environ: Mapping[str, str], *, knows_ollama: bool) -> ModelChoice:
     if settings.primary != "auto":
         return ModelChoice(settings.primary, "set in config.json (models.primary)")
-    choice = choose_model(environ, settings.providers, ())
+    choice = choose_model(environ, settings.providers, (), known=knows_ollama)
     if choice.model != GUIDE:
         return choice
     ollama = endpoint_of("ollama", settings.providers, environ)
-    choice = choose_model(environ, settings.providers, await ollama_models(ollama.address))
+    choice = choose_model(environ, settings.providers, await ollama_models(ollama.address), known=knows_ollama)
     if choice.model == GUIDE and settings.fallbacks:
-        return ModelChoice(settings.fallbacks[0], f"{choice.reason}, so the first of models.fallbacks answers")
+        reason = f"{choice.reason}, so the first of models.fallbacks answers"
+        return ModelChoice(settings.fallbacks[0], reason, choice.offered)
     return choice

@@ -1,12 +1,16 @@
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
 from gateway.cli.main import build
 from gateway.config.data.keys import read_keys
+from gateway.llm import vendors
+from tests.fakes.ollama import FakeOllama, Installed, end, piece
 from tests.fakes.openai_server import FakeModels, Rule
 
 KEY = "sk-proj-" + "a1B2" * 10
@@ -53,3 +57,19 @@ async def test_everything_can_be_skipped(place: Path) -> None:
     assert done.exit_code == 0, done.output
     assert "`supaclaw up` starts the gateway" in done.output
     assert read_keys(place / "data") == {}
+
+
+async def test_an_ollama_that_was_found_waits_for_a_yes(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OLLAMA_HOST", raising=False)
+    answers = [[piece(content="ready"), end()]]
+    async with FakeOllama(Installed("qwen3:8b"), answers=answers) as server:
+        found = (replace(each, base_url=server.url) if each.prefix == "ollama" else each for each in vendors.VENDORS)
+        monkeypatch.setattr(vendors, "VENDORS", tuple(found))
+        declined = await init("n", "", "", "", "")
+        assert not server.chats
+        accepted = await init("y", "", "", "")
+
+    assert "Model: guide/built-in (auto: no provider key was found; an Ollama on this machine offers" in declined.output
+    assert "Use ollama/qwen3:8b on this machine?" in declined.output
+    assert "Connected: ollama/qwen3:8b" in accepted.output
+    assert json.loads((place / "config.json").read_text())["models"]["primary"] == "ollama/qwen3:8b"

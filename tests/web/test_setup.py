@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,17 @@ async def test_a_key_is_tested_and_never_shown(started: Started, models: FakeMod
     assert KEY not in refused.text + connected.text + page.text
     assert (tmp_path / "data" / "keys" / "openai.env").read_text() == f"OPENAI_API_KEY='{KEY}'\n"
     assert "$env:OPENAI_API_KEY" in (tmp_path / "config.json").read_text()
+
+
+async def test_an_ollama_that_was_found_is_one_press_away(running: Running, tmp_path: Path) -> None:
+    environ = {"SUPACLAW_DATA": str(tmp_path / "data"), "SUPACLAW_CONFIG": str(tmp_path / "config.json")}
+    environment = Environment.read(environ)
+    setup = Setup(environment, environ, SystemClock(), lambda: load(environment.config, environ), SecretMask().add)
+    started = await running.start(setup=setup, model=lambda: replace(GUIDE, offered="ollama/qwen3:8b"))
+    async with started.web.sign_in() as browser:
+        page = (await browser.get("/setup")).text
+    await started.stop()
+    assert 'name="model" value="ollama/qwen3:8b"' in page
 
 
 async def test_a_key_that_may_be_of_two_is_asked_for(started: Started, models: FakeModels) -> None:

@@ -21,7 +21,7 @@ from gateway.domain.errors import SupaclawError
 from gateway.domain.people.credentials import CODE_MINUTES
 from gateway.flow.people import Pairing
 from gateway.flow.setup import ChannelForm, Connected, Setup, channel_forms, connect_channel, connect_model
-from gateway.llm.client import build_client
+from gateway.llm.client import Description, build_client
 from gateway.llm.vendors import UnknownVendor, Vendor, vendor_of
 from gateway.logs import SecretMask, logging_to
 from gateway.store.connection.pool import Database
@@ -44,7 +44,15 @@ def init() -> None:
 
 
 def _connect_model(setup: Setup, mask: SecretMask) -> None:
-    echo(f"Model: {asyncio.run(_model_in_use(setup))}")
+    in_use = asyncio.run(_model_in_use(setup))
+    echo(f"Model: {in_use.active} ({in_use.why})")
+    if in_use.offered and ask_yes_or_no(f"Use {in_use.offered} on this machine?"):
+        try:
+            _report(_tested(mask, connect_model(setup, "", model=in_use.offered)))
+        except SupaclawError as error:
+            echo(error, error=True)
+        else:
+            return
     while key := ask_secret_line("API key of any provider (Enter: skip)"):
         try:
             vendor = _vendor(key)
@@ -57,10 +65,10 @@ def _connect_model(setup: Setup, mask: SecretMask) -> None:
             return
 
 
-async def _model_in_use(setup: Setup) -> str:
+async def _model_in_use(setup: Setup) -> Description:
     client = await build_client(setup.config().models, setup.environ, setup.clock)
     await client.close()
-    return f"{client.describe().active} ({client.describe().why})"
+    return client.describe()
 
 
 def _vendor(key: str) -> Vendor:

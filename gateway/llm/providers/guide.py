@@ -139,7 +139,7 @@ def _all_steps() -> str:
 def _steps(vendor: Vendor) -> str:
     if not vendor.keys:
         return (
-            f"**{vendor.title}**: run `ollama pull {_OLLAMA_MODEL}`, then restart me, or put this into `config.json`:\n"
+            f"**{vendor.title}**: run `ollama pull {_OLLAMA_MODEL}` and `supaclaw init`, or put into `config.json`:\n"
             f'```json\n"models": {{"primary": "ollama/{_OLLAMA_MODEL}"}}\n```'
         )
     key = vendor.keys[0]

@@ -208,6 +208,13 @@ from task_steps where kind = 'model' and created_at >= $1
 """
 
 
+async def has_answered(conn: Connection, models: str) -> bool:
+    """Whether a model whose name is like this pattern has ever been called."""
+    sql = "select exists (select from task_steps where kind = 'model' and name like $1)"
+    found: bool = await conn.fetchval(sql, models)
+    return found
+
+
 async def spent_since(conn: Connection, since: datetime) -> ModelUse:
     """The use of all model calls since then."""
     return await _spent(conn, _SPENT, since)

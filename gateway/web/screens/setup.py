@@ -102,7 +102,12 @@ async def _pieces(site: Site) -> Mapping[str, str]:
     }
     made |= {f"joins{row.code}": site.pages.part("joins", f"joins{row.code}", row) for row in await pairing.claims()}
     made["setup-model"] = _piece(
-        site, "model", model=model, why=described.why if described else "", vendors=VENDORS_WITH_KEYS
+        site,
+        "model",
+        model=model,
+        why=described.why if described else "",
+        offered=described.offered if described else "",
+        vendors=VENDORS_WITH_KEYS,
     )
     owner, code = (await pairing.accounts())[:1], await pairing.offered() or ""
     states = {name: state for name, state in site.channels.states().items() if state != "disabled"}
