@@ -161,11 +161,19 @@ async def _upload(client: NewAClient, file: OutgoingFile, caption: str, body: Me
     shown.URL, shown.directPath, shown.mimetype = there.url, there.DirectPath, file.mime
     shown.mediaKey, shown.fileLength = there.MediaKey, there.FileLength
     shown.fileEncSHA256, shown.fileSHA256 = there.FileEncSHA256, there.FileSHA256
+    if kind == "Audio" and data.startswith(b"OggS"):
+        shown.mimetype, shown.PTT, shown.seconds = "audio/ogg; codecs=opus", True, _seconds(data)
     if caption:
         shown.caption = caption
     if kind == "Document":
         shown.fileName = shown.title = file.name
     return shown
+
+
+def _seconds(ogg: bytes) -> int:
+    """The length of an Opus recording: RFC 7845 counts 48,000 samples a second, up to the last page."""
+    last = ogg.rfind(b"OggS")
+    return max(1, round(int.from_bytes(ogg[last + 6 : last + 14], "little") / 48_000))
 
 
 def _outcome(text: str) -> SendFailed | SendDelayed | SendUncertain:

@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -21,6 +22,7 @@ from gateway.flow.channels.supervisor import ChannelSpec, channel_specs
 from gateway.flow.outbound.proactive import Notices
 from gateway.llm.client import ModelClient
 from gateway.store.delivery.addresses import StoredFacts
+from gateway.store.work import tasks
 
 log = structlog.get_logger("gateway")
 
@@ -80,6 +82,9 @@ class Admission:
         if replaced := await self.core.current.apply(config, self.core.clock):
             group.create_task(self._retire(replaced), name="retired models")
         specs = await self._apply_patiently(config)
+        if replaced:
+            with suppress(TryAgainLater):
+                await self.core.database.run(lambda conn: tasks.hasten_kind(conn, "transcribe"))
         if self.open_channels is not None:
             await self.open_channels(specs, group)
         self.core.signals.deliveries.set()

@@ -8,7 +8,8 @@ from typing import Self
 
 from gateway.agent.limits import Limits
 from gateway.background.cpu.embedding import LocalEmbedder
-from gateway.background.cpu.extraction import Transcribe
+from gateway.background.cpu.transcription import Transcribe
+from gateway.background.jobs import Speech
 from gateway.config.channels import enabled_channels
 from gateway.config.environment import Environment
 from gateway.config.load import load
@@ -117,8 +118,18 @@ class LiveConfig:
 
     def hear(self) -> Transcribe | None:
         """The function that transcribes audio; None if no model for it is configured."""
-        name = self.config.models.transcription
-        return None if name is None else partial(self.model.transcribe, name)
+        models = self.config.models
+        if models.transcription is None:
+            return None
+        return partial(self.model.transcribe, (models.transcription, *models.transcription_fallbacks))
+
+    def speech(self) -> Speech | None:
+        """How answers are read aloud; None if they aren't."""
+        voice = self.config.voice
+        if voice.reply == "off" or voice.model is None:
+            return None
+        speak = partial(self.model.speak, voice.model, voice.name)
+        return Speech(speak, voice.model, always=voice.reply == "always")
 
     def enabled_channels(self) -> Collection[str]:
         """The names of the enabled channels."""

@@ -3,9 +3,9 @@
 import re
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, SecretStr, TypeAdapter
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, SecretStr, TypeAdapter, model_validator
 
 from gateway.config.value_types import Duration, Hours, PublicUrl
 from gateway.domain.settings import HttpUrl, ModelName, ModelSettings, PrivateEntry
@@ -252,6 +252,22 @@ class WorkspaceStore(Section):
     every: Duration = Field(timedelta(seconds=30), description="Time between two looks for changes.")
 
 
+class VoiceSettings(Section):
+    """Answers that are also read aloud."""
+
+    reply: Literal["off", "voice", "always"] = Field(
+        "off", description='When an answer is also a voice message: "off", "voice" for recordings only, or "always".'
+    )
+    model: str | None = Field(None, description="The model that reads aloud, such as `openai/gpt-4o-mini-tts`.")
+    name: str = Field("alloy", min_length=1, description="The voice, as its provider calls it.")
+
+    @model_validator(mode="after")
+    def _has_model(self) -> Self:
+        if self.reply != "off" and self.model is None:
+            raise ValueError('reply needs a model, such as "openai/gpt-4o-mini-tts"; name one in voice.model')
+        return self
+
+
 class Config(Section):
     """The whole of config.json."""
 
@@ -260,6 +276,7 @@ class Config(Section):
     channels: Mapping[str, JsonSection] = Field(
         {}, description="Messengers by name, each with its own settings.", repr=False
     )
+    voice: VoiceSettings = Field(VoiceSettings(), description="Answers that are also read aloud.")
     heartbeat: HeartbeatSettings = Field(HeartbeatSettings(), description="Periodic checks by the agent.")
     compaction: Compaction = Field(Compaction(), description="When a long conversation is summarised.")
     checkpoints: CheckpointSettings = Field(CheckpointSettings(), description="Checkpoints of the workspace.")

@@ -161,7 +161,10 @@ class ModelSettings(_Settings):
         "a cheap one of its provider for those that have ended.",
     )
     transcription: ModelName | None = Field(
-        None, description="The model that transcribes audio, such as `openai/whisper-1`; null: none."
+        None, description="The model that transcribes recordings, such as `openai/whisper-1`; null: none."
+    )
+    transcription_fallbacks: tuple[ModelName, ...] = Field(
+        (), description="Models to try, in order, when the one for transcription fails."
     )
 
     @field_validator("embedding")

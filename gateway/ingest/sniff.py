@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from gateway.ingest.encoding import decode
 from gateway.ingest.output import FileKind
+from gateway.ingest.recordings import recording
 
 _HEAD = 64 * 1024
 OFFICE = "application/vnd.openxmlformats-officedocument."
@@ -47,15 +48,7 @@ _MAGIC: tuple[tuple[bytes, FileKind, str], ...] = (
     (rb"II\*\0|MM\0\*", "image", "image/tiff"),
     (rb"....ftypavif", "image", "image/avif"),
     (rb"....ftyp(?:hei|mif1)", "image", "image/heic"),
-    (rb"....ftypM4A", "audio", "audio/mp4"),
-    (rb"....ftyp", "video", "video/mp4"),
-    (rb"\x1aE\xdf\xa3", "video", "video/webm"),
     (rb"RIFF....AVI ", "video", "video/x-msvideo"),
-    (rb"RIFF....WAVE", "audio", "audio/wav"),
-    (rb"OggS", "audio", "audio/ogg"),
-    (rb"fLaC", "audio", "audio/flac"),
-    (rb"ID3|\xff[\xfb\xf3]", "audio", "audio/mpeg"),
-    (rb"#!AMR", "audio", "audio/amr"),
     (rb"\{\\rtf", "document", "application/rtf"),
     (rb"\x1f\x8b", "archive", "application/gzip"),
     (rb"BZh", "archive", "application/x-bzip2"),
@@ -104,6 +97,8 @@ def sniff(source: Path, name: str, mime: str) -> FileType:
     for magic, kind, found in _MAGIC:
         if re.match(magic, head, re.DOTALL):
             return FileType(kind, found)
+    if heard := recording(source, head):
+        return FileType(*heard)
     text = decode(head)
     if text is None:
         return UNKNOWN

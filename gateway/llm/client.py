@@ -5,8 +5,9 @@ from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from gateway.domain.conversation.model import Highest, ModelEvent, Prompt
+from gateway.domain.conversation.model import Highest, ModelEvent, Prompt, Usage
 from gateway.domain.settings import CallParams, ModelSettings, ThinkingLevel
+from gateway.domain.text.tokens import estimate
 from gateway.domain.time import Clock
 from gateway.llm.auto import GUIDE, ModelChoice, choose_model
 from gateway.llm.call import USUAL_POLICY, CallServices, ModelCall, RetryPolicy
@@ -15,9 +16,12 @@ from gateway.llm.errors import ErrorKind, ModelError, scrub
 from gateway.llm.local_servers import ANSWER_SHARE, look_up, ollama_models
 from gateway.llm.prices import Prices, estimate_prompt
 from gateway.llm.protocol.thinking_levels import thinking_budget
-from gateway.llm.provider import Providers, Transcriber, VectorProvider
+from gateway.llm.provider import Providers, Speaker, Transcriber, VectorProvider
 from gateway.llm.refusals import Refusals
 from gateway.llm.vendors import endpoint_of, is_enabled, split_model
+
+_LONGEST_WAIT_S = 30.0
+"""The longest pause that a transcription takes because a provider asked for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +104,40 @@ class ModelClient:
             params = params.model_copy(update={"max_output_tokens": max_output_tokens})
         return ModelClient(self._chain, self._why, replace(self._services, params=params))
 
-    async def transcribe(self, model: str, name: str, audio: bytes) -> str:
-        """Transcribe an audio file with this model; the extension of `name` tells the format. Raises `ModelError`."""
+    async def transcribe(self, models: Sequence[str], name: str, mime: str, audio: bytes) -> str:
+        """Transcribe a recording with the first of these models that can.
+
+        A failure that may pass is tried again, as often as the retry policy says. Raises `ModelError`: of all models,
+        that of one which may still work, if there is any.
+        """
+        policy, failed = self._services.retry_policy, dict[str, ModelError]()
+        for pause in (0.0, *policy.delays):
+            waits = [min(error.retry_after or 0.0, _LONGEST_WAIT_S) for error in failed.values()]
+            await asyncio.sleep(max((pause, *waits)))
+            for model in [each for each in models if each not in failed or failed[each].repeatable]:
+                try:
+                    return await self._transcribe_once(model, name, mime, audio)
+                except ModelError as error:
+                    failed[model] = error
+            if not any(error.repeatable for error in failed.values()):
+                break
+        raise min(failed.values(), key=lambda error: (not error.temporary, not error.repeatable))
+
+    async def _transcribe_once(self, model: str, name: str, mime: str, audio: bytes) -> str:
         provider = self._services.providers.of(model)
         if not isinstance(provider, Transcriber):
-            raise ModelError(ErrorKind.BAD_REQUEST, f"{model} cannot transcribe audio")
+            raise ModelError(ErrorKind.UNKNOWN_MODEL, f"{model} cannot transcribe audio")
         with self._scrubbing(model):
-            return await provider.transcribe(model, name, audio)
+            return await provider.transcribe(model, name, mime, audio)
+
+    async def speak(self, model: str, voice: str, text: str) -> tuple[bytes, Usage]:
+        """A recording of the text, and its cost; tried once. Raises `ModelError`."""
+        provider = self._services.providers.of(model)
+        if not isinstance(provider, Speaker):
+            raise ModelError(ErrorKind.BAD_REQUEST, f"{model} cannot read texts aloud")
+        with self._scrubbing(model):
+            sound = await provider.speak(model, voice, text)
+        return sound, Usage(estimate(text), cost_usd=self._services.prices.speech(model, text))
 
     async def embed(self, model: str, texts: Sequence[str]) -> Sequence[Sequence[float]]:
         """One vector for each text by this model, unchecked; tried once. Raises `ModelError`."""

@@ -66,6 +66,16 @@ class ModelError(SupaclawError):
         self.words = words
         self.fields = fields
 
+    @property
+    def repeatable(self) -> bool:
+        """Whether the same request may succeed within a minute."""
+        return self.kind.transient or self.kind.busy
+
+    @property
+    def temporary(self) -> bool:
+        """Whether the same content may succeed later, with another key or another model."""
+        return self.kind not in (ErrorKind.BAD_REQUEST, ErrorKind.CONTENT, ErrorKind.CONTEXT_LENGTH)
+
     def without_quotes(self, texts: Iterable[str]) -> "ModelError":
         """The same error, classified without what it quotes of these texts."""
         words = unquoted(self.words, texts)

@@ -39,11 +39,12 @@ class _Entry(BaseModel):
     output_cost_per_token: float | None = None
     cache_read_input_token_cost: float | None = None
     supports_vision: bool | None = None
+    input_cost_per_character: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """One model: its input and output limits in tokens (`output` None: unknown), and USD per token.
+    """One model: its limits in tokens (`output` None: unknown), and USD per token, or per character read aloud.
 
     `vision`: whether it takes images; None: unknown.
     """
@@ -54,6 +55,7 @@ class Price:
     per_output: float = 0.0
     per_cached: float = 0.0
     vision: bool | None = None
+    per_character: float = 0.0
 
     @property
     def known(self) -> bool:
@@ -91,6 +93,11 @@ class Prices:
         fresh = max(0, usage.input_tokens - usage.cached_tokens)
         read = fresh * price.per_input + usage.cached_tokens * price.per_cached
         return read + usage.output_tokens * price.per_output
+
+    def speech(self, model: str, text: str) -> float:
+        """The cost of reading a text aloud in USD, without the sound of models that bill it in tokens."""
+        price = self.of(model)
+        return len(text) * price.per_character or estimate(text) * price.per_input
 
     def highest(self, model: str, tokens: int, longest: int) -> Highest:
         """The most that an answer of up to `longest` tokens to a prompt of so many may cost."""
@@ -145,6 +152,7 @@ def _price(entry: _Entry, default: Price) -> Price:
         per_output=entry.output_cost_per_token or 0.0,
         per_cached=per_input if cached is None else cached,
         vision=entry.supports_vision,
+        per_character=entry.input_cost_per_character or 0.0,
     )
 
 

@@ -61,8 +61,16 @@ class Provider(Protocol):
 class Transcriber(Protocol):
     """A provider whose models transcribe audio."""
 
-    async def transcribe(self, model: str, name: str, audio: bytes, /) -> str:
-        """The text of an audio file; the extension of `name` tells its format. Raises `ModelError`."""
+    async def transcribe(self, model: str, name: str, mime: str, audio: bytes, /) -> str:
+        """The text of a recording; `mime` and the extension of `name` tell its format. Raises `ModelError`."""
+
+
+@runtime_checkable
+class Speaker(Protocol):
+    """A provider whose models read texts aloud."""
+
+    async def speak(self, model: str, voice: str, text: str, /) -> bytes:
+        """A recording, in Ogg with Opus if the provider can make that, else as it likes. Raises `ModelError`."""
 
 
 @runtime_checkable

@@ -183,6 +183,14 @@ async def test_audio_is_played_unless_there_is_something_to_read(
     assert first.audioMessage.mediaKey != second.documentMessage.mediaKey
 
 
+async def test_opus_is_a_voice_message_with_its_length(channel: WhatsApp, people: FakeWhatsApp, tmp_path: Path) -> None:
+    page = b"OggS\0\4" + (7 * 48_000).to_bytes(8, "little") + bytes(14)
+    (tmp_path / "a.ogg").write_bytes(b"OggS" + bytes(24) + page)
+    await channel.send(Outgoing(ADA, "", "1", file=OutgoingFile(str(tmp_path / "a.ogg"), "a.ogg", "audio/ogg", 56)))
+    note = people.sent[0].message.audioMessage
+    assert (note.PTT, note.seconds, note.mimetype) == (True, 7, "audio/ogg; codecs=opus")
+
+
 async def test_an_upload_that_fails_has_shown_nothing(channel: WhatsApp, people: FakeWhatsApp, tmp_path: Path) -> None:
     people.fail("anything at all")
     with pytest.raises(SendDelayed):

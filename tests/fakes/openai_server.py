@@ -138,6 +138,7 @@ class FakeModels:
             app.router.add_post(f"{prefix}/chat/completions", self._chat)
             app.router.add_post(f"{prefix}/messages", self._anthropic)
             app.router.add_post(f"{prefix}/audio/transcriptions", self._transcribe)
+            app.router.add_post(f"{prefix}/audio/speech", self._speak)
             app.router.add_post(f"{prefix}/embeddings", self._embed)
             app.router.add_get(f"{prefix}/models", self._models)
         app.router.add_get("/api/tags", self._tags)
@@ -164,6 +165,14 @@ class FakeModels:
         if rule.status != 200:
             return web.json_response(OpenAI(body).error(rule), status=rule.status)
         return web.json_response({"text": rule.said})
+
+    async def _speak(self, request: web.Request) -> web.StreamResponse:
+        """The rule is looked up by the text; the sound is what it says."""
+        body = await request.json()
+        rule = self._rule(self._note(request, body, [{"role": "user", "content": body["input"]}]))
+        if rule.status != 200:
+            return web.json_response(OpenAI(body).error(rule), status=rule.status)
+        return web.Response(body=rule.said.encode("latin-1"), content_type="audio/ogg")
 
     async def _embed(self, request: web.Request) -> web.StreamResponse:
         """A vector is 1 and how often each of seven letters occurs. A rule is looked up by the texts, one a line."""

@@ -17,7 +17,8 @@ from gateway.app.assembly import Parts, assemble, assemble_way_in
 from gateway.app.live_config import LiveConfig
 from gateway.app.parts.core import Core
 from gateway.background.cpu.executor import MAX_MEMORY_BYTES, Cpu
-from gateway.background.cpu.extraction import Transcribe
+from gateway.background.cpu.transcription import Transcribe
+from gateway.background.jobs import Speech
 from gateway.background.jobs.agent import AgentRun
 from gateway.background.jobs.chat import ChatTurns
 from gateway.background.jobs.ingest import Ingest
@@ -162,6 +163,7 @@ class FakeCurrent(LiveConfig):
     most: int
     listener: Transcribe | None
     configured: Collection[str]
+    speaks: Speech | None = None
 
     def enabled_channels(self) -> Collection[str]:
         return self.configured
@@ -180,6 +182,9 @@ class FakeCurrent(LiveConfig):
 
     def hear(self) -> Transcribe | None:
         return self.listener
+
+    def speech(self) -> Speech | None:
+        return self.speaks
 
     def longest_file(self) -> int:
         return self.most
@@ -318,12 +323,13 @@ async def build(
     cpu: Cpu | None = None,
     hear: Transcribe | None = None,
     configured: Collection[str] = ("fake",),
+    speech: Speech | None = None,
 ) -> MessagePath:
     """As the composition root builds it, with what a test replaces put in its place."""
     people = await meet(database, "Ada", {"fake": OWNER})
     people.allow({"fake": Access("allowlist", frozenset({OWNER, MEMBER}))})
     config = Config.model_validate({"compaction": {"at_tokens": at_tokens}, "models": {"embedding": "none"}})
-    current = FakeCurrent(config, model, summaries, limits or Limits(), most, hear, configured)
+    current = FakeCurrent(config, model, summaries, limits or Limits(), most, hear, configured, speech)
     environment = Environment(workspace.parent / "config.json", workspace.parent, workspace)
     mask, me, workshop = SecretMask(), instance or InstanceId(uuid4()), Workshop()
     workplace = Workplace(database, "gateway", me)

@@ -146,6 +146,7 @@ def _job_parts(
             heartbeat=current.heartbeat_model,
             summary=BackgroundModel(current.summary_model, turns.budgets),
             cheap=BackgroundModel(current.cheap_model, turns.budgets),
+            speech=current.speech,
         ),
         halt=halt,
         heartbeat_channel=lambda: current.config.heartbeat.to,

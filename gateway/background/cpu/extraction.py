@@ -1,18 +1,19 @@
 """Extracts text in the CPU process: from stored files, storing it beside them, and from web pages."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import structlog
 from pydantic import TypeAdapter
 
 from gateway.background.cpu.executor import Cpu, CpuJobFailed
 from gateway.background.cpu.scratch import ScratchFolder
+from gateway.background.cpu.transcription import Transcribe, transcribe
 from gateway.config.failpoints import Failpoints, Step
-from gateway.domain.errors import SupaclawError, TryAgainLater
+from gateway.domain.errors import TryAgainLater
 from gateway.domain.ids import FileId, PrincipalId
 from gateway.domain.principals import Label
 from gateway.domain.work.tasks import Claim, Lane
@@ -32,19 +33,11 @@ if TYPE_CHECKING:
     from gateway.ingest.output import ExtractedFile
 
 
-TRANSCRIBE_SECONDS = 300.0
-MAX_AUDIO_BYTES = 25 * 1024**2
-"""The largest audio file that transcription services accept."""
 MAX_PAGES = 1_000
 SPARE_SECONDS = 30.0
 """Added to the reading time: the child of the CPU process ends first, so that the process stays for the next file."""
-NO_TRANSCRIPTION = (
-    "it isn't transcribed: no transcription model is configured; the owner can set one in "
-    "config.json (models.transcription), such as openai/whisper-1"
-)
-
-Transcribe: TypeAlias = Callable[[str, bytes], Awaitable[str]]
-"""Transcribes audio, by its name and its bytes; raises `SupaclawError`."""
+RETRY_SECONDS = 60.0
+"""From a failed transcription to the next try."""
 
 _VIEW = "view.jpg"
 
@@ -63,8 +56,11 @@ class TextExtraction:
     hear: Callable[[], Transcribe | None]
     failpoints: Failpoints
 
-    async def read(self, run: Claim, principal: PrincipalId, id: FileId) -> None:
-        """Store the text of the file, or the reason why it can't be read; raises `RunLost`, `TryAgainLater`."""
+    async def read(self, run: Claim, principal: PrincipalId, id: FileId) -> bool:
+        """Store the text of the file, or the reason why it can't be read; raises `RunLost`, `TryAgainLater`.
+
+        Returns whether a later try may have more success, which is then planned.
+        """
         async with self.database.connection() as conn:
             file = await files.by_id(conn, principal, id)
         assert file is not None, "files are never forgotten"
@@ -72,6 +68,7 @@ class TextExtraction:
         try:
             async with self.scratch.new() as folder:
                 derived, read = await self._read_file(workspace, file, folder)
+                derived, again = await self._transcribed(derived, folder)
                 text, view = await _store_beside(workspace, file.path, derived, read)
         except TryAgainLater:
             raise
@@ -79,12 +76,13 @@ class TextExtraction:
             log.warning("file.not_read", file=str(id), error=str(exc))
             problem = _line(f"it could not be read: {exc}")
             await tasks.step(self.database, run, lambda tx: files.derived(tx, file.id, problem=problem))
-            return
+            return False
         if derived.problem:
             log.info("file.not_all_read", file=str(id), problem=derived.problem)
         self.failpoints.reach(Step.INGEST_READ)
         derived = replace(derived, text=text, view=view)
-        await tasks.step(self.database, run, lambda tx: _note_derived(tx, file, derived))
+        await tasks.step(self.database, run, lambda tx: _note_derived(tx, file, derived, again=again))
+        return again
 
     async def _read_file(self, workspace: Workspace, file: FileRow, folder: Path) -> tuple["ExtractedFile", Workspace]:
         """The extracted content, and the folder that has its files."""
@@ -98,32 +96,17 @@ class TextExtraction:
         await asyncio.to_thread(target.mkdir)
         arguments = str(source), str(target), file.name, file.mime
         answer = await self.cpu.run(read, *arguments, seconds=MAX_SECONDS + SPARE_SECONDS, memory=MAX_MEMORY_BYTES)
-        derived = ExtractedFile.from_json(answer)
-        if derived.kind == "audio":
-            derived = await self._transcribed(derived, file, source, target)
-        return derived, Workspace(target)
+        return ExtractedFile.from_json(answer), Workspace(target)
 
-    async def _transcribed(
-        self, derived: "ExtractedFile", file: FileRow, source: Path, target: Path
-    ) -> "ExtractedFile":
-        hear = self.hear()
-        if hear is None:
-            return replace(derived, problem=NO_TRANSCRIPTION)
-        if file.size > MAX_AUDIO_BYTES:
-            return replace(derived, problem=f"it isn't transcribed: only files up to {MAX_AUDIO_BYTES >> 20} MB are")
-        try:
-            async with asyncio.timeout(TRANSCRIBE_SECONDS):
-                said = (await hear(file.name, await asyncio.to_thread(source.read_bytes))).strip()
-        except TimeoutError:
-            return replace(derived, problem="it isn't transcribed: that took too long")
-        except TryAgainLater:
-            raise
-        except SupaclawError as exc:
-            return replace(derived, problem=f"it couldn't be transcribed: {exc}")
-        if not said:
-            return replace(derived, problem="no speech was found in it")
-        await asyncio.to_thread((target / "text.txt").write_text, said, "utf-8")
-        return replace(derived, text="text.txt", characters=len(said), problem="")
+    async def _transcribed(self, derived: "ExtractedFile", folder: Path) -> tuple["ExtractedFile", bool]:
+        """With the text of a recording, and whether a later try may have more success."""
+        if derived.kind not in ("audio", "video"):
+            return derived, False
+        said = await transcribe(self.hear(), folder / "source", derived.mime)
+        if not said.text:
+            return replace(derived, problem=said.problem), said.temporary
+        await asyncio.to_thread((folder / "read" / "text.txt").write_text, said.text, "utf-8")
+        return replace(derived, text="text.txt", characters=len(said.text), problem=""), False
 
 
 async def _store_beside(workspace: Workspace, path: str, derived: "ExtractedFile", found: Workspace) -> tuple[str, str]:
@@ -144,7 +127,7 @@ async def _store_beside(workspace: Workspace, path: str, derived: "ExtractedFile
     return text, view
 
 
-async def _note_derived(tx: Connection, file: FileRow, derived: "ExtractedFile") -> None:
+async def _note_derived(tx: Connection, file: FileRow, derived: "ExtractedFile", *, again: bool) -> None:
     await files.derived(
         tx,
         file.id,
@@ -155,10 +138,18 @@ async def _note_derived(tx: Connection, file: FileRow, derived: "ExtractedFile")
         description=_line(derived.description),
         problem=_line(derived.problem),
     )
+    if again:
+        await retry_transcription(tx, file, RETRY_SECONDS)
     if derived.text or derived.view:
         await tasks.create(
             tx, file.principal_id, "describe", Lane.AGENTS, payload={"file": str(file.id)}, dedupe=f"describe:{file.id}"
         )
+
+
+async def retry_transcription(tx: Connection, file: FileRow, delay: float) -> None:
+    """Plan another try, unless one is planned."""
+    about = {"file": str(file.id)}, f"transcribe:{file.id}"
+    await tasks.create(tx, file.principal_id, "transcribe", Lane.AGENTS, payload=about[0], dedupe=about[1], delay=delay)
 
 
 def _line(text: str) -> str:

@@ -2,7 +2,7 @@
 
 import importlib
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -11,6 +11,7 @@ from gateway.background.cpu.extraction import TextExtraction
 from gateway.background.upkeep.heartbeat import HeartbeatHalt
 from gateway.background.worker import Runner
 from gateway.config.failpoints import Failpoints
+from gateway.domain.conversation.model import Usage
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.time import Clock
 from gateway.flow.approvals.questions import Questions
@@ -85,6 +86,16 @@ class ChatModel(Protocol):
         """None: the configured one."""
 
 
+@dataclass(frozen=True, slots=True)
+class Speech:
+    """Reads answers aloud: `speak` returns a recording and its cost, or raises `ModelError`."""
+
+    speak: Callable[[str], Awaitable[tuple[bytes, Usage]]]
+    model: str
+    always: bool
+    """Also answers to messages without a recording."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Models:
     """The models by their use, as configured at each call; None if none is connected."""
@@ -95,6 +106,8 @@ class Models:
     heartbeat: Callable[[], SizedModel | None]
     summary: BackgroundModel
     cheap: BackgroundModel
+    speech: Callable[[], Speech | None]
+    """How answers are read aloud; None if they aren't."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

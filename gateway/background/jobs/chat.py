@@ -7,11 +7,12 @@ from gateway.background.jobs import OUT_OF_ATTEMPTS, AgentParts, Delivery, Engin
 from gateway.config.failpoints import Step
 from gateway.domain.channels.channel import Channel
 from gateway.domain.conversation import digest
+from gateway.domain.conversation.inbound import PROGRAMS
 from gateway.domain.conversation.transcript import AssistantText, Notice
 from gateway.domain.errors import DatabaseDown
 from gateway.domain.principals import Label
 from gateway.domain.text import marks
-from gateway.domain.work.tasks import Claim, Status
+from gateway.domain.work.tasks import Claim, Lane, Status
 from gateway.flow.files.workspaces import Workspaces
 from gateway.flow.live import TurnEnded, TurnStarted
 from gateway.flow.outbound.parts import abridge
@@ -25,6 +26,7 @@ from gateway.store.connection.pool import Connection
 from gateway.store.delivery.addresses import AddressRow
 from gateway.store.transcript import messages, sessions, tool_calls, unread
 from gateway.store.transcript.messages import MessageRow
+from gateway.store.work import tasks
 
 TOO_LATE = "(Your newest message came when I had written this; I answer it next.)"
 
@@ -102,10 +104,18 @@ class ChatTurns:
             if more and said and await unread.follows(tx, opened.session, answer.id):
                 shown = f"{shown}\n\n{TOO_LATE}"
             await self.delivery.outbound.put(tx, opened.at, answer.id, shown, files=files, reply_to=asked)
+            if said and self._is_read_aloud(opened, channel):
+                await tasks.create(tx, run.principal_id, "speak", Lane.AGENTS, payload={"message": answer.id})
             return RunOutcome(None if more else result.status, result.error)
 
         await self.agents.finisher.finish(run, opened.session, result, store, at=opened.at)
         self.delivery.outages.over()
+
+    def _is_read_aloud(self, opened: OpenedChat, channel: Channel | None) -> bool:
+        speech = self.models.speech()
+        if speech is None or opened.at.channel in PROGRAMS or (channel and not channel.capabilities.max_file):
+            return False
+        return speech.always or any(file.mime.startswith("audio/") for row in opened.asked for file in row.attached)
 
     async def _remember(self, tx: Connection, opened: OpenedChat, result: TurnResult) -> None:
         """Store the digest by which a client that sends the whole conversation finds this session again."""

@@ -127,7 +127,12 @@ class Ingest:
         except TimeoutError:
             raise FetchFailed(f"it could not be fetched within {FETCH_SECONDS / 60:g} minutes") from None
         self.engine.failpoints.reach(Step.INGEST_KEPT)
-        await tasks.step(self.engine.database, run, lambda tx: attachments.mark_stored(tx, each.id, file.id))
+
+        async def store(tx: Connection) -> None:
+            await attachments.mark_stored(tx, each.id, file.id)
+            await files.reread(tx, file.id)
+
+        await tasks.step(self.engine.database, run, store)
 
     async def _fail(self, run: Claim, each: PendingAttachment, error: str) -> None:
         reason = " ".join(error.split())[:500]

@@ -33,7 +33,7 @@ from gateway.llm.prices import estimate_tool
 from gateway.secrets.leaks import Leaks
 from gateway.store.connection.pool import Database
 from gateway.store.files import files
-from gateway.store.work import plans
+from gateway.store.work import plans, tasks
 from gateway.tools import Bash, Family, Find, FindRead, Keep, PrincipalContext, ReadFile, Services, Web
 from gateway.workspace.files.paths import WorkspaceError
 from gateway.workspace.files.tree import Workspace
@@ -298,6 +298,9 @@ async def _part(file: PersonaFile, home: Workspace, *, shared: bool = True) -> P
 def _finder(database: Database, principal: PrincipalId) -> FindRead:
     async def find(path: str) -> ReadFile | None:
         row = await database.read(lambda conn: files.get(conn, principal, path))
+        if row and row.problem and row.mime.startswith(("audio/", "video/")):
+            retry = f"transcribe:{row.id}"
+            await database.run(lambda tx: tasks.hasten_kind(tx, "transcribe", retry))
         return ReadFile(row.text_path, row.pages, row.problem) if row and row.derived_at else None
 
     return find

@@ -43,7 +43,7 @@ class Litellm(Protocol):
     async def acompletion(self, **request: Json) -> AsyncGenerator[BaseModel, None]:
         """Start one streamed answer."""
 
-    async def atranscription(self, *, file: tuple[str, bytes], **request: Json) -> object:
+    async def atranscription(self, *, file: tuple[str, bytes, str], **request: Json) -> object:
         """Transcribe audio."""
 
     async def aembedding(self, **request: Json) -> object:
@@ -99,12 +99,12 @@ class LitellmProvider(Provider):
                     yield TextDelta(text) if answer.size > size else KeepAlive()
         yield answer.reply()
 
-    async def transcribe(self, model: str, name: str, audio: bytes, /) -> str:
+    async def transcribe(self, model: str, name: str, mime: str, audio: bytes, /) -> str:
         """Send one request; the answer is not streamed."""
         litellm = self._module or await self._open()
         with _translating():
             transcript = await litellm.atranscription(
-                file=(name, audio),
+                file=(name, audio, mime),
                 model=model,
                 api_key=self._endpoint.key,
                 api_base=self._endpoint.base_url,

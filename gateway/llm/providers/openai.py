@@ -35,6 +35,8 @@ T = TypeVar("T", bound=BaseModel)
 _WHOLE_S = 120.0
 """Seconds for an answer that isn't streamed."""
 _MAX_VECTORS_BYTES = 16 * 2**20
+MAX_SPEECH_BYTES = 16 * 2**20
+_OPUS = {"response_format": "opus"}
 _JSON = {"Content-Type": "application/json"}
 
 
@@ -89,7 +91,7 @@ class OpenAIProvider:
             async for event in events:
                 yield event
 
-    async def transcribe(self, model: str, name: str, audio: bytes, /) -> str:
+    async def transcribe(self, model: str, name: str, mime: str, audio: bytes, /) -> str:
         """Send one request; the answer is not streamed."""
         self._require_key()
         await self.warm()
@@ -97,8 +99,19 @@ class OpenAIProvider:
 
         _, name_there = split_model(model)
         form = FormData({"model": name_there})
-        form.add_field("file", BytesIO(audio), filename=name)
+        form.add_field("file", BytesIO(audio), filename=name, content_type=mime)
         return (await self._whole(_Transcript, "/audio/transcriptions", form, {}, MAX_LINE_BYTES)).text
+
+    async def speak(self, model: str, voice: str, text: str, /) -> bytes:
+        """Send one request, and another without the format if that was refused."""
+        self._require_key()
+        request = {"model": split_model(model)[1], "voice": voice, "input": text}
+        try:
+            return await self._bytes("/audio/speech", BytesIO(dumps(request | _OPUS).encode()), _JSON, MAX_SPEECH_BYTES)
+        except ModelError as error:
+            if error.kind is not ErrorKind.BAD_REQUEST:
+                raise
+        return await self._bytes("/audio/speech", BytesIO(dumps(request).encode()), _JSON, MAX_SPEECH_BYTES)
 
     async def embed(self, model: str, texts: Sequence[str], /) -> Sequence[Sequence[float]]:
         """Send one request."""
@@ -116,14 +129,17 @@ class OpenAIProvider:
         self, kind: type[T], path: str, body: "BytesIO | FormData", headers: Mapping[str, str], most: int
     ) -> T:
         """The answer to one request that isn't streamed, of at most so many bytes."""
-        async with self._http.post(path, body, headers, _WHOLE_S) as response:
-            if response.status >= 400:
-                raise (await _read_refusal(response)).as_error(response.status, response.headers)
-            answer = b"".join([piece async for piece in bounded(response.content.iter_any(), most, longest=most)])
+        answer = await self._bytes(path, body, headers, most)
         try:
             return kind.model_validate_json(answer)
         except ValidationError as error:
             raise garbled(answer) from error
+
+    async def _bytes(self, path: str, body: "BytesIO | FormData", headers: Mapping[str, str], most: int) -> bytes:
+        async with self._http.post(path, body, headers, _WHOLE_S) as response:
+            if response.status >= 400:
+                raise (await _read_refusal(response)).as_error(response.status, response.headers)
+            return b"".join([piece async for piece in bounded(response.content.iter_any(), most, longest=most)])
 
     def _body(self, name: str, prompt: Prompt, params: CallParams, left: LeftOut) -> dict[str, Json]:
         vendor = self._endpoint.vendor

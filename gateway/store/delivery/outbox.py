@@ -69,9 +69,10 @@ async def put(
     *,
     notice: bool = False,
 ) -> None:
-    """Queue a message, already in parts; commits together with the message itself."""
+    """Queue a message, already in parts, or more parts of it; commits together with their cause."""
     sql = """insert into outbox (principal_id, address_id, message_id, part, text, notice, file_id, buttons, reply_to)
-             select $1, $2, $3, p.place - 1, p.text, $5, p.file, $7::jsonb -> p.place::int - 1, p.reply_to
+             select $1, $2, $3, p.place - 1 + (select count(*) from outbox where message_id = $3),
+                    p.text, $5, p.file, $7::jsonb -> p.place::int - 1, p.reply_to
              from unnest($4::text[], $6::uuid[], $8::text[]) with ordinality as p (text, file, reply_to, place)"""
     await conn.execute(
         sql,

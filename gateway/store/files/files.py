@@ -133,6 +133,13 @@ async def derived(
     await conn.execute(sql, file, storable(mime), text_path, view_path, pages, storable(description), storable(problem))
 
 
+async def reread(conn: Connection, *ids: FileId) -> None:
+    """A recording without a text is read again: what kept it from being transcribed may have passed."""
+    sql = """update files set derived_at = null
+             where id = any($1) and text_path = '' and (mime like 'audio/%' or mime like 'video/%')"""
+    await conn.execute(sql, ids)
+
+
 async def describe(conn: Connection, file: FileId, description: str) -> None:
     """Another line about what is in it."""
     await conn.execute("update files set description = $2 where id = $1", file, storable(description))

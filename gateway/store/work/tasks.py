@@ -66,8 +66,9 @@ async def create(
     id: TaskId | None = None,
     agent: str = "default",
     budget_usd: float | None = None,
+    delay: float = 0.0,
 ) -> TaskId | None:
-    """Queue a task; None if a live one has the same `dedupe`, or there is one of this `id`.
+    """Queue a task, due after `delay` seconds; None if a live one has the same `dedupe`, or there is one of this `id`.
 
     A child counts at its parent in the same transaction; None if the parent is over. Its `priority` is relative to
     that of its parent. It is left to `instance` for as
@@ -79,9 +80,10 @@ async def create(
              where id = $7 and status not in ('completed', 'failed', 'cancelled') for update
            ), child as (
              insert into tasks (id, master_id, parent_id, depth, kind, lane, principal_id, input, dedupe, max_attempts,
-                                instance_id, priority, session_id, agent, budget_usd)
+                                instance_id, priority, session_id, agent, budget_usd, run_at)
              select $1, coalesce((select master_id from parent), $1), $7, coalesce((select depth + 1 from parent), 0),
-                    $3, $4, $2, $5, $6, $8, $9, $10 + coalesce((select priority from parent), 0), $11, $12, $13
+                    $3, $4, $2, $5, $6, $8, $9, $10 + coalesce((select priority from parent), 0), $11, $12, $13,
+                    now() + $14::interval
              where $7::uuid is null or exists (select from parent)
              on conflict do nothing returning id, parent_id
            ), counted as (
@@ -103,6 +105,7 @@ async def create(
         session,
         agent,
         budget_usd,
+        timedelta(seconds=delay),
     )
     return TaskId(found) if found else None
 
@@ -203,6 +206,13 @@ async def hasten(conn: Connection, session: SessionId) -> None:
     sql = """update tasks set run_at = now()
              where session_id = $1 and kind = 'chat' and status = 'pending' and run_at > now()"""
     await conn.execute(sql, session)
+
+
+async def hasten_kind(conn: Connection, kind: str, dedupe: str | None = None) -> None:
+    """Tasks of this kind that wait, or the one with this `dedupe`, are due now."""
+    sql = """update tasks set run_at = now() where kind = $1 and status = 'pending' and run_at > now()
+               and ($2::text is null or dedupe = $2)"""
+    await conn.execute(sql, kind, dedupe)
 
 
 async def suspend(conn: Connection, run: Claim, status: Status) -> None:

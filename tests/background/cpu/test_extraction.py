@@ -14,12 +14,15 @@ import pytest
 from structlog.testing import capture_logs
 
 from gateway.background.cpu import extraction as reading_module
+from gateway.background.cpu import transcription
 from gateway.background.cpu.executor import MAX_MEMORY_BYTES, Cpu, CpuJobFailed
 from gateway.domain.conversation.inbound import Attachment
 from gateway.domain.conversation.model import Prompt, UserMessage
 from gateway.domain.errors import SupaclawError
 from gateway.domain.json import Json
+from gateway.llm.errors import ErrorKind, ModelError
 from gateway.store.connection.pool import Database
+from gateway.store.work import tasks
 from tests.background.reads import Reads, derived
 from tests.flow.path import MEMBER, OWNER, FakeModel, MessagePath, build
 from tests.ingest.samples import pdf
@@ -176,21 +179,28 @@ async def test_what_a_crash_left_of_earlier_readings_is_cleared_away(ask: Ask, t
     assert list((tmp_path / "ingest").iterdir()) == []
 
 
-class TestSounds:
+class TestRecordings:
     VOICE = derived("audio", "audio/ogg", description="a voice message", problem="not written down")
 
-    async def test_what_is_said_is_its_text(self, ask: Ask, model: FakeModel) -> None:
-        heard: list[tuple[str, bytes]] = []
+    async def test_the_words_are_its_text_and_its_name_fits_its_bytes(self, ask: Ask, model: FakeModel) -> None:
+        heard: list[tuple[str, str, bytes]] = []
 
-        async def hear(name: str, audio: bytes) -> str:
-            heard.append((name, audio))
+        async def hear(name: str, mime: str, audio: bytes) -> str:
+            heard.append((name, mime, audio))
             return " Buy green tea. "
 
-        path = await ask(Reads(self.VOICE), b"sound", "voice.ogg", hear=hear)
-        assert heard == [("voice.ogg", b"sound")]
+        path = await ask(Reads(self.VOICE), b"sound", "PTT-1.opus", hear=hear)
+        assert heard == [("recording.ogg", "audio/ogg", b"sound")]
         [(text, *_, problem)] = await path.rows(FOUND)
         assert ((path.workspace / text).read_text(), problem) == ("Buy green tea.", "")
         assert "Buy green tea." in shown(model.prompts[0]).text
+
+    async def test_a_film_is_transcribed_too(self, ask: Ask, model: FakeModel) -> None:
+        async def hear(name: str, mime: str, audio: bytes) -> str:
+            return f"{name} {mime}"
+
+        await ask(Reads(derived("video", "video/mp4")), b"film", "round.mp4", hear=hear)
+        assert "recording.mp4 video/mp4" in shown(model.prompts[0]).text
 
     async def test_without_a_model_for_it_the_owner_is_told_how_to_name_one(self, ask: Ask) -> None:
         path = await ask(Reads(self.VOICE), name="voice.ogg")
@@ -198,30 +208,69 @@ class TestSounds:
         assert text == ""
         assert "models.transcription" in problem
 
-    async def test_a_model_that_fails_is_told(self, ask: Ask) -> None:
-        async def hear(name: str, audio: bytes) -> str:
-            raise SupaclawError("no credit")
+    @pytest.mark.parametrize(
+        ("mime", "error", "problem", "tasks"),
+        [
+            ("audio/ogg", SupaclawError("no credit"), "no credit; it is tried again later, or at once", 1),
+            ("audio/ogg", ModelError(ErrorKind.AUTH, "bad key"), "bad key; it is tried again later, or at once", 1),
+            ("audio/ogg", ModelError(ErrorKind.BAD_REQUEST, "no sound"), "no sound", 0),
+            (
+                "audio/amr",
+                ModelError(ErrorKind.BAD_REQUEST, "no"),
+                "no; few services take audio/amr: send it as ogg",
+                0,
+            ),
+        ],
+    )
+    async def test_a_failure_that_may_pass_is_tried_again_later(
+        self, ask: Ask, mime: str, error: SupaclawError, problem: str, tasks: int
+    ) -> None:
+        async def hear(*_: object) -> str:
+            raise error
 
-        path = await ask(Reads(self.VOICE), name="voice.ogg", hear=hear)
-        [(*_, problem)] = await path.rows(FOUND)
-        assert problem == "it couldn't be transcribed: no credit"
+        path = await ask(Reads(derived("audio", mime)), name="voice.ogg", hear=hear)
+        [(*_, said)] = await path.rows(FOUND)
+        assert said.startswith(f"it couldn't be transcribed: {problem}")
+        assert (await path.rows("select count(*) from tasks where kind = 'transcribe'")) == [(tasks,)]
 
-    async def test_silence_is_told(self, ask: Ask) -> None:
-        async def hear(name: str, audio: bytes) -> str:
+    async def test_the_same_bytes_sent_again_and_the_planned_try_ask_the_service_again(
+        self, database: Database, workspace: Path, model: FakeModel
+    ) -> None:
+        answers = [ModelError(ErrorKind.SERVER, "overloaded"), ModelError(ErrorKind.AUTH, "bad key"), "Buy tea."]
+
+        done = asyncio.Event()
+
+        async def hear(*_: object) -> str:
+            if isinstance(answer := answers.pop(0), ModelError):
+                raise answer
+            done.set()
+            return answer
+
+        path = await build(database, workspace, model, cpu=Reads(self.VOICE), hear=hear)
+        path.channel.files["f1"] = b"sound"
+        async with path.working(), asyncio.timeout(30):
+            for problem in ("overloaded", "bad key"):
+                await path.answers.wait(await path.tell("hear it", attachments=(Attachment("f1", "voice.ogg"),)))
+                assert problem in str(model.prompts[-1])
+            await database.run(lambda tx: tasks.hasten_kind(tx, "transcribe"))
+            path.signals.tasks.set()
+            await done.wait()
+            await path.worker.settle(10)
+        [(status, text)] = await path.rows("select status, text_path from tasks, files where tasks.kind = 'transcribe'")
+        assert (status, (path.workspace / text).read_text()) == ("completed", "Buy tea.")
+
+    @pytest.mark.parametrize(("most", "problem"), [(9, "no speech was found in it"), (3, "only files up to")])
+    async def test_silence_and_length_are_told(
+        self, ask: Ask, monkeypatch: pytest.MonkeyPatch, most: int, problem: str
+    ) -> None:
+        async def hear(*_: object) -> str:
+            assert most > 3, "it was sent"
             return "  "
 
-        path = await ask(Reads(self.VOICE), name="voice.ogg", hear=hear)
-        [(*_, problem)] = await path.rows(FOUND)
-        assert problem == "no speech was found in it"
-
-    async def test_what_is_too_long_for_it_is_told(self, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
-        async def hear(name: str, audio: bytes) -> str:
-            raise AssertionError("it was sent")
-
-        monkeypatch.setattr(reading_module, "MAX_AUDIO_BYTES", 3)
+        monkeypatch.setattr(transcription, "MAX_AUDIO_BYTES", most)
         path = await ask(Reads(self.VOICE), b"sound", "voice.ogg", hear=hear)
-        [(*_, problem)] = await path.rows(FOUND)
-        assert "only files up to" in problem
+        [(*_, said)] = await path.rows(FOUND)
+        assert problem in said
 
 
 async def test_files_that_are_read_at_the_same_time_do_not_clear_each_other_away(

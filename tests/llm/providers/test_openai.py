@@ -303,7 +303,7 @@ class TestHearing:
     async def test_what_is_said_in_a_sound_file_comes_back_as_text(self, models: FakeModels) -> None:
         models.rules = [Rule(match="voice.ogg", text="Buy green tea.")]
         client = await client_for(models.base_url, "openai/gpt-x")
-        assert await client.transcribe("openai/whisper-1", "voice.ogg", b"OggS") == "Buy green tea."
+        assert await client.transcribe(["openai/whisper-1"], "voice.ogg", "audio/ogg", b"OggS") == "Buy green tea."
         assert [(asked.path, asked.body) for asked in models.asked] == [
             ("/v1/audio/transcriptions", {"model": "whisper-1", "audio": "OggS"})
         ]
@@ -313,16 +313,48 @@ class TestHearing:
         models.rules = [Rule(status=401, code="invalid_api_key", message="bad key sk-test-secret-1234")]
         client = await client_for(models.base_url, "openai/gpt-x")
         with pytest.raises(ModelError) as caught:
-            await client.transcribe("openai/whisper-1", "voice.ogg", b"OggS")
+            await client.transcribe(["openai/whisper-1"], "voice.ogg", "audio/ogg", b"OggS")
         assert (caught.value.kind, str(caught.value)) == (ErrorKind.AUTH, "bad key ***")
+        await client.close()
+
+    @pytest.mark.parametrize(
+        ("status", "asked"),
+        [(500, ["a", "b", "a"]), (429, ["a", "b", "a"]), (401, ["a", "b", "b"]), (400, ["a", "b", "b"])],
+    )
+    async def test_the_next_model_is_asked_and_what_may_pass_is_tried_again(
+        self, models: FakeModels, status: int, asked: list[str]
+    ) -> None:
+        models.rules = [Rule(status=status, times=1), Rule(status=500, times=1), Rule(text="tea")]
+        client = await client_for(models.base_url, "openai/gpt-x")
+        assert await client.transcribe(["openai/a", "openai/b"], "x.ogg", "audio/ogg", b"OggS") == "tea"
+        assert [each.body["model"] for each in models.asked] == asked
+        await client.close()
+
+    @pytest.mark.parametrize(
+        ("rules", "formats"),
+        [([Rule(text="OggS")], ["opus"]), ([Rule(status=400, times=1), Rule(text="ID3")], ["opus", None])],
+    )
+    async def test_a_text_is_read_aloud_as_opus_or_as_the_service_can(
+        self, models: FakeModels, rules: list[Rule], formats: list[str | None]
+    ) -> None:
+        models.rules, said = rules, (rules[-1].said).encode()
+        client = await client_for(models.base_url, "openai/gpt-x")
+        sound, usage = await client.speak("openai/tts-1", "alloy", "Buy tea.")
+        assert (sound, usage.cost_usd) == (said, pytest.approx(8 * 1.5e-5))
+        assert [(each.path, each.body.get("response_format")) for each in models.asked] == [
+            ("/v1/audio/speech", format) for format in formats
+        ]
+        assert models.asked[0].body["voice"] == "alloy"
         await client.close()
 
     async def test_a_server_that_is_away_is_told(self) -> None:
         client = await client_for("http://127.0.0.1:9", "openai/gpt-x")
         with pytest.raises(ModelError, match=r"127\.0\.0\.1"):
-            await client.transcribe("openai/whisper-1", "voice.ogg", b"OggS")
+            await client.transcribe(["openai/whisper-1"], "voice.ogg", "audio/ogg", b"OggS")
         await client.close()
 
     async def test_without_a_key_nothing_is_sent(self) -> None:
         with pytest.raises(ModelError, match="no API key"):
-            await OpenAIProvider(Endpoint(vendor("openai"))).transcribe("openai/whisper-1", "voice.ogg", b"OggS")
+            await OpenAIProvider(Endpoint(vendor("openai"))).transcribe(
+                "openai/whisper-1", "voice.ogg", "audio/ogg", b"OggS"
+            )

@@ -1,0 +1,109 @@
+"""`speak`: reads an answer aloud, whose text has been sent; the recording becomes another part of the same message."""
+
+from dataclasses import dataclass
+from time import monotonic
+
+import structlog
+
+from gateway.background.jobs import OUT_OF_ATTEMPTS, Delivery, Engine, JobParts, Models, Speech
+from gateway.domain.conversation.inbound import OWN_CHANNELS
+from gateway.domain.conversation.model import Reply, Usage
+from gateway.domain.ids import MessageId
+from gateway.domain.text.speech import spoken
+from gateway.domain.work.tasks import Claim, Status
+from gateway.flow.files.workspaces import Workspaces
+from gateway.flow.outbound.parts import record_file
+from gateway.llm.errors import ErrorKind, ModelError
+from gateway.store.connection.pool import Connection
+from gateway.store.delivery import addresses
+from gateway.store.files import attachments, files
+from gateway.store.transcript import messages
+from gateway.store.transcript.messages import MessageRow
+from gateway.store.work import steps, tasks
+from gateway.workspace.files.disk import Written
+from gateway.workspace.files.paths import WorkspaceError
+
+RETRY_SECONDS = 10.0
+DESCRIPTION = "an answer, read aloud"
+_EXTENSIONS = {b"OggS": "ogg", b"RIFF": "wav", b"fLaC": "flac", b"ID3": "mp3", b"\xff": "mp3"}
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class Speaking:
+    """Best effort: without a recording the text stands alone. Part and task are stored together, so it comes once."""
+
+    engine: Engine
+    delivery: Delivery
+    workspaces: Workspaces
+    models: Models
+
+    async def run(self, run: Claim) -> None:
+        """Make the recording and queue it; raises `RunLost`."""
+        answer, speech = await self._answer(run), self.models.speech()
+        text = spoken(self.delivery.outbound.clean(answer.text)) if answer else ""
+        if answer is None or speech is None or not text:
+            await self.engine.database.run(lambda tx: tasks.finish(tx, run, Status.COMPLETED))
+            return
+        began = monotonic()
+        try:
+            sound, usage = await speech.speak(text)
+            file = await self._kept(run, answer, sound)
+        except (ModelError, WorkspaceError) as error:
+            await self._failed(run, error)
+            return
+        reply = _reply(speech, usage, began)
+        await self.engine.database.run(lambda tx: self._store(tx, run, answer, file, reply))
+        self.delivery.proactive.committed(answer)
+
+    async def give_up(self, run: Claim) -> None:
+        """End the task; the text was sent."""
+        await self.engine.database.run(lambda tx: tasks.finish(tx, run, Status.FAILED, error=OUT_OF_ATTEMPTS))
+
+    async def _answer(self, run: Claim) -> MessageRow | None:
+        async with self.engine.database.connection() as conn:
+            match await tasks.payload(conn, run.id):
+                case {"message": int(id)}:
+                    return await messages.get(conn, MessageId(id))
+        return None
+
+    async def _kept(self, run: Claim, answer: MessageRow, sound: bytes) -> Written:
+        """The file of the recording; raises `ModelError` if it is none, and `WorkspaceError`."""
+        kind = next((kind for start, kind in _EXTENSIONS.items() if sound.startswith(start)), None)
+        if kind is None:
+            raise ModelError(ErrorKind.BAD_REQUEST, "the answer is not a recording of a known format")
+        workspace = self.workspaces.of(run.principal_id)
+        return await workspace.write(f"answers/voice-{answer.id}.{kind}", sound, answer.label, unlocked=True)
+
+    async def _store(self, tx: Connection, run: Claim, answer: MessageRow, file: Written, reply: Reply) -> None:
+        assert answer.address_id is not None, "an answer of a chat goes somewhere"
+        at = await addresses.get(tx, answer.address_id)
+        await tasks.hold(tx, run)
+        kept = await record_file(tx, run.principal_id, file, answer.label)
+        await files.derived(tx, kept.id, description=DESCRIPTION)
+        await self.delivery.outbound.put(tx, at, answer.id, "", files=[kept.id])
+        if at.channel in OWN_CHANNELS:
+            await attachments.add_kept(tx, run.principal_id, answer.id, at.channel, [kept.announced])
+        await steps.model_called(tx, run.id, run.principal_id, reply)
+        await tasks.finish(tx, run, Status.COMPLETED)
+
+    async def _failed(self, run: Claim, error: ModelError | WorkspaceError) -> None:
+        log.warning("answer.not_spoken", error=str(error))
+
+        async def end(tx: Connection) -> None:
+            if isinstance(error, ModelError) and error.repeatable and run.attempts < run.max_attempts:
+                await tasks.requeue(tx, run, delay=error.retry_after or RETRY_SECONDS, error=str(error))
+            else:
+                await tasks.finish(tx, run, Status.FAILED, error=str(error))
+
+        await self.engine.database.run(end)
+
+
+def _reply(speech: Speech, usage: Usage, began: float) -> Reply:
+    return Reply("", (), usage, speech.model, int((monotonic() - began) * 1000))
+
+
+def runner(parts: JobParts) -> Speaking:
+    """The runner of `speak` tasks."""
+    return Speaking(parts.engine, parts.delivery, parts.files.workspaces, parts.models)

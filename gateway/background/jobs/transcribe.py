@@ -1,0 +1,55 @@
+"""`transcribe`: tries a recording again whose transcription failed for a reason that may pass."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from uuid import UUID
+
+from gateway.background.cpu.extraction import TextExtraction
+from gateway.background.jobs import OUT_OF_ATTEMPTS, Engine, JobParts
+from gateway.domain.ids import FileId
+from gateway.domain.work.tasks import Claim, Status
+from gateway.store.connection.pool import Connection
+from gateway.store.files import files
+from gateway.store.work import tasks
+
+MAX_AGE = timedelta(days=7)
+MAX_WAIT_SECONDS = 3600.0
+
+
+@dataclass(slots=True)
+class Transcribing:
+    """Waits longer and longer, an hour at most; a changed configuration of the models ends the wait."""
+
+    engine: Engine
+    extraction: TextExtraction
+
+    async def run(self, run: Claim) -> None:
+        """Try once; raises `RunLost`, `TryAgainLater`."""
+        async with self.engine.database.connection() as conn:
+            match await tasks.payload(conn, run.id):
+                case {"file": str(id)}:
+                    file = await files.by_id(conn, run.principal_id, FileId(UUID(id)))
+                case _:
+                    file = None
+        failed = file is not None and not file.text_path
+        if file is not None and failed and self.extraction.hear() is not None:
+            failed = await self.extraction.read(run, file.principal_id, file.id)
+        age = self.engine.clock.now() - file.created_at if file else MAX_AGE
+
+        async def end(tx: Connection) -> None:
+            if failed and age < MAX_AGE:
+                wait = min(MAX_WAIT_SECONDS, max(60.0, age.total_seconds()))
+                await tasks.requeue(tx, run, delay=wait, failed=False)
+            else:
+                await tasks.finish(tx, run, Status.COMPLETED)
+
+        await self.engine.database.run(end)
+
+    async def give_up(self, run: Claim) -> None:
+        """End the task; the problem stays, and sending or reading the file tries again."""
+        await self.engine.database.run(lambda tx: tasks.finish(tx, run, Status.FAILED, error=OUT_OF_ATTEMPTS))
+
+
+def runner(parts: JobParts) -> Transcribing:
+    """The runner of `transcribe` tasks."""
+    return Transcribing(parts.engine, parts.files.extraction)
