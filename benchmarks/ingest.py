@@ -9,9 +9,9 @@ from pathlib import Path
 from statistics import mean
 from typing import NamedTuple
 
-from gateway.ingest.extraction import read_file
 from gateway.ingest.ocr import Rapid, Tesseract, tesseract
 from gateway.ingest.output import ExtractedFile
+from gateway.ingest.reading import read_file
 from tests.ingest import samples
 from tests.ingest.pictures import ENGLISH, error_rate, noisy, pictures, written
 

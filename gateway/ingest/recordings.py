@@ -31,7 +31,7 @@ _ASF_VIDEO = b"\xc0\xef\x19\xbc\x4d\x5b\xcf\x11"
 
 
 def recording(source: Path, head: bytes) -> Recording | None:
-    """What the file is; None if it is no recording. `head` is its beginning."""
+    """The kind of recording; None if it is none. `head` is its beginning."""
     if head[4:8] == b"ftyp":
         return _movie(source, head[8:12])
     if head.startswith(b"OggS"):

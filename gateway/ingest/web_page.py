@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import urljoin
 
 from gateway.domain.json import Json, JsonObject
-from gateway.ingest import extraction
+from gateway.ingest import reading
 from gateway.ingest.output import ExtractedFile, clean
 from gateway.ingest.sniff import sniff
 from gateway.ingest.text import decode_html, html_text, parsed_html
@@ -29,8 +29,8 @@ def read(source: str, target: str, url: str, mime: str, charset: str, name: str)
     """
     if sys.platform == "linux" and (not mime or "html" in mime):
         import_module("trafilatura")  # so that this child and later ones start with it
-    extraction.prepare(name)
-    return extraction.in_jail(partial(_read, source, target, url, mime, charset, name), source, target, SECONDS)
+    reading.prepare(name)
+    return reading.in_jail(partial(_read, source, target, url, mime, charset, name), source, target, SECONDS)
 
 
 def _read(source: str, target: str, url: str, mime: str, charset: str, name: str) -> JsonObject:
@@ -40,7 +40,7 @@ def _read(source: str, target: str, url: str, mime: str, charset: str, name: str
         title, text, links = _page(html, url)
         problem = "" if text else "no text was found in it; it may need a browser"
     else:
-        file = ExtractedFile.from_json(extraction.read_file(source, target, name, mime))
+        file = ExtractedFile.from_json(reading.read_file(source, target, name, mime))
         text = (Path(target) / file.text).read_text("utf-8") if file.text else ""
         title, links, problem = file.description, links_in(text), file.problem
     (Path(target) / "text.txt").write_text(text[:MAX_TEXT], "utf-8", "replace")

@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import pytest
 
-from gateway.ingest.extraction import read_file
 from gateway.ingest.output import ExtractedFile
+from gateway.ingest.reading import read_file
 
 
 class Found(NamedTuple):

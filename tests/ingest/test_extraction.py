@@ -14,8 +14,8 @@ from PIL import Image
 
 from gateway.background.cpu.executor import Cpu, CpuJobFailed
 from gateway.ingest import ocr, output
-from gateway.ingest.extraction import MAX_DESCRIPTION, read_file
 from gateway.ingest.output import ExtractedFile
+from gateway.ingest.reading import MAX_DESCRIPTION, read_file
 from tests.ingest import samples
 from tests.ingest.samples import Sample, zipped
 

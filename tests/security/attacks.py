@@ -14,8 +14,8 @@ from functools import partial
 from pathlib import Path
 
 from gateway.domain.json import Json
-from gateway.ingest.extraction import in_jail
 from gateway.ingest.output import MAX_MEMORY_BYTES, MAX_OUTPUT_BYTES
+from gateway.ingest.reading import in_jail
 from gateway.sandbox.child import Jail, run_in_jail
 from gateway.sandbox.virtual import shell
 

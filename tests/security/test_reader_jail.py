@@ -15,7 +15,7 @@ import pytest
 
 from gateway.background.cpu.executor import Cpu, CpuJobFailed
 from gateway.domain.json import Json
-from gateway.ingest import extraction
+from gateway.ingest import reading
 from gateway.ingest.output import MAX_MEMORY_BYTES
 from gateway.sandbox.jail import landlock, seccomp
 from tests.background import cpu_jobs
@@ -245,7 +245,7 @@ async def test_the_child_does_not_outlive_the_process_that_waits_for_it(site: Si
 async def test_every_kind_of_file_is_read_in_the_jail(cpu: Cpu, site: Site, sample: Sample) -> None:
     site.source.write_bytes(sample.content)
     answer = await cpu.run(
-        extraction.read, str(site.source), str(site.target), sample.name, "application/octet-stream", seconds=SECONDS
+        reading.read, str(site.source), str(site.target), sample.name, "application/octet-stream", seconds=SECONDS
     )
     assert isinstance(answer, dict)
     assert (answer["kind"], answer["problem"]) == (sample.kind, "")

@@ -87,8 +87,8 @@ class TextExtraction:
     async def _read_file(self, workspace: Workspace, file: FileRow, folder: Path) -> tuple["ExtractedFile", Workspace]:
         """The extracted content, and the folder that has its files."""
         # Imported for the first file, to keep the start of the gateway fast.
-        from gateway.ingest.extraction import read
         from gateway.ingest.output import MAX_MEMORY_BYTES, MAX_SECONDS, ExtractedFile
+        from gateway.ingest.reading import read
 
         # Read a copy: a file in the workspace may become a link at any time, which the process would follow.
         source, target = folder / "source", folder / "read"

@@ -15,7 +15,7 @@ _SENTENCE_END = re.compile(r"[.!?…。！？](?=\s|$)|\n")
 
 
 def spoken(markdown: str) -> str:
-    """What is read aloud of an answer; "" if it has no words but code, tables or addresses."""
+    """The words of an answer that are read aloud; "" if it has no words but code, tables or addresses."""
     text = _ADDRESS.sub("", _Words().render(markdown))
     text = re.sub(r"[ \t]+", " ", re.sub(r"\n{2,}", "\n", text)).strip()
     if not re.search(r"\w", text):

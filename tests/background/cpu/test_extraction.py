@@ -147,7 +147,7 @@ async def test_a_file_that_breaks_the_process_fails_alone_and_the_turn_says_so(a
 
 
 async def test_a_process_that_dies_over_a_file_takes_nothing_with_it(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.ingest.extraction.read", die)
+    monkeypatch.setattr("gateway.ingest.reading.read", die)
     cpu = Cpu()
     try:
         path = await ask(cpu, patience=120)

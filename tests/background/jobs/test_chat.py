@@ -113,15 +113,15 @@ class TestSteering:
             (kind,) for kind in ("user", "assistant", "tool_intent", "tool_result", "user", "user", "assistant")
         ]
 
-    async def test_a_message_during_the_last_model_call_gets_its_own_answer(self, path: MessagePath) -> None:
+    async def test_a_message_during_the_last_model_call_joins_its_answer(self, path: MessagePath) -> None:
         path.model.gate = asyncio.Event()
         async with path.working():
             first = await path.tell("first")
             await path.model.called.wait()
             second = await path.tell("second")
             path.model.gate.set()
-            assert [(await path.answer(a)).text for a in (first, second)] == ["re: first", "re: second"]
-            assert await path.channel.until(lambda texts: len(texts) == 2) == ["re: first", "re: second"]
+            assert {(await path.answer(a)).text for a in (first, second)} == {"re: first + second"}
+            assert await path.channel.until(bool) == ["re: first + second"]
         assert await path.rows("select count(*) from tasks") == [(1,)]
 
     async def test_a_message_for_a_turn_that_resumes_is_read_before_the_model_is_asked(self, path: MessagePath) -> None:
