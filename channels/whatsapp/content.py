@@ -77,7 +77,7 @@ def described(message: e2e.Message) -> Iterator[tuple[str, str]]:
 def words_in(content: Proto) -> Iterator[str]:
     """Yield the texts of a content and of all that is nested in it, in the order of the schema."""
     for field, value in content.ListFields():
-        for each in () if field.name in FIELDS else value if field.is_repeated else (value,):
+        for each in () if _is_left_out(content, field.name) else value if field.is_repeated else (value,):
             if field.name in _PICTURES:
                 yield f"({_named(field.name)} in it: not read; send it by itself)"
             if isinstance(each, Proto):
@@ -90,6 +90,11 @@ def words_in(content: Proto) -> Iterator[str]:
                 yield f"{each / 1000:g}"
             elif field.name in _NUMBERS:
                 yield f"{each:.5f}".rstrip("0").rstrip(".")
+
+
+def _is_left_out(content: Proto, field: str) -> bool:
+    """Whether a field has nothing for people; the address of a file tells only where its encrypted bytes are."""
+    return field in FIELDS or (field == "URL" and "directPath" in content.DESCRIPTOR.fields_by_name)
 
 
 def _time(seconds: float) -> str:

@@ -368,7 +368,7 @@ async def test_the_files_of_a_thread_come_with_the_mention(platform: FakeSlack, 
         platform.say("<@UBOT> what does it say?", "C5", kind="channel", thread=root)
         received = await gateway.received(2)
     [inbound] = [each for each in received if each.addressed]
-    assert inbound.quoted == "Ada: numbers for May [file chart.png]"
+    assert inbound.quoted == "Ada: numbers for May\n[file chart.png]"
     [file] = inbound.quoted_files
     assert (file.name, inbound.attachments) == ("chart.png", ())
     assert b"".join([piece async for piece in channel.fetch(file)]) == b"png"

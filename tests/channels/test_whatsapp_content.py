@@ -39,7 +39,8 @@ def filled(content: Proto, turn: int, numbers: Iterator[int], path: tuple[str, .
         elif field.type == FieldDescriptor.TYPE_STRING:
             text = f"text-{next(numbers):04}."
             getattr(content, name).append(text) if field.is_repeated else setattr(content, name, text)
-            yield name, text
+            of_bytes = name == "URL" and "directPath" in content.DESCRIPTOR.fields_by_name
+            yield "directPath" if of_bytes else name, text
 
 
 @pytest.mark.parametrize("turn", range(ALTERNATIVES))

@@ -21,7 +21,7 @@ def test_a_file_is_listed_shown_confirmed_and_switched_off(supaclaw: Supaclaw, r
     put(root, "broken", "no head")
     rows = {row["name"]: row for row in supaclaw("tool-files", "list", "--json").json}
     assert (rows["weather"]["state"], rows["broken"]["state"]) == ("new", "broken")
-    assert rows["broken"]["problem"] == "A TOOL.md must begin with front matter between two --- lines."
+    assert rows["broken"]["problem"].startswith("A TOOL.md must begin with front matter between two --- lines: ")
     shown = supaclaw("tool-files", "show", "weather").out
     assert "type http_api https://api.example.org/v1" in shown
     assert "weather_forget: DELETE /reports (irreversible)" in shown

@@ -277,8 +277,12 @@ class MessagePath:
                 await asyncio.sleep(0.02)
 
     async def claim(self, lane: Lane = Lane.CHAT) -> Claim:
-        """Take the one task that waits in a lane, as the worker would, but for summaries of conversations."""
+        """Take the one task that waits in a lane, as the worker would, but for summaries of conversations.
+
+        It doesn't wait for what may follow a message.
+        """
         async with self.database.connection() as conn:
+            await conn.execute("update tasks set run_at = now() where status = 'pending' and kind = 'chat'")
             await conn.execute("update tasks set priority = -1 where kind = 'summarise' and status = 'pending'")
             [run] = await tasks.claim(conn, self.instance, {lane: 1})
         return run

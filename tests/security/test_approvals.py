@@ -134,6 +134,7 @@ HARMLESS = [
     ("edit_file", {"path": "notes/a.md", "edits": [{"old_text": "a", "new_text": "b"}]}),
     ("read_file", {"path": "SOUL.md"}),
     ("list_files", {}),
+    ("find_tools", {}),
     ("cron", {"action": "list"}),
     ("send_message", {"text": "x"}),
     ("web_search", {"query": "x"}),

@@ -13,7 +13,7 @@ ALLOWED = {
     "gateway/net/object_store.py": "the operator's object store, whose addresses are checked before each use",
     "gateway/llm/protocol/http.py": "endpoints of models, by the operator's configuration",
     "gateway/llm/protocol/bounded_httpx.py": "bounds for litellm's clients, none of its own",
-    "gateway/llm/auto.py": "looks for an Ollama on this machine or where the operator says",
+    "gateway/llm/local_servers.py": "asks the model servers on this machine or where the operator says",
     "gateway/llm/providers/openai.py": "endpoints of models, through http.py",
     "gateway/llm/providers/litellm.py": "endpoints of models, by the operator's configuration",
     "gateway/store": "the operator's database; one that a tool file declares, by addresses that net/addresses checked",

@@ -117,6 +117,7 @@ async def test_every_table_of_a_persons_data_says_whose_it_is(database: Database
         "memory_models",
         "meta",
         "migrations",
+        "model_refusals",
         "pins",
         "swept_objects",
         "table_sizes",

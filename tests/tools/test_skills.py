@@ -196,7 +196,7 @@ async def test_severe_findings_cannot_be_asked_about_in_a_chat(desk: Desk) -> No
         ({"action": "install"}, "install needs source"),
         ({"action": "install", "source": "https://evil.example/x.zip"}, "an https GitHub link"),
         ({"action": "install", "source": "https://github.com/ada/none"}, "answered 404"),
-        ({"action": "install", "source": "---\nname: X\n---"}, "name must be"),
+        ({"action": "install", "source": '---\nname: "!"\n---'}, "name must be"),
     ],
 )
 async def test_what_cannot_be_done_is_told_in_one_line(desk: Desk, arguments: dict[str, str], told: str) -> None:

@@ -35,7 +35,10 @@ def shown(prompt: Prompt) -> dict[str, int]:
     """The numbers of the rows in a prompt, by their words."""
     text = prompt.messages[-1]
     assert isinstance(text, UserMessage)
-    return {found[2]: int(found[1]) for found in re.finditer(r"^(\d+) \w+ \S+ UTC (?:\[\w+\]|the \w+:) (.*)$", text.text, re.M)}
+    return {
+        found[2]: int(found[1])
+        for found in re.finditer(r"^(\d+) \w+ \S+ UTC (?:\[\w+\]|the \w+:) (.*)$", text.text, re.M)
+    }
 
 
 def judges(verdict: Callable[[dict[str, int]], dict[str, Any]]) -> FakeModel:

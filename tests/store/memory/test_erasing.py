@@ -27,7 +27,7 @@ NOT_SAID = {
     "links": "code channel account chat thread sender name",
     "member_keys": "key",
     "memory_models": "name",
-    "messages": "kind origin call_id tool album model",
+    "messages": "kind origin call_id tool album model withdrawn",
     "meta": "key value",  # but for what the last heartbeat said
     "migrations": "name sha256",
     "model_refusals": "source part model",
