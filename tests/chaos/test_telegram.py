@@ -270,8 +270,9 @@ async def test_edits_reach_what_is_unread_and_orphan_nothing(scene: Scene, judge
     texts = [
         row["text"] for row in await scene.process.rows("select text from messages where kind = 'user' order by id")
     ]
-    assert texts == [f"message {first.key}", "right mk902x"]
-    assert scene.telegram.sent[-1].text.endswith("fin902x")
+    assert texts[:2] == [f"message {first.key}", "right mk902x"]
+    assert [text.partition("\n")[2] for text in texts[2:]] == ["too late mk903x"]
+    assert scene.telegram.sent[-1].text.endswith(("fin902x", "fin903x"))
 
 
 JUNK: tuple[object, ...] = (

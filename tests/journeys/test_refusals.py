@@ -59,7 +59,7 @@ async def test_a_config_that_cannot_be_read(process: GatewayProcess) -> None:
     (process.home / "config.json").mkdir()
     ended = await process.refused()
 
-    assert in_one_line(ended, "config.json", "cannot be read"), ended
+    assert in_one_line(ended, "config.json", "is a folder"), ended
 
 
 async def test_a_data_folder_that_cannot_be_written(process: GatewayProcess) -> None:

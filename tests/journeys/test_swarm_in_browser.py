@@ -62,6 +62,9 @@ async def test_the_story_on_the_page(
     await page.goto(f"{visit.home}/")
     await expect(page.locator("#thread")).to_contain_text("It is 21 degrees in Ghent.")
 
+    await page.fill("#text", "/new")  # in a conversation with others' words it would ask
+    await page.get_by_role("button", name="Send", exact=True).click()
+    await expect(page.locator("#thread")).not_to_contain_text("It is 21 degrees in Ghent.")
     await ask(visit, "please mk2x", "whole8x")
     await expect(page.get_by_text("0 of 4 tasks are over")).to_be_visible()
     await working_parts(process, models)

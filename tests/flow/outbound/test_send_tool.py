@@ -148,9 +148,9 @@ async def test_a_turn_killed_while_it_said_it_does_not_say_it_twice(
     path: MessagePath, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stored = asyncio.Event()
-    monkeypatch.setattr(path.signals.outbox, "set", stored.set)
     path.model.answer = in_turn(said("", call("send_message", text="ping")))
     await path.tell("go")
+    monkeypatch.setattr(path.signals.outbox, "set", stored.set)
     run = asyncio.create_task(path.turns.run(await path.claim()))
     await stored.wait()
     await crash(run)
