@@ -5,7 +5,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
-from typing import Self
+from operator import attrgetter
+from threading import Lock
+from typing import Self, TypeAlias
+
+from cachetools import LRUCache, cachedmethod
 
 from gateway.agent.skills.sources import Fetch, gather, is_text, no_fetch
 from gateway.domain.conversation.diff import difference
@@ -28,7 +32,11 @@ STAGED_FOR = timedelta(minutes=20)
 """A link is not fetched again for this long, which is longer than its approval stays open."""
 INDEXED, SHORT = 50, 200
 """Skills in a prompt, and characters of each description."""
+MAX_SCANS = 200
+"""Scans that are kept, by the hash of what was scanned."""
 INDEX = "=== Skills ===\nBefore a task that one of these is for, call skills with action load and its name."
+
+Scan: TypeAlias = Callable[[Files], tuple[Finding, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +80,10 @@ class Look:
     problem: str = ""
 
     @classmethod
-    def at(cls, files: Files, name: str = "", form: Form = SKILLS, *, scanned: bool = True) -> "Look":
+    def at(cls, files: Files, name: str = "", form: Form = SKILLS, *, scanned: Scan | None = scan) -> "Look":
         """Read a skill from files; `name` is that of its folder. Never raises. A scan of long texts takes seconds."""
         sizes, sha256 = tuple((path, len(data)) for path, data in sorted(files.items())), digest(files)
-        findings = scan(files) if scanned else ()
+        findings = scanned(files) if scanned else ()
         try:
             skill = form.parse(files)
         except BadSkill as error:
@@ -112,6 +120,8 @@ class Skills:
     fetch: Fetch = no_fetch
     form: Form = SKILLS
     _seen: dict[tuple[str, bool], tuple[Stamp, Look]] = field(default_factory=dict, init=False)
+    _scans: LRUCache[str, tuple[Finding, ...]] = field(default_factory=lambda: LRUCache(MAX_SCANS), init=False)
+    _scanning: Lock = field(default_factory=Lock, init=False)
 
     async def list_all(self) -> list[ListedSkill]:
         """All skills that are on disk, confirmed or staged, by name."""
@@ -198,7 +208,7 @@ class Skills:
         staged, source = digest(files) == sha256, "workspace"
         if not staged:
             files = await self.on_disk(name)
-        look = await asyncio.to_thread(Look.at, files, name, self.form)
+        look = await asyncio.to_thread(Look.at, files, name, self.form, scanned=self._scanned)
         if look.sha256 != sha256 or not files:
             raise NotConfirmed(f"{name} has changed since you saw it, so nothing was done; review it again.")
         if look.skill is None:
@@ -227,6 +237,11 @@ class Skills:
         """Drop the staged version."""
         await self.database.run(lambda tx: pins.unstage(tx, self.form.kind, name))
 
+    @cachedmethod(attrgetter("_scans"), key=lambda _, files: digest(files), lock=attrgetter("_scanning"))
+    def _scanned(self, files: Files) -> tuple[Finding, ...]:
+        """The findings in these bytes, whatever folder or version they are of."""
+        return scan(files)
+
     def _looks(self, names: Sequence[str], *, scanned: bool = True) -> dict[str, Look]:
         """The readings by name; unchanged folders are not read again."""
         return {name: self._look(name, scanned) for name in names}
@@ -237,7 +252,7 @@ class Skills:
             stamp = folder.stamp(self.workspace.root, name, self.form.at)
             if key not in self._seen or self._seen[key][0] != stamp:
                 files = folder.read(self.workspace.root, name, self.form.at)
-                self._seen[key] = stamp, Look.at(files, name, self.form, scanned=scanned)
+                self._seen[key] = stamp, Look.at(files, name, self.form, scanned=self._scanned if scanned else None)
             return self._seen[key][1]
         except (BadSkill, WorkspaceError) as error:
             return Look(problem=str(error))

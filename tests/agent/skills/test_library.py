@@ -76,6 +76,19 @@ async def test_bytes_other_than_those_that_were_seen_are_not_confirmed(skills: S
     assert await states(skills) == {"pdf": "new"}
 
 
+async def test_the_same_bytes_are_scanned_once(skills: Skills, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scanned: list[str] = []
+    monkeypatch.setattr("gateway.agent.skills.library.scan", lambda files: scanned.append(digest(files)) or ())
+    put(tmp_path, "pdf")
+    await confirmed(skills)
+    (tmp_path / ".agents/skills/pdf/SKILL.md").touch()
+    await states(skills)
+    assert len(scanned) == 1
+    put(tmp_path, "pdf", note="another")
+    await states(skills)
+    assert len(scanned) == 2
+
+
 async def test_a_link_is_staged_and_installed_as_it_was_shown(skills: Skills, github: GitHub, tmp_path: Path) -> None:
     pin, files = await skills.stage(LINK)
     assert await states(skills) == {"pdf": "staged"}
