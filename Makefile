@@ -9,7 +9,14 @@ unexport PYTHONDONTWRITEBYTECODE
 # A virtual environment that happens to be active is not ours to fill.
 unexport VIRTUAL_ENV
 
-.PHONY: run dev test setup fmt check wheel bounds check-image bench attack chaos soak live clients mcp agentdojo test-openclaw
+define LOOPBACK_UP
+import fcntl, os, socket, struct, sys
+fcntl.ioctl(socket.socket(), 0x8914, struct.pack("16sh", b"lo", 0x49))  # SIOCSIFFLAGS: up, running, loopback
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+endef
+export LOOPBACK_UP
+
+.PHONY: run dev test setup test-offline fmt check wheel bounds check-image bench attack chaos soak live clients mcp agentdojo test-openclaw
 .DEFAULT_GOAL := run
 
 run: setup  ## Set up and start the gateway.
@@ -71,6 +78,10 @@ check-image: setup  ## Build the container image without an engine, and use it (
 chaos: setup  ## Break everything that can be broken; the table goes into docs/reliability.md (an hour).
 	SUPACLAW_CHAOS=full SUPACLAW_CHAOS_REPORT=docs/reliability.md $(BIN)/pytest -q -n 2 --dist worksteal tests/chaos tests/interleavings \
 	  $$($(BIN)/python -m tests.chaos.faults) $$(grep -rlE "one_of_a_class|import FULL" tests/journeys)
+
+test-offline: setup  ## A local set-up works in a network namespace that has nothing but the loopback.
+	@SUPACLAW_OFFLINE=1 unshare --net $(if $(filter-out 0,$(shell id -u)),--user --map-current-user --keep-caps) \
+	  $(BIN)/python -c "$$LOOPBACK_UP" -m pytest -q -n 0 tests/journeys/test_offline.py
 
 attack: setup  ## Attack the jail of commands in every way; prints the table of docs/security.md.
 	@$(BIN)/python -m tests.security.workshop
