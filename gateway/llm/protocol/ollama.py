@@ -12,7 +12,7 @@ import structlog
 
 from gateway.domain.json import Json, JsonObject
 from gateway.llm.local_servers import ANSWER_SHARE, LOCAL_WINDOW, ollama_model, root_of
-from gateway.llm.protocol.bounds import beginning
+from gateway.llm.protocol.bounds import beginning, bounded
 from gateway.llm.protocol.http import HttpClient
 from gateway.llm.protocol.refusal import parse_refusal
 from gateway.llm.refusals import CONTEXT
@@ -103,9 +103,12 @@ def ollama_request(body: JsonObject, window: int) -> JsonObject:
 
 
 async def as_openai(body: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-    """The lines of an answer as chunks of OpenAI's form, each a line; what is no JSON is passed on as it is."""
+    """The lines of an answer as chunks of OpenAI's form, each a line; other lines are passed on as they are.
+
+    Raises `ModelError` past the bounds of an answer.
+    """
     rest, calls = b"", 0
-    async for piece in body:
+    async for piece in bounded(body):
         *lines, rest = (rest + piece).split(b"\n")
         for line in lines:
             chunk, made = _chunk(line, calls)
@@ -156,7 +159,7 @@ def _form(wanted: Any) -> Json:
 
 def _chunk(line: bytes, calls: int) -> tuple[bytes, int]:
     """The line in OpenAI's form, and the number of calls in it: Ollama sends each call whole, often without an id."""
-    with suppress(ValueError, RecursionError):
+    with suppress(ValueError, TypeError, RecursionError):
         match json.loads(line):
             case {"message": dict(message), **rest}:
                 made = message.get("tool_calls") or []

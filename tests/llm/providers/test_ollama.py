@@ -1,5 +1,7 @@
 """Ollama by its own protocol, over a real socket."""
 
+from collections.abc import AsyncIterator
+
 import pytest
 
 from gateway.domain.conversation.model import (
@@ -17,6 +19,9 @@ from gateway.domain.conversation.model import (
 from gateway.domain.principals import Label
 from gateway.domain.settings import ModelSettings
 from gateway.llm.client import ModelClient, build_client
+from gateway.llm.errors import ErrorKind, ModelError
+from gateway.llm.protocol.bounds import MAX_LINE_BYTES
+from gateway.llm.protocol.ollama import as_openai
 from gateway.llm.refusals import CONTEXT, Refusals
 from tests.fakes.ollama import Body, FakeOllama, Installed, end, piece
 from tests.llm.chain import FakeClock, collect, last_reply
@@ -112,6 +117,28 @@ async def test_an_error_in_the_stream_is_an_error() -> None:
     async with FakeOllama(Installed("qwen3:8b"), answers=[lines, [piece(content="Hello"), end()]]) as server:
         reply, _ = await answered(server, ASKED)
     assert (reply.text, "CUDA" in reply.failed[0].message) == ("Hello", True)
+
+
+@pytest.mark.parametrize("calls", [5, ["look"], {"look": 1}])
+async def test_calls_of_another_form_are_a_failed_try(calls: object) -> None:
+    answers = [[piece(tool_calls=calls), end()], [piece(content="Hello"), end()]]
+    async with FakeOllama(Installed("qwen3:8b"), answers=answers) as server:
+        reply, _ = await answered(server, ASKED)
+    assert (reply.text, len(reply.failed)) == ("Hello", 1)
+
+
+async def test_a_line_without_an_end_is_read_up_to_its_bound() -> None:
+    read = 0
+
+    async def endless() -> AsyncIterator[bytes]:
+        nonlocal read
+        while read < 4 * MAX_LINE_BYTES:
+            read += 2**16
+            yield b"x" * 2**16
+
+    with pytest.raises(ModelError) as caught:
+        _ = [chunk async for chunk in as_openai(endless())]
+    assert (caught.value.kind, read) == (ErrorKind.ENDLESS, MAX_LINE_BYTES + 2**16)
 
 
 async def test_what_is_asked_of_an_earlier_call_is_parsed_arguments() -> None:
