@@ -118,7 +118,7 @@ def use_of(name: str) -> "Use | _Words | str":
 def add_parts(archive: ZipFile, out: Output) -> None:
     """Add headers, footers, comments, charts and words in drawings as a page, pictures and files inside as more."""
     texts, files = [], []
-    for name in archive.namelist():
+    for name in archive.NameToInfo:  # each once: a name that is listed often would be unpacked as often
         use = use_of(name)
         if use is Use.FILE:
             files.append(name)

@@ -74,6 +74,14 @@ def test_a_word_document_is_read_with_all_around_its_text(found: Read) -> None:
     assert file.problem == "left out: 1 deleted passage (tracked change), 1 macro, 1 unrecognised part"
 
 
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_a_part_that_is_listed_twice_is_read_once(found: Read) -> None:
+    out = io.BytesIO(with_parts(samples.docx(), {"word/media/note.txt": "first"}))
+    with zipfile.ZipFile(out, "a") as archive:
+        archive.writestr("word/media/note.txt", "second")
+    assert found(out.getvalue(), "x.docx").text.count("--- file: note.txt ---") == 1
+
+
 def test_a_workbook_is_read_with_formulas_comments_charts_and_pictures(found: Read) -> None:
     book, out = openpyxl.Workbook(), io.BytesIO()
     sheet = book.active
