@@ -237,8 +237,9 @@ def _is_nothing(text: str) -> bool:
 
 
 def _files(rows: Sequence[MessageRow]) -> list[str]:
-    """Files that people sent, and paths that tools were called with."""
-    sent = [f"{file.path}: {file.name}; {file.description}" for row in rows for file in row.attached if file.path]
+    """Files that people sent and didn't delete, and paths that tools were called with."""
+    kept = (file for row in rows if row.withdrawn != "deleted" for file in row.attached if file.path)
+    sent = [f"{file.path}: {file.name}; {file.description}" for file in kept]
     calls = [row.text for row in rows if row.kind == "tool_intent" and "path" in row.text]
     paths = [*sent, *(path for text in calls for path in _paths(text))]
     return [f"- {_one_line(path, LONGEST_LINE)}" for path in paths]

@@ -361,6 +361,8 @@ def test_without_a_model_the_files_people_sent_are_named() -> None:
     lost = Attached(MessageId(1), 1, "failed", "b.pdf", "x/y", problem="gone")
     covered = (replace(spoken.rows[0], attached=(sent, lost)), *spoken.rows[1:])
     assert without_model(Cut(None, covered), 2_000)[FILES] == "- uploads/d/a.pdf: a.pdf; a report"
+    deleted = replace(covered[0], withdrawn="deleted")
+    assert without_model(Cut(None, (deleted, *covered[1:])), 2_000)[FILES] == ""
 
 
 def told(spoken: Spoken, budget: int = 100_000) -> str:
