@@ -88,7 +88,7 @@ def front_matter(text: str, file: str) -> tuple[dict[object, object], str]:
     return fields, text[found.end() :].strip()
 
 
-_FIELD = re.compile(r"(?P<key>(?P<indent> *(?:- +)*)(?P<name>[A-Za-z_][\w.-]*):)[ \t]+(?P<value>\S.*?)\s*")
+_FIELD = re.compile(r"(?P<key>(?P<indent> *(?:- +)*)(?P<name>[A-Za-z_][\w.-]*):)[ \t]+(?P<value>\S(?:.*\S)?)\s*")
 _PLAIN = re.compile(r"\w[^:#\t]*")
 _BLOCK = re.compile(r"[|>][+-]?[1-9]?[+-]?(?:[ \t]+#.*)?")
 _COMMENT = re.compile(r"\s#(?:\s.*)?\Z", re.DOTALL)
