@@ -3,7 +3,7 @@ import re
 import unicodedata
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gateway.workspace.skills import scanning
@@ -117,6 +117,7 @@ def whole(rule: Rule) -> re.Pattern[str]:
     return re.compile("".join(part + gap for part, gap in zip(parts, gaps, strict=True)), re.I)
 
 
+@settings(suppress_health_check=[HealthCheck.filter_too_much])  # of a pattern with many look-aheads
 @given(st.data())
 @pytest.mark.parametrize("number", range(len(RULES)))
 def test_whatever_a_rule_matches_has_one_of_its_words(number: int, data: st.DataObject) -> None:
