@@ -242,7 +242,7 @@ class AgentEnvironments:
         services = Services(
             workspace,
             kit.send_tool.of(database, principal, workspace, own),
-            _finder(database, principal),
+            _finder(database, self.database, principal),
             PrincipalContext(principal, role, database.run, self.clock, zone, search),
             kit.web,
             skills,
@@ -295,12 +295,14 @@ async def _part(file: PersonaFile, home: Workspace, *, shared: bool = True) -> P
     return PromptPart(text, label, name, file.path, file.sha256, shared)
 
 
-def _finder(database: Database, principal: PrincipalId) -> FindRead:
+def _finder(database: Database, engine: Database, principal: PrincipalId) -> FindRead:
+    """Looks in the principal's own store; tasks are the `engine`'s, as a member's store may change none."""
+
     async def find(path: str) -> ReadFile | None:
         row = await database.read(lambda conn: files.get(conn, principal, path))
         if row and row.problem and row.mime.startswith(("audio/", "video/")):
             retry = f"transcribe:{row.id}"
-            await database.run(lambda tx: tasks.hasten_kind(tx, "transcribe", retry))
+            await engine.run(lambda tx: tasks.hasten_kind(tx, "transcribe", retry))
         return ReadFile(row.text_path, row.pages, row.problem) if row and row.derived_at else None
 
     return find

@@ -24,7 +24,7 @@ from gateway.llm.errors import ErrorKind, ModelError
 from gateway.store.connection.pool import Database
 from gateway.store.work import tasks
 from tests.background.reads import Reads, derived
-from tests.flow.path import MEMBER, OWNER, FakeModel, MessagePath, build
+from tests.flow.path import MEMBER, OWNER, FakeModel, MessagePath, build, call, in_turn, results, said
 from tests.ingest.samples import pdf
 
 FOUND = "select text_path, view_path, pages, mime, description, problem from files"
@@ -258,6 +258,29 @@ class TestRecordings:
             await path.worker.settle(10)
         [(status, text)] = await path.rows("select status, text_path from tasks, files where tasks.kind = 'transcribe'")
         assert (status, (path.workspace / text).read_text()) == ("completed", "Buy tea.")
+
+    @pytest.mark.parametrize("who", [OWNER, MEMBER])
+    async def test_reading_it_names_the_problem_and_tries_again_at_once(
+        self, database: Database, workspace: Path, model: FakeModel, who: str
+    ) -> None:
+        again, answers = asyncio.Event(), ["bad key", "still bad"]
+
+        async def hear(*_: object) -> str:
+            answer = answers.pop(0)
+            if not answers:
+                again.set()
+            raise ModelError(ErrorKind.AUTH, answer)
+
+        path = await build(database, workspace, model, cpu=Reads(self.VOICE), hear=hear)
+        path.channel.files["f1"] = b"OggS\0\xff\xfe"
+        async with path.working(), asyncio.timeout(30):
+            await path.ask("hear it", chat=who, sender=who, attachments=(Attachment("f1", "voice.bin"),))
+            [(file,)] = await path.rows("select path from files where mime = 'audio/ogg'")
+            model.answer = in_turn(said("", call("read_file", path=file)), said("done"))
+            await path.ask("read it", chat=who, sender=who)
+            path.signals.tasks.set()
+            await again.wait()
+        assert "bad key" in str(results(model.prompts[-1]))
 
     @pytest.mark.parametrize(("most", "problem"), [(9, "no speech was found in it"), (3, "only files up to")])
     async def test_silence_and_length_are_told(
