@@ -1,7 +1,7 @@
 """The configuration and its models, which a saved config.json replaces at run time."""
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Self
@@ -38,21 +38,21 @@ class LiveConfig:
     model: ModelClient
     refusals: Refusals = field(default_factory=Refusals, kw_only=True)
     """The refusals of models, whatever the configuration was then."""
-    knows_ollama: bool = field(default=False, kw_only=True)
-    """Whether a local Ollama has answered for this gateway before, so needs no yes."""
+    knows_ollama: Callable[[], Awaitable[bool]] | None = field(default=None, kw_only=True)
+    """Tells whether a local Ollama has answered for this gateway before, so needs no yes."""
 
     @classmethod
     async def loaded(cls, environment: Environment, secrets: LiveSecrets, clock: Clock, database: Database) -> Self:
         """Load config.json with these secrets; raises `ConfigError`."""
         config = load(environment.config, os.environ, secrets.lookup)
         refusals = Refusals(clock)
-        model = await build_client(config.models, os.environ, clock, refusals=refusals)
-        live = cls(config, model, refusals=refusals)
-        if model.describe().offered:
-            live.knows_ollama = await database.read(lambda conn: steps.has_answered(conn, "ollama/%"))
-        if live.knows_ollama:
-            live.model = await build_client(config.models, os.environ, clock, refusals=refusals, knows_ollama=True)
-        return live
+
+        async def knows_ollama() -> bool:
+            async with database.connection() as conn:
+                return await steps.has_answered(conn, "ollama/%")
+
+        model = await build_client(config.models, os.environ, clock, refusals=refusals, knows_ollama=knows_ollama)
+        return cls(config, model, refusals=refusals, knows_ollama=knows_ollama)
 
     async def apply(self, config: Config, clock: Clock) -> ModelClient | None:
         """Use an edited configuration; return the replaced models, for the caller to close when no turn uses them.

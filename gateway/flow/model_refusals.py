@@ -1,6 +1,5 @@
 """Keeps what models refuse across restarts, and tells the owner once about each part that an answer lacks."""
 
-import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
@@ -21,7 +20,6 @@ _WORDS = {
     "temperature": "models.params.temperature",
     "top_p": "models.params.top_p",
 }
-_NUMBER = re.compile(r"\d+")
 
 log = structlog.get_logger(__name__)
 
@@ -65,7 +63,9 @@ class RefusalKeeper:
 def _told(refusal: Refusal) -> str:
     """The text for the owner; empty for a part that no answer lacks."""
     if refusal.part.startswith(CONTEXT):
-        remedy = MORE_CONTEXT.format(model=split_model(refusal.model)[1], window=_NUMBER.findall(refusal.part)[0])
+        remedy = MORE_CONTEXT.format(
+            model=split_model(refusal.model)[1], window=refusal.part.removeprefix(CONTEXT).partition(" ")[0]
+        )
         return f"{refusal.model} doesn't run with {refusal.part}: {remedy}."
     level = refusal.part.removeprefix(THINKING)
     words = _WORDS.get(refusal.part) or (f"the thinking level {level!r}" if level != refusal.part else "")

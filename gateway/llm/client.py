@@ -1,7 +1,7 @@
 """The model as the rest of the gateway sees it: a chain of models behind one interface."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -175,12 +175,14 @@ async def build_client(
     clock: Clock,
     retry_policy: RetryPolicy = USUAL_POLICY,
     refusals: Refusals | None = None,
-    *,
-    knows_ollama: bool = False,
+    knows_ollama: Callable[[], Awaitable[bool]] | None = None,
 ) -> ModelClient:
-    """Build the client for one configuration; looks for a local Ollama only if `auto` finds no key. Checks no key."""
+    """Build the client for one configuration; looks for a local Ollama only if `auto` finds no key. Checks no key.
+
+    `knows_ollama` tells whether one has answered here before, so needs no yes; it is asked only if one was found.
+    """
     providers = Providers(settings.providers, environ, settings.engine, refusals)
-    choice = await _primary(settings, environ, knows_ollama=knows_ollama)
+    choice = await _primary(settings, environ, knows_ollama)
     each = dict.fromkeys((choice.model, *settings.fallbacks))
     chain = tuple(model for model in each if is_enabled(model, settings.providers))
     why = choice.reason if chain and chain[0] == choice.model else f"the provider of {choice.model} is off"
@@ -201,14 +203,19 @@ async def _prices(chain: Sequence[str], settings: ModelSettings, environ: Mappin
     return prices
 
 
-async def _primary(settings: ModelSettings, environ: Mapping[str, str], *, knows_ollama: bool) -> ModelChoice:
+async def _primary(
+    settings: ModelSettings, environ: Mapping[str, str], knows_ollama: Callable[[], Awaitable[bool]] | None
+) -> ModelChoice:
     if settings.primary != "auto":
         return ModelChoice(settings.primary, "set in config.json (models.primary)")
-    choice = choose_model(environ, settings.providers, (), known=knows_ollama)
+    choice = choose_model(environ, settings.providers, (), known=False)
     if choice.model != GUIDE:
         return choice
     ollama = endpoint_of("ollama", settings.providers, environ)
-    choice = choose_model(environ, settings.providers, await ollama_models(ollama.address), known=knows_ollama)
+    found = await ollama_models(ollama.address)
+    choice = choose_model(environ, settings.providers, found, known=False)
+    if choice.offered and knows_ollama is not None and await knows_ollama():
+        choice = choose_model(environ, settings.providers, found, known=True)
     if choice.model == GUIDE and settings.fallbacks:
         reason = f"{choice.reason}, so the first of models.fallbacks answers"
         return ModelChoice(settings.fallbacks[0], reason, choice.offered)

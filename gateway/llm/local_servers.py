@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from pydantic import AliasChoices, BaseModel, Field, ValidationError
 
 from gateway.domain.json import JsonObject
-from gateway.llm.vendors import LOOPBACK, OLLAMA, Endpoint, split_model
+from gateway.llm.vendors import LOOPBACK, Endpoint, split_model
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -134,11 +134,11 @@ async def ollama_models(base_url: str, timeout: float = _ANSWER_S) -> tuple[str,
 async def look_up(endpoint: Endpoint, model: str) -> LocalModel | None:
     """The model as its server describes it; None if it isn't local, or the server doesn't tell its context."""
     name = split_model(model)[1]
-    if endpoint.vendor.title == OLLAMA:
+    if endpoint.is_ollama:
         return await ollama_model(endpoint, name)
     window = endpoint.window
     if window is None and endpoint.is_local:
-        window = await served_window(endpoint.address, name)
+        window = await served_window(endpoint.root, name)
     return LocalModel(window) if window else None
 
 
@@ -148,8 +148,7 @@ async def ollama_model(endpoint: Endpoint, name: str) -> LocalModel | None:
     Its window is the owner's, or as long as the model was made for, at most `MOST_WINDOW` and what a quarter of this
     machine's memory holds; a model that is loaded with more keeps it.
     """
-    base_url = root_of(endpoint)
-    show, loaded = await asyncio.gather(_show(base_url, name), _loaded(base_url, name))
+    show, loaded = await asyncio.gather(_show(endpoint.root, name), _loaded(endpoint.root, name))
     made_for = show.number("context_length") if show else 0
     if show is None or not made_for:
         return None
@@ -159,16 +158,13 @@ async def ollama_model(endpoint: Endpoint, name: str) -> LocalModel | None:
     return LocalModel(min(window, made_for), loaded, _has(show, "tools"), _has(show, "vision") if known else None)
 
 
-async def served_window(base_url: str, name: str) -> int | None:
+async def served_window(root: str, name: str) -> int | None:
     """The context of a model as LM Studio, vLLM or llama.cpp tell it, in tokens; None if nobody does."""
-    root = base_url.removesuffix("/").removesuffix("/v1")
-    for path in ("/api/v0/models", "/v1/models"):
-        listing = await _ask(_Listing, root, path)
-        for each in listing.data if listing else ():
-            if each.id == name and each.window:
-                return each.window
-    properties = await _ask(_Properties, root, "/props")
-    return properties.default_generation_settings.n_ctx if properties else None
+    *listings, properties = await asyncio.gather(
+        _ask(_Listing, root, "/api/v0/models"), _ask(_Listing, root, "/v1/models"), _ask(_Properties, root, "/props")
+    )
+    windows = (each.window for listing in listings if listing for each in listing.data if each.id == name)
+    return next(filter(None, windows), properties.default_generation_settings.n_ctx if properties else None)
 
 
 async def _show(base_url: str, name: str) -> _Show | None:
@@ -193,11 +189,6 @@ def _answers(tag: _Tag, show: _Show | None) -> bool:
     if show is not None and show.capabilities is not None:
         return "completion" in show.capabilities
     return "bert" not in str(tag.details.get("family", "")) and "embed" not in tag.name
-
-
-def root_of(endpoint: Endpoint) -> str:
-    """The address without the path of OpenAI's protocol."""
-    return endpoint.address.removesuffix("/").removesuffix("/v1")
 
 
 def _memory() -> int:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import assert_never
-from urllib.parse import urlsplit
 
 from pydantic import BaseModel
 
@@ -25,7 +24,7 @@ from gateway.domain.conversation.model import (
 )
 from gateway.domain.text.tokens import estimate
 from gateway.llm.local_servers import ANSWER_SHARE, LOCAL_WINDOW, LocalModel
-from gateway.llm.vendors import LOOPBACK, split_model, vendor
+from gateway.llm.vendors import Endpoint, split_model, vendor
 
 _FILE = "model_prices_and_context_window_backup.json"
 _DEFAULT_WINDOW = 128_000
@@ -108,7 +107,7 @@ class Prices:
         return Highest(usd=tokens * price.per_input + longest * price.per_output)
 
     def _look_up(self, model: str) -> Price:
-        is_local = urlsplit(vendor(split_model(model)[0]).base_url or "").hostname in LOOPBACK
+        is_local = Endpoint(vendor(split_model(model)[0])).is_local
         default = Price(LOCAL_WINDOW if is_local else _DEFAULT_WINDOW)
         table = self._table or table_path()
         if table is None:

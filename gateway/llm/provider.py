@@ -10,7 +10,7 @@ from gateway.domain.conversation.model import Prompt, ProviderFields, TextDelta,
 from gateway.domain.settings import CallParams, ProviderSettings
 from gateway.llm.errors import ErrorKind, ModelError
 from gateway.llm.refusals import Refusals
-from gateway.llm.vendors import ALIASES, Endpoint, endpoint_of, is_enabled, split_model
+from gateway.llm.vendors import Endpoint, endpoint_of, is_enabled, split_model
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ class Providers:
 
 def module_of(endpoint: Endpoint, engine: Engine = "auto") -> str:
     """The module to use: one named like the prefix, else `openai` if the endpoint speaks it, else `litellm`."""
-    prefix = ALIASES.get(endpoint.vendor.prefix, endpoint.vendor.prefix)
+    prefix = endpoint.vendor.prefix
     if engine == "litellm" and prefix not in _NEVER_LITELLM:
         return "litellm"
     if prefix.isidentifier() and find_spec(f"{_PACKAGE}.{prefix}"):

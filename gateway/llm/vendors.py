@@ -211,6 +211,16 @@ class Endpoint:
         return urlsplit(self.address).hostname in LOOPBACK
 
     @property
+    def is_ollama(self) -> bool:
+        """Whether Ollama is expected there, by either of its prefixes."""
+        return self.vendor.title == OLLAMA
+
+    @property
+    def root(self) -> str:
+        """The address without the path of OpenAI's protocol."""
+        return self.address.removesuffix("/").removesuffix("/v1")
+
+    @property
     def lacks_key(self) -> bool:
         """Whether the public address needs a key and none is set."""
         return bool(self.vendor.keys) and self.api_key is None and self.base_url is None

@@ -11,7 +11,8 @@ from typing import Any
 import structlog
 
 from gateway.domain.json import Json, JsonObject
-from gateway.llm.local_servers import ANSWER_SHARE, LOCAL_WINDOW, ollama_model, root_of
+from gateway.llm.local_servers import ANSWER_SHARE, LOCAL_WINDOW, ollama_model
+from gateway.llm.protocol.answer_reader import DataLines
 from gateway.llm.protocol.bounds import beginning, bounded
 from gateway.llm.protocol.http import HttpClient
 from gateway.llm.protocol.refusal import parse_refusal
@@ -30,7 +31,7 @@ class OllamaChat:
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
-        self._http = HttpClient(root_of(endpoint), endpoint.key)
+        self._http = HttpClient(endpoint.root, endpoint.key)
         self._windows: dict[str, int] = {}
         self._checked: set[str] = set()
 
@@ -103,19 +104,24 @@ def ollama_request(body: JsonObject, window: int) -> JsonObject:
 
 
 async def as_openai(body: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-    """The lines of an answer as chunks of OpenAI's form, each a line; other lines are passed on as they are.
+    """The lines of an answer as chunks of OpenAI's form, each a line; other payloads are passed on as they are.
 
     Raises `ModelError` past the bounds of an answer.
     """
-    rest, calls = b"", 0
-    async for piece in bounded(body):
-        *lines, rest = (rest + piece).split(b"\n")
-        for line in lines:
-            chunk, made = _chunk(line, calls)
+    lines, calls = DataLines(), 0
+    async for piece in _ended(bounded(body)):
+        for payload in lines.feed(piece):
+            chunk, made = _chunk(payload, calls)
             calls += made
-            yield chunk + b"\n"
-    if rest.strip():
-        yield _chunk(rest, calls)[0] + b"\n"
+            yield b"data: " + chunk + b"\n"
+
+
+async def _ended(pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+    """The pieces, and the end of the last line, which may lack it."""
+    async with aclosing(pieces):
+        async for piece in pieces:
+            yield piece
+    yield b"\n"
 
 
 def _within(limit: Json, window: int) -> Json:

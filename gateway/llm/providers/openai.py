@@ -25,7 +25,7 @@ from gateway.llm.protocol.thinking import ThinkingFilter
 from gateway.llm.protocol.thinking_levels import thinking_json
 from gateway.llm.protocol.wire import options_json, sampling_json
 from gateway.llm.provider import Provider, ProviderEvent, ThinkingEnded
-from gateway.llm.vendors import OLLAMA, Endpoint, split_model
+from gateway.llm.vendors import Endpoint, split_model
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, FormData
@@ -64,7 +64,7 @@ class OpenAIProvider:
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
         self._http = HttpClient(with_path(endpoint.address), endpoint.key)
-        self._ollama = OllamaChat(endpoint) if endpoint.vendor.title == OLLAMA else None
+        self._ollama = OllamaChat(endpoint) if endpoint.is_ollama else None
         self._speaks_ollama = True
         self._thinks_first: set[str] = set()
 
