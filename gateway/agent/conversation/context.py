@@ -79,8 +79,8 @@ def within(parts: Sequence[PromptPart], room: int, estimate: Estimate) -> list[P
     """
     locked = [b"".join(locked_parts(part.text.encode())).decode() for part in parts]
     left = room - estimate(PREAMBLE) - sum(map(estimate, locked)) - len(parts)
-    open = ["" if lock else part.text for part, lock in zip(parts, locked, strict=True)]
-    short = even_out(open, left, estimate)
+    cuttable = ["" if lock else part.text for part, lock in zip(parts, locked, strict=True)]
+    short = even_out(cuttable, left, estimate)
     return [part if lock else replace(part, text=text) for part, lock, text in zip(parts, locked, short, strict=True)]
 
 

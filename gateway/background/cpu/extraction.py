@@ -148,8 +148,8 @@ async def _note_derived(tx: Connection, file: FileRow, derived: "ExtractedFile",
 
 async def retry_transcription(tx: Connection, file: FileRow, delay: float) -> None:
     """Plan another try, unless one is planned."""
-    about = {"file": str(file.id)}, f"transcribe:{file.id}"
-    await tasks.create(tx, file.principal_id, "transcribe", Lane.AGENTS, payload=about[0], dedupe=about[1], delay=delay)
+    about, dedupe = {"file": str(file.id)}, f"transcribe:{file.id}"
+    await tasks.create(tx, file.principal_id, "transcribe", Lane.AGENTS, payload=about, dedupe=dedupe, delay=delay)
 
 
 def _line(text: str) -> str:

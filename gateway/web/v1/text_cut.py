@@ -13,6 +13,8 @@ from gateway.web.v1.request_fields import invalid
 from gateway.web.v1.turn import TurnAnswer
 
 MAX_STOPS = 16
+_MOST_TOKENS = ("max_completion_tokens", "max_output_tokens", "max_tokens")
+"""Names of the same limit in the APIs, newest first."""
 _FENCED = re.compile(r"\s*(`{3,}|~{3,})[^\n`]*\n(?P<inside>.*?)\n?[ \t]*\1\s*", re.DOTALL)
 _FENCE_BEGINS = re.compile(r"\s*(?:[`~]|\Z)")
 
@@ -36,13 +38,15 @@ def limits_of(fields: Mapping[str, JsonValue], *, fenced: bool) -> TextLimits:
     texts = [each for each in stops if isinstance(each, str) and each] if isinstance(stops, list) else []
     if texts != stops or len(texts) > MAX_STOPS:
         raise invalid("stop", f"'stop' must be a text, or a list of {MAX_STOPS} at most.")
-    for name in ("max_completion_tokens", "max_output_tokens", "max_tokens"):
-        most = fields.get(name)
-        if most is not None and (not isinstance(most, int) or isinstance(most, bool) or most < 1):
-            raise invalid(name, f"'{name}' must be a whole number of at least 1.")
-    given = (fields.get(name) for name in ("max_completion_tokens", "max_output_tokens", "max_tokens"))
-    most = next((each for each in given if isinstance(each, int)), None)
-    return TextLimits(tuple(texts), most, fenced)
+    given = [most for name in _MOST_TOKENS if (most := _whole_number(fields, name)) is not None]
+    return TextLimits(tuple(texts), next(iter(given), None), fenced)
+
+
+def _whole_number(fields: Mapping[str, JsonValue], name: str) -> int | None:
+    number = fields.get(name)
+    if number is None or (isinstance(number, int) and not isinstance(number, bool) and number >= 1):
+        return number
+    raise invalid(name, f"'{name}' must be a whole number of at least 1.")
 
 
 async def cut(
