@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gateway.ingest.archive import checked_zip, xml_part
-from gateway.ingest.office_parts import add_parts
+from gateway.ingest.office.parts import add_parts
 from gateway.ingest.output import Output
 from gateway.ingest.text import html_text
 

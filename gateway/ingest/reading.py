@@ -15,6 +15,8 @@ from gateway.ingest import ocr
 from gateway.ingest.archive import read_zip
 from gateway.ingest.documents import read_odf, read_pptx
 from gateway.ingest.mail import read_mail, read_mbox, read_msg
+from gateway.ingest.office.sheets import read_xls, read_xlsb, read_xlsx
+from gateway.ingest.office.word import read_docx
 from gateway.ingest.output import (
     LOCKED,
     MAX_MEMORY_BYTES,
@@ -28,10 +30,8 @@ from gateway.ingest.output import (
 )
 from gateway.ingest.pdf import read_pdf
 from gateway.ingest.picture import read_image
-from gateway.ingest.sheets import read_xls, read_xlsb, read_xlsx
 from gateway.ingest.sniff import IPYNB, ODF, OFFICE, XLSB, FileType, sniff
 from gateway.ingest.text import read_epub, read_notebook, read_page, read_svg, read_text
-from gateway.ingest.word import read_docx
 from gateway.sandbox.child import Jail, run_in_jail
 
 MAX_DESCRIPTION = 160

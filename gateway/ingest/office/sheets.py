@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gateway.ingest.archive import checked_zip
-from gateway.ingest.office_parts import add_parts
+from gateway.ingest.office.parts import add_parts
 from gateway.ingest.output import MAX_COLUMNS, MAX_ROWS, Output, Unreadable
 
 if TYPE_CHECKING:
