@@ -63,7 +63,7 @@ async def test_an_ollama_that_was_found_waits_for_a_yes(place: Path, monkeypatch
     monkeypatch.delenv("OLLAMA_HOST", raising=False)
     answers = [[piece(content="ready"), end()]]
     async with FakeOllama(Installed("qwen3:8b"), answers=answers) as server:
-        found = (replace(each, base_url=server.url) if each.prefix == "ollama" else each for each in vendors.VENDORS)
+        found = (replace(each, base_url=server.root) if each.prefix == "ollama" else each for each in vendors.VENDORS)
         monkeypatch.setattr(vendors, "VENDORS", tuple(found))
         declined = await init("n", "", "", "", "")
         assert not server.chats

@@ -3,9 +3,11 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 from aiohttp import web
+
+from tests.fakes.served import Served
 
 Body = dict[str, Any]
 
@@ -29,7 +31,7 @@ class Installed:
         return {"model_info": info, **known}
 
 
-class FakeOllama:
+class FakeOllama(Served):
     """Answers each chat with the next of `answers`, a line each; a body with an error is a refusal."""
 
     def __init__(self, *models: Installed, answers: Sequence[Sequence[Body]] = ()) -> None:
@@ -43,19 +45,7 @@ class FakeOllama:
         app.router.add_get("/api/ps", self._ps)
         app.router.add_post("/api/show", self._show)
         app.router.add_post("/api/chat", self._chat)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-
-    async def __aenter__(self) -> Self:
-        await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._runner.cleanup()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+        super().__init__(app)
 
     async def _tags(self, _: web.Request) -> web.Response:
         listed = [{"name": m.name, "size": m.size, "remote_host": m.remote_host} for m in self.models.values()]

@@ -1,4 +1,4 @@
-"""What models refuse, across restarts; the owner hears of it once."""
+"""Refusals of models last across restarts, and the owner is told of each once."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""What has to hold after every statement, whoever runs next: asked of the rows, and of what the outside saw."""
+"""Invariants that hold after every statement, in the rows and in the messages that channels received."""
 
 from collections import Counter
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Runs actors one SQL statement at a time, in an order that is drawn; whoever waits for a lock waits in Postgres.
+"""Runs actors one SQL statement at a time, in a random order; an actor that waits for a lock waits in Postgres.
 
 An actor is a task. It is parked before each statement, runs it when it is chosen, and goes on to its next one. The
 next choice is made when each actor is parked, is over or waits for a lock that another transaction holds, so that the

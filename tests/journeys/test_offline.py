@@ -13,7 +13,7 @@ async def test_a_local_model_answers_and_memory_is_searched(embedded: GatewayPro
     answers = [[piece(content=f"Answer {n}."), end()] for n in range(8)]
     async with FakeOllama(Installed("qwen3:8b"), answers=answers) as ollama:
         embedded.configure(
-            {"models": {"primary": "ollama/qwen3:8b", "providers": {"ollama": {"base_url": ollama.url}}}}
+            {"models": {"primary": "ollama/qwen3:8b", "providers": {"ollama": {"base_url": ollama.root}}}}
         )
         await embedded.start()
         first = said(await embedded.complete("My boat is called Nina.", key="1"))

@@ -5,6 +5,7 @@ import json
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
@@ -136,7 +137,7 @@ def kinds_of(name: str) -> frozenset[str]:
 async def test_every_kind_of_task_and_every_notification_in_every_kind_of_process(processes: Processes) -> None:
     database = processes.database
     ids = [
-        await database.run(lambda tx, kind=kind, name=name: queued(tx, kind, processes.instance(name)))  # type: ignore[misc]
+        await database.run(partial(queued, kind=kind, instance=processes.instance(name)))
         for name in ("gateway", "worker", "standby")
         for kind in kinds_of(name)
     ]

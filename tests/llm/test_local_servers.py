@@ -1,4 +1,4 @@
-"""What local servers tell of their models."""
+"""Models of local servers, as these describe them."""
 
 import json
 
@@ -8,6 +8,7 @@ from aiohttp import web
 from gateway.llm.local_servers import LEAST_WINDOW, MOST_WINDOW, LocalModel, look_up, ollama_models
 from gateway.llm.vendors import Endpoint, vendor
 from tests.fakes.ollama import FakeOllama, Installed
+from tests.fakes.served import Served
 
 GB = 10**9
 HUGE = {"block_count": 10**6, "attention.head_count_kv": 8, "attention.key_length": 128}
@@ -25,14 +26,14 @@ async def test_auto_prefers_what_can_call_tools_and_fits_and_never_what_answers_
         Installed("far:latest", 1, remote_host="https://ollama.com"),
     )
     async with FakeOllama(*models) as server:
-        found = await ollama_models(server.url)
+        found = await ollama_models(server.root)
     assert found == ("qwen3:8b", "qwen3:1.7b", "huge:405b", "moondream:latest", "gemma3:270m")
 
 
 async def test_an_old_ollama_tells_no_capabilities() -> None:
     models = (Installed("nomic-embed-text:latest", capabilities=None), Installed("llama3:latest", capabilities=None))
     async with FakeOllama(*models) as server:
-        assert await ollama_models(server.url) == ("llama3:latest",)
+        assert await ollama_models(server.root) == ("llama3:latest",)
 
 
 @pytest.mark.parametrize(
@@ -56,8 +57,8 @@ async def test_a_window_is_what_the_model_the_machine_and_the_owner_allow(
 ) -> None:
     async with FakeOllama(model) as server:
         server.loaded = {"m:latest": loaded} if loaded else {}
-        found = await look_up(Endpoint(vendor("ollama"), base_url=f"{server.url}/v1", window=own), "ollama/m")
-        nobody = await look_up(Endpoint(vendor("ollama"), base_url=server.url), "ollama/other")
+        found = await look_up(Endpoint(vendor("ollama"), base_url=f"{server.root}/v1", window=own), "ollama/m")
+        nobody = await look_up(Endpoint(vendor("ollama"), base_url=server.root), "ollama/other")
     assert (found, nobody) == (LocalModel(window, loaded, tools=True, vision=False), None)
 
 
@@ -75,13 +76,10 @@ async def test_other_servers_tell_their_windows(path: str, answer: object) -> No
 
     app = web.Application()
     app.router.add_get(path, tell)
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    address = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
-    found = await look_up(Endpoint(vendor("mybox"), base_url=address), "mybox/q")
-    owners = await look_up(Endpoint(vendor("mybox"), base_url=address, window=9_000), "mybox/q")
-    await runner.cleanup()
+    async with Served(app) as server:
+        address = f"{server.root}/v1"
+        found = await look_up(Endpoint(vendor("mybox"), base_url=address), "mybox/q")
+        owners = await look_up(Endpoint(vendor("mybox"), base_url=address, window=9_000), "mybox/q")
     assert (found, owners) == (LocalModel(12_000), LocalModel(9_000))
 
 

@@ -102,6 +102,10 @@ class Gate:
         return replace(inbound, addressed=True) if groups == "all" else inbound
 
     async def _request_access(self, inbound: Inbound) -> Inbound | None:
+        if await self.database.read(lambda conn: principals.find(conn, identity_of(inbound))) is not None:
+            await self.people.refresh(self.database)  # another process may have linked the account
+            if self.people.role(inbound) is not Role.STRANGER:
+                return inbound
         if self.people.rule(inbound.address.channel).mode != "pairing" or inbound.edits is not None:
             return None
         standing = await self.database.read(lambda conn: pairings.standing(conn, inbound))

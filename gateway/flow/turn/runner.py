@@ -29,7 +29,7 @@ from gateway.flow.turn.opening import OpenedTurn, raise_label
 from gateway.flow.turn.steps import Fence, LiveSink, Sink, StepSink
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.delivery.addresses import AddressRow
-from gateway.store.transcript import messages, provider_fields, sessions, thoughts
+from gateway.store.transcript import messages, sessions, thoughts
 from gateway.store.transcript.messages import MessageRow
 from gateway.store.work import steps, tasks
 
@@ -81,7 +81,7 @@ class TurnResult:
             remembered=self.reminded,
         )
         if self.reply is not None:
-            await provider_fields.keep(tx, answer.id, self.reply)
+            await thoughts.keep_fields(tx, answer.id, self.reply)
             await thoughts.keep(tx, answer.id, self.reply)
             await steps.model_called(tx, run.id, run.principal_id, self.reply, answer.id)
         return answer

@@ -30,7 +30,7 @@ from gateway.domain.principals import Label
 from gateway.domain.work.tasks import Claim
 from gateway.flow.live import Live, ModelAwaited, TextDropped, TextWritten, ThinkingWritten, ToolEnded, ToolStarted
 from gateway.store.connection.pool import Connection, Database
-from gateway.store.transcript import messages, provider_fields, sessions, thoughts, tool_calls
+from gateway.store.transcript import messages, sessions, thoughts, tool_calls
 from gateway.store.work import steps, tasks
 
 log = structlog.get_logger(__name__)
@@ -141,7 +141,7 @@ class StepSink:
             )
             first = said.id
         calls = await tool_calls.intend(tx, self.session, run.principal_id, run.id, event.intents, self.label)
-        await provider_fields.keep(tx, calls[0], event.reply)
+        await thoughts.keep_fields(tx, calls[0], event.reply)
         await thoughts.keep(tx, first or calls[0], event.reply)
         await steps.model_called(tx, run.id, run.principal_id, event.reply, first or calls[0])
         if run.kind == "agent":

@@ -1,4 +1,4 @@
-"""The thinking of models before their answers and calls; no prompt, memory or journal has it."""
+"""The thinking of models, which no prompt, memory or journal has, and fields that only their provider understands."""
 
 from datetime import datetime
 
@@ -16,6 +16,14 @@ async def keep(conn: Connection, message: MessageId, reply: Reply) -> None:
                  select id, principal_id, label, $2, $3, $4 from messages where id = $1"""
         tokens = reply.usage.thinking_tokens
         await conn.execute(sql, message, storable(thought.text), tokens, thought.milliseconds)
+
+
+async def keep_fields(conn: Connection, message: MessageId, reply: Reply) -> None:
+    """Store the provider's own fields, if the reply has any, with the answer or the first call; trusted as that is."""
+    if (fields := reply.fields) is not None:
+        sql = """insert into provider_fields (message_id, principal_id, label, source, message, calls)
+                 select id, principal_id, label, $2, $3, $4 from messages where id = $1"""
+        await conn.execute(sql, message, fields.source, fields.message, fields.calls)
 
 
 async def of(conn: Connection, principal: PrincipalId, message: MessageId) -> Thought | None:

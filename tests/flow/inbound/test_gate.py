@@ -295,6 +295,17 @@ async def test_what_another_process_decides_counts_with_the_strangers_next_word(
     assert "am I in?" in await stored(path)
 
 
+@pytest.mark.parametrize("access", [Access("owner"), PAIRING])
+async def test_the_first_word_of_an_account_that_another_process_linked_is_kept(
+    gate: Gate, path: MessagePath, access: Access
+) -> None:
+    path.people.allow({"fake": access})
+    async with path.database.transaction() as tx:
+        await principals.add_identity(tx, path.people.owner.id, f"fake:{STRANGER}")
+    await gate.receive([stranger("it is me")])
+    assert "it is me" in await stored(path)
+
+
 async def test_it_follows_what_another_process_takes_back(gate: Gate, path: MessagePath, running: None) -> None:
     await gate.receive([stranger()])
     elsewhere = Pairing(path.database)

@@ -1,9 +1,10 @@
 """The thinking of a model: kept apart with its run's label, in no prompt, and gone with its message."""
 
+from collections.abc import AsyncGenerator
 from dataclasses import replace
 from datetime import timedelta
 
-from gateway.domain.conversation.model import Prompt, Reply, ThinkingDelta, Thought, Usage
+from gateway.domain.conversation.model import ModelEvent, Prompt, Reply, ThinkingDelta, Thought, Usage
 from gateway.domain.memory.erasing import Erasure
 from gateway.flow.secrets.guard import CleanModel
 from gateway.secrets.leaks import Leaks
@@ -50,7 +51,7 @@ async def test_it_is_erased_with_its_conversation_and_ends_by_itself(path: Messa
 
 
 class Thinks(FakeModel):
-    async def stream(self, prompt: Prompt):  # type: ignore[no-untyped-def, override]
+    async def stream(self, prompt: Prompt) -> AsyncGenerator[ModelEvent, None]:
         for piece in ("The key is opal-", "7731", ", so"):
             yield ThinkingDelta(piece)
         yield thinking(said("Done."), "The key is opal-7731, so")

@@ -26,6 +26,7 @@ from gateway.llm.provider import ProviderReply
 from gateway.llm.providers.litellm import build
 from gateway.llm.vendors import Endpoint, vendor
 from tests.fakes.openai_server import FakeModels, Rule
+from tests.fakes.served import Served
 from tests.llm.chain import client_for, collect, last_reply
 
 pytestmark = [
@@ -198,16 +199,10 @@ async def test_geminis_signature_of_a_call_goes_back_through_litellm() -> None:
 
     app = web.Application()
     app.router.add_post("/{rest:.*}", stream)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    try:
-        address = f"http://127.0.0.1:{runner.addresses[0][1]}"
-        gemini = Endpoint(vendor("gemini"), SecretStr("AIza-test"), address)
+    async with Served(app) as server:
+        gemini = Endpoint(vendor("gemini"), SecretStr("AIza-test"), server.root)
         reply = await answer(gemini, "gemini/gemini-3-pro-preview", Prompt((QUESTION,), (LOOK,)))
         assert (reply.text, len(reply.calls)) == ("", 1)
         assert (await answer(gemini, "gemini/gemini-3-pro-preview", after(reply))).text == "It is blue."
-    finally:
-        await runner.cleanup()
     [call] = [part for turn in asked[1]["contents"] for part in turn["parts"] if "function_call" in part]
     assert call["thoughtSignature"] == SIGNATURE

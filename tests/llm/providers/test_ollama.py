@@ -32,7 +32,7 @@ ASKED = Prompt((SystemMessage("Be kind."), UserMessage("hello")), (LOOK,))
 
 async def made(server: FakeOllama, refusals: Refusals | None = None, **models: object) -> ModelClient:
     chain = ModelSettings.model_validate({"primary": "ollama/qwen3:8b", **models})
-    return await build_client(chain, {"OLLAMA_HOST": server.url}, FakeClock(), refusals=refusals)
+    return await build_client(chain, {"OLLAMA_HOST": server.root}, FakeClock(), refusals=refusals)
 
 
 async def answered(

@@ -3,7 +3,7 @@
 from base64 import b64decode
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 from aiohttp import web
 
@@ -21,6 +21,7 @@ from gateway.domain.conversation.model import (
     UserMessage,
 )
 from gateway.domain.principals import Label
+from tests.fakes.served import Served
 from tests.llm.chain import FakeClock, client_for
 from tests.llm.wire.exchange import Exchange, Response
 
@@ -36,7 +37,7 @@ TOOLS = (
 _PICTURE = Image("image/gif", b64decode("R0lGODlhAQABAAAAACwAAAAAAQABAAACADs="))
 
 
-class Replay:
+class Replay(Served):
     """The server; `bodies` are the requests that arrived."""
 
     def __init__(self, responses: tuple[Response, ...]) -> None:
@@ -45,19 +46,11 @@ class Replay:
         app = web.Application(client_max_size=64 * 2**20)
         app.router.add_post("/api/show", self._unknown)
         app.router.add_post("/{path:.*}", self._answer)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-
-    async def __aenter__(self) -> Self:
-        await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._runner.cleanup()
+        super().__init__(app)
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._runner.addresses[0][1]}/v1"
+        return f"{self.root}/v1"
 
     async def _unknown(self, _: web.Request) -> web.Response:
         """Nothing is said of models."""

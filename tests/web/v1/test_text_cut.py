@@ -1,4 +1,4 @@
-"""What a client wants cut from an answer, in one piece and streamed, over real sockets."""
+"""A client's limits on an answer, in one piece and streamed, over real sockets."""
 
 import pytest
 from openai import AsyncOpenAI
