@@ -7,8 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from channels.telegram.client import MAX_TEXT, Client
-from channels.telegram.reception import update_id
-from channels.telegram.updates import BotAccount, UnreadableUpdate, to_inbound
+from channels.telegram.sdk import load_aiogram
 from gateway.domain.channels.channel import Accept
 from gateway.domain.channels.platform import Logger, PlatformError
 from gateway.domain.conversation.inbound import Address, Inbound, Sender
@@ -17,7 +16,7 @@ from gateway.domain.text.splitting import utf16_len
 
 
 class Intake:
-    """Reads updates, skips unreadable ones, and has the rest accepted in order."""
+    """Reads updates and has them accepted in order. The first ones load aiogram, if nothing else has."""
 
     def __init__(self, client: Client, bot_id: int, accept: Accept, log: Logger) -> None:
         self._client = client
@@ -31,9 +30,11 @@ class Intake:
         """Commit updates; raises as `accept` does, and `PlatformError` if the bot's name can't be looked up."""
         if not updates:
             return
+        await asyncio.to_thread(load_aiogram)
+        from channels.telegram.updates import BotAccount, read
+
         account = BotAccount(self._bot_id, await self._client.username())
-        read = [self._read(update, account) for update in updates]
-        batch = [self._joined_paste(inbound) for inbound in read if inbound is not None]
+        batch = [self._joined_paste(inbound) for inbound in read(updates, account, self._logger)]
         if batch:
             await self._accept(batch)
         with suppress(asyncio.QueueFull):
@@ -76,10 +77,3 @@ class Intake:
             recent = {who: part for who, part in self._long.items() if inbound.sent_at - part.sent_at <= longest_gap}
             self._long = recent | {key: inbound}
         return inbound
-
-    def _read(self, update: JsonObject, account: BotAccount) -> Inbound | None:
-        try:
-            return to_inbound(update, account)
-        except UnreadableUpdate as error:
-            self._logger.warning("telegram.update_skipped", update=update_id(update), why=str(error))
-            return None
