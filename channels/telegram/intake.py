@@ -11,6 +11,7 @@ from channels.telegram.reception import update_id
 from channels.telegram.updates import BotAccount, UnreadableUpdate, to_inbound
 from gateway.domain.channels.channel import Accept
 from gateway.domain.channels.platform import Logger, PlatformError
+from gateway.domain.channels.routing import command_in
 from gateway.domain.conversation.inbound import Address, Inbound, Sender
 from gateway.domain.json import JsonObject
 from gateway.domain.text.splitting import utf16_len
@@ -40,6 +41,22 @@ class Intake:
             for update in updates:
                 if "callback_query" in update:
                     self._presses.put_nowait(update)
+
+    async def take_commands(self, updates: Sequence[JsonObject], after: int) -> None:
+        """Commit commands behind the update `after`, but none of a chat of which another update waits before it."""
+        account = BotAccount(self._bot_id, await self._client.username())
+        chats, commands = set[Address](), list[Inbound]()
+        for update in updates:
+            with suppress(UnreadableUpdate):
+                if (inbound := to_inbound(update, account)) is None:
+                    continue
+                chat = replace(inbound.address, thread="")
+                if chat not in chats and update_id(update) > after and command_in(inbound)[0] and not inbound.edits:
+                    commands.append(inbound)
+                else:
+                    chats.add(chat)
+        if commands:
+            await self._accept(commands)
 
     async def answer_presses(self) -> None:
         """Answer button presses, one after another, until cancelled.
