@@ -113,7 +113,7 @@ class Telegram:
             if self.webhook_url is None:
                 self._polling = Polling(self._client, self._recovery, self.log, self.timeouts)
                 group.create_task(self._introduce(self._polling.answered))
-                await self._polling.run(intake.take)
+                await self._polling.run(intake.take, intake.take_commands)
             else:
                 self._webhook = Webhook(self.webhook_secret, intake.take)
                 group.create_task(self._introduce(self._webhook.announced))

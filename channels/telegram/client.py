@@ -144,6 +144,7 @@ async def _network() -> AsyncIterator[None]:
 
 
 UPDATE_KINDS = ("message", "edited_message", "callback_query", "stopped_message_generation")
+MAX_UPDATES = 100
 MAX_TEXT = 4096
 BRIEF_SECONDS = 10
 MAX_DOWNLOAD = 20 * 2**20
@@ -158,11 +159,14 @@ class Client:
         self._moved: dict[str, int] = {}
         """Groups that became supergroups, where the ids of earlier messages are not valid."""
 
-    async def updates(self, offset: int | None, wait: int, seconds: float) -> Sequence[JsonObject]:
+    async def updates(
+        self, offset: int | None, wait: int, seconds: float, most: int = MAX_UPDATES
+    ) -> Sequence[JsonObject]:
         """The updates from `offset` on, which acknowledges the earlier ones; Telegram waits `wait` seconds for one."""
         # Raw, so that an unreadable update affects no other.
+        raw = list[dict[str, Any]]
         return await self._session.call(
-            "getUpdates", list[dict[str, Any]], seconds, offset=offset, timeout=wait, allowed_updates=list(UPDATE_KINDS)
+            "getUpdates", raw, seconds, offset=offset, limit=most, timeout=wait, allowed_updates=list(UPDATE_KINDS)
         )
 
     async def push_to(self, url: str, secret: str) -> None:

@@ -5,14 +5,19 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from channels.telegram.client import MAX_TEXT, Client
 from channels.telegram.sdk import load_aiogram
 from gateway.domain.channels.channel import Accept
 from gateway.domain.channels.platform import Logger, PlatformError
+from gateway.domain.channels.routing import command_in
 from gateway.domain.conversation.inbound import Address, Inbound, Sender
 from gateway.domain.json import JsonObject
 from gateway.domain.text.splitting import utf16_len
+
+if TYPE_CHECKING:
+    from channels.telegram.updates import BotAccount
 
 
 class Intake:
@@ -23,6 +28,7 @@ class Intake:
         self._bot_id = bot_id
         self._accept = accept
         self._logger = log
+        self._account: BotAccount | None = None
         self._long: dict[tuple[Address, Sender], Inbound] = {}
         self._presses: asyncio.Queue[JsonObject] = asyncio.Queue(100)
 
@@ -30,17 +36,25 @@ class Intake:
         """Commit updates; raises as `accept` does, and `PlatformError` if the bot's name can't be looked up."""
         if not updates:
             return
-        await asyncio.to_thread(load_aiogram)
-        from channels.telegram.updates import BotAccount, read
-
-        account = BotAccount(self._bot_id, await self._client.username())
-        batch = [self._joined_paste(inbound) for inbound in read(updates, account, self._logger)]
+        batch = [self._joined_paste(inbound) for _, inbound in await self._read(updates)]
         if batch:
             await self._accept(batch)
         with suppress(asyncio.QueueFull):
             for update in updates:
                 if "callback_query" in update:
                     self._presses.put_nowait(update)
+
+    async def take_commands(self, updates: Sequence[JsonObject], after: int) -> None:
+        """Commit commands behind the update `after`, but none of a chat of which another update waits before it."""
+        chats, commands = set[Address](), list[Inbound]()
+        for number, inbound in await self._read(updates):
+            chat = replace(inbound.address, thread="")
+            if chat not in chats and number > after and command_in(inbound)[0] and not inbound.edits:
+                commands.append(inbound)
+            else:
+                chats.add(chat)
+        if commands:
+            await self._accept(commands)
 
     async def answer_presses(self) -> None:
         """Answer button presses, one after another, until cancelled.
@@ -77,3 +91,11 @@ class Intake:
             recent = {who: part for who, part in self._long.items() if inbound.sent_at - part.sent_at <= longest_gap}
             self._long = recent | {key: inbound}
         return inbound
+
+    async def _read(self, updates: Sequence[JsonObject]) -> Sequence[tuple[int, Inbound]]:
+        if self._account is None:
+            await asyncio.to_thread(load_aiogram)
+        from channels.telegram.updates import BotAccount, read
+
+        self._account = self._account or BotAccount(self._bot_id, await self._client.username())
+        return list(read(updates, self._account, self._logger))

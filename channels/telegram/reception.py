@@ -4,6 +4,7 @@ import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from hmac import compare_digest
 from typing import TYPE_CHECKING, TypeAlias
@@ -20,6 +21,15 @@ if TYPE_CHECKING:
 
 TakeUpdates: TypeAlias = Callable[[Sequence[JsonObject]], Awaitable[None]]
 """Commits updates, in order."""
+TakeCommands: TypeAlias = Callable[[Sequence[JsonObject], int], Awaitable[None]]
+"""Commits the commands among updates, those behind an id, of chats that no other update is of."""
+
+BATCH = 50
+"""Updates of a batch: Telegram shows twice as many, so that commands behind a full one are seen while it's stored."""
+LOOK_AFTER_SECONDS = 0.2
+"""After which a batch is slow; then twice as long, and so on."""
+LOOK_SECONDS = 1.0
+"""For which the next batch may be late because Telegram doesn't answer a look."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +58,12 @@ class Polling:
         self._offset: int | None = None
         self._webhook_removed = False
 
-    async def run(self, take: TakeUpdates) -> None:
-        """Hand every batch to `take`, in order, until cancelled."""
+    async def run(self, take: TakeUpdates, take_commands: TakeCommands) -> None:
+        """Hand every batch to `take`, in order, until cancelled; meanwhile commands of others to `take_commands`."""
         while True:
             try:
                 updates = await self._ask()
-                await take(updates)
+                await self._hand_over(updates, take, take_commands)
             except SupaclawError as error:
                 await self._recover(error)
             except Exception as error:
@@ -62,11 +72,31 @@ class Polling:
             else:
                 self._acknowledge(updates)
 
+    async def _hand_over(self, updates: Sequence[JsonObject], take: TakeUpdates, take_commands: TakeCommands) -> None:
+        """Have a batch committed. One that is slow must not keep /stop from the turn of another chat."""
+        taking, pause = asyncio.ensure_future(take(updates)), LOOK_AFTER_SECONDS
+        try:
+            while not (await asyncio.wait([taking], timeout=pause))[0]:
+                pause *= 2
+                await self._look_behind(max(map(update_id, updates)), take_commands)
+            await taking
+        finally:
+            taking.cancel()
+            await asyncio.wait([taking])
+
+    async def _look_behind(self, last: int, take_commands: TakeCommands) -> None:
+        """What fails here comes again with the next batch."""
+        try:
+            with suppress(SupaclawError):
+                await take_commands(await self._client.updates(self._offset, 0, LOOK_SECONDS), last)
+        except Exception:
+            self._logger.exception("telegram.commands_failed")
+
     async def _ask(self) -> Sequence[JsonObject]:
         """Poll once; the first poll, and the first after a failure, return at once to show that Telegram answers."""
         wait = self._timeouts.poll if self.answered.is_set() and not self._recovery.needed else 0
         try:
-            updates = await self._client.updates(self._offset, wait, wait + self._timeouts.stall)
+            updates = await self._client.updates(self._offset, wait, wait + self._timeouts.stall, BATCH)
         except (Refused, TokenRefused, TurnedAway) as error:
             self.heard_at = time.monotonic() + ((isinstance(error, TooFast) and error.retry_after) or 0.0)
             raise

@@ -138,15 +138,16 @@ class BotAccount:
         return bool(self.username) and name.removeprefix("@").casefold() == self.username.casefold()
 
 
-def read(updates: Iterable[JsonObject], account: BotAccount, log: Logger) -> Iterator[Inbound]:
-    """Yield the messages in updates; unreadable ones are logged."""
+def read(updates: Iterable[JsonObject], account: BotAccount, log: Logger) -> Iterator[tuple[int, Inbound]]:
+    """Yield the messages in updates, each with the id of its update; unreadable ones are logged."""
     for raw in updates:
         try:
             inbound = to_inbound(raw, account)
         except UnreadableUpdate as error:
             log.warning("telegram.update_skipped", update=update_id(raw), why=str(error))
         else:
-            yield from () if inbound is None else (inbound,)
+            if inbound is not None:
+                yield update_id(raw), inbound
 
 
 def to_inbound(raw: JsonObject, account: BotAccount) -> Inbound | None:

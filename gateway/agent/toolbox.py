@@ -203,7 +203,8 @@ class Toolbox:
             if not again:
                 raise
             await caller.fence()  # raises in an outage
-            return _refusal(type(outage).__name__, self.clean(str(outage)), Label.OWNER)
+            doubt = "" if tool.effect is Effect.SAFE else "; it may have had an effect"
+            return _refusal(type(outage).__name__, f"{self.clean(str(outage))}{doubt}", Label.OWNER)
         if len(text) > tool.max_result:
             text = await self._shortened(tool, text, max(caller.label, labelled.label))
         return ToolOutcome(text, labelled.label)
@@ -217,8 +218,7 @@ class Toolbox:
             await _limited(tool, caller, _require_unchanged(tool, arguments, caller, approval))
         elif asked := await _limited(tool, caller, self._question(tool, arguments, caller, call.written)):
             return asked
-        if tool.effect is not Effect.SAFE:
-            await caller.fence()
+        await (caller.check if tool.effect is Effect.SAFE else caller.fence)()
         return await _limited(tool, caller, tool.run(arguments, caller))
 
     async def _question(self, tool: AnyTool, arguments: BaseModel, caller: Caller, written: bool) -> Labelled | None:

@@ -54,10 +54,13 @@ class RefusalKeeper:
         self._loaded = True
 
     async def _keep(self, refusal: Refusal) -> None:
+        """Tell first: a crash in between costs a second notice, not the only one."""
         async with self.database.connection() as conn:
-            first = await model_refusals.keep(conn, refusal.source, refusal.part, refusal.model, refusal.at)
-        if first and (text := _told(refusal)):
+            known = await model_refusals.is_kept(conn, refusal.source, refusal.part)
+        if not known and (text := _told(refusal)):
             await self.tell_owner(text)
+        async with self.database.connection() as conn:
+            await model_refusals.keep(conn, refusal.source, refusal.part, refusal.model, refusal.at)
 
 
 def _told(refusal: Refusal) -> str:

@@ -661,7 +661,8 @@ create index usage_by_principal on usage (principal_id);
 
 -- Claims up to n due tasks of a lane for a worker. A task whose process died twice in a row (crashes >= 2) is on
 -- probation: one such task at first, and as many again as run whenever the youngest has lived for a while, which is
--- longer the more deaths it met. A task of a gateway (instance_id) waits for it as long as that gateway holds a lease.
+-- longer the more deaths it met. While one is tried, those that met one death wait, too: beside them it would never be
+-- the only suspect. A task of a gateway (instance_id) waits for it as long as that gateway holds a lease.
 -- A worker names the kinds that it knows, so work queued by a newer release waits for a newer worker.
 create function claim(p_worker uuid, p_lane text, n int, p_lease interval, p_kinds text[] default null)
 returns setof tasks language sql set search_path = supaclaw as $$
@@ -681,7 +682,9 @@ returns setof tasks language sql set search_path = supaclaw as $$
     where t.status = 'pending' and t.lane = p_lane and t.run_at <= now() and (p_kinds is null or t.kind = any(p_kinds))
       and (t.instance_id is null or t.instance_id = p_worker or not exists (
         select from leases l where l.holder = t.instance_id and l.expires_at > now()))
-      and (t.crashes < 2 or t.id in (select id from tried))
+      and (t.crashes = 0 or t.id in (select id from tried)
+           or t.crashes = 1 and not exists (select from tried)
+              and not exists (select from watched where until > now()))
     order by t.priority desc, t.run_at, t.seq
     limit n
     for update skip locked

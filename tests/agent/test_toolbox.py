@@ -180,6 +180,7 @@ async def test_an_error_is_told_to_the_model_only_if_it_is_the_tools(error: Exce
         box(kind=failing).run(CALL, CALLER),
         toolbox_of([tool("echo", echo, kind=ToolClass.IRREVERSIBLE)], no_room, asking).run(CALL, CALLER),
         box(effect=Effect.ONCE).run(CALL, replace(CALLER, fence=failing)),
+        box().run(CALL, replace(CALLER, check=failing)),
         return_exceptions=True,
     )
     if error in OUTAGES:
@@ -204,6 +205,8 @@ async def test_a_call_that_meets_an_outage_twice_is_told_if_the_database_works_f
     assert (outcome.failed, outcome.label) == (True, Label.OWNER)
     with pytest.raises(DatabaseDown):
         await box(failing).run(CALL, replace(CALLER, fence=failing), again=True)
+    acted = await box(failing, effect=Effect.ONCE).run(CALL, CALLER, again=True)
+    assert "may have had an effect" in acted.text
 
 
 async def test_the_wait_at_the_fence_is_not_in_the_tools_time() -> None:

@@ -1,6 +1,6 @@
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from gateway.domain.channels.channel import (
     WebhookChannel,
     WebhookReply,
 )
-from gateway.domain.conversation.inbound import Address
+from gateway.domain.conversation.inbound import Address, Inbound
 from gateway.domain.errors import ConfigError
 from tests.contract.under_test import Gateway
 from tests.fakes.log import Log
@@ -225,6 +225,37 @@ async def test_a_stalled_poll_is_given_up_and_asked_anew(platform: FakeTelegram,
         assert "no answer" in str((await log.heard("telegram.unreachable"))["why"])
         platform.release()
         await gateway.received(1)
+
+
+async def test_a_command_does_not_wait_until_the_messages_of_other_chats_are_stored(
+    platform: FakeTelegram, build: Build
+) -> None:
+    commands, stored, hindered = asyncio.Queue[Inbound](), list[str](), asyncio.Event()
+
+    async def accept(batch: Sequence[Inbound]) -> None:
+        if batch[0].text.startswith("/"):
+            for inbound in batch:
+                commands.put_nowait(inbound)
+        else:
+            hindered.set()
+            await released.wait()
+        stored.extend(inbound.text for inbound in batch)
+
+    released = asyncio.Event()
+    receiving = asyncio.create_task((await build()).receive(accept))
+    platform.say("hello", chat=1)
+    await hindered.wait()
+    platform.say("/stop", chat=1)  # behind what is being stored
+    platform.say("more", chat=2)
+    platform.say("/stop", chat=2)  # behind what is not
+    platform.say("/stop", chat=3)
+    assert (await asyncio.wait_for(commands.get(), 10)).address.chat == "3"
+    assert stored == ["/stop"]
+    released.set()
+    await platform.wait_for(lambda tg: not tg.pending)
+    receiving.cancel()
+    assert stored[-4:] == ["/stop", "more", "/stop", "/stop"]
+    assert "hello" in stored[:-4]
 
 
 async def test_an_outage_is_reported_once_and_waits_longer_and_longer(

@@ -2,10 +2,27 @@
 
 from datetime import timedelta
 
+from gateway.domain.errors import DatabaseDown
 from gateway.flow.model_refusals import RefusalKeeper
 from gateway.llm.refusals import IMAGES, Refusals
 from gateway.store.connection.pool import Database
 from tests.llm.chain import FakeClock
+
+
+async def test_one_of_which_the_owner_could_not_be_told_is_told_later(database: Database) -> None:
+    clock, told = FakeClock(), list[str]()
+    unavailable = [DatabaseDown("away")]
+
+    async def tell(text: str) -> None:
+        if unavailable:
+            raise unavailable.pop()
+        told.append(text)
+
+    keeper = RefusalKeeper(database, Refusals(clock), tell, clock)
+    keeper.refusals.note("here", "acme/one", IMAGES)
+    await keeper.look()
+    await keeper.look()
+    assert len(told) == 1
 
 
 async def test_they_are_kept_for_a_day_and_told_once(database: Database) -> None:

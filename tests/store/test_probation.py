@@ -23,7 +23,8 @@ class Machine:
         return {run.id for run in await self.claimed()}
 
     async def claimed(self) -> list[Claim]:
-        return await self.world.claim(self.me, slots=100)
+        async with self.world.database.connection() as conn:
+            return await tasks.claim(conn, self.me, dict.fromkeys((Lane.CHAT, Lane.AGENTS), 100))
 
     async def dies(self) -> None:
         self.deaths += 1
@@ -219,6 +220,29 @@ async def test_two_that_kill_in_each_others_pause_do_not_shield_each_other(world
         given_up |= await machine.live(killers.__contains__)
         await machine.a_pause_passes()
     assert machine.deaths == 8  # two of both, three of each alone
+
+
+@pytest.mark.parametrize("lane", [Lane.CHAT, Lane.AGENTS])
+@pytest.mark.parametrize("number", [1, 2, 3])
+async def test_killers_are_found_while_others_arrive(world: World, machine: Machine, number: int, lane: Lane) -> None:
+    killers, given_up = await queued(world, number), set[TaskId]()
+    while given_up != killers:
+        assert machine.deaths < 20
+        for _ in range(3):
+            await world.queue(lane=lane)
+        given_up |= await machine.live(killers.__contains__)
+        await machine.a_pause_passes()
+        await world.do("update tasks set updated_at = now() - interval '1 h' where status = 'running'")
+
+
+async def test_one_that_met_a_death_waits_for_a_suspect_alone(world: World, machine: Machine) -> None:
+    [suspect, one, _new] = await queued(world, 3)
+    await world.do("update tasks set crashes = 2 where id = $1", suspect)
+    await world.do("update tasks set crashes = 1 where id = $1", one)
+    assert one not in await machine.claims()
+    assert await machine.claims() == set()
+    await machine.passes()  # the suspect lives on
+    assert await machine.claims() == {one}
 
 
 async def test_the_second_pause_is_three_times_as_long(world: World, machine: Machine) -> None:

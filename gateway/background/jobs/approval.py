@@ -83,6 +83,7 @@ class Approval:
             review.address_id,
             own if review.act is ToolClass.PERSIST else max(own, review.label),
             fence=fence.cross,
+            check=fence.check,
         )
         call = ToolCall("", review.tool, json.dumps(review.arguments))
         return await toolbox.run(call, caller, approval=ApprovedCall(review.act, review.base))

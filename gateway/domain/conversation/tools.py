@@ -112,6 +112,10 @@ class Labelled:
         return cls(result, Label.OWNER)
 
 
+async def _never_lost() -> None:
+    pass
+
+
 async def _never_said(_value: str) -> bool:
     return False
 
@@ -123,7 +127,7 @@ class Caller:
     `address` is where the run answers; None if it is unattended. `label` is the trust level of what it had read when
     the model asked for the call. `said` tells whether an address stands in what the run was asked in this
     conversation, word for word, so that the model did not make it. `fence` is passed directly before a call that has
-    an effect; it raises where the run may not act any more.
+    an effect; it raises where the run may not act any more. `check` is for the others: an outage doesn't stop them.
     """
 
     task: TaskId
@@ -132,6 +136,7 @@ class Caller:
     address: AddressId | None
     label: Label
     fence: Callable[[], Awaitable[None]] = field(compare=False)
+    check: Callable[[], Awaitable[None]] = field(default=_never_lost, compare=False)
     said: Callable[[str], Awaitable[bool]] = field(default=_never_said, compare=False)
     unlisted: "Sequence[AnyTool]" = field(default=(), compare=False)
     """The gateway's own tools that the prompt doesn't list."""

@@ -81,6 +81,8 @@ class Rehearsal:
 MAX_SEEN_REMEMBERED = 1_000
 CHATS_AT_ONCE = 8
 """Chats whose messages are stored concurrently, so that connections are left for answers."""
+COMMANDS_AT_ONCE = 2
+"""Chats that begin with a command, besides: /stop waits for no other chat's messages."""
 _ENTRIES = UUID("6f1f7c50-6d6e-4b0f-9a3c-5d2f6a2f0c11")
 
 log = structlog.get_logger(__name__)
@@ -109,7 +111,7 @@ class InboundFlow:
         store, put_aside = self._try_to_store, self._put_aside
         self._spool = Spool(self.journal, self.outages, store, put_aside, self.rehearsal.succeeds)
         self._quarantine = Quarantine()
-        self._busy = asyncio.Semaphore(CHATS_AT_ONCE)
+        self._storing, self._commanding = asyncio.Semaphore(CHATS_AT_ONCE), asyncio.Semaphore(COMMANDS_AT_ONCE)
         self._companions = Companions()
         self._seen: LRUCache[tuple[str, ...], Accepted] = LRUCache(MAX_SEEN_REMEMBERED)
 
@@ -125,7 +127,8 @@ class InboundFlow:
         accepted: dict[int, Accepted] = {}
 
         async def one_chat(places: Sequence[int]) -> None:
-            async with self._busy:
+            is_command = isinstance(self._decide(batch[places[0]])[1], RunCommand)
+            async with self._commanding if is_command else self._storing:
                 for place in places:
                     said = clean_inbound(batch[place], self.clean)
                     for part in self._companions.complete(said):

@@ -44,10 +44,11 @@ class Companions:
         return (inbound,)
 
     def _earlier(self, who: _Key, inbound: Inbound) -> tuple[Inbound, ...]:
+        """Kept, because a message that can't be stored comes again without them; stored ones are recognised."""
         self._addressed[who] = inbound
         if inbound.album:
             self._albums[inbound.address, inbound.album] = True
-        return tuple(replace(part, addressed=True) for part in self._held.pop(who, ()) if _together(part, inbound))
+        return tuple(replace(part, addressed=True) for part in self._held.get(who, ()) if _together(part, inbound))
 
 
 def _together(one: Inbound, other: Inbound) -> bool:

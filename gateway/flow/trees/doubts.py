@@ -58,7 +58,7 @@ class Doubts:
         opened, toolbox = turn.opened, turn.environment.toolbox
         calls = [intent for intent in opened.pending() if not intent.handed]
         once = [intent for intent in calls if toolbox.effect(intent.call.name) is Effect.ONCE]
-        acts = {each: await toolbox.describe(each.call, opened.caller(turn.fence.cross)) for each in once}
+        acts = {each: await toolbox.describe(each.call, opened.caller(turn.fence)) for each in once}
         found = [CallInDoubt(each, act) for each, act in acts.items() if act is not None]
         harmless: RepeatApprovals = {each.ordinal: None for each, act in acts.items() if act is None}
         if not found:

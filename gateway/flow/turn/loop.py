@@ -258,7 +258,7 @@ class TurnLoop:
             render=self._render,
             steer=self._steer,
             follow=self._follow,
-            caller=self.opened.caller(self.turn.fence.cross),
+            caller=self.opened.caller(self.turn.fence),
             limits=self.limits,
             pending=self._pending,
             allowed=self.allowed,

@@ -1,7 +1,7 @@
 """Opening a turn: the messages it answers, and how far an interrupted run of its task came, both read from the rows."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Self
@@ -17,6 +17,7 @@ from gateway.domain.conversation.transcript import Attached, ToolIntent, UserTex
 from gateway.domain.ids import MessageId, SessionId, TaskId
 from gateway.domain.principals import Label, Principal
 from gateway.domain.work.tasks import Claim, Status
+from gateway.flow.turn.steps import Fence
 from gateway.store.connection.pool import Connection
 from gateway.store.delivery import addresses, inbox
 from gateway.store.delivery.addresses import AddressRow
@@ -115,10 +116,10 @@ class OpenedTurn:
         """The messages it answers so far."""
         return tuple(row.id for row in self.asked)
 
-    def caller(self, fence: Callable[[], Awaitable[None]]) -> Caller:
+    def caller(self, fence: Fence) -> Caller:
         """On whose behalf its tools are called."""
         address = self.at.id if self.at else None
-        return Caller(self.run.id, self.first_ordinal, self.session, address, self.label, fence)
+        return Caller(self.run.id, self.first_ordinal, self.session, address, self.label, fence.cross, fence.check)
 
     def pending(self) -> tuple[ToolIntent, ...]:
         """Calls of this turn that a crash left without a result."""

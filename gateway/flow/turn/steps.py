@@ -27,7 +27,7 @@ from gateway.domain.conversation.transcript import (
 from gateway.domain.errors import DatabaseDown
 from gateway.domain.ids import SessionId
 from gateway.domain.principals import Label
-from gateway.domain.work.tasks import Claim
+from gateway.domain.work.tasks import LEASE_SECONDS, Claim
 from gateway.flow.live import Live, ModelAwaited, TextDropped, TextWritten, ThinkingWritten, ToolEnded, ToolStarted
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.transcript import messages, sessions, thoughts, tool_calls
@@ -48,6 +48,7 @@ class Fence:
     run: Claim
     clock: Callable[[], float] = boot_seconds
     _renewed: float | None = None
+    _unanswered: float | None = None
 
     async def commit(self, write: Callable[[Connection], Awaitable[None]]) -> None:
         """Run `write`, which must call `tasks.progress`, in one transaction; raises `RunLost`."""
@@ -70,6 +71,18 @@ class Fence:
             except DatabaseDown as outage:
                 log.warning("call.waits", error=str(outage))
                 await asyncio.sleep(ACT_WITHIN)
+
+    async def check(self) -> None:
+        """Raise `RunLost` if a call that only reads is no longer wanted. An outage delays one such call by a second."""
+        now = self.clock()
+        renewed = self._renewed is not None and now - self._renewed <= ACT_WITHIN
+        if renewed or (self._unanswered is not None and now - self._unanswered <= LEASE_SECONDS):
+            return
+        try:
+            async with asyncio.timeout(ACT_WITHIN):
+                await self.commit(self._extend)
+        except (DatabaseDown, TimeoutError):
+            self._unanswered = now
 
     async def outlast(self, limit: float) -> None:
         """Wait until an act of at most `limit` seconds has ended, begun by a process that lost this task."""

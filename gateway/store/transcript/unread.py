@@ -94,7 +94,7 @@ async def join(conn: Connection, address: AddressId, album: str, text: str, labe
 
 
 async def edit(conn: Connection, address: AddressId, platform_id: str, text: str, label: Label) -> MessageId | None:
-    """Apply an edit to a message, or to an earlier edit, that no turn has taken; None when it is too late.
+    """Apply an edit to a message, or to an earlier edit, that no turn has read or reads; None when it is too late.
 
     Its trust label never falls.
     """
@@ -104,7 +104,9 @@ async def edit(conn: Connection, address: AddressId, platform_id: str, text: str
              where address_id = $1 and platform_id = $2 and kind = 'user' and withdrawn is null
                and case when seq is null then closed_at is null else origin = $6 and closed_at is not null
                      and not exists (select from messages later where later.session_id = messages.session_id
-                                       and later.seq > messages.seq and later.kind <> 'user') end
+                                       and later.seq > messages.seq and later.kind <> 'user')
+                     and not exists (select from tasks reading where reading.session_id = messages.session_id
+                                       and reading.kind = 'chat' and reading.status = 'running') end
              returning id"""
     found = await conn.fetchval(sql, address, platform_id, storable(text), estimate(text), label, REVISED)
     return MessageId(found) if found else None

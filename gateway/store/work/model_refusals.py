@@ -7,12 +7,17 @@ from asyncpg import Record
 from gateway.store.connection.pool import Connection
 
 
-async def keep(conn: Connection, source: str, part: str, model: str, at: datetime) -> bool:
-    """Store a refusal; whether it is the first of its kind, so that nobody was told yet."""
-    sql = """insert into model_refusals as r (source, part, model, refused_at) values ($1, $2, $3, $4)
-             on conflict (source, part) do update set refused_at = excluded.refused_at
-             returning xmax = 0"""
-    return bool(await conn.fetchval(sql, source, part, model, at))
+async def is_kept(conn: Connection, source: str, part: str) -> bool:
+    """Whether such a refusal was stored before, so that the owner was told."""
+    sql = "select exists (select from model_refusals where source = $1 and part = $2)"
+    return bool(await conn.fetchval(sql, source, part))
+
+
+async def keep(conn: Connection, source: str, part: str, model: str, at: datetime) -> None:
+    """Store a refusal of which the owner has been told."""
+    sql = """insert into model_refusals (source, part, model, refused_at) values ($1, $2, $3, $4)
+             on conflict (source, part) do update set refused_at = excluded.refused_at"""
+    await conn.execute(sql, source, part, model, at)
 
 
 async def since(conn: Connection, at: datetime) -> list[Record]:

@@ -115,11 +115,16 @@ async def claim(
 ) -> list[Claim]:
     """As many runs of each lane as it has slots free, of these kinds or of any, fenced and leased to this worker.
 
-    A process older than the schema gets none.
+    A process older than the schema gets none. The lane with the worst suspect comes first: the others then know of it.
     """
-    sql = """select id, token, kind, lane, principal_id, session_id, agent, attempts, max_attempts, alone,
+    sql = """with free as (
+               select key, value::int as slots from jsonb_each($2) order by (
+                 select max(crashes) from tasks where status = 'pending' and crashes > 1 and lane = key
+                   and run_at <= now() and (held_until is null or held_until <= now())) desc nulls last
+             )
+             select id, token, kind, lane, principal_id, session_id, agent, attempts, max_attempts, alone,
                     now() - silent_since as silent_for
-             from jsonb_each($2) as free (name, slots), claim($1, name, slots::int, $3, $4)
+             from free, claim($1, key, slots, $3, $4)
              where (select max(number) from migrations) <= $5"""
     return await fetch_all(
         conn, Claim, sql, worker, dict(free), LEASE, None if kinds is None else list(kinds), known_schema()

@@ -11,6 +11,7 @@ from gateway.domain.channels.routing import Edit, Ignore, RunCommand, StartTurn
 from gateway.domain.conversation.inbound import Address, Earlier
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import own_part
+from gateway.flow.inbound.acceptance import CHATS_AT_ONCE
 from tests.flow.path import MEMBER, OWNER, STRANGER, FakeModel, MessagePath, build, message, restarted
 
 COUNTS = """select (select count(*) from inbox), (select count(*) from messages), (select count(*) from tasks),
@@ -100,6 +101,22 @@ class TestOrder:
         accepted = await path.say(*"abcdef")
         async with path.working():
             assert {(await path.answer(a)).text for a in accepted} == {"re: a + b + c + d + e + f"}
+
+    async def test_a_command_does_not_wait_for_messages_of_other_chats(self, path: MessagePath) -> None:
+        crowd = [message("hello", chat=f"c{number}", id=f"first-{number}") for number in range(20)]
+        await path.inbound.accept([*crowd, message("hello", chat="other")])
+        async with path.database.transaction() as tx:
+            await tx.execute("select from addresses where chat <> 'other' for update")
+            again = [replace(said, platform_id=f"second-{number}") for number, said in enumerate(crowd)]
+            stored = asyncio.create_task(path.inbound.accept(again))
+            waiting: list[object] = []
+            while len(waiting) < CHATS_AT_ONCE:
+                await asyncio.sleep(0.01)
+                waiting = await path.rows("select pid from pg_locks where not granted")
+            [stopped] = await asyncio.wait_for(path.inbound.accept([message("/stop", chat="other")]), 5)
+            assert isinstance(stopped.decision, RunCommand)
+            assert not stored.done()
+        await stored
 
     async def test_a_place_in_the_transcript_is_given_when_a_turn_takes_it(self, path: MessagePath) -> None:
         await path.say("a", "b")

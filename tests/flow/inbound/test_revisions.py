@@ -56,6 +56,21 @@ async def test_it_comes_once_and_the_newest_counts(path: MessagePath) -> None:
     assert prompt(path).count("now says this") == 1
 
 
+async def test_one_that_a_running_turn_has_read_is_told_anew_to_the_next(path: MessagePath) -> None:
+    async with path.working():
+        await answered(path)
+        await path.tell("meet at 6", edits="m1", id="e1")
+        path.model.gate, path.model.called = asyncio.Event(), asyncio.Event()
+        asked = await path.tell("when?")
+        await path.model.called.wait()
+        await path.tell("meet at 7", edits="m1", id="e2")
+        path.model.gate.set()
+        await path.answer(asked)
+        await path.ask("when now?")
+    assert "meet at 6" not in prompt(path)
+    assert prompt(path).index("when?") < prompt(path).index("meet at 7")
+
+
 async def test_an_edit_is_never_a_command_and_one_of_a_command_says_so(path: MessagePath) -> None:
     async with path.working():
         await answered(path)

@@ -10,8 +10,10 @@ import pytest
 from gateway.config.failpoints import Step
 from gateway.domain.channels.routing import Ignore
 from gateway.domain.conversation.inbound import Attachment
+from gateway.domain.errors import DiskFull
 from gateway.domain.principals import Label
 from gateway.flow.inbound.companions import Companions
+from gateway.flow.journal.journal import Journal
 from gateway.store.connection.pool import Database
 from gateway.store.transcript import unread
 from tests.flow.inbound.test_attachments import KillsHere
@@ -159,6 +161,21 @@ class TestGroups:
             assert (await path.answer(accepted)).text
         rows = await path.rows("select text, label from messages where kind = 'user' order by seq")
         assert rows == [("[Forwarded from Bob]\n> news", 2), ("@claw see", 2)]
+
+    async def test_they_come_along_where_the_message_is_delivered_again(
+        self, path: MessagePath, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async def full(*_: object) -> None:
+            raise DiskFull("no room")
+
+        await path.inbound.accept([self.part("news", 0, **BOB)])
+        call = self.part("@claw see", 1, **{**self.GROUP, "addressed": True})
+        with monkeypatch.context() as patch:
+            patch.setattr(Journal, "write", full)
+            with pytest.raises(DiskFull):
+                await path.inbound.accept([call])
+        await path.inbound.accept([call])
+        assert await path.rows("select count(*) from messages where kind = 'user'") == [(2,)]
 
 
 async def test_a_model_that_answered_in_vain_is_paid_for(path: MessagePath) -> None:

@@ -9,9 +9,9 @@ from gateway.domain.ids import SessionId
 from gateway.domain.principals import Label
 from gateway.domain.work.tasks import Claim, Lane
 from gateway.flow.turn.opening import OpenedTurn, PromptOpening
+from gateway.flow.turn.steps import Fence
 from gateway.store.transcript import messages, sessions, tool_calls
 from gateway.store.work import tasks
-from tests.fakes.caller import unfenced
 from tests.flow.path import MessagePath
 
 
@@ -40,7 +40,7 @@ async def test_the_prompt_is_an_open_question_of_the_run_itself(path: MessagePat
     [row] = found.asked
     assert (row.kind, row.text, row.origin, row.task_id) == ("user", "Look around.", "schedule", run.id)
     assert found.at is None
-    assert found.caller(unfenced).address is None
+    assert found.caller(Fence(path.database, run)).address is None
     assert found.principal == path.people.owner
 
 

@@ -109,6 +109,28 @@ class TestFence:
         database.away = False
         await crossing
 
+    async def test_a_call_that_only_reads_begins_in_an_outage_but_not_for_a_run_that_is_lost(
+        self, path: MessagePath
+    ) -> None:
+        await path.tell("go")
+        database = AwayAtTimes(path.database._pool, path.database._members, direct=True)
+        run, now = await path.claim(), 5.0
+        fence, database.away = Fence(database, run, lambda: now), True
+        await fence.check()
+        database.away = False
+        await taken_over(path.database)
+        await fence.check()  # the database has just not answered
+        now += 60
+        with pytest.raises(RunLost):
+            await fence.check()
+
+    async def test_a_call_that_only_reads_does_not_wait_for_a_database_that_is_silent(self, path: MessagePath) -> None:
+        await path.tell("go")
+        fence = Fence(path.database, run := await path.claim())
+        async with path.database.transaction() as tx:
+            await tasks.hold(tx, run)
+            await asyncio.wait_for(fence.check(), 10)
+
     async def test_a_step_renews_the_lease(self, path: MessagePath) -> None:
         await path.tell("go")
         run = await path.claim()
