@@ -42,6 +42,11 @@ class FileRow:
         return self.path.rpartition("/")[2]
 
     @property
+    def locked(self) -> bool:
+        """Whether it, or a file in it, isn't read without a password."""
+        return "password-protected" in self.problem
+
+    @property
     def announced(self) -> Attachment:
         """As a channel would announce it, although it is here already."""
         return Attachment(str(self.id), self.name, self.mime, self.size)
