@@ -14,6 +14,9 @@ from gateway.domain.text.texts import storable
 from gateway.store.connection.pool import Connection
 from gateway.store.connection.rows import fetch_all, fetch_first, fetch_one
 
+NO_SPEECH = "no speech was found in it"
+"""The problem of a recording that was transcribed, and has no words."""
+
 
 @dataclass(frozen=True, slots=True)
 class FileRow:
@@ -139,10 +142,10 @@ async def derived(
 
 
 async def reread(conn: Connection, *ids: FileId) -> None:
-    """A recording without a text is read again: what kept it from being transcribed may have passed."""
+    """A recording without a text is read again, unless nobody speaks in it: what kept it unread may have passed."""
     sql = """update files set derived_at = null
-             where id = any($1) and text_path = '' and (mime like 'audio/%' or mime like 'video/%')"""
-    await conn.execute(sql, ids)
+             where id = any($1) and text_path = '' and problem <> $2 and (mime like 'audio/%' or mime like 'video/%')"""
+    await conn.execute(sql, ids, NO_SPEECH)
 
 
 async def describe(conn: Connection, file: FileId, description: str) -> None:
