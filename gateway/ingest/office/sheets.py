@@ -149,7 +149,7 @@ def formatted(number: float, number_format: str) -> object:
 
 @lru_cache(1000)
 def _form(section: str) -> tuple[str, str, str] | None:
-    """What stands before the digits of a format, these, and what stands after them; None for all other formats."""
+    """The text before the digits of a format, the digits, and the text after them; None for all other formats."""
     seen = _SYMBOL.sub(lambda found: found[1] or found[2] or "", _UNSEEN.sub("", section))
     digits = _DIGITS.search(seen)
     if digits is None or _DIGITS.search(seen, digits.end()):  # a fraction, an exponent, a telephone number
