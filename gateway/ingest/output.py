@@ -53,8 +53,8 @@ MAX_COLUMNS = 200
 
 
 LOCKED = (
-    "it's password-protected; its person can unlock it on the page (Files) or with `supaclaw files unlock`, never by a "
-    "password in the chat, or send a copy without the password"
+    "it's password-protected; the owner unlocks it on the page (Files) or with `supaclaw files unlock`, never by a "
+    "password in the chat; others send a copy without the password"
 )
 WRONG_PASSWORD = "the password is wrong"
 

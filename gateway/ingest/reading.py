@@ -5,7 +5,7 @@ import sys
 import sysconfig
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from importlib import import_module
 from pathlib import Path, PurePath
@@ -128,10 +128,12 @@ def _unlocked(type: FileType, path: Path, name: str, out: Output) -> tuple[FileT
     from msoffcrypto.exceptions import FileFormatError, InvalidKeyError
 
     with path.open("rb") as file, _damage_named():
-        try:
+        document = None
+        with suppress(Exception):  # a file that it can't parse may still be read
             document = msoffcrypto.OfficeFile(file)
-            if not document.is_encrypted():
-                return type, path
+        if document is None or not document.is_encrypted():
+            return type, path
+        try:
             document.load_key(password=out.password or _READ_ONLY, verify_password=True)
             with (plain := out.decrypted()).open("wb") as decrypted:
                 document.decrypt(decrypted)

@@ -219,6 +219,15 @@ class TestPasswords:
         assert opened.problem == ""
         assert opened.mime == mimetypes.guess_type(name)[0]
 
+    def test_an_encrypted_opendocument_file_says_what_to_do(self, reading: Read) -> None:
+        manifest = "<manifest:manifest><manifest:encryption-data/></manifest:manifest>"
+        locked = {
+            "mimetype": "application/vnd.oasis.opendocument.text",
+            "META-INF/manifest.xml": manifest,
+            "content.xml": b"\x91\x02",
+        }
+        assert "save a copy without it" in reading(zipped(locked), "a.odt").problem
+
     def test_a_zip_encrypted_with_aes_says_what_to_do(self, reading: Read) -> None:
         locked = bytearray(zipped({"a.txt": "x"}))
         for method in (8, locked.index(b"PK\1\2") + 10):
