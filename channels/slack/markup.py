@@ -61,6 +61,10 @@ def defused(markdown: str) -> str:
     return _SPECIAL.sub("<\u2060", markdown)
 
 
+MAX_TABLE = 44
+"""Columns of a fixed-width font that fit a phone."""
+
+
 def escape(text: str) -> str:
     """The text with `&`, `<` and `>` escaped."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
@@ -83,6 +87,15 @@ class _Mrkdwn(Renderer):
 
     def code(self, content: str) -> str:
         return f"```\n{escape(content).rstrip(chr(10)).replace('```', f'``{_NOTHING}`')}\n```"
+
+    def table(self, rows: Sequence[Sequence[str]]) -> str:
+        """A table that a phone would wrap is a list: each row with the names of its columns."""
+        head, *body = rows
+        if sum(2 + max(map(len, column)) for column in zip(*rows, strict=True)) <= MAX_TABLE or not body:
+            return super().table(rows)
+        records = (zip(map(self.text, head), map(self.text, row), strict=True) for row in body)
+        lines = ([f"{name}: {cell}" if name else cell for name, cell in record if cell] for record in records)
+        return "\n".join(f"{self.bullet} " + f"\n{self.indent}".join(each) for each in lines if each)
 
     def inlines(self, nodes: Sequence[SyntaxTreeNode]) -> str:
         """Slack accepts a mark only at the edge of a word, so one inside a word is set off by a zero-width space."""

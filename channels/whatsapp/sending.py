@@ -149,6 +149,8 @@ async def _upload(client: NewAClient, file: OutgoingFile, caption: str, body: Me
     kind = _SHOWN_AS.get(file.mime, "Audio" if file.mime in _SOUNDS and not caption else "Document")
     try:
         data = await asyncio.to_thread(Path(file.path).read_bytes)
+        if data.startswith(b"OggS") and b"OpusHead" not in data[:64]:
+            kind = "Document"  # phones play no other sound in Ogg
         there = await client.upload(data, MediaType[f"Media{kind}"])
     except OSError as error:
         raise SendFailed(f"{file.name} cannot be read: {error.strerror}") from error

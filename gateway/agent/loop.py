@@ -215,9 +215,8 @@ async def _run_calls(
             started = perf_counter()
             outcome = await _run_call(intent.call, toolbox, replace(caller, ordinal=intent.ordinal), resumed)
             milliseconds = round((perf_counter() - started) * 1000)
-        return ToolFinished(
-            intent, ToolResult(intent.call.id, outcome.text), outcome.failed, milliseconds, outcome.label
-        )
+        result = ToolResult(intent.call.id, outcome.text, outcome.images)
+        return ToolFinished(intent, result, outcome.failed, milliseconds, outcome.label)
 
     running = [asyncio.create_task(finish(intent), name=f"tool {intent.call.name}") for intent in intents]
     try:

@@ -26,7 +26,7 @@ from gateway.agent.tool_sources import (
     spec_of,
 )
 from gateway.domain.conversation.diff import written_out
-from gateway.domain.conversation.model import ToolCall, ToolSpec
+from gateway.domain.conversation.model import Image, ToolCall, ToolSpec
 from gateway.domain.conversation.tools import AnyTool, Caller, Change, Effect, Labelled, ToolClass, ToolFailed, Wording
 from gateway.domain.conversation.transcript import Entry
 from gateway.domain.errors import INTERRUPTIONS, DatabaseDown, SupaclawError
@@ -60,6 +60,7 @@ class ToolOutcome:
     text: str
     label: Label
     failed: bool = False
+    images: tuple[Image, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +208,7 @@ class Toolbox:
             return _refusal(type(outage).__name__, f"{self.clean(str(outage))}{doubt}", Label.OWNER)
         if len(text) > tool.max_result:
             text = await self._shortened(tool, text, max(caller.label, labelled.label))
-        return ToolOutcome(text, labelled.label)
+        return ToolOutcome(text, labelled.label, images=labelled.images)
 
     async def _result(self, tool: AnyTool, call: ToolCall, caller: Caller, approval: ApprovedCall | None) -> Labelled:
         """The result of the tool, or of the question whether it may run. The tool starts right after the fence, whose

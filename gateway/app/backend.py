@@ -15,6 +15,7 @@ from gateway.app.parts.turns import Turns
 from gateway.app.parts.way_in import WayIn
 from gateway.app.parts.way_out import WayOut
 from gateway.background.cpu.executor import run_alone
+from gateway.background.cpu.extraction import LockedFiles
 from gateway.config.editing.editor import ConfigEditor
 from gateway.config.load import variable_of
 from gateway.config.watch import ConfigWatch
@@ -95,12 +96,14 @@ def _chat(parts: Parts, way_in: WayIn) -> ChatParts:
 
 
 def _files(parts: Parts) -> FileParts:
-    environment = parts.core.environment
+    environment, records, owner = parts.core.environment, parts.records, parts.core.people.owner.id
+    scratch = parts.work.parts.files.extraction.scratch
     return FileParts(
         root=environment.workspace,
-        workspace=parts.records.workspaces.own,
-        uploads=parts.records.uploads,
+        workspace=records.workspaces.own,
+        uploads=records.uploads,
         checkpoints=Checkpoints(environment.workspace, environment.data, partial(run_alone, seconds=600.0)),
+        unlock=LockedFiles(parts.core.database, owner, records.workspaces.own, records.cpu, scratch).unlock,
     )
 
 

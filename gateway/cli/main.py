@@ -137,7 +137,7 @@ COMMANDS: Mapping[str, str | Group] = {
         "storage.files",
         {
             "list": "list_files",
-            **_same("get", "vouch", "tree", "put", "edit"),
+            **_same("get", "vouch", "tree", "put", "edit", "unlock"),
             "search": "find_lines",
             "move": "move",
             "delete": "delete",

@@ -2,6 +2,7 @@
 
 import re
 import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +13,8 @@ from gateway.ingest.output import LOCKED, MAX_ENTRIES, MAX_FILES, MAX_RATIO, MAX
 if TYPE_CHECKING:
     from lxml.etree import _Element
 
-_LOCKED = 0x1
+_LOCKED, _AES = 0x1, 99
+"""The flag of an entry with a password, and the method of one that is encrypted with AES (APPNOTE 6.3.10)."""
 _HARMLESS = 10 * 1024**2
 _DECLARATION = re.compile(rb"<\0?!\0?(?:D\0?O\0?C\0?T\0?Y\0?P\0?E|E\0?N\0?T\0?I\0?T\0?Y)")
 _XML = (".xml", ".rels", ".vml")
@@ -31,7 +33,7 @@ def read_zip(source: Path, out: Output) -> str:
     description = f"archive, {len(entries):,} files, {unpacked:,} bytes unpacked: {names}"
     if len(entries) > MAX_ENTRIES:
         return description
-    with checked_zip(source, office=False) as archive:
+    with _unlocked(source, out) as archive:
         files = [entry for entry in entries if not entry.is_dir()]
         out.leave_out(f"file after the first {MAX_FILES}", len(files[MAX_FILES:]))
         for entry in files[:MAX_FILES]:
@@ -40,16 +42,34 @@ def read_zip(source: Path, out: Output) -> str:
 
 
 @contextmanager
-def checked_zip(source: Path, *, office: bool) -> Iterator[zipfile.ZipFile]:
+def _unlocked(source: Path, out: Output) -> Iterator[zipfile.ZipFile]:
+    """The checked zip with its password; raises `Unreadable`."""
+    with checked_zip(source, office=False, locked=bool(out.password)) as archive:
+        if out.password:
+            archive.setpassword(out.password.encode())
+        try:
+            yield archive
+        except (RuntimeError, zipfile.BadZipFile, zlib.error):
+            # One wrong password in 256 is noticed by the bytes that it gives only.
+            if not out.password:
+                raise
+            raise out.locked() from None
+
+
+@contextmanager
+def checked_zip(source: Path, *, office: bool, locked: bool = False) -> Iterator[zipfile.ZipFile]:
     """Open a zip; raises `Unreadable` if it is a bomb, locked or damaged: `zipfile` unpacks no more than it states.
 
     With `office`, a document type is refused, too, since libraries read the parts: it holds entity bombs and outside
     references, and has no place in Office Open XML (ECMA-376-2, 8.2.5). Other formats are read by `xml_part`.
+    A `locked` one is expected.
     """
     with _opened(source) as archive:
         entries = archive.infolist()
         unpacked = sum(entry.file_size for entry in entries)
-        if any(entry.flag_bits & _LOCKED for entry in entries):
+        if any(entry.compress_type == _AES for entry in entries):
+            raise Unreadable("it's encrypted with AES, which isn't supported for .zip; unpack it and send the files")
+        if not locked and any(entry.flag_bits & _LOCKED for entry in entries):
             raise Unreadable(LOCKED)
         if (
             len(entries) > MAX_ENTRIES

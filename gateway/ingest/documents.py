@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gateway.ingest.archive import checked_zip, xml_part
 from gateway.ingest.office.parts import add_parts
-from gateway.ingest.output import Output
+from gateway.ingest.output import Output, Unreadable
 from gateway.ingest.text import html_text
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pptx.slide import Slide
 
 
+_MANIFEST = "META-INF/manifest.xml"
 _AS_HTML = {
     "h": "h1",
     "p": "p",
@@ -60,6 +61,8 @@ def _slide(slide: "Slide") -> Iterator[str]:
 def read_odf(source: Path, out: Output) -> str:
     """Read each sheet or slide as a page; returns the description."""
     with checked_zip(source, office=False) as document:
+        if _MANIFEST in document.NameToInfo and b"encryption-data" in document.read(_MANIFEST):
+            raise Unreadable("it has a password of OpenDocument's kind; save a copy without it, or as .docx or PDF")
         body = next(xml_part(document, "content.xml").iter("{*}body"))[0]
         deleted = sum(1 for _ in body.iter("{*}deletion"))
         pictures = [(name, document.read(name)) for name in document.namelist() if name.startswith("Pictures/")]

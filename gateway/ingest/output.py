@@ -52,7 +52,11 @@ MAX_ROWS = 20_000
 MAX_COLUMNS = 200
 
 
-LOCKED = "it's password-protected; send a copy without the password"
+LOCKED = (
+    "it's password-protected; the owner unlocks it on the page (Files) or with `supaclaw files unlock`, never by a "
+    "password in the chat; others send a copy without the password"
+)
+WRONG_PASSWORD = "the password is wrong"
 
 FileKind = Literal[
     "pdf", "image", "document", "sheet", "slides", "page", "book", "text", "code", "table", "archive", "audio", "video",
@@ -113,10 +117,12 @@ ReadPart: TypeAlias = Callable[[Path, str, "Output"], None]
 class Output:
     """Writes pages as they come; `close` assembles them. `problem` says how far the file was read.
 
-    Files inside of the file are read by `read_part` into the same pages, within the same limits.
+    Files inside of the file are read by `read_part` into the same pages, within the same limits; `password` opens the
+    file and those.
     """
 
-    def __init__(self, folder: Path, read_part: ReadPart | None = None) -> None:
+    def __init__(self, folder: Path, read_part: ReadPart | None = None, password: str = "") -> None:
+        self.password = password
         self.problem = self.view = ""
         self.recognised = 0
         """Scans and pictures so far, of all files in the file."""
@@ -162,6 +168,14 @@ class Output:
         (self._folder / f"{self.pages:03}.txt").write_text(fitting, encoding="utf-8")
         if len(fitting) < len(text):
             raise Unreadable(f"only the first {MAX_TEXT_CHARACTERS >> 20} MB of text were kept")
+
+    def locked(self) -> Unreadable:
+        """The reason why a file that needs a password isn't read."""
+        return Unreadable(WRONG_PASSWORD if self.password else LOCKED)
+
+    def decrypted(self) -> Path:
+        """A new file for the bytes of one that was encrypted."""
+        return self._folder / f"decrypted-{self._files}"
 
     def leave_out(self, part: str, count: int = 1) -> None:
         """Count a part that isn't read, such as "picture"."""

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gateway.ingest.ocr import SCAN_SIDE, Ocr
-from gateway.ingest.output import LOCKED, LONG_SIDE, MAX_FILES, MAX_PAGES, OCR_PAGES, Output, Unreadable
+from gateway.ingest.output import LONG_SIDE, MAX_FILES, MAX_PAGES, OCR_PAGES, Output, Unreadable
 from gateway.ingest.pdf_annotations import annotations
 
 if TYPE_CHECKING:
@@ -31,10 +31,10 @@ def read_pdf(source: Path, out: Output) -> str:
     import pypdfium2
 
     try:
-        document = pypdfium2.PdfDocument(source)
+        document = pypdfium2.PdfDocument(source, out.password or None)
     except pypdfium2.PdfiumError as exc:
         locked = "password" in str(exc).lower()
-        raise Unreadable(LOCKED if locked else "the PDF is damaged") from None
+        raise (out.locked() if locked else Unreadable("the PDF is damaged")) from None
     with closing(document):
         if document.get_formtype():
             document.init_forms()

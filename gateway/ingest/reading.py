@@ -4,7 +4,8 @@ import mimetypes
 import sys
 import sysconfig
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from importlib import import_module
 from pathlib import Path, PurePath
@@ -18,7 +19,6 @@ from gateway.ingest.mail import read_mail, read_mbox, read_msg
 from gateway.ingest.office.sheets import read_xls, read_xlsb, read_xlsx
 from gateway.ingest.office.word import read_docx
 from gateway.ingest.output import (
-    LOCKED,
     MAX_MEMORY_BYTES,
     MAX_OUTPUT_BYTES,
     MAX_SECONDS,
@@ -66,8 +66,14 @@ _BY_KIND: Mapping[FileKind, Reader] = {
     "code": read_text,
     "table": read_text,
 }
+_OLE = frozenset(
+    {"application/encrypted", "application/msword", "application/vnd.ms-powerpoint", "application/vnd.ms-excel"}
+)
+"""Kinds of office files that may have a password."""
+_READ_ONLY = "VelvetSweatshop"
+"""Excel's password for workbooks that people open without one (MS-OFFCRYPTO, 2.3.6.2)."""
 _REFUSED = {
-    "application/encrypted": LOCKED,
+    "application/encrypted": "it's protected in a way that isn't supported; send a copy without the protection",
     "application/msword": "Word files older than 2007 (.doc) aren't supported; save it as .docx or PDF",
     "application/vnd.ms-powerpoint": "slides older than 2007 (.ppt) aren't supported; save them as .pptx or PDF",
     "application/x-ole-storage": "this old kind of file isn't supported; save it as .docx, .xlsx, .pptx or PDF",
@@ -79,19 +85,20 @@ _REFUSED = {
 """By MIME type, else by kind."""
 
 
-def read_file(source: str, target: str, name: str, mime: str) -> Json:
+def read_file(source: str, target: str, name: str, mime: str, password: str = "") -> Json:
     """Read `source` into the empty folder `target`: `text.txt`, `001.txt`, `001.jpg`, …, `view.jpg`.
 
     `name` and `mime` are the sender's claims; the bytes count more. Returns an `ExtractedFile`, in which `problem`
     reports a bad file. Raises `MemoryError`, and `OSError` for the two paths.
     """
-    path, out = Path(source), Output(Path(target), _read_part)
+    path, out = Path(source), Output(Path(target), _read_part, password)
     size = path.stat().st_size
     description = ""
     type = sniff(path, name, mime)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
+            type, path = _unlocked(type, path, name, out)
             description = _read(type, path, out) if size else ""
         except Unreadable as exc:
             out.problem = str(exc)
@@ -109,18 +116,48 @@ def _read(type: FileType, path: Path, out: Output) -> str:
     reader = _BY_MIME.get(type.mime) or _BY_KIND.get(type.kind)
     if reader is None:
         raise Unreadable(_REFUSED.get(type.kind, "this kind of file isn't supported"))
-    try:
+    with _damage_named():
         return reader(path, out)
+
+
+def _unlocked(type: FileType, path: Path, name: str, out: Output) -> tuple[FileType, Path]:
+    """An office file without its password; raises `Unreadable` if that isn't known."""
+    if type.mime not in _OLE:
+        return type, path
+    import msoffcrypto
+    from msoffcrypto.exceptions import FileFormatError, InvalidKeyError
+
+    with path.open("rb") as file, _damage_named():
+        document = None
+        with suppress(Exception):  # a file that it can't parse may still be read
+            document = msoffcrypto.OfficeFile(file)
+        if document is None or not document.is_encrypted():
+            return type, path
+        try:
+            document.load_key(password=out.password or _READ_ONLY, verify_password=True)
+            with (plain := out.decrypted()).open("wb") as decrypted:
+                document.decrypt(decrypted)
+        except FileFormatError:
+            return type, path
+        except InvalidKeyError:
+            raise out.locked() from None
+    return sniff(plain, name, ""), plain
+
+
+@contextmanager
+def _damage_named() -> Iterator[None]:
+    """Raise `Unreadable` for all that libraries raise on hostile bytes."""
+    try:
+        yield
     except (Unreadable, MemoryError):
         raise
     except Exception as exc:
-        # Libraries raise anything on hostile bytes.
         raise Unreadable("the file is damaged, or not what it seems to be") from exc
 
 
 def _read_part(path: Path, name: str, out: Output) -> None:
     """Read a file inside of another."""
-    type = sniff(path, name, "")
+    type, path = _unlocked(sniff(path, name, ""), path, name, out)
     if type.kind in {"audio", "video"}:
         raise Unreadable("sound inside of a file isn't transcribed; send it by itself")
     if path.stat().st_size:
@@ -146,10 +183,10 @@ _LIBRARIES: Mapping[str, Sequence[str]] = {
 _PICTURES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".avif", ".heic", ".heif"})
 
 
-def read(source: str, target: str, name: str, mime: str) -> Json:
+def read(source: str, target: str, name: str, mime: str, password: str = "") -> Json:
     """Run `read_file` in a jail; for the CPU process. Raises `ChildFailed`."""
     prepare(name)
-    return in_jail(partial(read_file, source, target, name, mime), source, target)
+    return in_jail(partial(read_file, source, target, name, mime, password), source, target)
 
 
 def in_jail(work: Callable[[], Json], source: str, target: str, seconds: float = MAX_SECONDS) -> Json:

@@ -17,12 +17,14 @@ from gateway.domain.conversation.model import (
     ModelEvent,
     ModelsExhausted,
     Prompt,
+    PromptMessage,
     Reply,
     Restarted,
     TextDelta,
     ThinkingDelta,
     Thought,
     ToolCall,
+    ToolMessage,
     Usage,
     UserMessage,
     Waiting,
@@ -315,13 +317,22 @@ _NO_IMAGES = re.compile(r"\bimages?\b|image_url|vision|multi-?modal|content.{1,1
 
 def has_images(prompt: Prompt) -> bool:
     """Whether the prompt contains images."""
-    return any(isinstance(message, UserMessage) and message.images for message in prompt.messages)
+    return any(isinstance(message, UserMessage | ToolMessage) and message.images for message in prompt.messages)
 
 
 def without_images(prompt: Prompt) -> Prompt:
     """The prompt with its text only."""
-    messages = (replace(m, images=()) if isinstance(m, UserMessage) else m for m in prompt.messages)
-    return replace(prompt, messages=tuple(messages))
+    return replace(prompt, messages=tuple(map(_without_images, prompt.messages)))
+
+
+def _without_images(message: PromptMessage) -> PromptMessage:
+    match message:
+        case UserMessage(text):
+            return UserMessage(text)
+        case ToolMessage(id, text, (_, *_)):
+            return ToolMessage(id, f"{text}\n(You get no pictures, only text.)")
+        case _:
+            return message
 
 
 def refused_images(error: ModelError) -> bool:

@@ -172,9 +172,9 @@ def estimate_tool(spec: ToolSpec) -> int:
 
 def _message(message: PromptMessage) -> int:
     match message:
-        case SystemMessage(text) | ToolMessage(_, text):
+        case SystemMessage(text):
             return _PER_MESSAGE + estimate(text)
-        case UserMessage(text, images):
+        case UserMessage(text, images) | ToolMessage(_, text, images):
             return _PER_MESSAGE + estimate(text) + _PER_IMAGE * len(images)
         case AssistantMessage(text, calls, fields):
             made = sum(_PER_TOOL + estimate(call.name) + estimate(call.arguments) for call in calls)

@@ -14,6 +14,7 @@ from gateway.agent.skills.library import Skills
 from gateway.agent.tool_sources import ToolSource
 from gateway.agent.work.plans import Plans
 from gateway.agent.work.task_trees import Trees
+from gateway.domain.conversation.model import Image
 from gateway.domain.conversation.tools import AnyTool, Caller, ToolFailed
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import MessageId, PrincipalId, TaskId
@@ -53,6 +54,7 @@ class ReadFile:
     text_path: str
     pages: int
     problem: str
+    view_path: str = ""
 
 
 FindRead: TypeAlias = Callable[[str], Awaitable[ReadFile | None]]
@@ -187,6 +189,25 @@ class Services:
     engine: Transact | None = None
     """The gateway's own transactions, which start task trees: tools have no access to the engine's rows."""
     bash: Bash | None = None
+
+
+MAX_PICTURE_BYTES = 400_000
+
+
+async def file_picture(workspace: Workspace, path: str) -> tuple[Image, ...]:
+    """The picture made of a file; none if there is none, or if it is too large."""
+    data = await file_content(workspace, path, MAX_PICTURE_BYTES + 1)
+    return (Image("image/jpeg", data),) if 0 < len(data) <= MAX_PICTURE_BYTES else ()
+
+
+async def file_content(workspace: Workspace, path: str, limit: int) -> bytes:
+    """The bytes of a file; empty if it is gone or not a file any more."""
+    if not path:
+        return b""
+    try:
+        return await workspace.content(path, limit) or b""
+    except WorkspaceError:
+        return b""
 
 
 Family: TypeAlias = Callable[[Services], tuple[AnyTool, ...]]

@@ -2,13 +2,14 @@
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from gateway.domain.conversation.diff import difference
+from gateway.domain.conversation.model import Image
 from gateway.domain.conversation.tools import (
     AnyTool,
     Caller,
@@ -23,13 +24,15 @@ from gateway.domain.conversation.tools import (
 from gateway.domain.errors import SupaclawError
 from gateway.domain.json import Json, JsonObject
 from gateway.domain.principals import Label
-from gateway.tools import Services, explained
+from gateway.tools import Services, explained, file_picture
+from gateway.workspace.files.edits import Edit, apply_edits
 from gateway.workspace.files.paths import WorkspacePath
 from gateway.workspace.files.search import FoundLines, fits_glob
 from gateway.workspace.files.tree import MAX_LISTED, MAX_WRITE_BYTES
 from gateway.workspace.files.uploads import PAGES_SUFFIX, mime_of
 
 PAGE_BYTES = 20_000
+SHOWN = "its picture is shown until you have answered"
 MAX_FOUND = 50
 MAX_FILE_BYTES = 100 * 1024**2
 """The largest file that a checkpoint holds."""
@@ -78,6 +81,7 @@ class ReadArguments(_Arguments):
     path: _Path
     offset: int = Field(default=0, ge=0, description="Byte: next_offset of the page before")
     limit: int = Field(default=PAGE_BYTES, ge=100, le=PAGE_BYTES, description="Bytes")
+    page: int | None = Field(default=None, ge=1, description="Of a PDF or scan: its text, and a picture of it")
 
 
 class WriteArguments(_Arguments):
@@ -86,14 +90,6 @@ class WriteArguments(_Arguments):
     path: _Path
     content: str
     mime_type: str | None = Field(default=None, max_length=127, description="If the name does not tell it")
-
-
-class Edit(_Arguments):
-    """One exact replacement."""
-
-    old_text: str = Field(description="Exact; must occur once unless replace_all")
-    new_text: str
-    replace_all: bool = False
 
 
 class EditArguments(_Arguments):
@@ -195,6 +191,8 @@ class _Files:
         return Change(what, hashlib.sha256(raw).hexdigest())
 
     async def read_file(self, arguments: ReadArguments, _caller: Caller) -> Labelled:
+        if arguments.page is not None:
+            return await self._pictured_page(arguments, arguments.page)
         try:
             if arguments.offset:  # a later page of a binary file may look like text
                 await self._page(arguments.path, ReadArguments(path=arguments.path))
@@ -220,6 +218,9 @@ class _Files:
         """
         path = str(WorkspacePath.parse(arguments.path))
         read = await self.services.find_read(path)
+        shown = await self._picture(read.view_path if read else path) if mime_of(path).startswith("image/") else ()
+        if shown and not (read and read.text_path):
+            return Labelled({"what": f"the picture {path}; {SHOWN}"}, Label.UNTRUSTED, shown)
         if read is None:
             raise ToolFailed(failure.error, f"{failure.message} By its name it is {mime_of(path)}.", failure.label)
         if not read.text_path:
@@ -228,7 +229,24 @@ class _Files:
         pages = f", {read.pages} pages, each also in {path}{PAGES_SUFFIX}/001.txt and so on" if read.pages > 1 else ""
         found = f"text of {path}{pages}{f'; {read.problem}' if read.problem else ''}"
         page = await self._page(read.text_path, arguments)
-        return Labelled({"what": found, **page.result}, Label.UNTRUSTED if read.problem else page.label)
+        found = f"{found}; {SHOWN}" if shown else found
+        return Labelled({"what": found, **page.result}, Label.UNTRUSTED if read.problem else page.label, shown)
+
+    async def _pictured_page(self, arguments: ReadArguments, number: int) -> Labelled:
+        """The text and the picture of one page, which reading the file has made."""
+        with explained():
+            path = WorkspacePath.parse(arguments.path)
+        page = f"{path}{PAGES_SUFFIX}/{number:03}"
+        if not (shown := await self._picture(f"{page}.jpg")):
+            message = f"There is no picture of page {number} of {path}; read it without page."
+            raise ToolFailed.own("no_page", message)
+        text = await self._page(f"{page}.txt", arguments)
+        what = f"page {number} of {path}; {SHOWN}"
+        return Labelled({"what": what, **text.result}, Label.UNTRUSTED, shown)
+
+    async def _picture(self, path: str) -> tuple[Image, ...]:
+        """A picture that the gateway made of a page or file; others might be refused by providers."""
+        return await file_picture(self.services.workspace, path) if PAGES_SUFFIX in path else ()
 
     async def write_file(self, arguments: WriteArguments, caller: Caller) -> Labelled:
         with explained():
@@ -278,34 +296,6 @@ class _Files:
         return Change(preview, "" if raw is None else hashlib.sha256(raw).hexdigest())
 
 
-def apply_edits(text: str, edits: Sequence[Edit]) -> tuple[str, list[int]]:
-    """Apply the edits in order; returns the text and each edit's count. Raises `ToolFailed` if one does not apply."""
-    counts: list[int] = []
-    for number, edit in enumerate(edits, start=1):
-        found = _occurrences(text, edit, number)
-        if len(text) + found * (len(edit.new_text) - len(edit.old_text)) > MAX_WRITE_BYTES:
-            message = f"Edit {number} would make the file larger than 5 MB; nothing was changed."
-            raise ToolFailed.own("too_large", message)
-        text = text.replace(edit.old_text, edit.new_text)
-        counts.append(found)
-    return text, counts
-
-
-def _occurrences(text: str, edit: Edit, number: int) -> int:
-    if not edit.old_text:
-        raise ToolFailed.own("empty_old_text", f"Edit {number} has an empty old_text; give the exact text to replace.")
-    found = text.count(edit.old_text)
-    if found == 0:
-        message = f"Edit {number}: old_text is not in the file; nothing was changed. Read the file and copy it exactly."
-        raise ToolFailed.own("not_found", message)
-    if found > 1 and not edit.replace_all:
-        message = (
-            f"Edit {number}: old_text occurs {found} times; nothing was changed. Add lines around it or replace_all."
-        )
-        raise ToolFailed.own("ambiguous", message)
-    return found
-
-
 def tools(services: Services) -> tuple[AnyTool, ...]:
     """The file tools of one workspace."""
     files = _Files(services)
@@ -324,7 +314,7 @@ def _reading(files: _Files) -> tuple[AnyTool, ...]:
         ),
         Tool(
             "read_file",
-            "Read a text file, or the text found in a PDF, picture or other file that was sent. "
+            "Read a text file, or the text found in a PDF, picture or other file that was sent; page shows one page. "
             "content is null when it does not exist; next_offset means there is more.",
             ReadArguments,
             files.read_file,

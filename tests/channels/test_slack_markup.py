@@ -92,3 +92,12 @@ def test_a_growing_answer_calls_nobody_and_grows_evenly() -> None:
     assert "<!" not in defused(text)
     assert "<@" not in defused(text)
     assert all(defused(text).startswith(defused(text[:end])) for end in range(len(text)))
+
+
+def test_a_table_too_wide_for_a_phone_is_a_list() -> None:
+    wide = "|City|What people say *there*|Price|\n|-|-|-|\n|Rome|It is warm, and the food is good|€5|\n|Oslo||€9|"
+    assert to_mrkdwn(wide) == (
+        "• City: Rome\n    What people say there: It is warm, and the food is good\n    Price: €5\n"
+        "• City: Oslo\n    Price: €9"
+    )
+    assert to_mrkdwn("|a|b|\n|-|-|\n|1|2|").startswith("```")

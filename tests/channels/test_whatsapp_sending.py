@@ -185,10 +185,13 @@ async def test_audio_is_played_unless_there_is_something_to_read(
 
 async def test_opus_is_a_voice_message_with_its_length(channel: WhatsApp, people: FakeWhatsApp, tmp_path: Path) -> None:
     page = b"OggS\0\4" + (7 * 48_000).to_bytes(8, "little") + bytes(14)
-    (tmp_path / "a.ogg").write_bytes(b"OggS" + bytes(24) + page)
-    await channel.send(Outgoing(ADA, "", "1", file=OutgoingFile(str(tmp_path / "a.ogg"), "a.ogg", "audio/ogg", 56)))
+    sound = OutgoingFile(str(tmp_path / "a.ogg"), "a.ogg", "audio/ogg", 56)
+    for codec in (b"OpusHead", b"\x01vorbis\0"):
+        (tmp_path / "a.ogg").write_bytes(b"OggS" + bytes(24) + codec + page)
+        await channel.send(Outgoing(ADA, "", "1", file=sound))
     note = people.sent[0].message.audioMessage
     assert (note.PTT, note.seconds, note.mimetype) == (True, 7, "audio/ogg; codecs=opus")
+    assert people.sent[1].message.documentMessage.fileName == "a.ogg"
 
 
 async def test_an_upload_that_fails_has_shown_nothing(channel: WhatsApp, people: FakeWhatsApp, tmp_path: Path) -> None:

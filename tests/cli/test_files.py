@@ -3,18 +3,21 @@ import hashlib
 import os
 import zipfile
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
 
 from gateway.config.environment import Environment
 from gateway.domain.principals import Label, Role
+from gateway.ingest.output import LOCKED as PASSWORD_NEEDED
 from gateway.store.connection.pool import Database
 from gateway.store.files import contents, files
 from gateway.store.files.files import FileRow
 from gateway.store.people import principals
 from gateway.workspace.locks import LockKeeper, OwnerEdits, note_owner_edits
-from tests.cli.conftest import Supaclaw
+from tests.cli.conftest import Done, Supaclaw
+from tests.ingest.samples import unlockable_pdf
 
 
 @pytest.fixture
@@ -221,3 +224,40 @@ def test_a_folder_is_saved_as_a_zip(supaclaw: Supaclaw, report: FileRow, place: 
     assert (done.code, done.out) == (0, "notes.zip\n")
     assert (again.code, "already exists" in again.err) == (1, True)
     assert supaclaw("files", "zip", "nowhere").code == 1
+
+
+def test_a_locked_file_is_read_with_a_password_that_is_kept_nowhere(
+    supaclaw: Supaclaw, report: FileRow, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace = Environment.read(os.environ).workspace
+    locked = unlockable_pdf("The code is 4711.", b"sesame 9")
+    (workspace / "notes/a.pdf").write_bytes(locked)
+
+    async def stored(row: dict[str, Any] | None = None) -> FileRow | None:
+        async with await Database.connect(dsn) as database, database.connection() as conn:
+            if row:
+                facts = {"mime": "application/pdf", "label": Label.UNTRUSTED, "origin": "telegram"}
+                file = await files.keep(conn, report.principal_id, "notes/a.pdf", **row, **facts)
+                await files.derived(conn, file.id, problem=PASSWORD_NEEDED)
+            return await files.get(conn, report.principal_id, "notes/a.pdf")
+
+    asyncio.run(stored({"size": len(locked), "sha256": hashlib.sha256(locked).hexdigest()}))
+
+    def unlock(password: str, path: str = "notes/a.pdf") -> Done:
+        monkeypatch.setattr("gateway.cli.storage.files.ask_secret_line", lambda _question: password)
+        return supaclaw("files", "unlock", path)
+
+    assert unlock("").err.endswith("supaclaw: no password was given; nothing was read\n")
+    wrong = unlock("sesame 8")
+    assert (wrong.code, wrong.err.splitlines()[-1]) == (
+        1,
+        "supaclaw: the password of notes/a.pdf is wrong; nothing was read",
+    )
+    assert "not a file that was sent" in unlock("x", "notes/report.txt").err
+    assert "your agent can read notes/a.pdf now" in unlock("sesame 9").out
+    row = asyncio.run(stored())
+    assert row is not None
+    assert (row.problem, row.text_path, row.pages) == ("", "notes/a.pdf.txt", 1)
+    assert "4711" in (workspace / row.text_path).read_text()
+    kept = [path for path in workspace.parent.rglob("*") if path.is_file() and b"sesame 9" in path.read_bytes()]
+    assert kept == []

@@ -1,12 +1,19 @@
 """One file of each kind, made here, with the words that must be found in it."""
 
 import email.message
+import hashlib
 import io
 import json
+import struct
 import zipfile
+import zlib
 from collections.abc import Mapping
 from typing import NamedTuple
+from zipfile import ZIP_DEFLATED, ZIP_STORED
 
+from cryptography.hazmat.decrepit.ciphers.algorithms import ARC4
+from cryptography.hazmat.primitives.ciphers import Cipher
+from msoffcrypto.format.ooxml import OOXMLFile
 from PIL import Image
 
 from gateway.ingest.output import FileKind
@@ -76,6 +83,57 @@ def locked_pdf() -> bytes:
     return pdf("secret", extra=security, trailer=b"/Encrypt 6 0 R/ID[<00><00>]")
 
 
+def unlockable_pdf(text: str, password: bytes) -> bytes:
+    """Encrypted by the standard handler, revision 2 (ISO 32000-1, 7.6.3)."""
+    fill = bytes.fromhex("28bf4e5e4e758a4164004e56fffa01082e2e00b6d0683e802f0ca9fe6453697a")
+    padded, flags = (password + fill)[:32], b"\xd4\xff\xff\xff"
+    owner = _rc4(hashlib.md5(padded).digest()[:5], padded)
+    key = hashlib.md5(padded + owner + flags + b"\0").digest()[:5]
+    security = f"<</Filter/Standard/V 1/R 2/O<{owner.hex()}>/U<{_rc4(key, fill).hex()}>/P -44>>"
+    plain = pdf(text, extra=security.encode(), trailer=b"/Encrypt 6 0 R/ID[<00><00>]")
+    start, end = plain.index(b"stream\n") + 7, plain.index(b"\nendstream")
+    return plain[:start] + _rc4(hashlib.md5(key + b"\5\0\0\0\0").digest()[:10], plain[start:end]) + plain[end:]
+
+
+def _rc4(key: bytes, data: bytes) -> bytes:
+    return Cipher(ARC4(key), None).encryptor().update(data)
+
+
+def unlockable_office(plain: bytes, password: str) -> bytes:
+    out = io.BytesIO()
+    OOXMLFile(io.BytesIO(plain)).encrypt(password, out)
+    return out.getvalue()
+
+
+def unlockable_zip(name: str, content: bytes, password: bytes) -> bytes:
+    """One stored file, encrypted traditionally (APPNOTE 6.1)."""
+    keys = [0x12345678, 0x23456789, 0x34567890]
+
+    def crc(byte: int, before: int) -> int:
+        return zlib.crc32(bytes([byte]), before ^ 0xFFFFFFFF) ^ 0xFFFFFFFF
+
+    def update(byte: int) -> None:
+        keys[0] = crc(byte, keys[0])
+        keys[1] = ((keys[1] + (keys[0] & 0xFF)) * 134775813 + 1) & 0xFFFFFFFF
+        keys[2] = crc(keys[1] >> 24, keys[2])
+
+    def encrypted(byte: int) -> int:
+        half = keys[2] | 2
+        mask = (half * (half ^ 1)) >> 8 & 0xFF
+        update(byte)
+        return byte ^ mask
+
+    for byte in password:
+        update(byte)
+    check = zlib.crc32(content)
+    archive = bytearray(zipped({name: bytes(map(encrypted, bytes(11) + bytes([check >> 24]) + content))}, ZIP_STORED))
+    for start in (6, archive.index(b"PK\1\2") + 8):
+        archive[start] |= 1
+        struct.pack_into("<I", archive, start + 8, check)
+        struct.pack_into("<I", archive, start + 16, len(content))
+    return bytes(archive)
+
+
 def scan() -> bytes:
     """Pages that are only pictures."""
     out = io.BytesIO()
@@ -100,9 +158,9 @@ def encoded(image: Image.Image, form: str, **options: object) -> bytes:
     return out.getvalue()
 
 
-def zipped(entries: Mapping[str, str | bytes]) -> bytes:
+def zipped(entries: Mapping[str, str | bytes], method: int = ZIP_DEFLATED) -> bytes:
     out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(out, "w", method) as archive:
         for name, content in entries.items():
             archive.writestr(name, content)
     return out.getvalue()

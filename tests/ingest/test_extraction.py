@@ -1,6 +1,9 @@
 import codecs
+import email.message
 import io
 import json
+import mimetypes
+import random
 import socket
 import zipfile
 from collections.abc import Callable
@@ -175,6 +178,61 @@ class TestRefusals:
         Image.new("1", (side, side)).save(out, "PNG")
         assert len(out.getvalue()) < 100_000
         assert "pixels" in reading(out.getvalue(), "x.png").problem
+
+
+def letter(attached: bytes) -> bytes:
+    message = email.message.EmailMessage()
+    message.set_content("see below")
+    message.add_attachment(attached, maintype="application", subtype="octet-stream", filename="a.docx")
+    return message.as_bytes()
+
+
+class TestPasswords:
+    LONG = f"<w:p><w:r><w:t>{random.Random(1).randbytes(5_000).hex()}</w:t></w:r></w:p>"
+    DOCX = samples.unlockable_office(samples.docx(LONG), "sésame 9")
+
+    @pytest.mark.parametrize(
+        ("content", "name", "words"),
+        [
+            (samples.unlockable_pdf("The code is 4711.", "s\xe9same 9".encode("cp1252")), "a.pdf", "The code is 4711."),
+            (DOCX, "a.docx", "Königsallee"),
+            (letter(DOCX), "a.eml", "Königsallee"),
+            (samples.unlockable_zip("note.txt", b"The code is 4711.", "sésame 9".encode()), "a.zip", "4711"),
+        ],
+        ids=["pdf", "docx", "eml", "zip"],
+    )
+    def test_a_password_opens_a_file_and_those_inside_it(
+        self, content: bytes, name: str, words: str, tmp_path: Path
+    ) -> None:
+        (tmp_path / "source").write_bytes(content)
+
+        def read(password: str) -> tuple[ExtractedFile, str]:
+            (target := tmp_path / f"read{len(password)}").mkdir()
+            file = ExtractedFile.from_json(read_file(str(tmp_path / "source"), str(target), name, "", password))
+            return file, (target / file.text).read_text() if file.text else ""
+
+        (closed, nothing), (wrong, still), (opened, text) = read(""), read("sesame"), read("sésame 9")
+        assert output.LOCKED in closed.problem
+        assert output.WRONG_PASSWORD in wrong.problem
+        assert words not in nothing + still
+        assert words in text
+        assert opened.problem == ""
+        assert opened.mime == mimetypes.guess_type(name)[0]
+
+    def test_an_encrypted_opendocument_file_says_what_to_do(self, reading: Read) -> None:
+        manifest = "<manifest:manifest><manifest:encryption-data/></manifest:manifest>"
+        locked = {
+            "mimetype": "application/vnd.oasis.opendocument.text",
+            "META-INF/manifest.xml": manifest,
+            "content.xml": b"\x91\x02",
+        }
+        assert "save a copy without it" in reading(zipped(locked), "a.odt").problem
+
+    def test_a_zip_encrypted_with_aes_says_what_to_do(self, reading: Read) -> None:
+        locked = bytearray(zipped({"a.txt": "x"}))
+        for method in (8, locked.index(b"PK\1\2") + 10):
+            locked[method] = 99
+        assert "unpack it and send the files" in reading(bytes(locked), "a.zip").problem
 
 
 class Broken:

@@ -6,6 +6,7 @@ import io
 import json
 import zipfile
 from collections.abc import Callable, Mapping
+from datetime import datetime
 
 import openpyxl
 import pptx
@@ -50,6 +51,35 @@ def with_parts(content: bytes, parts: Mapping[str, str | bytes]) -> bytes:
 
 def word(text: str, tag: str) -> str:
     return f"<w:{tag} {W}><w:p><w:r><w:t>{text}</w:t></w:r></w:p></w:{tag}>"
+
+
+@pytest.mark.parametrize(
+    ("value", "form", "shown"),
+    [
+        (0.19, "0%", "19%"),
+        (0.1234, "0.00%", "12.34%"),
+        (1234.5, '#,##0.00\\ "€"', "1,234.50 €"),
+        (1234.5, "[$£-809]#,##0.00", "£1,234.50"),
+        (-1234.5, "_-* #,##0.00\\ [$€-407]_-;[Red]-* #,##0.00\\ [$€-407]_-", "-1,234.50 €"),
+        (-5, "$#,##0_);($#,##0)", "($5)"),
+        (0.5, "General", "0.5"),
+        (12.0, "0", "12"),
+        (1067, "00000", "01067"),
+        (5551234, "000\\-0000", "5551234"),
+        (1500, '#,##0 "EUR"', "1,500 EUR"),
+        (1e-7, "0.00E+00", "1e-07"),
+        (0.5, "# ?/?", "0.5"),
+        (True, "0%", "True"),
+        (datetime(2026, 3, 1), "dd/mm/yyyy", "2026-03-01"),
+        (datetime(2026, 3, 1, 9, 30), "dd/mm/yyyy hh:mm", "2026-03-01 09:30:00"),
+    ],
+)
+def test_cells_are_read_as_excel_shows_them(value: object, form: str, shown: str, found: Read) -> None:
+    book, out = openpyxl.Workbook(), io.BytesIO()
+    book.active.append(["rate", value])
+    book.active["B1"].number_format = form
+    book.save(out)
+    assert found(out.getvalue(), "x.xlsx").text.splitlines()[1] == f"rate | {shown}"
 
 
 def test_a_word_document_is_read_with_all_around_its_text(found: Read) -> None:

@@ -2,7 +2,15 @@
 
 import pytest
 
-from gateway.domain.conversation.model import Image, ModelsExhausted, Prompt, UserMessage
+from gateway.domain.conversation.model import (
+    AssistantMessage,
+    Image,
+    ModelsExhausted,
+    Prompt,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
 from gateway.llm.errors import ErrorKind, ModelError
 from gateway.llm.prices import Prices, estimate_prompt
 from gateway.llm.providers.scripted import Say
@@ -39,6 +47,14 @@ async def test_a_model_that_is_known_to_be_blind_is_shown_the_words_alone() -> N
     chain = Chain({BLIND: ["a cat, you say"]})
     assert await ask(chain) == "a cat, you say"
     assert shown(chain, BLIND) == [WORDS]
+
+
+async def test_a_blind_model_is_told_that_it_gets_no_picture_of_a_page() -> None:
+    read = AssistantMessage("", (ToolCall("one", "read_file", "{}"),))
+    chain = Chain({BLIND: ["a page"]})
+    await ask(chain, Prompt((UserMessage("look"), read, ToolMessage("one", "text", (Image("image/jpeg", b"x"),)))))
+    [prompt] = shown(chain, BLIND)
+    assert prompt.messages[-1] == ToolMessage("one", "text\n(You get no pictures, only text.)")
 
 
 @pytest.mark.parametrize("refusal", REFUSALS)

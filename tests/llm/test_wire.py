@@ -4,7 +4,7 @@ import pytest
 
 from gateway.domain.conversation.model import AssistantMessage, Image, Prompt, ToolCall, ToolMessage, UserMessage
 from gateway.domain.settings import CallParams
-from gateway.llm.protocol.wire import call_id, messages_json, sampling_json
+from gateway.llm.protocol.wire import PICTURES, call_id, messages_json, sampling_json
 
 
 @pytest.mark.parametrize("short", [False, True])
@@ -51,3 +51,18 @@ def test_pictures_come_before_the_words_about_them() -> None:
             {"type": "text", "text": "what is it?"},
         ],
     }
+
+
+def test_the_pictures_of_results_come_in_a_user_message_behind_all_of_them() -> None:
+    picture = Image("image/jpeg", b"\xff\xd8")
+    calls = AssistantMessage("", (ToolCall("one", "read_file", "{}"), ToolCall("two", "read_file", "{}")))
+    round = (UserMessage("look"), calls, ToolMessage("one", "1", (picture,)), ToolMessage("two", "2", (picture,)))
+    for later, words in (((), PICTURES), ((UserMessage("and?"),), f"{PICTURES}\n\nand?")):
+        *_, first, second, shown = messages_json(Prompt((*round, *later)), source="")
+        assert [(each["role"], each["content"]) for each in (first, second)] == [("tool", "1"), ("tool", "2")]
+        *pictures, text = shown["content"]
+        assert shown["role"] == "user"
+        assert [each["type"] for each in pictures] == ["image_url"] * 2
+        assert text == {"type": "text", "text": words}
+    answered = messages_json(Prompt((*round, AssistantMessage("a cat"))), source="")
+    assert [each["role"] for each in answered] == ["user", "assistant", "tool", "tool", "user", "assistant"]

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from gateway.agent.toolbox import ToolOutcome
-from gateway.domain.conversation.model import ToolCall
+from gateway.domain.conversation.model import Image, ToolCall
 from gateway.domain.conversation.tools import Caller, Effect, Labelled, ToolFailed
 from gateway.domain.principals import Label
 from gateway.tools import ReadFile, Services
-from gateway.tools.files import PAGE_BYTES, Edit, apply_edits, tools
+from gateway.tools.files import PAGE_BYTES, tools
+from gateway.workspace.files.edits import Edit, apply_edits
 from gateway.workspace.files.tree import MAX_WRITE_BYTES, Workspace, Written
 from tests.fakes.caller import CALLER
 from tests.fakes.toolboxes import toolbox_of
@@ -231,6 +232,25 @@ class TestFilesThatAreNoText:
         answer = await desk.call("read_file", path="a.pdf")
         assert answer["error"] == "binary"
         assert "it is locked with a password" in answer["message"]
+
+    async def test_a_page_is_shown_as_a_picture_of_others(self, desk: Desk) -> None:
+        folder = desk.root / "a.pdf.pages"
+        folder.mkdir()
+        (folder / "002.txt").write_text("It is due in May.")
+        (folder / "002.jpg").write_bytes(b"\xff\xd8page")
+        desk.read["a.png"] = ReadFile("", 1, "no text was found in it", "a.pdf.pages/002.jpg")
+        (desk.root / "a.png").write_bytes(b"\x89PNG\xff\0")
+        (desk.root / "chart.png").write_bytes(b"\x89PNG\xff\0")
+
+        async def read(**arguments: object) -> ToolOutcome:
+            return await desk.toolbox.run(ToolCall("1", "read_file", json.dumps(arguments)), desk.caller)
+
+        page = await read(path="a.pdf", page=2)
+        assert json.loads(page.text)["content"] == "It is due in May."
+        for outcome in (page, await read(path="a.pdf.pages/002.jpg"), await read(path="a.png")):
+            assert (outcome.images, outcome.label) == ((Image("image/jpeg", b"\xff\xd8page"),), Label.UNTRUSTED)
+        assert "read it without page" in (await read(path="a.pdf", page=3)).text
+        assert ((await read(path="chart.png")).images, (await read(path="a.pdf.pages/002.txt")).images) == ((), ())
 
     async def test_one_that_nobody_has_read_is_refused_as_ever(self, desk: Desk) -> None:
         message = (await desk.call("read_file", path="a.pdf"))["message"]

@@ -13,7 +13,9 @@ import pytest
 
 from gateway.agent.limits import Limits
 from gateway.app.backend import refreshed_toolbox
-from gateway.background.cpu.executor import run_alone
+from gateway.background.cpu.executor import Cpu, run_alone
+from gateway.background.cpu.extraction import LockedFiles
+from gateway.background.cpu.scratch import ScratchFolder
 from gateway.config.editing.editor import ConfigEditor
 from gateway.config.environment import Environment
 from gateway.config.load import parse
@@ -199,6 +201,9 @@ def backend_of(path: MessagePath, owner: Principal) -> Backend:
             workspace=path.workspaces.own,
             uploads=path.uploads,
             checkpoints=Checkpoints(path.workspace, path.workspace.parent / "data", partial(run_alone, seconds=60.0)),
+            unlock=LockedFiles(
+                path.database, owner.id, path.workspaces.own, Cpu(), ScratchFolder(path.workspace.parent / "unlock")
+            ).unlock,
         ),
         trees=TreeParts(
             control=path.tree_control,

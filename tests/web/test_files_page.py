@@ -6,10 +6,14 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from gateway.domain.principals import Label
+from gateway.ingest.output import LOCKED as PASSWORD_NEEDED
+from gateway.store.files import files
 from gateway.web.components.files import as_before, even_breaks, locked_lines
 from gateway.workspace.files import copies
+from tests.ingest.samples import unlockable_pdf
 from tests.web.conftest import Web
 from tests.web.uploading import png
 
@@ -231,3 +235,32 @@ def test_line_breaks_stay_as_they_were():
 def test_locked_lines_are_named():
     assert locked_lines(LOCKED.encode()) == ["1–5", "7"]
     assert locked_lines(b"nothing\n") == []
+
+
+async def test_the_owner_unlocks_a_file_with_its_password(web: Web):
+    locked = unlockable_pdf("The code is 4711.", b"sesame 9")
+    put(web, "uploads/a.pdf", locked)
+    async with web.path.database.connection() as conn:
+        row = await files.keep(
+            *(conn, web.backend.owner.id, "uploads/a.pdf"),
+            size=len(locked),
+            mime="application/pdf",
+            sha256=sha256(locked),
+            label=Label.UNTRUSTED,
+            origin="telegram",
+        )
+        await files.derived(conn, row.id, problem=PASSWORD_NEEDED)
+    asked = {"path": "uploads/a.pdf"}
+    with capture_logs() as logs:
+        async with web.sign_in() as browser:
+            assert 'action="/files/unlock"' in (await browser.get("/files", params=asked)).text
+            wrong = await browser.post("/files/unlock", data={**asked, "password": "sesame 8"})
+            assert (await browser.post("/files/unlock", data={**asked, "password": "sesame 9"})).status_code == 204
+            assert 'action="/files/unlock"' not in (await browser.get("/files", params=asked)).text
+    assert (wrong.status_code, wrong.json()["error"]["message"]) == (
+        409,
+        "the password of uploads/a.pdf is wrong; nothing was read",
+    )
+    assert "4711" in (web.backend.files.root / "uploads/a.pdf.txt").read_text()
+    assert await label(web, "uploads/a.pdf.txt") is Label.UNTRUSTED
+    assert "sesame" not in str(logs)

@@ -111,10 +111,12 @@ async def test_what_waits_and_what_was_stopped_is_marked(thread: Thread):
     html = await drawn(
         thread,
         row(1, "user", "stopped one", closed_at=NOW, platform_id="1"),
+        row(4, "user", "meet at 5", withdrawn="edited"),
         row(2, "user", "from elsewhere", origin="telegram"),
         row(3, "user", "unread", seq=None),
     )
     assert "<small>stopped</small>" in html
+    assert "<small>edited since</small>" in html
     assert "<small>via telegram</small>" in html
     assert html.count("waiting") == 1
 

@@ -134,7 +134,7 @@ def to_messages(entries: Sequence[Entry], zone: str | None = None) -> tuple[Prom
 class _Messages:
     """Collects prompt messages; an assistant message stays open while calls follow it."""
 
-    results: dict[int, str]
+    results: dict[int, ToolResult]
     messages: list[PromptMessage] = field(default_factory=list)
     text: str = ""
     calls: list[ToolCall] = field(default_factory=list)
@@ -156,7 +156,8 @@ class _Messages:
     def call(self, call: ToolCall, place: int, fields: ProviderFields | None) -> None:
         self.fields = fields or self.fields
         self.calls.append(_valid(call))
-        self.answers.append(ToolMessage(call.id, self.results.get(place, NO_RESULT)))
+        result = self.results.get(place, ToolResult(call.id, NO_RESULT))
+        self.answers.append(ToolMessage(call.id, result.text, result.images))
 
     def end_calls(self) -> None:
         if self.calls:
@@ -175,16 +176,21 @@ class _Messages:
         self.text, self.calls, self.answers, self.fields = "", [], [], None
 
 
-def _results(entries: Sequence[Entry]) -> dict[int, str]:
+MAX_SHOWN_RESULTS = 8
+"""Results whose pictures a prompt has, the newest ones."""
+
+
+def _results(entries: Sequence[Entry]) -> dict[int, ToolResult]:
     """The results by the place of their intent; other entries may stand between the two."""
     open_calls: dict[str, int] = {}
-    results: dict[int, str] = {}
+    results: dict[int, ToolResult] = {}
     for place, entry in enumerate(entries):
         if isinstance(entry, ToolIntent):
             open_calls[entry.call.id] = place
         elif isinstance(entry, ToolResult) and (intent := open_calls.pop(entry.call_id, None)) is not None:
-            results[intent] = entry.text
-    return results
+            results[intent] = entry
+    pictured = [place for place, result in results.items() if result.images]
+    return results | {place: replace(results[place], images=()) for place in pictured[:-MAX_SHOWN_RESULTS]}
 
 
 def _valid(call: ToolCall) -> ToolCall:

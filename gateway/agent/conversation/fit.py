@@ -59,7 +59,7 @@ def message_tokens(message: PromptMessage, estimate: Estimate) -> int:
 
 def _own_tokens(message: PromptMessage, estimate: Estimate) -> int:
     tokens = MESSAGE_OVERHEAD + estimate(message.text)
-    if isinstance(message, UserMessage):
+    if isinstance(message, UserMessage | ToolMessage):
         tokens += IMAGE_TOKENS * len(message.images)
     elif isinstance(message, AssistantMessage):
         for call in message.calls:
@@ -141,7 +141,7 @@ def _shrink(message: PromptMessage, limit: int, estimate: Estimate) -> PromptMes
         case UserMessage(text, images):
             kept = images[-(room // 2 // IMAGE_TOKENS) :] if room >= 2 * IMAGE_TOKENS else ()
             return UserMessage(cut(text, room - IMAGE_TOKENS * len(kept), estimate), kept)
-        case ToolMessage(call_id, text):
+        case ToolMessage(call_id, text):  # its pictures are left out
             return ToolMessage(call_id, cut(text, room, estimate))
         case AssistantMessage():
             return _shrink_assistant(message, limit, estimate)

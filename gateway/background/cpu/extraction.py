@@ -13,7 +13,7 @@ from gateway.background.cpu.executor import Cpu, CpuJobFailed
 from gateway.background.cpu.scratch import ScratchFolder
 from gateway.background.cpu.transcription import Transcribe, transcribe
 from gateway.config.failpoints import Failpoints, Step
-from gateway.domain.errors import TryAgainLater
+from gateway.domain.errors import OwnerMustAct, TryAgainLater
 from gateway.domain.ids import FileId, PrincipalId
 from gateway.domain.principals import Label
 from gateway.domain.work.tasks import Claim, Lane
@@ -67,7 +67,7 @@ class TextExtraction:
         workspace = self.workspaces.of(principal)
         try:
             async with self.scratch.new() as folder:
-                derived, read = await self._read_file(workspace, file, folder)
+                derived, read = await _extracted(self.cpu, workspace, file, folder)
                 derived, again = await self._transcribed(derived, folder)
                 text, view = await _store_beside(workspace, file.path, derived, read)
         except TryAgainLater:
@@ -84,20 +84,6 @@ class TextExtraction:
         await tasks.step(self.database, run, lambda tx: _note_derived(tx, file, derived, again=again))
         return again
 
-    async def _read_file(self, workspace: Workspace, file: FileRow, folder: Path) -> tuple["ExtractedFile", Workspace]:
-        """The extracted content, and the folder that has its files."""
-        # Imported for the first file, to keep the start of the gateway fast.
-        from gateway.ingest.output import MAX_MEMORY_BYTES, MAX_SECONDS, ExtractedFile
-        from gateway.ingest.reading import read
-
-        # Read a copy: a file in the workspace may become a link at any time, which the process would follow.
-        source, target = folder / "source", folder / "read"
-        await workspace.copy(file.path, source)
-        await asyncio.to_thread(target.mkdir)
-        arguments = str(source), str(target), file.name, file.mime
-        answer = await self.cpu.run(read, *arguments, seconds=MAX_SECONDS + SPARE_SECONDS, memory=MAX_MEMORY_BYTES)
-        return ExtractedFile.from_json(answer), Workspace(target)
-
     async def _transcribed(self, derived: "ExtractedFile", folder: Path) -> tuple["ExtractedFile", bool]:
         """With the text of a recording, and whether a later try may have more success."""
         if derived.kind not in ("audio", "video"):
@@ -107,6 +93,23 @@ class TextExtraction:
             return replace(derived, problem=said.problem), said.temporary
         await asyncio.to_thread((folder / "read" / "text.txt").write_text, said.text, "utf-8")
         return replace(derived, text="text.txt", characters=len(said.text), problem=""), False
+
+
+async def _extracted(
+    cpu: Cpu, workspace: Workspace, file: FileRow, folder: Path, *password: str
+) -> tuple["ExtractedFile", Workspace]:
+    """The extracted content, and the folder that has its files."""
+    # Imported for the first file, to keep the start of the gateway fast.
+    from gateway.ingest.output import MAX_MEMORY_BYTES, MAX_SECONDS, ExtractedFile
+    from gateway.ingest.reading import read
+
+    # Read a copy: a file in the workspace may become a link at any time, which the process would follow.
+    source, target = folder / "source", folder / "read"
+    await workspace.copy(file.path, source)
+    await asyncio.to_thread(target.mkdir)
+    arguments = str(source), str(target), file.name, file.mime, *password
+    answer = await cpu.run(read, *arguments, seconds=MAX_SECONDS + SPARE_SECONDS, memory=MAX_MEMORY_BYTES)
+    return ExtractedFile.from_json(answer), Workspace(target)
 
 
 async def _store_beside(workspace: Workspace, path: str, derived: "ExtractedFile", found: Workspace) -> tuple[str, str]:
@@ -154,6 +157,38 @@ async def retry_transcription(tx: Connection, file: FileRow, delay: float) -> No
 
 def _line(text: str) -> str:
     return " ".join(text.split())[:300]
+
+
+@dataclass(frozen=True, slots=True)
+class LockedFiles:
+    """Reads the locked files of one person with passwords, which are used once and kept nowhere."""
+
+    database: Database
+    principal: PrincipalId
+    workspace: Workspace
+    cpu: Cpu
+    scratch: ScratchFolder
+
+    async def unlock(self, path: str, password: str) -> str:
+        """Store the text of the file; returns what of it is still not read, in a line.
+
+        Raises `OwnerMustAct` for a wrong password and for a file without one, `WorkspaceError`, `CpuJobFailed`.
+        """
+        from gateway.ingest.output import WRONG_PASSWORD
+
+        file = await self.database.read(lambda conn: files.get(conn, self.principal, path))
+        if file is None or not file.locked:
+            raise OwnerMustAct(
+                f"{path} is not a file that was sent and needs a password; `supaclaw files list` shows those"
+            )
+        async with self.scratch.new() as folder:
+            derived, found = await _extracted(self.cpu, self.workspace, file, folder, password)
+            if WRONG_PASSWORD in derived.problem:
+                raise OwnerMustAct(f"the password of {path} is wrong; nothing was read")
+            text, view = await _store_beside(self.workspace, path, derived, found)
+        read = replace(derived, text=text, view=view)
+        await self.database.run(lambda tx: _note_derived(tx, file, read, again=False))
+        return read.problem
 
 
 @dataclass(frozen=True, slots=True)

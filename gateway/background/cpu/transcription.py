@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from gateway.domain.errors import SupaclawError, TryAgainLater
 from gateway.llm.errors import ModelError
+from gateway.store.files.files import NO_SPEECH
 
 TRANSCRIBE_SECONDS = 300.0
 MAX_AUDIO_BYTES = 25 * 1024**2
@@ -17,7 +18,6 @@ NO_TRANSCRIPTION = (
     "it isn't transcribed: no transcription model is configured; the owner can set one in "
     "config.json (models.transcription), such as openai/whisper-1"
 )
-NO_SPEECH = "no speech was found in it"
 _LATER = "; it is tried again later, or at once when it is sent again or read"
 _EXTENSIONS = {
     "audio/ogg": "ogg",

@@ -10,11 +10,11 @@ from gateway.domain.conversation.model import Prompt, Reply, SystemMessage, User
 from gateway.domain.ids import FileId
 from gateway.domain.work.tasks import Claim, Status
 from gateway.flow.files.workspaces import Workspaces
-from gateway.flow.turn.loop import file_content, file_picture
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.files import files
 from gateway.store.files.files import FileRow
 from gateway.store.work import steps, tasks
+from gateway.tools import file_content, file_picture
 from gateway.workspace.files.tree import Workspace
 
 INSTRUCTIONS = """\

@@ -1,4 +1,4 @@
-"""`supaclaw files`, except `sync`: list, fetch, edit, search, move, delete, zip and vouch for workspace files."""
+"""`supaclaw files`, except `sync`: list, fetch, edit, search, move, delete, zip, unlock and vouch for files."""
 
 import asyncio
 import os
@@ -17,12 +17,14 @@ from uuid import UUID
 import typer
 from pydantic import TypeAdapter
 
-from gateway.background.cpu.executor import run_alone
-from gateway.cli.connections.database import with_connection, with_database, with_owner
+from gateway.background.cpu.executor import Cpu, run_alone
+from gateway.background.cpu.extraction import LockedFiles
+from gateway.background.cpu.scratch import ScratchFolder
+from gateway.cli.connections.database import require_owner, with_connection, with_database, with_owner
 from gateway.cli.storage.workspace import labelled_workspace, make_checkpoint, owners_workspace
 from gateway.cli.terminal.console import echo
 from gateway.cli.terminal.output import AsJson, Limit, print_rows, save_copy
-from gateway.cli.terminal.questions import Yes, confirm_unless
+from gateway.cli.terminal.questions import Yes, ask_secret_line, confirm_unless
 from gateway.config.environment import Environment
 from gateway.domain.conversation.diff import difference
 from gateway.domain.errors import OwnerMustAct
@@ -240,6 +242,25 @@ def delete(
     for path in paths:
         asyncio.run(workspace.remove(path, unlocked=True))
         echo(f"deleted {path}")
+
+
+def unlock(path: Where) -> None:
+    """Read a file that needs a password, which is asked for, used once and stored nowhere."""
+    password = ask_secret_line(f"Password of {path}")
+    if not password:
+        raise OwnerMustAct("no password was given; nothing was read")
+    left = with_database(partial(_unlock, path, password))
+    echo(f"your agent can read {path} now{f'; {left}' if left else ''}")
+
+
+async def _unlock(path: str, password: str, database: Database) -> str:
+    owner, cpu = await database.run(require_owner), Cpu()
+    scratch = ScratchFolder(Environment.read(os.environ).state / "unlock")
+    try:
+        workspace = await labelled_workspace(database)
+        return await LockedFiles(database, owner.id, workspace, cpu, scratch).unlock(path, password)
+    finally:
+        await cpu.close()
 
 
 def pack(

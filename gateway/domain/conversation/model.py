@@ -117,10 +117,11 @@ class AssistantMessage:
 
 @dataclass(frozen=True, slots=True)
 class ToolMessage:
-    """The result of one call."""
+    """The result of one call; models without vision get the text only."""
 
     call_id: str
     text: str
+    images: tuple[Image, ...] = ()
 
 
 PromptMessage: TypeAlias = SystemMessage | UserMessage | AssistantMessage | ToolMessage

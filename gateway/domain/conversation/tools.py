@@ -7,6 +7,7 @@ from typing import Any, Generic, Literal, NamedTuple, Self, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
 
+from gateway.domain.conversation.model import Image
 from gateway.domain.ids import AddressId, SessionId, TaskId
 from gateway.domain.json import Json, JsonObject
 from gateway.domain.principals import Label
@@ -101,10 +102,11 @@ class ToolFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Labelled:
-    """The result of a tool; `label` is the trust level of its content, to which the run's rises."""
+    """The result of a tool; `label` is the trust level of its content and `images`, to which the run's rises."""
 
     result: JsonObject
     label: Label
+    images: tuple[Image, ...] = ()
 
     @classmethod
     def own(cls, result: JsonObject) -> Self:

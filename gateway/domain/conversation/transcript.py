@@ -92,10 +92,11 @@ class ToolIntent:
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """The result of a call, as JSON."""
+    """The result of a call, as JSON; `images` are for this turn only."""
 
     call_id: str
     text: str
+    images: tuple[Image, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

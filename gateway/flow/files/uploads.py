@@ -108,4 +108,4 @@ class Uploads:
 
 
 def _limit(most: int) -> str:
-    return f"files of up to {most / 1024**2:g} MB are taken (limits.file_mb)"
+    return f"files of up to {most / 1024**2:g} MB are taken (limits.file_mb); send a smaller one"

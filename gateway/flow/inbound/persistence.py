@@ -21,7 +21,7 @@ from gateway.flow.people import People
 from gateway.store.connection.pool import Connection
 from gateway.store.delivery import addresses, inbox
 from gateway.store.delivery.addresses import AddressRow
-from gateway.store.files import attachments
+from gateway.store.files import attachments, files
 from gateway.store.transcript import messages, sessions, tool_calls, unread
 from gateway.store.work import tasks
 from gateway.workspace.journal.files import Place
@@ -138,9 +138,13 @@ class InboundWriter:
 
     async def _attach(self, tx: Connection, at: AddressRow, message: MessageId, brought: BroughtFiles) -> None:
         """Record the files of a message and queue their download, the owner's first; own channels have stored them."""
-        add = attachments.add_kept if at.channel in OWN_CHANNELS else attachments.add
-        await attachments.add_kept(tx, at.principal_id, message, at.channel, brought.stored[:MOST_FILES])
-        await add(tx, at.principal_id, message, at.channel, brought.announced[:MOST_FILES])
+        stored, announced = brought.stored[:MOST_FILES], brought.announced[:MOST_FILES]
+        kept = await attachments.add_kept(tx, at.principal_id, message, at.channel, stored)
+        if at.channel in OWN_CHANNELS:
+            kept += await attachments.add_kept(tx, at.principal_id, message, at.channel, announced)
+        else:
+            await attachments.add(tx, at.principal_id, message, at.channel, announced)
+        await files.reread(tx, *kept)
         await tasks.create(
             tx,
             at.principal_id,

@@ -303,7 +303,7 @@ def _finder(database: Database, engine: Database, principal: PrincipalId) -> Fin
         if row and row.problem and row.mime.startswith(("audio/", "video/")):
             retry = f"transcribe:{row.id}"
             await engine.run(lambda tx: tasks.hasten_kind(tx, "transcribe", retry))
-        return ReadFile(row.text_path, row.pages, row.problem) if row and row.derived_at else None
+        return ReadFile(row.text_path, row.pages, row.problem, row.view_path) if row and row.derived_at else None
 
     return find
 

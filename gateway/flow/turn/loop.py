@@ -37,6 +37,7 @@ from gateway.store.connection.pool import Connection, Database
 from gateway.store.files import attachments
 from gateway.store.transcript import sessions, unread
 from gateway.store.transcript.messages import MessageRow
+from gateway.tools import file_content, file_picture
 from gateway.workspace.files.paths import WorkspaceError
 from gateway.workspace.files.tree import Workspace
 
@@ -44,7 +45,6 @@ MAX_EXCERPT = 3_000
 """Characters of a file that a prompt shows; of a longer file it names only the path."""
 MAX_EXCERPTS_OF_MESSAGE = 12_000
 MAX_PICTURES = 8
-MAX_PICTURE_BYTES = 400_000
 MAX_FOLLOWED = 3
 """How often a turn answers anew because of messages that follow on what it answers."""
 FILES_WAIT_SECONDS, FILES_POLL_SECONDS = 10.0, 0.2
@@ -88,22 +88,6 @@ async def _pictures(files: Sequence[Attached], workspace: Workspace, most: int) 
         if len(found) < most:
             found += await file_picture(workspace, file.view_path)
     return tuple(reversed(found))
-
-
-async def file_picture(workspace: Workspace, path: str) -> tuple[Image, ...]:
-    """The picture made of a file; none if there is none, or if it is too large."""
-    data = await file_content(workspace, path, MAX_PICTURE_BYTES + 1)
-    return (Image("image/jpeg", data),) if 0 < len(data) <= MAX_PICTURE_BYTES else ()
-
-
-async def file_content(workspace: Workspace, path: str, limit: int) -> bytes:
-    """The bytes of a file; empty if it is gone or not a file any more."""
-    if not path:
-        return b""
-    try:
-        return await workspace.content(path, limit) or b""
-    except WorkspaceError:
-        return b""
 
 
 MAX_MESSAGE_TOKENS = 20_000

@@ -1,11 +1,14 @@
 """Spreadsheets: Excel's of today, binary ones, and those of Excel 97 to 2003."""
 
+import re
 import zipfile
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from datetime import datetime, time
+from functools import lru_cache
 from itertools import islice, zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from gateway.ingest.archive import checked_zip
 from gateway.ingest.office.parts import add_parts
@@ -13,8 +16,16 @@ from gateway.ingest.output import MAX_COLUMNS, MAX_ROWS, Output, Unreadable
 
 if TYPE_CHECKING:
     from openpyxl import Workbook
+    from openpyxl.cell.read_only import EmptyCell, ReadOnlyCell
+
+    AnyCell: TypeAlias = EmptyCell | ReadOnlyCell
 
 
+_DIGITS = re.compile(r"[#0?][#0?,]*(?:\.[#0?]+)?")
+_SYMBOL = re.compile(r'\[\$([^\]-]*)[^\]]*\]|"([^"]*)"')
+"""A currency with its locale, and literal text, of a format (ECMA-376-1, 18.8.31)."""
+_UNSEEN = re.compile(r"\[(?!\$)[^\]]*\]|[_*].|\\(?=.)")
+"""Colours, conditions, padding and escapes."""
 MAX_DENSE_BYTES = 20 * 1024**2
 """Bytes of a workbook that is unpacked in memory."""
 
@@ -97,23 +108,53 @@ def _streamed(source: Path, formulas: bool) -> Iterator[tuple[str, list[str]]]:
             for index, sheet in enumerate(values.worksheets):
                 meant = _cells(shown, index) if shown else ()
                 rows = zip_longest(_cells(values, index), meant, fillvalue=())
-                yield sheet.title, [_row_text(_chosen(*row) if shown else row[0]) for row in rows]
+                yield sheet.title, [_row_text(_chosen(*row)) for row in rows]
 
 
-def _cells(book: "Workbook", index: int) -> Iterator[Iterable[object]]:
+def _cells(book: "Workbook", index: int) -> Iterator[Iterable["AnyCell"]]:
     sheet = book.worksheets[index]
     # Its stated size isn't reliable: it may be missing, or a million columns.
     sheet.reset_dimensions()
-    yield from islice(sheet.iter_rows(max_row=MAX_ROWS + 1, max_col=MAX_COLUMNS, values_only=True), MAX_ROWS + 1)
+    yield from islice(sheet.iter_rows(max_row=MAX_ROWS + 1, max_col=MAX_COLUMNS), MAX_ROWS + 1)
 
 
-def _chosen(values: Iterable[object], formulas: Iterable[object]) -> Iterator[object]:
-    for value, formula in zip_longest(values, formulas):
-        text = str(getattr(formula, "text", formula) or "")
-        if value in (None, "", 0) and text.startswith("="):
+def _chosen(cells: Iterable["AnyCell"], formulas: Iterable["AnyCell"]) -> Iterator[object]:
+    for cell, formula in zip_longest(cells, formulas):
+        value = cell.value if cell else None
+        if formula and value in (None, "", 0) and (text := _formula(formula.value)):
             yield text if value in (None, "") else f"{value} ({text})"
+        elif cell and isinstance(value, int | float) and not isinstance(value, bool):
+            yield formatted(value, cell.number_format or "General")
         else:
             yield value
+
+
+def _formula(meant: object) -> str:
+    text = str(getattr(meant, "text", meant) or "")
+    return text if text.startswith("=") else ""
+
+
+def formatted(number: float, number_format: str) -> object:
+    """A number as Excel shows it: percent, currency, its decimals and separators; else as it is."""
+    positive, *others = number_format.split(";")
+    own_sign = number < 0 and bool(others)
+    if number_format == "General" or not (form := _form(others[0] if own_sign else positive)):
+        return number
+    before, digits, after = form
+    whole, _, decimals = digits.partition(".")
+    value = (abs(number) if own_sign else number) * (100 if "%" in before + after else 1)
+    text = f"{value:{',' * (',' in whole)}.{len(decimals)}f}"
+    return f"{before}{text.zfill(len(digits) if set(whole) == {'0'} else 0)}{after}".strip()
+
+
+@lru_cache(1000)
+def _form(section: str) -> tuple[str, str, str] | None:
+    """The text before the digits of a format, the digits, and the text after them; None for all other formats."""
+    seen = _SYMBOL.sub(lambda found: found[1] or found[2] or "", _UNSEEN.sub("", section))
+    digits = _DIGITS.search(seen)
+    if digits is None or _DIGITS.search(seen, digits.end()):  # a fraction, an exponent, a telephone number
+        return None
+    return seen[: digits.start()], digits[0], seen[digits.end() :]
 
 
 def _row_text(row: Iterable[object]) -> str:
@@ -125,4 +166,6 @@ def _row_text(row: Iterable[object]) -> str:
 
 
 def _shown(value: object) -> str:
+    if isinstance(value, datetime) and value.time() == time():
+        return str(value.date())
     return f"{value:.0f}" if isinstance(value, float) and value.is_integer() and abs(value) < 1e15 else str(value)

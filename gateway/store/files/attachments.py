@@ -68,8 +68,8 @@ async def add(
 
 async def add_kept(
     conn: Connection, principal: PrincipalId, message: MessageId, channel: str, announced: Sequence[Attachment]
-) -> None:
-    """The same for files that are here already, each named by its id; who names another's is not heard."""
+) -> list[FileId]:
+    """The same for files that are here already, each named by its id; those of others are left out. Returns the ids."""
     sql = """insert into attachments
              (principal_id, session_id, message_id, place, channel, ref, name, mime, size, state, file_id)
            select $1, m.session_id, $2, n.place + row_number() over (order by a.place), $3, f.id::text, a.name, f.mime,
@@ -77,8 +77,9 @@ async def add_kept(
            from (select session_id from messages where id = $2) m,
                 (select count(*)::int - 1 as place from attachments where message_id = $2) n,
                 unnest($4::uuid[], $5::text[]) with ordinality as a (file, name, place)
-           join files f on f.id = a.file and f.principal_id = $1"""
-    await conn.execute(
+           join files f on f.id = a.file and f.principal_id = $1
+           returning file_id"""
+    rows = await conn.fetch(
         sql,
         principal,
         message,
@@ -86,6 +87,7 @@ async def add_kept(
         [_uuid(each.ref) for each in announced],
         [storable(each.name[:LONGEST]) for each in announced],
     )
+    return [FileId(row["file_id"]) for row in rows]
 
 
 async def of_quoted(

@@ -14,6 +14,9 @@ from gateway.domain.text.texts import storable
 from gateway.store.connection.pool import Connection
 from gateway.store.connection.rows import fetch_all, fetch_first, fetch_one
 
+NO_SPEECH = "no speech was found in it"
+"""The problem of a recording that was transcribed, and has no words."""
+
 
 @dataclass(frozen=True, slots=True)
 class FileRow:
@@ -40,6 +43,11 @@ class FileRow:
     def name(self) -> str:
         """Its name for people."""
         return self.path.rpartition("/")[2]
+
+    @property
+    def locked(self) -> bool:
+        """Whether it, or a file in it, isn't read without a password."""
+        return "password-protected" in self.problem
 
     @property
     def announced(self) -> Attachment:
@@ -134,10 +142,10 @@ async def derived(
 
 
 async def reread(conn: Connection, *ids: FileId) -> None:
-    """A recording without a text is read again: what kept it from being transcribed may have passed."""
+    """A recording without a text is read again, unless nobody speaks in it: what kept it unread may have passed."""
     sql = """update files set derived_at = null
-             where id = any($1) and text_path = '' and (mime like 'audio/%' or mime like 'video/%')"""
-    await conn.execute(sql, ids)
+             where id = any($1) and text_path = '' and problem <> $2 and (mime like 'audio/%' or mime like 'video/%')"""
+    await conn.execute(sql, ids, NO_SPEECH)
 
 
 async def describe(conn: Connection, file: FileId, description: str) -> None:

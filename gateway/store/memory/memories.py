@@ -17,6 +17,7 @@ from gateway.domain.memory.memories import (
     content_hash,
 )
 from gateway.domain.principals import Label
+from gateway.domain.text.marks import WITHDRAWN
 from gateway.domain.text.texts import storable
 from gateway.memory.lexemes import lexemes
 from gateway.store.connection.pool import Connection
@@ -167,7 +168,8 @@ async def restore(tx: Connection, principal: PrincipalId, memory: MemoryId) -> b
 
 async def sources(conn: Connection, principal: PrincipalId, memory: MemoryId) -> list[MemorySource]:
     """The messages it was learned from, or is; the facts of before know the stretch of their session."""
-    sql = """select s.id as message_id, s.session_id, s.kind, s.sender, s.text, s.sent_at, s.label
+    sql = """select s.id as message_id, s.session_id, s.kind, s.sender, s.sent_at, s.label,
+               case s.withdrawn when 'edited' then $3 when 'deleted' then $4 else s.text end as text
              from messages s
              where s.id in (
                select message_id from memory_sources where memory_id = $2 and principal_id = $1
@@ -176,7 +178,7 @@ async def sources(conn: Connection, principal: PrincipalId, memory: MemoryId) ->
                        and b.seq between m.first_seq and m.last_seq and b.kind in ('user', 'assistant')
                      where m.id = $2 and m.principal_id = $1)
              order by s.id"""
-    return await fetch_all(conn, MemorySource, sql, principal, memory)
+    return await fetch_all(conn, MemorySource, sql, principal, memory, WITHDRAWN["edited"], WITHDRAWN["deleted"])
 
 
 async def learned(conn: Connection, principal: PrincipalId, memory: Memory) -> tuple[Memory, list[MemorySource]]:

@@ -32,7 +32,7 @@ select s.id, s.title as given, s.agent, s.label, s.unattended, s.next_seq - 1 as
        array(select distinct channel from addresses where session_id = s.id order by 1) as open_on
 from sessions s
 cross join lateral (
-  select id, left(text, 600) as text, origin, address_id from (
+  select id, case when withdrawn is null then left(text, 600) else '' end as text, origin, address_id from (
     (select * from messages where session_id = s.id and kind = 'user' and seq is not null order by seq limit 1)
     union all
     (select * from messages where session_id = s.id and kind = 'user' and seq is null order by id limit 1)) said

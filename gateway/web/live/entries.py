@@ -198,7 +198,8 @@ def _own(row: MessageRow) -> bool:
 def _note(row: MessageRow) -> str:
     via = f"via {row.origin}" if row.origin not in {"web", "gateway"} else ""
     stopped = "stopped" if row.closed_at is not None and row.platform_id is not None else ""
-    return " · ".join(filter(None, (via, stopped)))
+    withdrawn = f"{row.withdrawn} since" if row.withdrawn else ""
+    return " · ".join(filter(None, (via, withdrawn or stopped)))
 
 
 def _read_result(text: str) -> tuple[str, bool]:

@@ -12,6 +12,7 @@ from gateway.domain.conversation.diff import legible
 from gateway.domain.files import locked_parts
 from gateway.domain.principals import Label
 from gateway.flow.labels import vouch as vouch_for
+from gateway.store.files import files
 from gateway.store.transcript import messages
 from gateway.web.auth.access import OWNER, VISITOR, signed_in
 from gateway.web.components.files import (
@@ -111,7 +112,13 @@ async def page(request: Request, site: AtSite, path: Asked = "") -> Response:
     tree = await branch(workspace, WorkspacePath(()), where.parts)
     file = shown if isinstance(shown, Preview) else None
     extra = {"readable": readable_size, "changeable": changeable(WorkspacePath((*folder.parts, "x")))}
-    return site.screen(request, screen.nav, "files.html", tree=tree, file=file, folder=folder, **extra)
+    locked = file is not None and await _needs_password(site, file.path)
+    return site.screen(request, screen.nav, "files.html", tree=tree, file=file, folder=folder, locked=locked, **extra)
+
+
+async def _needs_password(site: Site, path: str) -> bool:
+    row = await site.database.read(lambda conn: files.get(conn, site.owner.id, path))
+    return row is not None and row.locked
 
 
 @router.get(f"{HERE}/tree", dependencies=OWNER)
@@ -141,9 +148,9 @@ async def download(site: AtSite, path: Asked) -> Response:
 async def download_folder(site: AtSite, path: Asked = "") -> Response:
     """A folder with all below it, zipped while it is sent."""
     root = site.files.root
-    files = await asyncio.to_thread(zip_members, root, path)
+    members = await asyncio.to_thread(zip_members, root, path)
     name = f"{WorkspacePath.parse(path).name or 'workspace'}.zip"
-    return StreamingResponse(zipped(root, path, files), media_type=OCTETS, headers={**SANDBOX, **saved_as(name)})
+    return StreamingResponse(zipped(root, path, members), media_type=OCTETS, headers={**SANDBOX, **saved_as(name)})
 
 
 @router.post(f"{HERE}/save", status_code=204, dependencies=OWNER)
@@ -193,6 +200,12 @@ async def delete(site: AtSite, path: Named) -> None:
     await asyncio.to_thread(site.files.workspace.size, str(where))
     await _checkpoint(site, "before a deletion")
     await site.files.workspace.remove(str(where), unlocked=True)
+
+
+@router.post(f"{HERE}/unlock", status_code=204, dependencies=OWNER)
+async def unlock(site: AtSite, path: Named, password: Annotated[str, Form(min_length=1, max_length=1000)]) -> None:
+    """Read a file that needs a password, which is used once and kept nowhere."""
+    await site.files.unlock(str(WorkspacePath.parse(path)), password)
 
 
 @router.post(f"{HERE}/vouch", status_code=204, dependencies=OWNER)

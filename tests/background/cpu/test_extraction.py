@@ -17,9 +17,10 @@ from gateway.background.cpu import extraction as reading_module
 from gateway.background.cpu import transcription
 from gateway.background.cpu.executor import MAX_MEMORY_BYTES, Cpu, CpuJobFailed
 from gateway.domain.conversation.inbound import Attachment
-from gateway.domain.conversation.model import Prompt, UserMessage
+from gateway.domain.conversation.model import Image, Prompt, ToolMessage, UserMessage
 from gateway.domain.errors import SupaclawError
 from gateway.domain.json import Json
+from gateway.domain.principals import Label
 from gateway.llm.errors import ErrorKind, ModelError
 from gateway.store.connection.pool import Database
 from gateway.store.work import tasks
@@ -86,6 +87,21 @@ async def test_a_picture_is_shown_once_to_the_turn_that_answers_it(ask: Ask, mod
     [image] = shown(model.prompts[0]).images
     assert (image.mime, image.data) == ("image/jpeg", b"seen")
     assert [m.images for m in model.prompts[1].messages if isinstance(m, UserMessage)] == [(), ()]
+
+
+async def test_the_agent_looks_at_a_page_until_it_has_answered(ask: Ask, model: FakeModel) -> None:
+    files = {"text.txt": b"one two", "001.txt": b"one", "001.jpg": b"\xff1", "002.txt": b"two", "002.jpg": b"\xff2"}
+    path = await ask(Reads(derived(pages=2, text="text.txt"), files))
+    [(file,)] = await path.rows("select path from files")
+    async with path.working():
+        model.answer = in_turn(said("", call("read_file", path=file, page=2)), said("seen"), said("a page"))
+        await path.ask("what is on page 2?")
+        await path.ask("and now?")
+    seen, later = ([m for m in prompt.messages if isinstance(m, ToolMessage)] for prompt in model.prompts[-2:])
+    assert [message.images for message in seen] == [(Image("image/jpeg", b"\xff2"),)]
+    assert '"content":"two"' in seen[0].text
+    assert [message.images for message in later] == [()]
+    assert await path.rows("select distinct label from messages where kind = 'tool_result'") == [(Label.UNTRUSTED,)]
 
 
 async def test_what_was_read_lies_where_the_path_of_the_file_says(ask: Ask) -> None:
@@ -281,6 +297,26 @@ class TestRecordings:
             path.signals.tasks.set()
             await again.wait()
         assert "bad key" in str(results(model.prompts[-1]))
+
+    @pytest.mark.parametrize(("first", "calls"), [("  ", 1), (ModelError(ErrorKind.AUTH, "bad key"), 2)])
+    async def test_a_reply_tries_a_failed_one_again_and_pays_no_silence_twice(
+        self, database: Database, workspace: Path, model: FakeModel, first: str | ModelError, calls: int
+    ) -> None:
+        answers = [first, "Buy tea."]
+
+        async def hear(*_: object) -> str:
+            if isinstance(answer := answers.pop(0), ModelError):
+                raise answer
+            return answer
+
+        path = await build(database, workspace, model, cpu=Reads(self.VOICE), hear=hear)
+        path.channel.files["f1"] = b"sound"
+        async with path.working(), asyncio.timeout(30):
+            await path.ask("hear it", id="m1", attachments=(Attachment("f1", "voice.ogg"),))
+            await path.ask("and now?", quoted="[voice]", quoted_id="m1")
+            assert ("Buy tea." in str(model.prompts[-1])) is (calls == 2)
+            await path.ask("again", attachments=(Attachment("f1", "voice.ogg"),))
+        assert len(answers) == 2 - calls
 
     @pytest.mark.parametrize(("most", "problem"), [(9, "no speech was found in it"), (3, "only files up to")])
     async def test_silence_and_length_are_told(

@@ -311,14 +311,20 @@ class TestFailures:
         async with path.working():
             await path.ask("what is it?", attachments=(note(size=200 * 1024**2),))
         [(_, state, error)] = await path.rows(STATES)
-        assert (state, error) == ("failed", "it has 200 MB, files of up to 1 MB are taken (limits.file_mb)")
+        assert (state, error) == (
+            "failed",
+            "it has 200 MB, files of up to 1 MB are taken (limits.file_mb); send a smaller one",
+        )
 
     async def test_what_turns_out_too_large_leaves_nothing_behind(self, path: MessagePath) -> None:
         path.channel.files["f1"] = bytes(2 * 1024**2)
         async with path.working():
             await path.ask("what is it?", attachments=(note(size=10),))
         [(_, state, error)] = await path.rows(STATES)
-        assert (state, error) == ("failed", "it is too large: files of up to 1 MB are taken (limits.file_mb)")
+        assert (state, error) == (
+            "failed",
+            "it is too large: files of up to 1 MB are taken (limits.file_mb); send a smaller one",
+        )
         assert list((path.workspace / "uploads").rglob("*")) == []
 
     async def test_a_platform_that_cannot_be_reached_is_asked_again(self, path: MessagePath) -> None:

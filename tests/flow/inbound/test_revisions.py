@@ -11,7 +11,7 @@ from gateway.flow.approvals import questions
 from gateway.flow.inbound.revisions import NO_COMMAND
 from gateway.store.connection.pool import Database
 from gateway.store.memory import indexing
-from gateway.store.transcript import messages
+from gateway.store.transcript import conversations, journals, messages
 from tests.fakes.channel import FakeChannel
 from tests.flow.path import FakeModel, MessagePath, build, call, in_turn, said
 
@@ -42,6 +42,13 @@ async def test_the_next_turn_is_told(path: MessagePath, change: dict[str, Any], 
     assert "meet at 5" not in prompt(path)
     stored = await path.rows("select text, withdrawn from messages where text = 'meet at 5'")
     assert stored == [("meet at 5", "deleted" if change else "edited")]
+    [(session,)] = await path.rows("select session_id from messages where text = 'meet at 5'")
+    async with path.database.connection() as conn:
+        shown = [
+            await conversations.listed(conn, path.workspaces.people.owner.id, 10),
+            await journals.outline(conn, session),
+        ]
+    assert "meet at 5" not in str(shown)
 
 
 async def test_it_comes_once_and_the_newest_counts(path: MessagePath) -> None:

@@ -7,7 +7,8 @@ import pytest
 
 from gateway.domain.conversation.transcript import AssistantText, Attached, UserText
 from gateway.domain.ids import MessageId
-from gateway.flow.turn.loop import MAX_EXCERPT, MAX_EXCERPTS_OF_MESSAGE, MAX_PICTURE_BYTES, MAX_PICTURES, with_files
+from gateway.flow.turn.loop import MAX_EXCERPT, MAX_EXCERPTS_OF_MESSAGE, MAX_PICTURES, with_files
+from gateway.tools import MAX_PICTURE_BYTES
 from gateway.workspace.files.tree import Workspace
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)

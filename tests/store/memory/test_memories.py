@@ -54,6 +54,10 @@ async def test_a_memory_says_where_it_was_learned(world: World) -> None:
     async with world.database.connection() as conn:
         [source] = await memories.sources(conn, world.principal, row.id)
     assert (source.message_id, source.text, source.kind) == (said, "I drink green tea", "user")
+    async with world.database.transaction() as tx:
+        await tx.execute("update messages set withdrawn = 'deleted'")
+        [source] = await memories.sources(tx, world.principal, row.id)
+    assert source.text == "[Deleted: the message that was here.]"
     assert row.importance == 0.9
 
 
