@@ -85,7 +85,7 @@ class Polling:
             await asyncio.wait([taking])
 
     async def _look_behind(self, last: int, take_commands: TakeCommands) -> None:
-        """What fails here comes again with the next batch."""
+        """Take them early; if that fails, they come again with the next batch."""
         try:
             with suppress(SupaclawError):
                 await take_commands(await self._client.updates(self._offset, 0, LOOK_SECONDS), last)
