@@ -13,12 +13,12 @@ from gateway.llm.auto import GUIDE, ModelChoice, choose_model
 from gateway.llm.call import USUAL_POLICY, CallServices, ModelCall, RetryPolicy
 from gateway.llm.cooldown import Cooldowns, Cooling
 from gateway.llm.errors import ErrorKind, ModelError, scrub
-from gateway.llm.local_servers import ANSWER_SHARE, look_up, ollama_models
+from gateway.llm.local_servers import ANSWER_SHARE, look_up, served_models
 from gateway.llm.prices import Prices, estimate_prompt
 from gateway.llm.protocol.thinking_levels import thinking_budget
 from gateway.llm.provider import Providers, Speaker, Transcriber, VectorProvider
 from gateway.llm.refusals import Refusals
-from gateway.llm.vendors import endpoint_of, is_enabled, split_model
+from gateway.llm.vendors import LOCAL_SERVERS, endpoint_of, is_enabled, split_model
 
 _LONGEST_WAIT_S = 30.0
 """The longest pause that a transcription takes because a provider asked for it."""
@@ -175,14 +175,14 @@ async def build_client(
     clock: Clock,
     retry_policy: RetryPolicy = USUAL_POLICY,
     refusals: Refusals | None = None,
-    knows_ollama: Callable[[], Awaitable[bool]] | None = None,
+    knows_server: Callable[[str], Awaitable[bool]] | None = None,
 ) -> ModelClient:
-    """Build the client for one configuration; looks for a local Ollama only if `auto` finds no key. Checks no key.
+    """Build the client for one configuration; looks for local servers only if `auto` finds no key. Checks no key.
 
-    `knows_ollama` tells whether one has answered here before, so needs no yes; it is asked only if one was found.
+    `knows_server` tells whether one with this prefix has answered before, so needs no yes; only those found are asked.
     """
     providers = Providers(settings.providers, environ, settings.engine, refusals)
-    choice = await _primary(settings, environ, knows_ollama)
+    choice = await _primary(settings, environ, knows_server)
     each = dict.fromkeys((choice.model, *settings.fallbacks))
     chain = tuple(model for model in each if is_enabled(model, settings.providers))
     why = choice.reason if chain and chain[0] == choice.model else f"the provider of {choice.model} is off"
@@ -204,18 +204,22 @@ async def _prices(chain: Sequence[str], settings: ModelSettings, environ: Mappin
 
 
 async def _primary(
-    settings: ModelSettings, environ: Mapping[str, str], knows_ollama: Callable[[], Awaitable[bool]] | None
+    settings: ModelSettings, environ: Mapping[str, str], knows_server: Callable[[str], Awaitable[bool]] | None
 ) -> ModelChoice:
     if settings.primary != "auto":
         return ModelChoice(settings.primary, "set in config.json (models.primary)")
-    choice = choose_model(environ, settings.providers, (), known=False)
+    choice = choose_model(environ, settings.providers, ())
     if choice.model != GUIDE:
         return choice
-    ollama = endpoint_of("ollama", settings.providers, environ)
-    found = await ollama_models(ollama.address)
-    choice = choose_model(environ, settings.providers, found, known=False)
-    if choice.offered and knows_ollama is not None and await knows_ollama():
-        choice = choose_model(environ, settings.providers, found, known=True)
+    servers = [each.prefix for each in LOCAL_SERVERS if is_enabled(f"{each.prefix}/", settings.providers)]
+    endpoints = [endpoint_of(prefix, settings.providers, environ) for prefix in servers]
+    found = [model for models in await asyncio.gather(*map(served_models, endpoints)) for model in models]
+    choice = choose_model(environ, settings.providers, found)
+    if choice.offered and knows_server is not None:
+        known = [
+            prefix for prefix in dict.fromkeys(split_model(model)[0] for model in found) if await knows_server(prefix)
+        ]
+        choice = choose_model(environ, settings.providers, found, known)
     if choice.model == GUIDE and settings.fallbacks:
         reason = f"{choice.reason}, so the first of models.fallbacks answers"
         return ModelChoice(settings.fallbacks[0], reason, choice.offered)
