@@ -4,8 +4,9 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from time import monotonic
 
-from gateway.domain.conversation.model import Highest, ModelEvent, Prompt, Usage
+from gateway.domain.conversation.model import Highest, ModelEvent, Prompt, Reply, Usage
 from gateway.domain.settings import CallParams, ModelSettings, ThinkingLevel
 from gateway.domain.text.tokens import estimate
 from gateway.domain.time import Clock
@@ -20,8 +21,11 @@ from gateway.llm.provider import Providers, Speaker, Transcriber, VectorProvider
 from gateway.llm.refusals import Refusals
 from gateway.llm.vendors import LOCAL_SERVERS, endpoint_of, is_enabled, split_model
 
+_SPEAKER = "openai/gpt-4o-mini-tts"
 _LONGEST_WAIT_S = 30.0
 """The longest pause that a transcription takes because a provider asked for it."""
+_LEAST_AUDIO_BYTES_PER_SECOND = 2_000
+"""Of speech; a recording whose length the service doesn't tell is counted as if it had so few."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +108,7 @@ class ModelClient:
             params = params.model_copy(update={"max_output_tokens": max_output_tokens})
         return ModelClient(self._chain, self._why, replace(self._services, params=params))
 
-    async def transcribe(self, models: Sequence[str], name: str, mime: str, audio: bytes) -> str:
+    async def transcribe(self, models: Sequence[str], name: str, mime: str, audio: bytes) -> Reply:
         """Transcribe a recording with the first of these models that can.
 
         A failure that may pass is tried again, as often as the retry policy says. Raises `ModelError`: of all models,
@@ -123,18 +127,25 @@ class ModelClient:
                 break
         raise min(failed.values(), key=lambda error: (not error.temporary, not error.repeatable))
 
-    async def _transcribe_once(self, model: str, name: str, mime: str, audio: bytes) -> str:
-        provider = self._services.providers.of(model)
+    async def _transcribe_once(self, model: str, name: str, mime: str, audio: bytes) -> Reply:
+        provider, began = self._services.providers.of(model), monotonic()
         if not isinstance(provider, Transcriber):
             raise ModelError(ErrorKind.UNKNOWN_MODEL, f"{model} cannot transcribe audio")
         with self._scrubbing(model):
-            return await provider.transcribe(model, name, mime, audio)
+            found = await provider.transcribe(model, name, mime, audio)
+        told, seconds = found.usage, found.duration or len(audio) / _LEAST_AUDIO_BYTES_PER_SECOND
+        usage = Usage(told.input_tokens or 0, told.output_tokens or 0) if told else Usage()
+        cost = self._services.prices.transcription(model, usage, (told and told.seconds) or seconds)
+        return Reply(found.text, (), replace(usage, cost_usd=cost), model, int((monotonic() - began) * 1000))
 
     async def speak(self, model: str, voice: str, text: str) -> tuple[bytes, Usage]:
         """A recording of the text, and its cost; tried once. Raises `ModelError`."""
         provider = self._services.providers.of(model)
         if not isinstance(provider, Speaker):
-            raise ModelError(ErrorKind.BAD_REQUEST, f"{model} cannot read texts aloud")
+            raise ModelError(
+                ErrorKind.BAD_REQUEST,
+                f"{model} can't read texts aloud; set voice.model to one that can, such as {_SPEAKER}",
+            )
         with self._scrubbing(model):
             sound = await provider.speak(model, voice, text)
         return sound, Usage(estimate(text), cost_usd=self._services.prices.speech(model, text))
