@@ -7,6 +7,8 @@ from itertools import zip_longest
 
 _MARK = re.compile(rb"<!--\s{0,20}(/?)\s{0,20}(CORE:LOCK|AI:OPEN)\s{0,20}(-->)?", re.IGNORECASE)
 """Matches an unfinished one too, since the text that follows may complete it."""
+PLAYABLE = ("audio/ogg", "audio/mpeg", "audio/mp4", "audio/wav", "audio/x-wav", "audio/flac", "audio/webm")
+"""The types of recordings that browsers play."""
 _UTF_16 = (BOM_UTF16_LE, BOM_UTF16_BE)
 
 

@@ -1,10 +1,10 @@
-"""`models.primary: "auto"`: the first provider with a key, else a local Ollama, else the built-in guide."""
+"""`models.primary: "auto"`: the first provider with a key, else a server on this machine, else the built-in guide."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from gateway.domain.settings import ProviderSettings
-from gateway.llm.vendors import VENDORS, Vendor, default_model, endpoint_of, is_enabled
+from gateway.llm.vendors import VENDORS, Vendor, default_model, endpoint_of, is_enabled, split_model, vendor
 
 GUIDE = "guide/built-in"
 
@@ -33,24 +33,26 @@ def connected_models(environ: Mapping[str, str], providers: Mapping[str, Provide
 def choose_model(
     environ: Mapping[str, str],
     providers: Mapping[str, ProviderSettings],
-    ollama_models: Sequence[str],
-    *,
-    known: bool,
+    local: Sequence[str],
+    known: Collection[str] = (),
 ) -> ModelChoice:
-    """Choose the first connected one, else from `ollama_models`, the models that a local Ollama offers, best first.
+    """Choose the first connected one, else from `local`, the models that servers on this machine offer, best first.
 
-    Anybody on this machine can listen on its port, so one that isn't configured, and not `known` from earlier answers,
-    is only offered.
+    Anybody on this machine can listen on their ports, so a server that isn't configured, nor among the prefixes `known`
+    from earlier answers, is only offered.
     """
     if (first := next(connected_models(environ, providers), None)) is not None:
         return first
-    if ollama_models:
-        model = f"ollama/{ollama_models[0]}"
-        if known or "ollama" in providers or environ.get("OLLAMA_HOST"):
-            return ModelChoice(model, "auto: no provider key was found, but a local Ollama has this model")
-        waits = f"an Ollama on this machine offers {model}; say yes to it in Setup on the page or `supaclaw init`"
-        return ModelChoice(GUIDE, f"auto: no provider key was found; {waits}", model)
-    return ModelChoice(GUIDE, "auto: no provider key was found and no local Ollama answers")
+    for model in local:
+        prefix, _ = split_model(model)
+        if prefix in known or prefix in providers or endpoint_of(prefix, providers, environ).base_url:
+            reason = f"auto: no provider key was found, but {vendor(prefix).title} on this machine has this model"
+            return ModelChoice(model, reason)
+    if local:
+        title = vendor(split_model(local[0])[0]).title
+        waits = f"{title} on this machine offers {local[0]}; say yes to it in Setup on the page or `supaclaw init`"
+        return ModelChoice(GUIDE, f"auto: no provider key was found; {waits}", local[0])
+    return ModelChoice(GUIDE, "auto: no provider key was found and no model server on this machine answers")
 
 
 def _key_place(entry: Vendor, environ: Mapping[str, str], providers: Mapping[str, ProviderSettings]) -> str | None:

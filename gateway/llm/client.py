@@ -4,8 +4,9 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from time import monotonic
 
-from gateway.domain.conversation.model import Highest, ModelEvent, Prompt, Usage
+from gateway.domain.conversation.model import Highest, ModelEvent, Prompt, Reply, Usage
 from gateway.domain.settings import CallParams, ModelSettings, ThinkingLevel
 from gateway.domain.text.tokens import estimate
 from gateway.domain.time import Clock
@@ -13,15 +14,18 @@ from gateway.llm.auto import GUIDE, ModelChoice, choose_model
 from gateway.llm.call import USUAL_POLICY, CallServices, ModelCall, RetryPolicy
 from gateway.llm.cooldown import Cooldowns, Cooling
 from gateway.llm.errors import ErrorKind, ModelError, scrub
-from gateway.llm.local_servers import ANSWER_SHARE, look_up, ollama_models
+from gateway.llm.local_servers import ANSWER_SHARE, look_up, served_models
 from gateway.llm.prices import Prices, estimate_prompt
 from gateway.llm.protocol.thinking_levels import thinking_budget
 from gateway.llm.provider import Providers, Speaker, Transcriber, VectorProvider
 from gateway.llm.refusals import Refusals
-from gateway.llm.vendors import endpoint_of, is_enabled, split_model
+from gateway.llm.vendors import LOCAL_SERVERS, endpoint_of, is_enabled, split_model
 
+_SPEAKER = "openai/gpt-4o-mini-tts"
 _LONGEST_WAIT_S = 30.0
 """The longest pause that a transcription takes because a provider asked for it."""
+_LEAST_AUDIO_BYTES_PER_SECOND = 2_000
+"""Of speech; a recording whose length the service doesn't tell is counted as if it had so few."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +108,7 @@ class ModelClient:
             params = params.model_copy(update={"max_output_tokens": max_output_tokens})
         return ModelClient(self._chain, self._why, replace(self._services, params=params))
 
-    async def transcribe(self, models: Sequence[str], name: str, mime: str, audio: bytes) -> str:
+    async def transcribe(self, models: Sequence[str], name: str, mime: str, audio: bytes) -> Reply:
         """Transcribe a recording with the first of these models that can.
 
         A failure that may pass is tried again, as often as the retry policy says. Raises `ModelError`: of all models,
@@ -123,18 +127,25 @@ class ModelClient:
                 break
         raise min(failed.values(), key=lambda error: (not error.temporary, not error.repeatable))
 
-    async def _transcribe_once(self, model: str, name: str, mime: str, audio: bytes) -> str:
-        provider = self._services.providers.of(model)
+    async def _transcribe_once(self, model: str, name: str, mime: str, audio: bytes) -> Reply:
+        provider, began = self._services.providers.of(model), monotonic()
         if not isinstance(provider, Transcriber):
             raise ModelError(ErrorKind.UNKNOWN_MODEL, f"{model} cannot transcribe audio")
         with self._scrubbing(model):
-            return await provider.transcribe(model, name, mime, audio)
+            found = await provider.transcribe(model, name, mime, audio)
+        told, seconds = found.usage, found.duration or len(audio) / _LEAST_AUDIO_BYTES_PER_SECOND
+        usage = Usage(told.input_tokens or 0, told.output_tokens or 0) if told else Usage()
+        cost = self._services.prices.transcription(model, usage, (told and told.seconds) or seconds)
+        return Reply(found.text, (), replace(usage, cost_usd=cost), model, int((monotonic() - began) * 1000))
 
     async def speak(self, model: str, voice: str, text: str) -> tuple[bytes, Usage]:
         """A recording of the text, and its cost; tried once. Raises `ModelError`."""
         provider = self._services.providers.of(model)
         if not isinstance(provider, Speaker):
-            raise ModelError(ErrorKind.BAD_REQUEST, f"{model} cannot read texts aloud")
+            raise ModelError(
+                ErrorKind.BAD_REQUEST,
+                f"{model} can't read texts aloud; set voice.model to one that can, such as {_SPEAKER}",
+            )
         with self._scrubbing(model):
             sound = await provider.speak(model, voice, text)
         return sound, Usage(estimate(text), cost_usd=self._services.prices.speech(model, text))
@@ -175,14 +186,14 @@ async def build_client(
     clock: Clock,
     retry_policy: RetryPolicy = USUAL_POLICY,
     refusals: Refusals | None = None,
-    knows_ollama: Callable[[], Awaitable[bool]] | None = None,
+    knows_server: Callable[[str], Awaitable[bool]] | None = None,
 ) -> ModelClient:
-    """Build the client for one configuration; looks for a local Ollama only if `auto` finds no key. Checks no key.
+    """Build the client for one configuration; looks for local servers only if `auto` finds no key. Checks no key.
 
-    `knows_ollama` tells whether one has answered here before, so needs no yes; it is asked only if one was found.
+    `knows_server` tells whether one with this prefix has answered before, so needs no yes; only those found are asked.
     """
     providers = Providers(settings.providers, environ, settings.engine, refusals)
-    choice = await _primary(settings, environ, knows_ollama)
+    choice = await _primary(settings, environ, knows_server)
     each = dict.fromkeys((choice.model, *settings.fallbacks))
     chain = tuple(model for model in each if is_enabled(model, settings.providers))
     why = choice.reason if chain and chain[0] == choice.model else f"the provider of {choice.model} is off"
@@ -204,18 +215,22 @@ async def _prices(chain: Sequence[str], settings: ModelSettings, environ: Mappin
 
 
 async def _primary(
-    settings: ModelSettings, environ: Mapping[str, str], knows_ollama: Callable[[], Awaitable[bool]] | None
+    settings: ModelSettings, environ: Mapping[str, str], knows_server: Callable[[str], Awaitable[bool]] | None
 ) -> ModelChoice:
     if settings.primary != "auto":
         return ModelChoice(settings.primary, "set in config.json (models.primary)")
-    choice = choose_model(environ, settings.providers, (), known=False)
+    choice = choose_model(environ, settings.providers, ())
     if choice.model != GUIDE:
         return choice
-    ollama = endpoint_of("ollama", settings.providers, environ)
-    found = await ollama_models(ollama.address)
-    choice = choose_model(environ, settings.providers, found, known=False)
-    if choice.offered and knows_ollama is not None and await knows_ollama():
-        choice = choose_model(environ, settings.providers, found, known=True)
+    servers = [each.prefix for each in LOCAL_SERVERS if is_enabled(f"{each.prefix}/", settings.providers)]
+    endpoints = [endpoint_of(prefix, settings.providers, environ) for prefix in servers]
+    found = [model for models in await asyncio.gather(*map(served_models, endpoints)) for model in models]
+    choice = choose_model(environ, settings.providers, found)
+    if choice.offered and knows_server is not None:
+        known = [
+            prefix for prefix in dict.fromkeys(split_model(model)[0] for model in found) if await knows_server(prefix)
+        ]
+        choice = choose_model(environ, settings.providers, found, known)
     if choice.model == GUIDE and settings.fallbacks:
         reason = f"{choice.reason}, so the first of models.fallbacks answers"
         return ModelChoice(settings.fallbacks[0], reason, choice.offered)

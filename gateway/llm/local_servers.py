@@ -4,6 +4,7 @@ They are asked by plain HTTP/1.0 over a socket, since the HTTP library isn't imp
 
 import asyncio
 import os
+import re
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from json import dumps
@@ -34,6 +35,12 @@ _MEMORY_SHARE = 4
 """Context may take one part in so many of this machine's memory."""
 _MODEL_SHARE = 0.7
 _MOST_LOOKED_AT = 24
+_UNFIT = re.compile(
+    r"rerank|embed|bert|minilm|ocr|whisper|guard|tiny|(?<![a-z0-9])(?:bge|gte|e5|tts)(?![a-z0-9])"
+    r"|(?<![\d.])(?:0?\.\d+b|\d{2,3}m)(?![a-z0-9])",
+    re.IGNORECASE,
+)
+"""Names of models that hold no conversations, or have less than a billion parameters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +83,7 @@ class _Show(BaseModel):
     def number(self, name: str) -> int:
         """A fact about the model whose name begins with its architecture; 0 if it is unknown."""
         value = self.model_info.get(f"{self.model_info.get('general.architecture')}.{name}")
-        return value if isinstance(value, int) else 0
+        return max(value, 0) if isinstance(value, int) else 0
 
     @property
     def bytes_per_token(self) -> int:
@@ -89,12 +96,20 @@ class _Show(BaseModel):
 
 
 class _Listed(BaseModel):
-    """A model as LM Studio and vLLM list it."""
+    """A model as local servers list it; LM Studio alone tells the type, the state and the capabilities."""
 
     id: str
+    type: str = ""
+    state: str = ""
+    capabilities: list[str] | dict[str, Any] = []
     window: int | None = Field(
         None, validation_alias=AliasChoices("loaded_context_length", "max_model_len", "max_context_length")
     )
+
+    @property
+    def converses(self) -> bool:
+        """Whether it holds conversations, as far as its type and its name tell."""
+        return self.type != "embeddings" and (bool(self.capabilities) or not _UNFIT.search(self.id))
 
 
 class _Listing(BaseModel):
@@ -109,6 +124,21 @@ class _Properties(BaseModel):
     """As llama.cpp's server tells them."""
 
     default_generation_settings: _Generation
+
+
+async def served_models(endpoint: Endpoint) -> tuple[str, ...]:
+    """The models of a local server for conversations, with its prefix, best first; empty if it doesn't answer soon."""
+    find = ollama_models if endpoint.is_ollama else _listed_models
+    return tuple(f"{endpoint.vendor.prefix}/{name}" for name in await find(endpoint.root))
+
+
+async def _listed_models(root: str) -> tuple[str, ...]:
+    """First those that can call tools, of these the loaded ones, in the server's order."""
+    detailed, usual = await asyncio.gather(_ask(_Listing, root, "/api/v0/models"), _ask(_Listing, root, "/v1/models"))
+    listing = detailed if detailed and detailed.data else usual or _Listing()
+    fit = [each for each in listing.data if each.converses]
+    fit.sort(key=lambda each: ("tool_use" not in each.capabilities, each.state == "not-loaded"))
+    return tuple(each.id for each in fit)
 
 
 async def ollama_models(base_url: str, timeout: float = _ANSWER_S) -> tuple[str, ...]:
@@ -163,8 +193,9 @@ async def served_window(root: str, name: str) -> int | None:
     *listings, properties = await asyncio.gather(
         _ask(_Listing, root, "/api/v0/models"), _ask(_Listing, root, "/v1/models"), _ask(_Properties, root, "/props")
     )
-    windows = (each.window for listing in listings if listing for each in listing.data if each.id == name)
-    return next(filter(None, windows), properties.default_generation_settings.n_ctx if properties else None)
+    windows = [each.window or 0 for listing in listings if listing for each in listing.data if each.id == name]
+    windows.append(properties.default_generation_settings.n_ctx if properties else 0)
+    return next((window for window in windows if window > 0), None)
 
 
 async def _show(base_url: str, name: str) -> _Show | None:
@@ -175,9 +206,8 @@ async def _loaded(base_url: str, name: str) -> int | None:
     """The context that a running model was loaded with; None if it isn't running."""
     running = await _ask(_Processes, base_url, "/api/ps")
     tagged = name if ":" in name else f"{name}:latest"
-    return (
-        next((each.context_length or None for each in running.models if each.name == tagged), None) if running else None
-    )
+    lengths = (each.context_length for each in running.models if each.name == tagged) if running else ()
+    return next((length for length in lengths if length > 0), None)
 
 
 def _has(show: _Show | None, capability: str) -> bool:
@@ -188,7 +218,7 @@ def _answers(tag: _Tag, show: _Show | None) -> bool:
     """Whether a model holds conversations; an old Ollama tells no capabilities, but names the family."""
     if show is not None and show.capabilities is not None:
         return "completion" in show.capabilities
-    return "bert" not in str(tag.details.get("family", "")) and "embed" not in tag.name
+    return "bert" not in str(tag.details.get("family", "")) and not _UNFIT.search(tag.name)
 
 
 def _memory() -> int:

@@ -39,11 +39,12 @@ class _Entry(BaseModel):
     cache_read_input_token_cost: float | None = None
     supports_vision: bool | None = None
     input_cost_per_character: float | None = None
+    input_cost_per_second: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """One model: its limits in tokens (`output` None: unknown), and USD per token, or per character read aloud.
+    """One model: its limits in tokens (`output` None: unknown), and USD per token, character spoken or second heard.
 
     `vision`: whether it takes images; None: unknown.
     """
@@ -55,6 +56,7 @@ class Price:
     per_cached: float = 0.0
     vision: bool | None = None
     per_character: float = 0.0
+    per_second: float = 0.0
 
     @property
     def known(self) -> bool:
@@ -97,6 +99,10 @@ class Prices:
         """The cost of reading a text aloud in USD, without the sound of models that bill it in tokens."""
         price = self.of(model)
         return len(text) * price.per_character or estimate(text) * price.per_input
+
+    def transcription(self, model: str, usage: Usage, seconds: float) -> float:
+        """The cost of transcribing a recording in USD: by its tokens if the service told them, else by its length."""
+        return self.cost(model, usage) or seconds * self.of(model).per_second
 
     def highest(self, model: str, tokens: int, longest: int) -> Highest:
         """The most that an answer of up to `longest` tokens to a prompt of so many may cost."""
@@ -152,6 +158,7 @@ def _price(entry: _Entry, default: Price) -> Price:
         per_cached=per_input if cached is None else cached,
         vision=entry.supports_vision,
         per_character=entry.input_cost_per_character or 0.0,
+        per_second=entry.input_cost_per_second or 0.0,
     )
 
 

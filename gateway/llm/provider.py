@@ -6,6 +6,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
+from pydantic import AliasChoices, BaseModel, Field
+
 from gateway.domain.conversation.model import Prompt, ProviderFields, TextDelta, ThinkingDelta, ToolCall, Usage
 from gateway.domain.settings import CallParams, ProviderSettings
 from gateway.llm.errors import ErrorKind, ModelError
@@ -57,12 +59,26 @@ class Provider(Protocol):
         return
 
 
+class _AudioUsage(BaseModel):
+    seconds: float | None = Field(None, validation_alias=AliasChoices("seconds", "prompt_audio_seconds"))
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+
+
+class Transcription(BaseModel):
+    """The text of a recording, as services answer; few tell its length, and some tokens instead."""
+
+    text: str
+    duration: float | None = None
+    usage: _AudioUsage | None = None
+
+
 @runtime_checkable
 class Transcriber(Protocol):
     """A provider whose models transcribe audio."""
 
-    async def transcribe(self, model: str, name: str, mime: str, audio: bytes, /) -> str:
-        """The text of a recording; `mime` and the extension of `name` tell its format. Raises `ModelError`."""
+    async def transcribe(self, model: str, name: str, mime: str, audio: bytes, /) -> Transcription:
+        """Transcribe a recording; `mime` and the extension of `name` tell its format. Raises `ModelError`."""
 
 
 @runtime_checkable

@@ -131,6 +131,8 @@ VENDORS = (
 """In the order in which `auto` looks for keys."""
 ALIASES = {"ollama_chat": "ollama", "hosted_vllm": "vllm"}
 """Other prefixes of the same servers."""
+LOCAL_SERVERS = tuple(known for known in VENDORS if not known.keys and known.prefix not in ALIASES)
+"""In the order in which `auto` prefers them."""
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 # fmt: off

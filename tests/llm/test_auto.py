@@ -25,18 +25,18 @@ from tests.fakes.openai_server import FakeModels
     ],
 )
 def test_a_key_in_the_environment_decides(variable: str, prefix: str) -> None:
-    choice = choose_model({variable: "k"}, {}, ["llama3"], known=False)
+    choice = choose_model({variable: "k"}, {}, ["ollama/llama3"])
     assert split_model(choice.model)[0] == prefix
     assert variable in choice.reason
 
 
 def test_the_order_is_fixed() -> None:
     keys = {"XAI_API_KEY": "k", "ANTHROPIC_API_KEY": "k", "GROQ_API_KEY": "k", "OPENAI_API_KEY": ""}
-    assert choose_model(keys, {}, (), known=False).model.startswith("anthropic/")
+    assert choose_model(keys, {}, ()).model.startswith("anthropic/")
 
 
 def test_a_key_in_the_config_counts_and_is_not_shown() -> None:
-    choice = choose_model({}, {"groq": ProviderSettings(api_key=SecretStr("hunter2"))}, (), known=False)
+    choice = choose_model({}, {"groq": ProviderSettings(api_key=SecretStr("hunter2"))}, ())
     assert choice.model.startswith("groq/")
     assert "models.providers.groq.api_key" in choice.reason
     assert "hunter2" not in choice.reason
@@ -44,22 +44,22 @@ def test_a_key_in_the_config_counts_and_is_not_shown() -> None:
 
 @pytest.mark.parametrize(
     ("environ", "providers", "known"),
-    [({"OLLAMA_HOST": "here"}, {}, False), ({}, {"ollama": ProviderSettings()}, False), ({}, {}, True)],
+    [({"OLLAMA_HOST": "here"}, {}, ()), ({}, {"ollama": ProviderSettings()}, ()), ({}, {}, ("ollama",))],
 )
 def test_without_keys_a_local_ollama_answers(
-    environ: dict[str, str], providers: dict[str, ProviderSettings], known: bool
+    environ: dict[str, str], providers: dict[str, ProviderSettings], known: tuple[str, ...]
 ) -> None:
-    assert choose_model(environ, providers, ["qwen3:8b", "llama3"], known=known).model == "ollama/qwen3:8b"
+    assert choose_model(environ, providers, ["jan/j", "ollama/qwen3:8b"], known).model == "ollama/qwen3:8b"
 
 
 def test_one_that_is_only_found_waits_for_the_owners_yes() -> None:
-    choice = choose_model({}, {}, ["qwen3:8b"], known=False)
-    assert (choice.model, choice.offered) == (GUIDE, "ollama/qwen3:8b")
+    choice = choose_model({}, {}, ["lm_studio/qwen3-8b", "vllm/other"])
+    assert (choice.model, choice.offered) == (GUIDE, "lm_studio/qwen3-8b")
     assert "say yes to it in Setup" in choice.reason
 
 
 def test_without_anything_the_guide_answers() -> None:
-    assert choose_model({}, {}, [], known=False).model == GUIDE
+    assert choose_model({}, {}, []).model == GUIDE
 
 
 async def test_a_running_ollama_tells_its_models() -> None:

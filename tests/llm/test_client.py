@@ -1,11 +1,14 @@
 """One configuration becomes one client."""
 
+from dataclasses import replace
+
 import pytest
 
 from gateway.domain.conversation.model import Model
 from gateway.domain.settings import ModelSettings
 from gateway.llm.auto import GUIDE
 from gateway.llm.client import build_client
+from gateway.llm.vendors import LOCAL_SERVERS
 from tests.fakes.openai_server import FakeModels, Rule
 from tests.llm.chain import HELLO, FakeClock, client_for, collect, last_reply
 
@@ -35,6 +38,22 @@ async def test_auto_finds_a_local_ollama_and_talks_to_it() -> None:
         reply = last_reply(await collect(client.stream(HELLO)))
         await client.close()
     assert (reply.model, reply.text, server.bodies[0]["model"]) == ("ollama/qwen3:8b", "from ollama", "qwen3:8b")
+
+
+async def test_auto_finds_other_local_servers_and_offers_those_that_are_not_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def known(prefix: str) -> bool:
+        return prefix == "jan"
+
+    async with FakeModels() as server:
+        local = tuple(replace(each, base_url=server.url) for each in LOCAL_SERVERS if each.prefix != "ollama")
+        monkeypatch.setattr("gateway.llm.vendors.VENDORS", local)
+        found = [await build_client(settings(), NOWHERE, FakeClock(), knows_server=knows) for knows in (None, known)]
+        off = settings(providers={each.prefix: {"enabled": False} for each in local})
+        found.append(await build_client(off, NOWHERE, FakeClock()))
+    described = [(client.describe().active, client.describe().offered) for client in found]
+    assert described == [(GUIDE, "vllm/mock-model"), ("jan/mock-model", ""), (GUIDE, "")]
 
 
 async def test_without_anything_the_guide_answers_for_free() -> None:

@@ -5,13 +5,31 @@ import json
 import pytest
 from aiohttp import web
 
-from gateway.llm.local_servers import LEAST_WINDOW, MOST_WINDOW, LocalModel, look_up, ollama_models
+from gateway.llm.local_servers import LEAST_WINDOW, MOST_WINDOW, LocalModel, look_up, ollama_models, served_models
 from gateway.llm.vendors import Endpoint, vendor
 from tests.fakes.ollama import FakeOllama, Installed
 from tests.fakes.served import Served
 
 GB = 10**9
+UNFIT = (
+    "nomic-embed-text:latest",
+    "bge-m3",
+    "Qwen3-Reranker-4B",
+    "olmOCR-7B",
+    "smollm2:135m",
+    "qwen3-0.6b",
+    "e5-large",
+)
 HUGE = {"block_count": 10**6, "attention.head_count_kv": 8, "attention.key_length": 128}
+
+
+def serving(path: str, answer: object) -> Served:
+    async def tell(_: web.Request) -> web.Response:
+        return web.Response(body=json.dumps(answer))
+
+    app = web.Application()
+    app.router.add_get(path, tell)
+    return Served(app)
 
 
 async def test_auto_prefers_what_can_call_tools_and_fits_and_never_what_answers_nobody() -> None:
@@ -31,7 +49,7 @@ async def test_auto_prefers_what_can_call_tools_and_fits_and_never_what_answers_
 
 
 async def test_an_old_ollama_tells_no_capabilities() -> None:
-    models = (Installed("nomic-embed-text:latest", capabilities=None), Installed("llama3:latest", capabilities=None))
+    models = (*(Installed(name, capabilities=None) for name in UNFIT), Installed("llama3:latest", capabilities=None))
     async with FakeOllama(*models) as server:
         assert await ollama_models(server.root) == ("llama3:latest",)
 
@@ -67,20 +85,46 @@ async def test_a_window_is_what_the_model_the_machine_and_the_owner_allow(
     [
         ("/api/v0/models", {"data": [{"id": "q", "loaded_context_length": 12_000, "max_context_length": 32_000}]}),
         ("/v1/models", {"data": [{"id": "other"}, {"id": "q", "max_model_len": 12_000}]}),
+        ("/v1/models", {"data": [{"id": "q", "max_model_len": -1}, {"id": "q", "max_model_len": 12_000}]}),
         ("/props", {"default_generation_settings": {"n_ctx": 12_000}}),
     ],
 )
 async def test_other_servers_tell_their_windows(path: str, answer: object) -> None:
-    async def tell(_: web.Request) -> web.Response:
-        return web.Response(body=json.dumps(answer))
-
-    app = web.Application()
-    app.router.add_get(path, tell)
-    async with Served(app) as server:
+    async with serving(path, answer) as server:
         address = f"{server.root}/v1"
         found = await look_up(Endpoint(vendor("mybox"), base_url=address), "mybox/q")
         owners = await look_up(Endpoint(vendor("mybox"), base_url=address, window=9_000), "mybox/q")
     assert (found, owners) == (LocalModel(12_000), LocalModel(9_000))
+
+
+@pytest.mark.parametrize(
+    ("path", "listed", "found"),
+    [
+        (
+            "/api/v0/models",
+            [
+                {"id": "later", "type": "llm", "state": "not-loaded", "capabilities": ["tool_use"]},
+                {"id": "words", "type": "vlm", "state": "loaded"},
+                {"id": "vectors", "type": "embeddings"},
+                {"id": "now-0.6b", "type": "llm", "state": "loaded", "capabilities": ["tool_use"]},
+            ],
+            ("lm_studio/now-0.6b", "lm_studio/later", "lm_studio/words"),
+        ),
+        (
+            "/v1/models",
+            [{"id": name} for name in (*UNFIT, "qwen2.5-7b-instruct-1m", "unsloth/gemma-3-12b")],
+            ("lm_studio/qwen2.5-7b-instruct-1m", "lm_studio/unsloth/gemma-3-12b"),
+        ),
+        ("/v1/models", {"models": "of something else"}, ()),
+    ],
+)
+async def test_auto_finds_the_models_of_other_servers(path: str, listed: object, found: tuple[str, ...]) -> None:
+    async with serving(path, {"data": listed}) as server:
+        assert await served_models(Endpoint(vendor("lm_studio"), base_url=f"{server.root}/v1")) == found
+
+
+async def test_a_port_without_a_server_has_no_models() -> None:
+    assert await served_models(Endpoint(vendor("lm_studio"), base_url="http://127.0.0.1:1")) == ()
 
 
 async def test_a_server_elsewhere_is_not_asked() -> None:

@@ -201,6 +201,7 @@ async def test_every_answer_carries_the_headers(web: Web, path: str):
     answer = await web.client.get(path)
     policy = answer.headers["content-security-policy"]
     assert "default-src 'none'" in policy
+    assert "media-src 'self'" in policy
     assert "unsafe" not in policy
     assert answer.headers["x-content-type-options"] == "nosniff"
     assert answer.headers["referrer-policy"] == "no-referrer"

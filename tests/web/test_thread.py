@@ -1,3 +1,4 @@
+import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
@@ -101,6 +102,13 @@ async def test_files_of_both_sides_are_shown_whatever_their_names_are(thread: Th
     assert "it has not arrived yet" in html
     assert f'href="/chat/files/{made.id}" download' in html
     assert "[out/a.pdf]" not in html
+
+
+async def test_a_recording_can_be_played_once_it_is_stored(thread: Thread):
+    voice = Attached(MessageId(1), 0, "stored", "voice.ogg", "audio/ogg", 5, id=FileId(uuid4()))
+    coming = replace(voice, id=None, state="waiting")
+    html = await drawn(thread, row(1, "assistant", "Yes.", attached=(voice, coming)))
+    assert re.findall("<audio.*?>", html) == [f'<audio controls preload="none" src="/chat/files/{voice.id}/sound">']
 
 
 async def test_a_summary_can_be_unfolded(thread: Thread):

@@ -137,6 +137,7 @@ def _job_parts(
                 cpu=records.cpu,
                 scratch=ScratchFolder(core.environment.state / "ingest"),
                 hear=current.hear,
+                budgets=turns.budgets,
                 failpoints=core.failpoints,
             ),
         ),

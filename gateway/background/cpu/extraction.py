@@ -11,19 +11,21 @@ from pydantic import TypeAdapter
 
 from gateway.background.cpu.executor import Cpu, CpuJobFailed
 from gateway.background.cpu.scratch import ScratchFolder
-from gateway.background.cpu.transcription import Transcribe, transcribe
+from gateway.background.cpu.transcription import OUT_OF_BUDGET, Transcribe, Transcript, transcribe
 from gateway.config.failpoints import Failpoints, Step
+from gateway.domain.conversation.model import Highest
 from gateway.domain.errors import OwnerMustAct, TryAgainLater
 from gateway.domain.ids import FileId, PrincipalId
-from gateway.domain.principals import Label
+from gateway.domain.principals import Label, Role
 from gateway.domain.work.tasks import Claim, Lane
 from gateway.flow.files.workspaces import Workspaces
+from gateway.flow.turn.budgets import OutOfBudget, SharedBudgets
 from gateway.net.errors import NetError
 from gateway.net.fetch import WebPage
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.files import files
 from gateway.store.files.files import FileRow
-from gateway.store.work import tasks
+from gateway.store.work import steps, tasks
 from gateway.tools import PageText
 from gateway.workspace.files.paths import WorkspaceError
 from gateway.workspace.files.tree import MAX_WRITE_BYTES, Workspace
@@ -54,6 +56,7 @@ class TextExtraction:
     cpu: Cpu
     scratch: ScratchFolder
     hear: Callable[[], Transcribe | None]
+    budgets: SharedBudgets
     failpoints: Failpoints
 
     async def read(self, run: Claim, principal: PrincipalId, id: FileId) -> bool:
@@ -68,7 +71,7 @@ class TextExtraction:
         try:
             async with self.scratch.new() as folder:
                 derived, read = await _extracted(self.cpu, workspace, file, folder)
-                derived, again = await self._transcribed(derived, folder)
+                derived, said = await self._transcribed(run, derived, folder)
                 text, view = await _store_beside(workspace, file.path, derived, read)
         except TryAgainLater:
             raise
@@ -81,18 +84,32 @@ class TextExtraction:
             log.info("file.not_all_read", file=str(id), problem=derived.problem)
         self.failpoints.reach(Step.INGEST_READ)
         derived = replace(derived, text=text, view=view)
-        await tasks.step(self.database, run, lambda tx: _note_derived(tx, file, derived, again=again))
-        return again
 
-    async def _transcribed(self, derived: "ExtractedFile", folder: Path) -> tuple["ExtractedFile", bool]:
-        """With the text of a recording, and whether a later try may have more success."""
+        async def store(tx: Connection) -> None:
+            await _note_derived(tx, file, derived, again=said.temporary)
+            if said.reply is not None:
+                await steps.model_called(tx, run.id, run.principal_id, said.reply)
+
+        await tasks.step(self.database, run, store)
+        return said.temporary
+
+    async def _transcribed(
+        self, run: Claim, derived: "ExtractedFile", folder: Path
+    ) -> tuple["ExtractedFile", Transcript]:
+        """With the text of a recording, if the budgets allow one."""
         if derived.kind not in ("audio", "video"):
-            return derived, False
-        said = await transcribe(self.hear(), folder / "source", derived.mime)
+            return derived, Transcript()
+        hear = self.hear()
+        try:
+            if hear is not None and self.budgets.limited:
+                await self.budgets.reserve(run, Highest(), Role.OWNER, asked_before=False)
+        except OutOfBudget:
+            return replace(derived, problem=OUT_OF_BUDGET), Transcript(temporary=True)
+        said = await transcribe(hear, folder / "source", derived.mime)
         if not said.text:
-            return replace(derived, problem=said.problem), said.temporary
+            return replace(derived, problem=said.problem), said
         await asyncio.to_thread((folder / "read" / "text.txt").write_text, said.text, "utf-8")
-        return replace(derived, text="text.txt", characters=len(said.text), problem=""), False
+        return replace(derived, text="text.txt", characters=len(said.text), problem=""), said
 
 
 async def _extracted(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
+from gateway.domain.conversation.model import Reply
 from gateway.domain.errors import SupaclawError, TryAgainLater
 from gateway.llm.errors import ModelError
 from gateway.store.files.files import NO_SPEECH
@@ -18,6 +19,7 @@ NO_TRANSCRIPTION = (
     "it isn't transcribed: no transcription model is configured; the owner can set one in "
     "config.json (models.transcription), such as openai/whisper-1"
 )
+OUT_OF_BUDGET = "it isn't transcribed: the model budget is used up; it is tried again later"
 _LATER = "; it is tried again later, or at once when it is sent again or read"
 _EXTENSIONS = {
     "audio/ogg": "ogg",
@@ -31,7 +33,7 @@ _EXTENSIONS = {
 }
 """The formats that every service takes, and what a file has to be called there."""
 
-Transcribe: TypeAlias = Callable[[str, str, bytes], Awaitable[str]]
+Transcribe: TypeAlias = Callable[[str, str, bytes], Awaitable[Reply]]
 """Transcribes a recording, by its name, its MIME type and its bytes; raises `SupaclawError`."""
 
 
@@ -42,6 +44,8 @@ class Transcript:
     text: str = ""
     problem: str = ""
     temporary: bool = False
+    reply: Reply | None = None
+    """That of the model, if it was asked and answered."""
 
 
 async def transcribe(hear: Transcribe | None, source: Path, mime: str) -> Transcript:
@@ -53,14 +57,15 @@ async def transcribe(hear: Transcribe | None, source: Path, mime: str) -> Transc
     name = f"recording.{_EXTENSIONS.get(mime) or (mimetypes.guess_extension(mime) or '.bin').lstrip('.')}"
     try:
         async with asyncio.timeout(TRANSCRIBE_SECONDS):
-            text = (await hear(name, mime, await asyncio.to_thread(source.read_bytes))).strip()
+            reply = await hear(name, mime, await asyncio.to_thread(source.read_bytes))
     except TimeoutError:
         return Transcript(problem=f"it isn't transcribed: that took too long{_LATER}", temporary=True)
     except TryAgainLater:
         raise
     except SupaclawError as exc:
         return _failure(exc, mime)
-    return Transcript(text, "" if text else NO_SPEECH)
+    text = reply.text.strip()
+    return Transcript(text, "" if text else NO_SPEECH, reply=reply)
 
 
 def _failure(error: SupaclawError, mime: str) -> Transcript:

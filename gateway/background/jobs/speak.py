@@ -7,12 +7,14 @@ import structlog
 
 from gateway.background.jobs import OUT_OF_ATTEMPTS, Delivery, Engine, JobParts, Models, Speech
 from gateway.domain.conversation.inbound import OWN_CHANNELS
-from gateway.domain.conversation.model import Reply, Usage
+from gateway.domain.conversation.model import Highest, Reply, Usage
 from gateway.domain.ids import MessageId
+from gateway.domain.principals import Role
 from gateway.domain.text.speech import spoken
 from gateway.domain.work.tasks import Claim, Status
 from gateway.flow.files.workspaces import Workspaces
 from gateway.flow.outbound.parts import record_file
+from gateway.flow.turn.budgets import OutOfBudget, SharedBudgets
 from gateway.llm.errors import ErrorKind, ModelError
 from gateway.store.connection.pool import Connection
 from gateway.store.delivery import addresses
@@ -38,6 +40,7 @@ class Speaking:
     delivery: Delivery
     workspaces: Workspaces
     models: Models
+    budgets: SharedBudgets
 
     async def run(self, run: Claim) -> None:
         """Make the recording and queue it; raises `RunLost`."""
@@ -48,9 +51,11 @@ class Speaking:
             return
         began = monotonic()
         try:
+            if self.budgets.limited:
+                await self.budgets.reserve(run, Highest(), Role.OWNER, asked_before=False)
             sound, usage = await speech.speak(text)
             file = await self._kept(run, answer, sound)
-        except (ModelError, WorkspaceError) as error:
+        except (ModelError, OutOfBudget, WorkspaceError) as error:
             await self._failed(run, error)
             return
         reply = _reply(speech, usage, began)
@@ -88,7 +93,7 @@ class Speaking:
         await steps.model_called(tx, run.id, run.principal_id, reply)
         await tasks.finish(tx, run, Status.COMPLETED)
 
-    async def _failed(self, run: Claim, error: ModelError | WorkspaceError) -> None:
+    async def _failed(self, run: Claim, error: ModelError | OutOfBudget | WorkspaceError) -> None:
         log.warning("answer.not_spoken", error=str(error))
 
         async def end(tx: Connection) -> None:
@@ -106,4 +111,4 @@ def _reply(speech: Speech, usage: Usage, began: float) -> Reply:
 
 def runner(parts: JobParts) -> Speaking:
     """The runner of `speak` tasks."""
-    return Speaking(parts.engine, parts.delivery, parts.files.workspaces, parts.models)
+    return Speaking(parts.engine, parts.delivery, parts.files.workspaces, parts.models, parts.models.cheap.budgets)

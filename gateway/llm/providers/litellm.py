@@ -22,7 +22,7 @@ from gateway.llm.protocol.thinking import ThinkingFilter
 from gateway.llm.protocol.thinking_levels import litellm_thinking
 from gateway.llm.protocol.unknown_fields import UnknownFields
 from gateway.llm.protocol.wire import options_json, sampling_json
-from gateway.llm.provider import KeepAlive, Provider, ProviderEvent, ThinkingEnded
+from gateway.llm.provider import KeepAlive, Provider, ProviderEvent, ThinkingEnded, Transcription
 from gateway.llm.vendors import NATIVE, Endpoint, split_model
 
 _WHOLE_S = 120.0
@@ -43,7 +43,7 @@ class Litellm(Protocol):
     async def acompletion(self, **request: Json) -> AsyncGenerator[BaseModel, None]:
         """Start one streamed answer."""
 
-    async def atranscription(self, *, file: tuple[str, bytes, str], **request: Json) -> object:
+    async def atranscription(self, *, file: tuple[str, bytes, str], **request: Json) -> BaseModel:
         """Transcribe audio."""
 
     async def aembedding(self, **request: Json) -> object:
@@ -99,7 +99,7 @@ class LitellmProvider(Provider):
                     yield TextDelta(text) if answer.size > size else KeepAlive()
         yield answer.reply()
 
-    async def transcribe(self, model: str, name: str, mime: str, audio: bytes, /) -> str:
+    async def transcribe(self, model: str, name: str, mime: str, audio: bytes, /) -> Transcription:
         """Send one request; the answer is not streamed."""
         litellm = self._module or await self._open()
         with _translating():
@@ -111,7 +111,7 @@ class LitellmProvider(Provider):
                 max_retries=0,
                 timeout=_WHOLE_S,
             )
-        return str(getattr(transcript, "text", None) or "")
+        return Transcription.model_validate({"text": "", **transcript.model_dump(exclude_none=True)})
 
     async def embed(self, model: str, texts: Sequence[str], /) -> Sequence[Sequence[float]]:
         """Send one request."""

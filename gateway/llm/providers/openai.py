@@ -24,7 +24,7 @@ from gateway.llm.protocol.refused_parts import OTHER_NAME, LeftOut, asked
 from gateway.llm.protocol.thinking import ThinkingFilter
 from gateway.llm.protocol.thinking_levels import thinking_json
 from gateway.llm.protocol.wire import options_json, sampling_json
-from gateway.llm.provider import Provider, ProviderEvent, ThinkingEnded
+from gateway.llm.provider import Provider, ProviderEvent, ThinkingEnded, Transcription
 from gateway.llm.vendors import Endpoint, split_model
 
 if TYPE_CHECKING:
@@ -38,10 +38,6 @@ _MAX_VECTORS_BYTES = 16 * 2**20
 MAX_SPEECH_BYTES = 16 * 2**20
 _OPUS = {"response_format": "opus"}
 _JSON = {"Content-Type": "application/json"}
-
-
-class _Transcript(BaseModel):
-    text: str
 
 
 class _Vector(BaseModel):
@@ -91,7 +87,7 @@ class OpenAIProvider:
             async for event in events:
                 yield event
 
-    async def transcribe(self, model: str, name: str, mime: str, audio: bytes, /) -> str:
+    async def transcribe(self, model: str, name: str, mime: str, audio: bytes, /) -> Transcription:
         """Send one request; the answer is not streamed."""
         self._require_key()
         await self.warm()
@@ -100,7 +96,7 @@ class OpenAIProvider:
         _, name_there = split_model(model)
         form = FormData({"model": name_there})
         form.add_field("file", BytesIO(audio), filename=name, content_type=mime)
-        return (await self._whole(_Transcript, "/audio/transcriptions", form, {}, MAX_LINE_BYTES)).text
+        return await self._whole(Transcription, "/audio/transcriptions", form, {}, MAX_LINE_BYTES)
 
     async def speak(self, model: str, voice: str, text: str, /) -> bytes:
         """Send one request, and another without the format if that was refused."""

@@ -16,7 +16,7 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from gateway.domain.conversation.inbound import Attachment
-from gateway.domain.files import locked_parts
+from gateway.domain.files import PLAYABLE, locked_parts
 from gateway.domain.ids import FileId, PrincipalId
 from gateway.domain.principals import Label
 from gateway.domain.work.plans import FILE
@@ -81,6 +81,14 @@ def add_routes(router: APIRouter, path: str, origin: str, *, sends: Requirement,
         """Get a file's preview, a JPEG of screen size; 404 if there is none, or not yet."""
         row = await _row(site, file_id)
         return await serve(site, row.view_path, "image/jpeg", {"Cache-Control": "private, max-age=3600"})
+
+    @router.get(f"{path}/{{file_id}}/sound", dependencies=[Depends(reads)])
+    async def sound(site: AtSite, file_id: UUID) -> Response:
+        """Get a recording to play it; 404 for any other file."""
+        row = await _row(site, file_id)
+        if row.mime not in PLAYABLE:
+            raise Refused(404, "unknown_file", f"The file {file_id} is not a recording that can be played.")
+        return await serve(site, row.path, row.mime, {})
 
 
 def _type(claimed: str) -> str:

@@ -13,6 +13,7 @@ from markupsafe import Markup
 from gateway.agent.tool_sources import tool_title
 from gateway.domain.conversation.tools import Wording
 from gateway.domain.conversation.transcript import Attached
+from gateway.domain.files import PLAYABLE
 from gateway.domain.ids import FileId
 from gateway.domain.json import Json
 from gateway.domain.principals import Label
@@ -33,6 +34,7 @@ class Chip:
     remark: str
     failed: bool
     picture: bool
+    sound: bool
 
 
 def chip(file: Attached) -> Chip:
@@ -40,7 +42,7 @@ def chip(file: Attached) -> Chip:
     picture = bool(file.id and file.view_path) and file.mime.startswith("image/")
     remark = " · ".join(filter(None, (readable_size(file.size), "" if picture else file.problem)))
     icon = {"image": "image", "audio": "audio-lines"}.get(file.mime.partition("/")[0], "file")
-    return Chip(file.id, file.name, icon, remark, file.state == "failed", picture)
+    return Chip(file.id, file.name, icon, remark, file.state == "failed", picture, file.mime in PLAYABLE)
 
 
 def readable_size(size: int) -> str:

@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from gateway.agent.limits import Limits
 from gateway.background.cpu import extraction as reading_module
 from gateway.background.cpu import transcription
 from gateway.background.cpu.executor import MAX_MEMORY_BYTES, Cpu, CpuJobFailed
 from gateway.domain.conversation.inbound import Attachment
-from gateway.domain.conversation.model import Image, Prompt, ToolMessage, UserMessage
+from gateway.domain.conversation.model import Image, Prompt, Reply, ToolMessage, Usage, UserMessage
 from gateway.domain.errors import SupaclawError
 from gateway.domain.json import Json
 from gateway.domain.principals import Label
@@ -195,25 +196,51 @@ async def test_what_a_crash_left_of_earlier_readings_is_cleared_away(ask: Ask, t
     assert list((tmp_path / "ingest").iterdir()) == []
 
 
+def heard_as(text: str) -> Reply:
+    return Reply(text, (), Usage(cost_usd=0.5), "x/whisper", 1)
+
+
 class TestRecordings:
     VOICE = derived("audio", "audio/ogg", description="a voice message", problem="not written down")
 
     async def test_the_words_are_its_text_and_its_name_fits_its_bytes(self, ask: Ask, model: FakeModel) -> None:
         heard: list[tuple[str, str, bytes]] = []
 
-        async def hear(name: str, mime: str, audio: bytes) -> str:
+        async def hear(name: str, mime: str, audio: bytes) -> Reply:
             heard.append((name, mime, audio))
-            return " Buy green tea. "
+            return heard_as(" Buy green tea. ")
 
         path = await ask(Reads(self.VOICE), b"sound", "PTT-1.opus", hear=hear)
         assert heard == [("recording.ogg", "audio/ogg", b"sound")]
         [(text, *_, problem)] = await path.rows(FOUND)
         assert ((path.workspace / text).read_text(), problem) == ("Buy green tea.", "")
         assert "Buy green tea." in shown(model.prompts[0]).text
+        called = (
+            "select t.kind, s.cost_usd from task_steps s join tasks t on t.id = s.task_id where s.name = 'x/whisper'"
+        )
+        assert await path.rows(called) == [("ingest", pytest.approx(0.5))]
+
+    async def test_with_the_budget_used_up_no_service_is_asked(
+        self, database: Database, workspace: Path, model: FakeModel
+    ) -> None:
+        heard: list[str] = []
+
+        async def hear(name: str, *_: object) -> Reply:
+            heard.append(name)
+            return heard_as("once")
+
+        limits = Limits(day_usd=0.4)
+        path = await build(database, workspace, model, cpu=Reads(self.VOICE), hear=hear, limits=limits)
+        async with path.working(), asyncio.timeout(30):
+            for name in ("f1", "f2"):
+                path.channel.files[name] = name.encode()
+                await path.answers.wait(await path.tell("hear it", attachments=(Attachment(name, "voice.ogg"),)))
+        problems = [problem for (*_, problem) in await path.rows(FOUND)]
+        assert (len(heard), sorted(problems)) == (1, ["", transcription.OUT_OF_BUDGET])
 
     async def test_a_film_is_transcribed_too(self, ask: Ask, model: FakeModel) -> None:
-        async def hear(name: str, mime: str, audio: bytes) -> str:
-            return f"{name} {mime}"
+        async def hear(name: str, mime: str, audio: bytes) -> Reply:
+            return heard_as(f"{name} {mime}")
 
         await ask(Reads(derived("video", "video/mp4")), b"film", "round.mp4", hear=hear)
         assert "recording.mp4 video/mp4" in shown(model.prompts[0]).text
@@ -241,7 +268,7 @@ class TestRecordings:
     async def test_a_failure_that_may_pass_is_tried_again_later(
         self, ask: Ask, mime: str, error: SupaclawError, problem: str, tasks: int
     ) -> None:
-        async def hear(*_: object) -> str:
+        async def hear(*_: object) -> Reply:
             raise error
 
         path = await ask(Reads(derived("audio", mime)), name="voice.ogg", hear=hear)
@@ -256,11 +283,11 @@ class TestRecordings:
 
         done = asyncio.Event()
 
-        async def hear(*_: object) -> str:
+        async def hear(*_: object) -> Reply:
             if isinstance(answer := answers.pop(0), ModelError):
                 raise answer
             done.set()
-            return answer
+            return heard_as(answer)
 
         path = await build(database, workspace, model, cpu=Reads(self.VOICE), hear=hear)
         path.channel.files["f1"] = b"sound"
@@ -281,7 +308,7 @@ class TestRecordings:
     ) -> None:
         again, answers = asyncio.Event(), ["bad key", "still bad"]
 
-        async def hear(*_: object) -> str:
+        async def hear(*_: object) -> Reply:
             answer = answers.pop(0)
             if not answers:
                 again.set()
@@ -322,9 +349,9 @@ class TestRecordings:
     async def test_silence_and_length_are_told(
         self, ask: Ask, monkeypatch: pytest.MonkeyPatch, most: int, problem: str
     ) -> None:
-        async def hear(*_: object) -> str:
+        async def hear(*_: object) -> Reply:
             assert most > 3, "it was sent"
-            return "  "
+            return heard_as("  ")
 
         monkeypatch.setattr(transcription, "MAX_AUDIO_BYTES", most)
         path = await ask(Reads(self.VOICE), b"sound", "voice.ogg", hear=hear)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway.agent.limits import Limits
 from gateway.background.jobs import Speech
 from gateway.domain.conversation.inbound import Attachment
 from gateway.domain.conversation.model import Usage
@@ -26,11 +27,18 @@ def workspace(tmp_path: Path) -> Path:
 
 
 async def answered(
-    database: Database, workspace: Path, speech: Speech, attachments: tuple[Attachment, ...] = (), tasks: int = 1
+    database: Database,
+    workspace: Path,
+    speech: Speech,
+    attachments: tuple[Attachment, ...] = (),
+    tasks: int = 1,
+    limits: Limits | None = None,
 ) -> MessagePath:
     """The path after an answer, once its `speak` tasks have ended."""
     model = FakeModel(lambda _: said(ANSWER))
-    path = await build(database, workspace, model, cpu=Reads(derived("audio", "audio/ogg")), speech=speech)
+    path = await build(
+        database, workspace, model, cpu=Reads(derived("audio", "audio/ogg")), speech=speech, limits=limits
+    )
     path.channel.files["f1"] = b"OggS"
     path.channel.capabilities = replace(path.channel.capabilities, max_file=1_000_000)
     over = "select from tasks where kind = 'speak' and status in ('completed', 'failed')"
@@ -78,6 +86,13 @@ async def test_other_messages_are_answered_by_voice_only_if_that_is_wanted(
 ) -> None:
     path = await answered(database, workspace, speaking([], b"OggS", always=always), tasks=sent - 1)
     assert len(path.channel.shown) == sent
+
+
+async def test_with_the_budget_used_up_nothing_is_read_aloud(database: Database, workspace: Path) -> None:
+    heard: list[str] = []
+    speech = speaking(heard, b"OggS", always=True)
+    path = await answered(database, workspace, speech, limits=Limits(day_usd=0.001))
+    assert (heard, [each.file for each in path.channel.shown]) == ([], [None])
 
 
 @pytest.mark.parametrize("sound", [b"<html>", ModelError(ErrorKind.AUTH, "bad key")])

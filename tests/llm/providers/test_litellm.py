@@ -111,7 +111,7 @@ async def test_the_words_about_pictures_are_marked() -> None:
 async def test_what_is_said_in_a_sound_file_comes_back_as_text(models: FakeModels) -> None:
     models.rules = [Rule(match="voice.ogg", text="Buy green tea.")]
     client = await client_for(models.base_url, "openai/gpt-x", engine="litellm")
-    assert await client.transcribe(["openai/whisper-1"], "voice.ogg", "audio/ogg", b"OggS") == "Buy green tea."
+    assert (await client.transcribe(["openai/whisper-1"], "voice.ogg", "audio/ogg", b"OggS")).text == "Buy green tea."
 
 
 async def test_a_refused_sound_file_is_told(models: FakeModels) -> None:

@@ -303,9 +303,14 @@ class TestHearing:
     async def test_what_is_said_in_a_sound_file_comes_back_as_text(self, models: FakeModels) -> None:
         models.rules = [Rule(match="voice.ogg", text="Buy green tea.")]
         client = await client_for(models.base_url, "openai/gpt-x")
-        assert await client.transcribe(["openai/whisper-1"], "voice.ogg", "audio/ogg", b"OggS") == "Buy green tea."
+        reply = await client.transcribe(["openai/whisper-1"], "voice.ogg", "audio/ogg", b"OggS" * 5_000)
+        assert (reply.text, reply.model, reply.usage.cost_usd) == (
+            "Buy green tea.",
+            "openai/whisper-1",
+            pytest.approx(10 * 1e-4),
+        )
         assert [(asked.path, asked.body) for asked in models.asked] == [
-            ("/v1/audio/transcriptions", {"model": "whisper-1", "audio": "OggS"})
+            ("/v1/audio/transcriptions", {"model": "whisper-1", "audio": "OggS" * 5_000})
         ]
         await client.close()
 
@@ -326,7 +331,7 @@ class TestHearing:
     ) -> None:
         models.rules = [Rule(status=status, times=1), Rule(status=500, times=1), Rule(text="tea")]
         client = await client_for(models.base_url, "openai/gpt-x")
-        assert await client.transcribe(["openai/a", "openai/b"], "x.ogg", "audio/ogg", b"OggS") == "tea"
+        assert (await client.transcribe(["openai/a", "openai/b"], "x.ogg", "audio/ogg", b"OggS")).text == "tea"
         assert [each.body["model"] for each in models.asked] == asked
         await client.close()
 

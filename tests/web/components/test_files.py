@@ -47,6 +47,15 @@ async def test_a_picture_has_a_view_once_it_was_looked_at(web: Web):
     assert view.headers["content-security-policy"].startswith("sandbox")
 
 
+async def test_a_recording_can_be_played_and_no_other_file(web: Web):
+    voice = await upload(web, "voice.ogg", b"OggS\0", "audio/ogg")
+    page = await upload(web, "voice.html", b"<script>alert(1)</script>", "text/html")
+    sound = await web.client.get(f"/api/files/{voice['id']}/sound", headers=BEARER)
+    assert (sound.content, sound.headers["content-type"]) == (b"OggS\0", "audio/ogg")
+    assert sound.headers["content-security-policy"].startswith("sandbox")
+    assert (await web.client.get(f"/api/files/{page['id']}/sound", headers=BEARER)).status_code == 404
+
+
 async def test_a_file_that_is_gone_from_the_disk_is_not_there(web: Web):
     kept = await upload(web, "a.txt", b"words")
     (web.path.workspace / str(kept["path"])).unlink()
@@ -60,7 +69,7 @@ async def test_files_of_others_are_not_handed_out_and_cannot_be_sent(web: Web):
         row = await files.keep(
             conn, other, "uploads/x.txt", size=1, mime="", sha256="", label=Label.KNOWN, origin="telegram"
         )
-    for path in (f"/api/files/{row.id}", f"/api/files/{row.id}/view"):
+    for path in (f"/api/files/{row.id}", f"/api/files/{row.id}/view", f"/api/files/{row.id}/sound"):
         assert (await web.client.get(path, headers=BEARER)).status_code == 404
     body = {"text": "read it", "client_id": "1", "files": [str(row.id)]}
     answer = await web.client.post("/api/messages", json=body, headers=BEARER)
