@@ -29,9 +29,8 @@ from gateway.web.live.conversations import Conversations
 from gateway.web.live.topics import Thread, Topics
 from gateway.web.markup.markdown import Markdown
 from gateway.web.pages import STATIC, Nav, Pages
-from gateway.web.rights import Rights
-from gateway.web.site import Site
-from gateway.web.v1 import embeddings, routes
+from gateway.web.site import Rights, Site
+from gateway.web.v1 import routes
 
 GRACE_SECONDS = 5
 
@@ -99,7 +98,7 @@ def build_app(backend: Backend) -> FastAPI:
     app.state.site = site
     handle_errors(app)
     pages = (*(screen.router for screen in shown), sign_in.router)
-    programs = (*api.discover(), routes.router, embeddings.router)
+    programs = (*api.discover(), routes.router)
     for router in pages:
         app.include_router(router, include_in_schema=False)
     for router in programs:
