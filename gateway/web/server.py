@@ -8,6 +8,7 @@ import contextlib
 import socket
 from collections.abc import AsyncIterator, Generator
 from contextlib import asynccontextmanager
+from dataclasses import fields
 from http import HTTPStatus
 from typing import Any, assert_never
 
@@ -132,18 +133,7 @@ def _site(backend: Backend, nav: tuple[Nav, ...]) -> Site:
     rights = Rights(backend.database, backend.clock)
     backend.signals.access_changed.subscribe_call(rights.look_again)
     site = Site(
-        database=backend.database,
-        owner=backend.owner,
-        clock=backend.clock,
-        signals=backend.signals,
-        access=backend.access,
-        chat=backend.chat,
-        files=backend.files,
-        trees=backend.trees,
-        tools=backend.tools,
-        channels=backend.channels,
-        settings=backend.settings,
-        health=backend.health,
+        **{part.name: getattr(backend, part.name) for part in fields(Backend)},
         conversations=conversations,
         topics=topics,
         pages=pages,
