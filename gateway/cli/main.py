@@ -33,7 +33,7 @@ COMMANDS: Mapping[str, str | Group] = {
     "worker": "process.start:worker",
     "machines": Group(
         "List the machines on the database, or forget one.",
-        "process.machines",
+        "process.control",
         {"list": "show", "forget": "forget"},
         default="list",
     ),

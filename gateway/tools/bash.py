@@ -27,7 +27,7 @@ from gateway.net.addresses import parse_url
 from gateway.sandbox.virtual.shell import HOME, MAX_BYTES, SECONDS, ShellResult
 from gateway.tools import Bash, Services, ShellScript, explained
 from gateway.workspace.files.paths import WorkspacePath
-from gateway.workspace.files.patterns import files_named
+from gateway.workspace.files.search import files_named
 from gateway.workspace.files.uploads import mime_of
 
 MAX_FILES, MAX_URLS = 1_000, 10

@@ -4,6 +4,8 @@ import secrets
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from cachetools import FIFOCache
+
 from gateway.domain.ids import PrincipalId
 from gateway.domain.time import Clock
 from gateway.store.people.tokens import sha256
@@ -16,14 +18,12 @@ class LoginLinks:
     """The links that are still valid."""
 
     def __init__(self) -> None:
-        self._expires_at: dict[str, datetime] = {}
+        self._expires_at: FIFOCache[str, datetime] = FIFOCache(_MAX_LINKS)
 
     def issue(self, base_url: str, now: datetime) -> str:
         """A new link; its secret is in the fragment, which browsers do not send and logs do not contain."""
         secret = secrets.token_hex(32)  # no character of it is markup in a messenger
         self._expires_at[sha256(secret)] = now + LIFETIME
-        while len(self._expires_at) > _MAX_LINKS:
-            del self._expires_at[next(iter(self._expires_at))]
         return f"{base_url.rstrip('/')}/login#t={secret}"
 
     def redeem(self, secret: str, now: datetime) -> bool:
@@ -36,20 +36,18 @@ class SecretLinks:
     """The links to the form for one person's secret that are still valid."""
 
     def __init__(self) -> None:
-        self._links: dict[str, tuple[datetime, PrincipalId, str]] = {}
+        self._links: FIFOCache[str, tuple[datetime, PrincipalId, str]] = FIFOCache(_MAX_LINKS)
 
     def issue(self, base_url: str, principal: PrincipalId, name: str, now: datetime) -> str:
         """A new link; its data is in the fragment."""
         secret = secrets.token_hex(32)
         self._links[sha256(secret)] = now + LIFETIME, principal, name
-        while len(self._links) > _MAX_LINKS:
-            del self._links[next(iter(self._links))]
         return f"{base_url.rstrip('/')}/secret#t={secret}&name={name}"
 
     def redeem(self, secret: str, now: datetime) -> tuple[PrincipalId, str] | None:
         """The person and the name of their secret; None if the link isn't valid. It is used up by this call."""
-        until, principal, name = self._links.pop(sha256(secret), (None, None, ""))
-        return (principal, name) if until and principal and now < until else None
+        link = self._links.pop(sha256(secret), None)
+        return link[1:] if link and now < link[0] else None
 
 
 @dataclass(slots=True)

@@ -8,6 +8,7 @@ import contextlib
 import socket
 from collections.abc import AsyncIterator, Generator
 from contextlib import asynccontextmanager
+from dataclasses import fields
 from http import HTTPStatus
 from typing import Any, assert_never
 
@@ -29,9 +30,8 @@ from gateway.web.live.conversations import Conversations
 from gateway.web.live.topics import Thread, Topics
 from gateway.web.markup.markdown import Markdown
 from gateway.web.pages import STATIC, Nav, Pages
-from gateway.web.rights import Rights
-from gateway.web.site import Site
-from gateway.web.v1 import embeddings, routes
+from gateway.web.site import Rights, Site
+from gateway.web.v1 import routes
 
 GRACE_SECONDS = 5
 
@@ -99,7 +99,7 @@ def build_app(backend: Backend) -> FastAPI:
     app.state.site = site
     handle_errors(app)
     pages = (*(screen.router for screen in shown), sign_in.router)
-    programs = (*api.discover(), routes.router, embeddings.router)
+    programs = (*api.discover(), routes.router)
     for router in pages:
         app.include_router(router, include_in_schema=False)
     for router in programs:
@@ -133,18 +133,7 @@ def _site(backend: Backend, nav: tuple[Nav, ...]) -> Site:
     rights = Rights(backend.database, backend.clock)
     backend.signals.access_changed.subscribe_call(rights.look_again)
     site = Site(
-        database=backend.database,
-        owner=backend.owner,
-        clock=backend.clock,
-        signals=backend.signals,
-        access=backend.access,
-        chat=backend.chat,
-        files=backend.files,
-        trees=backend.trees,
-        tools=backend.tools,
-        channels=backend.channels,
-        settings=backend.settings,
-        health=backend.health,
+        **{part.name: getattr(backend, part.name) for part in fields(Backend)},
         conversations=conversations,
         topics=topics,
         pages=pages,

@@ -15,7 +15,7 @@ from gateway.domain.people.access import Access
 from gateway.flow.signals import Signals
 from gateway.store.connection.listener import Listener
 from gateway.store.people import pairings, principals, tokens
-from gateway.web import rights
+from gateway.web import site
 from tests.journeys.process import GatewayProcess
 from tests.web.conftest import Running, Web
 from tests.web.scripted import Wait
@@ -63,7 +63,7 @@ class Stream:
     async def goes_on(self) -> None:
         """It outlives a few looks."""
         ended = asyncio.create_task(self.ends())
-        done, _ = await asyncio.wait({ended}, timeout=3 * rights.LOOK_SECONDS)
+        done, _ = await asyncio.wait({ended}, timeout=3 * site.LOOK_SECONDS)
         assert not done
         ended.cancel()
 
@@ -243,7 +243,7 @@ async def test_a_right_that_ended_before_the_stream_began_counts_too(web: Web):
     _, plain = await tokens.create(web.backend.database, web.backend.owner.id, "phone", ["chat"])
     row = await tokens.find(web.backend.database, plain)
     await tokens.revoke(web.backend.database, "phone")
-    looking = rights.Rights(web.backend.database, web.backend.clock)
+    looking = site.Rights(web.backend.database, web.backend.clock)
     serving = asyncio.create_task(looking.serve(asyncio.Event()))
     with looking.hold(row) as ended:
         async with asyncio.timeout(PATIENCE):
@@ -254,7 +254,7 @@ async def test_a_right_that_ended_before_the_stream_began_counts_too(web: Web):
 async def test_the_database_tells_so_that_nobody_waits_for_the_next_look(
     running: Running, streams: Streams, dsn: str, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(rights, "LOOK_SECONDS", 3600.0)
+    monkeypatch.setattr(site, "LOOK_SECONDS", 3600.0)
     signals = Signals()
     started = await running.start(signals=signals)
     connected = asyncio.Event()

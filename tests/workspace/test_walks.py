@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.app.storage.archive import archive_at
+from gateway.app.storage.backup import archive_at
 from gateway.flow.labels import _hashes
 from gateway.workspace.files.access import ENTRY_BYTES, size_of
 from gateway.workspace.files.disk import SPARSE_BYTES

@@ -1,4 +1,4 @@
-"""`supaclaw status`, `web`, `down` and `version`: show the running gateway, sign in to it, stop it."""
+"""`supaclaw status`, `web`, `down`, `machines` and `version`: show what runs, sign in to it, stop or forget it."""
 
 import asyncio
 import logging
@@ -8,17 +8,21 @@ import time
 from collections.abc import Iterator, Mapping
 from importlib.metadata import version as installed
 from pathlib import Path
+from typing import Annotated
 
+import typer
 from pydantic import JsonValue
 
+from gateway.cli.connections.database import with_connection
 from gateway.cli.connections.local_gateway import ask_gateway
 from gateway.cli.terminal.console import echo, show_after_a_second
-from gateway.cli.terminal.output import AsJson, Timeout, print_json
+from gateway.cli.terminal.output import AsJson, Timeout, print_json, print_rows
 from gateway.config.data.instance import running_pid
 from gateway.config.environment import Environment
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.text.texts import json_text, printable
 from gateway.logs import SecretMask, logging_to
+from gateway.store.work import instances
 
 
 def status(as_json: AsJson = False, timeout: Timeout = 10) -> None:
@@ -83,3 +87,27 @@ def _stop(pid: int, data: Path, timeout: float) -> None:
 def version() -> None:
     """Print the version."""
     echo(installed("supaclaw"))
+
+
+MACHINE_COLUMNS = ("name", "kind", "state", "seen_at", "channels", "files", "tasks")
+Name = Annotated[str, typer.Argument(metavar="NAME", help="A name in the list of `supaclaw machines`.")]
+
+
+def show(as_json: AsJson = False) -> None:
+    """List gateways and workers, with their channels and tasks."""
+    rows = [
+        {name: getattr(each, name) for name in ("name", "kind", "state", "seen_at", "channels")}
+        | {"files": each.homes, "tasks": each.running}
+        for each in with_connection(instances.every)
+    ]
+    print_rows(rows, MACHINE_COLUMNS, as_json=as_json, none="No machines.")
+
+
+def forget(name: Name) -> None:
+    """Forget a machine that no longer runs.
+
+    Another one can then connect its channels.
+    """
+    if not with_connection(lambda tx: instances.forget(tx, name)):
+        raise OwnerMustAct(f"no machine {name} is stopped or dead; `supaclaw machines` lists them")
+    echo(f"Forgotten: {name}.")

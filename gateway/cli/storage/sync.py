@@ -26,8 +26,8 @@ from gateway.net.object_store import ObjectStore, StoreAddress
 from gateway.store.connection.pool import Database
 from gateway.workspace.files.tree import Workspace
 from gateway.workspace.locks import OwnerEdits
+from gateway.workspace.sync.folder import StateFile
 from gateway.workspace.sync.plan import Action, Drop, Pull, Push, Retract
-from gateway.workspace.sync.state import StateFile
 
 OFF = "workspace.url is not set, so there is nothing to synchronise with; docs/scale.md says how"
 GATEWAY_SYNCS = "the gateway that runs here synchronises its workspace itself; `supaclaw down` stops it"

@@ -28,9 +28,8 @@ from gateway.workspace.files.disk import Written
 from gateway.workspace.files.paths import WorkspaceError, WorkspacePath
 from gateway.workspace.files.tree import Workspace
 from gateway.workspace.locks import MAX_LOCKED_BYTES, LockWatch
-from gateway.workspace.sync.folder import FileChanged, Scan, copy_out, drop_file, place_file, scan
+from gateway.workspace.sync.folder import FileChanged, Scan, StateFile, copy_out, drop_file, place_file, scan
 from gateway.workspace.sync.plan import Action, Drop, Plan, Pull, Push, Retract, plan
-from gateway.workspace.sync.state import StateFile
 from gateway.workspace.template import template_hashes
 
 ROUNDS = 3

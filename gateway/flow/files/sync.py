@@ -31,7 +31,7 @@ from gateway.store.connection.pool import Database
 from gateway.store.files import file_map
 from gateway.workspace.files.paths import WorkspaceError
 from gateway.workspace.locks import LockWatch
-from gateway.workspace.sync.state import StateFile
+from gateway.workspace.sync.folder import StateFile
 
 MAX_SWEPT = 10_000
 """The limit of one sweep."""

@@ -8,6 +8,7 @@ from gateway.domain.ids import PrincipalId
 from gateway.domain.principals import Principal, Role
 from gateway.domain.text.texts import one_line
 from gateway.store.connection.pool import Connection
+from gateway.store.connection.rows import fetch_all, fetch_first, fetch_one
 
 NAME = 64
 """Characters of a name."""
@@ -31,10 +32,8 @@ class PrincipalRow:
 
 async def owner(conn: Connection) -> PrincipalRow | None:
     """The owner; None before the first start."""
-    row = await conn.fetchrow("select id, name, identities, unconfirmed from principals where role = 'owner'")
-    if row is None:
-        return None
-    return PrincipalRow(row["id"], Role.OWNER, row["name"], tuple(row["identities"]), tuple(row["unconfirmed"]))
+    sql = "select id, role, name, identities, unconfirmed from principals where role = 'owner'"
+    return await fetch_first(conn, PrincipalRow, sql)
 
 
 async def has_owner(conn: Connection) -> bool:
@@ -54,8 +53,7 @@ async def linked(conn: Connection) -> list[PrincipalRow]:
     """The members with several identities, by name."""
     sql = """select id, role, name, identities from principals
              where role = 'member' and cardinality(identities) > 1 order by name, id"""
-    rows = await conn.fetch(sql)
-    return [PrincipalRow(row["id"], Role(row["role"]), row["name"], tuple(row["identities"])) for row in rows]
+    return await fetch_all(conn, PrincipalRow, sql)
 
 
 async def everybody(conn: Connection) -> list[PrincipalId]:
@@ -65,9 +63,7 @@ async def everybody(conn: Connection) -> list[PrincipalId]:
 
 async def get(conn: Connection, principal: PrincipalId) -> Principal:
     """One principal, who must exist."""
-    row = await conn.fetchrow("select id, role, name from principals where id = $1", principal)
-    assert row is not None, "principals are never deleted"
-    return Principal(row["id"], Role(row["role"]), row["name"])
+    return await fetch_one(conn, Principal, "select id, role, name from principals where id = $1", principal)
 
 
 async def names(conn: Connection, principals: Collection[PrincipalId]) -> dict[PrincipalId, str]:

@@ -8,7 +8,7 @@ from gateway.domain.conversation.model import Highest
 from gateway.domain.ids import SessionId
 from gateway.domain.work.tasks import Claim
 from gateway.store.connection.pool import Connection
-from gateway.store.connection.rows import fetch_all
+from gateway.store.connection.rows import fetch_all, fetch_one
 
 
 class Period(StrEnum):
@@ -131,9 +131,7 @@ async def unpriced(conn: Connection, now: datetime) -> Unpriced:
                     coalesce((select value from meta where key = $2), '0')::float8::bigint as extra,
                     array(select distinct unnest(array_agg(name)) order by 1) as models
              from task_steps where kind = 'model' and cost_usd = 0 and created_at >= $1"""
-    row = await conn.fetchrow(sql, Period.DAY.start(now), _tokens_key(now))
-    assert row is not None, "an aggregate always has one row"
-    return Unpriced(row["tokens"], row["extra"], tuple(row["models"]))
+    return await fetch_one(conn, Unpriced, sql, Period.DAY.start(now), _tokens_key(now))
 
 
 async def reserve(

@@ -289,5 +289,5 @@ async def report(conn: Connection, task: TaskId) -> TaskReport | None:
 
 async def get(conn: Connection, task: TaskId) -> TaskSummary | None:
     """The state of one task; None if there is none of this id."""
-    row = await conn.fetchrow("select id, kind, status, attempts, error from tasks where id = $1", task)
-    return TaskSummary(row["id"], row["kind"], Status(row["status"]), row["attempts"], row["error"]) if row else None
+    sql = "select id, kind, status, attempts, error from tasks where id = $1"
+    return await fetch_first(conn, TaskSummary, sql, task)

@@ -1,4 +1,4 @@
-"""Sending messages to the agent from a program, and waiting for its answers."""
+"""Sending messages and files to the agent from a program, and waiting for its answers."""
 
 import asyncio
 from typing import Annotated
@@ -19,6 +19,7 @@ from gateway.store.delivery import addresses, inbox
 from gateway.store.files import attachments
 from gateway.store.transcript import messages
 from gateway.web.auth.access import MESSAGE_BODY, Caller, needs, owner_as_sender
+from gateway.web.components import files
 from gateway.web.components.files import MAX_FILES, attachments_for
 from gateway.web.http.bodies import json_body, parsed, validated
 from gateway.web.http.errors import Refused
@@ -109,3 +110,6 @@ def _answer_json(answer: Answer, files: list[Json]) -> dict[str, Json]:
         "tokens_out": answer.spent.tokens_out,
         "cost_usd": answer.spent.cost_usd,
     }
+
+
+files.add_routes(router, "/api/files", CHANNEL, sends=needs(Scope.CHAT), reads=needs(Scope.READ))

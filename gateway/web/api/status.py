@@ -1,11 +1,18 @@
-"""The status of the gateway, for programs and monitoring."""
+"""The state of the gateway, for programs and monitoring: its status, heartbeats, sessions and undelivered messages."""
 
 from collections.abc import Iterator
+from typing import Annotated
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter, Depends, Query
 from fastapi.responses import PlainTextResponse, Response
 
+from gateway.domain.health import HeartbeatResult
 from gateway.domain.people.credentials import Scope
+from gateway.store.delivery import outbox
+from gateway.store.delivery.outbox import OutboxRow, State
+from gateway.store.transcript import sessions
+from gateway.store.transcript.sessions import SessionSummary
+from gateway.store.work import heartbeats
 from gateway.web.auth.access import needs, public
 from gateway.web.backend import StatusReport
 from gateway.web.site import AtSite
@@ -65,3 +72,33 @@ def _gauge(name: str, meaning: str, value: float) -> Iterator[str]:
     yield f"# HELP {name} {meaning}"
     yield f"# TYPE {name} gauge"
     yield f"{name} {value}"
+
+
+@router.post("/api/heartbeat", status_code=202, dependencies=[Depends(needs(Scope.ADMIN))])
+async def beat(site: AtSite) -> HeartbeatResult:
+    """Run a heartbeat now, even if none is configured, or join the running one. While `running`, repeat the request."""
+    return await site.health.beat()
+
+
+@router.get("/api/heartbeat", dependencies=[Depends(needs(Scope.READ))])
+async def last(site: AtSite) -> HeartbeatResult:
+    """Get the outcome of the last heartbeat."""
+    async with site.database.connection() as conn:
+        return (await heartbeats.begin(conn, site.clock.now())).beat
+
+
+Limit = Annotated[int, Query(ge=1, le=500)]
+
+
+@router.get("/api/sessions", dependencies=[Depends(needs(Scope.READ))])
+async def recent(site: AtSite, limit: Limit = 50) -> list[SessionSummary]:
+    """List sessions, the most recently active first."""
+    async with site.database.connection() as conn:
+        return await sessions.recent(conn, limit)
+
+
+@router.get("/api/outbox", dependencies=[Depends(needs(Scope.READ))])
+async def undelivered(site: AtSite, state: State = "failed", limit: Limit = 100) -> list[OutboxRow]:
+    """List messages that were not delivered, or perhaps not (`uncertain`), the newest first."""
+    async with site.database.connection() as conn:
+        return await outbox.in_state(conn, state, limit)

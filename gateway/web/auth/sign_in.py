@@ -97,7 +97,7 @@ async def secret_page(request: Request, site: AtSite) -> Response:
 async def store_secret(request: Request, site: AtSite, form: SecretForm) -> None:
     """Store a secret for the person who got the link, with the binding of the shared secret of that name."""
     secrets = site.settings.secrets
-    if not at_page(request) or secrets is None:
+    if not at_page(request):
         raise Refused(403, "wrong_address", "Open the link exactly as it was sent.")
     try:
         value = check_value(form.value)

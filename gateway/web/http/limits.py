@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import h11
+from cachetools import LRUCache
 from uvicorn import Config
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -245,16 +246,13 @@ class _Buckets:
     clock: Clock
     burst: float = BURST
     per_second: float = PER_SECOND
-    _buckets: dict[str, _Bucket] = field(default_factory=dict)
+    _buckets: LRUCache[str, _Bucket] = field(default_factory=lambda: LRUCache(_REMEMBERED))
 
     def _filled(self, name: str) -> _Bucket:
         now = self.clock.monotonic()
-        bucket = self._buckets.pop(name) if name in self._buckets else _Bucket(self.burst, now)
-        self._buckets[name] = bucket  # the last in order
+        bucket = self._buckets.setdefault(name, _Bucket(self.burst, now))
         bucket.level = min(self.burst, bucket.level + (now - bucket.at) * self.per_second)
         bucket.at = now
-        if len(self._buckets) > _REMEMBERED:
-            del self._buckets[next(iter(self._buckets))]
         return bucket
 
 
@@ -291,7 +289,7 @@ class CredentialLookups:
     Wrong credentials, however many, keep one connection busy, and valid ones in use never wait for them.
     """
 
-    _valid: dict[str, None] = field(default_factory=dict)
+    _valid: LRUCache[str, None] = field(default_factory=lambda: LRUCache(_REMEMBERED))
     _one_at_a_time: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def find(self, database: Database, plain: str) -> LiveToken | None:
@@ -299,11 +297,10 @@ class CredentialLookups:
         digest = tokens.sha256(plain)
         async with nullcontext() if digest in self._valid else self._one_at_a_time:
             row = await tokens.find(database, plain)
-        self._valid.pop(digest, None)
-        if row is not None:
-            self._valid[digest] = None  # the last in order
-        while len(self._valid) > _REMEMBERED:
-            del self._valid[next(iter(self._valid))]
+        if row is None:
+            self._valid.pop(digest, None)
+        else:
+            self._valid[digest] = None
         return row
 
 

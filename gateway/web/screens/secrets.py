@@ -7,7 +7,6 @@ from typing import Annotated
 import structlog
 from fastapi import APIRouter, Depends, Form
 
-from gateway.flow.secrets.live_secrets import LiveSecrets
 from gateway.secrets.facts import MAX_VALUE, Binding
 from gateway.web.auth.access import OWNER
 from gateway.web.components import board
@@ -64,7 +63,7 @@ async def store(site: AtSite, of: ASecret, value: ItsValue, bound: ItsBinding) -
 @router.post("/secrets/rotate", status_code=204, dependencies=OWNER)
 async def rotate(site: AtSite, of: ASecret, value: ItsValue) -> None:
     """Replace the value; the binding stays."""
-    secrets = _live(site)
+    secrets = site.settings.secrets
     if not await secrets.vault.holds(secrets.owner, of.name, shared=not of.own):
         raise _unknown(of)
     await secrets.vault.put(secrets.owner, of.name, value, shared=not of.own)
@@ -75,7 +74,7 @@ async def rotate(site: AtSite, of: ASecret, value: ItsValue) -> None:
 @router.post("/secrets/bind", status_code=204, dependencies=OWNER)
 async def bind(site: AtSite, of: ASecret, bound: ItsBinding) -> None:
     """Change the binding of a secret."""
-    secrets = _live(site)
+    secrets = site.settings.secrets
     if not await secrets.vault.bind(secrets.owner, of.name, bound.binding, shared=not of.own):
         raise _unknown(of)
     await secrets.look()
@@ -85,16 +84,11 @@ async def bind(site: AtSite, of: ASecret, bound: ItsBinding) -> None:
 @router.post("/secrets/delete", status_code=204, dependencies=OWNER)
 async def delete(site: AtSite, of: ASecret) -> None:
     """Delete a secret."""
-    secrets = _live(site)
+    secrets = site.settings.secrets
     if not await secrets.vault.remove(secrets.owner, of.name, shared=not of.own):
         raise _unknown(of)
     await secrets.look()
     log.info("web.secret_deleted", name=of.name, own=of.own)
-
-
-def _live(site: Site) -> LiveSecrets:
-    assert site.settings.secrets is not None, "a running gateway has them"
-    return site.settings.secrets
 
 
 def _unknown(of: SecretChoice) -> Refused:

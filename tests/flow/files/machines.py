@@ -14,8 +14,8 @@ from gateway.net.object_store import ObjectStore, StoreAddress
 from gateway.store.files import contents
 from gateway.workspace.files.tree import Workspace
 from gateway.workspace.locks import LockKeeper, LockWatch, OwnerEdits
+from gateway.workspace.sync.folder import StateFile
 from gateway.workspace.sync.plan import Drop, Pull, Push, Retract
-from gateway.workspace.sync.state import StateFile
 from tests.fakes.s3 import settings
 from tests.store.world import World
 

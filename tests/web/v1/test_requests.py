@@ -7,7 +7,7 @@ import openai
 import pytest
 
 from gateway.domain.conversation.model import ModelsExhausted
-from gateway.web.v1 import embeddings, serving
+from gateway.web.v1 import routes, serving
 from tests.fakes.eventually import eventually
 from tests.web.conftest import BEARER, Running, Web
 from tests.web.scripted import Wait
@@ -168,7 +168,7 @@ async def test_embeddings_take_tokens_and_as_many_texts_as_at_openai(web: Web, s
 
 
 def test_tokens_are_those_of_cl100k() -> None:
-    assert embeddings._texts([(9906, 1917, 0), "x", (57668, 53901)]) == ["Hello world!", "x", "你好"]
+    assert routes._texts([(9906, 1917, 0), "x", (57668, 53901)]) == ["Hello world!", "x", "你好"]
 
 
 SCHEMA = {
