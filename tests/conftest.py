@@ -2,12 +2,13 @@
 
 import asyncio
 import fcntl
+import gc
 import os
 import shutil
 import ssl
 import tempfile
 import warnings
-from collections.abc import AsyncIterator, Collection, Coroutine, Generator, Iterable, Iterator
+from collections.abc import AsyncIterator, Collection, Coroutine, Generator, Hashable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -69,10 +70,29 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.hook.pytest_deselected(items=long)
 
 
-def one_of_a_class(steps: Iterable[str], quick: Collection[str]) -> list[Any]:
-    """A kill at each step in `make chaos`, and in `make test` at those of `quick`: one of each class of step."""
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect no garbage while modules are read, and never look again at the million objects that this leaves."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
+
+
+def one_of_a_class(steps: Iterable[Hashable], quick: Collection[Hashable]) -> list[Any]:
+    """A kill at each step in `make chaos`, and in `make test` at those of `quick`: one of each class of step.
+
+    A tuple is one value for each of several arguments.
+    """
+    steps = list(steps)
     assert set(quick) <= set(steps), "a quick one is one of all"
-    return [pytest.param(step, marks=() if step in quick else pytest.mark.chaos) for step in steps]
+    return [
+        pytest.param(*(step if isinstance(step, tuple) else (step,)), marks=() if step in quick else pytest.mark.chaos)
+        for step in steps
+    ]
 
 
 @pytest.hookimpl(wrapper=True)

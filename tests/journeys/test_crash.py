@@ -31,8 +31,8 @@ QUICK = {
     *(Step.INBOUND_COMMITTED, Step.INGEST_KEPT, Step.COMMAND_COMMITTED, Step.TURN_TAKEN, Step.SUMMARY_READY),
     *(Step.MODEL_REPLIED, Step.TOOL_RAN, Step.ANSWER_COMMITTED, Step.OUTBOX_REQUESTED),
 }
-QUICK_REQUESTS = {Step.INBOUND_JOURNALED, Step.TURN_CLAIMED, Step.STEP_COMMITTED, Step.ANSWER_READY}
-"""Other steps than those of `QUICK`, of the classes that a request goes through."""
+QUICK_REQUESTS = {Step.INBOUND_JOURNALED, Step.ANSWER_READY}
+"""Other steps than those of `QUICK`: where a request's way in and its way out are not a chat's."""
 SHOWN = {Step.OUTBOX_SENDING: [NOTICE], Step.OUTBOX_REQUESTED: ["answer", NOTICE]}
 """What the chat sees of the interrupted message, where it is not just the answer."""
 

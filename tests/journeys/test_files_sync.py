@@ -14,6 +14,8 @@ from tests.journeys.process import GatewayProcess, Json, configured, until
 __all__ = ["bucket", "careless", "endpoint", "s3"]
 
 SCRIBE = "---\nname: Scribe\ndescription: Writes reports\n---\nYou write reports.\n"
+STEPS = ("sync.stored", "sync.set", "sync.fetched", "sync.placed")
+KILLS = [(store, step) for store in ("moto", "ignores conditions") for step in STEPS]
 Make = Callable[[str], GatewayProcess]
 
 
@@ -74,6 +76,7 @@ async def test_a_task_runs_on_another_machine_with_the_files_of_the_one_that_die
     assert own["count"] == 0
 
 
+@pytest.mark.parametrize("endpoint", ["moto"], indirect=True)
 async def test_a_store_that_is_down_is_told_and_chats_go_on(
     make: Make, telegram: FakeTelegram, models: FakeModels
 ) -> None:
@@ -94,8 +97,9 @@ async def test_a_store_that_is_down_is_told_and_chats_go_on(
 
 
 @pytest.mark.parametrize(
-    "step",
-    one_of_a_class(["sync.stored", "sync.set", "sync.fetched", "sync.placed"], {"sync.set", "sync.placed"}),
+    ("endpoint", "step"),
+    one_of_a_class(KILLS, {("moto", "sync.placed"), ("ignores conditions", "sync.set")}),
+    indirect=["endpoint"],
 )
 async def test_killed_at_any_step_nothing_is_lost(make: Make, tmp_path: Path, step: str) -> None:
     first = make("first")

@@ -2,6 +2,7 @@ import asyncio
 
 import pytest
 
+from tests.conftest import one_of_a_class
 from tests.fakes.openai_server import Call, FakeModels, Rule
 from tests.fakes.telegram import FakeTelegram
 from tests.journeys.process import OWNER, STRANGER, GatewayProcess, happens
@@ -59,8 +60,10 @@ BOB = {"type": "user", "date": 1, "sender_user": {"id": 7, "is_bot": False, "fir
 LEASE = "The lease ends in May, the deposit is two months. mk4x"
 
 
-@pytest.mark.parametrize("seconds", [0.0, 0.08, 0.8])
-@pytest.mark.parametrize("comment_first", [True, False])
+ORDERS = [(first, seconds) for first in (True, False) for seconds in (0.0, 0.08, 0.8)]
+
+
+@pytest.mark.parametrize(("comment_first", "seconds"), one_of_a_class(ORDERS, {(True, 0.0), (False, 0.8)}))
 async def test_a_comment_and_a_forward_get_one_answer(
     gateway: GatewayProcess, telegram: FakeTelegram, models: FakeModels, seconds: float, *, comment_first: bool
 ) -> None:
