@@ -13,6 +13,7 @@ from gateway.domain.memory.memories import (
     Memory,
     MemoryAccess,
     MemoryFilter,
+    MemoryHit,
     SearchMode,
     SearchResult,
     SearchScope,
@@ -21,6 +22,7 @@ from gateway.domain.memory.memories import (
 )
 from gateway.domain.principals import Label, Role
 from gateway.memory.lexemes import lexemes
+from gateway.memory.questions import is_asking
 from gateway.memory.wording import Bootstrap, bootstrap, recall_block
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.memory import bootstrap as standing
@@ -47,6 +49,18 @@ class MemoryQuery:
 
 
 @dataclass(frozen=True, slots=True)
+class Asked:
+    """What is being asked: rows that only ask it, too, are no answer."""
+
+    messages: Set[MessageId]
+    words: Set[str]
+
+    def __contains__(self, memory: Memory) -> bool:
+        is_persons = memory.kind is Kind.TURN and memory.role == "user"
+        return memory.message_id in self.messages or (is_persons and is_asking(memory.text, self.words))
+
+
+@dataclass(frozen=True, slots=True)
 class MemorySearch:
     """Searches the memories in `database`."""
 
@@ -63,26 +77,42 @@ class MemorySearch:
         filter: MemoryFilter = KNOWN_ONLY,
         k: int = 8,
         session: SessionId | None = None,
+        askings: bool = False,
         reach: MemoryAccess,
     ) -> SearchResult:
         """The `k` best memories; those trusted less than `filter.at_most` are counted, not shown.
 
         `SearchScope.AUTO` searches pinned memories and this session's summaries first, and everything unless one of
         them is a sure answer. If the question can't be embedded, only words are compared, and the note says why.
+        The messages that `session` is answering are left out, and so are earlier askings of the same, unless `askings`.
         """
         await self.database.run(lambda tx: indexing.index_turns(tx, principal, NEWEST))
 
         async def ranked(query: MemoryQuery) -> Ranked:
             async with self.database.connection() as conn:
+                waiting = {} if session is None else await search.open_messages(conn, session)
+                asked = Asked(waiting.keys(), frozenset(lexemes("\n".join((text, *waiting.values())))))
+
+                def prior(hit: MemoryHit) -> float | None:
+                    return 0.0 if askings or hit.memory not in asked else None
 
                 def best(where: MemoryFilter) -> Awaitable[Ranked]:
-                    return search.hybrid(conn, principal, query.words, where, k, vector=query.vector, model=query.model)
+                    return search.hybrid(
+                        conn,
+                        principal,
+                        query.words,
+                        where,
+                        k,
+                        vector=query.vector,
+                        model=query.model,
+                        prior=prior,
+                    )
 
                 parts = [await _ranked(best, scope, each, session) for each in reach.filters(filter)]
             if len(parts) == 1:
                 return parts[0]
             hits = sorted((hit for part in parts for hit in part.hits), key=lambda hit: -hit.score)
-            return Ranked(tuple(hits[:k]), 0)
+            return Ranked(tuple(hits[:k]), 0, all(part.weak for part in parts))
 
         query = await self._query(text, mode)
         try:

@@ -16,22 +16,25 @@ from gateway.domain.conversation.model import (
     Highest,
     Image,
     Model,
+    ModelEvent,
     Prompt,
     PromptPart,
     Reply,
+    Restarted,
     SystemMessage,
+    TextDelta,
     ToolSpec,
 )
 from gateway.domain.conversation.transcript import Attached, Entry, Steered, Summary, TurnEvent, UserText
 from gateway.domain.ids import MessageId, TaskId
 from gateway.domain.principals import Label
+from gateway.domain.text.copied_marks import CopiedMarks, without_copied_marks
 from gateway.domain.text.tokens import estimate
 from gateway.flow.live import Live, TurnStarted
 from gateway.flow.secrets.guard import CleanModel
 from gateway.flow.turn.environment import AgentEnvironment
 from gateway.flow.turn.opening import OpenedTurn
 from gateway.flow.turn.steps import Fence
-from gateway.flow.turn.unmarked import UnmarkedModel
 from gateway.llm.prices import estimate_tool
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.files import attachments
@@ -164,6 +167,31 @@ async def reply_of(model: Model, prompt: Prompt) -> Reply:
     if not replies:
         raise RuntimeError("the model's stream ended without a reply")
     return replies[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class UnmarkedModel:
+    """Takes copied marks out; with `silence` also an answer that means none, for chats of people."""
+
+    model: Model
+    silence: bool
+
+    async def stream(self, prompt: Prompt) -> AsyncGenerator[ModelEvent, None]:
+        """Yield the model's events, without marks."""
+        marks = CopiedMarks(self.silence)
+        async with aclosing(self.model.stream(prompt)) as events:
+            async for event in events:
+                match event:
+                    case TextDelta(text):
+                        if shown := marks.add(text):
+                            yield TextDelta(shown)
+                    case Reply():
+                        if left := marks.end():
+                            yield TextDelta(left)
+                        yield replace(event, text=without_copied_marks(event.text, silence=self.silence))
+                    case _:
+                        marks = CopiedMarks(self.silence) if isinstance(event, Restarted) else marks
+                        yield event
 
 
 @dataclass(frozen=True, slots=True)

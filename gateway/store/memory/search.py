@@ -1,19 +1,24 @@
 """Finds rows of memory by words and by vectors; the ranking itself is in SQL (`hybrid_search`)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 
 import asyncpg
 
 from gateway.domain.errors import SupaclawError
-from gateway.domain.ids import PrincipalId
+from gateway.domain.ids import MessageId, PrincipalId, SessionId
 from gateway.domain.memory.memories import Kind, Memory, MemoryFilter, MemoryHit
 from gateway.domain.principals import Label
 from gateway.store.connection.pool import Connection
 from gateway.store.memory.memories import FILTER, filtering, memory_of
 
 MAX_HITS = 200
-_WEAK_SCORE, _WEAK_WORDS = 5.4, 0.5
+POOL = 100
+"""Rows that a prior orders anew."""
+Prior = Callable[[MemoryHit], float | None]
+"""Added to the score of a row; None leaves it out."""
+_WEAK_SCORE, _WEAK_WORDS = 6.5, 0.34
 _WEAK_WORDS_ALONE = 0.08
 _HYBRID = "select * from hybrid_search($1, $13, $14, $15, {}, $16, $17, $18)"
 
@@ -34,13 +39,14 @@ class Ranked:
 
     hits: tuple[MemoryHit, ...]
     left_out: int
+    weak: bool = True
+    """Whether no row has much of the query's words or stands out of the store: of few questions with an answer."""
 
-    @property
-    def weak(self) -> bool:
-        """Whether no row has much of the query's words or stands out of the store: of few questions with an answer."""
-        if any(hit.cosine is not None for hit in self.hits):
-            return all(hit.score < _WEAK_SCORE and hit.words < _WEAK_WORDS for hit in self.hits)
-        return all(hit.words < _WEAK_WORDS_ALONE for hit in self.hits)
+
+def _weak(hits: Sequence[MemoryHit]) -> bool:
+    if any(hit.cosine is not None for hit in hits):
+        return all(hit.score < _WEAK_SCORE and hit.words < _WEAK_WORDS for hit in hits)
+    return all(hit.words < _WEAK_WORDS_ALONE for hit in hits)
 
 
 async def hybrid(
@@ -52,6 +58,7 @@ async def hybrid(
     *,
     vector: Sequence[float] | None = None,
     model: str | None = None,
+    prior: Prior | None = None,
     importance: float = 0.0,
     recency: float = 0.0,
 ) -> Ranked:
@@ -70,12 +77,25 @@ async def hybrid(
         list(words),
         None if number is None or vector is None else _literal(vector),
         number,
-        min(k, MAX_HITS),
+        min(k if prior is None else max(k, POOL), MAX_HITS),
         importance,
         recency,
     )
-    shown = [row for row in rows if row["shown"]]
-    return Ranked(await _hits(conn, shown), min(k, len(rows) - len(shown)))
+    hits = await _hits(conn, [row for row in rows if row["shown"]])
+    lifts = [(0.0 if prior is None else prior(hit), hit) for hit in hits]
+    scored = [(hit.score + lift, hit) for lift, hit in lifts if lift is not None]
+    best = sorted(scored, key=itemgetter(0), reverse=True)[:k]
+    as_good = best[-1][0] if len(best) == k else float("-inf")
+    left_out = sum(not row["shown"] and row["score"] >= as_good for row in rows)
+    ranked = tuple(replace(hit, score=score) for score, hit in best)
+    return Ranked(ranked, min(k, left_out), _weak([hit for _, hit in best]))
+
+
+async def open_messages(conn: Connection, session: SessionId) -> dict[MessageId, str]:
+    """The messages of a session that wait for an answer, by their ids."""
+    sql = """select id, text from messages
+             where session_id = $1 and kind = 'user' and answered_by is null and closed_at is null"""
+    return {MessageId(row["id"]): row["text"] for row in await conn.fetch(sql, session)}
 
 
 async def _model(conn: Connection, name: str, dimensions: int) -> int | None:

@@ -221,6 +221,26 @@ class TestTools:
         assert [row["text"] for row in found["memories"]] == ["The rent is 950"]
         assert replaced["superseded_by"] == found["memories"][0]["id"]
 
+    async def test_a_search_finds_neither_its_own_question_nor_an_earlier_asking_but_what_was_said(
+        self, path: MessagePath
+    ) -> None:
+        searched = said("", call("memory_search", query="locker code of Bea"))
+        path.model.answer = in_turn(
+            searched, said("No idea."), said("Noted."), searched, said("4711"), searched, said("4711")
+        )
+        async with path.working():
+            await path.ask("What is the locker code of Bea?")
+            await path.ask("the locker code of Bea is 4711")
+            for _ in range(2):
+                await path.ask("/new")
+                await path.ask("Tell me, what is the locker code of Bea?")
+        first = results(path.model.prompts[1])[-1]
+        assert (first["memories"], first["weak"]) == ([], True)
+        for prompt in (path.model.prompts[4], path.model.prompts[6]):
+            found = results(prompt)[-1]
+            assert found["memories"][0]["text"].endswith("the locker code of Bea is 4711")
+            assert not any("?" in row["text"] for row in found["memories"] if row["who"] == "the user")
+
     async def test_the_same_again_is_the_same_memory(self, path: MessagePath) -> None:
         id = await known(path, "The rent is 900")
         path.model.answer = in_turn(said("", call("remember", content="the rent is  900")), said("known"))
