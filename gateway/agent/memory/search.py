@@ -21,8 +21,9 @@ from gateway.domain.memory.memories import (
     no_embedder,
 )
 from gateway.domain.principals import Label, Role
+from gateway.memory.copies import fold_copies
 from gateway.memory.lexemes import lexemes
-from gateway.memory.questions import is_asking
+from gateway.memory.questions import is_asking, is_question
 from gateway.memory.wording import Bootstrap, bootstrap, recall_block
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.memory import bootstrap as standing
@@ -114,7 +115,7 @@ class MemorySearch:
             hits = sorted((hit for part in parts for hit in part.hits), key=lambda hit: -hit.score)
             return Ranked(tuple(hits[:k]), 0, all(part.weak for part in parts))
 
-        query = await self._query(text, mode)
+        query = await self.parse(text, mode)
         try:
             found = await ranked(query)
         except WrongDimension as error:
@@ -122,7 +123,8 @@ class MemorySearch:
             found = await ranked(query)
         return SearchResult(found.hits, query.mode, found.weak, found.left_out, query.note)
 
-    async def _query(self, text: str, mode: SearchMode) -> MemoryQuery:
+    async def parse(self, text: str, mode: SearchMode = SearchMode.AUTO) -> MemoryQuery:
+        """The words of a question, and its vector if an embedding model gives one in time."""
         words = lexemes(text)
         if mode is SearchMode.KEYWORD:
             return MemoryQuery(words)
@@ -220,13 +222,15 @@ def _weight(memory: Memory, now: datetime, bias: float) -> float:
     return memory.importance * (1 - bias) + recency * bias
 
 
-RECALLED_ROWS, RECALLED_TOKENS = 5, 600
-CANDIDATES = 15
-"""Memories that are searched, since the prompt shows some of them already."""
-LEAST_WORDS = 0.4
-"""The share of the question's rare words that a memory must have to be recalled."""
+RECALLED_ROWS, RECALLED_TOKENS = 4, 600
+CANDIDATES = 30
+"""Memories that are searched, since the prompt shows some already, and several may say the same."""
+LEAST_WORDS, LEAST_SCORE = 0.4, 4.5
+"""A recalled memory has this share of the question's rare words, or scores as much."""
 QUESTION_CHARACTERS = 1_000
 """Characters at the end of the newest messages that count as the question."""
+_QUESTION, _FEW_WORDS, _OF_AGENT = -1.0, -2.0, -1.0
+"""Added to what seldom holds an answer: a question, small talk, the agent's own words."""
 
 
 def recall_limit(role: Role, label: Label) -> Label:
@@ -260,22 +264,46 @@ class Recalled:
 async def recall(
     conn: Connection,
     principal: PrincipalId,
-    question: str,
+    question: MemoryQuery,
     visible: Visible,
     *,
     at_most: Label,
     zone: str | None = None,
 ) -> Recalled:
-    """The memories that fit a question, with days in the zone; none if the search is too slow.
+    """The memories that fit a question, the newest first, with days in the zone.
 
-    Only memories trusted as much as the conversation, so a recall never taints it.
+    They are found by words alone if the question has no vector or the search is too slow. Only memories trusted as much
+    as the conversation, so a recall never taints it.
     """
-    words = lexemes(question[-QUESTION_CHARACTERS:])
+    words = question.words
     if not words:
         return Recalled("", Label.OWNER)
-    found = await search.recall(conn, principal, words, at_most, CANDIDATES, LEAST_WORDS)
-    fitting = [memory for memory in found if memory not in visible][:RECALLED_ROWS]
-    text = recall_block(fitting, RECALLED_TOKENS, zone)
-    told = fitting[: text.count("\n")]  # one line for each memory, below the mark
-    label = max((memory.label for memory in told), default=Label.OWNER)
-    return Recalled(text, label, tuple(memory.id for memory in told))
+    found = None
+    if question.vector is not None:
+        asked = Asked(visible.messages, frozenset(words))
+
+        def prior(hit: MemoryHit) -> float | None:
+            return None if hit.memory in visible or hit.memory in asked else _recall_prior(hit.memory)
+
+        which = MemoryFilter(at_most=at_most)
+        hybrid = search.hybrid(
+            conn, principal, words, which, CANDIDATES, vector=question.vector, model=question.model, prior=prior
+        )
+        found = await search.in_time(conn, search.BLOCK_TIMEOUT_MS, hybrid)
+    if found is not None and any(hit.cosine is not None for hit in found.hits):
+        fitting = [hit.memory for hit in found.hits if hit.score >= LEAST_SCORE or hit.words >= LEAST_WORDS]
+    else:
+        by_words = await search.recall(conn, principal, words, at_most, CANDIDATES, LEAST_WORDS)
+        fitting = [memory for memory in by_words if memory not in visible and not is_question(memory.text)]
+    told = sorted(fold_copies(fitting, RECALLED_ROWS), key=lambda copies: copies.newest.created_at, reverse=True)
+    text = recall_block(told, RECALLED_TOKENS, zone)
+    shown = [copies.newest for copies in told[: text.count("\n")]]  # one line for each, below the mark
+    return Recalled(text, max((each.label for each in shown), default=Label.OWNER), tuple(each.id for each in shown))
+
+
+def _recall_prior(memory: Memory) -> float:
+    prior = _QUESTION if is_question(memory.text) else 0.0
+    if memory.kind is Kind.TURN:
+        prior += _OF_AGENT if memory.role == "assistant" else 0.0
+        prior += _FEW_WORDS if len(memory.text.split()) < 3 and len(lexemes(memory.text)) < 4 else 0.0
+    return prior

@@ -6,10 +6,18 @@ from datetime import datetime
 import structlog
 from cachetools import LRUCache
 
-from gateway.agent.memory.search import ALWAYS, Visible, bootstrap_context, recall, recall_limit
+from gateway.agent.memory.search import (
+    ALWAYS,
+    QUESTION_CHARACTERS,
+    MemorySearch,
+    Visible,
+    bootstrap_context,
+    recall,
+    recall_limit,
+)
 from gateway.domain.conversation.model import PromptPart
 from gateway.domain.ids import SessionId
-from gateway.domain.memory.memories import ALL_MEMORIES
+from gateway.domain.memory.memories import ALL_MEMORIES, Embedders
 from gateway.domain.principals import Label
 from gateway.flow.turn.opening import OpenedTurn, Reminder, raise_label
 from gateway.memory.wording import Bootstrap
@@ -36,6 +44,7 @@ class TurnMemory:
     """Reads the reminder of a turn; it is not stored in the transcript."""
 
     database: Database
+    embedder: Embedders
     _bootstraps: LRUCache[tuple[SessionId, datetime, Label], _CachedBootstrap] = field(
         default_factory=lambda: LRUCache(MAX_SESSIONS_REMEMBERED)
     )
@@ -47,10 +56,11 @@ class TurnMemory:
         """
         if not opened.private or opened.heartbeat:
             return opened
+        said = "\n".join(row.text for row in opened.asked if not row.withdrawn)
+        question = await MemorySearch(self.database, self.embedder).parse(said[-QUESTION_CHARACTERS:])
         async with self.database.connection() as conn:
             standing = await self._bootstrap(conn, opened)
             label = max(standing.label, opened.label)
-            question = "\n".join(row.text for row in opened.asked if not row.withdrawn)
             rows = (*opened.history, *opened.transcript)
             other_versions = await conversations.other_versions(conn, opened.session)
             visible = Visible({row.id for row in rows} | other_versions, {memory.id for memory in standing.shown})

@@ -102,7 +102,7 @@ class TurnRunner:
     compactor: Compactor
 
     def __post_init__(self) -> None:
-        self._memory = TurnMemory(self.database)
+        self._memory = TurnMemory(self.database, self.environments.toolkit.embedder)
 
     async def begin(self, opened: OpenedTurn) -> Turn:
         """Build the turn's environment, once; raises `RunLost`."""

@@ -1,8 +1,9 @@
 """Finds rows of memory by words and by vectors; the ranking itself is in SQL (`hybrid_search`)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
+from typing import TypeVar
 
 import asyncpg
 
@@ -12,6 +13,8 @@ from gateway.domain.memory.memories import Kind, Memory, MemoryFilter, MemoryHit
 from gateway.domain.principals import Label
 from gateway.store.connection.pool import Connection
 from gateway.store.memory.memories import FILTER, filtering, memory_of
+
+Found = TypeVar("Found")
 
 MAX_HITS = 200
 POOL = 100
@@ -134,7 +137,9 @@ async def _hits(conn: Connection, ranked: Sequence[asyncpg.Record]) -> tuple[Mem
 
 
 RECALL_TIMEOUT_MS = 20
-"""Seconds that a turn waits at most before it continues without them."""
+"""Milliseconds that a turn waits at most for rows found by words, before it continues without them."""
+BLOCK_TIMEOUT_MS = 150
+"""The same for rows found by words and meaning, before it looks by words alone."""
 
 _RECALLED = """
 with words as materialized (
@@ -150,6 +155,18 @@ with words as materialized (
 select r.* from found join remembered r using (id) where share >= $5 order by share desc, id desc"""
 
 
+async def in_time(conn: Connection, milliseconds: int, work: Awaitable[Found]) -> Found | None:
+    """The result of some queries on this connection; None if the first of them to take longer is cancelled for it."""
+    begin, end = ("savepoint recalled", "rollback to recalled") if conn.is_in_transaction() else ("begin", "rollback")
+    await conn.execute(f"{begin}; set local statement_timeout to {milliseconds}")  # one round trip for both
+    try:
+        return await work
+    except asyncpg.QueryCanceledError:
+        return None
+    finally:
+        await conn.execute(end)
+
+
 async def recall(
     conn: Connection, principal: PrincipalId, words: Sequence[str], at_most: Label, k: int, least: float = 0.0
 ) -> list[Memory]:
@@ -157,12 +174,5 @@ async def recall(
 
     Looked at are at most 1,000 rows, of the rarest words. None are found if it takes too long.
     """
-    begin, end = ("savepoint recalled", "rollback to recalled") if conn.is_in_transaction() else ("begin", "rollback")
-    await conn.execute(f"{begin}; set local statement_timeout to {RECALL_TIMEOUT_MS}")  # one round trip for both
-    try:
-        rows = await conn.fetch(_RECALLED, principal, list(words), at_most, k, least)
-    except asyncpg.QueryCanceledError:
-        rows = []
-    finally:
-        await conn.execute(end)
-    return [memory_of(row) for row in rows]
+    asking = conn.fetch(_RECALLED, principal, list(words), at_most, k, least)
+    return [memory_of(row) for row in await in_time(conn, RECALL_TIMEOUT_MS, asking) or ()]

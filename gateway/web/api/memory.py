@@ -22,6 +22,7 @@ from gateway.domain.memory.memories import Category, Kind, MemoryFilter, MemoryH
 from gateway.domain.memory.memories import SearchScope as Where
 from gateway.domain.people.credentials import Scope
 from gateway.domain.principals import Label
+from gateway.memory.copies import fold_copies
 from gateway.memory.wording import Bootstrap, MemoryRow, memory_row, recall_block
 from gateway.store.memory import memories
 from gateway.store.memory.memories import MemorySource
@@ -271,7 +272,7 @@ async def context(site: AtSite, caller: Client, request: ContextRequest) -> Cont
     most = RECALLED_ROWS + len(in_bootstrap)
     found = await searching.find(owner, request.message, scope=Where.ALL, k=most, reach=caller.reach)
     new = [hit for hit in found.hits if hit.memory.id not in in_bootstrap]
-    near = [hit.memory for hit in new if hit.cosine or hit.words >= LEAST_WORDS][:RECALLED_ROWS]
+    near = fold_copies([hit.memory for hit in new if hit.cosine or hit.words >= LEAST_WORDS], RECALLED_ROWS)
     return Context(
         start.text, "" if found.weak else recall_block(near, RECALLED_TOKENS, site.chat.zones.zone_of(owner))
     )
