@@ -124,6 +124,7 @@ class _Memory:
             filter=self._filter(arguments, at_most),
             k=arguments.limit,
             session=caller.session,
+            zone=context.zone(),
             reach=context.reach,
         )
         return _search_result(found, context.zone())
@@ -215,7 +216,7 @@ class _Memory:
 def _search_result(found: SearchResult, zone: str | None) -> Labelled:
     rows: list[Json] = [_row(hit.memory, zone) | {"score": round(hit.score, 3)} for hit in found.hits]
     notes = [search_verdict(found), found.note]
-    answer: dict[str, Json] = {"memories": rows, "mode": found.mode.value, "weak": found.weak}
+    answer: dict[str, Json] = {"memories": rows, "mode": found.mode.value, "weak": found.weak, "zone": zone or "UTC"}
     if found.left_out:
         answer |= {"left_out": found.left_out}
     if note := " ".join(filter(None, notes)):

@@ -1,5 +1,7 @@
 """Which embedding model a search asks."""
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
 from gateway.agent.memory.search import MemoryQuery, MemorySearch, Visible, recall
@@ -10,9 +12,10 @@ from gateway.memory.lexemes import lexemes
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.memory import memories, search, vectors
 from gateway.store.people import principals
-from tests.store.memory.test_search import CHATTER, MODEL, said, vector
+from tests.store.memory.test_search import BEGIN, CHATTER, MODEL, said, vector
 from tests.store.memory.test_search import embedded as topics_embedded
 
+NOW = datetime(2026, 4, 1, tzinfo=UTC)
 DIMENSIONS = {"test:old": 3, "test:new": 4}
 
 
@@ -89,11 +92,11 @@ async def test_a_turn_is_given_what_means_the_same_in_few_rows_newest_first_and_
         await said(tx, who, "Now the garage in Porto Street has it, until the summer at least", day=80)
         await topics_embedded(tx)
     question = "Which place is my car at?"
-    asked = MemoryQuery(lexemes(question), SearchMode.HYBRID, tuple(vector(question)), MODEL)
+    asked = MemoryQuery(question, lexemes(question), SearchMode.HYBRID, tuple(vector(question)), MODEL)
 
     async with database.connection() as conn:
         found = await recall(
-            conn, who, asked, Visible(frozenset(), frozenset()), at_most=Label.KNOWN, zone="Asia/Tokyo"
+            conn, who, asked, Visible(frozenset(), frozenset()), at_most=Label.KNOWN, now=NOW, zone="Asia/Tokyo"
         )
 
     _, *lines = found.text.splitlines()
@@ -101,3 +104,21 @@ async def test_a_turn_is_given_what_means_the_same_in_few_rows_newest_first_and_
     assert lines[1] == "> Mon 2026-03-02 the user: The mechanic keeps it in his garage until Monday (said 3 times)"
     assert len(lines) == len(found.memories) <= 4
     assert "?" not in found.text
+
+
+async def test_a_time_in_the_question_lifts_what_was_said_then_in_the_persons_zone(database: Database) -> None:
+    async with database.transaction() as tx:
+        who = await principals.add(tx, Role.OWNER, "Ada", [])
+        for day in range(8):  # of January; in Los Angeles it is still the evening before
+            await memories.add(
+                tx, who, NewMemory(f"Book club, chapter {day}", label=Label.OWNER, created_at=BEGIN + timedelta(day))
+            )
+    searching, now = MemorySearch(database), BEGIN + timedelta(8)
+
+    async def first(question: str, zone: str | None) -> str:
+        found = await searching.find(who, question, reach=ALL_MEMORIES, zone=zone, now=now)
+        return found.hits[0].memory.text
+
+    assert await first("Which chapter had the book club last Tuesday?", "UTC") == "Book club, chapter 5"
+    assert await first("Which chapter had the book club last Tuesday?", "America/Los_Angeles") == "Book club, chapter 6"
+    assert await first("Which chapter had the book club?", None) == "Book club, chapter 7"

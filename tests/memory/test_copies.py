@@ -7,7 +7,7 @@ from typing import cast
 from gateway.domain.ids import MemoryId
 from gateway.domain.memory.memories import Kind, Memory
 from gateway.domain.principals import Label
-from gateway.memory.copies import fold_copies
+from gateway.memory.wording import fold_copies
 from tests.memory.test_wording import TEA
 
 DAY = timedelta(days=1)

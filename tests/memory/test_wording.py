@@ -9,8 +9,16 @@ import pytest
 from gateway.domain.ids import MemoryId, PrincipalId
 from gateway.domain.memory.memories import Category, Kind, Memory, MemoryHit, SearchMode, SearchResult
 from gateway.domain.principals import Label
-from gateway.memory.copies import Copies
-from gateway.memory.wording import RECALLED, LastSession, ago, bootstrap, numbered_line, recall_block, search_verdict
+from gateway.memory.wording import (
+    RECALLED,
+    Copies,
+    LastSession,
+    ago,
+    bootstrap,
+    numbered_line,
+    recall_block,
+    search_verdict,
+)
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 TEA = Memory(

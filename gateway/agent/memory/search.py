@@ -2,7 +2,8 @@
 
 from collections.abc import Awaitable, Callable, Collection, Sequence, Set
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from typing import Self
 
 from gateway.domain.ids import MemoryId, MessageId, PrincipalId, SessionId
 from gateway.domain.memory.memories import (
@@ -21,10 +22,10 @@ from gateway.domain.memory.memories import (
     no_embedder,
 )
 from gateway.domain.principals import Label, Role
-from gateway.memory.copies import fold_copies
+from gateway.domain.time import local_day
 from gateway.memory.lexemes import lexemes
-from gateway.memory.questions import is_asking, is_question
-from gateway.memory.wording import Bootstrap, bootstrap, recall_block
+from gateway.memory.questions import Days, days_asked, is_asking, is_question
+from gateway.memory.wording import Bootstrap, bootstrap, fold_copies, recall_block
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.memory import bootstrap as standing
 from gateway.store.memory import indexing, search, vectors
@@ -33,6 +34,7 @@ from gateway.store.memory.search import Ranked, WrongDimension
 SURE_SHARE = 0.8
 """The share of the question's words with which `SearchScope.AUTO` takes a near memory for a sure answer."""
 NO_MODEL = "Only words were compared: no embedding model is there."
+TIME_LIFT = 2.0
 KNOWN_ONLY = MemoryFilter()
 NEWEST = 100
 """The newest messages, which a search indexes first."""
@@ -42,6 +44,7 @@ NEWEST = 100
 class MemoryQuery:
     """A parsed question. `vector`, by `model`, is None if only words are compared; `note` then says why."""
 
+    text: str
     words: Sequence[str]
     mode: SearchMode = SearchMode.KEYWORD
     vector: Vector | None = None
@@ -62,6 +65,24 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
+class TimesAsked:
+    """The times that a question names, in its person's zone."""
+
+    times: Sequence[Days]
+    zone: str | None
+
+    @classmethod
+    def of(cls, question: str, now: datetime, zone: str | None) -> Self:
+        """Those of a question that is asked at `now`."""
+        return cls(days_asked(question, local_day(now, zone)), zone)
+
+    def lift(self, memory: Memory) -> float:
+        """What the score of a row of such a time rises by."""
+        day = local_day(memory.event_at or memory.created_at, self.zone) if self.times else None
+        return TIME_LIFT if day is not None and any(day in time for time in self.times) else 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class MemorySearch:
     """Searches the memories in `database`."""
 
@@ -79,15 +100,21 @@ class MemorySearch:
         k: int = 8,
         session: SessionId | None = None,
         askings: bool = False,
+        zone: str | None = None,
+        now: datetime | None = None,
         reach: MemoryAccess,
     ) -> SearchResult:
         """The `k` best memories; those trusted less than `filter.at_most` are counted, not shown.
 
         `SearchScope.AUTO` searches pinned memories and this session's summaries first, and everything unless one of
         them is a sure answer. If the question can't be embedded, only words are compared, and the note says why.
+        A time that the question names, seen from `now` in the zone, lifts rows of that time, unless the filter has one.
         The messages that `session` is answering are left out, and so are earlier askings of the same, unless `askings`.
         """
         await self.database.run(lambda tx: indexing.index_turns(tx, principal, NEWEST))
+
+        is_timed = filter.since is not None or filter.until is not None
+        times = TimesAsked.of("" if is_timed else text, now or datetime.now(UTC), zone)
 
         async def ranked(query: MemoryQuery) -> Ranked:
             async with self.database.connection() as conn:
@@ -95,7 +122,7 @@ class MemorySearch:
                 asked = Asked(waiting.keys(), frozenset(lexemes("\n".join((text, *waiting.values())))))
 
                 def prior(hit: MemoryHit) -> float | None:
-                    return 0.0 if askings or hit.memory not in asked else None
+                    return times.lift(hit.memory) if askings or hit.memory not in asked else None
 
                 def best(where: MemoryFilter) -> Awaitable[Ranked]:
                     return search.hybrid(
@@ -119,7 +146,7 @@ class MemorySearch:
         try:
             found = await ranked(query)
         except WrongDimension as error:
-            query = _by_words(query.words or lexemes(text), str(error))
+            query = _by_words(text, str(error))
             found = await ranked(query)
         return SearchResult(found.hits, query.mode, found.weak, found.left_out, query.note)
 
@@ -127,9 +154,9 @@ class MemorySearch:
         """The words of a question, and its vector if an embedding model gives one in time."""
         words = lexemes(text)
         if mode is SearchMode.KEYWORD:
-            return MemoryQuery(words)
+            return MemoryQuery(text, words)
         if (embedder := self.embedder()) is None:
-            return MemoryQuery(words, note=NO_MODEL)
+            return MemoryQuery(text, words, note=NO_MODEL)
         async with self.database.connection() as conn:
             current = await vectors.current(conn)
         if current and current.name != embedder.name:  # its vectors are still being computed
@@ -137,10 +164,10 @@ class MemorySearch:
         try:
             vector = await embedder.query(text)
         except EmbeddingUnavailable as reason:
-            return _by_words(words, str(reason))
+            return _by_words(text, str(reason))
         if mode is SearchMode.SEMANTIC:
-            return MemoryQuery((), mode, vector, embedder.name)
-        return MemoryQuery(words, SearchMode.HYBRID, vector, embedder.name)
+            return MemoryQuery(text, (), mode, vector, embedder.name)
+        return MemoryQuery(text, words, SearchMode.HYBRID, vector, embedder.name)
 
 
 async def _ranked(
@@ -158,8 +185,8 @@ async def _ranked(
     return await best(filter)
 
 
-def _by_words(words: Sequence[str], reason: str) -> MemoryQuery:
-    return MemoryQuery(words, note=f"Only words were compared: {reason.rstrip('.')}.")
+def _by_words(text: str, reason: str) -> MemoryQuery:
+    return MemoryQuery(text, lexemes(text), note=f"Only words were compared: {reason.rstrip('.')}.")
 
 
 def _near(filter: MemoryFilter, session: SessionId | None) -> list[MemoryFilter]:
@@ -268,9 +295,10 @@ async def recall(
     visible: Visible,
     *,
     at_most: Label,
+    now: datetime,
     zone: str | None = None,
 ) -> Recalled:
-    """The memories that fit a question, the newest first, with days in the zone.
+    """The memories that fit a question asked at `now`, the newest first, with days in the zone.
 
     They are found by words alone if the question has no vector or the search is too slow. Only memories trusted as much
     as the conversation, so a recall never taints it.
@@ -280,10 +308,11 @@ async def recall(
         return Recalled("", Label.OWNER)
     found = None
     if question.vector is not None:
-        asked = Asked(visible.messages, frozenset(words))
+        asked, times = Asked(visible.messages, frozenset(words)), TimesAsked.of(question.text, now, zone)
 
         def prior(hit: MemoryHit) -> float | None:
-            return None if hit.memory in visible or hit.memory in asked else _recall_prior(hit.memory)
+            memory = hit.memory
+            return None if memory in visible or memory in asked else times.lift(memory) + _recall_prior(memory)
 
         which = MemoryFilter(at_most=at_most)
         hybrid = search.hybrid(

@@ -65,7 +65,15 @@ class TurnMemory:
             other_versions = await conversations.other_versions(conn, opened.session)
             visible = Visible({row.id for row in rows} | other_versions, {memory.id for memory in standing.shown})
             at_most = min(label, recall_limit(opened.principal.role, label))
-            recalled = await recall(conn, opened.principal.id, question, visible, at_most=at_most, zone=zone)
+            recalled = await recall(
+                conn,
+                opened.principal.id,
+                question,
+                visible,
+                at_most=at_most,
+                now=opened.asked[-1].created_at,
+                zone=zone,
+            )
         label = max(label, recalled.label)
         if label > opened.label:
             await self.database.run(lambda tx: raise_label(tx, opened.run, opened.session, label))

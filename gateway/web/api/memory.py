@@ -22,8 +22,7 @@ from gateway.domain.memory.memories import Category, Kind, MemoryFilter, MemoryH
 from gateway.domain.memory.memories import SearchScope as Where
 from gateway.domain.people.credentials import Scope
 from gateway.domain.principals import Label
-from gateway.memory.copies import fold_copies
-from gateway.memory.wording import Bootstrap, MemoryRow, memory_row, recall_block
+from gateway.memory.wording import Bootstrap, MemoryRow, fold_copies, memory_row, recall_block
 from gateway.store.memory import memories
 from gateway.store.memory.memories import MemorySource
 from gateway.web.auth.access import Caller, needs
