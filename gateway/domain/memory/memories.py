@@ -235,7 +235,10 @@ class Embedder(Protocol):
         """The length of its vectors; None until a model of a provider has given its first one."""
 
     async def query(self, text: str, /) -> Vector:
-        """The vector of a question; a local model answers within 300 ms. Raises `EmbeddingUnavailable`."""
+        """The vector of a question; a local model answers within 300 ms, or two seconds while it is loaded.
+
+        Raises `EmbeddingUnavailable`.
+        """
 
     async def passages(self, texts: Sequence[str], /) -> tuple[Vector, ...]:
         """The vectors of texts to be found, in their order. Raises `EmbeddingUnavailable`."""

@@ -11,6 +11,7 @@ from gateway.agent.conversation.context import file_index, own_words, person_par
 from gateway.agent.conversation.fit import fit, message_tokens
 from gateway.agent.limits import Limits
 from gateway.agent.loop import NOTHING_NEW, RepeatApprovals, run_turn
+from gateway.agent.memory.search import MemoryQuery
 from gateway.domain.conversation.inbound import PROGRAMS
 from gateway.domain.conversation.model import (
     Highest,
@@ -205,6 +206,8 @@ class Turn:
     skills: PromptPart
     """The index of skills."""
     fence: Fence
+    question: MemoryQuery
+    """What its messages ask of memory."""
 
 
 @dataclass

@@ -138,7 +138,7 @@ async def _hits(conn: Connection, ranked: Sequence[asyncpg.Record]) -> tuple[Mem
 
 RECALL_TIMEOUT_MS = 20
 """Milliseconds that a turn waits at most for rows found by words, before it continues without them."""
-BLOCK_TIMEOUT_MS = 150
+BLOCK_TIMEOUT_MS = 250
 """The same for rows found by words and meaning, before it looks by words alone."""
 
 _RECALLED = """
