@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Annotated, Literal, TypeVar
 
@@ -37,7 +37,7 @@ from gateway.domain.memory.memories import (
 )
 from gateway.domain.principals import Label
 from gateway.domain.time import moment, stamp
-from gateway.memory.wording import kind, search_verdict, shortened, who
+from gateway.memory.wording import forgotten_too, kind, search_verdict, shortened, who
 from gateway.store.connection.pool import Connection
 from gateway.store.memory import memories
 from gateway.store.transcript import messages
@@ -176,9 +176,10 @@ class _Memory:
 
     async def forget(self, arguments: ForgetArguments, _caller: Caller) -> Labelled:
         async def leave_out(own: Remembering) -> Labelled:
-            memory = await own.forget(MemoryId(arguments.id))
+            memory, stating = await own.forget(MemoryId(arguments.id))
+            also: list[Json] = [shortened(row, MAX_SOURCE_CHARS) for row in stating]
             text: JsonObject = {"forgotten": memory.id, "text": shortened(memory), "undo": "/memory restore ID"}
-            return Labelled(text, memory.label)
+            return Labelled({**text, "forgotten_with_it": also} if also else text, memory.label)
 
         return await self._with_memories(leave_out)
 
@@ -190,8 +191,10 @@ class _Memory:
         return await self._change(MemoryId(arguments.supersedes), f"{what}\ninstead of")
 
     async def forget_lasts(self, arguments: ForgetArguments, _caller: Caller) -> Change | None:
-        """The memory that other conversations will miss."""
-        return await self._change(MemoryId(arguments.id), "forget")
+        """The memory that other conversations will miss, and what states it."""
+        change = await self._change(MemoryId(arguments.id), "forget")
+        _, stating = await self._with_memories(lambda own: own.forgettable(MemoryId(arguments.id)))
+        return replace(change, preview=f"{change.preview}{forgotten_too(stating)}")
 
     async def _change(self, id: MemoryId, what: str) -> Change:
         old = await self._with_memories(lambda own: own.get(id))
@@ -307,7 +310,7 @@ def tools(services: Services) -> tuple[AnyTool, ...]:
         ),
         Tool(
             "forget",
-            "Leave a memory out from now on; the user can restore it.",
+            "Leave a memory out from now on, and what states it; say so. The user can restore it.",
             ForgetArguments,
             own.forget,
             Effect.IDEMPOTENT,

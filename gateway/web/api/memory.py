@@ -237,8 +237,9 @@ async def edit(site: AtSite, caller: Client, id: Id, change: MemoryEdit) -> Memo
 
 @router.delete("/api/memory/{id}")
 async def forget(site: AtSite, caller: Client, id: Id) -> MemoryRow:
-    """Forget a memory."""
-    return memory_row(await in_memory(site, lambda own: own.forget(MemoryId(id)), caller.reach))
+    """Forget a memory, with the messages and summaries that state it."""
+    memory, _ = await in_memory(site, lambda own: own.forget(MemoryId(id)), caller.reach)
+    return memory_row(memory)
 
 
 @router.post("/api/memory/{id}/restore")

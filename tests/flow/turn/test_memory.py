@@ -13,7 +13,7 @@ from gateway.agent.memory.search import bootstrap_context
 from gateway.domain.conversation.inbound import Address
 from gateway.domain.conversation.model import Prompt, SystemMessage, UserMessage
 from gateway.domain.ids import MemoryId
-from gateway.domain.memory.memories import Category, MemoryFilter, NewMemory
+from gateway.domain.memory.memories import Category, Kind, MemoryFilter, NewMemory
 from gateway.domain.principals import Label
 from gateway.flow.turn import memory as turn_memory
 from gateway.memory.wording import RECALLED, Bootstrap
@@ -220,6 +220,43 @@ class TestTools:
         found, replaced = results(path.model.prompts[3])[-2:]
         assert [row["text"] for row in found["memories"]] == ["The rent is 950"]
         assert replaced["superseded_by"] == found["memories"][0]["id"]
+
+    async def test_what_is_forgotten_comes_back_neither_by_its_turn_nor_by_a_summary_until_it_is_restored(
+        self, path: MessagePath
+    ) -> None:
+        search = said("", call("memory_search", query="phone number of the ex"))
+        path.model.answer = in_turn(
+            said("", call("remember", content="The phone number of Ada's ex is 555-0142")),
+            said("Kept."),
+            search,
+            said("555-0142"),
+            said("I don't know."),
+            search,
+            said("I don't know."),
+            search,
+            said("Again."),
+        )
+        asking = "What is the number of my ex's phone?"
+        async with path.working():
+            await path.ask("My ex's phone number is 555-0142. My dog's name is Muffin.")
+            await path.ask("/new")
+            await path.ask(asking)
+            await path.ask("/new")
+            [(id,)] = await path.rows("select id from memories where kind = 'memory'")
+            summary = NewMemory("Told the phone number of Ada's ex: 555-0142", kind=Kind.SUMMARY, label=Label.OWNER)
+            async with path.database.transaction() as tx:
+                await memories.add(tx, path.people.owner.id, summary)
+            await path.ask(f"/memory forget {id}")
+            await path.ask("hello")
+            await path.ask(asking)
+            await path.ask(f"/memory restore {id}")
+            await path.ask(asking)
+        [reply] = [text for text in path.channel.texts if text.startswith("Forgotten: ")]
+        assert "With it, 3 that state it" in reply
+        assert "[summary] Told the phone number" in reply
+        assert "555-0142" in repr(results(path.model.prompts[3])[-1])
+        assert not any("555-0142" in repr(prompt) for prompt in path.model.prompts[4:7])
+        assert "555-0142" in repr(results(path.model.prompts[8])[-1])
 
     async def test_a_search_finds_neither_its_own_question_nor_an_earlier_asking_but_what_was_said(
         self, path: MessagePath
