@@ -37,7 +37,7 @@ from gateway.domain.memory.memories import (
 )
 from gateway.domain.principals import Label
 from gateway.domain.time import moment, stamp
-from gateway.memory.wording import forgotten_too, kind, search_verdict, shortened, who
+from gateway.memory.wording import forgotten_too, kind, outdated, search_verdict, shortened, who
 from gateway.store.connection.pool import Connection
 from gateway.store.memory import memories
 from gateway.store.transcript import messages
@@ -217,14 +217,19 @@ class _Memory:
 
 
 def _search_result(found: SearchResult, zone: str | None) -> Labelled:
-    rows: list[Json] = [_row(hit.memory, zone) | {"score": round(hit.score, 3)} for hit in found.hits]
+    rows: list[Json] = [
+        _row(hit.memory, zone)
+        | {"score": round(hit.score, 3)}
+        | ({"outdated": outdated(now, zone)} if (now := found.replaced.get(hit.memory.id)) else {})
+        for hit in found.hits
+    ]
     notes = [search_verdict(found), found.note]
     answer: dict[str, Json] = {"memories": rows, "mode": found.mode.value, "weak": found.weak, "zone": zone or "UTC"}
     if found.left_out:
         answer |= {"left_out": found.left_out}
     if note := " ".join(filter(None, notes)):
         answer |= {"note": note}
-    return Labelled(answer, _highest(hit.memory for hit in found.hits))
+    return Labelled(answer, _highest([*(hit.memory for hit in found.hits), *found.replaced.values()]))
 
 
 async def _whole(tx: Connection, context: PrincipalContext, id: MemoryId) -> Labelled:

@@ -148,7 +148,10 @@ class MemorySearch:
         except WrongDimension as error:
             query = _by_words(text, str(error))
             found = await ranked(query)
-        return SearchResult(found.hits, query.mode, found.weak, found.left_out, query.note)
+        async with self.database.connection() as conn:
+            ids = [hit.memory.id for hit in found.hits]
+            newer = await search.replaced(conn, principal, ids, filter.at_most) if reach.everything else {}
+        return SearchResult(found.hits, query.mode, found.weak, found.left_out, query.note, newer)
 
     async def parse(self, text: str, mode: SearchMode = SearchMode.AUTO) -> MemoryQuery:
         """The words of a question, and its vector if an embedding model gives one in time."""
@@ -325,7 +328,8 @@ async def recall(
         by_words = await search.recall(conn, principal, words, at_most, CANDIDATES, LEAST_WORDS)
         fitting = [memory for memory in by_words if memory not in visible and not is_question(memory.text)]
     told = sorted(fold_copies(fitting, RECALLED_ROWS), key=lambda copies: copies.newest.created_at, reverse=True)
-    text = recall_block(told, RECALLED_TOKENS, zone)
+    newer = await search.replaced(conn, principal, [copies.newest.id for copies in told], at_most)
+    text = recall_block(told, RECALLED_TOKENS, zone, newer)
     shown = [copies.newest for copies in told[: text.count("\n")]]  # one line for each, below the mark
     return Recalled(text, max((each.label for each in shown), default=Label.OWNER), tuple(each.id for each in shown))
 

@@ -3,7 +3,7 @@
 import hashlib
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Protocol, TypeAlias
@@ -205,6 +205,8 @@ class SearchResult:
     weak: bool
     left_out: int
     note: str
+    replaced: Mapping[MemoryId, Memory] = field(default_factory=dict)
+    """What holds now, by the hits that state what held before."""
 
 
 def content_hash(text: str) -> bytes:

@@ -8,7 +8,7 @@ from typing import TypeVar
 import asyncpg
 
 from gateway.domain.errors import SupaclawError
-from gateway.domain.ids import MessageId, PrincipalId, SessionId
+from gateway.domain.ids import MemoryId, MessageId, PrincipalId, SessionId
 from gateway.domain.memory.memories import Kind, Memory, MemoryFilter, MemoryHit
 from gateway.domain.principals import Label
 from gateway.store.connection.pool import Connection
@@ -92,6 +92,30 @@ async def hybrid(
     left_out = sum(not row["shown"] and row["score"] >= as_good for row in rows)
     ranked = tuple(replace(hit, score=score) for score, hit in best)
     return Ranked(ranked, min(k, left_out), _weak([hit for _, hit in best]))
+
+
+_REPLACED = """
+with old as (
+  select id as row, id from memories where id = any($2)
+  union select m.id, s.memory_id from memories m join memory_sources s using (message_id) where m.id = any($2)
+), newer as (
+  select distinct on (old.row) old.row, memory_newest(gone.id) as id
+  from old join memories gone on gone.id = old.id and gone.superseded_by is not null
+  order by old.row, gone.id desc
+)
+select newer.row, r.id from newer join remembered r using (id)
+where r.principal_id = $1 and r.forgotten_at is null and r.label <= $3
+  and not exists (select from old where old.row = newer.row and old.id = newer.id)"""
+
+
+async def replaced(
+    conn: Connection, principal: PrincipalId, rows: Sequence[MemoryId], at_most: Label
+) -> dict[MemoryId, Memory]:
+    """What holds now in place of a row, or of a memory learned from it; only for those that are out of date."""
+    found = await conn.fetch(_REPLACED, principal, list(rows), at_most)
+    newest = await conn.fetch("select * from remembered where id = any($1)", [row["id"] for row in found])
+    memories = {row["id"]: memory_of(row) for row in newest}
+    return {MemoryId(row["row"]): memories[row["id"]] for row in found}
 
 
 async def open_messages(conn: Connection, session: SessionId) -> dict[MessageId, str]:

@@ -18,7 +18,7 @@ from gateway.domain.principals import Label
 from gateway.flow.turn import memory as turn_memory
 from gateway.memory.wording import RECALLED, Bootstrap
 from gateway.store.connection.pool import Connection, Database
-from gateway.store.memory import memories, search
+from gateway.store.memory import indexing, memories, search
 from gateway.store.transcript import conversations, messages
 from tests.flow.path import MEMBER, FakeModel, MessagePath, build, call, in_turn, message, results, said
 
@@ -163,6 +163,26 @@ class TestRecall:
         assert said_last.rpartition("\n\n")[2].partition("] ")[0].endswith(" UTC")
         assert "Oduya" not in standing(path.model.prompts[0])
         assert "Oduya" not in repr(await path.transcript())
+
+    async def test_what_was_replaced_says_so_and_what_holds_now(self, path: MessagePath) -> None:
+        path.model.answer = in_turn(
+            said("", call("remember", content="Ada lives in Lisbon")),
+            said("Kept."),
+            said("", call("remember", content="Ada lives in Porto", supersedes=1)),
+            said("Kept."),
+            said("", call("memory_search", query="lives in Lisbon", types="turn")),
+            said("Porto."),
+        )
+        async with path.working():
+            await path.ask("I live in Lisbon, in Alfama")
+            await path.ask("/new")
+            await path.ask("I moved away")
+            await path.ask("/new")
+            await path.database.run(lambda tx: indexing.index_turns(tx, None, 100))
+            await path.ask("Who lives in Lisbon, in Alfama?")
+        assert "now: Ada lives in Porto)" in newest(path.model.prompts[4])
+        [row] = [row for row in results(path.model.prompts[5])[-1]["memories"] if "Alfama" in row["text"]]
+        assert row["outdated"].endswith("; now: Ada lives in Porto")
 
     async def test_what_is_in_the_prompt_anyway_is_not_repeated(self, path: MessagePath) -> None:
         async with path.working():
