@@ -179,7 +179,7 @@ def outdated(now: Memory, zone: str | None) -> str:
 
 
 def forgotten_too(rows: Sequence[Memory]) -> str:
-    """What is forgotten with a memory, in lines below it; "" if nothing is."""
+    """The rows forgotten with a memory, in lines below it; "" if there are none."""
     if not rows:
         return ""
     lines = [f"- {memory_line(row, LONGEST // 2)}" for row in rows[:MAX_FORGOTTEN_SHOWN]]

@@ -54,7 +54,7 @@ class MemoryQuery:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is being asked: rows that only ask it, too, are no answer."""
+    """The open messages and the words of a question; rows that only ask it, too, are no answer."""
 
     messages: Set[MessageId]
     words: Set[str]
@@ -77,7 +77,7 @@ class TimesAsked:
         return cls(days_asked(question, local_day(now, zone)), zone)
 
     def lift(self, memory: Memory) -> float:
-        """What the score of a row of such a time rises by."""
+        """The amount by which the score of a row of such a time rises."""
         day = local_day(memory.event_at or memory.created_at, self.zone) if self.times else None
         return TIME_LIFT if day is not None and any(day in time for time in self.times) else 0.0
 

@@ -206,7 +206,7 @@ class SearchResult:
     left_out: int
     note: str
     replaced: Mapping[MemoryId, Memory] = field(default_factory=dict)
-    """What holds now, by the hits that state what held before."""
+    """The memories that hold now, by the hits that state what held before."""
 
 
 def content_hash(text: str) -> bytes:

@@ -207,7 +207,7 @@ class Turn:
     """The index of skills."""
     fence: Fence
     question: MemoryQuery
-    """What its messages ask of memory."""
+    """The messages as a question to memory."""
 
 
 @dataclass

@@ -111,7 +111,7 @@ where r.principal_id = $1 and r.forgotten_at is null and r.label <= $3
 async def replaced(
     conn: Connection, principal: PrincipalId, rows: Sequence[MemoryId], at_most: Label
 ) -> dict[MemoryId, Memory]:
-    """What holds now in place of a row, or of a memory learned from it; only for those that are out of date."""
+    """The memory that holds now in place of a row, or of one learned from it; only for rows that are out of date."""
     found = await conn.fetch(_REPLACED, principal, list(rows), at_most)
     newest = await conn.fetch("select * from remembered where id = any($1)", [row["id"] for row in found])
     memories = {row["id"]: memory_of(row) for row in newest}
