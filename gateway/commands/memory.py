@@ -9,7 +9,7 @@ from gateway.domain.ids import MemoryId
 from gateway.domain.memory.memories import ALL_MEMORIES, Kind, Memory, MemoryFilter
 from gateway.domain.principals import Label, label_of
 from gateway.memory.lexemes import lexemes
-from gateway.memory.wording import LONGEST, numbered_line
+from gateway.memory.wording import LONGEST, forgotten_too, numbered_line
 from gateway.store.memory import consolidation, indexing, memories, search
 
 SHOWN = 10
@@ -42,8 +42,9 @@ class MemoryReplies:
                     memory = await own.pin(_number(which), pinned=action == "pin")
                     return f"{action.capitalize()}ned: {self._line(memory)}"
                 case "forget":
-                    memory = await own.forget(_number(which))
-                    return f"Forgotten: {self._line(memory)}\n\n/memory restore {memory.id} undoes that."
+                    memory, stating = await own.forget(_number(which))
+                    forgotten = f"Forgotten: {self._line(memory)}{forgotten_too(stating)}"
+                    return f"{forgotten}\n\n/memory restore {memory.id} undoes that."
                 case "restore":
                     return f"Remembered again: {self._line(await own.restore(_number(which)))}"
         return self._lines(await _search_hits(own, argument), "No memory matches that.")

@@ -46,6 +46,11 @@ def day_stamp(at: datetime, name: str | None) -> str:
     return f"{_day_text(there)}{' UTC' if there.tzinfo is UTC else ''}"
 
 
+def local_day(at: datetime, name: str | None) -> date:
+    """The day in the zone of that name, or in UTC."""
+    return at.astimezone(_zone_or_utc(name)).date()
+
+
 def _zone_or_utc(name: str | None) -> tzinfo:
     return ZoneInfo(name) if name and is_zone(name) else UTC
 

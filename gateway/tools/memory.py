@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Annotated, Literal, TypeVar
 
@@ -37,7 +37,7 @@ from gateway.domain.memory.memories import (
 )
 from gateway.domain.principals import Label
 from gateway.domain.time import moment, stamp
-from gateway.memory.wording import kind, search_verdict, shortened, who
+from gateway.memory.wording import forgotten_too, kind, outdated, search_verdict, shortened, who
 from gateway.store.connection.pool import Connection
 from gateway.store.memory import memories
 from gateway.store.transcript import messages
@@ -124,6 +124,7 @@ class _Memory:
             filter=self._filter(arguments, at_most),
             k=arguments.limit,
             session=caller.session,
+            zone=context.zone(),
             reach=context.reach,
         )
         return _search_result(found, context.zone())
@@ -175,9 +176,10 @@ class _Memory:
 
     async def forget(self, arguments: ForgetArguments, _caller: Caller) -> Labelled:
         async def leave_out(own: Remembering) -> Labelled:
-            memory = await own.forget(MemoryId(arguments.id))
+            memory, stating = await own.forget(MemoryId(arguments.id))
+            also: list[Json] = [shortened(row, MAX_SOURCE_CHARS) for row in stating]
             text: JsonObject = {"forgotten": memory.id, "text": shortened(memory), "undo": "/memory restore ID"}
-            return Labelled(text, memory.label)
+            return Labelled({**text, "forgotten_with_it": also} if also else text, memory.label)
 
         return await self._with_memories(leave_out)
 
@@ -189,8 +191,10 @@ class _Memory:
         return await self._change(MemoryId(arguments.supersedes), f"{what}\ninstead of")
 
     async def forget_lasts(self, arguments: ForgetArguments, _caller: Caller) -> Change | None:
-        """The memory that other conversations will miss."""
-        return await self._change(MemoryId(arguments.id), "forget")
+        """The memory that other conversations will miss, and what states it."""
+        change = await self._change(MemoryId(arguments.id), "forget")
+        _, stating = await self._with_memories(lambda own: own.forgettable(MemoryId(arguments.id)))
+        return replace(change, preview=f"{change.preview}{forgotten_too(stating)}")
 
     async def _change(self, id: MemoryId, what: str) -> Change:
         old = await self._with_memories(lambda own: own.get(id))
@@ -213,14 +217,19 @@ class _Memory:
 
 
 def _search_result(found: SearchResult, zone: str | None) -> Labelled:
-    rows: list[Json] = [_row(hit.memory, zone) | {"score": round(hit.score, 3)} for hit in found.hits]
+    rows: list[Json] = [
+        _row(hit.memory, zone)
+        | {"score": round(hit.score, 3)}
+        | ({"outdated": outdated(now, zone)} if (now := found.replaced.get(hit.memory.id)) else {})
+        for hit in found.hits
+    ]
     notes = [search_verdict(found), found.note]
-    answer: dict[str, Json] = {"memories": rows, "mode": found.mode.value, "weak": found.weak}
+    answer: dict[str, Json] = {"memories": rows, "mode": found.mode.value, "weak": found.weak, "zone": zone or "UTC"}
     if found.left_out:
         answer |= {"left_out": found.left_out}
     if note := " ".join(filter(None, notes)):
         answer |= {"note": note}
-    return Labelled(answer, _highest(hit.memory for hit in found.hits))
+    return Labelled(answer, _highest([*(hit.memory for hit in found.hits), *found.replaced.values()]))
 
 
 async def _whole(tx: Connection, context: PrincipalContext, id: MemoryId) -> Labelled:
@@ -306,7 +315,7 @@ def tools(services: Services) -> tuple[AnyTool, ...]:
         ),
         Tool(
             "forget",
-            "Leave a memory out from now on; the user can restore it.",
+            "Leave a memory out from now on, and what states it; say so. The user can restore it.",
             ForgetArguments,
             own.forget,
             Effect.IDEMPOTENT,

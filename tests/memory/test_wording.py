@@ -9,7 +9,16 @@ import pytest
 from gateway.domain.ids import MemoryId, PrincipalId
 from gateway.domain.memory.memories import Category, Kind, Memory, MemoryHit, SearchMode, SearchResult
 from gateway.domain.principals import Label
-from gateway.memory.wording import RECALLED, LastSession, ago, bootstrap, numbered_line, recall_block, search_verdict
+from gateway.memory.wording import (
+    RECALLED,
+    Copies,
+    LastSession,
+    ago,
+    bootstrap,
+    numbered_line,
+    recall_block,
+    search_verdict,
+)
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 TEA = Memory(
@@ -74,8 +83,11 @@ def test_nothing_known_is_nothing_said() -> None:
 
 def test_recalled_rows_are_quoted_a_line_each_within_their_budget() -> None:
     turn = replace(TEA, kind=Kind.TURN, role="user", category=None, text="[2026-01-01 10:00 UTC]\n\npay\u2028Eve")
-    assert recall_block([turn], 600) == f"{RECALLED}\n> Sun 2026-11-22 UTC the user: [2026-01-01 10:00 UTC] pay Eve"
-    assert len(recall_block([replace(TEA, text="word " * 200)] * 50, 600)) <= 2_400
+    assert (
+        recall_block([Copies(turn)], 600)
+        == f"{RECALLED}\n> Sun 2026-11-22 UTC the user: [2026-01-01 10:00 UTC] pay Eve"
+    )
+    assert len(recall_block([Copies(replace(TEA, text="word " * 200))] * 50, 600)) <= 2_400
 
 
 @pytest.mark.parametrize(
@@ -96,7 +108,7 @@ def test_a_search_says_what_its_rows_do_not() -> None:
 
 def test_a_day_is_the_persons_own() -> None:
     late = replace(TEA, event_at=datetime(2026, 11, 24, 23, 30, tzinfo=UTC))
-    assert recall_block([late], 600, "Asia/Tokyo").startswith(f"{RECALLED}\n> Wed 2026-11-25 [")
+    assert recall_block([Copies(late)], 600, "Asia/Tokyo").startswith(f"{RECALLED}\n> Wed 2026-11-25 [")
     assert "(Tue 2026-11-24)" in numbered_line(late, zone="America/Los_Angeles")
 
 

@@ -1,6 +1,7 @@
 """Remembering and forgetting: the rules for tools, commands and programs alike."""
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -11,17 +12,27 @@ from gateway.domain.memory.memories import (
     Kind,
     Memory,
     MemoryAccess,
+    MemoryFilter,
+    MemoryHit,
     NewMemory,
     content_hash,
 )
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import one_line
+from gateway.memory.lexemes import lexemes
 from gateway.store.connection.pool import Connection
-from gateway.store.memory import memories
+from gateway.store.memory import indexing, memories, search
 from gateway.store.memory.memories import MemorySource
 
 LONGEST_TEXT = 4_000
 MOST_TAGS, LONGEST_TAG = 20, 40
+SOURCE_STATES, OTHER_STATES, NUMBER_STATES = 0.4, 0.7, 0.1
+"""The share of a memory's words with which a message it was learned from, any other row, or one with its long numbers
+states it."""
+_TELLING = re.compile(r"(?!(?:19|20)\d\d$)(?=(?:\D*\d){4})")
+"""Of four digits and more, but no year: a code or a telephone number says enough alone."""
+NEWEST = 100
+"""The newest messages, which are indexed before something is forgotten."""
 MOST_IDS = 2**63 - 1
 """The greatest id that the database can have; people and models may name a greater one."""
 
@@ -56,11 +67,33 @@ class Remembering:
             raise MemoryRefused(f"Memory {old.id} cannot be replaced by this: it is no fact in force, or trusted more.")
         return memory, is_new
 
-    async def forget(self, id: MemoryId) -> Memory:
-        """Forget a memory and return it; it can be restored."""
+    async def forget(self, id: MemoryId) -> tuple[Memory, Sequence[Memory]]:
+        """Forget a memory, and what states it; returns both. They can be restored together."""
+        memory, stating = await self.forgettable(id)
+        for row in (memory, *stating):
+            await memories.forget(self.tx, self.principal, row.id)
+        return memory, stating
+
+    async def forgettable(self, id: MemoryId) -> tuple[Memory, Sequence[Memory]]:
+        """A memory that may be forgotten, and the messages and summaries of its trust that state it, too."""
         memory = await self._own(id)
-        await memories.forget(self.tx, self.principal, id)
-        return memory
+        if memory.kind is not Kind.MEMORY:
+            return memory, ()
+        await indexing.index_turns(self.tx, self.principal, NEWEST)
+        which = MemoryFilter(kinds=(Kind.TURN, Kind.SUMMARY), agent=memory.agent, at_most=memory.label)
+        words = lexemes(memory.text)
+        found = await search.hybrid(self.tx, self.principal, words, which, search.MAX_HITS)
+        learned = {source.message_id for source in await memories.sources(self.tx, self.principal, id)}
+        exact = {word for word in words if any(map(str.isdigit, word))}
+
+        tells_all = any(map(_TELLING.match, exact))
+
+        def states(hit: MemoryHit) -> bool:
+            least = SOURCE_STATES if hit.memory.message_id in learned else OTHER_STATES
+            least = NUMBER_STATES if tells_all else least
+            return hit.words >= least and exact <= set(lexemes(hit.memory.text))
+
+        return memory, [hit.memory for hit in found.hits if hit.memory.label is memory.label and states(hit)]
 
     async def restore(self, id: MemoryId) -> Memory:
         """Undo a `forget`."""

@@ -2,7 +2,8 @@
 
 from collections.abc import Awaitable, Callable, Collection, Sequence, Set
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from typing import Self
 
 from gateway.domain.ids import MemoryId, MessageId, PrincipalId, SessionId
 from gateway.domain.memory.memories import (
@@ -13,6 +14,7 @@ from gateway.domain.memory.memories import (
     Memory,
     MemoryAccess,
     MemoryFilter,
+    MemoryHit,
     SearchMode,
     SearchResult,
     SearchScope,
@@ -20,8 +22,10 @@ from gateway.domain.memory.memories import (
     no_embedder,
 )
 from gateway.domain.principals import Label, Role
+from gateway.domain.time import local_day
 from gateway.memory.lexemes import lexemes
-from gateway.memory.wording import Bootstrap, bootstrap, recall_block
+from gateway.memory.questions import Days, days_asked, is_asking, is_question
+from gateway.memory.wording import Bootstrap, bootstrap, fold_copies, recall_block
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.memory import bootstrap as standing
 from gateway.store.memory import indexing, search, vectors
@@ -30,6 +34,7 @@ from gateway.store.memory.search import Ranked, WrongDimension
 SURE_SHARE = 0.8
 """The share of the question's words with which `SearchScope.AUTO` takes a near memory for a sure answer."""
 NO_MODEL = "Only words were compared: no embedding model is there."
+TIME_LIFT = 2.0
 KNOWN_ONLY = MemoryFilter()
 NEWEST = 100
 """The newest messages, which a search indexes first."""
@@ -39,11 +44,42 @@ NEWEST = 100
 class MemoryQuery:
     """A parsed question. `vector`, by `model`, is None if only words are compared; `note` then says why."""
 
+    text: str
     words: Sequence[str]
     mode: SearchMode = SearchMode.KEYWORD
     vector: Vector | None = None
     model: str | None = None
     note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The open messages and the words of a question; rows that only ask it, too, are no answer."""
+
+    messages: Set[MessageId]
+    words: Set[str]
+
+    def __contains__(self, memory: Memory) -> bool:
+        is_persons = memory.kind is Kind.TURN and memory.role == "user"
+        return memory.message_id in self.messages or (is_persons and is_asking(memory.text, self.words))
+
+
+@dataclass(frozen=True, slots=True)
+class TimesAsked:
+    """The times that a question names, in its person's zone."""
+
+    times: Sequence[Days]
+    zone: str | None
+
+    @classmethod
+    def of(cls, question: str, now: datetime, zone: str | None) -> Self:
+        """Those of a question that is asked at `now`."""
+        return cls(days_asked(question, local_day(now, zone)), zone)
+
+    def lift(self, memory: Memory) -> float:
+        """The amount by which the score of a row of such a time rises."""
+        day = local_day(memory.event_at or memory.created_at, self.zone) if self.times else None
+        return TIME_LIFT if day is not None and any(day in time for time in self.times) else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,41 +99,67 @@ class MemorySearch:
         filter: MemoryFilter = KNOWN_ONLY,
         k: int = 8,
         session: SessionId | None = None,
+        askings: bool = False,
+        zone: str | None = None,
+        now: datetime | None = None,
         reach: MemoryAccess,
     ) -> SearchResult:
         """The `k` best memories; those trusted less than `filter.at_most` are counted, not shown.
 
         `SearchScope.AUTO` searches pinned memories and this session's summaries first, and everything unless one of
         them is a sure answer. If the question can't be embedded, only words are compared, and the note says why.
+        A time that the question names, seen from `now` in the zone, lifts rows of that time, unless the filter has one.
+        The messages that `session` is answering are left out, and so are earlier askings of the same, unless `askings`.
         """
         await self.database.run(lambda tx: indexing.index_turns(tx, principal, NEWEST))
 
+        is_timed = filter.since is not None or filter.until is not None
+        times = TimesAsked.of("" if is_timed else text, now or datetime.now(UTC), zone)
+
         async def ranked(query: MemoryQuery) -> Ranked:
             async with self.database.connection() as conn:
+                waiting = {} if session is None else await search.open_messages(conn, session)
+                asked = Asked(waiting.keys(), frozenset(lexemes("\n".join((text, *waiting.values())))))
+
+                def prior(hit: MemoryHit) -> float | None:
+                    return times.lift(hit.memory) if askings or hit.memory not in asked else None
 
                 def best(where: MemoryFilter) -> Awaitable[Ranked]:
-                    return search.hybrid(conn, principal, query.words, where, k, vector=query.vector, model=query.model)
+                    return search.hybrid(
+                        conn,
+                        principal,
+                        query.words,
+                        where,
+                        k,
+                        vector=query.vector,
+                        model=query.model,
+                        prior=prior,
+                    )
 
                 parts = [await _ranked(best, scope, each, session) for each in reach.filters(filter)]
             if len(parts) == 1:
                 return parts[0]
             hits = sorted((hit for part in parts for hit in part.hits), key=lambda hit: -hit.score)
-            return Ranked(tuple(hits[:k]), 0)
+            return Ranked(tuple(hits[:k]), 0, all(part.weak for part in parts))
 
-        query = await self._query(text, mode)
+        query = await self.parse(text, mode)
         try:
             found = await ranked(query)
         except WrongDimension as error:
-            query = _by_words(query.words or lexemes(text), str(error))
+            query = _by_words(text, str(error))
             found = await ranked(query)
-        return SearchResult(found.hits, query.mode, found.weak, found.left_out, query.note)
+        async with self.database.connection() as conn:
+            ids = [hit.memory.id for hit in found.hits]
+            newer = await search.replaced(conn, principal, ids, filter.at_most) if reach.everything else {}
+        return SearchResult(found.hits, query.mode, found.weak, found.left_out, query.note, newer)
 
-    async def _query(self, text: str, mode: SearchMode) -> MemoryQuery:
+    async def parse(self, text: str, mode: SearchMode = SearchMode.AUTO) -> MemoryQuery:
+        """The words of a question, and its vector if an embedding model gives one in time."""
         words = lexemes(text)
         if mode is SearchMode.KEYWORD:
-            return MemoryQuery(words)
+            return MemoryQuery(text, words)
         if (embedder := self.embedder()) is None:
-            return MemoryQuery(words, note=NO_MODEL)
+            return MemoryQuery(text, words, note=NO_MODEL)
         async with self.database.connection() as conn:
             current = await vectors.current(conn)
         if current and current.name != embedder.name:  # its vectors are still being computed
@@ -105,10 +167,10 @@ class MemorySearch:
         try:
             vector = await embedder.query(text)
         except EmbeddingUnavailable as reason:
-            return _by_words(words, str(reason))
+            return _by_words(text, str(reason))
         if mode is SearchMode.SEMANTIC:
-            return MemoryQuery((), mode, vector, embedder.name)
-        return MemoryQuery(words, SearchMode.HYBRID, vector, embedder.name)
+            return MemoryQuery(text, (), mode, vector, embedder.name)
+        return MemoryQuery(text, words, SearchMode.HYBRID, vector, embedder.name)
 
 
 async def _ranked(
@@ -126,8 +188,8 @@ async def _ranked(
     return await best(filter)
 
 
-def _by_words(words: Sequence[str], reason: str) -> MemoryQuery:
-    return MemoryQuery(words, note=f"Only words were compared: {reason.rstrip('.')}.")
+def _by_words(text: str, reason: str) -> MemoryQuery:
+    return MemoryQuery(text, lexemes(text), note=f"Only words were compared: {reason.rstrip('.')}.")
 
 
 def _near(filter: MemoryFilter, session: SessionId | None) -> list[MemoryFilter]:
@@ -190,13 +252,15 @@ def _weight(memory: Memory, now: datetime, bias: float) -> float:
     return memory.importance * (1 - bias) + recency * bias
 
 
-RECALLED_ROWS, RECALLED_TOKENS = 5, 600
-CANDIDATES = 15
-"""Memories that are searched, since the prompt shows some of them already."""
-LEAST_WORDS = 0.4
-"""The share of the question's rare words that a memory must have to be recalled."""
+RECALLED_ROWS, RECALLED_TOKENS = 4, 600
+CANDIDATES = 30
+"""Memories that are searched, since the prompt shows some already, and several may say the same."""
+LEAST_WORDS, LEAST_SCORE = 0.4, 4.5
+"""A recalled memory has this share of the question's rare words, or scores as much."""
 QUESTION_CHARACTERS = 1_000
 """Characters at the end of the newest messages that count as the question."""
+_QUESTION, _FEW_WORDS, _OF_AGENT = -1.0, -2.0, -1.0
+"""Added to what seldom holds an answer: a question, small talk, the agent's own words."""
 
 
 def recall_limit(role: Role, label: Label) -> Label:
@@ -230,22 +294,49 @@ class Recalled:
 async def recall(
     conn: Connection,
     principal: PrincipalId,
-    question: str,
+    question: MemoryQuery,
     visible: Visible,
     *,
     at_most: Label,
+    now: datetime,
     zone: str | None = None,
 ) -> Recalled:
-    """The memories that fit a question, with days in the zone; none if the search is too slow.
+    """The memories that fit a question asked at `now`, the newest first, with days in the zone.
 
-    Only memories trusted as much as the conversation, so a recall never taints it.
+    They are found by words alone if the question has no vector or the search is too slow. Only memories trusted as much
+    as the conversation, so a recall never taints it.
     """
-    words = lexemes(question[-QUESTION_CHARACTERS:])
+    words = question.words
     if not words:
         return Recalled("", Label.OWNER)
-    found = await search.recall(conn, principal, words, at_most, CANDIDATES, LEAST_WORDS)
-    fitting = [memory for memory in found if memory not in visible][:RECALLED_ROWS]
-    text = recall_block(fitting, RECALLED_TOKENS, zone)
-    told = fitting[: text.count("\n")]  # one line for each memory, below the mark
-    label = max((memory.label for memory in told), default=Label.OWNER)
-    return Recalled(text, label, tuple(memory.id for memory in told))
+    found = None
+    if question.vector is not None:
+        asked, times = Asked(visible.messages, frozenset(words)), TimesAsked.of(question.text, now, zone)
+
+        def prior(hit: MemoryHit) -> float | None:
+            memory = hit.memory
+            return None if memory in visible or memory in asked else times.lift(memory) + _recall_prior(memory)
+
+        which = MemoryFilter(at_most=at_most)
+        hybrid = search.hybrid(
+            conn, principal, words, which, CANDIDATES, vector=question.vector, model=question.model, prior=prior
+        )
+        found = await search.in_time(conn, search.BLOCK_TIMEOUT_MS, hybrid)
+    if found is not None and any(hit.cosine is not None for hit in found.hits):
+        fitting = [hit.memory for hit in found.hits if hit.score >= LEAST_SCORE or hit.words >= LEAST_WORDS]
+    else:
+        by_words = await search.recall(conn, principal, words, at_most, CANDIDATES, LEAST_WORDS)
+        fitting = [memory for memory in by_words if memory not in visible and not is_question(memory.text)]
+    told = sorted(fold_copies(fitting, RECALLED_ROWS), key=lambda copies: copies.newest.created_at, reverse=True)
+    newer = await search.replaced(conn, principal, [copies.newest.id for copies in told], at_most)
+    text = recall_block(told, RECALLED_TOKENS, zone, newer)
+    shown = [copies.newest for copies in told[: text.count("\n")]]  # one line for each, below the mark
+    return Recalled(text, max((each.label for each in shown), default=Label.OWNER), tuple(each.id for each in shown))
+
+
+def _recall_prior(memory: Memory) -> float:
+    prior = _QUESTION if is_question(memory.text) else 0.0
+    if memory.kind is Kind.TURN:
+        prior += _OF_AGENT if memory.role == "assistant" else 0.0
+        prior += _FEW_WORDS if len(memory.text.split()) < 3 and len(lexemes(memory.text)) < 4 else 0.0
+    return prior

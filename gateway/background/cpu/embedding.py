@@ -14,8 +14,8 @@ from gateway.domain.memory.memories import EmbeddingUnavailable, Vector
 from gateway.llm.embedding import e5
 from gateway.llm.embedding.remote import check_vectors
 
-QUERY_SECONDS = 0.3
-"""How long a query waits for its vector; after that its search uses keywords only."""
+QUERY_SECONDS, LOADING_SECONDS = 0.3, 2.0
+"""How long a query waits for its vector, and while the model is being loaded; then its search uses keywords only."""
 IDLE_SECONDS = 300.0
 _PIECE_SECONDS = 300.0
 """The limit for a model that hangs; on a busy machine, loading alone took more than a minute."""
@@ -41,24 +41,26 @@ class LocalEmbedder:
     """Implements `Embedder`. The first use starts the process, which ends after some idle minutes."""
 
     def __init__(
-        self, model: Model = e5.vectors, *, patience: float = QUERY_SECONDS, seconds: float = _PIECE_SECONDS
+        self, model: Model = e5.vectors, *, patience: float | None = None, seconds: float = _PIECE_SECONDS
     ) -> None:
         self.name, self.dimensions = e5.NAME, e5.DIMENSIONS
         self._model = model
         self._patience = patience
         self._seconds = seconds
+        self._loaded = False
         self._cpu = Cpu(idle_seconds=IDLE_SECONDS)
         self._waiting: list[_Piece] = []
         self._numbers = count()
         self._work: asyncio.Task[None] | None = None
 
     async def query(self, text: str, /) -> Vector:
-        """Embed a query; raises `EmbeddingUnavailable` after `QUERY_SECONDS`. Loading continues for the next query."""
+        """Embed a query; raises `EmbeddingUnavailable` if that takes too long. Loading continues for the next query."""
+        patience = self._patience or (QUERY_SECONDS if self._loaded and self._cpu.is_running else LOADING_SECONDS)
         try:
-            async with asyncio.timeout(self._patience):
+            async with asyncio.timeout(patience):
                 [vector] = await self._ask(0, e5.QUERY, [text])
         except TimeoutError:
-            told = f"the embedding model is being loaded or busy (no answer within {self._patience:g} seconds)"
+            told = f"the embedding model is being loaded or busy (no answer within {patience:g} seconds)"
             raise EmbeddingUnavailable(told) from None
         return vector
 
@@ -93,6 +95,7 @@ class LocalEmbedder:
                 await self._embed(piece)
 
     async def _embed(self, piece: _Piece) -> None:
+        self._loaded = self._loaded and self._cpu.is_running
         try:
             found = await self._cpu.run(self._model, piece.prefix, cast("Json", piece.texts), seconds=self._seconds)
             vectors = check_vectors("the embedding model", _numbers(found), len(piece.texts), e5.DIMENSIONS)
@@ -104,6 +107,7 @@ class LocalEmbedder:
         except (SupaclawError, OSError) as exc:
             _fail(piece, EmbeddingUnavailable(f"the embedding model failed: {exc}"))
         else:
+            self._loaded = True
             if not piece.vectors.done():
                 piece.vectors.set_result(vectors)
 

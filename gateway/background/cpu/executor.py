@@ -106,6 +106,11 @@ class Cpu:
     _child: Child | None = None
     _timer: asyncio.TimerHandle | None = None
 
+    @property
+    def is_running(self) -> bool:
+        """Whether the process is there, and the next job doesn't start it."""
+        return self._child is not None and not self._child.ended
+
     async def run(
         self, function: Callable[..., Json], *arguments: Json, seconds: float, memory: int = MAX_MEMORY_BYTES
     ) -> Json:

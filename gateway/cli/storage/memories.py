@@ -24,7 +24,7 @@ from gateway.domain.memory.memories import Category, Kind, Memory, MemoryFilter
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import json_text, one_line
 from gateway.logs import SecretMask, logging_to
-from gateway.memory.wording import kind, memory_with_importance, who
+from gateway.memory.wording import forgotten_too, kind, memory_with_importance, who
 from gateway.store.memory import memories
 from gateway.store.memory.memories import MemorySource
 from gateway.store.transcript import imports
@@ -131,11 +131,16 @@ def forget(
         erase_permanently(MemoryId(id), also or [], yes=yes)
         return
 
-    async def change(own: Remembering) -> Memory:
-        return await (own.restore(MemoryId(id)) if undo else own.forget(MemoryId(id)))
+    async def change(own: Remembering) -> tuple[Memory, Sequence[Memory]]:
+        return (await own.restore(MemoryId(id)), ()) if undo else await own.forget(MemoryId(id))
 
-    said = memory_with_importance(with_memories(change))
-    echo(f"remembered again: {id} {said}" if undo else f"forgotten: {id} {said}; --undo restores it")
+    memory, stating = with_memories(change)
+    said = memory_with_importance(memory)
+    echo(
+        f"remembered again: {id} {said}"
+        if undo
+        else f"forgotten: {id} {said}; --undo restores it{forgotten_too(stating)}"
+    )
 
 
 def export() -> None:

@@ -170,7 +170,15 @@ def search(
             searching = MemorySearch(database, lambda _name=None: embedder)
             of = SessionId(session) if session else None
             return await searching.find(
-                owner, query, mode=mode, scope=scope, filter=which, k=limit, session=of, reach=ALL_MEMORIES
+                owner,
+                query,
+                mode=mode,
+                scope=scope,
+                filter=which,
+                k=limit,
+                session=of,
+                askings=True,
+                reach=ALL_MEMORIES,
             )
 
     found = with_database(work)

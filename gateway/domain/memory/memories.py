@@ -3,7 +3,7 @@
 import hashlib
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Protocol, TypeAlias
@@ -205,6 +205,8 @@ class SearchResult:
     weak: bool
     left_out: int
     note: str
+    replaced: Mapping[MemoryId, Memory] = field(default_factory=dict)
+    """The memories that hold now, by the hits that state what held before."""
 
 
 def content_hash(text: str) -> bytes:
@@ -235,7 +237,10 @@ class Embedder(Protocol):
         """The length of its vectors; None until a model of a provider has given its first one."""
 
     async def query(self, text: str, /) -> Vector:
-        """The vector of a question; a local model answers within 300 ms. Raises `EmbeddingUnavailable`."""
+        """The vector of a question; a local model answers within 300 ms, or two seconds while it is loaded.
+
+        Raises `EmbeddingUnavailable`.
+        """
 
     async def passages(self, texts: Sequence[str], /) -> tuple[Vector, ...]:
         """The vectors of texts to be found, in their order. Raises `EmbeddingUnavailable`."""

@@ -11,27 +11,31 @@ from gateway.agent.conversation.context import file_index, own_words, person_par
 from gateway.agent.conversation.fit import fit, message_tokens
 from gateway.agent.limits import Limits
 from gateway.agent.loop import NOTHING_NEW, RepeatApprovals, run_turn
+from gateway.agent.memory.search import MemoryQuery
 from gateway.domain.conversation.inbound import PROGRAMS
 from gateway.domain.conversation.model import (
     Highest,
     Image,
     Model,
+    ModelEvent,
     Prompt,
     PromptPart,
     Reply,
+    Restarted,
     SystemMessage,
+    TextDelta,
     ToolSpec,
 )
 from gateway.domain.conversation.transcript import Attached, Entry, Steered, Summary, TurnEvent, UserText
 from gateway.domain.ids import MessageId, TaskId
 from gateway.domain.principals import Label
+from gateway.domain.text.copied_marks import CopiedMarks, without_copied_marks
 from gateway.domain.text.tokens import estimate
 from gateway.flow.live import Live, TurnStarted
 from gateway.flow.secrets.guard import CleanModel
 from gateway.flow.turn.environment import AgentEnvironment
 from gateway.flow.turn.opening import OpenedTurn
 from gateway.flow.turn.steps import Fence
-from gateway.flow.turn.unmarked import UnmarkedModel
 from gateway.llm.prices import estimate_tool
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.files import attachments
@@ -151,6 +155,31 @@ async def reply_of(model: Model, prompt: Prompt) -> Reply:
 
 
 @dataclass(frozen=True, slots=True)
+class UnmarkedModel:
+    """Takes copied marks out; with `silence` also an answer that means none, for chats of people."""
+
+    model: Model
+    silence: bool
+
+    async def stream(self, prompt: Prompt) -> AsyncGenerator[ModelEvent, None]:
+        """Yield the model's events, without marks."""
+        marks = CopiedMarks(self.silence)
+        async with aclosing(self.model.stream(prompt)) as events:
+            async for event in events:
+                match event:
+                    case TextDelta(text):
+                        if shown := marks.add(text):
+                            yield TextDelta(shown)
+                    case Reply():
+                        if left := marks.end():
+                            yield TextDelta(left)
+                        yield replace(event, text=without_copied_marks(event.text, silence=self.silence))
+                    case _:
+                        marks = CopiedMarks(self.silence) if isinstance(event, Restarted) else marks
+                        yield event
+
+
+@dataclass(frozen=True, slots=True)
 class Turn:
     """One turn of a run: the state it starts from, and the environment it works with."""
 
@@ -161,6 +190,8 @@ class Turn:
     skills: PromptPart
     """The index of skills."""
     fence: Fence
+    question: MemoryQuery
+    """The messages as a question to memory."""
 
 
 @dataclass

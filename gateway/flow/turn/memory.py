@@ -1,17 +1,28 @@
 """Memory in a turn: the memories that its prompt has without a search."""
 
+import asyncio
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 import structlog
 from cachetools import LRUCache
 
-from gateway.agent.memory.search import ALWAYS, Visible, bootstrap_context, recall, recall_limit
+from gateway.agent.memory.search import (
+    ALWAYS,
+    QUESTION_CHARACTERS,
+    MemoryQuery,
+    MemorySearch,
+    Visible,
+    bootstrap_context,
+    recall,
+    recall_limit,
+)
 from gateway.domain.conversation.model import PromptPart
 from gateway.domain.ids import SessionId
-from gateway.domain.memory.memories import ALL_MEMORIES
+from gateway.domain.memory.memories import ALL_MEMORIES, Embedders
 from gateway.domain.principals import Label
 from gateway.flow.turn.opening import OpenedTurn, Reminder, raise_label
+from gateway.memory.lexemes import lexemes
 from gateway.memory.wording import Bootstrap
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.memory import bootstrap
@@ -19,6 +30,9 @@ from gateway.store.transcript import conversations
 
 MAX_SESSIONS_REMEMBERED = 256
 """Sessions whose bootstrap is cached."""
+
+VECTOR_SECONDS = 1.0
+"""How long a turn waits for its question's vector, while its environment is built; a cold model takes about 0.8."""
 
 log = structlog.get_logger(__name__)
 
@@ -36,11 +50,24 @@ class TurnMemory:
     """Reads the reminder of a turn; it is not stored in the transcript."""
 
     database: Database
+    embedder: Embedders
     _bootstraps: LRUCache[tuple[SessionId, datetime, Label], _CachedBootstrap] = field(
         default_factory=lambda: LRUCache(MAX_SESSIONS_REMEMBERED)
     )
 
-    async def reminded(self, opened: OpenedTurn, zone: str | None) -> OpenedTurn:
+    async def question(self, opened: OpenedTurn) -> MemoryQuery:
+        """The turn's messages as a question, by words alone if there is no vector within `VECTOR_SECONDS`."""
+        if not opened.private or opened.heartbeat:
+            return MemoryQuery("", ())
+        said = "\n".join(row.text for row in opened.asked if not row.withdrawn)[-QUESTION_CHARACTERS:]
+        try:
+            async with asyncio.timeout(VECTOR_SECONDS):
+                return await MemorySearch(self.database, self.embedder).parse(said)
+        except TimeoutError:
+            log.info("turn.recalls_by_words")
+            return MemoryQuery(said, lexemes(said))
+
+    async def reminded(self, opened: OpenedTurn, question: MemoryQuery, zone: str | None) -> OpenedTurn:
         """The turn with its reminder, with days in the zone; its label, and its session's, rise to theirs.
 
         A heartbeat gets none, to stay cheap; its tools can search.
@@ -50,12 +77,19 @@ class TurnMemory:
         async with self.database.connection() as conn:
             standing = await self._bootstrap(conn, opened)
             label = max(standing.label, opened.label)
-            question = "\n".join(row.text for row in opened.asked if not row.withdrawn)
             rows = (*opened.history, *opened.transcript)
             other_versions = await conversations.other_versions(conn, opened.session)
             visible = Visible({row.id for row in rows} | other_versions, {memory.id for memory in standing.shown})
             at_most = min(label, recall_limit(opened.principal.role, label))
-            recalled = await recall(conn, opened.principal.id, question, visible, at_most=at_most, zone=zone)
+            recalled = await recall(
+                conn,
+                opened.principal.id,
+                question,
+                visible,
+                at_most=at_most,
+                now=opened.asked[-1].created_at,
+                zone=zone,
+            )
         label = max(label, recalled.label)
         if label > opened.label:
             await self.database.run(lambda tx: raise_label(tx, opened.run, opened.session, label))

@@ -1,5 +1,6 @@
 """The turn runner: from an opened turn to its result, and the transaction that ends a run of any kind."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
@@ -9,6 +10,7 @@ import structlog
 
 from gateway.agent.limits import TREE_USD, Limits
 from gateway.agent.loop import NO_REPEATS, RepeatApprovals
+from gateway.agent.memory.search import MemoryQuery
 from gateway.config.failpoints import Failpoints, Step
 from gateway.domain.conversation.model import ModelsExhausted, PromptPart, Reply
 from gateway.domain.conversation.transcript import Answered, AssistantText, ModelReplied, Notice
@@ -102,15 +104,22 @@ class TurnRunner:
     compactor: Compactor
 
     def __post_init__(self) -> None:
-        self._memory = TurnMemory(self.database)
+        self._memory = TurnMemory(self.database, self.environments.toolkit.embedder)
 
     async def begin(self, opened: OpenedTurn) -> Turn:
-        """Build the turn's environment, once; raises `RunLost`."""
+        """Build the turn's environment, once, while its question is embedded; raises `RunLost`."""
+        question = asyncio.create_task(self._memory.question(opened), name="question")
+        try:
+            return await self._begin(opened, question)
+        finally:
+            question.cancel()
+
+    async def _begin(self, opened: OpenedTurn, question: Awaitable[MemoryQuery]) -> Turn:
         environment = await self.environments.for_turn(opened)
         *files, beat = await environment.persona_parts()
         used = [*files, *([beat] if opened.heartbeat else []), *(opened.agent.parts if opened.agent else ())]
         opened, skills = await self._vouched(opened, used), await environment.skill_index()
-        return Turn(opened, environment, (*files, beat), skills, Fence(self.database, opened.run))
+        return Turn(opened, environment, (*files, beat), skills, Fence(self.database, opened.run), await question)
 
     async def answer(
         self,
@@ -124,7 +133,7 @@ class TurnRunner:
         `model` replaces the configured one; `allowed` are calls left by a crash that run again. Each step is stored
         before the next, and its costs are counted. Raises `RunLost`.
         """
-        turn = replace(turn, opened=await self._memory.reminded(turn.opened, turn.environment.zone()))
+        turn = replace(turn, opened=await self._memory.reminded(turn.opened, turn.question, turn.environment.zone()))
         opened, budget, limits = turn.opened, None, self.limits()
         if opened.agent is not None and opened.agent.usd is not None:
             limits = replace(limits, usd=opened.agent.usd)
@@ -181,9 +190,9 @@ class TurnRunner:
         ready = await self.compactor.prepare(opened, loop.room, self.budgets, overflow=overflow)
         if ready is opened:
             return loop
-        return replace(
-            loop, turn=replace(loop.turn, opened=await self._memory.reminded(ready, loop.turn.environment.zone()))
-        )
+        turn = loop.turn
+        reminded = await self._memory.reminded(ready, turn.question, turn.environment.zone())
+        return replace(loop, turn=replace(turn, opened=reminded))
 
     async def _follow(self, loop: TurnLoop, sinks: Sequence[Sink]) -> TurnResult:
         """Run the loop, each event through all sinks before the next one; raises `ModelsExhausted`."""

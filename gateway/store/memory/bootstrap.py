@@ -40,6 +40,7 @@ last as (
   select m.id, case kind when 'user' then 'the user: ' else 'the agent: ' end || left(text, 200) as line
   from messages m join last on m.session_id = last.id
   where seq is not null and withdrawn is null and (kind = 'user' or (kind = 'assistant' and final))
+    and not exists (select from memories t where t.message_id = m.id and t.forgotten_at is not null)
   order by seq desc limit 3
 ), before as (
   select ended_at, label, coalesce(

@@ -155,14 +155,19 @@ async def forget(tx: Connection, principal: PrincipalId, memory: MemoryId) -> bo
 
 
 async def restore(tx: Connection, principal: PrincipalId, memory: MemoryId) -> bool:
-    """Take `forget` back; raises `AlreadyRemembered` if the same was remembered since, by somebody trusted as much."""
-    sql = """select agent, content_hash, label from memories
+    """Take `forget` back, for a memory also of the messages and summaries that were forgotten in the same transaction.
+
+    Raises `AlreadyRemembered` if the same was remembered since, by somebody trusted as much.
+    """
+    sql = """select agent, content_hash, label, kind, forgotten_at from memories
              where principal_id = $1 and id = $2 and forgotten_at is not null for update"""
     row = await tx.fetchrow(sql, principal, memory)
     if row is None:
         return False
     await _displace(tx, principal, memory, row["content_hash"], row)
-    await tx.execute("update memories set forgotten_at = null, updated_at = now() where id = $1", memory)
+    sql = """update memories set forgotten_at = null, updated_at = now()
+             where principal_id = $1 and (id = $2 or ($3 and kind in ('turn', 'summary') and forgotten_at = $4))"""
+    await tx.execute(sql, principal, memory, row["kind"] == Kind.MEMORY, row["forgotten_at"])
     return True
 
 

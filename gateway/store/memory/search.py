@@ -1,19 +1,27 @@
 """Finds rows of memory by words and by vectors; the ranking itself is in SQL (`hybrid_search`)."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
+from typing import TypeVar
 
 import asyncpg
 
 from gateway.domain.errors import SupaclawError
-from gateway.domain.ids import PrincipalId
+from gateway.domain.ids import MemoryId, MessageId, PrincipalId, SessionId
 from gateway.domain.memory.memories import Kind, Memory, MemoryFilter, MemoryHit
 from gateway.domain.principals import Label
 from gateway.store.connection.pool import Connection
 from gateway.store.memory.memories import FILTER, filtering, memory_of
 
+Found = TypeVar("Found")
+
 MAX_HITS = 200
-_WEAK_SCORE, _WEAK_WORDS = 5.4, 0.5
+POOL = 100
+"""Rows that a prior orders anew."""
+Prior = Callable[[MemoryHit], float | None]
+"""Added to the score of a row; None leaves it out."""
+_WEAK_SCORE, _WEAK_WORDS = 6.5, 0.34
 _WEAK_WORDS_ALONE = 0.08
 _HYBRID = "select * from hybrid_search($1, $13, $14, $15, {}, $16, $17, $18)"
 
@@ -34,13 +42,14 @@ class Ranked:
 
     hits: tuple[MemoryHit, ...]
     left_out: int
+    weak: bool = True
+    """Whether no row has much of the query's words or stands out of the store: of few questions with an answer."""
 
-    @property
-    def weak(self) -> bool:
-        """Whether no row has much of the query's words or stands out of the store: of few questions with an answer."""
-        if any(hit.cosine is not None for hit in self.hits):
-            return all(hit.score < _WEAK_SCORE and hit.words < _WEAK_WORDS for hit in self.hits)
-        return all(hit.words < _WEAK_WORDS_ALONE for hit in self.hits)
+
+def _weak(hits: Sequence[MemoryHit]) -> bool:
+    if any(hit.cosine is not None for hit in hits):
+        return all(hit.score < _WEAK_SCORE and hit.words < _WEAK_WORDS for hit in hits)
+    return all(hit.words < _WEAK_WORDS_ALONE for hit in hits)
 
 
 async def hybrid(
@@ -52,6 +61,7 @@ async def hybrid(
     *,
     vector: Sequence[float] | None = None,
     model: str | None = None,
+    prior: Prior | None = None,
     importance: float = 0.0,
     recency: float = 0.0,
 ) -> Ranked:
@@ -70,12 +80,49 @@ async def hybrid(
         list(words),
         None if number is None or vector is None else _literal(vector),
         number,
-        min(k, MAX_HITS),
+        min(k if prior is None else max(k, POOL), MAX_HITS),
         importance,
         recency,
     )
-    shown = [row for row in rows if row["shown"]]
-    return Ranked(await _hits(conn, shown), min(k, len(rows) - len(shown)))
+    hits = await _hits(conn, [row for row in rows if row["shown"]])
+    lifts = [(0.0 if prior is None else prior(hit), hit) for hit in hits]
+    scored = [(hit.score + lift, hit) for lift, hit in lifts if lift is not None]
+    best = sorted(scored, key=itemgetter(0), reverse=True)[:k]
+    as_good = best[-1][0] if len(best) == k else float("-inf")
+    left_out = sum(not row["shown"] and row["score"] >= as_good for row in rows)
+    ranked = tuple(replace(hit, score=score) for score, hit in best)
+    return Ranked(ranked, min(k, left_out), _weak([hit for _, hit in best]))
+
+
+_REPLACED = """
+with old as (
+  select id as row, id from memories where id = any($2)
+  union select m.id, s.memory_id from memories m join memory_sources s using (message_id) where m.id = any($2)
+), newer as (
+  select distinct on (old.row) old.row, memory_newest(gone.id) as id
+  from old join memories gone on gone.id = old.id and gone.superseded_by is not null
+  order by old.row, gone.id desc
+)
+select newer.row, r.id from newer join remembered r using (id)
+where r.principal_id = $1 and r.forgotten_at is null and r.label <= $3
+  and not exists (select from old where old.row = newer.row and old.id = newer.id)"""
+
+
+async def replaced(
+    conn: Connection, principal: PrincipalId, rows: Sequence[MemoryId], at_most: Label
+) -> dict[MemoryId, Memory]:
+    """The memory that holds now in place of a row, or of one learned from it; only for rows that are out of date."""
+    found = await conn.fetch(_REPLACED, principal, list(rows), at_most)
+    newest = await conn.fetch("select * from remembered where id = any($1)", [row["id"] for row in found])
+    memories = {row["id"]: memory_of(row) for row in newest}
+    return {MemoryId(row["row"]): memories[row["id"]] for row in found}
+
+
+async def open_messages(conn: Connection, session: SessionId) -> dict[MessageId, str]:
+    """The messages of a session that wait for an answer, by their ids."""
+    sql = """select id, text from messages
+             where session_id = $1 and kind = 'user' and answered_by is null and closed_at is null"""
+    return {MessageId(row["id"]): row["text"] for row in await conn.fetch(sql, session)}
 
 
 async def _model(conn: Connection, name: str, dimensions: int) -> int | None:
@@ -114,7 +161,9 @@ async def _hits(conn: Connection, ranked: Sequence[asyncpg.Record]) -> tuple[Mem
 
 
 RECALL_TIMEOUT_MS = 20
-"""Seconds that a turn waits at most before it continues without them."""
+"""Milliseconds that a turn waits at most for rows found by words, before it continues without them."""
+BLOCK_TIMEOUT_MS = 250
+"""The same for rows found by words and meaning, before it looks by words alone."""
 
 _RECALLED = """
 with words as materialized (
@@ -130,6 +179,18 @@ with words as materialized (
 select r.* from found join remembered r using (id) where share >= $5 order by share desc, id desc"""
 
 
+async def in_time(conn: Connection, milliseconds: int, work: Awaitable[Found]) -> Found | None:
+    """The result of some queries on this connection; None if the first of them to take longer is cancelled for it."""
+    begin, end = ("savepoint recalled", "rollback to recalled") if conn.is_in_transaction() else ("begin", "rollback")
+    await conn.execute(f"{begin}; set local statement_timeout to {milliseconds}")  # one round trip for both
+    try:
+        return await work
+    except asyncpg.QueryCanceledError:
+        return None
+    finally:
+        await conn.execute(end)
+
+
 async def recall(
     conn: Connection, principal: PrincipalId, words: Sequence[str], at_most: Label, k: int, least: float = 0.0
 ) -> list[Memory]:
@@ -137,12 +198,5 @@ async def recall(
 
     Looked at are at most 1,000 rows, of the rarest words. None are found if it takes too long.
     """
-    begin, end = ("savepoint recalled", "rollback to recalled") if conn.is_in_transaction() else ("begin", "rollback")
-    await conn.execute(f"{begin}; set local statement_timeout to {RECALL_TIMEOUT_MS}")  # one round trip for both
-    try:
-        rows = await conn.fetch(_RECALLED, principal, list(words), at_most, k, least)
-    except asyncpg.QueryCanceledError:
-        rows = []
-    finally:
-        await conn.execute(end)
-    return [memory_of(row) for row in rows]
+    asking = conn.fetch(_RECALLED, principal, list(words), at_most, k, least)
+    return [memory_of(row) for row in await in_time(conn, RECALL_TIMEOUT_MS, asking) or ()]

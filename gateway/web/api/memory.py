@@ -22,7 +22,7 @@ from gateway.domain.memory.memories import Category, Kind, MemoryFilter, MemoryH
 from gateway.domain.memory.memories import SearchScope as Where
 from gateway.domain.people.credentials import Scope
 from gateway.domain.principals import Label
-from gateway.memory.wording import Bootstrap, MemoryRow, memory_row, recall_block
+from gateway.memory.wording import Bootstrap, MemoryRow, fold_copies, memory_row, recall_block
 from gateway.store.memory import memories
 from gateway.store.memory.memories import MemorySource
 from gateway.web.auth.access import Caller, needs
@@ -237,8 +237,9 @@ async def edit(site: AtSite, caller: Client, id: Id, change: MemoryEdit) -> Memo
 
 @router.delete("/api/memory/{id}")
 async def forget(site: AtSite, caller: Client, id: Id) -> MemoryRow:
-    """Forget a memory."""
-    return memory_row(await in_memory(site, lambda own: own.forget(MemoryId(id)), caller.reach))
+    """Forget a memory, with the messages and summaries that state it."""
+    memory, _ = await in_memory(site, lambda own: own.forget(MemoryId(id)), caller.reach)
+    return memory_row(memory)
 
 
 @router.post("/api/memory/{id}/restore")
@@ -271,7 +272,7 @@ async def context(site: AtSite, caller: Client, request: ContextRequest) -> Cont
     most = RECALLED_ROWS + len(in_bootstrap)
     found = await searching.find(owner, request.message, scope=Where.ALL, k=most, reach=caller.reach)
     new = [hit for hit in found.hits if hit.memory.id not in in_bootstrap]
-    near = [hit.memory for hit in new if hit.cosine or hit.words >= LEAST_WORDS][:RECALLED_ROWS]
+    near = fold_copies([hit.memory for hit in new if hit.cosine or hit.words >= LEAST_WORDS], RECALLED_ROWS)
     return Context(
         start.text, "" if found.weak else recall_block(near, RECALLED_TOKENS, site.chat.zones.zone_of(owner))
     )

@@ -118,7 +118,9 @@ async def find_rows(site: Site, query: MemoryQuery) -> MemoryListing:
     if query.q.strip():
         searching = MemorySearch(site.database, site.chat.embedder)
         owner, where = site.owner.id, query.filter(zone)
-        found = await searching.find(owner, query.q, scope=SearchScope.ALL, filter=where, k=BEST, reach=ALL_MEMORIES)
+        found = await searching.find(
+            owner, query.q, scope=SearchScope.ALL, filter=where, k=BEST, askings=True, reach=ALL_MEMORIES
+        )
         words = frozenset(lexemes(query.q))
         rows = await asyncio.to_thread(lambda: [row_of(hit.memory, hit, words) for hit in found.hits])
         return MemoryListing(rows, _notes(found))

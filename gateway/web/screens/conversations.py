@@ -75,7 +75,14 @@ async def list_conversations(site: Site, query: ConversationQuery) -> Listing:
     if words := query.q.strip():
         searching = MemorySearch(site.database)
         found = await searching.find(
-            owner, words, mode=SearchMode.KEYWORD, scope=SearchScope.ALL, filter=SAID, k=MOST_HITS, reach=ALL_MEMORIES
+            owner,
+            words,
+            mode=SearchMode.KEYWORD,
+            scope=SearchScope.ALL,
+            filter=SAID,
+            k=MOST_HITS,
+            askings=True,
+            reach=ALL_MEMORIES,
         )
         hits = _by_session(found.hits)
     async with site.database.connection() as conn:

@@ -124,7 +124,7 @@ async def pin(site: AtSite, id: Id, pinned: bool) -> HTMLResponse:
 @router.post("/memory/{id}/forget", dependencies=OWNER)
 async def forget(site: AtSite, id: Id) -> HTMLResponse:
     """Forget a memory."""
-    memory = await in_memory(site, lambda own: own.forget(MemoryId(id)))
+    memory, _ = await in_memory(site, lambda own: own.forget(MemoryId(id)))
     return HTMLResponse(site.pages.part("forgotten", memory_rows.row_of(memory)))
 
 

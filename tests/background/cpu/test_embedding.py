@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from gateway.background.cpu import embedding
 from gateway.background.cpu.embedding import LocalEmbedder, Model
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.memory.memories import Embedder, EmbeddingUnavailable, Vector
@@ -24,7 +25,7 @@ ROOT = Path(__file__).parents[3]
 
 @asynccontextmanager
 async def running(
-    model: Model = e5.vectors, *, patience: float = PATIENT, **options: float
+    model: Model = e5.vectors, *, patience: float | None = PATIENT, **options: float
 ) -> AsyncIterator[LocalEmbedder]:
     embedder = LocalEmbedder(model, patience=patience, **options)
     try:
@@ -116,6 +117,20 @@ async def test_a_question_gives_up_and_the_model_goes_on_loading_for_the_next(tm
         (tmp_path / "open").touch()
         await embedder.passages([str(tmp_path)])
         assert processes() == [process]
+
+
+async def test_a_question_waits_longer_while_the_model_is_being_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedding, "LOADING_SECONDS", PATIENT)
+    monkeypatch.setattr(embedding, "QUERY_SECONDS", 0)
+    (tmp_path / "open").touch()
+    async with running(embedding_models.gated, patience=None) as embedder:
+        assert await embedder.query(str(tmp_path))
+        with pytest.raises(EmbeddingUnavailable, match="no answer within 0 seconds"):
+            await embedder.query(str(tmp_path))
+        kill_and_wait(processes()[0])
+        assert await embedder.query(str(tmp_path))
 
 
 async def test_who_no_longer_waits_costs_nothing(tmp_path: Path) -> None:

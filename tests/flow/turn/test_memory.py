@@ -13,12 +13,12 @@ from gateway.agent.memory.search import bootstrap_context
 from gateway.domain.conversation.inbound import Address
 from gateway.domain.conversation.model import Prompt, SystemMessage, UserMessage
 from gateway.domain.ids import MemoryId
-from gateway.domain.memory.memories import Category, MemoryFilter, NewMemory
+from gateway.domain.memory.memories import Category, Kind, MemoryFilter, NewMemory
 from gateway.domain.principals import Label
 from gateway.flow.turn import memory as turn_memory
 from gateway.memory.wording import RECALLED, Bootstrap
 from gateway.store.connection.pool import Connection, Database
-from gateway.store.memory import memories, search
+from gateway.store.memory import indexing, memories, search
 from gateway.store.transcript import conversations, messages
 from tests.flow.path import MEMBER, FakeModel, MessagePath, build, call, in_turn, message, results, said
 
@@ -164,6 +164,26 @@ class TestRecall:
         assert "Oduya" not in standing(path.model.prompts[0])
         assert "Oduya" not in repr(await path.transcript())
 
+    async def test_what_was_replaced_says_so_and_what_holds_now(self, path: MessagePath) -> None:
+        path.model.answer = in_turn(
+            said("", call("remember", content="Ada lives in Lisbon")),
+            said("Kept."),
+            said("", call("remember", content="Ada lives in Porto", supersedes=1)),
+            said("Kept."),
+            said("", call("memory_search", query="lives in Lisbon", types="turn")),
+            said("Porto."),
+        )
+        async with path.working():
+            await path.ask("I live in Lisbon, in Alfama")
+            await path.ask("/new")
+            await path.ask("I moved away")
+            await path.ask("/new")
+            await path.database.run(lambda tx: indexing.index_turns(tx, None, 100))
+            await path.ask("Who lives in Lisbon, in Alfama?")
+        assert "now: Ada lives in Porto)" in newest(path.model.prompts[4])
+        [row] = [row for row in results(path.model.prompts[5])[-1]["memories"] if "Alfama" in row["text"]]
+        assert row["outdated"].endswith("; now: Ada lives in Porto")
+
     async def test_what_is_in_the_prompt_anyway_is_not_repeated(self, path: MessagePath) -> None:
         async with path.working():
             await path.ask("the locksmith Oduya charges 80")
@@ -220,6 +240,63 @@ class TestTools:
         found, replaced = results(path.model.prompts[3])[-2:]
         assert [row["text"] for row in found["memories"]] == ["The rent is 950"]
         assert replaced["superseded_by"] == found["memories"][0]["id"]
+
+    async def test_what_is_forgotten_comes_back_neither_by_its_turn_nor_by_a_summary_until_it_is_restored(
+        self, path: MessagePath
+    ) -> None:
+        search = said("", call("memory_search", query="phone number of the ex"))
+        path.model.answer = in_turn(
+            said("", call("remember", content="The phone number of Ada's ex is 555-0142")),
+            said("Kept."),
+            search,
+            said("555-0142"),
+            said("I don't know."),
+            search,
+            said("I don't know."),
+            search,
+            said("Again."),
+        )
+        asking = "What is the number of my ex's phone?"
+        async with path.working():
+            await path.ask("My ex's phone number is 555-0142. My dog's name is Muffin.")
+            await path.ask("/new")
+            await path.ask(asking)
+            await path.ask("/new")
+            [(id,)] = await path.rows("select id from memories where kind = 'memory'")
+            summary = NewMemory("Told the phone number of Ada's ex: 555-0142", kind=Kind.SUMMARY, label=Label.OWNER)
+            async with path.database.transaction() as tx:
+                await memories.add(tx, path.people.owner.id, summary)
+            await path.ask(f"/memory forget {id}")
+            await path.ask("hello")
+            await path.ask(asking)
+            await path.ask(f"/memory restore {id}")
+            await path.ask(asking)
+        [reply] = [text for text in path.channel.texts if text.startswith("Forgotten: ")]
+        assert "With it, 3 that state it" in reply
+        assert "[summary] Told the phone number" in reply
+        assert "555-0142" in repr(results(path.model.prompts[3])[-1])
+        assert not any("555-0142" in repr(prompt) for prompt in path.model.prompts[4:7])
+        assert "555-0142" in repr(results(path.model.prompts[8])[-1])
+
+    async def test_a_search_finds_neither_its_own_question_nor_an_earlier_asking_but_what_was_said(
+        self, path: MessagePath
+    ) -> None:
+        searched = said("", call("memory_search", query="locker code of Bea"))
+        path.model.answer = in_turn(
+            searched, said("No idea."), said("Noted."), searched, said("4711"), searched, said("4711")
+        )
+        async with path.working():
+            await path.ask("What is the locker code of Bea?")
+            await path.ask("the locker code of Bea is 4711")
+            for _ in range(2):
+                await path.ask("/new")
+                await path.ask("Tell me, what is the locker code of Bea?")
+        first = results(path.model.prompts[1])[-1]
+        assert (first["memories"], first["weak"]) == ([], True)
+        for prompt in (path.model.prompts[4], path.model.prompts[6]):
+            found = results(prompt)[-1]
+            assert found["memories"][0]["text"].endswith("the locker code of Bea is 4711")
+            assert not any("?" in row["text"] for row in found["memories"] if row["who"] == "the user")
 
     async def test_the_same_again_is_the_same_memory(self, path: MessagePath) -> None:
         id = await known(path, "The rent is 900")
