@@ -38,8 +38,8 @@ class LiveConfig:
     model: ModelClient
     refusals: Refusals = field(default_factory=Refusals, kw_only=True)
     """The refusals of models, whatever the configuration was then."""
-    knows_server: Callable[[str], Awaitable[bool]] | None = field(default=None, kw_only=True)
-    """Tells whether a local server with this prefix has answered for this gateway before, so needs no yes."""
+    knows_ollama: Callable[[], Awaitable[bool]] | None = field(default=None, kw_only=True)
+    """Tells whether a local Ollama has answered for this gateway before, so needs no yes."""
 
     @classmethod
     async def loaded(cls, environment: Environment, secrets: LiveSecrets, clock: Clock, database: Database) -> Self:
@@ -47,12 +47,12 @@ class LiveConfig:
         config = load(environment.config, os.environ, secrets.lookup)
         refusals = Refusals(clock)
 
-        async def knows_server(prefix: str) -> bool:
+        async def knows_ollama() -> bool:
             async with database.connection() as conn:
-                return await steps.has_answered(conn, f"{prefix}/%")
+                return await steps.has_answered(conn, "ollama/%")
 
-        model = await build_client(config.models, os.environ, clock, refusals=refusals, knows_server=knows_server)
-        return cls(config, model, refusals=refusals, knows_server=knows_server)
+        model = await build_client(config.models, os.environ, clock, refusals=refusals, knows_ollama=knows_ollama)
+        return cls(config, model, refusals=refusals, knows_ollama=knows_ollama)
 
     async def apply(self, config: Config, clock: Clock) -> ModelClient | None:
         """Use an edited configuration; return the replaced models, for the caller to close when no turn uses them.
@@ -62,7 +62,7 @@ class LiveConfig:
         replaced = None
         if config.models != self.config.models:
             made = await build_client(
-                config.models, os.environ, clock, refusals=self.refusals, knows_server=self.knows_server
+                config.models, os.environ, clock, refusals=self.refusals, knows_ollama=self.knows_ollama
             )
             replaced, self.model = self.model, made
         self.config = config

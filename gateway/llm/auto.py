@@ -1,6 +1,6 @@
 """`models.primary: "auto"`: the first provider with a key, else a server on this machine, else the built-in guide."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from gateway.domain.settings import ProviderSettings
@@ -34,18 +34,20 @@ def choose_model(
     environ: Mapping[str, str],
     providers: Mapping[str, ProviderSettings],
     local: Sequence[str],
-    known: Collection[str] = (),
+    *,
+    known_ollama: bool = False,
 ) -> ModelChoice:
     """Choose the first connected one, else from `local`, the models that servers on this machine offer, best first.
 
-    Anybody on this machine can listen on their ports, so a server that isn't configured, nor among the prefixes `known`
-    from earlier answers, is only offered.
+    Anybody on this machine can listen on their ports, so a server that isn't configured is only offered, but for an
+    Ollama that has answered before: `auto` took any, once.
     """
     if (first := next(connected_models(environ, providers), None)) is not None:
         return first
     for model in local:
         prefix, _ = split_model(model)
-        if prefix in known or prefix in providers or endpoint_of(prefix, providers, environ).base_url:
+        is_known = known_ollama and prefix == "ollama"
+        if is_known or prefix in providers or endpoint_of(prefix, providers, environ).base_url:
             reason = f"auto: no provider key was found, but {vendor(prefix).title} on this machine has this model"
             return ModelChoice(model, reason)
     if local:

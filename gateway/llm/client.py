@@ -186,14 +186,14 @@ async def build_client(
     clock: Clock,
     retry_policy: RetryPolicy = USUAL_POLICY,
     refusals: Refusals | None = None,
-    knows_server: Callable[[str], Awaitable[bool]] | None = None,
+    knows_ollama: Callable[[], Awaitable[bool]] | None = None,
 ) -> ModelClient:
     """Build the client for one configuration; looks for local servers only if `auto` finds no key. Checks no key.
 
-    `knows_server` tells whether one with this prefix has answered before, so needs no yes; only those found are asked.
+    `knows_ollama` tells whether an Ollama has answered here before, so needs no yes; it is asked only if one was found.
     """
     providers = Providers(settings.providers, environ, settings.engine, refusals)
-    choice = await _primary(settings, environ, knows_server)
+    choice = await _primary(settings, environ, knows_ollama)
     each = dict.fromkeys((choice.model, *settings.fallbacks))
     chain = tuple(model for model in each if is_enabled(model, settings.providers))
     why = choice.reason if chain and chain[0] == choice.model else f"the provider of {choice.model} is off"
@@ -215,7 +215,7 @@ async def _prices(chain: Sequence[str], settings: ModelSettings, environ: Mappin
 
 
 async def _primary(
-    settings: ModelSettings, environ: Mapping[str, str], knows_server: Callable[[str], Awaitable[bool]] | None
+    settings: ModelSettings, environ: Mapping[str, str], knows_ollama: Callable[[], Awaitable[bool]] | None
 ) -> ModelChoice:
     if settings.primary != "auto":
         return ModelChoice(settings.primary, "set in config.json (models.primary)")
@@ -226,11 +226,8 @@ async def _primary(
     endpoints = [endpoint_of(prefix, settings.providers, environ) for prefix in servers]
     found = [model for models in await asyncio.gather(*map(served_models, endpoints)) for model in models]
     choice = choose_model(environ, settings.providers, found)
-    if choice.offered and knows_server is not None:
-        known = [
-            prefix for prefix in dict.fromkeys(split_model(model)[0] for model in found) if await knows_server(prefix)
-        ]
-        choice = choose_model(environ, settings.providers, found, known)
+    if choice.offered.startswith("ollama/") and knows_ollama is not None and await knows_ollama():
+        choice = choose_model(environ, settings.providers, found, known_ollama=True)
     if choice.model == GUIDE and settings.fallbacks:
         reason = f"{choice.reason}, so the first of models.fallbacks answers"
         return ModelChoice(settings.fallbacks[0], reason, choice.offered)

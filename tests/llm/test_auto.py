@@ -44,12 +44,12 @@ def test_a_key_in_the_config_counts_and_is_not_shown() -> None:
 
 @pytest.mark.parametrize(
     ("environ", "providers", "known"),
-    [({"OLLAMA_HOST": "here"}, {}, ()), ({}, {"ollama": ProviderSettings()}, ()), ({}, {}, ("ollama",))],
+    [({"OLLAMA_HOST": "here"}, {}, False), ({}, {"ollama": ProviderSettings()}, False), ({}, {}, True)],
 )
 def test_without_keys_a_local_ollama_answers(
-    environ: dict[str, str], providers: dict[str, ProviderSettings], known: tuple[str, ...]
+    environ: dict[str, str], providers: dict[str, ProviderSettings], known: bool
 ) -> None:
-    assert choose_model(environ, providers, ["jan/j", "ollama/qwen3:8b"], known).model == "ollama/qwen3:8b"
+    assert choose_model(environ, providers, ["jan/j", "ollama/qwen3:8b"], known_ollama=known).model == "ollama/qwen3:8b"
 
 
 def test_one_that_is_only_found_waits_for_the_owners_yes() -> None:

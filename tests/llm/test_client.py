@@ -40,16 +40,18 @@ async def test_auto_finds_a_local_ollama_and_talks_to_it() -> None:
     assert (reply.model, reply.text, server.bodies[0]["model"]) == ("ollama/qwen3:8b", "from ollama", "qwen3:8b")
 
 
-async def test_auto_finds_other_local_servers_and_offers_those_that_are_not_known(
+async def test_auto_finds_other_local_servers_and_offers_those_that_are_not_configured(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def known(prefix: str) -> bool:
-        return prefix == "jan"
+    async def known() -> bool:
+        return True
 
     async with FakeModels() as server:
         local = tuple(replace(each, base_url=server.url) for each in LOCAL_SERVERS if each.prefix != "ollama")
         monkeypatch.setattr("gateway.llm.vendors.VENDORS", local)
-        found = [await build_client(settings(), NOWHERE, FakeClock(), knows_server=knows) for knows in (None, known)]
+        jan = settings(providers={"jan": {"base_url": server.url}})
+        made = (settings(), jan)
+        found = [await build_client(each, NOWHERE, FakeClock(), knows_ollama=known) for each in made]
         off = settings(providers={each.prefix: {"enabled": False} for each in local})
         found.append(await build_client(off, NOWHERE, FakeClock()))
     described = [(client.describe().active, client.describe().offered) for client in found]
