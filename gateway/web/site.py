@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeVar, assert_never
 
 import structlog
-from fastapi import Depends, Request
+from fastapi import Depends, Path, Request
 from fastapi.responses import Response
 
 from gateway.domain.channels.routing import Edit, Ignore, RunCommand, StartTurn
@@ -162,6 +162,8 @@ def site_of(request: Request) -> Site:
 
 
 AtSite = Annotated[Site, Depends(site_of)]
+RowId = Annotated[int, Path(ge=1, lt=2**63)]
+"""The number of a row, in a path."""
 
 
 MAX_MESSAGE_CHARS = 2_000_000

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated
 from uuid import UUID
 
-from fastapi import APIRouter, Depends, Path, Query
+from fastapi import APIRouter, Depends, Query
 from pydantic import BaseModel, Field
 
 from gateway.agent.memory.remember import Remembering
@@ -29,11 +29,10 @@ from gateway.web.auth.access import Caller, needs
 from gateway.web.components.memory_rows import in_memory
 from gateway.web.http.bodies import Moment, Name, RequestBody, Text
 from gateway.web.http.errors import Refused
-from gateway.web.site import AtSite
+from gateway.web.site import AtSite, RowId
 
 router = APIRouter()
 Client = Annotated[Caller, Depends(needs(Scope.MEMORY))]
-Id = Annotated[int, Path(ge=1, lt=2**63)]
 Most = Annotated[int, Query(ge=1, le=200)]
 _FILTER_FIELDS = {"kinds", "categories", "agent", "since", "until", "superseded", "min_importance"}
 
@@ -218,7 +217,7 @@ async def remember(site: AtSite, caller: Client, new: NewMemoryRequest) -> Store
 
 
 @router.get("/api/memory/{id}")
-async def get(site: AtSite, caller: Client, id: Id) -> Learned:
+async def get(site: AtSite, caller: Client, id: RowId) -> Learned:
     """Get a memory with the messages it was learned from."""
 
     async def read(own: Remembering) -> Learned:
@@ -229,21 +228,21 @@ async def get(site: AtSite, caller: Client, id: Id) -> Learned:
 
 
 @router.patch("/api/memory/{id}")
-async def edit(site: AtSite, caller: Client, id: Id, change: MemoryEdit) -> MemoryRow:
+async def edit(site: AtSite, caller: Client, id: RowId, change: MemoryEdit) -> MemoryRow:
     """Change a memory or a summary. For a correction, store a new memory with `supersedes` instead."""
     changed = await in_memory(site, lambda own: own.edit(MemoryId(id), **dict(change)), caller.reach)
     return memory_row(changed)
 
 
 @router.delete("/api/memory/{id}")
-async def forget(site: AtSite, caller: Client, id: Id) -> MemoryRow:
+async def forget(site: AtSite, caller: Client, id: RowId) -> MemoryRow:
     """Forget a memory, with the messages and summaries that state it."""
     memory, _ = await in_memory(site, lambda own: own.forget(MemoryId(id)), caller.reach)
     return memory_row(memory)
 
 
 @router.post("/api/memory/{id}/restore")
-async def restore(site: AtSite, caller: Client, id: Id) -> MemoryRow:
+async def restore(site: AtSite, caller: Client, id: RowId) -> MemoryRow:
     """Restore a forgotten memory."""
     return memory_row(await in_memory(site, lambda own: own.restore(MemoryId(id)), caller.reach))
 

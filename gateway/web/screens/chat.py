@@ -23,7 +23,7 @@ from gateway.web.http.errors import Refused
 from gateway.web.live.sse import EventStream
 from gateway.web.pages import Nav, Screen
 from gateway.web.screens import setup
-from gateway.web.site import MAX_MESSAGE_CHARS, PRINTABLE, AtSite, Site, accept, accepted_json
+from gateway.web.site import MAX_MESSAGE_CHARS, PRINTABLE, AtSite, RowId, Site, accept, accepted_json
 from gateway.workspace.files.paths import WorkspaceError
 
 ADDRESS = OWNER_PAGE
@@ -107,13 +107,13 @@ async def settle_zone(site: AtSite, zone: Annotated[str, Form(max_length=64)] = 
 
 
 @router.get("/chat/messages/{message}/text", dependencies=OWNER)
-async def text(site: AtSite, message: int) -> Response:
+async def text(site: AtSite, message: RowId) -> Response:
     """The original text of a message, for the clipboard."""
     return PlainTextResponse((await _message(site, message)).text, headers={"Content-Disposition": "attachment"})
 
 
 @router.get("/chat/messages/{message}/thinking", dependencies=OWNER)
-async def thinking(site: AtSite, message: int) -> Response:
+async def thinking(site: AtSite, message: RowId) -> Response:
     """The model's thinking before one of the owner's messages, as far as that is kept."""
     async with site.database.connection() as conn:
         thought = await thoughts.of(conn, site.owner.id, MessageId(message))

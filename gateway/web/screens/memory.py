@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Form, Path, Query, Request
+from fastapi import APIRouter, Depends, Form, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from markupsafe import Markup
 
@@ -18,7 +18,7 @@ from gateway.web.components.memory_rows import MemoryQuery, in_memory
 from gateway.web.http.bodies import Text
 from gateway.web.http.errors import Refused
 from gateway.web.pages import Nav, Screen
-from gateway.web.site import AtSite, Site
+from gateway.web.site import AtSite, RowId, Site
 
 MOST_SOURCES = 20
 """Source messages that are listed for a memory."""
@@ -26,7 +26,6 @@ MOST_SOURCES = 20
 router = APIRouter()
 screen = Screen(Nav("/memory", "Memory", "brain", 2), router)
 
-Id = Annotated[int, Path(ge=1, lt=2**63)]
 Chosen = Annotated[list[memory_rows.Id], Query(alias="id", min_length=1, max_length=memory_rows.MOST_CHOSEN)]
 
 
@@ -75,7 +74,7 @@ async def used_in_answer(site: AtSite, ids: Chosen) -> HTMLResponse:
 
 
 @router.get("/memory/said/{message}", dependencies=OWNER)
-async def said(site: AtSite, message: Id) -> Response:
+async def said(site: AtSite, message: RowId) -> Response:
     """The conversation around a message."""
     async with site.database.connection() as conn:
         row = await messages.get(conn, MessageId(message))
@@ -99,7 +98,7 @@ async def merge(site: AtSite, ids: Chosen, new: Written) -> None:
 
 
 @router.get("/memory/{id}", dependencies=OWNER)
-async def details(site: AtSite, id: Id) -> HTMLResponse:
+async def details(site: AtSite, id: RowId) -> HTMLResponse:
     """The sources of a row, and the form that corrects it."""
 
     async def read(own: Remembering) -> Markup:
@@ -110,26 +109,26 @@ async def details(site: AtSite, id: Id) -> HTMLResponse:
 
 
 @router.post("/memory/{id}", dependencies=OWNER)
-async def correct(site: AtSite, id: Id, new: Written) -> HTMLResponse:
+async def correct(site: AtSite, id: RowId, new: Written) -> HTMLResponse:
     """Correct a memory; the old one stays as its predecessor."""
     return _row(site, await in_memory(site, lambda own: own.correct(MemoryId(id), new)))
 
 
 @router.post("/memory/{id}/pin", dependencies=OWNER)
-async def pin(site: AtSite, id: Id, pinned: bool) -> HTMLResponse:
+async def pin(site: AtSite, id: RowId, pinned: bool) -> HTMLResponse:
     """Pin a memory, so that every new conversation begins with it, or unpin it."""
     return _row(site, await in_memory(site, lambda own: own.pin(MemoryId(id), pinned=pinned)))
 
 
 @router.post("/memory/{id}/forget", dependencies=OWNER)
-async def forget(site: AtSite, id: Id) -> HTMLResponse:
+async def forget(site: AtSite, id: RowId) -> HTMLResponse:
     """Forget a memory."""
     memory, _ = await in_memory(site, lambda own: own.forget(MemoryId(id)))
     return HTMLResponse(site.pages.part("forgotten", memory_rows.row_of(memory)))
 
 
 @router.post("/memory/{id}/restore", dependencies=OWNER)
-async def restore(site: AtSite, id: Id) -> HTMLResponse:
+async def restore(site: AtSite, id: RowId) -> HTMLResponse:
     """Restore a forgotten memory."""
     return _row(site, await in_memory(site, lambda own: own.restore(MemoryId(id))))
 

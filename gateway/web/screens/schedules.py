@@ -20,7 +20,7 @@ from gateway.web.components import board
 from gateway.web.http.bodies import Text
 from gateway.web.http.errors import Refused
 from gateway.web.pages import Nav, Screen
-from gateway.web.site import AtSite, Site
+from gateway.web.site import AtSite, RowId, Site
 
 HERE = "/schedules"
 MAX_LISTED = 200
@@ -69,7 +69,7 @@ async def add(site: AtSite, form: Annotated[ScheduleForm, Depends()]) -> None:
 
 
 @router.get(f"{HERE}/{{id}}/details", dependencies=OWNER)
-async def details(site: AtSite, id: int) -> HTMLResponse:
+async def details(site: AtSite, id: RowId) -> HTMLResponse:
     """The next times, the fields and the last runs of a schedule."""
     async with site.database.transaction() as tx:
         row = await store.get(tx, None, str(id))
@@ -83,13 +83,13 @@ async def details(site: AtSite, id: int) -> HTMLResponse:
 
 
 @router.post(f"{HERE}/{{id}}", status_code=204, dependencies=OWNER)
-async def update(site: AtSite, id: int, form: Annotated[ScheduleForm, Depends()]) -> None:
+async def update(site: AtSite, id: RowId, form: Annotated[ScheduleForm, Depends()]) -> None:
     """Save the form."""
     await _change(site, lambda schedules: schedules.update(str(id), form.changes, Label.OWNER))
 
 
 @router.post(f"{HERE}/{{id}}/{{act}}", status_code=204, dependencies=OWNER)
-async def act(site: AtSite, id: int, act: Act) -> None:
+async def act(site: AtSite, id: RowId, act: Act) -> None:
     """Run, pause, resume or delete it; its runs are deleted with it."""
     await _change(site, lambda schedules: getattr(schedules, act)(str(id)))
 
