@@ -19,7 +19,7 @@ from aiohttp import (
     InvalidURL,
     TCPConnector,
 )
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from channels.telegram.errors import Moved, refusal
 from gateway.domain.channels.channel import Button, FetchDelayed, FetchFailed, Outgoing
@@ -79,8 +79,8 @@ class Session:
         async with _network(), self._http.post(url, data=form, timeout=timeout, allow_redirects=False) as response:
             content = await _body(response)
         if response.status < 300:
-            with suppress(ValidationError):
-                return _Answer[returning].model_validate_json(content).result  # type: ignore[valid-type]
+            with suppress(ValueError, RecursionError):  # json reads lone surrogates, which pydantic refuses
+                return _Answer[returning].model_validate(json.loads(content)).result  # type: ignore[valid-type]
         raise refusal(response.status, response.headers.get("Retry-After"), content)
 
     async def download(self, path: str) -> AsyncIterator[bytes]:

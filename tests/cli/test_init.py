@@ -69,7 +69,7 @@ async def test_an_ollama_that_was_found_waits_for_a_yes(place: Path, monkeypatch
         assert not server.chats
         accepted = await init("y", "", "", "")
 
-    assert "Model: guide/built-in (auto: no provider key was found; an Ollama on this machine offers" in declined.output
+    assert "Model: guide/built-in (auto: no provider key was found; Ollama on this machine offers" in declined.output
     assert "Use ollama/qwen3:8b on this machine?" in declined.output
     assert "Connected: ollama/qwen3:8b" in accepted.output
     assert json.loads((place / "config.json").read_text())["models"]["primary"] == "ollama/qwen3:8b"

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Collection, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Self
 
 from gateway.domain.ids import MemoryId, MessageId, PrincipalId, SessionId
@@ -318,10 +319,10 @@ async def recall(
             return None if memory in visible or memory in asked else times.lift(memory) + _recall_prior(memory)
 
         which = MemoryFilter(at_most=at_most)
-        hybrid = search.hybrid(
-            conn, principal, words, which, CANDIDATES, vector=question.vector, model=question.model, prior=prior
+        find = partial(search.hybrid, conn, principal, words, which, CANDIDATES, prior=prior)
+        found = await search.in_time(
+            conn, search.BLOCK_TIMEOUT_MS, lambda: find(vector=question.vector, model=question.model)
         )
-        found = await search.in_time(conn, search.BLOCK_TIMEOUT_MS, hybrid)
     if found is not None and any(hit.cosine is not None for hit in found.hits):
         fitting = [hit.memory for hit in found.hits if hit.score >= LEAST_SCORE or hit.words >= LEAST_WORDS]
     else:

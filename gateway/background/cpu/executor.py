@@ -80,9 +80,10 @@ async def start_child() -> Child:
 
 
 def child_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables that the child inherits: paths and the locale, no credentials."""
+    """The variables of the child: paths and the locale, no credentials; onnxruntime reports nothing, and keeps no id."""
     allowed = {name: value for name, value in environ.items() if name in _ALLOWED or name.startswith("LC_")}
-    return allowed | {"PYTHONPATH": os.pathsep.join(filter(None, (str(_ROOT), allowed.get("PYTHONPATH"))))}
+    path = os.pathsep.join(filter(None, (str(_ROOT), allowed.get("PYTHONPATH"))))
+    return allowed | {"PYTHONPATH": path, "ORT_DISABLE_TELEMETRY": "1"}
 
 
 IDLE_SECONDS = 60.0

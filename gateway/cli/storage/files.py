@@ -245,7 +245,7 @@ def delete(
 
 
 def unlock(path: Where) -> None:
-    """Read a file that needs a password, which is asked for, used once and stored nowhere."""
+    """Read a file that needs a password, which is used once."""
     password = ask_secret_line(f"Password of {path}")
     if not password:
         raise OwnerMustAct("no password was given; nothing was read")

@@ -179,12 +179,12 @@ with words as materialized (
 select r.* from found join remembered r using (id) where share >= $5 order by share desc, id desc"""
 
 
-async def in_time(conn: Connection, milliseconds: int, work: Awaitable[Found]) -> Found | None:
+async def in_time(conn: Connection, milliseconds: int, work: Callable[[], Awaitable[Found]]) -> Found | None:
     """The result of some queries on this connection; None if the first of them to take longer is cancelled for it."""
     begin, end = ("savepoint recalled", "rollback to recalled") if conn.is_in_transaction() else ("begin", "rollback")
     await conn.execute(f"{begin}; set local statement_timeout to {milliseconds}")  # one round trip for both
     try:
-        return await work
+        return await work()
     except asyncpg.QueryCanceledError:
         return None
     finally:
@@ -198,5 +198,7 @@ async def recall(
 
     Looked at are at most 1,000 rows, of the rarest words. None are found if it takes too long.
     """
-    asking = conn.fetch(_RECALLED, principal, list(words), at_most, k, least)
-    return [memory_of(row) for row in await in_time(conn, RECALL_TIMEOUT_MS, asking) or ()]
+    rows = await in_time(
+        conn, RECALL_TIMEOUT_MS, lambda: conn.fetch(_RECALLED, principal, list(words), at_most, k, least)
+    )
+    return [memory_of(row) for row in rows or ()]

@@ -208,7 +208,8 @@ class TestEnvironment:
             "SUPACLAW_DATABASE_URL": "postgres://u:p@h/d",
             "LD_PRELOAD": "x.so",
         }
-        assert child_environment(given) == {"PATH": "/bin", "HOME": "/root", "LC_ALL": "C", "PYTHONPATH": str(ROOT)}
+        kept = {"PATH": "/bin", "HOME": "/root", "LC_ALL": "C"}
+        assert child_environment(given) == kept | {"PYTHONPATH": str(ROOT), "ORT_DISABLE_TELEMETRY": "1"}
 
     async def test_the_child_sees_no_secret(self, cpu: Cpu, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")

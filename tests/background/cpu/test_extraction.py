@@ -331,10 +331,10 @@ class TestRecordings:
     ) -> None:
         answers = [first, "Buy tea."]
 
-        async def hear(*_: object) -> str:
+        async def hear(*_: object) -> Reply:
             if isinstance(answer := answers.pop(0), ModelError):
                 raise answer
-            return answer
+            return heard_as(answer)
 
         path = await build(database, workspace, model, cpu=Reads(self.VOICE), hear=hear)
         path.channel.files["f1"] = b"sound"
