@@ -80,7 +80,7 @@ async def start_child() -> Child:
 
 
 def child_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables of the child: paths and the locale, no credentials; onnxruntime reports nothing, and keeps no id."""
+    """The variables of the child: paths and the locale, no credentials; onnxruntime reports nothing and keeps no id."""
     allowed = {name: value for name, value in environ.items() if name in _ALLOWED or name.startswith("LC_")}
     path = os.pathsep.join(filter(None, (str(_ROOT), allowed.get("PYTHONPATH"))))
     return allowed | {"PYTHONPATH": path, "ORT_DISABLE_TELEMETRY": "1"}
