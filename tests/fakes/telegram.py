@@ -580,9 +580,9 @@ class Rules:
     """What the real server would refuse, as far as it is documented."""
 
     def __init__(self) -> None:
-        from channels.telegram.sdk import load_aiogram
+        from channels.telegram import preload
 
-        load_aiogram()
+        preload()
         from aiogram import methods
 
         offered = (getattr(methods, name) for name in methods.__all__)
