@@ -119,10 +119,14 @@ def _is_summary_of_one(said: _Statement, memory: Memory, folded: Sequence[tuple[
     return any(said.quotes(of) for of in others)
 
 
+def with_digits(words: Iterable[str]) -> frozenset[str]:
+    """The numbers, codes and ids among words."""
+    return frozenset(word for word in words if any(map(str.isdigit, word)))
+
+
 def _statement(text: str) -> _Statement:
     words = frozenset(lexemes(text))
-    exact = frozenset(word for word in words if any(map(str.isdigit, word)))
-    return _Statement(words, exact, len(_NEGATION.findall(fold(text))))
+    return _Statement(words, with_digits(words), len(_NEGATION.findall(fold(text))))
 
 
 def recall_block(

@@ -20,6 +20,7 @@ from gateway.domain.memory.memories import (
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import one_line
 from gateway.memory.lexemes import lexemes
+from gateway.memory.wording import with_digits
 from gateway.store.connection.pool import Connection
 from gateway.store.memory import indexing, memories, search
 from gateway.store.memory.memories import MemorySource
@@ -31,8 +32,6 @@ SOURCE_STATES, OTHER_STATES, NUMBER_STATES = 0.4, 0.7, 0.1
 states it."""
 _TELLING = re.compile(r"(?!(?:19|20)\d\d$)(?=(?:\D*\d){4})")
 """Of four digits and more, but no year: a code or a telephone number says enough alone."""
-NEWEST = 100
-"""The newest messages, which are indexed before something is forgotten."""
 MOST_IDS = 2**63 - 1
 """The greatest id that the database can have; people and models may name a greater one."""
 
@@ -79,13 +78,12 @@ class Remembering:
         memory = await self._own(id)
         if memory.kind is not Kind.MEMORY:
             return memory, ()
-        await indexing.index_turns(self.tx, self.principal, NEWEST)
+        await indexing.index_turns(self.tx, self.principal, indexing.NEWEST)
         which = MemoryFilter(kinds=(Kind.TURN, Kind.SUMMARY), agent=memory.agent, at_most=memory.label)
         words = lexemes(memory.text)
         found = await search.hybrid(self.tx, self.principal, words, which, search.MAX_HITS)
         learned = {source.message_id for source in await memories.sources(self.tx, self.principal, id)}
-        exact = {word for word in words if any(map(str.isdigit, word))}
-
+        exact = with_digits(words)
         tells_all = any(map(_TELLING.match, exact))
 
         def states(hit: MemoryHit) -> bool:

@@ -37,8 +37,6 @@ SURE_SHARE = 0.8
 NO_MODEL = "Only words were compared: no embedding model is there."
 TIME_LIFT = 2.0
 KNOWN_ONLY = MemoryFilter()
-NEWEST = 100
-"""The newest messages, which a search indexes first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +110,7 @@ class MemorySearch:
         A time that the question names, seen from `now` in the zone, lifts rows of that time, unless the filter has one.
         The messages that `session` is answering are left out, and so are earlier askings of the same, unless `askings`.
         """
-        await self.database.run(lambda tx: indexing.index_turns(tx, principal, NEWEST))
+        await self.database.run(lambda tx: indexing.index_turns(tx, principal, indexing.NEWEST))
 
         is_timed = filter.since is not None or filter.until is not None
         times = TimesAsked.of("" if is_timed else text, now or datetime.now(UTC), zone)
@@ -125,18 +123,8 @@ class MemorySearch:
                 def prior(hit: MemoryHit) -> float | None:
                     return times.lift(hit.memory) if askings or hit.memory not in asked else None
 
-                def best(where: MemoryFilter) -> Awaitable[Ranked]:
-                    return search.hybrid(
-                        conn,
-                        principal,
-                        query.words,
-                        where,
-                        k,
-                        vector=query.vector,
-                        model=query.model,
-                        prior=prior,
-                    )
-
+                hybrid = partial(search.hybrid, conn, principal, query.words, k=k, prior=prior)
+                best = partial(hybrid, vector=query.vector, model=query.model)
                 parts = [await _ranked(best, scope, each, session) for each in reach.filters(filter)]
             if len(parts) == 1:
                 return parts[0]

@@ -74,6 +74,10 @@ async def unindexed(conn: Connection) -> list[PrincipalId]:
     return [row["principal_id"] for row in await conn.fetch(sql)]
 
 
+NEWEST = 100
+"""The newest messages, which are indexed before a search, and before something is forgotten."""
+
+
 async def index_turns(tx: Connection, principal: PrincipalId | None, limit: int) -> int:
     """Make rows of what was said and has none, in order; returns how many of the transcript, to `limit`, it looked at.
 
