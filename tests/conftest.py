@@ -129,6 +129,13 @@ def home_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
+def no_gateway_remembered() -> Iterator[None]:
+    """No test finds the gateway that another one has started."""
+    yield
+    Path(os.environ["XDG_STATE_HOME"], "supaclaw", "gateways.json").unlink(missing_ok=True)
+
+
+@pytest.fixture(autouse=True)
 def plain_logs() -> None:
     """What a test makes fail is told without pictures of every frame, which take a second each."""
     *processors, _ = structlog.get_config()["processors"]

@@ -279,13 +279,16 @@ class MessagePath:
     async def claim(self, lane: Lane = Lane.CHAT) -> Claim:
         """Take the one task that waits in a lane, as the worker would, but for summaries of conversations.
 
-        It doesn't wait for what may follow a message.
+        It doesn't wait for what may follow a message; a task whose row is locked is looked at again.
         """
-        async with self.database.connection() as conn:
-            await conn.execute("update tasks set run_at = now() where status = 'pending' and kind = 'chat'")
-            await conn.execute("update tasks set priority = -1 where kind = 'summarise' and status = 'pending'")
-            [run] = await tasks.claim(conn, self.instance, {lane: 1})
-        return run
+        for pause in (0.0, *[0.1] * 50):
+            await asyncio.sleep(pause)
+            async with self.database.connection() as conn:
+                await conn.execute("update tasks set run_at = now() where status = 'pending' and kind = 'chat'")
+                await conn.execute("update tasks set priority = -1 where kind = 'summarise' and status = 'pending'")
+                if claimed := await tasks.claim(conn, self.instance, {lane: 1}):
+                    return claimed[0]
+        raise AssertionError(f"no task of the lane {lane} can be claimed")
 
     async def rows(self, question: str, *arguments: object) -> list[Any]:
         async with self.database.connection() as conn:

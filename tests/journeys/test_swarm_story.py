@@ -57,7 +57,11 @@ def script() -> list[Rule]:
     def then(*calls: Call) -> Rule:
         return Rule("whole9x", tool_calls=calls, after_tools=True, times=1)
 
+    # The newest first: a later prompt may recall the words of an earlier one.
     return [
+        Rule("part[0-9]x", hang=True),
+        Rule("whole8x", tool_calls=(Call("create_subtask", {"tasks": [{"input": f"part{n}x"} for n in range(3)]}),)),
+        Rule("please mk2x", tool_calls=(Call("start_task", {"agent": "planner", "input": "whole8x"}),)),
         Rule("please mk1x", tool_calls=(Call("start_task", {"agent": "planner", "input": "whole9x"}),)),
         Rule("whole9x", tool_calls=(Call("load_skill", {"name": "rounding"}),), times=1),
         then(Call("handoff", {"agent": "reporter"})),
@@ -65,9 +69,6 @@ def script() -> list[Rule]:
         then(Call("mcp_w_weather", {"city": "Ghent"})),
         then(Call("request_human_review", {"question": "Shall I report 21 degrees?"})),
         then(Call("complete_task", {"output": "It is 21 degrees in Ghent."})),
-        Rule("please mk2x", tool_calls=(Call("start_task", {"agent": "planner", "input": "whole8x"}),)),
-        Rule("whole8x", tool_calls=(Call("create_subtask", {"tasks": [{"input": f"part{n}x"} for n in range(3)]}),)),
-        Rule("part[0-9]x", hang=True),
     ]
 
 
