@@ -20,7 +20,10 @@ THEMES = frozenset({"light", "dark"})
 
 @dataclass(frozen=True, slots=True)
 class Nav:
-    """An entry of the sidebar; `icon` is one of static/vendor/icons.svg, `place` sorts the entries."""
+    """An entry of the sidebar; `icon` is one of static/vendor/icons.svg.
+
+    `place` sorts the entries; those of one decade stand together, and those from 50 on are folded under Settings.
+    """
 
     path: str
     label: str

@@ -78,8 +78,12 @@ async def opened(browser: Browser, web: Web, *, scheme: str = "light", phone: bo
 
 async def go_to(watched: Watched, screen: str, *, phone: bool) -> Page:
     """By the navigation; whatever the page asks is agreed to."""
-    watched.page.on("dialog", lambda dialog: dialog.accept())
+    page = watched.page
+    page.on("dialog", lambda dialog: dialog.accept())
+    bar = page.get_by_role("navigation", name="Main")
     if phone:
-        await watched.page.get_by_role("button", name="More").click()
-    await watched.page.get_by_role("link", name=screen, exact=True).click()
-    return watched.page
+        await bar.get_by_role("button", name="More").click()
+    if not await bar.get_by_role("link", name=screen, exact=True).count():
+        await bar.locator("summary").click()
+    await bar.get_by_role("link", name=screen, exact=True).click()
+    return page

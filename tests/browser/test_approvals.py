@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 from playwright.async_api import Browser, expect
 
+from gateway.domain.conversation.model import ToolCall
 from gateway.domain.conversation.tools import ToolClass
 from gateway.domain.principals import Label
 from gateway.store.trust import reviews
@@ -37,6 +38,56 @@ async def ask(web: Web) -> None:
     )
     for question in (soul, mail):
         await web.path.database.run(lambda tx, each=question: reviews.ask(tx, each, datetime.now(UTC)))
+
+
+async def ask_in_chat(web: Web) -> None:
+    """A call and a task's question, asked in the page's own conversation."""
+    sql = "select id, session_id, address_id from messages where kind = 'user' order by id desc limit 1"
+    owner, [(_, session, address)] = web.path.people.owner.id, await web.path.rows(sql)
+    call = ReviewQuestion(
+        owner,
+        owner,
+        "send_mail",
+        {"to": "eve@example.com"},
+        MAIL,
+        Label.UNTRUSTED,
+        session=session,
+        address=address,
+        act=ToolClass.SEND,
+    )
+    task = replace(call, tool="request_human_review", preview="Which offer, A or B?", kind="review", arguments={})
+    for question in (call, task):
+        await web.path.database.run(lambda tx, each=question: reviews.ask(tx, each, datetime.now(UTC)))
+    await web.path.questions.look()
+
+
+@looks
+async def test_questions_are_answered_in_the_chat(browser: Browser, web: Web, scheme: str, phone: bool) -> None:
+    web.model.says("", ToolCall("c1", "bash", '{"command": "exit 3"}'))
+    web.model.says("It failed.")
+    async with opened(browser, web, scheme=scheme, phone=phone) as watched:
+        page = watched.page
+        await page.fill("#text", "Compare the offers")
+        await page.keyboard.press("Enter")
+        await expect(page.locator("#thread")).to_contain_text("It failed.")
+        await expect(page.locator(".tool[data-state=failed] .state")).to_contain_text("exit code 3")
+        await ask_in_chat(web)
+        await expect(page.locator("#thread .asking .question")).to_have_count(2)
+        await expect(page.locator("#A1 pre")).to_have_text(MAIL)
+        await accessible(page)
+        await watched.show(f"chat-asking-{'phone' if phone else 'desktop'}-{scheme}")
+        await page.fill("#A2-answer", "A")
+        await page.locator("#A2").get_by_role("button", name="No").click()
+        await expect(page.locator("#A2")).to_have_count(0)
+        assert await web.path.rows("select state, response from reviews where id = 2") == [
+            ("denied", {"approved": False, "comment": "A"})
+        ]
+        await page.locator("#A1").get_by_role("button", name="Deny").click()
+        await expect(page.locator("#A1")).to_have_count(0)
+        await page.reload()
+        await expect(page.locator("#thread")).to_contain_text("Question A1")
+        await expect(page.locator("#thread .question")).to_have_count(0)
+        await watched.assert_clean()
 
 
 @looks

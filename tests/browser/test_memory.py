@@ -6,7 +6,7 @@ from playwright.async_api import Browser, Page, expect
 from gateway.domain.conversation.model import ToolCall
 from gateway.domain.memory.memories import Category
 from gateway.domain.principals import Label
-from tests.browser.conftest import Watched, opened
+from tests.browser.conftest import Watched, go_to, opened
 from tests.browser.looks import looks
 from tests.web.conftest import Web
 from tests.web.test_memory_page import keep, stored
@@ -42,7 +42,7 @@ async def accessible(page: Page) -> None:
 
 async def to_memory(watched: Watched, *, phone: bool) -> None:
     await watched.page.set_viewport_size({"width": 390, "height": 844} if phone else {"width": 1440, "height": 900})
-    await watched.page.get_by_role("link", name="Memory").click()
+    await go_to(watched, "Memory", phone=phone)
 
 
 @looks
@@ -154,6 +154,7 @@ async def test_a_memory_leads_into_its_conversation(browser: Browser, web: Web):
         await accessible(page)
         await watched.show("memory-said-phone-light")
         await page.get_by_role("button", name="More").click()
+        await page.locator("nav.side summary").click()
         await expect(page.get_by_role("link", name="Channels")).to_be_visible()
         await accessible(page)
         await watched.show("more-phone-light")

@@ -158,11 +158,48 @@ async def test_tokens(browser: Browser, web: Web, scheme: str, phone: bool):
     assert await tokens.list_all(web.backend.database) == []
 
 
+async def test_a_laptop_shows_the_whole_sidebar_and_the_keyboard_skips_it(browser: Browser, web: Web):
+    async with opened(browser, web) as watched:
+        page = watched.page
+        await page.set_viewport_size({"width": 1366, "height": 768})
+        await page.goto(f"{web.page}/usage")
+        await expect(page.get_by_role("link", name="Usage")).to_have_attribute("aria-current", "page")
+        await page.goto(f"{web.page}/memory")
+        assert await page.locator("nav.side").evaluate("side => side.scrollHeight <= side.clientHeight")
+        await page.keyboard.press("Tab")
+        await page.keyboard.press("Enter")
+        await expect(page.locator("main")).to_be_focused()
+        await watched.show("memory-laptop-light")
+        await watched.assert_clean()
+
+
+async def test_an_address_without_a_page_says_so(browser: Browser, web: Web):
+    async with opened(browser, web) as watched:
+        page = watched.page
+        await page.goto(f"{web.page}/nope")
+        await expect(page.get_by_role("heading")).to_have_text("Not Found")
+        await accessible(page)
+        await watched.show("nope-desktop-light")
+        await page.get_by_role("link", name="Back to the chat").click()
+        await expect(page.locator("#composer")).to_be_visible()
+        await watched.expects("404")
+    assert (await web.client.get("/nope")).json()["error"]["message"] == "Not Found"
+
+
+async def test_a_link_opened_where_the_page_asks_to_sign_in_signs_in(browser: Browser, web: Web):
+    page = await (await browser.new_context()).new_page()
+    await page.goto(f"{web.page}/login")
+    await expect(page.get_by_role("heading")).to_have_text("Sign in to SupaClaw")
+    await page.evaluate("link => { location.href = link }", web.backend.access.sign_in_link(web.page))
+    await expect(page.locator("#composer")).to_be_visible()
+
+
 async def test_the_phone_finds_every_screen_under_more(browser: Browser, web: Web):
     async with opened(browser, web, phone=True) as watched:
         page = watched.page
         await page.get_by_role("button", name="More").click()
-        for name in ("Usage", "Logs", "Health", "Tokens"):
+        await page.locator("nav.side summary").click()
+        for name in ("Memory", "Usage", "Logs", "Health", "Tokens"):
             await expect(page.get_by_role("link", name=name)).to_be_in_viewport()
         await expect(page.get_by_role("button", name="Sign out")).to_be_in_viewport()
         await accessible(page)

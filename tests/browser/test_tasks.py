@@ -27,7 +27,7 @@ async def test_tasks(browser: Browser, web: Web, scheme: str, phone: bool):
         asks = (await start(web, input="Write to the landlord about the heating, which is cold")).json()["id"]
         await expect(page.get_by_text("A1 asks you")).to_be_visible()
         await expect(page.get_by_role("heading", name="Waits for your answer")).to_be_in_viewport()
-        await expect(page.get_by_role("button", name="Approve", exact=True).first).to_be_in_viewport()
+        await expect(page.get_by_role("button", name="Yes", exact=True).first).to_be_in_viewport()
         await accessible(page)
         await watched.show(f"tasks-{look}")
         await page.get_by_label("Task", exact=True).fill("LANDLORD")
@@ -77,7 +77,7 @@ async def test_an_open_trace_grows_and_a_question_is_answered_in_place(browser: 
         await expect(page.get_by_text("Shall I?")).to_be_in_viewport()
         await expect(page.get_by_text(": question of a task")).to_be_in_viewport()
         web.model.says("Done.")
-        await page.get_by_role("button", name="Approve", exact=True).last.click()
+        await page.get_by_role("button", name="Yes", exact=True).last.click()
         await expect(page.get_by_text("1 of 1 task is over")).to_be_visible()
         await expect(steps.filter(has_text="A1")).to_have_count(2)
         await watched.assert_clean()

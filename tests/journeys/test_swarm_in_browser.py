@@ -52,7 +52,7 @@ async def test_the_story_on_the_page(
         await expect(steps.filter(has_text=step).last).to_be_visible()
     await expect(page.get_by_text("Shall I report 21 degrees?")).to_be_visible()
     await visit.accessible()
-    await page.get_by_role("button", name="Approve", exact=True).last.click()
+    await page.get_by_role("button", name="Yes", exact=True).last.click()
     await expect(page.get_by_text("1 of 1 task is over")).to_be_visible()
     await expect(steps.filter(has_text="complete_task").last).to_be_visible()
     await page.get_by_text("Result").click()

@@ -47,7 +47,7 @@ async def test_a_call_that_may_have_run_has_three_answers(web: Web) -> None:
     async with web.sign_in() as browser:
         shown = (await browser.get("/approvals")).text
         assert all(f"{label}</button>" in shown for label in ("Run it again", "It ran", "Give up"))
-        assert "Answer with a comment" not in shown
+        assert "Your answer" not in shown
         assert '<input type="hidden" name="comment" value="it ran">' in shown
         assert (await browser.post("/approvals/A1/deny", data={"comment": "it ran"})).status_code == 204
     [(response,)] = await web.path.rows("select response from reviews")

@@ -142,6 +142,23 @@ async def test_a_call_is_shown_with_its_result_and_its_time(thread: Thread):
     assert 'data-state="failed"' in bad
 
 
+@pytest.mark.parametrize(
+    ("result", "state", "remark"),
+    [
+        ('{"exit_code":3,"output":""}', "failed", "exit code 3, 0 ms"),
+        ('{"exit_code":0,"output":""}', "done", "0 ms"),
+        ('{"waiting_for_approval":"A3","message":"m"}', "asks", "waits for A3"),
+    ],
+)
+async def test_a_call_that_has_not_run_or_failed_is_not_shown_as_done(result: str, state: str, remark: str):
+    thread = Thread(Pages(), Markdown(), Markup(), lambda: {"exec": Wording("Running: {command}", "Ran: {command}")})
+    call = row(1, "tool_intent", '{"command":"ls"}', tool="exec", ordinal=0)
+    html = await drawn(thread, call, row(2, "tool_result", result, ordinal=0))
+    assert f'data-state="{state}"' in html
+    assert f'<span class="state">{remark}</span>' in html
+    assert ("Running: ls" if state == "asks" else "Ran: ls") in html
+
+
 async def test_a_call_without_a_result_runs_or_was_interrupted(thread: Thread):
     call = row(1, "tool_intent", "{}", tool="read_file", ordinal=0)
     assert 'data-state="unknown"' in await drawn(thread, call)

@@ -1,18 +1,22 @@
 """Follows a conversation: its stored rows, then live events, across `/new`, overruns and a first session."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TypeAlias
 
 from gateway.domain.conversation.inbound import Address
 from gateway.domain.ids import SessionId
 from gateway.flow.live import Live, LiveEvent, Overrun, SessionReplaced, Subscription
-from gateway.store.connection.pool import Database
+from gateway.store.connection.pool import Connection, Database
 from gateway.store.files import attachments
 from gateway.store.transcript import conversations, messages, sessions
 from gateway.store.transcript.messages import MessageRow
+from gateway.store.trust import reviews
+from gateway.store.trust.reviews import ReviewRow
+from gateway.web.live.question_cards import names_in
 
 SHOWN = 200
 _POLL_SECONDS = 5.0
@@ -29,6 +33,8 @@ class Snapshot:
     rows: tuple[MessageRow, ...]
     written: str | None
     thought: str = ""
+    questions: tuple[ReviewRow, ...] = ()
+    """The questions in these rows that are open."""
 
 
 Update: TypeAlias = Snapshot | tuple[LiveEvent, ...]
@@ -69,10 +75,11 @@ class Conversations:
             rows = conversations.with_memories(await attachments.with_attachments(conn, rows))
             rows = await conversations.with_thoughts(conn, rows)
             rows = await conversations.with_versions(conn, await conversations.with_costs(conn, rows))
+            questions = await _open_questions(conn, rows)
         written = self._live.written(session)
         if written and any(row.kind == "assistant" and row.text == written for row in rows[-2:]):
             written = ""
-        return Snapshot(session, tuple(rows), written, self._live.thought(session))
+        return Snapshot(session, tuple(rows), written, self._live.thought(session), tuple(questions))
 
     async def _until_new_session(
         self, session: SessionId, events: Subscription, pace: float
@@ -101,3 +108,9 @@ class Conversations:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_POLL_SECONDS):
                     await first.wait()
+
+
+async def _open_questions(conn: Connection, rows: Sequence[MessageRow]) -> Sequence[ReviewRow]:
+    asked = {name for row in rows if row.kind == "notice" for name in names_in(row.text)}
+    found = await reviews.list_open(conn, rows[-1].principal_id, datetime.now(UTC)) if asked else ()
+    return [question for question in found if question.name in asked]

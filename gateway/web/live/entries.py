@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import assert_never
 
@@ -20,6 +20,7 @@ from gateway.domain.principals import Label
 from gateway.domain.work.plans import TODO
 from gateway.flow.live import ModelAwaited
 from gateway.store.transcript.messages import MessageRow
+from gateway.web.live.question_cards import names_in
 from gateway.web.markup.markdown import Markdown
 from gateway.web.pages import Pages, plain
 
@@ -91,8 +92,11 @@ class Entries:
     wordings: Callable[[], Mapping[str, Wording]] = dict
     acts: bool = False
 
-    def draw(self, row: MessageRow, other: MessageRow | None, running: bool) -> Markup:
-        """Draw a row; `other` belongs to it: the result of a call, or the last message that it answers."""
+    def draw(self, row: MessageRow, other: MessageRow | None, running: bool, questions: Sequence[str] = ()) -> Markup:
+        """Draw a row; `other` belongs to it: the result of a call, or the last message that it answers.
+
+        `questions` are the cards of those that a notice asks and that are open.
+        """
         part, id, chips = self.pages.message, id_of(row), [chip(file) for file in row.attached]
         match row.kind:
             case "user":
@@ -103,6 +107,10 @@ class Entries:
             case "notice" if other is not None:
                 again = other.id if _own(other) and (other.attached or other.label is Label.OWNER) else None
                 return part("failure", id, row, self.markdown.html(row.text), again)
+            case "notice" if questions and self.acts:
+                return part("asking", id, [Markup(card) for card in questions])
+            case "notice" if names := names_in(row.text):
+                return part("asked", id, names, self.markdown.html(row.text))
             case "notice":
                 return part("notice", id, row, chips)
             case "summary":
@@ -176,8 +184,10 @@ def _card(row: MessageRow, result: MessageRow | None, wording: Wording | None, *
     if result is None:
         return card(None, "running", "running") if running else card(None, "unknown", "interrupted")
     took = f"{(result.created_at - row.created_at).total_seconds() * 1000:.0f} ms"
-    shown, refused = _read_result(result.text)
-    return card(shown, "failed", f"failed, {took}") if refused else card(shown, "done", took)
+    shown, state, remark = _read_result(result.text)
+    if state == "asks":
+        return replace(card(shown, state, remark), words=worded(wording, row.text, done=False) if wording else "")
+    return card(shown, state, f"{remark}, {took}" if remark else took)
 
 
 def _reads(row: MessageRow) -> str:
@@ -204,11 +214,19 @@ def _note(row: MessageRow) -> str:
     return " · ".join(filter(None, (via, withdrawn or stopped)))
 
 
-def _read_result(text: str) -> tuple[str, bool]:
-    """The tool result as it is shown, and whether it is an error with an explanation."""
+def _read_result(text: str) -> tuple[str, str, str]:
+    """The tool result as it is shown, the state of its call, and a remark: it failed, or waits for an approval."""
     try:
         parsed = json.loads(text)
         shown = json.dumps(parsed, ensure_ascii=False, indent=2)
     except (ValueError, RecursionError):
-        return text, False
-    return shown, isinstance(parsed, dict) and {"error", "message"} <= parsed.keys()
+        return text, "done", ""
+    match parsed:
+        case {"error": _, "message": _}:
+            return shown, "failed", "failed"
+        case {"exit_code": int(code)} if code:
+            return shown, "failed", f"exit code {code}"
+        case {"waiting_for_approval": str(name)}:
+            return shown, "asks", f"waits for {name}"
+        case _:
+            return shown, "done", ""

@@ -15,8 +15,10 @@ from gateway.domain.errors import TryAgainLater
 from gateway.domain.text.texts import GrowingText
 from gateway.flow import live
 from gateway.store.transcript.messages import MessageRow
+from gateway.store.trust.reviews import ReviewRow
 from gateway.web.live.conversations import Conversations, Snapshot, Update
 from gateway.web.live.entries import Entries, id_of, id_of_thought, running_plan
+from gateway.web.live.question_cards import names_in, question_cards
 from gateway.web.live.sse import Frame, Patch, Ring, difference, encoded_patches
 from gateway.web.markup.markdown import LONG, Markdown, boundary
 from gateway.web.pages import Pages
@@ -102,7 +104,7 @@ class Thread:
         self._entries_of = Entries(pages, markdown, wordings, acts)
         self._greeting = greeting
         self._entries: dict[str, str] = {}
-        self._made: dict[tuple[MessageRow, MessageRow | None, bool], str] = {}
+        self._made: dict[tuple[MessageRow, MessageRow | None, bool, tuple[str, ...]], str] = {}
         self._running = False
         self._text = ""
         self._thinking = ThinkingView(pages)
@@ -145,12 +147,13 @@ class Thread:
         self._start_over(written or "")
         self._thinking.add(thought)
 
-    async def draw(self, rows: Sequence[MessageRow] | None) -> list[Patch]:
-        """The patches since the last call; pass `rows` if they may have changed."""
+    async def draw(self, rows: Sequence[MessageRow] | None, questions: Sequence[ReviewRow] = ()) -> list[Patch]:
+        """The patches since the last call; pass `rows`, with the open ones of their questions, if they may have
+        changed."""
         patches: list[Patch] = []
         if rows is not None:
             await self._markdown.prepare([row.text for row in rows if row.kind in {"assistant", "summary"}])
-            entries = self._drawn_entries(rows)
+            entries = self._drawn_entries(rows, question_cards(self._pages, questions))
             patches = [*difference(self._entries, entries), Patch("running", self._running)]
             if LIVE not in self._entries:
                 self._done = self._drawn = 0
@@ -215,18 +218,18 @@ class Thread:
             length < _ALWAYS_REDRAWN_CHARS or length > self._drawn * (1.05 if length < LONG else 1.25)
         )
 
-    def _drawn_entries(self, rows: Sequence[MessageRow]) -> dict[str, str]:
+    def _drawn_entries(self, rows: Sequence[MessageRow], cards: Mapping[str, str]) -> dict[str, str]:
         belonging: dict[tuple[object, object], MessageRow] = {
             (row.task_id, row.ordinal): row for row in rows if row.kind == "tool_result"
         }
         belonging |= {(row.answered_by, None): row for row in rows if row.answered_by}
         shown = [(row, belonging.get(_key(row))) for row in rows if row.kind != "tool_result"]
-        made = {(row, other, self._running and other is None): "" for row, other in shown}
+        made = {(row, other, self._running and other is None, _asked(row, cards)): "" for row, other in shown}
         for key in made:
             made[key] = self._made.get(key) or str(self._entries_of.draw(*key))
         self._made = made
         entries: dict[str, str] = {}
-        for (row, _, _), html in made.items():
+        for (row, *_), html in made.items():
             if row.thought_ms is not None:
                 thought = id_of_thought(row)
                 entries[thought] = str(self._pages.message("thought", thought, row, thought_words(row.thought_ms)))
@@ -236,6 +239,11 @@ class Thread:
         steps = running_plan(shown)
         plan = {PLAN: str(self._pages.message("plan", PLAN, steps))} if steps else {}
         return entries | plan | {LIVE: str(self._pages.message("live"))}
+
+
+def _asked(row: MessageRow, cards: Mapping[str, str]) -> tuple[str, ...]:
+    """The cards of the open questions in a notice."""
+    return tuple(cards[name] for name in names_in(row.text) if name in cards) if row.kind == "notice" else ()
 
 
 def _key(row: MessageRow) -> tuple[object, object]:
@@ -286,12 +294,12 @@ class _Topic:
         if isinstance(update, Snapshot):
             self._snapshot = update
             self._thread.resume(update.written, update.thought)
-            return await self._thread.draw(update.rows)
+            return await self._thread.draw(update.rows, update.questions)
         again = [self._thread.apply(event) for event in update]
         if not any(again) or self._snapshot is None or self._snapshot.session is None:
             return await self._thread.draw(None)
         self._snapshot = await self._conversations.snapshot(self._snapshot.session)
-        return await self._thread.draw(self._snapshot.rows)
+        return await self._thread.draw(self._snapshot.rows, self._snapshot.questions)
 
 
 class Topics:

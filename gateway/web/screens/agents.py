@@ -42,7 +42,7 @@ You look for primary sources. Name each one.
 Content = Annotated[str, Form(max_length=MAX_BYTES)]
 
 router = APIRouter()
-screen = Screen(Nav(HERE, "Agents", "bot", 7), router)
+screen = Screen(Nav(HERE, "Agents", "bot", 40), router)
 
 
 @router.get(f"{HERE}/{{name}}/details", dependencies=OWNER)

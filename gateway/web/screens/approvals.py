@@ -1,6 +1,6 @@
 """Approvals: open questions to the owner with the whole call, earlier answers, and grants."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Form
@@ -8,18 +8,17 @@ from fastapi import APIRouter, Form
 from gateway.agent.work import approvals as rules
 from gateway.agent.work.approvals import settle_review, why_asked
 from gateway.domain.conversation.diff import legible
-from gateway.domain.ids import ReviewId
 from gateway.store.trust import grants, reviews
-from gateway.store.trust.reviews import ReviewRow
 from gateway.web.auth.access import OWNER
 from gateway.web.components import board
+from gateway.web.live.question_cards import asked_in, question_cards
 from gateway.web.pages import Nav, Screen
 from gateway.web.site import AtSite, Site
 
 HISTORY = 50
 
 router = APIRouter()
-screen = Screen(Nav("/approvals", "Approvals", "circle-alert", 5), router)
+screen = Screen(Nav("/approvals", "Approvals", "circle-alert", 10), router)
 
 
 @router.get("/approvals/waiting", dependencies=OWNER)
@@ -56,31 +55,16 @@ async def _pieces(site: Site) -> Mapping[str, str]:
     owner, now, part = site.owner.id, site.clock.now(), site.pages.part
     async with site.database.connection() as conn:
         rows, over = await reviews.list_open(conn, owner, now), await reviews.latest(conn, owner, HISTORY)
-        ahead, asked_in = await grants.live(conn, owner, now), await reviews.askers(conn, rows + over)
-    made: dict[str, str] = {"empty": part("no_questions"), **questions(site, rows, asked_in)}
+        ahead, channels = await grants.live(conn, owner, now), await reviews.askers(conn, rows + over)
+    made: dict[str, str] = {"empty": part("no_questions"), **question_cards(site.pages, rows, channels)}
     if ahead:
         made["ahead"] = part("heading", "ahead", "Allowed in advance")
     made |= {row.name: part("grant", row.name, row, rules.grant_line(row)) for row in ahead}
     if over:
         made["history"] = part("heading", "history", "Answered")
     for row in over:
-        made[row.name] = part("answered", row.name, row, legible(row.preview), why_asked(row), _asked_in(row, asked_in))
+        made[row.name] = part("answered", row.name, row, legible(row.preview), why_asked(row), asked_in(row, channels))
     return made
-
-
-def questions(site: Site, rows: Sequence[ReviewRow], asked_in: Mapping[ReviewId, str]) -> dict[str, str]:
-    """Open questions with the forms that answer them, by element id."""
-    part = site.pages.part
-    return {
-        row.name: part("question", row.name, row, legible(row.preview), why_asked(row), _asked_in(row, asked_in))
-        for row in rows
-    }
-
-
-def _asked_in(row: ReviewRow, channels: Mapping[ReviewId, str]) -> str:
-    if row.task_id is None:
-        return "asked by the gateway"
-    return f"asked by the agent in a {channels[row.id]} chat" if row.id in channels else "asked by an unattended run"
 
 
 board.add_routes(screen, _pieces)

@@ -16,7 +16,7 @@ from gateway.web.pages import Nav, Screen
 from gateway.web.site import AtSite, Site
 
 router = APIRouter()
-screen = Screen(Nav("/channels", "Channels", "plug", 20), router)
+screen = Screen(Nav("/channels", "Channels", "plug", 52), router)
 
 
 @router.post("/channels/{name}/test", status_code=204, dependencies=OWNER)

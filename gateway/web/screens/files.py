@@ -93,7 +93,7 @@ HERE = "/files"
 CHANGED = "{path} has changed since you opened it; nothing was saved. Copy your text, reload the page, and merge them."
 
 router = APIRouter()
-screen = Screen(Nav(HERE, "Files", "folder", 8), router)
+screen = Screen(Nav(HERE, "Files", "folder", 31), router)
 
 Asked = Annotated[str, Query(max_length=MAX_PATH_BYTES)]
 Named = Annotated[str, Form(min_length=1, max_length=MAX_PATH_BYTES)]

@@ -15,7 +15,7 @@ from gateway.web.site import AtSite, Site
 AGAIN_SECONDS = 300.0
 
 router = APIRouter()
-screen = Screen(Nav("/checks", "Health", "activity", 60), router)
+screen = Screen(Nav("/checks", "Health", "activity", 57), router)
 
 
 @router.get("/checks", dependencies=VISITOR)

@@ -9,7 +9,7 @@ from gateway.web.pages import Nav, Screen
 from gateway.web.site import Site
 
 router = APIRouter()
-screen = Screen(Nav("/jobs", "Jobs", "clock", 30), router)
+screen = Screen(Nav("/jobs", "Jobs", "clock", 59), router)
 
 
 async def _pieces(site: Site) -> Mapping[str, str]:

@@ -23,7 +23,7 @@ TAIL_BYTES = 2_000_000
 MAX_LINES = 500
 
 router = APIRouter()
-screen = Screen(Nav("/logs", "Logs", "scroll-text", 50), router)
+screen = Screen(Nav("/logs", "Logs", "scroll-text", 58), router)
 
 
 class LogQuery(BaseModel):

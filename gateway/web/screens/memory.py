@@ -24,7 +24,7 @@ MOST_SOURCES = 20
 """Source messages that are listed for a memory."""
 
 router = APIRouter()
-screen = Screen(Nav("/memory", "Memory", "brain", 2), router)
+screen = Screen(Nav("/memory", "Memory", "brain", 30), router)
 
 Chosen = Annotated[list[memory_rows.Id], Query(alias="id", min_length=1, max_length=memory_rows.MOST_CHOSEN)]
 

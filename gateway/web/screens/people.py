@@ -12,7 +12,7 @@ from gateway.web.pages import Nav, Screen
 from gateway.web.site import AtSite, Site
 
 router = APIRouter()
-screen = Screen(Nav("/people", "People", "users", 10), router)
+screen = Screen(Nav("/people", "People", "users", 53), router)
 
 
 @router.post("/people/{code}/approve", status_code=204, dependencies=OWNER)

@@ -29,7 +29,7 @@ Act = Literal["run", "pause", "resume", "remove"]
 Time = Annotated[Text, Query(max_length=100)]
 
 router = APIRouter()
-screen = Screen(Nav(HERE, "Schedules", "calendar-clock", 7), router)
+screen = Screen(Nav(HERE, "Schedules", "calendar-clock", 21), router)
 
 
 @dataclass(frozen=True, slots=True)

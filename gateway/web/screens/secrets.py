@@ -17,7 +17,7 @@ from gateway.web.site import AtSite, Site
 
 log = structlog.get_logger(__name__)
 router = APIRouter()
-screen = Screen(Nav("/secrets", "Secrets", "key-round", 65), router)
+screen = Screen(Nav("/secrets", "Secrets", "key-round", 54), router)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from gateway.web.site import AtSite, Site
 
 log = structlog.get_logger(__name__)
 router = APIRouter()
-screen = Screen(Nav("/settings", "Settings", "wrench", 40), router)
+screen = Screen(Nav("/settings", "General", "wrench", 51), router)
 
 TYPED, WRITTEN, REVERT = "settings-form", "settings-json", "settings-revert"
 """The forms of the page: fields, the document, the way back."""

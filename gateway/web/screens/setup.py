@@ -27,7 +27,7 @@ A_YEAR = 365 * 86_400
 _NO_ANSWER = {"problem": "", "vendors": (), "provider": "", "model": "", "connected": None}
 
 router = APIRouter()
-screen = Screen(Nav("/setup", "Setup", "plus", 25), router)
+screen = Screen(Nav("/setup", "Setup", "plus", 50), router)
 _forms = cache(messengers.channel_forms)
 
 Pasted = Annotated[str, Form(max_length=1_000)]

@@ -26,9 +26,9 @@ from gateway.store.work.trees import NodeRow, TreeFilter, TreeRow
 from gateway.web.auth.access import OWNER, VISITOR, Caller, signed_in
 from gateway.web.http.errors import Refused
 from gateway.web.live.boards import Draw
+from gateway.web.live.question_cards import question_cards
 from gateway.web.live.sse import EventStream
 from gateway.web.pages import Nav, Screen
-from gateway.web.screens.approvals import questions
 from gateway.web.screens.usage import compact
 from gateway.web.site import AtSite, Site
 
@@ -87,7 +87,7 @@ LONGEST = 20_000
 """Characters of a result."""
 
 router = APIRouter()
-screen = Screen(Nav(HERE, "Tasks", "list-tree", 6), router)
+screen = Screen(Nav(HERE, "Tasks", "list-tree", 20), router)
 
 SignedIn = Annotated[Caller, Depends(signed_in)]
 
@@ -201,7 +201,7 @@ def _pinned(site: Site, rows: Sequence[ReviewRow]) -> dict[str, str]:
     """Open questions of trees, for the top of the page."""
     if not rows:
         return {}
-    return {"asked": site.pages.part("tree_asks", len(rows) - PINNED), **questions(site, rows[:PINNED], {})}
+    return {"asked": site.pages.part("tree_asks", len(rows) - PINNED), **question_cards(site.pages, rows[:PINNED], {})}
 
 
 async def _nodes(site: Site, id: UUID) -> Sequence[NodeRow]:

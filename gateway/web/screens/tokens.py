@@ -27,7 +27,7 @@ SCOPES = {
 
 log = structlog.get_logger(__name__)
 router = APIRouter()
-screen = Screen(Nav("/tokens", "Tokens", "key-round", 70), router)
+screen = Screen(Nav("/tokens", "Tokens", "key-round", 55), router)
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ Shown = Annotated[str, Form(max_length=64)]
 """The hash of what was shown: a confirmation covers nothing else."""
 
 router = APIRouter()
-screen = Screen(Nav("/tools", "Tools & skills", "terminal", 45), router)
+screen = Screen(Nav("/tools", "Tools & skills", "terminal", 41), router)
 
 
 @router.post("/tools/skills/install", status_code=204, dependencies=OWNER)

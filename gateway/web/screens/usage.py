@@ -20,7 +20,7 @@ MOST_SESSIONS = 50
 COUNTED = ("calls", "tokens_in", "tokens_out", "tokens_cached", "cost_usd")
 
 router = APIRouter()
-screen = Screen(Nav("/usage", "Usage", "chart-column", 40), router)
+screen = Screen(Nav("/usage", "Usage", "chart-column", 56), router)
 
 
 @router.get("/usage", dependencies=VISITOR)

@@ -11,4 +11,5 @@ async function signIn() {
   problem.hidden = !said.error;
   problem.textContent = said.error?.message;
 }
+addEventListener("hashchange", () => location.reload());        // a link that was opened in the tab of this page
 signIn();

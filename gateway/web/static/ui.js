@@ -302,7 +302,7 @@ if (form) {
 }
 // ---- branches: an earlier message said otherwise, or answered again
 let editing = "", before = "", asked = "";
-const branching = () => form.dataset.running !== "true" || (say("Wait for the answer, or stop it first."), false);
+const branching = () => (form.dataset.running !== "true" && !$(".user.waiting", by("thread"))) || (say("Wait for the answer, or stop it first."), false);
 async function edit(id) {                                            // "" ends it
   if (id && !branching()) return;
   if (id) {
@@ -418,12 +418,12 @@ document.addEventListener("submit", async event => {
   if (quiet === undefined && swap === undefined && told === undefined) { if (sure && !confirm(sure)) event.preventDefault(); return }
   event.preventDefault();
   if (sure && !confirm(sure)) return;
-  const button = $("button", sent), row = sent.closest(".row");
+  const button = event.submitter ?? $("button", sent), row = sent.closest(".row"), action = button.getAttribute("formaction") ?? sent.action;
   button.disabled = true;
   const fields = new FormData(sent), body = sent.enctype === "multipart/form-data" ? fields : new URLSearchParams(fields), tell = part => $(".told", sent).replaceChildren(part);
   if (told !== undefined) tell("Testing…");
   try {
-    const answer = await fetch(sent.action, { method: "POST", body });
+    const answer = await fetch(action, { method: "POST", body });
     if (answer.status === 401) location.assign("/login");
     else if (!answer.ok) { if (told !== undefined) tell(""); say((await answer.json()).error.message) }
     else {
@@ -433,6 +433,7 @@ document.addEventListener("submit", async event => {
       const panel = quiet !== undefined && by(sent.closest("[data-load]")?.id);
       if (panel) await load(panel, true);
       if (done) say(done);
+      if (sent.closest(".asking")) sent.closest(".question").remove();   // a task's answer comes back as no message
       if (refresh !== undefined) { by("merging")?.replaceChildren(); if (find) search(); else location.reload() }
     }
   } catch { say("The gateway cannot be reached; try again.") }
