@@ -3,14 +3,19 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gateway.agent.memory.remember import MemoryRefused, Remembering
+from gateway.agent.memory.remember import FORGET, MemoryRefused, Remembering
+from gateway.agent.work.approvals import speaker, why_asked
 from gateway.commands import Command, CommandContext, CommandReply
+from gateway.domain.conversation.diff import for_chat
+from gateway.domain.conversation.tools import ToolClass
 from gateway.domain.ids import MemoryId
 from gateway.domain.memory.memories import ALL_MEMORIES, Kind, Memory, MemoryFilter
 from gateway.domain.principals import Label, label_of
 from gateway.memory.lexemes import lexemes
-from gateway.memory.wording import LONGEST, forgotten_too, numbered_line
+from gateway.memory.wording import LONGEST, numbered_line
 from gateway.store.memory import consolidation, indexing, memories, search
+from gateway.store.trust import reviews
+from gateway.store.trust.reviews import ReviewQuestion
 
 SHOWN = 10
 NEWEST = 100
@@ -41,13 +46,36 @@ class MemoryReplies:
                 case "pin" | "unpin":
                     memory = await own.pin(_number(which), pinned=action == "pin")
                     return f"{action.capitalize()}ned: {self._line(memory)}"
-                case "forget":
-                    memory, stating = await own.forget(_number(which))
-                    forgotten = f"Forgotten: {self._line(memory)}{forgotten_too(stating)}"
-                    return f"{forgotten}\n\n/memory restore {memory.id} undoes that."
                 case "restore":
                     return f"Remembered again: {self._line(await own.restore(_number(which)))}"
         return self._lines(await _search_hits(own, argument), "No memory matches that.")
+
+    async def forget(self, id: MemoryId, ctx: CommandContext) -> str:
+        """Forget a memory, or ask before more than itself is hidden: the reply is the question."""
+        going, person = await self.own.forgettable(id), await speaker(ctx.tx, ctx.at, ctx.arrival)
+        if not going.stating:
+            await self.own.forget(id)
+            forgotten = f"Forgotten: {self._line(going.memory)}\n{going.stays(ctx.role)}"
+            return f"{forgotten}\n\n/memory restore {id} undoes that."
+        if person is None:
+            return f"More than memory {id} would go; ask in a private chat, where I know who says yes."
+        change = going.change(ctx.at.session_id, ctx.role)
+        question = ReviewQuestion(
+            principal=ctx.at.principal_id,
+            asked=person,
+            tool=FORGET,
+            arguments={"id": id},
+            preview=change.preview,
+            label=change.label,
+            base=change.base,
+            session=ctx.at.session_id,
+            address=ctx.at.id,
+            act=ToolClass.IRREVERSIBLE,
+        )
+        review = await reviews.ask(ctx.tx, question, ctx.clock.now())
+        await reviews.mark_told(ctx.tx, review.id)
+        shown, _ = for_chat(review.preview)
+        return f"{why_asked(review)}\n```\n{shown}\n```\n/approve {review.name} or /deny {review.name}."
 
     async def keep(self, id: MemoryId, label: Label) -> str:
         """Accept a proposal: to remember this, or to replace other memories by it."""
@@ -83,6 +111,8 @@ async def run(ctx: CommandContext) -> CommandReply:
     replies = MemoryReplies(own, ctx.services.zone_of(ctx.at.principal_id))
     action, _, which = ctx.argument.partition(" ")
     try:
+        if action.casefold() == FORGET and which.strip().isdecimal():
+            return CommandReply(await replies.forget(_number(which.strip()), ctx))
         if action.casefold() == "keep" and which.strip().isdecimal():
             label = label_of(ctx.role, private=ctx.at.private, as_owner=ctx.arrival.as_owner)
             return CommandReply(await replies.keep(_number(which.strip()), label))

@@ -183,12 +183,20 @@ def outdated(now: Memory, zone: str | None) -> str:
 
 
 def forgotten_too(rows: Sequence[Memory]) -> str:
-    """The rows forgotten with a memory, in lines below it; "" if there are none."""
+    """The rows of one trust that are forgotten with a memory, in lines below it; "" if there are none."""
     if not rows:
         return ""
-    lines = [f"- {memory_line(row, LONGEST // 2)}" for row in rows[:MAX_FORGOTTEN_SHOWN]]
+    unverified = " (not verified)" if rows[0].label is Label.UNTRUSTED else ""
+    lines = [f"- {memory_line(row, LONGEST // 2)}{unverified}" for row in rows[:MAX_FORGOTTEN_SHOWN]]
     more = [f"- … {len(rows) - len(lines)} more"] if len(rows) > len(lines) else []
-    return "\n".join([f"\nWith it, {len(rows)} that state it (messages stay in their conversation):", *lines, *more])
+    return "\n".join([f"\nWith it, {len(rows)} that state it:", *lines, *more])
+
+
+def what_stays(id: MemoryId, files: Sequence[str], *, erasable: bool) -> str:
+    """The places where a forgotten memory stays, and the step that removes it there, too."""
+    named = f" ({one_line(', '.join(files[:MAX_FORGOTTEN_SHOWN]), LONGEST)})" if files else ""
+    step = f"; `supaclaw memories forget {id} --erase` removes it there, too" if erasable else ""
+    return f"It stays in conversations and files{named}{step}."
 
 
 def day(memory: Memory, zone: str | None = None) -> str:

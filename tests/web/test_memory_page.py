@@ -175,6 +175,25 @@ async def test_pinned_forgotten_and_back_again(web: Web):
         assert shown(await browser.get("/memory")) == [id]
 
 
+async def test_more_than_the_memory_is_shown_and_forgotten_only_with_a_yes_for_exactly_that(web: Web):
+    id = await keep(web, "The safe of Ada has the code 4711-22")
+    told = await keep(web, f"Told: 4711-22, the code of the safe of Ada. {HOSTILE}", kind=Kind.SUMMARY)
+    async with web.sign_in() as browser:
+        asked = await browser.post(f"/memory/{id}/forget")
+        assert "1 that states it?" in asked.text
+        assert "<script>" not in asked.text
+        [yes] = re.findall(r"/memory/\d+/forget\?agreed=\w+", asked.text)
+        assert (await stored(web, id)).forgotten_at is None
+        later = await keep(web, "Ada's safe: the code is 4711-22 of course", kind=Kind.SUMMARY)
+        again = await browser.post(yes)
+        assert "2 that state it?" in again.text
+        [yes] = re.findall(r"/memory/\d+/forget\?agreed=\w+", again.text)
+        assert "with 2 that state it" in (await browser.post(yes)).text
+        assert all([(await stored(web, each)).forgotten_at for each in (id, told, later)])
+        await browser.post(f"/memory/{id}/restore")
+    assert not any([(await stored(web, each)).forgotten_at for each in (id, told, later)])
+
+
 async def test_several_become_one_that_is_learned_from_all_of_them(web: Web):
     first = await keep(web, "Likes tea", importance=0.4, tags=("drinks",))
     second = await keep(web, "Drinks tea without sugar", importance=0.8, pinned=True)

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import TypeAlias, assert_never
@@ -21,6 +21,8 @@ from gateway.domain.conversation.transcript import (
 )
 from gateway.domain.ids import MessageId, TaskId
 from gateway.domain.text.tokens import estimate
+from gateway.memory.lexemes import lexemes
+from gateway.memory.wording import with_digits
 from gateway.store.transcript.messages import MessageRow
 
 LONGEST_SUMMARY = 2_000
@@ -39,14 +41,40 @@ class Cut:
     covered: tuple[MessageRow, ...]
 
     @property
+    def ids(self) -> tuple[MessageId, ...]:
+        """The messages among them, of any kind."""
+        return tuple(row.id for row in self.covered)
+
+    @property
     def spoken(self) -> tuple[MessageId, ...]:
         """The messages of people and agent among them."""
         return tuple(row.id for row in self.covered if row.kind in ("user", "assistant"))
+
+    def without(self, messages: Set[MessageId], facts: Sequence[str]) -> "Cut":
+        """The rows to make a summary of that has none of these messages, and no line of before that states a fact."""
+        covered = tuple(row for row in self.covered if row.id not in messages)
+        previous = self.previous and replace(self.previous, text=_unsaid(self.previous.text, facts))
+        return Cut(previous, covered)
 
     @property
     def last(self) -> int:
         """The last place in the transcript that the summary covers."""
         return self.covered[-1].seq or 0
+
+
+STATED = 0.7
+"""The share of a fact's words in a line that states it."""
+
+
+def _unsaid(text: str, facts: Sequence[str]) -> str:
+    known = [frozenset(lexemes(fact)) for fact in facts]
+    lines = [(line, frozenset(lexemes(line))) for line in text.splitlines()]
+    return "\n".join(line for line, said in lines if not any(_states(said, words) for words in known))
+
+
+def _states(said: Set[str], words: Set[str]) -> bool:
+    numbers = with_digits(words)
+    return len(said & words) >= STATED * len(words) or (bool(numbers) and numbers <= said)
 
 
 def tokens_of(rows: Sequence[MessageRow]) -> int:

@@ -134,6 +134,14 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
+class Forgotten:
+    """A forgotten memory, and the messages and summaries that were forgotten with it."""
+
+    memory: MemoryRow
+    with_it: Sequence[MemoryRow]
+
+
+@dataclass(frozen=True, slots=True)
 class BootstrapText:
     """A text for a prompt; may be empty."""
 
@@ -235,10 +243,10 @@ async def edit(site: AtSite, caller: Client, id: RowId, change: MemoryEdit) -> M
 
 
 @router.delete("/api/memory/{id}")
-async def forget(site: AtSite, caller: Client, id: RowId) -> MemoryRow:
+async def forget(site: AtSite, caller: Client, id: RowId) -> Forgotten:
     """Forget a memory, with the messages and summaries that state it."""
-    memory, _ = await in_memory(site, lambda own: own.forget(MemoryId(id)), caller.reach)
-    return memory_row(memory)
+    going = await in_memory(site, lambda own: own.forget(MemoryId(id)), caller.reach)
+    return Forgotten(memory_row(going.memory), [memory_row(row) for row in going.stating])
 
 
 @router.post("/api/memory/{id}/restore")

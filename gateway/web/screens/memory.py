@@ -6,10 +6,11 @@ from fastapi import APIRouter, Depends, Form, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from markupsafe import Markup
 
-from gateway.agent.memory.remember import Remembering
+from gateway.agent.memory.remember import Forgetting, Remembering
 from gateway.domain.ids import MemoryId, MessageId
 from gateway.domain.memory.memories import DEFAULT_AGENT, Category, Kind, Memory, NewMemory
 from gateway.domain.people.credentials import Scope
+from gateway.domain.principals import Role
 from gateway.store.people import tokens
 from gateway.store.transcript import messages
 from gateway.web.auth.access import OWNER, VISITOR
@@ -121,10 +122,17 @@ async def pin(site: AtSite, id: RowId, pinned: bool) -> HTMLResponse:
 
 
 @router.post("/memory/{id}/forget", dependencies=OWNER)
-async def forget(site: AtSite, id: RowId) -> HTMLResponse:
-    """Forget a memory."""
-    memory, _ = await in_memory(site, lambda own: own.forget(MemoryId(id)))
-    return HTMLResponse(site.pages.part("forgotten", memory_rows.row_of(memory)))
+async def forget(site: AtSite, id: RowId, agreed: str | None = None) -> HTMLResponse:
+    """Forget a memory; if more than itself goes, ask first, and do it with the yes for exactly that (`agreed`)."""
+
+    async def work(own: Remembering) -> tuple[Forgetting, bool]:
+        going = await own.forgettable(MemoryId(id))
+        asks = bool(going.stating) and agreed != going.base()
+        return (going if asks else await own.forget(MemoryId(id))), asks
+
+    going, asks = await in_memory(site, work)
+    row, stays = memory_rows.row_of(going.memory), going.stays(Role.OWNER)
+    return HTMLResponse(site.pages.part("forgetting" if asks else "forgotten", row, going, stays))
 
 
 @router.post("/memory/{id}/restore", dependencies=OWNER)
