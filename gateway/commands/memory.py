@@ -38,9 +38,10 @@ class MemoryReplies:
         """The reply to an argument, which may be an action and a number."""
         own = self.own
         if not argument:
-            return "\n".join([*await self._proposed(), self._lines(await _overview(own), NONE)])
+            return "\n".join([*await self._proposed(), await self._lines(await _overview(own), NONE)])
         if argument.isdecimal():
-            return self._line(await own.get(_number(argument)), limit=10 * LONGEST)
+            [line] = await self._told([await own.get(_number(argument))], limit=10 * LONGEST)
+            return line
         if which.isdecimal():
             match action:
                 case "pin" | "unpin":
@@ -48,7 +49,7 @@ class MemoryReplies:
                     return f"{action.capitalize()}ned: {self._line(memory)}"
                 case "restore":
                     return f"Remembered again: {self._line(await own.restore(_number(which)))}"
-        return self._lines(await _search_hits(own, argument), "No memory matches that.")
+        return await self._lines(await _search_hits(own, argument), "No memory matches that.")
 
     async def forget(self, id: MemoryId, ctx: CommandContext) -> str:
         """Forget a memory, or ask before more than itself is hidden: the reply is the question."""
@@ -95,11 +96,17 @@ class MemoryReplies:
             lines.append(f"{self._line(new)}\n  instead of {self._line(old)}")
         return ["Proposed; /memory keep NUMBER accepts one:", *lines, ""] if lines else []
 
-    def _lines(self, rows: Sequence[Memory], nothing: str) -> str:
-        return "\n".join([*map(self._line, rows), *([] if rows else [nothing]), "", USAGE])
+    async def _lines(self, rows: Sequence[Memory], nothing: str) -> str:
+        return "\n".join([*(await self._told(rows) or [nothing]), "", USAGE])
 
-    def _line(self, memory: Memory, limit: int = LONGEST) -> str:
-        return numbered_line(memory, limit, self.zone)
+    async def _told(self, rows: Sequence[Memory], limit: int = LONGEST) -> list[str]:
+        """The rows, each of which says what holds in its place if it is out of date."""
+        ids = [memory.id for memory in rows]
+        newer = await search.replaced(self.own.tx, self.own.principal, ids, Label.UNTRUSTED)
+        return [numbered_line(memory, limit, self.zone, newer.get(memory.id)) for memory in rows]
+
+    def _line(self, memory: Memory) -> str:
+        return numbered_line(memory, zone=self.zone)
 
 
 async def run(ctx: CommandContext) -> CommandReply:

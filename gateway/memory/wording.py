@@ -31,11 +31,12 @@ _UNITS = ((525_600, "year"), (43_200, "month"), (1_440, "day"), (60, "hour"), (1
 
 @dataclass(frozen=True, slots=True)
 class LastSession:
-    """The previous conversation: its summary, or the last message."""
+    """The previous conversation: its summary, or its last messages, each with its row of memory (0: none)."""
 
     ended_at: datetime
-    text: str
+    lines: Sequence[str]
     label: Label
+    rows: Sequence[MemoryId] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +48,20 @@ class Bootstrap:
     shown: Sequence[Memory] = ()
 
 
-def bootstrap(last: LastSession | None, memories: Iterable[Memory], now: datetime, max_tokens: int) -> Bootstrap:
-    """The last session, then memories in their order, within `max_tokens`; the text is "" if there are none."""
+def bootstrap(
+    last: LastSession | None,
+    memories: Iterable[Memory],
+    now: datetime,
+    max_tokens: int,
+    zone: str | None = None,
+    newer: Mapping[MemoryId, Memory] = NOTHING,
+) -> Bootstrap:
+    """The last session, then memories in their order, within `max_tokens`; the text is "" if there are none.
+
+    `newer` is what holds in place of rows of that session that are out of date.
+    """
     room = max_tokens * CHARS_PER_TOKEN
-    recent = "" if last is None else _recent(last, now)
+    recent = "" if last is None else _recent(last, now, zone, newer)
     if last is None or len(recent) > room:
         recent = ""
     shown, lines, room = [], list[str](), room - len(recent) - len(f"\n\n{_KEY}")
@@ -62,7 +73,7 @@ def bootstrap(last: LastSession | None, memories: Iterable[Memory], now: datetim
         lines.append(line)
         shown.append(memory)
     sections = [recent, "\n".join([_KEY, *lines]) if lines else ""]
-    labels = [memory.label for memory in shown] + ([last.label] if last is not None and recent else [])
+    labels = [memory.label for memory in (*shown, *newer.values())] + ([last.label] if last and recent else [])
     return Bootstrap("\n\n".join(filter(None, sections)), max(labels, default=Label.OWNER), shown)
 
 
@@ -139,9 +150,8 @@ def recall_block(
     room, lines = max_tokens * CHARS_PER_TOKEN - len(RECALLED), list[str]()
     for copies in memories:
         often = f" (said {copies.count} times)" if copies.count > 1 else ""
-        now = newer.get(copies.newest.id)
-        until = "" if now is None else f" ({outdated(now, zone)})"
-        line = f"> {day(copies.newest, zone)} {memory_line(copies.newest)}{often}{until}"
+        line = f"> {day(copies.newest, zone)} {memory_line(copies.newest)}{often}"
+        line += _until(newer.get(copies.newest.id), zone)
         room -= len(line) + 1
         if room < 0:
             break
@@ -169,10 +179,11 @@ def memory_with_importance(memory: Memory) -> str:
     return f"[{kind(memory)}] {shortened(memory)} (importance: {memory.importance:g})"
 
 
-def numbered_line(memory: Memory, limit: int = LONGEST, zone: str | None = None) -> str:
-    """A line for people, with the number for `/memory forget`."""
+def numbered_line(memory: Memory, limit: int = LONGEST, zone: str | None = None, now: Memory | None = None) -> str:
+    """A line for people, with the number for `/memory forget`; `now` is what holds in its place."""
     notes = ["pinned"] if memory.pinned else []
     notes += [f"replaced by {memory.superseded_by}"] if memory.superseded_by else []
+    notes += [outdated(now, zone)] if now else []
     notes += ["not verified"] if memory.label is Label.UNTRUSTED else []
     return f"{memory.id}: {memory_line(memory, limit)} ({', '.join([day(memory, zone), *notes])})"
 
@@ -180,6 +191,10 @@ def numbered_line(memory: Memory, limit: int = LONGEST, zone: str | None = None)
 def outdated(now: Memory, zone: str | None) -> str:
     """The note on what was replaced: "until Mon 2026-10-05; now: Ada lives in Porto"."""
     return f"until {day(now, zone)}; now: {shortened(now)}"
+
+
+def _until(now: Memory | None, zone: str | None) -> str:
+    return "" if now is None else f" ({outdated(now, zone)})"
 
 
 def forgotten_too(rows: Sequence[Memory]) -> str:
@@ -231,8 +246,10 @@ def ago(passed: timedelta) -> str:
     return "just now"
 
 
-def _recent(last: LastSession, now: datetime) -> str:
-    line = one_line(last.text, LONGEST_SUMMARY)
+def _recent(last: LastSession, now: datetime, zone: str | None, newer: Mapping[MemoryId, Memory]) -> str:
+    notes = [_until(newer.get(row), zone) for row in last.rows] or [""] * len(last.lines)
+    told = zip(last.lines, notes, strict=True)
+    line = "; ".join(f"{one_line(text, LONGEST_SUMMARY)}{note}" for text, note in told)
     return _RECENT.format(ago=ago(now - last.ended_at), text=line) if line else ""
 
 

@@ -39,7 +39,7 @@ from gateway.domain.principals import Label
 from gateway.domain.time import moment, stamp
 from gateway.memory.wording import kind, outdated, search_verdict, shortened, who
 from gateway.store.connection.pool import Connection
-from gateway.store.memory import memories
+from gateway.store.memory import memories, search
 from gateway.store.transcript import messages
 from gateway.tools import PrincipalContext, Services
 
@@ -225,9 +225,7 @@ class _Memory:
 
 def _search_result(found: SearchResult, zone: str | None) -> Labelled:
     rows: list[Json] = [
-        _row(hit.memory, zone)
-        | {"score": round(hit.score, 3)}
-        | ({"outdated": outdated(now, zone)} if (now := found.replaced.get(hit.memory.id)) else {})
+        _row(hit.memory, zone) | {"score": round(hit.score, 3)} | _outdated(found.replaced.get(hit.memory.id), zone)
         for hit in found.hits
     ]
     notes = [search_verdict(found), found.note]
@@ -237,6 +235,10 @@ def _search_result(found: SearchResult, zone: str | None) -> Labelled:
     if note := " ".join(filter(None, notes)):
         answer |= {"note": note}
     return Labelled(answer, _highest([*(hit.memory for hit in found.hits), *found.replaced.values()]))
+
+
+def _outdated(now: Memory | None, zone: str | None) -> dict[str, Json]:
+    return {"outdated": outdated(now, zone)} if now else {}
 
 
 async def _whole(tx: Connection, context: PrincipalContext, id: MemoryId) -> Labelled:
@@ -249,7 +251,8 @@ async def _whole(tx: Connection, context: PrincipalContext, id: MemoryId) -> Lab
     whole |= {"tags": list(memory.tags), "seen_count": memory.seen_count, "learned_from": sources}
     if memory.superseded_by is not None:
         whole |= {"superseded_by": memory.superseded_by}
-    return Labelled(whole, memory.label)
+    newer = await search.replaced(tx, context.principal, [id], memory.label) if context.reach.everything else {}
+    return Labelled(whole | _outdated(newer.get(id), context.zone()), memory.label)
 
 
 async def _listed(tx: Connection, context: PrincipalContext, which: MemoryFilter) -> Labelled:

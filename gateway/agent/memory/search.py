@@ -207,12 +207,13 @@ async def bootstrap_context(
     recency_bias: float = 0.3,
     at_most: Label = Label.KNOWN,
     reach: MemoryAccess,
+    zone: str | None = None,
 ) -> Bootstrap:
     """The memories with which a session starts: those of `as_of`, without the ones forgotten or replaced since.
 
     The same `as_of` gives the same text, so the beginning of a session's prompts outlives restarts. A token counts as
     four characters. `always_include_tags` are tags or categories. Memories trusted less than `at_most` are left out.
-    `session` is the session that starts.
+    `session` is the session that starts. What is out of date says so, with days in the zone.
     """
     last, found = None, list[Memory]()
     for part in reach.filters(MemoryFilter(agent=DEFAULT_AGENT, at_most=at_most)):
@@ -222,7 +223,8 @@ async def bootstrap_context(
         found += await standing.candidates(conn, principal, as_of, always_include_tags, trusted, whose)
     ranked = sorted(found, key=lambda memory: (-_weight(memory, as_of, recency_bias), -memory.id))
     chosen = _chosen(ranked, top_memories, frozenset(always_include_tags))
-    return bootstrap(last, chosen, as_of, max_tokens)
+    newer = await search.replaced(conn, principal, last.rows, at_most) if last and reach.everything else {}
+    return bootstrap(last, chosen, as_of, max_tokens, zone, newer)
 
 
 def _chosen(ranked: Sequence[Memory], top: int, always: frozenset[str]) -> list[Memory]:

@@ -280,9 +280,8 @@ async def context(site: AtSite, caller: Client, request: ContextRequest) -> Cont
     found = await searching.find(owner, request.message, scope=Where.ALL, k=most, reach=caller.reach)
     new = [hit for hit in found.hits if hit.memory.id not in in_bootstrap]
     near = fold_copies([hit.memory for hit in new if hit.cosine or hit.words >= LEAST_WORDS], RECALLED_ROWS)
-    return Context(
-        start.text, "" if found.weak else recall_block(near, RECALLED_TOKENS, site.chat.zones.zone_of(owner))
-    )
+    zone = site.chat.zones.zone_of(owner)
+    return Context(start.text, "" if found.weak else recall_block(near, RECALLED_TOKENS, zone, found.replaced))
 
 
 def _filter(caller: Caller, request: SearchRequest) -> MemoryFilter:
