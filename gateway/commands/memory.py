@@ -53,12 +53,11 @@ class MemoryReplies:
 
     async def forget(self, id: MemoryId, ctx: CommandContext) -> str:
         """Forget a memory, or ask before more than itself is hidden: the reply is the question."""
-        going, person = await self.own.forgettable(id), await speaker(ctx.tx, ctx.at, ctx.arrival)
-        if not going.stating:
-            await self.own.forget(id)
+        going, done = await self.own.forget_agreed(id)
+        if done:
             forgotten = f"Forgotten: {self._line(going.memory)}\n{going.stays(ctx.role)}"
             return f"{forgotten}\n\n/memory restore {id} undoes that."
-        if person is None:
+        if (person := await speaker(ctx.tx, ctx.at, ctx.arrival)) is None:
             return f"More than memory {id} would go; ask in a private chat, where I know who says yes."
         change = going.change(ctx.at.session_id, ctx.role)
         question = ReviewQuestion(
@@ -75,8 +74,8 @@ class MemoryReplies:
         )
         review = await reviews.ask(ctx.tx, question, ctx.clock.now())
         await reviews.mark_told(ctx.tx, review.id)
-        shown, _ = for_chat(review.preview)
-        return f"{why_asked(review)}\n```\n{shown}\n```\n/approve {review.name} or /deny {review.name}."
+        shown = f"```\n{for_chat(review.preview)[0]}\n```"
+        return f"{why_asked(review)}\n{shown}\n/approve {review.name} or /deny {review.name}."
 
     async def keep(self, id: MemoryId, label: Label) -> str:
         """Accept a proposal: to remember this, or to replace other memories by it."""

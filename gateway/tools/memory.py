@@ -197,10 +197,9 @@ class _Memory:
 
     async def class_of_forgetting(self, arguments: ForgetArguments, _caller: Caller) -> ToolClass:
         """Like an irreversible act, one that hides more than it names always asks; a program's rows are its own."""
-        if not self._required_context().reach.everything:
-            return ToolClass.PERSIST
         going = await self._with_memories(lambda own: own.forgettable(MemoryId(arguments.id)))
-        return ToolClass.IRREVERSIBLE if going.stating else ToolClass.PERSIST
+        asks = going.stating and self._required_context().reach.everything
+        return ToolClass.IRREVERSIBLE if asks else ToolClass.PERSIST
 
     async def forget_lasts(self, arguments: ForgetArguments, caller: Caller) -> Change | None:
         """The memory that other conversations will miss, and what states it."""

@@ -41,20 +41,18 @@ class Cut:
     covered: tuple[MessageRow, ...]
 
     @property
-    def ids(self) -> tuple[MessageId, ...]:
-        """The messages among them, of any kind."""
-        return tuple(row.id for row in self.covered)
-
-    @property
     def spoken(self) -> tuple[MessageId, ...]:
         """The messages of people and agent among them."""
         return tuple(row.id for row in self.covered if row.kind in ("user", "assistant"))
 
     def without(self, messages: Set[MessageId], facts: Sequence[str]) -> "Cut":
-        """The rows to make a summary of that has none of these messages, and no line of before that states a fact."""
-        covered = tuple(row for row in self.covered if row.id not in messages)
-        previous = self.previous and replace(self.previous, text=_unsaid(self.previous.text, facts))
-        return Cut(previous, covered)
+        """The rows for a summary without these messages, and without rows or lines of before that state such a fact."""
+        known = [(frozenset(words), with_digits(words)) for fact in facts if (words := lexemes(fact))]
+        covered = tuple(row for row in self.covered if row.id not in messages and not _states(row.text, known))
+        if self.previous is None or not known:
+            return Cut(self.previous, covered)
+        lines = [line for line in self.previous.text.splitlines() if not _states(line, known)]
+        return Cut(replace(self.previous, text="\n".join(lines)), covered)
 
     @property
     def last(self) -> int:
@@ -66,15 +64,10 @@ STATED = 0.7
 """The share of a fact's words in a line that states it."""
 
 
-def _unsaid(text: str, facts: Sequence[str]) -> str:
-    known = [frozenset(lexemes(fact)) for fact in facts]
-    lines = [(line, frozenset(lexemes(line))) for line in text.splitlines()]
-    return "\n".join(line for line, said in lines if not any(_states(said, words) for words in known))
-
-
-def _states(said: Set[str], words: Set[str]) -> bool:
-    numbers = with_digits(words)
-    return len(said & words) >= STATED * len(words) or (bool(numbers) and numbers <= said)
+def _states(text: str, facts: Sequence[tuple[Set[str], Set[str]]]) -> bool:
+    """Whether it has most words of a fact, or all of its numbers and codes."""
+    said = set(lexemes(text)) if facts else set[str]()
+    return any(len(said & words) >= STATED * len(words) or (codes and codes <= said) for words, codes in facts)
 
 
 def tokens_of(rows: Sequence[MessageRow]) -> int:
@@ -234,10 +227,12 @@ def without_model(what: Cut, limit: int) -> Sections:
     asked = [_one_line(row.text, longest) for row in what.covered if row.kind == "user" and not row.withdrawn]
     answers = [row.text for row in what.covered if row.kind == "assistant"]
     last = [f"The latest answer in this part began: {_one_line(text, longest)}" for text in answers[-1:]]
-    threads = [*before.get(THREADS, "").splitlines(), *(f"- Asked: {text}" for text in asked[-RECENT_QUESTIONS:])]
+    goal = before.get(GOAL) or next(iter(asked), "") or "Not known."
+    further = [f"- Asked: {text}" for text in dict.fromkeys(asked) if text != goal]
+    threads = [*before.get(THREADS, "").splitlines(), *further[-RECENT_QUESTIONS:]]
     files = dict.fromkeys([*before.get(FILES, "").splitlines(), *_files(what.covered)])
     return before | {
-        GOAL: before.get(GOAL) or next(iter(asked), "") or "Not known.",
+        GOAL: goal,
         THREADS: "\n".join(threads[-MOST_THREADS:]),
         FILES: "\n".join(list(files)[-MOST_FILES:]),
         NEXT: "".join(last) or before.get(NEXT, ""),

@@ -99,11 +99,15 @@ class Remembering:
             raise MemoryRefused(f"Memory {old.id} cannot be replaced by this: it is no fact in force, or trusted more.")
         return memory, is_new
 
-    async def forget(self, id: MemoryId, agreed: str | None = None) -> Forgetting:
-        """Forget a memory and what states it, to be restored together; `agreed` is the base of what a person saw."""
+    async def forget_agreed(self, id: MemoryId, agreed: str | None = None) -> tuple[Forgetting, bool]:
+        """`forget`, and whether it was done: more than the memory itself goes only with a yes to this base."""
         going = await self.forgettable(id)
-        if agreed is not None and agreed != going.base():
-            raise MemoryRefused("Other messages state it by now, so nothing was forgotten; look again.")
+        agrees = not going.stating or agreed == going.base()
+        return (await self.forget(id) if agrees else going), agrees
+
+    async def forget(self, id: MemoryId) -> Forgetting:
+        """Forget a memory and what states it; they can be restored together."""
+        going = await self.forgettable(id)
         for row in (going.memory, *going.stating):
             await memories.forget(self.tx, self.principal, row.id)
         return going

@@ -135,12 +135,12 @@ def forget(
         restored = with_memories(lambda own: own.restore(MemoryId(id)))
         echo(f"remembered again: {id} {memory_with_importance(restored)}")
         return
-    going = with_memories(lambda own: own.forgettable(MemoryId(id)))
+    going, done = with_memories(lambda own: own.forget_agreed(MemoryId(id)))
     said = f"{id} {memory_with_importance(going.memory)}"
-    if going.stating and not yes:
-        echo(f"forget {said}{going.also}")
-        confirm_unless(False, "Forget all of this?", "more than the memory would go; add --yes to confirm")
-    with_memories(lambda own: own.forget(MemoryId(id), going.base()))
+    if not done:
+        echo(f"to forget: {said}{going.also}")
+        confirm_unless(yes, "Forget all of this?", "more than the memory would go; add --yes to confirm")
+        going = with_memories(lambda own: own.forget(MemoryId(id)))
     echo(f"forgotten: {said}; --undo restores it{going.also}\n{going.stays(Role.OWNER)}")
 
 

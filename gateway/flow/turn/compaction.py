@@ -95,7 +95,9 @@ class Compactor:
         return await self._reopened(opened)
 
     async def _written(self, model: SizedModel | None, whose: PrincipalId, what: Cut, limit: int) -> NewSummary:
-        said = what.without(*await self.database.read(lambda conn: memories.forgotten(conn, whose, what.ids)))
+        ids = [row.id for row in what.covered]
+        forgotten = await self.database.read(lambda conn: memories.forgotten(conn, whose, ids))
+        said = await asyncio.to_thread(what.without, *forgotten)
         reply = None if model is None else await self._asked(model, said, limit)
         sections = None if reply is None else read_summary(reply.text)
         if sections is None:

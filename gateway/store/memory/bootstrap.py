@@ -50,9 +50,8 @@ last as (
 ), lines as (
   select 0 as id, * from summary union all select * from said where not exists (select from summary)
 ), before as (
-  select ended_at, label, coalesce((select array_agg(line order by id) from lines), '{{}}') as lines,
-         coalesce((select array_agg(coalesce(lines.row, 0) order by id) from lines), '{{}}') as rows
-  from last
+  select ended_at, label, array(select line from lines order by id) as lines,
+         array(select coalesce(lines.row, 0) from lines order by id) as rows from last
 ), {replaced}"""
 
 

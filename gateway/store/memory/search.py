@@ -101,7 +101,7 @@ REPLACED = """
     union select m.id, g.id from memories m join memories g using (session_id)
       where m.id = any({rows}) and m.kind = 'summary' and g.superseded_by is not null
   ), newer as (
-    select distinct on (old.row) old.row, n.id
+    select distinct on (old.row) old.row, n.id, n.xmin
     from old join memories m on m.id = old.row join memories g on g.id = old.id and g.superseded_by is not null
     join memories n on n.id = memory_newest(g.id)
     where m.kind <> 'summary' or tsvector_to_array(m.lexemes) @> any (
@@ -111,12 +111,11 @@ REPLACED = """
   )"""
 """The newest memory in place of each row that is out of date: a replaced one, what it was learned from, or a summary of
 its conversation that has all of its words which the new one lacks."""
-_NEWER = """
+_REPLACED = """
 with {}
 select newer.row, r.id from newer join remembered r using (id)
 where r.principal_id = $1 and r.forgotten_at is null and r.label <= $3
-  and not exists (select from old where old.row = newer.row and old.id = newer.id)"""
-_REPLACED = _NEWER.format(REPLACED.format(rows="$2"))
+  and not exists (select from old where old.row = newer.row and old.id = newer.id)""".format(REPLACED.format(rows="$2"))
 
 
 async def replaced(

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Depends, Form, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from markupsafe import Markup
 
-from gateway.agent.memory.remember import Forgetting, Remembering
+from gateway.agent.memory.remember import Remembering
 from gateway.domain.ids import MemoryId, MessageId
 from gateway.domain.memory.memories import DEFAULT_AGENT, Category, Kind, Memory, NewMemory
 from gateway.domain.people.credentials import Scope
@@ -124,15 +124,9 @@ async def pin(site: AtSite, id: RowId, pinned: bool) -> HTMLResponse:
 @router.post("/memory/{id}/forget", dependencies=OWNER)
 async def forget(site: AtSite, id: RowId, agreed: str | None = None) -> HTMLResponse:
     """Forget a memory; if more than itself goes, ask first, and do it with the yes for exactly that (`agreed`)."""
-
-    async def work(own: Remembering) -> tuple[Forgetting, bool]:
-        going = await own.forgettable(MemoryId(id))
-        asks = bool(going.stating) and agreed != going.base()
-        return (going if asks else await own.forget(MemoryId(id))), asks
-
-    going, asks = await in_memory(site, work)
+    going, done = await in_memory(site, lambda own: own.forget_agreed(MemoryId(id), agreed))
     row, stays = memory_rows.row_of(going.memory), going.stays(Role.OWNER)
-    return HTMLResponse(site.pages.part("forgetting" if asks else "forgotten", row, going, stays))
+    return HTMLResponse(site.pages.part("forgotten" if done else "forgetting", row, going, stays))
 
 
 @router.post("/memory/{id}/restore", dependencies=OWNER)

@@ -74,7 +74,7 @@ async def test_rules_make_it_where_no_model_answers(database: Database, workspac
     async with path.working():
         await ended(path, "we move to Lisbon", "and the piano?")
     [summary] = await kept(path, Kind.SUMMARY)
-    assert summary.text.startswith("we move to Lisbon")
+    assert summary.text == "we move to Lisbon Open: - Asked: and the piano?"
 
 
 async def test_what_was_forgotten_is_neither_summarised_nor_learned_again(database: Database, workspace: Path) -> None:

@@ -203,6 +203,7 @@ class TestRecall:
             await path.ask("I live in Lisbon, in Alfama")
             [(session,)] = await path.rows("select id from sessions")
             await path.ask("/new")
+            await path.database.run(lambda tx: indexing.index_turns(tx, None, 100))
             path.model.answer = lambda _: said("hi")
             await path.ask("hello")
             await known(path, "Ada lives in Porto", supersedes=MemoryId(1))
@@ -363,16 +364,17 @@ class TestTools:
             await path.ask("The alarm code is 4711-22")
             await path.ask("The alarm code is 4711-22", **bob)
             await path.ask("/remember The alarm code is 4711-22", **bob)
+            await path.database.run(lambda tx: indexing.index_turns(tx, None, 100))
             assert "There is no memory" in await path.ask(f"/memory forget {own}", **bob)
             [(id,)] = await path.rows("select max(id) from memories where kind = 'memory'")
             asked = await path.ask(f"/memory forget {id}", **bob)
-            assert "With it, 1 that state it" in asked
+            assert "With it, 2 that state it" in asked
             assert "--erase" not in asked
             assert "No approval" in await path.ask("/approve A1")
             await path.ask("/approve A1", **bob)
             await path.settled()
         rows = await path.rows("select principal_id, count(*) from memories where forgotten_at is null group by 1")
-        assert rows == [(path.people.owner.id, 2)]
+        assert rows == [(path.people.owner.id, 3)]
 
     async def test_a_search_finds_neither_its_own_question_nor_an_earlier_asking_but_what_was_said(
         self, path: MessagePath
