@@ -177,11 +177,10 @@ class _Memory:
     async def forget(self, arguments: ForgetArguments, _caller: Caller) -> Labelled:
         async def leave_out(own: Remembering) -> Labelled:
             going = await own.forget(MemoryId(arguments.id))
+            id, stays = going.memory.id, going.stays(self._required_context().role)
             also: list[Json] = [shortened(row, MAX_SOURCE_CHARS) for row in going.stating]
-            text: JsonObject = {"forgotten": going.memory.id, "text": shortened(going.memory)}
-            stays = going.stays(self._required_context().role)
-            text = {**text, "undo": f"/memory restore {going.memory.id}", "stays": stays}
-            return Labelled({**text, "forgotten_with_it": also} if also else text, going.memory.label)
+            text: JsonObject = {"forgotten": id, "text": shortened(going.memory), "undo": f"/memory restore {id}"}
+            return Labelled({**text, "forgotten_with_it": also, "stays": stays}, going.memory.label)
 
         return await self._with_memories(leave_out)
 

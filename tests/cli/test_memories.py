@@ -121,10 +121,10 @@ def test_more_than_the_memory_goes_only_after_a_yes(supaclaw: Supaclaw) -> None:
 
     asked = supaclaw("memories", "forget", id)
     assert asked.code != 0
-    assert "With it, 1 that state it:\n- [summary] Told the code" in asked.out
-    assert "add --yes" in asked.err
+    assert "1 rows that state it would go, too; add --yes" in asked.err
     assert len(texts(supaclaw)) == 2
     done = supaclaw("memories", "forget", id, "--yes")
+    assert "With it, 1 that state it:\n- [summary] Told the code" in done.out
     assert f"`supaclaw memories forget {id} --erase` removes it there, too" in done.out
     assert texts(supaclaw) == []
 

@@ -146,6 +146,7 @@ async def test_a_correction_stands_in_front_of_the_old_words(web: Web):
         both = await browser.get("/memory", params={"replaced": "true"})
         assert shown(both) == [new, old]
         assert f'href="/memory?id={new}">replaced</a>' in both.text
+        assert both.text.count("; now: Anna lives in Köln</small>") == 1
         case = await browser.post(f"/memory/{new}", data={**changed, "text": "Anna lives in KÖLN"})
         assert (shown(case), (await stored(web, new)).text) == ([new], "Anna lives in KÖLN")
         again = await browser.post(f"/memory/{old}", data={**changed, "text": "Anna lives in Rome"})

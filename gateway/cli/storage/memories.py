@@ -138,8 +138,8 @@ def forget(
     going, done = with_memories(lambda own: own.forget_agreed(MemoryId(id)))
     said = f"{id} {memory_with_importance(going.memory)}"
     if not done:
-        echo(f"to forget: {said}{going.also}")
-        confirm_unless(yes, "Forget all of this?", "more than the memory would go; add --yes to confirm")
+        refusal = f"{len(going.stating)} rows that state it would go, too; add --yes, or confirm in a terminal"
+        confirm_unless(yes, f"Forget {said}{going.also}\nAll of this?", refusal)
         going = with_memories(lambda own: own.forget(MemoryId(id)))
     echo(f"forgotten: {said}; --undo restores it{going.also}\n{going.stays(Role.OWNER)}")
 
