@@ -1,7 +1,7 @@
 """/memory: list, search, pin and forget memories."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gateway.agent.memory.remember import FORGET, MemoryRefused, Remembering
 from gateway.agent.work.approvals import speaker, why_asked
@@ -59,19 +59,11 @@ class MemoryReplies:
             return f"{forgotten}\n\n/memory restore {id} undoes that."
         if (person := await speaker(ctx.tx, ctx.at, ctx.arrival)) is None:
             return f"More than memory {id} would go; ask in a private chat, where I know who says yes."
-        change = going.change(ctx.at.session_id, ctx.role)
+        at, change = ctx.at, going.change(ctx.at.session_id, ctx.role)
         question = ReviewQuestion(
-            principal=ctx.at.principal_id,
-            asked=person,
-            tool=FORGET,
-            arguments={"id": id},
-            preview=change.preview,
-            label=change.label,
-            base=change.base,
-            session=ctx.at.session_id,
-            address=ctx.at.id,
-            act=ToolClass.IRREVERSIBLE,
+            at.principal_id, person, FORGET, {"id": id}, change.preview, change.label, act=ToolClass.IRREVERSIBLE
         )
+        question = replace(question, base=change.base, session=at.session_id, address=at.id)
         review = await reviews.ask(ctx.tx, question, ctx.clock.now())
         await reviews.mark_told(ctx.tx, review.id)
         shown = f"```\n{for_chat(review.preview)[0]}\n```"

@@ -249,8 +249,9 @@ async def _whole(tx: Connection, context: PrincipalContext, id: MemoryId) -> Lab
     whole |= {"tags": list(memory.tags), "seen_count": memory.seen_count, "learned_from": sources}
     if memory.superseded_by is not None:
         whole |= {"superseded_by": memory.superseded_by}
-    newer = await search.replaced(tx, context.principal, [id], memory.label) if context.reach.everything else {}
-    return Labelled(whole | _outdated(newer.get(id), context.zone()), memory.label)
+    now = (await search.replaced(tx, context.principal, [id], memory.label)).get(id)
+    is_shown = now is not None and context.reach.shows(now)
+    return Labelled(whole | _outdated(now if is_shown else None, context.zone()), memory.label)
 
 
 async def _listed(tx: Connection, context: PrincipalContext, which: MemoryFilter) -> Labelled:

@@ -139,8 +139,10 @@ class MemorySearch:
             found = await ranked(query)
         async with self.database.connection() as conn:
             ids = [hit.memory.id for hit in found.hits]
-            newer = await search.replaced(conn, principal, ids, filter.at_most) if reach.everything else {}
-        return SearchResult(found.hits, query.mode, found.weak, found.left_out, query.note, newer)
+            at_most = filter.at_most if reach.everything else Label.UNTRUSTED
+            newer = await search.replaced(conn, principal, ids, at_most)
+        shown = {id: now for id, now in newer.items() if reach.shows(now)}
+        return SearchResult(found.hits, query.mode, found.weak, found.left_out, query.note, shown)
 
     async def parse(self, text: str, mode: SearchMode = SearchMode.AUTO) -> MemoryQuery:
         """The words of a question, and its vector if an embedding model gives one in time."""
@@ -223,8 +225,9 @@ async def bootstrap_context(
         found += await standing.candidates(conn, principal, as_of, always_include_tags, trusted, whose)
     ranked = sorted(found, key=lambda memory: (-_weight(memory, as_of, recency_bias), -memory.id))
     chosen = _chosen(ranked, top_memories, frozenset(always_include_tags))
-    newer = await search.replaced(conn, principal, last.rows, at_most) if last and reach.everything else {}
-    return bootstrap(last, chosen, as_of, max_tokens, zone, newer)
+    newer = await search.replaced(conn, principal, last.rows, at_most) if last else {}
+    shown = {id: now for id, now in newer.items() if reach.shows(now)}
+    return bootstrap(last, chosen, as_of, max_tokens, zone, shown)
 
 
 def _chosen(ranked: Sequence[Memory], top: int, always: frozenset[str]) -> list[Memory]:
