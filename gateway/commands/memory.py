@@ -58,7 +58,7 @@ class MemoryReplies:
             forgotten = f"Forgotten: {self._line(going.memory)}\n{going.stays(ctx.role)}"
             return f"{forgotten}\n\n/memory restore {id} undoes that."
         if (person := await speaker(ctx.tx, ctx.at, ctx.arrival)) is None:
-            return f"More than memory {id} would go; ask in a private chat, where I know who says yes."
+            return f"More than memory {id} would go; write to me in private once, so that I know you, and ask again."
         at, change = ctx.at, going.change(ctx.at.session_id, ctx.role)
         question = ReviewQuestion(
             at.principal_id, person, FORGET, {"id": id}, change.preview, change.label, act=ToolClass.IRREVERSIBLE

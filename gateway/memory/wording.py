@@ -5,8 +5,9 @@ A memory always takes one line, so that its text can't look like a heading, a ti
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
+from typing import Self
 from uuid import UUID
 
 from gateway.domain.ids import MemoryId
@@ -36,7 +37,13 @@ class LastSession:
     ended_at: datetime
     lines: Sequence[str]
     label: Label
-    rows: Sequence[MemoryId] = ()
+    rows: Sequence[MemoryId]
+
+    def marked(self, newer: Mapping[MemoryId, Memory], zone: str | None) -> Self:
+        """The same, where rows that are out of date say so; `newer` is what holds in their place."""
+        rows = zip(self.lines, self.rows, strict=True)
+        lines = [f"{one_line(line, LONGEST_SUMMARY)}{_until(newer.get(row), zone)}" for line, row in rows]
+        return replace(self, lines=lines, label=max([self.label, *(memory.label for memory in newer.values())]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,20 +55,10 @@ class Bootstrap:
     shown: Sequence[Memory] = ()
 
 
-def bootstrap(
-    last: LastSession | None,
-    memories: Iterable[Memory],
-    now: datetime,
-    max_tokens: int,
-    zone: str | None = None,
-    newer: Mapping[MemoryId, Memory] = NOTHING,
-) -> Bootstrap:
-    """The last session, then memories in their order, within `max_tokens`; the text is "" if there are none.
-
-    `newer` is what holds in place of rows of that session that are out of date.
-    """
+def bootstrap(last: LastSession | None, memories: Iterable[Memory], now: datetime, max_tokens: int) -> Bootstrap:
+    """The last session, then memories in their order, within `max_tokens`; the text is "" if there are none."""
     room = max_tokens * CHARS_PER_TOKEN
-    recent = "" if last is None else _recent(last, now, zone, newer)
+    recent = "" if last is None else _recent(last, now)
     if last is None or len(recent) > room:
         recent = ""
     shown, lines, room = [], list[str](), room - len(recent) - len(f"\n\n{_KEY}")
@@ -73,7 +70,7 @@ def bootstrap(
         lines.append(line)
         shown.append(memory)
     sections = [recent, "\n".join([_KEY, *lines]) if lines else ""]
-    labels = [memory.label for memory in (*shown, *newer.values())] + ([last.label] if last and recent else [])
+    labels = [memory.label for memory in shown] + ([last.label] if last is not None and recent else [])
     return Bootstrap("\n\n".join(filter(None, sections)), max(labels, default=Label.OWNER), shown)
 
 
@@ -246,10 +243,8 @@ def ago(passed: timedelta) -> str:
     return "just now"
 
 
-def _recent(last: LastSession, now: datetime, zone: str | None, newer: Mapping[MemoryId, Memory]) -> str:
-    notes = [_until(newer.get(row), zone) for row in last.rows] or [""] * len(last.lines)
-    told = zip(last.lines, notes, strict=True)
-    line = "; ".join(f"{one_line(text, LONGEST_SUMMARY)}{note}" for text, note in told)
+def _recent(last: LastSession, now: datetime) -> str:
+    line = one_line("; ".join(last.lines), 2 * LONGEST_SUMMARY)
     return _RECENT.format(ago=ago(now - last.ended_at), text=line) if line else ""
 
 

@@ -225,9 +225,10 @@ async def bootstrap_context(
         found += await standing.candidates(conn, principal, as_of, always_include_tags, trusted, whose)
     ranked = sorted(found, key=lambda memory: (-_weight(memory, as_of, recency_bias), -memory.id))
     chosen = _chosen(ranked, top_memories, frozenset(always_include_tags))
-    newer = await search.replaced(conn, principal, last.rows, at_most) if last else {}
-    shown = {id: now for id, now in newer.items() if reach.shows(now)}
-    return bootstrap(last, chosen, as_of, max_tokens, zone, shown)
+    if last is not None:
+        newer = await search.replaced(conn, principal, last.rows, at_most)
+        last = last.marked({id: now for id, now in newer.items() if reach.shows(now)}, zone)
+    return bootstrap(last, chosen, as_of, max_tokens)
 
 
 def _chosen(ranked: Sequence[Memory], top: int, always: frozenset[str]) -> list[Memory]:

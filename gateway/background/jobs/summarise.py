@@ -95,7 +95,8 @@ class Summarise:
         questions = sum(row.kind == "user" for row in covered)
         if not covered or (previous is None and questions < FEWEST_QUESTIONS):
             return None
-        return _Ended(session, agent, label, await asyncio.to_thread(Cut(previous, covered).without, *forgotten))
+        what = await asyncio.to_thread(Cut(previous, covered).without, *forgotten)
+        return _Ended(session, agent, label, what) if what.covered else None
 
 
 def _within(row: MessageRow, until: Json) -> bool:
