@@ -1,16 +1,21 @@
 """/memory: list, search, pin and forget memories."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from gateway.agent.memory.remember import MemoryRefused, Remembering
+from gateway.agent.memory.remember import FORGET, MemoryRefused, Remembering
+from gateway.agent.work.approvals import speaker, why_asked
 from gateway.commands import Command, CommandContext, CommandReply
+from gateway.domain.conversation.diff import for_chat
+from gateway.domain.conversation.tools import ToolClass
 from gateway.domain.ids import MemoryId
 from gateway.domain.memory.memories import ALL_MEMORIES, Kind, Memory, MemoryFilter
 from gateway.domain.principals import Label, label_of
 from gateway.memory.lexemes import lexemes
-from gateway.memory.wording import LONGEST, forgotten_too, numbered_line
+from gateway.memory.wording import LONGEST, numbered_line
 from gateway.store.memory import consolidation, indexing, memories, search
+from gateway.store.trust import reviews
+from gateway.store.trust.reviews import ReviewQuestion
 
 SHOWN = 10
 NEWEST = 100
@@ -33,21 +38,36 @@ class MemoryReplies:
         """The reply to an argument, which may be an action and a number."""
         own = self.own
         if not argument:
-            return "\n".join([*await self._proposed(), self._lines(await _overview(own), NONE)])
+            return "\n".join([*await self._proposed(), await self._lines(await _overview(own), NONE)])
         if argument.isdecimal():
-            return self._line(await own.get(_number(argument)), limit=10 * LONGEST)
+            [line] = await self._told([await own.get(_number(argument))], limit=10 * LONGEST)
+            return line
         if which.isdecimal():
             match action:
                 case "pin" | "unpin":
                     memory = await own.pin(_number(which), pinned=action == "pin")
                     return f"{action.capitalize()}ned: {self._line(memory)}"
-                case "forget":
-                    memory, stating = await own.forget(_number(which))
-                    forgotten = f"Forgotten: {self._line(memory)}{forgotten_too(stating)}"
-                    return f"{forgotten}\n\n/memory restore {memory.id} undoes that."
                 case "restore":
                     return f"Remembered again: {self._line(await own.restore(_number(which)))}"
-        return self._lines(await _search_hits(own, argument), "No memory matches that.")
+        return await self._lines(await _search_hits(own, argument), "No memory matches that.")
+
+    async def forget(self, id: MemoryId, ctx: CommandContext) -> str:
+        """Forget a memory, or ask before more than itself is hidden: the reply is the question."""
+        going, done = await self.own.forget_agreed(id)
+        if done:
+            forgotten = f"Forgotten: {self._line(going.memory)}\n{going.stays(ctx.role)}"
+            return f"{forgotten}\n\n/memory restore {id} undoes that."
+        if (person := await speaker(ctx.tx, ctx.at, ctx.arrival)) is None:
+            return f"More than memory {id} would go; write to me in private once, so that I know you, and ask again."
+        at, change = ctx.at, going.change(ctx.at.session_id, ctx.role)
+        question = ReviewQuestion(
+            at.principal_id, person, FORGET, {"id": id}, change.preview, change.label, act=ToolClass.IRREVERSIBLE
+        )
+        question = replace(question, base=change.base, session=at.session_id, address=at.id)
+        review = await reviews.ask(ctx.tx, question, ctx.clock.now())
+        await reviews.mark_told(ctx.tx, review.id)
+        shown = f"```\n{for_chat(review.preview)[0]}\n```"
+        return f"{why_asked(review)}\n{shown}\n/approve {review.name} or /deny {review.name}."
 
     async def keep(self, id: MemoryId, label: Label) -> str:
         """Accept a proposal: to remember this, or to replace other memories by it."""
@@ -67,11 +87,17 @@ class MemoryReplies:
             lines.append(f"{self._line(new)}\n  instead of {self._line(old)}")
         return ["Proposed; /memory keep NUMBER accepts one:", *lines, ""] if lines else []
 
-    def _lines(self, rows: Sequence[Memory], nothing: str) -> str:
-        return "\n".join([*map(self._line, rows), *([] if rows else [nothing]), "", USAGE])
+    async def _lines(self, rows: Sequence[Memory], nothing: str) -> str:
+        return "\n".join([*(await self._told(rows) or [nothing]), "", USAGE])
 
-    def _line(self, memory: Memory, limit: int = LONGEST) -> str:
-        return numbered_line(memory, limit, self.zone)
+    async def _told(self, rows: Sequence[Memory], limit: int = LONGEST) -> list[str]:
+        """The rows, each of which says what holds in its place if it is out of date."""
+        ids = [memory.id for memory in rows]
+        newer = await search.replaced(self.own.tx, self.own.principal, ids, Label.UNTRUSTED)
+        return [numbered_line(memory, limit, self.zone, newer.get(memory.id)) for memory in rows]
+
+    def _line(self, memory: Memory) -> str:
+        return numbered_line(memory, zone=self.zone)
 
 
 async def run(ctx: CommandContext) -> CommandReply:
@@ -83,6 +109,8 @@ async def run(ctx: CommandContext) -> CommandReply:
     replies = MemoryReplies(own, ctx.services.zone_of(ctx.at.principal_id))
     action, _, which = ctx.argument.partition(" ")
     try:
+        if action.casefold() == FORGET and which.strip().isdecimal():
+            return CommandReply(await replies.forget(_number(which.strip()), ctx))
         if action.casefold() == "keep" and which.strip().isdecimal():
             label = label_of(ctx.role, private=ctx.at.private, as_owner=ctx.arrival.as_owner)
             return CommandReply(await replies.keep(_number(which.strip()), label))

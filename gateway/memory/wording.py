@@ -5,8 +5,9 @@ A memory always takes one line, so that its text can't look like a heading, a ti
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
+from typing import Self
 from uuid import UUID
 
 from gateway.domain.ids import MemoryId
@@ -31,11 +32,18 @@ _UNITS = ((525_600, "year"), (43_200, "month"), (1_440, "day"), (60, "hour"), (1
 
 @dataclass(frozen=True, slots=True)
 class LastSession:
-    """The previous conversation: its summary, or the last message."""
+    """The previous conversation: its summary, or its last messages, each with its row of memory (0: none)."""
 
     ended_at: datetime
-    text: str
+    lines: Sequence[str]
     label: Label
+    rows: Sequence[MemoryId]
+
+    def marked(self, newer: Mapping[MemoryId, Memory], zone: str | None) -> Self:
+        """The same, where rows that are out of date say so; `newer` is what holds in their place."""
+        rows = zip(self.lines, self.rows, strict=True)
+        lines = [f"{one_line(line, LONGEST_SUMMARY)}{_until(newer.get(row), zone)}" for line, row in rows]
+        return replace(self, lines=lines, label=max([self.label, *(memory.label for memory in newer.values())]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,9 +147,8 @@ def recall_block(
     room, lines = max_tokens * CHARS_PER_TOKEN - len(RECALLED), list[str]()
     for copies in memories:
         often = f" (said {copies.count} times)" if copies.count > 1 else ""
-        now = newer.get(copies.newest.id)
-        until = "" if now is None else f" ({outdated(now, zone)})"
-        line = f"> {day(copies.newest, zone)} {memory_line(copies.newest)}{often}{until}"
+        line = f"> {day(copies.newest, zone)} {memory_line(copies.newest)}{often}"
+        line += _until(newer.get(copies.newest.id), zone)
         room -= len(line) + 1
         if room < 0:
             break
@@ -169,10 +176,11 @@ def memory_with_importance(memory: Memory) -> str:
     return f"[{kind(memory)}] {shortened(memory)} (importance: {memory.importance:g})"
 
 
-def numbered_line(memory: Memory, limit: int = LONGEST, zone: str | None = None) -> str:
-    """A line for people, with the number for `/memory forget`."""
+def numbered_line(memory: Memory, limit: int = LONGEST, zone: str | None = None, now: Memory | None = None) -> str:
+    """A line for people, with the number for `/memory forget`; `now` is what holds in its place."""
     notes = ["pinned"] if memory.pinned else []
     notes += [f"replaced by {memory.superseded_by}"] if memory.superseded_by else []
+    notes += [outdated(now, zone)] if now else []
     notes += ["not verified"] if memory.label is Label.UNTRUSTED else []
     return f"{memory.id}: {memory_line(memory, limit)} ({', '.join([day(memory, zone), *notes])})"
 
@@ -182,13 +190,25 @@ def outdated(now: Memory, zone: str | None) -> str:
     return f"until {day(now, zone)}; now: {shortened(now)}"
 
 
+def _until(now: Memory | None, zone: str | None) -> str:
+    return "" if now is None else f" ({outdated(now, zone)})"
+
+
 def forgotten_too(rows: Sequence[Memory]) -> str:
-    """The rows forgotten with a memory, in lines below it; "" if there are none."""
+    """The rows of one trust that are forgotten with a memory, in lines below it; "" if there are none."""
     if not rows:
         return ""
-    lines = [f"- {memory_line(row, LONGEST // 2)}" for row in rows[:MAX_FORGOTTEN_SHOWN]]
+    unverified = " (not verified)" if rows[0].label is Label.UNTRUSTED else ""
+    lines = [f"- {memory_line(row, LONGEST // 2)}{unverified}" for row in rows[:MAX_FORGOTTEN_SHOWN]]
     more = [f"- … {len(rows) - len(lines)} more"] if len(rows) > len(lines) else []
-    return "\n".join([f"\nWith it, {len(rows)} that state it (messages stay in their conversation):", *lines, *more])
+    return "\n".join([f"\nWith it, {len(rows)} that state it:", *lines, *more])
+
+
+def what_stays(id: MemoryId, files: Sequence[str], *, erasable: bool) -> str:
+    """The places where a forgotten memory stays, and the step that removes it there, too."""
+    named = f" ({one_line(', '.join(files[:MAX_FORGOTTEN_SHOWN]), LONGEST)})" if files else ""
+    step = f"; `supaclaw memories forget {id} --erase` removes it there, too" if erasable else ""
+    return f"It stays in conversations and files{named}{step}."
 
 
 def day(memory: Memory, zone: str | None = None) -> str:
@@ -224,7 +244,7 @@ def ago(passed: timedelta) -> str:
 
 
 def _recent(last: LastSession, now: datetime) -> str:
-    line = one_line(last.text, LONGEST_SUMMARY)
+    line = one_line("; ".join(last.lines), 2 * LONGEST_SUMMARY)
     return _RECENT.format(ago=ago(now - last.ended_at), text=line) if line else ""
 
 

@@ -2,13 +2,13 @@
 
 import hashlib
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Literal, TypeVar
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from gateway.agent.memory.remember import MemoryRefused, Remembering
+from gateway.agent.memory.remember import FORGET, MemoryRefused, Remembering
 from gateway.agent.memory.search import recall_limit
 from gateway.domain.conversation.tools import (
     AnyTool,
@@ -37,9 +37,9 @@ from gateway.domain.memory.memories import (
 )
 from gateway.domain.principals import Label
 from gateway.domain.time import moment, stamp
-from gateway.memory.wording import forgotten_too, kind, outdated, search_verdict, shortened, who
+from gateway.memory.wording import kind, outdated, search_verdict, shortened, who
 from gateway.store.connection.pool import Connection
-from gateway.store.memory import memories
+from gateway.store.memory import memories, search
 from gateway.store.transcript import messages
 from gateway.tools import PrincipalContext, Services
 
@@ -176,10 +176,11 @@ class _Memory:
 
     async def forget(self, arguments: ForgetArguments, _caller: Caller) -> Labelled:
         async def leave_out(own: Remembering) -> Labelled:
-            memory, stating = await own.forget(MemoryId(arguments.id))
-            also: list[Json] = [shortened(row, MAX_SOURCE_CHARS) for row in stating]
-            text: JsonObject = {"forgotten": memory.id, "text": shortened(memory), "undo": "/memory restore ID"}
-            return Labelled({**text, "forgotten_with_it": also} if also else text, memory.label)
+            going = await own.forget(MemoryId(arguments.id))
+            id, stays = going.memory.id, going.stays(self._required_context().role)
+            also: list[Json] = [shortened(row, MAX_SOURCE_CHARS) for row in going.stating]
+            text: JsonObject = {"forgotten": id, "text": shortened(going.memory), "undo": f"/memory restore {id}"}
+            return Labelled({**text, "forgotten_with_it": also, "stays": stays}, going.memory.label)
 
         return await self._with_memories(leave_out)
 
@@ -188,17 +189,21 @@ class _Memory:
         what = f"remember [{(arguments.category or Category.CONTEXT).value}]: {arguments.content}"
         if arguments.supersedes is None:
             return Change(what)
-        return await self._change(MemoryId(arguments.supersedes), f"{what}\ninstead of")
-
-    async def forget_lasts(self, arguments: ForgetArguments, _caller: Caller) -> Change | None:
-        """The memory that other conversations will miss, and what states it."""
-        change = await self._change(MemoryId(arguments.id), "forget")
-        _, stating = await self._with_memories(lambda own: own.forgettable(MemoryId(arguments.id)))
-        return replace(change, preview=f"{change.preview}{forgotten_too(stating)}")
-
-    async def _change(self, id: MemoryId, what: str) -> Change:
+        id = MemoryId(arguments.supersedes)
         old = await self._with_memories(lambda own: own.get(id))
-        return Change(f"{what} {id}: {old.text}", hashlib.sha256(old.text.encode()).hexdigest())
+        base = hashlib.sha256(old.text.encode()).hexdigest()
+        return Change(f"{what}\ninstead of {id}: {old.text}", base, label=old.label)
+
+    async def class_of_forgetting(self, arguments: ForgetArguments, _caller: Caller) -> ToolClass:
+        """Like an irreversible act, one that hides more than it names always asks; a program's rows are its own."""
+        going = await self._with_memories(lambda own: own.forgettable(MemoryId(arguments.id)))
+        asks = going.stating and self._required_context().reach.everything
+        return ToolClass.IRREVERSIBLE if asks else ToolClass.PERSIST
+
+    async def forget_lasts(self, arguments: ForgetArguments, caller: Caller) -> Change | None:
+        """The memory that other conversations will miss, and what states it."""
+        going = await self._with_memories(lambda own: own.forgettable(MemoryId(arguments.id)))
+        return going.change(caller.session, self._required_context().role)
 
     async def _with_memories(self, work: Callable[[Remembering], Awaitable[Result]]) -> Result:
         context = self._required_context()
@@ -218,9 +223,7 @@ class _Memory:
 
 def _search_result(found: SearchResult, zone: str | None) -> Labelled:
     rows: list[Json] = [
-        _row(hit.memory, zone)
-        | {"score": round(hit.score, 3)}
-        | ({"outdated": outdated(now, zone)} if (now := found.replaced.get(hit.memory.id)) else {})
+        _row(hit.memory, zone) | {"score": round(hit.score, 3)} | _outdated(found.replaced.get(hit.memory.id), zone)
         for hit in found.hits
     ]
     notes = [search_verdict(found), found.note]
@@ -230,6 +233,10 @@ def _search_result(found: SearchResult, zone: str | None) -> Labelled:
     if note := " ".join(filter(None, notes)):
         answer |= {"note": note}
     return Labelled(answer, _highest([*(hit.memory for hit in found.hits), *found.replaced.values()]))
+
+
+def _outdated(now: Memory | None, zone: str | None) -> dict[str, Json]:
+    return {"outdated": outdated(now, zone)} if now else {}
 
 
 async def _whole(tx: Connection, context: PrincipalContext, id: MemoryId) -> Labelled:
@@ -242,7 +249,9 @@ async def _whole(tx: Connection, context: PrincipalContext, id: MemoryId) -> Lab
     whole |= {"tags": list(memory.tags), "seen_count": memory.seen_count, "learned_from": sources}
     if memory.superseded_by is not None:
         whole |= {"superseded_by": memory.superseded_by}
-    return Labelled(whole, memory.label)
+    now = (await search.replaced(tx, context.principal, [id], memory.label)).get(id)
+    is_shown = now is not None and context.reach.shows(now)
+    return Labelled(whole | _outdated(now if is_shown else None, context.zone()), memory.label)
 
 
 async def _listed(tx: Connection, context: PrincipalContext, which: MemoryFilter) -> Labelled:
@@ -314,12 +323,12 @@ def tools(services: Services) -> tuple[AnyTool, ...]:
             wording=Wording("Remembering: {content}", "Remembered: {content}"),
         ),
         Tool(
-            "forget",
+            FORGET,
             "Leave a memory out from now on, and what states it; say so. The user can restore it.",
             ForgetArguments,
             own.forget,
             Effect.IDEMPOTENT,
-            kind=ToolClass.PERSIST,
+            kind=own.class_of_forgetting,
             lasting=own.forget_lasts,
             private=True,
             wording=Wording("Forgetting memory {id}", "Forgot memory {id}"),

@@ -42,8 +42,9 @@ async def ask(web: Web) -> None:
 
 async def ask_in_chat(web: Web) -> None:
     """A call and a task's question, asked in the page's own conversation."""
-    sql = "select id, session_id, address_id from messages where kind = 'user' order by id desc limit 1"
-    owner, [(_, session, address)] = web.path.people.owner.id, await web.path.rows(sql)
+    sql = """select session_id, address_id, t.id from messages m join tasks t using (session_id)
+             where m.kind = 'user' and t.kind = 'chat'"""
+    owner, [(session, address, run)] = web.path.people.owner.id, await web.path.rows(sql)
     call = ReviewQuestion(
         owner,
         owner,
@@ -55,7 +56,9 @@ async def ask_in_chat(web: Web) -> None:
         address=address,
         act=ToolClass.SEND,
     )
-    task = replace(call, tool="request_human_review", preview="Which offer, A or B?", kind="review", arguments={})
+    task = replace(
+        call, tool="request_human_review", preview="Which offer, A or B?", kind="review", task=run, ordinal=9
+    )
     for question in (call, task):
         await web.path.database.run(lambda tx, each=question: reviews.ask(tx, each, datetime.now(UTC)))
     await web.path.questions.look()

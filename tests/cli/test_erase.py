@@ -270,7 +270,7 @@ def test_nothing_is_erased_that_was_not_meant(data: Path, dsn: str, supaclaw: Su
     assert "add --yes" in unsaid.err
     assert "give at least 3 letters" in everything.err
     assert "can't be restored" in both.err
-    assert "belong to --erase" in alone.err
+    assert "--also belongs to --erase" in alone.err
     assert "a gateway already runs" in running.err
     assert "`supaclaw down` stops it" in running.err
     assert {each.code for each in (unknown, another, unsaid, everything, both, alone, running)} == {1}

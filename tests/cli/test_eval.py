@@ -1,5 +1,10 @@
 import json
+import os
+import signal
+import subprocess
+import sys
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -26,6 +31,29 @@ def test_a_set_is_asked_of_a_database_that_is_gone_afterwards(
     assert (result["turns"], result["questions"], result["embedder"]) == (30, 1, None)
     assert (result["all"]["recall_5"], result["by_category"]["temporal"]["mrr"], result["weak"]) == (1, 1, 0)
     assert list(place.iterdir()) == []
+    place.rmdir()
+
+
+@pytest.mark.parametrize(("number", "when"), [(signal.SIGHUP, "PG_VERSION"), (signal.SIGTERM, "postmaster.pid")])
+def test_a_signal_leaves_neither_a_server_nor_its_folder(tmp_path: Path, number: signal.Signals, when: str) -> None:
+    talk = {"session_1": [{"speaker": "Ada", "dia_id": "D1:1", "text": "The piano tuner comes on Friday"}]}
+    asked = [{"question": "Who comes?", "category": 2, "evidence": ["D1:1"]}] * 20_000
+    file, place = tmp_path / "set.json", Path(tempfile.mkdtemp(prefix="se"))
+    file.write_text(json.dumps([{"sample_id": "c", "conversation": talk, "qa": asked}]))
+    command = [sys.executable, "-m", "gateway", "eval", "locomo", str(file), "--mode", "keyword"]
+    with subprocess.Popen(command, env={**os.environ, "TMPDIR": str(place)}, stderr=subprocess.PIPE) as process:
+        while not list(place.glob(f"*/postgres/{when}")):
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.01)
+        pids = place.glob("*/postgres/postmaster.pid")
+        servers = [int(text.split()[0]) for pid in pids if (text := pid.read_text())]
+        process.send_signal(number)
+        _, told = process.communicate(timeout=60)
+    assert process.returncode not in (0, None)
+    assert b"defect" not in told
+    assert list(place.iterdir()) == []
+    while [pid for pid in servers if Path(f"/proc/{pid}").exists()]:  # it has said goodbye, and is about to end
+        time.sleep(0.01)
     place.rmdir()
 
 

@@ -9,7 +9,10 @@ import pytest
 from gateway.app.storage.database import open_database
 from gateway.config.environment import Environment
 from gateway.config.load import load_early
+from gateway.domain.memory.memories import Kind, NewMemory
+from gateway.domain.principals import Label
 from gateway.flow.secrets.vault import Vault
+from gateway.store.memory import memories
 from gateway.store.people import principals
 from tests.cli.conftest import Supaclaw
 from tests.importers.test_markdown import written
@@ -75,7 +78,7 @@ def test_a_memory_is_changed_pinned_forgotten_and_remembered_again(supaclaw: Sup
     assert texts(supaclaw, "--category", "person") == texts(supaclaw, "--tags", "family") == ["Anna is 42"]
     assert supaclaw("memories", "pin", id).out.startswith(f"pinned: {id} ")
     assert [row for row in supaclaw("memories", "list").out.splitlines() if "yes" in row and "Anna is 42" in row]
-    assert supaclaw("memories", "forget", id).out.endswith("--undo restores it\n")
+    assert "--undo restores it\n" in supaclaw("memories", "forget", id).out
     assert texts(supaclaw) == ["The bike is red"]
     assert supaclaw("memories", "forget", id, "--undo").out.startswith(f"remembered again: {id} ")
     assert texts(supaclaw) == ["The bike is red", "Anna is 42"]
@@ -110,6 +113,29 @@ def test_a_stored_secret_is_remembered_imported_and_changed_by_its_name(supaclaw
     rows = supaclaw("memories", "export").out
     assert "quite-secret-4711" not in rows
     assert rows.count("${secret:WEATHER_KEY}") == 3
+
+
+def test_more_than_the_memory_goes_only_after_a_yes(supaclaw: Supaclaw) -> None:
+    id = supaclaw("remember", "The alarm code is 4711-22").out.split()[2]
+    asyncio.run(summarised("Told the code of the alarm: 4711-22"))
+
+    asked = supaclaw("memories", "forget", id)
+    assert asked.code != 0
+    assert "1 rows that state it would go, too; add --yes" in asked.err
+    assert len(texts(supaclaw)) == 2
+    done = supaclaw("memories", "forget", id, "--yes")
+    assert "With it, 1 that state it:\n- [summary] Told the code" in done.out
+    assert f"`supaclaw memories forget {id} --erase` removes it there, too" in done.out
+    assert texts(supaclaw) == []
+
+
+async def summarised(text: str) -> None:
+    environment = Environment.read(os.environ)
+    opened = open_database(environment, load_early(environment, os.environ))
+    async with opened as database, database.transaction() as tx:
+        owner = await principals.owner(tx)
+        assert owner is not None
+        await memories.add(tx, owner.id, NewMemory(text, label=Label.OWNER, kind=Kind.SUMMARY))
 
 
 def store_secret(name: str, value: str) -> None:

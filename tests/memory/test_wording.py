@@ -46,7 +46,9 @@ TEA = Memory(
     forgotten_at=None,
     seen_count=1,
 )
-LAST = LastSession(NOW - timedelta(hours=2), "Discussed supaclaw integration architecture.", Label.KNOWN)
+LAST = LastSession(
+    NOW - timedelta(hours=2), ["Discussed supaclaw integration architecture."], Label.KNOWN, [MemoryId(0)]
+)
 
 
 def hit(memory: Memory) -> MemoryHit:

@@ -6,6 +6,7 @@ import httpx
 import pytest
 
 from gateway.agent.memory.search import MemorySearch, bootstrap_context
+from gateway.domain.ids import MemoryId
 from gateway.domain.memory.memories import ALL_MEMORIES, Category, NewMemory
 from gateway.domain.principals import Label
 from gateway.store.memory import memories
@@ -63,12 +64,35 @@ async def test_what_is_remembered_is_found_changed_forgotten_and_restored(web: W
     assert read.json()["memory"]["superseded_by"] == corrected["id"]
 
     place = f"/api/memory/{corrected['id']}"
-    assert (await web.client.delete(place, headers=a)).status_code == 200
+    said = {"external_key": "s", "messages": [{"role": "user", "text": "the heron moved to the lake"}]}
+    await web.client.post("/api/log", json={"sessions": [said]}, headers=a)
+    await owners(web, "The heron moved to the lake")
+    gone = (await web.client.delete(place, headers=a)).json()
+    assert (gone["memory"]["id"], [row["text"] for row in gone["with_it"]]) == (
+        corrected["id"],
+        ["the heron moved to the lake"],
+    )
     assert await found(web, a, "heron lake") == []
     assert (await web.client.post(f"{place}/restore", headers=a)).json()["id"] == corrected["id"]
-    assert await found(web, a, "heron lake") == ["The heron moved to the lake"]
+    assert "The heron moved to the lake" in await found(web, a, "heron lake")
     listed = (await web.client.get("/api/memory", params={"category": "context", "tag": "BIRDS"}, headers=a)).json()
     assert [row["id"] for row in listed] == [corrected["id"]]
+
+
+async def test_programs_are_told_what_was_replaced_by_what_they_may_see(web: Web) -> None:
+    own, shared = await agent(web, "a"), await agent(web, "b", shared=True)
+    old = await owners(web, "The cellar key hangs left")
+    async with web.backend.database.transaction() as tx:
+        new = NewMemory("The cellar key hangs right", label=Label.OWNER, supersedes=MemoryId(old))
+        await memories.add(tx, web.backend.owner.id, new)
+    theirs = (await remember(web, own, "The cellar key is red"))["id"]
+    await remember(web, own, "The cellar key is blue", supersedes=theirs)
+    asked = {"query": "cellar key", "superseded": True}
+    for who, note in ((own, "now: The cellar key is blue"), (shared, "now: The cellar key hangs right")):
+        hits = (await web.client.post("/api/memory/search", json=asked, headers=who)).json()["hits"]
+        told = {hit["outdated"] for hit in hits if hit["memory"]["superseded_by"]}
+        assert [text.partition("; ")[2] for text in told] == [note]
+        assert all(hit["outdated"] is None for hit in hits if not hit["memory"]["superseded_by"])
 
 
 async def test_a_token_that_repeats_what_is_trusted_more_changes_nothing(web: Web) -> None:

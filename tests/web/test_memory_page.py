@@ -146,6 +146,7 @@ async def test_a_correction_stands_in_front_of_the_old_words(web: Web):
         both = await browser.get("/memory", params={"replaced": "true"})
         assert shown(both) == [new, old]
         assert f'href="/memory?id={new}">replaced</a>' in both.text
+        assert both.text.count("; now: Anna lives in Köln</small>") == 1
         case = await browser.post(f"/memory/{new}", data={**changed, "text": "Anna lives in KÖLN"})
         assert (shown(case), (await stored(web, new)).text) == ([new], "Anna lives in KÖLN")
         again = await browser.post(f"/memory/{old}", data={**changed, "text": "Anna lives in Rome"})
@@ -173,6 +174,25 @@ async def test_pinned_forgotten_and_back_again(web: Web):
         assert (await browser.post(f"/memory/{id}/forget")).status_code == 404
         assert shown(await browser.post(f"/memory/{id}/restore")) == [id]
         assert shown(await browser.get("/memory")) == [id]
+
+
+async def test_more_than_the_memory_is_shown_and_forgotten_only_with_a_yes_for_exactly_that(web: Web):
+    id = await keep(web, "The safe of Ada has the code 4711-22")
+    told = await keep(web, f"Told: 4711-22, the code of the safe of Ada. {HOSTILE}", kind=Kind.SUMMARY)
+    async with web.sign_in() as browser:
+        asked = await browser.post(f"/memory/{id}/forget")
+        assert "1 that states it?" in asked.text
+        assert "<script>" not in asked.text
+        [yes] = re.findall(r"/memory/\d+/forget\?agreed=\w+", asked.text)
+        assert (await stored(web, id)).forgotten_at is None
+        later = await keep(web, "Ada's safe: the code is 4711-22 of course", kind=Kind.SUMMARY)
+        again = await browser.post(yes)
+        assert "2 that state it?" in again.text
+        [yes] = re.findall(r"/memory/\d+/forget\?agreed=\w+", again.text)
+        assert "with 2 that state it" in (await browser.post(yes)).text
+        assert all([(await stored(web, each)).forgotten_at for each in (id, told, later)])
+        await browser.post(f"/memory/{id}/restore")
+    assert not any([(await stored(web, each)).forgotten_at for each in (id, told, later)])
 
 
 async def test_several_become_one_that_is_learned_from_all_of_them(web: Web):

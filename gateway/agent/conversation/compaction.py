@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import TypeAlias, assert_never
@@ -21,6 +21,8 @@ from gateway.domain.conversation.transcript import (
 )
 from gateway.domain.ids import MessageId, TaskId
 from gateway.domain.text.tokens import estimate
+from gateway.memory.lexemes import lexemes
+from gateway.memory.wording import with_digits
 from gateway.store.transcript.messages import MessageRow
 
 LONGEST_SUMMARY = 2_000
@@ -43,10 +45,29 @@ class Cut:
         """The messages of people and agent among them."""
         return tuple(row.id for row in self.covered if row.kind in ("user", "assistant"))
 
+    def without(self, messages: Set[MessageId], facts: Sequence[str]) -> "Cut":
+        """The rows for a summary without these messages, and without rows or lines of before that state such a fact."""
+        known = [(frozenset(words), with_digits(words)) for fact in facts if (words := lexemes(fact))]
+        covered = tuple(row for row in self.covered if row.id not in messages and not _states(row.text, known))
+        if self.previous is None or not known:
+            return Cut(self.previous, covered)
+        lines = [line for line in self.previous.text.splitlines() if not _states(line, known)]
+        return Cut(replace(self.previous, text="\n".join(lines)), covered)
+
     @property
     def last(self) -> int:
         """The last place in the transcript that the summary covers."""
         return self.covered[-1].seq or 0
+
+
+STATED = 0.7
+"""The share of a fact's words in a line that states it."""
+
+
+def _states(text: str, facts: Sequence[tuple[Set[str], Set[str]]]) -> bool:
+    """Whether it has most words of a fact, or all of its numbers and codes."""
+    said = set(lexemes(text)) if facts else set[str]()
+    return any(len(said & words) >= STATED * len(words) or (codes and codes <= said) for words, codes in facts)
 
 
 def tokens_of(rows: Sequence[MessageRow]) -> int:
@@ -206,10 +227,12 @@ def without_model(what: Cut, limit: int) -> Sections:
     asked = [_one_line(row.text, longest) for row in what.covered if row.kind == "user" and not row.withdrawn]
     answers = [row.text for row in what.covered if row.kind == "assistant"]
     last = [f"The latest answer in this part began: {_one_line(text, longest)}" for text in answers[-1:]]
-    threads = [*before.get(THREADS, "").splitlines(), *(f"- Asked: {text}" for text in asked[-RECENT_QUESTIONS:])]
+    goal = before.get(GOAL) or next(iter(asked), "") or "Not known."
+    further = [f"- Asked: {text}" for text in dict.fromkeys(asked) if text != goal]
+    threads = [*before.get(THREADS, "").splitlines(), *further[-RECENT_QUESTIONS:]]
     files = dict.fromkeys([*before.get(FILES, "").splitlines(), *_files(what.covered)])
     return before | {
-        GOAL: before.get(GOAL) or next(iter(asked), "") or "Not known.",
+        GOAL: goal,
         THREADS: "\n".join(threads[-MOST_THREADS:]),
         FILES: "\n".join(list(files)[-MOST_FILES:]),
         NEXT: "".join(last) or before.get(NEXT, ""),

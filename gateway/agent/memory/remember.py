@@ -1,11 +1,13 @@
 """Remembering and forgetting: the rules for tools, commands and programs alike."""
 
+import hashlib
 import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from gateway.domain.ids import MemoryId, PrincipalId
+from gateway.domain.conversation.tools import Change
+from gateway.domain.ids import MemoryId, PrincipalId, SessionId
 from gateway.domain.memory.memories import (
     AlreadyRemembered,
     Category,
@@ -17,14 +19,16 @@ from gateway.domain.memory.memories import (
     NewMemory,
     content_hash,
 )
-from gateway.domain.principals import Label
+from gateway.domain.principals import Label, Role
 from gateway.domain.text.texts import one_line
 from gateway.memory.lexemes import lexemes
-from gateway.memory.wording import with_digits
+from gateway.memory.wording import forgotten_too, memory_line, what_stays, with_digits
 from gateway.store.connection.pool import Connection
 from gateway.store.memory import indexing, memories, search
 from gateway.store.memory.memories import MemorySource
 
+FORGET = "forget"
+"""The tool that forgets, whose call a person's own command also asks for."""
 LONGEST_TEXT = 4_000
 MOST_TAGS, LONGEST_TAG = 20, 40
 SOURCE_STATES, OTHER_STATES, NUMBER_STATES = 0.4, 0.7, 0.1
@@ -42,6 +46,35 @@ class MemoryRefused(Exception):
 
 class UnknownMemory(MemoryRefused):
     """There is no such memory within reach."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forgetting:
+    """A memory to forget, what states it and goes with it, and the files that state it and stay."""
+
+    memory: Memory
+    stating: Sequence[Memory]
+    files: Sequence[str]
+
+    @property
+    def also(self) -> str:
+        """The rows that are hidden with it, for people, below a line about the memory; "" if there are none."""
+        return forgotten_too(self.stating)
+
+    def stays(self, role: Role) -> str:
+        """The places where it stays, and the step that removes it there, which the owner has."""
+        return what_stays(self.memory.id, self.files, erasable=role is Role.OWNER)
+
+    def base(self, ongoing: SessionId | None = None) -> str:
+        """A hash of what is hidden, without what an `ongoing` conversation says, which may repeat it any time."""
+        rows = sorted(row.id for row in self.stating if ongoing is None or row.session_id != ongoing)
+        return hashlib.sha256(f"{rows} {self.memory.text}".encode()).hexdigest()
+
+    def change(self, ongoing: SessionId, role: Role) -> Change:
+        """The call as its person sees it; their yes holds for what this conversation says of it until then, too."""
+        later = "\nand what this conversation says of it until you answer." if self.stating else ""
+        preview = f"forget {self.memory.id}: {memory_line(self.memory)}{self.also}{later}\n{self.stays(role)}"
+        return Change(preview, self.base(ongoing), label=self.memory.label)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,20 +99,27 @@ class Remembering:
             raise MemoryRefused(f"Memory {old.id} cannot be replaced by this: it is no fact in force, or trusted more.")
         return memory, is_new
 
-    async def forget(self, id: MemoryId) -> tuple[Memory, Sequence[Memory]]:
-        """Forget a memory, and what states it; returns both. They can be restored together."""
-        memory, stating = await self.forgettable(id)
-        for row in (memory, *stating):
-            await memories.forget(self.tx, self.principal, row.id)
-        return memory, stating
+    async def forget_agreed(self, id: MemoryId, agreed: str | None = None) -> tuple[Forgetting, bool]:
+        """`forget`, and whether it was done: more than the memory itself goes only with a yes to this base."""
+        going = await self.forgettable(id)
+        agrees = not going.stating or agreed == going.base()
+        return (await self.forget(id) if agrees else going), agrees
 
-    async def forgettable(self, id: MemoryId) -> tuple[Memory, Sequence[Memory]]:
-        """A memory that may be forgotten, and the messages and summaries of its trust that state it, too."""
+    async def forget(self, id: MemoryId) -> Forgetting:
+        """Forget a memory and what states it; they can be restored together."""
+        going = await self.forgettable(id)
+        for row in (going.memory, *going.stating):
+            await memories.forget(self.tx, self.principal, row.id)
+        return going
+
+    async def forgettable(self, id: MemoryId) -> Forgetting:
+        """A memory that may be forgotten, with what states it, too."""
         memory = await self._own(id)
         if memory.kind is not Kind.MEMORY:
-            return memory, ()
+            return Forgetting(memory, (), ())
         await indexing.index_turns(self.tx, self.principal, indexing.NEWEST)
-        which = MemoryFilter(kinds=(Kind.TURN, Kind.SUMMARY), agent=memory.agent, at_most=memory.label)
+        kinds = (Kind.TURN, Kind.SUMMARY, Kind.CHUNK)
+        which = MemoryFilter(kinds=kinds, agent=memory.agent, at_most=memory.label)
         words = lexemes(memory.text)
         found = await search.hybrid(self.tx, self.principal, words, which, search.MAX_HITS)
         learned = {source.message_id for source in await memories.sources(self.tx, self.principal, id)}
@@ -91,7 +131,9 @@ class Remembering:
             least = NUMBER_STATES if tells_all else least
             return hit.words >= least and exact <= set(lexemes(hit.memory.text))
 
-        return memory, [hit.memory for hit in found.hits if hit.memory.label is memory.label and states(hit)]
+        stating = [hit.memory for hit in found.hits if states(hit)]
+        said = [row for row in stating if row.path is None and row.label is memory.label]
+        return Forgetting(memory, said, sorted({row.path for row in stating if row.path is not None}))
 
     async def restore(self, id: MemoryId) -> Memory:
         """Undo a `forget`."""

@@ -139,8 +139,10 @@ class MemorySearch:
             found = await ranked(query)
         async with self.database.connection() as conn:
             ids = [hit.memory.id for hit in found.hits]
-            newer = await search.replaced(conn, principal, ids, filter.at_most) if reach.everything else {}
-        return SearchResult(found.hits, query.mode, found.weak, found.left_out, query.note, newer)
+            at_most = filter.at_most if reach.everything else Label.UNTRUSTED
+            newer = await search.replaced(conn, principal, ids, at_most)
+        shown = {id: now for id, now in newer.items() if reach.shows(now)}
+        return SearchResult(found.hits, query.mode, found.weak, found.left_out, query.note, shown)
 
     async def parse(self, text: str, mode: SearchMode = SearchMode.AUTO) -> MemoryQuery:
         """The words of a question, and its vector if an embedding model gives one in time."""
@@ -207,12 +209,13 @@ async def bootstrap_context(
     recency_bias: float = 0.3,
     at_most: Label = Label.KNOWN,
     reach: MemoryAccess,
+    zone: str | None = None,
 ) -> Bootstrap:
     """The memories with which a session starts: those of `as_of`, without the ones forgotten or replaced since.
 
     The same `as_of` gives the same text, so the beginning of a session's prompts outlives restarts. A token counts as
     four characters. `always_include_tags` are tags or categories. Memories trusted less than `at_most` are left out.
-    `session` is the session that starts.
+    `session` is the session that starts. What is out of date says so, with days in the zone.
     """
     last, found = None, list[Memory]()
     for part in reach.filters(MemoryFilter(agent=DEFAULT_AGENT, at_most=at_most)):
@@ -222,6 +225,9 @@ async def bootstrap_context(
         found += await standing.candidates(conn, principal, as_of, always_include_tags, trusted, whose)
     ranked = sorted(found, key=lambda memory: (-_weight(memory, as_of, recency_bias), -memory.id))
     chosen = _chosen(ranked, top_memories, frozenset(always_include_tags))
+    if last is not None:
+        newer = await search.replaced(conn, principal, last.rows, at_most)
+        last = last.marked({id: now for id, now in newer.items() if reach.shows(now)}, zone)
     return bootstrap(last, chosen, as_of, max_tokens)
 
 

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from itertools import takewhile
 
+from gateway.agent.memory.remember import FORGET
 from gateway.domain.conversation.diff import for_chat
 from gateway.domain.conversation.tools import ToolClass
 from gateway.domain.errors import OwnerMustAct
@@ -130,6 +131,8 @@ def why_asked(row: ReviewRow) -> str:
         return "The gateway stopped during this call of a task, so nobody knows whether it took effect."
     if row.kind == "review":
         return "A task in the background waits for your answer."
+    if row.tool == FORGET and row.act is ToolClass.IRREVERSIBLE:
+        return "It would hide more than the memory itself; /memory restore undoes it."
     if row.task_id is None:
         return "The gateway itself asks."
     if row.label is Label.OWNER and row.act is not ToolClass.IRREVERSIBLE:

@@ -82,10 +82,12 @@ async def temporary_database(purpose: str) -> AsyncIterator[Database]:
     """A temporary server with this program's schema and the vector tables; `purpose` names its folder."""
     with tempfile.TemporaryDirectory(prefix=f"supaclaw-{purpose}-") as folder:
         server = EmbeddedPostgres(Path(folder))
+        starting = asyncio.create_task(server.start())  # it ends before the server is stopped, also if we are cancelled
         try:
-            async with await Database.connect(await server.start()) as database:
+            async with await Database.connect(await asyncio.shield(starting)) as database:
                 await migrate(database)
                 await database.run(vectors.ensure_table)
                 yield database
         finally:
+            await asyncio.wait([starting])
             await server.stop()

@@ -87,6 +87,7 @@ class Summarise:
                 case _:
                     return None
             own = [row for row in await messages.transcript(conn, session) if row.session_id == session]
+            forgotten = await memories.forgotten(conn, run.principal_id, [row.id for row in own])
             rows = await attachments.with_attachments(conn, [row for row in own if _within(row, until)])
             label, agent = await sessions.label(conn, session), await sessions.agent(conn, session)
         previous = next((row for row in rows if row.kind == "summary"), None)
@@ -94,7 +95,8 @@ class Summarise:
         questions = sum(row.kind == "user" for row in covered)
         if not covered or (previous is None and questions < FEWEST_QUESTIONS):
             return None
-        return _Ended(session, agent, label, Cut(previous, covered))
+        what = await asyncio.to_thread(Cut(previous, covered).without, *forgotten)
+        return _Ended(session, agent, label, what) if what.covered else None
 
 
 def _within(row: MessageRow, until: Json) -> bool:
@@ -119,7 +121,7 @@ async def _store(tx: Connection, run: Claim, ended: _Ended, sections: Sections) 
             session=ended.session,
             sources=ended.what.spoken,
         )
-        await memories.add(tx, run.principal_id, new)
+        await memories.learn(tx, run.principal_id, new)
     summary = NewMemory(
         recap_of(sections),
         label=ended.label,

@@ -4,6 +4,7 @@ The conversations are imported into a temporary database on a server of its own.
 """
 
 import asyncio
+import signal
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
@@ -86,7 +87,10 @@ def longmemeval(file: File, mode: By = SearchMode.HYBRID, questions: AtMost = No
 def _evaluate(
     read: Callable[[bytes], list[Conversation]], file: Path, mode: SearchMode, limit: int | None, *, as_json: bool
 ) -> None:
-    result = asyncio.run(_run(_first(read(file.read_bytes()), limit), mode))
+    try:
+        result = asyncio.run(_run(_first(read(file.read_bytes()), limit), mode))
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
     if as_json:
         print_json(asdict(result))
     else:
@@ -105,7 +109,11 @@ def _first(conversations: Sequence[Conversation], limit: int | None) -> list[Con
 
 
 async def _run(conversations: Sequence[Conversation], mode: SearchMode) -> Evaluation:
-    asked: list[_QuestionScore] = []
+    """The figures; SIGTERM and SIGHUP end it like Ctrl-C, and with it the temporary server."""
+    task, asked = asyncio.current_task(), list[_QuestionScore]()
+    assert task is not None, "this runs in a task"
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
     embedder = None if mode is SearchMode.KEYWORD else _Embedding()
     async with temporary_database("eval") as database:
         for conversation in conversations:

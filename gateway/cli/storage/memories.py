@@ -15,16 +15,16 @@ from gateway.agent.memory.remember import MemoryRefused, Remembering
 from gateway.cli.storage.search import CATEGORIES, MinImportance, memory_json, split_list, whereabouts, with_memories
 from gateway.cli.terminal.console import echo
 from gateway.cli.terminal.output import AsJson, Limit, print_json, print_rows
-from gateway.cli.terminal.questions import confirm
+from gateway.cli.terminal.questions import confirm, confirm_unless
 from gateway.config.environment import Environment
 from gateway.config.load import load_early
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import MemoryId
 from gateway.domain.memory.memories import Category, Kind, Memory, MemoryFilter
-from gateway.domain.principals import Label
+from gateway.domain.principals import Label, Role
 from gateway.domain.text.texts import json_text, one_line
 from gateway.logs import SecretMask, logging_to
-from gateway.memory.wording import forgotten_too, kind, memory_with_importance, who
+from gateway.memory.wording import kind, memory_with_importance, who
 from gateway.store.memory import memories
 from gateway.store.memory.memories import MemorySource
 from gateway.store.transcript import imports
@@ -120,27 +120,28 @@ def forget(
     also: Annotated[
         list[str] | None, typer.Option(metavar="WORDS", help="Also erase sentences that contain this; repeatable.")
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Erase without asking.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Forget or erase without asking.")] = False,
 ) -> None:
     """Forget a memory; searches no longer find it."""
     if undo and erase:
         raise OwnerMustAct("erased text can't be restored; use --undo or --erase, not both")
-    if (also or yes) and not erase:
-        raise OwnerMustAct("--also and --yes belong to --erase")
+    if also and not erase:
+        raise OwnerMustAct("--also belongs to --erase")
     if erase:
         erase_permanently(MemoryId(id), also or [], yes=yes)
         return
 
-    async def change(own: Remembering) -> tuple[Memory, Sequence[Memory]]:
-        return (await own.restore(MemoryId(id)), ()) if undo else await own.forget(MemoryId(id))
-
-    memory, stating = with_memories(change)
-    said = memory_with_importance(memory)
-    echo(
-        f"remembered again: {id} {said}"
-        if undo
-        else f"forgotten: {id} {said}; --undo restores it{forgotten_too(stating)}"
-    )
+    if undo:
+        restored = with_memories(lambda own: own.restore(MemoryId(id)))
+        echo(f"remembered again: {id} {memory_with_importance(restored)}")
+        return
+    going, done = with_memories(lambda own: own.forget_agreed(MemoryId(id)))
+    said = f"{id} {memory_with_importance(going.memory)}"
+    if not done:
+        refusal = f"{len(going.stating)} rows that state it would go, too; add --yes, or confirm in a terminal"
+        confirm_unless(yes, f"Forget {said}{going.also}\nAll of this?", refusal)
+        going = with_memories(lambda own: own.forget(MemoryId(id)))
+    echo(f"forgotten: {said}; --undo restores it{going.also}\n{going.stays(Role.OWNER)}")
 
 
 def export() -> None:

@@ -36,7 +36,7 @@ from gateway.domain.memory.memories import (
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import one_line
 from gateway.domain.time import stamp
-from gateway.memory.wording import MemoryRow, kind, memory_row, who
+from gateway.memory.wording import MemoryRow, kind, memory_row, outdated, who
 from gateway.store.connection.pool import Connection, Database
 
 OWNER_ORIGIN = "user"
@@ -214,6 +214,8 @@ def _print_hits(found: SearchResult) -> None:
         at = memory.event_at or memory.created_at
         whose = f"{who(memory)}:" if memory.kind is Kind.TURN else f"[{kind(memory)}]"
         echo(f"{stamp(at, owners_zone())} {whose} {one_line(memory.text, LONGEST_HIT)}")
+        if now := found.replaced.get(memory.id):
+            echo(f"    {outdated(now, owners_zone())}")
         echo(lead=f"    {_why(hit)}", style=Style.DIM)
     notes = [found.note]
     if found.weak:

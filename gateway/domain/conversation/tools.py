@@ -149,12 +149,13 @@ class Change:
     """The effect of a call as shown to people; a yes counts only while `base` is the same.
 
     `base` is a hash of the contents that the call works on: of the file it changes, of the files it names. `stale`
-    is told if it has become another.
+    is told if it has become another. `label` is that of stored texts which the preview quotes.
     """
 
     preview: str
     base: str = ""
     stale: str = "What this would do is different now, so nothing was done; ask again."
+    label: Label = Label.OWNER
 
 
 @dataclass(frozen=True, slots=True)

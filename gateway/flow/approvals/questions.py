@@ -140,7 +140,7 @@ class Questions:
             tool=act.tool,
             arguments=act.arguments,
             preview=act.change.preview,
-            label=caller.label,
+            label=max(caller.label, act.change.label),
             base=act.change.base,
             session=caller.session,
             address=caller.address,

@@ -24,7 +24,7 @@ from gateway.config.failpoints import Failpoints, Step
 from gateway.domain.conversation.model import ModelsExhausted, Reply
 from gateway.domain.conversation.transcript import Summary
 from gateway.domain.errors import RunLost
-from gateway.domain.ids import MessageId, SessionId
+from gateway.domain.ids import MessageId, PrincipalId, SessionId
 from gateway.domain.memory.memories import Category, Kind, NewMemory
 from gateway.domain.work.tasks import Claim
 from gateway.flow.live import Live, MessageStored, TurnStarted
@@ -85,7 +85,7 @@ class Compactor:
             return opened
         model, run = self.model(), opened.run
         asked = model and BudgetedModel(model, budgets, run, opened.principal.role, tree=opened.agent is not None)
-        summary = await self._written(asked, what, longest_summary(at))
+        summary = await self._written(asked, run.principal_id, what, longest_summary(at))
         self.failpoints.reach(Step.SUMMARY_READY)
         stored = await self.database.run(lambda tx: self._store(tx, run, opened.session, summary))
         self.failpoints.reach(Step.SUMMARY_COMMITTED)
@@ -94,11 +94,14 @@ class Compactor:
             self.live.publish(opened.session, MessageStored(stored))
         return await self._reopened(opened)
 
-    async def _written(self, model: SizedModel | None, what: Cut, limit: int) -> NewSummary:
-        reply = None if model is None else await self._asked(model, what, limit)
+    async def _written(self, model: SizedModel | None, whose: PrincipalId, what: Cut, limit: int) -> NewSummary:
+        ids = [row.id for row in what.covered]
+        forgotten = await self.database.read(lambda conn: memories.forgotten(conn, whose, ids))
+        said = await asyncio.to_thread(what.without, *forgotten)
+        reply = None if model is None else await self._asked(model, said, limit)
         sections = None if reply is None else read_summary(reply.text)
         if sections is None:
-            return NewSummary(what, await asyncio.to_thread(without_model, what, limit), (), limit, reply)
+            return NewSummary(what, await asyncio.to_thread(without_model, said, limit), (), limit, reply)
         return NewSummary(what, sections, lasting_facts(sections), limit, reply)
 
     async def _asked(self, model: SizedModel, what: Cut, limit: int) -> Reply | None:
@@ -128,7 +131,7 @@ class Compactor:
         )  # the facts of a branch's parent are remembered there
         for fact in summary.facts if own else ():
             new = NewMemory(fact, Category.FACT, label=label, origin="compaction", session=session, sources=what.spoken)
-            await memories.add(tx, run.principal_id, new)
+            await memories.learn(tx, run.principal_id, new)
         short = NewMemory(
             recap_of(summary.sections), label=label, origin="compaction", session=session, kind=Kind.SUMMARY
         )

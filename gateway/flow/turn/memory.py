@@ -75,7 +75,7 @@ class TurnMemory:
         if not opened.private or opened.heartbeat:
             return opened
         async with self.database.connection() as conn:
-            standing = await self._bootstrap(conn, opened)
+            standing = await self._bootstrap(conn, opened, zone)
             label = max(standing.label, opened.label)
             rows = (*opened.history, *opened.transcript)
             other_versions = await conversations.other_versions(conn, opened.session)
@@ -96,7 +96,7 @@ class TurnMemory:
             log.info("turn.told_by_memory", label=label.name)
         return replace(opened, label=label, reminder=Reminder(PromptPart(standing.text, standing.label), recalled))
 
-    async def _bootstrap(self, conn: Connection, opened: OpenedTurn) -> Bootstrap:
+    async def _bootstrap(self, conn: Connection, opened: OpenedTurn, zone: str | None) -> Bootstrap:
         """The bootstrap as of the conversation's first message or summary, so that it is the same in every turn.
 
         It is built again only after one of its memories was changed or forgotten.
@@ -104,10 +104,12 @@ class TurnMemory:
         first = next(row for row in opened.transcript if row.kind in ("user", "summary"))
         whose, session, as_of = opened.principal.id, opened.session, first.created_at
         at_most = recall_limit(opened.principal.role, first.label)
-        version = await bootstrap.version(conn, whose, session, as_of, ALWAYS, at_most)
+        version = f"{zone} {await bootstrap.version(conn, whose, session, as_of, ALWAYS, at_most)}"
         cached = self._bootstraps.pop((session, as_of, at_most), None)
         if cached is None or cached.version != version:
-            made = await bootstrap_context(conn, whose, as_of, session=session, at_most=at_most, reach=ALL_MEMORIES)
+            made = await bootstrap_context(
+                conn, whose, as_of, session=session, at_most=at_most, reach=ALL_MEMORIES, zone=zone
+            )
             cached = _CachedBootstrap(version, made)
         self._bootstraps[session, as_of, at_most] = cached
         return cached.bootstrap

@@ -10,6 +10,7 @@ from gateway.memory.wording import LastSession
 from gateway.store.connection.pool import Connection
 from gateway.store.connection.rows import fetch_all, fetch_first
 from gateway.store.memory.memories import memory_of
+from gateway.store.memory.search import REPLACED
 
 ENOUGH = 100
 """Memories of each sort that are looked at."""
@@ -37,18 +38,21 @@ last as (
 ), newest as (
   select * from memories where principal_id = $1 and kind = 'summary' order by id desc limit $5
 ), said as (
-  select m.id, case kind when 'user' then 'the user: ' else 'the agent: ' end || left(text, 200) as line
-  from messages m join last on m.session_id = last.id
-  where seq is not null and withdrawn is null and (kind = 'user' or (kind = 'assistant' and final))
-    and not exists (select from memories t where t.message_id = m.id and t.forgotten_at is not null)
+  select m.id, t.id as row, case m.kind when 'user' then 'the user: ' else 'the agent: ' end || left(m.text, 200) line
+  from messages m join last on m.session_id = last.id left join memories t on t.message_id = m.id
+  where seq is not null and withdrawn is null and (m.kind = 'user' or (m.kind = 'assistant' and final))
+    and t.forgotten_at is null
   order by seq desc limit 3
+), summary as (
+  select n.id as row, text as line
+  from newest n join last on n.session_id = last.id and n.created_at <= $2 and n.label <= $3
+  where n.forgotten_at is null and n.superseded_at is null order by n.id desc limit 1
+), lines as (
+  select 0 as id, * from summary union all select * from said where not exists (select from summary)
 ), before as (
-  select ended_at, label, coalesce(
-    (select text from newest n where n.session_id = last.id and n.created_at <= $2 and n.label <= $3
-       and n.forgotten_at is null and n.superseded_at is null order by n.id desc limit 1),
-    (select string_agg(line, '; ' order by id) from said), '') as text
-  from last
-)"""
+  select ended_at, label, array(select line from lines order by id) as lines,
+         array(select coalesce(lines.row, 0) from lines order by id) as rows from last
+), {replaced}"""
 
 
 _EACH = """with {} select * from remembered where id in (select id from chosen) order by id"""
@@ -56,10 +60,12 @@ _BEFORE = """with {} select * from before"""
 _DIGEST = """with {}, {}
 select md5(concat(
   (select string_agg(concat(id, ' ', xmin), ',' order by id) from memories where id in (select id from chosen)),
-  (select concat(ended_at, label, text) from before)))"""
+  (select concat(ended_at, label, lines) from before),
+  (select string_agg(newer::text, ',' order by newer.row) from newer)))"""
 _CANDIDATES = _EACH.format(_CHOSEN)
-_LAST_CHAT = _BEFORE.format(_LAST.format(session="$6"))
-_VERSION = _DIGEST.format(_CHOSEN, _LAST.format(session="$7"))
+_OF_LAST = REPLACED.format(rows="array(select unnest(rows) from before)")
+_LAST_CHAT = _BEFORE.format(_LAST.format(session="$6", replaced=_OF_LAST))
+_VERSION = _DIGEST.format(_CHOSEN, _LAST.format(session="$7", replaced=_OF_LAST))
 
 
 async def last_chat(

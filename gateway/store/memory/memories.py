@@ -75,6 +75,29 @@ async def add(tx: Connection, principal: PrincipalId, new: NewMemory) -> tuple[M
     return await _with_links(tx, principal, id, new), True
 
 
+async def learn(tx: Connection, principal: PrincipalId, new: NewMemory) -> None:
+    """`add` what no person asked to remember, unless a person has forgotten it."""
+    sql = """select exists (select from memories where principal_id = $1 and agent = $2 and content_hash = $3
+                              and kind = 'memory' and forgotten_at > created_at)"""
+    if not await tx.fetchval(sql, principal, new.agent, content_hash(storable(new.text))):
+        await add(tx, principal, new)
+
+
+MAX_FORGOTTEN = 1_000
+"""Forgotten memories that a summary is checked for, the newest."""
+
+
+async def forgotten(
+    conn: Connection, principal: PrincipalId, messages: Sequence[MessageId]
+) -> tuple[set[MessageId], list[str]]:
+    """Those of the messages that their person has forgotten, and the texts of forgotten memories."""
+    sql = "select message_id from memories where message_id = any($1) and forgotten_at is not null"
+    hidden = {MessageId(row["message_id"]) for row in await conn.fetch(sql, list(messages))}
+    sql = """select text from memories where principal_id = $1 and kind = 'memory' and forgotten_at > created_at
+             order by forgotten_at desc limit $2"""
+    return hidden, [row["text"] for row in await conn.fetch(sql, principal, MAX_FORGOTTEN)]
+
+
 async def get(conn: Connection, principal: PrincipalId, memory: MemoryId) -> Memory | None:
     """One row of this principal's, of any kind, in force or not."""
     return await fetch_first(

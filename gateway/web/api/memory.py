@@ -18,11 +18,11 @@ from gateway.agent.memory.search import (
     bootstrap_context,
 )
 from gateway.domain.ids import MemoryId, SessionId
-from gateway.domain.memory.memories import Category, Kind, MemoryFilter, MemoryHit, NewMemory, SearchMode
+from gateway.domain.memory.memories import Category, Kind, Memory, MemoryFilter, MemoryHit, NewMemory, SearchMode
 from gateway.domain.memory.memories import SearchScope as Where
 from gateway.domain.people.credentials import Scope
 from gateway.domain.principals import Label
-from gateway.memory.wording import Bootstrap, MemoryRow, fold_copies, memory_row, recall_block
+from gateway.memory.wording import Bootstrap, MemoryRow, fold_copies, memory_row, outdated, recall_block
 from gateway.store.memory import memories
 from gateway.store.memory.memories import MemorySource
 from gateway.web.auth.access import Caller, needs
@@ -98,12 +98,13 @@ class ContextRequest(RequestBody):
 
 @dataclass(frozen=True, slots=True)
 class FoundRow:
-    """A hit; `words` is its share of the query's rare words."""
+    """A hit; `words` is its share of the query's rare words, `outdated` what holds in its place, if it was replaced."""
 
     memory: MemoryRow
     score: float
     words: float
     cosine: float | None
+    outdated: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +132,14 @@ class Stored:
 
     memory: MemoryRow
     new: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """A forgotten memory, and the messages and summaries that were forgotten with it."""
+
+    memory: MemoryRow
+    with_it: Sequence[MemoryRow]
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +174,9 @@ async def search(site: AtSite, caller: Client, request: SearchRequest) -> Search
         session=SessionId(request.session) if request.session else None,
         reach=caller.reach,
     )
-    return SearchResult([_found_row(hit) for hit in found.hits], found.mode, found.weak, found.left_out, found.note)
+    zone = site.chat.zones.zone_of(site.owner.id)
+    hits = [_found_row(hit, found.replaced.get(hit.memory.id), zone) for hit in found.hits]
+    return SearchResult(hits, found.mode, found.weak, found.left_out, found.note)
 
 
 @router.get("/api/memory")
@@ -235,10 +246,10 @@ async def edit(site: AtSite, caller: Client, id: RowId, change: MemoryEdit) -> M
 
 
 @router.delete("/api/memory/{id}")
-async def forget(site: AtSite, caller: Client, id: RowId) -> MemoryRow:
+async def forget(site: AtSite, caller: Client, id: RowId) -> Forgotten:
     """Forget a memory, with the messages and summaries that state it."""
-    memory, _ = await in_memory(site, lambda own: own.forget(MemoryId(id)), caller.reach)
-    return memory_row(memory)
+    going = await in_memory(site, lambda own: own.forget(MemoryId(id)), caller.reach)
+    return Forgotten(memory_row(going.memory), [memory_row(row) for row in going.stating])
 
 
 @router.post("/api/memory/{id}/restore")
@@ -250,9 +261,10 @@ async def restore(site: AtSite, caller: Client, id: RowId) -> MemoryRow:
 @router.get("/api/bootstrap")
 async def bootstrap(site: AtSite, caller: Client, query: Annotated[BootstrapQuery, Query()]) -> BootstrapText:
     """Get a text for the beginning of an agent's session: the last session, and the most important memories."""
-    owner, now = site.owner.id, site.clock.now()
+    owner, now, zone = site.owner.id, site.clock.now(), site.chat.zones.zone_of(site.owner.id)
     async with site.database.connection() as conn:
-        return BootstrapText((await bootstrap_context(conn, owner, now, **dict(query), reach=caller.reach)).text)
+        made = await bootstrap_context(conn, owner, now, **dict(query), reach=caller.reach, zone=zone)
+    return BootstrapText(made.text)
 
 
 @router.post("/api/context")
@@ -261,10 +273,11 @@ async def context(site: AtSite, caller: Client, request: ContextRequest) -> Cont
     if not request.message.strip():
         raise Refused(400, "empty_message", "message: must not be empty.", param="message")
     start, owner = Bootstrap("", Label.OWNER), site.owner.id
+    zone = site.chat.zones.zone_of(owner)
     if request.bootstrap:
         async with site.database.connection() as conn:
             start = await bootstrap_context(
-                conn, owner, site.clock.now(), max_tokens=request.max_tokens, reach=caller.reach
+                conn, owner, site.clock.now(), max_tokens=request.max_tokens, reach=caller.reach, zone=zone
             )
     in_bootstrap = {memory.id for memory in start.shown}
     searching = MemorySearch(site.database, site.chat.embedder)
@@ -272,9 +285,7 @@ async def context(site: AtSite, caller: Client, request: ContextRequest) -> Cont
     found = await searching.find(owner, request.message, scope=Where.ALL, k=most, reach=caller.reach)
     new = [hit for hit in found.hits if hit.memory.id not in in_bootstrap]
     near = fold_copies([hit.memory for hit in new if hit.cosine or hit.words >= LEAST_WORDS], RECALLED_ROWS)
-    return Context(
-        start.text, "" if found.weak else recall_block(near, RECALLED_TOKENS, site.chat.zones.zone_of(owner))
-    )
+    return Context(start.text, "" if found.weak else recall_block(near, RECALLED_TOKENS, zone, found.replaced))
 
 
 def _filter(caller: Caller, request: SearchRequest) -> MemoryFilter:
@@ -288,5 +299,5 @@ def _filter(caller: Caller, request: SearchRequest) -> MemoryFilter:
     )
 
 
-def _found_row(hit: MemoryHit) -> FoundRow:
-    return FoundRow(memory_row(hit.memory), hit.score, hit.words, hit.cosine)
+def _found_row(hit: MemoryHit, now: Memory | None, zone: str | None) -> FoundRow:
+    return FoundRow(memory_row(hit.memory), hit.score, hit.words, hit.cosine, outdated(now, zone) if now else None)

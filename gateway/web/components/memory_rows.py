@@ -3,7 +3,7 @@
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from typing import Annotated, TypeVar
 
@@ -28,8 +28,8 @@ from gateway.domain.memory.memories import (
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import one_line
 from gateway.memory.lexemes import lexemes
-from gateway.memory.wording import kind, who
-from gateway.store.memory import memories
+from gateway.memory.wording import kind, outdated, who
+from gateway.store.memory import memories, search
 from gateway.web.http.bodies import Text, midnight
 from gateway.web.site import Site
 
@@ -92,13 +92,14 @@ _WORD = re.compile(r"[\u2e80-\u9fff\uf900-\ufaff]|[^\W_\u2e80-\u9fff\uf900-\ufaf
 
 @dataclass(frozen=True, slots=True)
 class MemoryRow:
-    """A row of memory; `why` says how well it matched."""
+    """A row of memory; `why` says how well it matched, `outdated` what holds in its place."""
 
     memory: Memory
     kind: str
     who: str
     text: Markup
     why: str = ""
+    outdated: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +112,15 @@ class MemoryListing:
 
 
 async def find_rows(site: Site, query: MemoryQuery) -> MemoryListing:
-    """The named rows, else the best for the words, else the newest."""
+    """The named rows, else the best for the words, else the newest; what is out of date says so."""
+    found, zone = await _found(site, query), site.chat.zones.zone_of(site.owner.id)
+    async with site.database.connection() as conn:
+        newer = await search.replaced(conn, site.owner.id, [row.memory.id for row in found.rows], Label.UNTRUSTED)
+    rows = [(row, newer.get(row.memory.id)) for row in found.rows]
+    return replace(found, rows=[replace(row, outdated=outdated(now, zone)) if now else row for row, now in rows])
+
+
+async def _found(site: Site, query: MemoryQuery) -> MemoryListing:
     if query.id:
         return MemoryListing([row_of(memory) for memory in await get_rows(site, query.id)])
     zone = site.chat.zones.zone_of(site.owner.id)

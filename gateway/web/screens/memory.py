@@ -10,6 +10,7 @@ from gateway.agent.memory.remember import Remembering
 from gateway.domain.ids import MemoryId, MessageId
 from gateway.domain.memory.memories import DEFAULT_AGENT, Category, Kind, Memory, NewMemory
 from gateway.domain.people.credentials import Scope
+from gateway.domain.principals import Role
 from gateway.store.people import tokens
 from gateway.store.transcript import messages
 from gateway.web.auth.access import OWNER, VISITOR
@@ -121,10 +122,11 @@ async def pin(site: AtSite, id: RowId, pinned: bool) -> HTMLResponse:
 
 
 @router.post("/memory/{id}/forget", dependencies=OWNER)
-async def forget(site: AtSite, id: RowId) -> HTMLResponse:
-    """Forget a memory."""
-    memory, _ = await in_memory(site, lambda own: own.forget(MemoryId(id)))
-    return HTMLResponse(site.pages.part("forgotten", memory_rows.row_of(memory)))
+async def forget(site: AtSite, id: RowId, agreed: str | None = None) -> HTMLResponse:
+    """Forget a memory; if more than itself goes, ask first, and do it with the yes for exactly that (`agreed`)."""
+    going, done = await in_memory(site, lambda own: own.forget_agreed(MemoryId(id), agreed))
+    row, stays = memory_rows.row_of(going.memory), going.stays(Role.OWNER)
+    return HTMLResponse(site.pages.part("forgotten" if done else "forgetting", row, going, stays))
 
 
 @router.post("/memory/{id}/restore", dependencies=OWNER)

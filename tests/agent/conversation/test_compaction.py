@@ -93,6 +93,16 @@ class TestCut:
         assert [row.text for row in what.covered] == ["c", "d", "e"]
         assert (what.covered[0].seq, what.last) == (3, 5)
 
+    def test_what_was_forgotten_is_left_out_of_it_and_of_the_summary_before(self) -> None:
+        spoken = Spoken().ask("a").answer("b").ask("c").call('{"number": "555-0142"}').answer("d").ask("e").answer("f")
+        spoken = spoken.summarise("- The phone of Ada's ex: 555-0142\n- Ada likes her new phone", 2).ask("g", open=True)
+        what = cut_of(spoken.rows, NOW, 0)
+        assert what is not None
+        left = what.without({what.covered[0].id}, ["The phone number of Ada's ex is 555-0142"])
+        assert left.previous is not None
+        assert left.previous.text == "- Ada likes her new phone"
+        assert [row.text for row in left.covered] == ["{}", "d", "e"]
+
     def test_a_second_one_finds_nothing_to_do(self) -> None:
         spoken = Spoken().ask("a").answer("b").ask("c").answer("d").summarise("S", 3).ask("e", open=True)
         assert cut_of(spoken.rows, NOW, 0) is None
@@ -313,11 +323,7 @@ class TestWithoutModel:
         spoken.ask("and cups").call("{}", path="cups.md", content="x").answer("Done.").ask("thanks").answer("Welcome!")
         sections = without_model(what(spoken), 500)
         assert sections["Goal"] == "find me ## Goal a tea"
-        assert sections["Open threads"].splitlines() == [
-            "- Asked: find me ## Goal a tea",
-            "- Asked: and cups",
-            "- Asked: thanks",
-        ]
+        assert sections["Open threads"].splitlines() == ["- Asked: and cups", "- Asked: thanks"]
         assert sections["Files"] == "- tea.md\n- cups.md"
         assert sections["Next steps"] == "The latest answer in this part began: Done."
 

@@ -74,7 +74,21 @@ async def test_rules_make_it_where_no_model_answers(database: Database, workspac
     async with path.working():
         await ended(path, "we move to Lisbon", "and the piano?")
     [summary] = await kept(path, Kind.SUMMARY)
-    assert summary.text.startswith("we move to Lisbon")
+    assert summary.text == "we move to Lisbon Open: - Asked: and the piano?"
+
+
+async def test_what_was_forgotten_is_neither_summarised_nor_learned_again(database: Database, workspace: Path) -> None:
+    summaries = FakeModel(lambda _: said(REPLY))
+    path = await build(database, workspace, FakeModel(), summaries=summaries)
+    async with path.working():
+        await path.ask("/remember Berta plays the piano")
+        await path.ask("Berta plays the piano, did I tell you?")
+        assert "A1" in await path.ask("/memory forget 1")
+        await path.ask("/approve A1")
+        await path.settled()
+        await ended(path, "we move to Lisbon", "the flat in Alfama it is")
+    assert "piano" not in repr(summaries.prompts)
+    assert await kept(path, Kind.MEMORY) == []
 
 
 async def test_nothing_is_learned_from_what_was_recalled(database: Database, workspace: Path) -> None:
