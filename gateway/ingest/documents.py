@@ -1,4 +1,4 @@
-"""Slides (Office Open XML) and OpenDocument files."""
+"""Slides (Office Open XML), OpenDocument files and rich text."""
 
 import re
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gateway.ingest.archive import checked_zip, xml_part
 from gateway.ingest.office.parts import add_parts
 from gateway.ingest.output import Output, Unreadable
-from gateway.ingest.text import html_text
+from gateway.ingest.text import html_text, start_of
 
 if TYPE_CHECKING:
     from lxml.etree import _Element
@@ -19,6 +19,7 @@ _MANIFEST = "META-INF/manifest.xml"
 _AS_HTML = {
     "h": "h1",
     "p": "p",
+    "a": "a",
     "line-break": "br",
     "list-item": "li",
     "table-row": "tr",
@@ -27,6 +28,28 @@ _AS_HTML = {
     "annotation": "blockquote",
 }
 """OpenDocument's elements as HTML's; deletions are skipped."""
+
+
+_BESIDE_RTF = {
+    r"(?<!nonshppict\{)\\pict": "picture",
+    r"\\object": "embedded object",
+    r"\\footnote": "footnote",
+    r"\\annotation": "comment",
+    r"\\header[lrf]?": "header",
+    r"\\footer[lrf]?": "footer",
+}
+"""Control words of groups beside the text (Rich Text Format 1.9.1)."""
+
+
+def read_rtf(source: Path, out: Output) -> str:
+    """Read the text, and count what stands beside it as left out; returns the description."""
+    from striprtf.striprtf import rtf_to_text
+
+    raw = start_of(source, out).decode("latin-1")
+    for word, part in _BESIDE_RTF.items():
+        out.leave_out(part, len(re.findall(rf"{word}(?![a-z])", raw)))
+    out.add(rtf_to_text(raw, errors="replace"))
+    return f"rich text: {out.first_line()}"
 
 
 def read_pptx(source: Path, out: Output) -> str:
@@ -87,6 +110,7 @@ def _odf_text(part: "_Element") -> str:
     for element in part.iter("{*}*"):
         name = element.tag.rpartition("}")[2]
         element.tag = _AS_HTML.get(name, "span")
+        element.set("href", element.get("{http://www.w3.org/1999/xlink}href", ""))
         if name in {"s", "tab"}:
             element.text = " "
     return html_text(part)

@@ -146,7 +146,6 @@ class TestRefusals:
                 "x.xls",
                 "this old kind of file isn't supported; save it as .docx, .xlsx, .pptx or PDF",
             ),
-            (rb"{\rtf1 hello}", "x.rtf", "rich text isn't supported; save it as .docx or PDF"),
             (b"\0\0\0\x18ftypheic", "x.heic", "the picture is damaged or in an unsupported format"),
             (b"<html></html>", "x.html", "no text was found in it"),
             (b"\x1f\x8bnothing", "x.tar.gz", "this kind of archive isn't supported; send it as .zip"),

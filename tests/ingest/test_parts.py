@@ -5,7 +5,7 @@ import email.message
 import io
 import json
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 
 import openpyxl
@@ -36,6 +36,7 @@ HEIC = base64.b64decode(
     "GJKp/6A="
 )
 W = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
+RELATIONS = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
 M = 'xmlns:m="http://schemas.openxmlformats.org/officeDocument/2006/math"'
 EQUATION = (
     f"<w:p><m:oMathPara {M}><m:oMath><m:r><m:t>E=m</m:t></m:r><m:sSup>"
@@ -142,6 +143,48 @@ def test_slides_are_read_with_charts_and_pictures(found: Read) -> None:
     assert "Sales: 19.5, 4711 (for North, South)" in text
     assert "90210" in text
     assert file.problem == ""
+
+
+ADDRESS = "https://example.org/lease?page=2"
+
+
+def linked() -> Iterator[tuple[str, bytes]]:
+    """Files of each kind in which an address is behind words."""
+    page = f'<p>Read <a href="{ADDRESS}">the lease</a> or <a href="{ADDRESS}">{ADDRESS}</a></p>'.encode()
+    yield "x.html", page
+    yield "x.eml", b"Subject: Rent\nContent-Type: text/html\n\n" + page
+    reference = '<w:hyperlink r:id="rId77"><w:r><w:t>the lease</w:t></w:r></w:hyperlink>'
+    relation = f'<Relationship Id="rId77" Type="{RELATIONS}/hyperlink" Target="{ADDRESS}" TargetMode="External"/>'
+    yield "x.docx", samples.docx(f'<w:p xmlns:r="{RELATIONS}">{reference}</w:p>', relation)
+    anchor = (
+        f'<text:p><text:a xmlns:xlink="http://www.w3.org/1999/xlink" xlink:href="{ADDRESS}">the lease</text:a></text:p>'
+    )
+    yield "x.odt", samples.opendocument("text", f"<office:text>{anchor}</office:text>")
+    book, deck, out = openpyxl.Workbook(), pptx.Presentation(), io.BytesIO()
+    book.active["A1"], book.active["A1"].hyperlink = "the lease", ADDRESS
+    book.save(out)
+    yield "x.xlsx", out.getvalue()
+    box = deck.slides.add_slide(deck.slide_layouts[6]).shapes.add_textbox(*(Inches(1),) * 4)
+    run = box.text_frame.paragraphs[0].add_run()
+    run.text, run.hyperlink.address = "the lease", ADDRESS
+    deck.save(out := io.BytesIO())
+    yield "x.pptx", out.getvalue()
+
+
+@pytest.mark.parametrize(("name", "content"), [*linked()], ids=lambda each: each if isinstance(each, str) else "")
+def test_an_address_behind_words_stands_beside_them(name: str, content: bytes, found: Read) -> None:
+    text = found(content, name).text
+    assert "the lease" in text
+    assert text.count(ADDRESS) == (2 if name in {"x.html", "x.eml"} else 1)
+
+
+def test_rich_text_is_read_and_what_stands_beside_it_named(found: Read) -> None:
+    pictures = rb"{\*\shppict{\pict 00}}{\nonshppict{\pict 00}}"
+    head = rb"{\rtf1\ansi\ansicpg1252{\header Top}\headery720 "
+    content = head + rb"Rent f\'fcr May: 700 \'80" + pictures + rb"\par}"
+    file, text = found(content, "x.doc")
+    assert text.strip() == "Rent für May: 700 €"
+    assert file.problem == "left out: 1 picture, 1 header"
 
 
 @pytest.mark.parametrize(
@@ -277,7 +320,7 @@ def form() -> bytes:
             b"<</Type/Pages/Count 1/Kids[4 0 R]>>",
             b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica/Encoding/WinAnsiEncoding>>",
             b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 595 842]/Resources<</Font<</F1 3 0 R>>>>/Contents 5 0 R"
-            b"/Annots[6 0 R 7 0 R 8 0 R]>>",
+            b"/Annots[6 0 R 7 0 R 8 0 R 12 0 R]>>",
             b"<</Length 65>>stream\nBT /F1 12 Tf 50 700 Td (Application for membership. Name:) Tj ET   \nendstream",
             b"<</Type/Annot/Subtype/Widget/FT/Tx/T(field1)/V(Bo Example)/Rect[250 695 400 715]>>",
             b"<</Type/Annot/Subtype/Widget/FT/Btn/T(vegan)/V/Yes/AS/Yes/Rect[50 600 60 610]"
@@ -286,6 +329,7 @@ def form() -> bytes:
             box,
             b"<</Type/Filespec/F(a.txt)/UF(a.txt)/EF<</F 11 0 R>>>>",
             b"<</Type/EmbeddedFile/Length 13>>stream\n14 green pegs\nendstream",
+            b"<</Type/Annot/Subtype/Link/Rect[45 695 260 715]/A<</S/URI/URI(%s)>>>>" % ADDRESS.encode(),
         ]
     )
 
@@ -297,6 +341,7 @@ def test_a_pdf_is_read_with_its_form_notes_and_files(found: Read) -> None:
         "vegan: [x]",
         "[note by Cy: ask again in May]",
         "--- file: a.txt ---\n14 green pegs",
+        f"[link behind “Application for membership. Name:”: {ADDRESS}]",
     ):
         assert words in text
 
