@@ -133,7 +133,7 @@ class ContentLabels(Labels):
             await contents.note(tx, self.principal, file.sha256, label, "agent")
             if mime:
                 path, size, sha256 = file.path, file.size, file.sha256
-                await files.record(tx, self.principal, path, size=size, mime=mime, sha256=sha256, label=label)
+                await files.keep(tx, self.principal, path, size=size, mime=mime, sha256=sha256, label=label)
 
         await self.database.run(work)
 

@@ -217,7 +217,8 @@ class _Files:
         The text of a problem may quote the file, so it is untrusted.
         """
         path = str(WorkspacePath.parse(arguments.path))
-        read = await self.services.find_read(path)
+        with explained():
+            read = await self.services.find_read(path)
         shown = await self._picture(read.view_path if read else path) if mime_of(path).startswith("image/") else ()
         if shown and not (read and read.text_path):
             return Labelled({"what": f"the picture {path}; {SHOWN}"}, Label.UNTRUSTED, shown)
@@ -226,7 +227,8 @@ class _Files:
         if not read.text_path:
             message = f"{path} is not a text file, and no text was found in it: {read.problem or 'it has none'}."
             raise ToolFailed("binary", message, Label.UNTRUSTED)
-        pages = f", {read.pages} pages, each also in {path}{PAGES_SUFFIX}/001.txt and so on" if read.pages > 1 else ""
+        each = f"{read.beside or path}{PAGES_SUFFIX}/001.txt"
+        pages = f", {read.pages} pages, each also in {each} and so on" if read.pages > 1 else ""
         found = f"text of {path}{pages}{f'; {read.problem}' if read.problem else ''}"
         page = await self._page(read.text_path, arguments)
         found = f"{found}; {SHOWN}" if shown else found
@@ -235,8 +237,9 @@ class _Files:
     async def _pictured_page(self, arguments: ReadArguments, number: int) -> Labelled:
         """The text and the picture of one page, which reading the file has made."""
         with explained():
-            path = WorkspacePath.parse(arguments.path)
-        page = f"{path}{PAGES_SUFFIX}/{number:03}"
+            path = str(WorkspacePath.parse(arguments.path))
+            read = await self.services.find_read(path)
+        page = f"{(read and read.beside) or path}{PAGES_SUFFIX}/{number:03}"
         if not (shown := await self._picture(f"{page}.jpg")):
             message = f"There is no picture of page {number} of {path}; read it without page."
             raise ToolFailed.own("no_page", message)
@@ -314,7 +317,7 @@ def _reading(files: _Files) -> tuple[AnyTool, ...]:
         ),
         Tool(
             "read_file",
-            "Read a text file, or the text found in a PDF, picture or other file that was sent; page shows one page. "
+            "Read a text file, or the text found in a PDF, picture or other file; page shows one page. "
             "content is null when it does not exist; next_offset means there is more.",
             ReadArguments,
             files.read_file,

@@ -205,7 +205,7 @@ async def delete(site: AtSite, path: Named) -> None:
 @router.post(f"{HERE}/unlock", status_code=204, dependencies=OWNER)
 async def unlock(site: AtSite, path: Named, password: Annotated[str, Form(min_length=1, max_length=1000)]) -> None:
     """Read a file that needs a password, which is used once and kept nowhere."""
-    await site.files.unlock(str(WorkspacePath.parse(path)), password)
+    await site.files.unlock(site.owner.id, str(WorkspacePath.parse(path)), password)
 
 
 @router.post(f"{HERE}/vouch", status_code=204, dependencies=OWNER)
