@@ -18,14 +18,11 @@ OPENS = (
     "once, and is stored nowhere."
 )
 USAGE = (
-    "Write /secret NAME, such as /secret WEATHER_KEY, or the name of a file that needs a password, such as "
-    "/secret a.pdf. Never write the value itself here: I send you a form for it."
+    "Write /secret NAME, such as /secret WEATHER_KEY, or /secret FILE for the password of a file that you sent. "
+    "Never write the value itself here: I send you a form for it."
 )
 PRIVATE = "Write /secret NAME yourself, in your private chat with me."
-HERE = (
-    "Secrets are stored on the page under Secrets, or in a terminal by `supaclaw secrets set NAME`; a file is unlocked "
-    "under Files, or by `supaclaw files unlock`."
-)
+HERE = "Store secrets on the page (Secrets) or by `supaclaw secrets set NAME`; unlock files there (Files)."
 NO_ADDRESS = (
     "The page has no public address, so I can't send you a form. Its owner sets web.public_url to an https address, "
     "or stores the value with `supaclaw secrets set NAME` on the gateway's machine. Send a file without its password."

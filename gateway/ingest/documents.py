@@ -30,14 +30,7 @@ _AS_HTML = {
 """OpenDocument's elements as HTML's; deletions are skipped."""
 
 
-_BESIDE_RTF = {
-    r"(?<!nonshppict\{)\\pict": "picture",
-    r"\\object": "embedded object",
-    r"\\footnote": "footnote",
-    r"\\annotation": "comment",
-    r"\\header[lrf]?": "header",
-    r"\\footer[lrf]?": "footer",
-}
+_BESIDE_RTF = re.compile(r"(?<!nonshppict{)\\(pict|object|footnote|annotation|header|footer)[lrf]?(?![a-z])")
 """Control words of groups beside the text (Rich Text Format 1.9.1)."""
 
 
@@ -46,18 +39,19 @@ def read_rtf(source: Path, out: Output) -> str:
     from striprtf.striprtf import rtf_to_text
 
     raw = start_of(source, out).decode("latin-1")
-    for word, part in _BESIDE_RTF.items():
-        out.leave_out(part, len(re.findall(rf"{word}(?![a-z])", raw)))
+    for word in _BESIDE_RTF.findall(raw):
+        out.leave_out({"pict": "picture", "annotation": "comment"}.get(word, word))
     out.add(rtf_to_text(raw, errors="replace"))
     return f"rich text: {out.first_line()}"
 
 
 def read_pptx(source: Path, out: Output) -> str:
     """Read each slide, with its notes, as a page; returns the description."""
-    import pptx
+    from pptx.package import Package
 
     with checked_zip(source, office=True) as archive:
-        slides = pptx.Presentation(str(source)).slides
+        # `pptx.Presentation` refuses slide shows and templates.
+        slides = Package.open(str(source)).main_document_part.presentation.slides
         for slide in slides:
             out.add("\n\n".join(filter(None, _slide(slide))))
         add_parts(archive, out)

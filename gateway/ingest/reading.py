@@ -115,7 +115,7 @@ def _read(type: FileType, path: Path, out: Output) -> str:
         raise Unreadable(refused)
     reader = _BY_MIME.get(type.mime) or _BY_KIND.get(type.kind)
     if reader is None:
-        raise Unreadable(_REFUSED.get(type.kind, "this kind of file isn't supported"))
+        raise Unreadable(_REFUSED.get(type.kind, "this kind of file isn't supported; send it as PDF or text"))
     with _damage_named():
         return reader(path, out)
 

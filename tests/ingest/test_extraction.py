@@ -139,7 +139,7 @@ class TestRefusals:
             (samples.locked_pdf(), "x.pdf", output.LOCKED),
             (b"%PDF-1.7 and no more", "x.pdf", "the PDF is damaged"),
             (b"\x89PNG\r\n\x1a\n and no more", "x.png", "the picture is damaged or in an unsupported format"),
-            (b"\0\1\2\3", "x.bin", "this kind of file isn't supported"),
+            (b"\0\1\2\3", "x.bin", "this kind of file isn't supported; send it as PDF or text"),
             (b"7z\xbc\xaf\x27\x1c", "x.7z", "this kind of archive isn't supported; send it as .zip"),
             (
                 b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1",

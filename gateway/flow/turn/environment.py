@@ -339,8 +339,8 @@ class _Reader:
 
     async def _queue(self, tx: Connection, file: Written, label: Label) -> None:
         """Have the file read now, or a recording again."""
-        size, sha256, mime = file.size, file.sha256, mime_of(file.path)
-        row = await files.keep(tx, self.principal, file.path, size=size, mime=mime, sha256=sha256, label=label)
+        path, size, sha256, mime, own = file.path, file.size, file.sha256, mime_of(file.path), files.OWN
+        row = await files.keep(tx, self.principal, path, size=size, mime=mime, sha256=sha256, label=label, origin=own)
         about, dedupe, on = {"file": str(row.id)}, f"transcribe:{row.id}", self.instance
         await tasks.create(tx, self.principal, "transcribe", Lane.FILES, payload=about, dedupe=dedupe, instance=on)
         await tasks.hasten_kind(tx, "transcribe", dedupe)

@@ -116,19 +116,11 @@ async def same(conn: Connection, principal: PrincipalId, sha256: str, folder: st
 
 
 async def keep(
-    conn: Connection,
-    principal: PrincipalId,
-    path: str,
-    *,
-    size: int,
-    mime: str,
-    sha256: str,
-    label: Label,
-    origin: str = OWN,
+    conn: Connection, principal: PrincipalId, path: str, *, size: int, mime: str, sha256: str, label: Label, origin: str
 ) -> FileRow:
-    """Note a file as it is now; `label` is that of its content, as in `contents`, which is yet to be read if it is new.
+    """Note a file as it is now; another content than before is yet to be read, and a known file keeps its origin.
 
-    A known file keeps its origin.
+    `label` is that of the content, as in `contents`.
     """
     sql = """insert into files as f (principal_id, path, size, mime, sha256, label, origin)
              values ($1, $2, $3, $4, $5, $6, $7)
