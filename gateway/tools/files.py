@@ -33,6 +33,8 @@ from gateway.workspace.files.uploads import PAGES_SUFFIX, mime_of
 
 PAGE_BYTES = 20_000
 SHOWN = "its picture is shown until you have answered"
+READ_OUT = (".pdf", ".rtf", ".eml", ".mht", ".mhtml")
+"""Files that may be plain text as they are, which nobody reads so."""
 MAX_FOUND = 50
 MAX_FILE_BYTES = 100 * 1024**2
 """The largest file that a checkpoint holds."""
@@ -207,6 +209,8 @@ class _Files:
             page = await self.services.workspace.page(path, arguments.offset, arguments.limit)
         if page is None:
             return Labelled({"exists": False, "content": None}, Label.OWNER)
+        if path.lower().endswith(READ_OUT):
+            raise ToolFailed("binary", f"{path} is not a text file.", page.label)
         answer: JsonObject = {"exists": True, "content": page.text, "size": page.size}
         more = {} if page.next_offset is None else {"next_offset": page.next_offset}
         return Labelled({**answer, **more}, page.label)
