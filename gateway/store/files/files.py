@@ -53,8 +53,8 @@ class FileRow:
 
     @property
     def beside(self) -> str:
-        """The path of what is read out of it, without a suffix; a folder of the person's own gets no such files."""
-        return self.path if self.origin != OWN else f"uploads/read/{self.sha256[:16]}"
+        """The path of what is read out of it, without suffix: a person's own folders get no such files."""
+        return self.path if self.origin != OWN else f"uploads/read/{self.sha256[:16]}/{self.name[-60:]}"
 
     @property
     def announced(self) -> Attachment:

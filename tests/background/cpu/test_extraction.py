@@ -127,6 +127,8 @@ async def test_the_agent_reads_files_that_nobody_has_sent_as_they_are_now(
     assert results(model.prompts[-1])[-1]["content"] == "three"
     assert len(cpu.asked) == 2
     assert [each.name for each in file.parent.iterdir()] == ["a.pdf"]
+    read_out = {each.name for each in (workspace / "uploads/read").rglob("*.*")}
+    assert read_out == {"a.pdf.txt", "a.pdf.pages", "001.txt", "001.jpg", "002.txt"}
     labels = await path.rows("select label from messages where kind = 'tool_result' order by id")
     assert labels[:3] == [(Label.OWNER,), (Label.OWNER,), (Label.UNTRUSTED,)]
     assert await path.rows("select kind from tasks where kind = 'describe'") == []
