@@ -96,14 +96,14 @@ def _chat(parts: Parts, way_in: WayIn) -> ChatParts:
 
 
 def _files(parts: Parts) -> FileParts:
-    environment, records, owner = parts.core.environment, parts.records, parts.core.people.owner.id
+    environment, records = parts.core.environment, parts.records
     scratch = parts.work.parts.files.extraction.scratch
     return FileParts(
         root=environment.workspace,
         workspace=records.workspaces.own,
         uploads=records.uploads,
         checkpoints=Checkpoints(environment.workspace, environment.data, partial(run_alone, seconds=600.0)),
-        unlock=LockedFiles(parts.core.database, owner, records.workspaces.own, records.cpu, scratch).unlock,
+        unlock=LockedFiles(parts.core.database, records.workspaces.of, records.cpu, scratch).unlock,
     )
 
 

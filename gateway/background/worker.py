@@ -310,7 +310,7 @@ class TaskPlacement:
 
     def able(self, kind: str) -> bool:
         """Whether a task of this kind can run here. A gateway always answers its own chats."""
-        has_files = kind in AGENT_KINDS and self.file_sync.shared
+        has_files = kind in AGENT_KINDS | {"transcribe"} and self.file_sync.shared
         if self.workplace.kind == "worker":
             return kind in FILELESS_KINDS or has_files or (self.workplace.here and kind not in CHANNEL_KINDS)
         return self.workplace.here or has_files or kind not in AGENT_KINDS

@@ -132,8 +132,8 @@ class ContentLabels(Labels):
         async def work(tx: Connection) -> None:
             await contents.note(tx, self.principal, file.sha256, label, "agent")
             if mime:
-                path, size, sha256 = file.path, file.size, file.sha256
-                await files.record(tx, self.principal, path, size=size, mime=mime, sha256=sha256, label=label)
+                path, size, sha256, own = file.path, file.size, file.sha256, files.OWN
+                await files.keep(tx, self.principal, path, size=size, mime=mime, sha256=sha256, label=label, origin=own)
 
         await self.database.run(work)
 

@@ -1,4 +1,4 @@
-"""Slides (Office Open XML) and OpenDocument files."""
+"""Slides (Office Open XML), OpenDocument files and rich text."""
 
 import re
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gateway.ingest.archive import checked_zip, xml_part
 from gateway.ingest.office.parts import add_parts
 from gateway.ingest.output import Output, Unreadable
-from gateway.ingest.text import html_text
+from gateway.ingest.text import html_text, start_of
 
 if TYPE_CHECKING:
     from lxml.etree import _Element
@@ -19,6 +19,7 @@ _MANIFEST = "META-INF/manifest.xml"
 _AS_HTML = {
     "h": "h1",
     "p": "p",
+    "a": "a",
     "line-break": "br",
     "list-item": "li",
     "table-row": "tr",
@@ -29,12 +30,28 @@ _AS_HTML = {
 """OpenDocument's elements as HTML's; deletions are skipped."""
 
 
+_BESIDE_RTF = re.compile(r"(?<!nonshppict{)\\(pict|object|footnote|annotation|header|footer)[lrf]?(?![a-z])")
+"""Control words of groups beside the text (Rich Text Format 1.9.1)."""
+
+
+def read_rtf(source: Path, out: Output) -> str:
+    """Read the text, and count what stands beside it as left out; returns the description."""
+    from striprtf.striprtf import rtf_to_text
+
+    raw = start_of(source, out).decode("latin-1")
+    for word in _BESIDE_RTF.findall(raw):
+        out.leave_out({"pict": "picture", "annotation": "comment"}.get(word, word))
+    out.add(rtf_to_text(raw, errors="replace"))
+    return f"rich text: {out.first_line()}"
+
+
 def read_pptx(source: Path, out: Output) -> str:
     """Read each slide, with its notes, as a page; returns the description."""
-    import pptx
+    from pptx.package import Package
 
     with checked_zip(source, office=True) as archive:
-        slides = pptx.Presentation(str(source)).slides
+        # `pptx.Presentation` refuses slide shows and templates.
+        slides = Package.open(str(source)).main_document_part.presentation.slides
         for slide in slides:
             out.add("\n\n".join(filter(None, _slide(slide))))
         add_parts(archive, out)
@@ -87,6 +104,7 @@ def _odf_text(part: "_Element") -> str:
     for element in part.iter("{*}*"):
         name = element.tag.rpartition("}")[2]
         element.tag = _AS_HTML.get(name, "span")
+        element.set("href", element.get("{http://www.w3.org/1999/xlink}href", ""))
         if name in {"s", "tab"}:
             element.text = " "
     return html_text(part)

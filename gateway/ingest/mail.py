@@ -4,7 +4,7 @@ import codecs
 import mailbox
 from collections.abc import Iterator
 from email import policy
-from email.message import EmailMessage, Message
+from email.message import EmailMessage, Message, MIMEPart
 from email.parser import BytesParser
 from itertools import chain, islice
 from pathlib import Path
@@ -30,7 +30,7 @@ def read_mail(source: Path, out: Output) -> str:
         raw = (decode(raw) or "").encode()
     message = BytesParser(EmailMessage, policy=policy.default).parsebytes(raw)
     parts = list(_leaves(message, out))
-    body = message.get_body(("plain", "html"))
+    body = _body(message)
     files = [part for part in parts if part is not body and not _is_shown(part)]
     texts = [_content(part) for part in parts if part is body or _is_shown(part)]
     lines = [f"{name}: {_header(message, name)}" for name in _HEADERS if message[name]]
@@ -52,13 +52,20 @@ def _leaves(message: Message, out: Output) -> Iterator[EmailMessage]:
     if secured := _SECURED.get(kind):
         out.leave_out(secured)
     elif kind == "multipart/alternative" and isinstance(message, EmailMessage):
-        best = message.get_body(("plain", "html"))
+        best = _body(message)
         leaves = chain.from_iterable(_leaves(part, out) for part in _parts(message))
         yield from (each for each in leaves if each is best or not _is_other_text(each))
     elif message.is_multipart() and kind != "message/rfc822":
         yield from chain.from_iterable(_leaves(part, out) for part in _parts(message))
     elif kind not in _SIGNATURES and isinstance(message, EmailMessage):
         yield message
+
+
+def _body(message: EmailMessage) -> MIMEPart | None:
+    """The plain text, unless that only points to the one in HTML."""
+    plain, html = message.get_body(("plain",)), message.get_body(("html",))
+    short = plain is None or (html is not None and len(_content(html)) > 3 * len(_content(plain)) + 100)
+    return html if short else plain
 
 
 def _parts(message: Message) -> list[Message]:
@@ -76,7 +83,7 @@ def _is_shown(part: EmailMessage) -> bool:
     return shown and not part.is_attachment() and not part.get_filename()
 
 
-def _content(part: EmailMessage) -> str:
+def _content(part: MIMEPart) -> str:
     raw = _bytes(part)
     charset = part.get_content_charset("")
     if part.get_content_type() == "text/html":
@@ -87,7 +94,7 @@ def _content(part: EmailMessage) -> str:
         return decode(raw) or ""
 
 
-def _bytes(part: EmailMessage) -> bytes:
+def _bytes(part: MIMEPart) -> bytes:
     payload = part.get_payload(decode=True)
     if isinstance(payload, bytes):
         return payload

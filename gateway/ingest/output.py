@@ -53,8 +53,8 @@ MAX_COLUMNS = 200
 
 
 LOCKED = (
-    "it's password-protected; the owner unlocks it on the page (Files) or with `supaclaw files unlock`, never by a "
-    "password in the chat; others send a copy without the password"
+    "it's password-protected; never write the password in a chat: send /secret with the file's name in the private "
+    "chat, for a form, or unlock it on the page (Files) or with `supaclaw files unlock`"
 )
 WRONG_PASSWORD = "the password is wrong"
 

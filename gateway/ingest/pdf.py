@@ -22,6 +22,8 @@ _SCAN_SHARE = 0.4
 _WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*[.,:;!?)\]\"”]*|[(\[€$£+-]*\d[\d.,:/%-]*[)€$£%.,:;]*")
 _ENOUGH = 3
 """Pages that looked garbled and weren't; a text of formulas or code is believed from then on."""
+_XFA = 2
+"""`FORMTYPE_XFA_FULL` of PDFium."""
 _ALIKE = 0.5
 """The share of recognised words that stand in the text as well."""
 
@@ -43,6 +45,8 @@ def read_pdf(source: Path, out: Output) -> str:
             with closing(document[index]) as page:
                 pages.read(page)
         out.problem = out.problem or pages.problem()
+        if document.get_formtype() == _XFA:
+            out.problem = "its form is one that only Adobe's programs show (XFA); send what they print as PDF"
         if count > MAX_PAGES:
             out.problem = f"only the first {MAX_PAGES} of {count:,} pages were read"
         title = str(document.get_metadata_dict().get("Title") or "")

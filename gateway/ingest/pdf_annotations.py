@@ -39,9 +39,27 @@ def _line(page: "PdfPage", annotation: _Handle) -> Iterator[str]:
     if subtype == pdfium.FPDF_ANNOT_WIDGET and page.formenv is not None:
         label = _label(page, annotation) or _text(pdfium.FPDFAnnot_GetFormFieldName, page.formenv, annotation)
         yield from _field(page.formenv, annotation, label)
+    elif subtype == pdfium.FPDF_ANNOT_FILEATTACHMENT:
+        yield "[a file is attached here that isn't read; send it by itself]"
+    elif subtype == pdfium.FPDF_ANNOT_LINK:
+        yield from _link(page, annotation)
     elif subtype != pdfium.FPDF_ANNOT_POPUP and (note := _string(annotation, b"Contents")):
         author = _string(annotation, b"T")
         yield f"[note{f' by {author}' if author else ''}: {note}]"
+
+
+def _link(page: "PdfPage", annotation: _Handle) -> Iterator[str]:
+    """The address behind words that don't show it."""
+    import pypdfium2.raw as pdfium
+
+    buffer, box = ctypes.create_string_buffer(_MAX_BYTES), pdfium.FS_RECTF()
+    action = pdfium.FPDFLink_GetAction(pdfium.FPDFAnnot_GetLink(annotation))
+    pdfium.FPDFAction_GetURIPath(page.pdf.raw, action, buffer, _MAX_BYTES)
+    pdfium.FPDFAnnot_GetRect(annotation, box)
+    address, corners = buffer.value.decode("utf-8", "replace"), (box.left, box.bottom, box.right, box.top)
+    words = str(page.get_textpage().get_text_bounded(*corners)) if address else ""
+    if address not in words:
+        yield f"[link behind “{' '.join(words.split())}”: {address}]"
 
 
 def _label(page: "PdfPage", annotation: _Handle) -> str:

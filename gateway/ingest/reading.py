@@ -14,7 +14,7 @@ import gateway
 from gateway.domain.json import Json
 from gateway.ingest import ocr
 from gateway.ingest.archive import read_zip
-from gateway.ingest.documents import read_odf, read_pptx
+from gateway.ingest.documents import read_odf, read_pptx, read_rtf
 from gateway.ingest.mail import read_mail, read_mbox, read_msg
 from gateway.ingest.office.sheets import read_xls, read_xlsb, read_xlsx
 from gateway.ingest.office.word import read_docx
@@ -46,6 +46,7 @@ _BY_MIME: Mapping[str, Reader] = {
     "message/rfc822": read_mail,
     "application/mbox": read_mbox,
     "application/vnd.ms-outlook": read_msg,
+    "application/rtf": read_rtf,
     "application/vnd.ms-excel": read_xls,
     XLSB: read_xlsb,
     IPYNB: read_notebook,
@@ -77,7 +78,6 @@ _REFUSED = {
     "application/msword": "Word files older than 2007 (.doc) aren't supported; save it as .docx or PDF",
     "application/vnd.ms-powerpoint": "slides older than 2007 (.ppt) aren't supported; save them as .pptx or PDF",
     "application/x-ole-storage": "this old kind of file isn't supported; save it as .docx, .xlsx, .pptx or PDF",
-    "application/rtf": "rich text isn't supported; save it as .docx or PDF",
     "archive": "this kind of archive isn't supported; send it as .zip",
     "audio": "transcribing it needs a transcription model",
     "video": "transcribing it needs a transcription model",
@@ -115,7 +115,7 @@ def _read(type: FileType, path: Path, out: Output) -> str:
         raise Unreadable(refused)
     reader = _BY_MIME.get(type.mime) or _BY_KIND.get(type.kind)
     if reader is None:
-        raise Unreadable(_REFUSED.get(type.kind, "this kind of file isn't supported"))
+        raise Unreadable(_REFUSED.get(type.kind, "this kind of file isn't supported; send it as PDF or text"))
     with _damage_named():
         return reader(path, out)
 

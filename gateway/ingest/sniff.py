@@ -74,6 +74,8 @@ _NAMED: Mapping[str, FileType] = {
     "json": FileType("text", "application/json"),
     "eml": FileType("document", "message/rfc822"),
     "mbox": FileType("document", "application/mbox"),
+    "mht": FileType("document", "message/rfc822"),
+    "mhtml": FileType("document", "message/rfc822"),
     "ipynb": FileType("text", IPYNB),
     "md": FileType("text", "text/markdown"),
 }

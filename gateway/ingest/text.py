@@ -25,7 +25,10 @@ _BASE64 = re.compile(
 
 def read_text(source: Path, out: Output) -> str:
     """Read the text; returns the description."""
-    found = detected(start_of(source, out)) or Decoded("")
+    raw = start_of(source, out)
+    found = detected(raw) or Decoded("")
+    if found.guess and raw.startswith(b"<?xml"):
+        found = Decoded(decode_html(raw))
     text = without_base64(found.text, out)
     lines = len(text.splitlines())
     out.add(text)
@@ -63,7 +66,9 @@ _LINES = re.compile(
 _PARAGRAPHS = re.compile("p|pre|ul|ol|table")
 _HEADINGS = {f"h{level}": "#" * level + " " for level in range(1, 7)}
 _SPACE = re.compile(r"\s+")
-_CHARSET = re.compile(rb"""charset\s*=\s*["']?([\w-]+)""", re.IGNORECASE)
+_ADDRESS = re.compile(r"(?:https?://|mailto:)\S{3,500}")
+"""An address that is shown behind its words; longer ones only track who opens them."""
+_CHARSET = re.compile(rb"""(?:charset|<\?xml[^>]*encoding)\s*=\s*["']?([\w-]+)""", re.IGNORECASE)
 
 # Characters that stand for breaks while a text is assembled; others protect the breaks of preformatted text.
 _LINE, _PARAGRAPH, _BULLET = "\r", "\f", "\v"
@@ -164,10 +169,15 @@ def _walk(element: "_Element", parts: list[str], *, in_line: bool, preformatted:
     preformatted = preformatted or tag == "pre"
     if tag == "input" and element.get("type") == "checkbox":
         parts.append("[ ] " if element.get("checked") is None else "[x] ")
+    if tag == "img" and (description := (element.get("alt") or "").strip()):
+        parts.append(f" [picture: {_SPACE.sub(' ', description)}] ")
+    begin = len(parts)
     parts.append(_text(element.text, preformatted))
     for child in element:
         _walk(child, parts, in_line=in_line, preformatted=preformatted)
         parts.append(_text(child.tail, preformatted))
+    if tag == "a" and _ADDRESS.fullmatch(address := element.get("href", "").strip()):
+        parts.append(f" ({address})" if address.removeprefix("mailto:") not in "".join(parts[begin:]) else "")
     parts.append(after)
 
 

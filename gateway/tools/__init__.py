@@ -55,6 +55,8 @@ class ReadFile:
     pages: int
     problem: str
     view_path: str = ""
+    beside: str = ""
+    """The path of its pages without their suffix; "" if that is the file's own."""
 
 
 FindRead: TypeAlias = Callable[[str], Awaitable[ReadFile | None]]

@@ -33,6 +33,8 @@ from gateway.workspace.files.uploads import PAGES_SUFFIX, mime_of
 
 PAGE_BYTES = 20_000
 SHOWN = "its picture is shown until you have answered"
+READ_OUT = (".pdf", ".rtf", ".eml", ".mht", ".mhtml")
+"""Files that may be plain text as they are, which nobody reads so."""
 MAX_FOUND = 50
 MAX_FILE_BYTES = 100 * 1024**2
 """The largest file that a checkpoint holds."""
@@ -207,6 +209,8 @@ class _Files:
             page = await self.services.workspace.page(path, arguments.offset, arguments.limit)
         if page is None:
             return Labelled({"exists": False, "content": None}, Label.OWNER)
+        if path.lower().endswith(READ_OUT):
+            raise ToolFailed("binary", f"{path} is not a text file.", page.label)
         answer: JsonObject = {"exists": True, "content": page.text, "size": page.size}
         more = {} if page.next_offset is None else {"next_offset": page.next_offset}
         return Labelled({**answer, **more}, page.label)
@@ -217,7 +221,8 @@ class _Files:
         The text of a problem may quote the file, so it is untrusted.
         """
         path = str(WorkspacePath.parse(arguments.path))
-        read = await self.services.find_read(path)
+        with explained():
+            read = await self.services.find_read(path)
         shown = await self._picture(read.view_path if read else path) if mime_of(path).startswith("image/") else ()
         if shown and not (read and read.text_path):
             return Labelled({"what": f"the picture {path}; {SHOWN}"}, Label.UNTRUSTED, shown)
@@ -226,7 +231,8 @@ class _Files:
         if not read.text_path:
             message = f"{path} is not a text file, and no text was found in it: {read.problem or 'it has none'}."
             raise ToolFailed("binary", message, Label.UNTRUSTED)
-        pages = f", {read.pages} pages, each also in {path}{PAGES_SUFFIX}/001.txt and so on" if read.pages > 1 else ""
+        each = f"{read.beside or path}{PAGES_SUFFIX}/001.txt"
+        pages = f", {read.pages} pages, each also in {each} and so on" if read.pages > 1 else ""
         found = f"text of {path}{pages}{f'; {read.problem}' if read.problem else ''}"
         page = await self._page(read.text_path, arguments)
         found = f"{found}; {SHOWN}" if shown else found
@@ -235,8 +241,9 @@ class _Files:
     async def _pictured_page(self, arguments: ReadArguments, number: int) -> Labelled:
         """The text and the picture of one page, which reading the file has made."""
         with explained():
-            path = WorkspacePath.parse(arguments.path)
-        page = f"{path}{PAGES_SUFFIX}/{number:03}"
+            path = str(WorkspacePath.parse(arguments.path))
+            read = await self.services.find_read(path)
+        page = f"{(read and read.beside) or path}{PAGES_SUFFIX}/{number:03}"
         if not (shown := await self._picture(f"{page}.jpg")):
             message = f"There is no picture of page {number} of {path}; read it without page."
             raise ToolFailed.own("no_page", message)
@@ -314,7 +321,7 @@ def _reading(files: _Files) -> tuple[AnyTool, ...]:
         ),
         Tool(
             "read_file",
-            "Read a text file, or the text found in a PDF, picture or other file that was sent; page shows one page. "
+            "Read a text file, or the text found in a PDF, picture or other file; page shows one page. "
             "content is null when it does not exist; next_offset means there is more.",
             ReadArguments,
             files.read_file,

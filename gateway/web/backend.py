@@ -111,8 +111,8 @@ class FileParts:
     workspace: Workspace
     uploads: Uploads
     checkpoints: Checkpoints
-    unlock: Callable[[str, str], Awaitable[str]]
-    """Reads a file by its path and its password, which is kept nowhere; returns what is still not read."""
+    unlock: Callable[[PrincipalId, str, str], Awaitable[str]]
+    """Reads a person's file by its path and its password, which is kept nowhere; returns what is still not read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

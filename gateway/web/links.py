@@ -3,6 +3,7 @@
 import secrets
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from urllib.parse import quote
 
 from cachetools import FIFOCache
 
@@ -33,19 +34,19 @@ class LoginLinks:
 
 
 class SecretLinks:
-    """The links to the form for one person's secret that are still valid."""
+    """The links to the form for one person's secret, or the password of a file, that are still valid."""
 
     def __init__(self) -> None:
         self._links: FIFOCache[str, tuple[datetime, PrincipalId, str]] = FIFOCache(_MAX_LINKS)
 
     def issue(self, base_url: str, principal: PrincipalId, name: str, now: datetime) -> str:
-        """A new link; its data is in the fragment."""
+        """A new link, for a secret or the path of a locked file; its data is in the fragment."""
         secret = secrets.token_hex(32)
         self._links[sha256(secret)] = now + LIFETIME, principal, name
-        return f"{base_url.rstrip('/')}/secret#t={secret}&name={name}"
+        return f"{base_url.rstrip('/')}/secret#t={secret}&name={quote(name)}"
 
     def redeem(self, secret: str, now: datetime) -> tuple[PrincipalId, str] | None:
-        """The person and the name of their secret; None if the link isn't valid. It is used up by this call."""
+        """The person and the name or path; None if the link isn't valid. It is used up by this call."""
         link = self._links.pop(sha256(secret), None)
         return link[1:] if link and now < link[0] else None
 

@@ -253,7 +253,7 @@ def test_a_locked_file_is_read_with_a_password_that_is_kept_nowhere(
         1,
         "supaclaw: the password of notes/a.pdf is wrong; nothing was read",
     )
-    assert "not a file that was sent" in unlock("x", "notes/report.txt").err
+    assert "not a file that needs a password" in unlock("x", "notes/report.txt").err
     assert "your agent can read notes/a.pdf now" in unlock("sesame 9").out
     row = asyncio.run(stored())
     assert row is not None

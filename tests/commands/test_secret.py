@@ -1,11 +1,15 @@
 """The form that /secret sends: to whom, by whom, for whom."""
 
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 
+from gateway.domain.principals import Label
+from gateway.ingest.output import LOCKED
 from gateway.secrets.facts import Binding
 from gateway.store.connection.pool import Database
+from gateway.store.files import files
 from tests.flow.path import MEMBER, FakeModel, MessagePath, build
 
 PUBLIC = "https://claw.example.org"
@@ -33,6 +37,23 @@ async def test_a_member_gets_a_form_of_their_own_that_works_once(reachable: Mess
     assert reachable.page_links.secrets.redeem(secret, now) == (member, "MAIL_PASSWORD")
     assert reachable.page_links.secrets.redeem(secret, now) is None
     assert await reachable.rows("select from messages where text like '%#t=%'") == []
+
+
+async def test_a_member_gets_a_form_for_the_password_of_their_own_file(reachable: MessagePath) -> None:
+    path, mine = "uploads/2026-11-28/rent 1.pdf", {"sender": MEMBER, "chat": MEMBER}
+    async with reachable.working():
+        await reachable.ask("hello", **mine)
+        [(member,)] = await reachable.rows("select id from principals where role = 'member'")
+        async with reachable.database.connection() as conn:
+            facts = {"size": 1, "mime": "", "sha256": "", "label": Label.UNTRUSTED, "origin": "fake"}
+            await files.derived(conn, (await files.keep(conn, member, path, **facts)).id, problem=LOCKED)
+        assert "Write /secret NAME" in await reachable.ask("/secret rent 1.pdf")
+        assert "The password opens the file once" in await reachable.ask("/secret rent 1.pdf", **mine)
+        await reachable.channel.until(lambda texts: any("#t=" in text for text in texts))
+    [sent] = [each.text for each in reachable.channel.shown if "#t=" in each.text]
+    secret, _, name = sent.partition(f"{PUBLIC}/secret#t=")[2].partition("&name=")
+    assert unquote(name) == path
+    assert reachable.page_links.secrets.redeem(secret, reachable.clock.now()) == (member, path)
 
 
 async def test_a_value_beside_the_name_is_not_taken(reachable: MessagePath) -> None:

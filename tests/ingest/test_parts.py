@@ -5,7 +5,7 @@ import email.message
 import io
 import json
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 
 import openpyxl
@@ -36,6 +36,7 @@ HEIC = base64.b64decode(
     "GJKp/6A="
 )
 W = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
+RELATIONS = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
 M = 'xmlns:m="http://schemas.openxmlformats.org/officeDocument/2006/math"'
 EQUATION = (
     f"<w:p><m:oMathPara {M}><m:oMath><m:r><m:t>E=m</m:t></m:r><m:sSup>"
@@ -104,6 +105,21 @@ def test_a_word_document_is_read_with_all_around_its_text(found: Read) -> None:
     assert file.problem == "left out: 1 deleted passage (tracked change), 1 macro, 1 unrecognised part"
 
 
+@pytest.mark.parametrize(
+    "around",
+    [
+        "<w:moveTo>{}</w:moveTo>",
+        "<w:fldSimple>{}</w:fldSimple>",
+        "<w:customXml>{}</w:customXml>",
+        "<w:bdo>{}</w:bdo>",
+        "<w:r><w:ruby><w:rubyBase>{}</w:rubyBase></w:ruby></w:r>",
+    ],
+)
+def test_words_in_unusual_elements_of_a_word_document_are_read(around: str, found: Read) -> None:
+    text = found(samples.docx(f"<w:p>{around.format('<w:r><w:t>14 green pegs</w:t></w:r>')}</w:p>"), "x.docx").text
+    assert "14 green pegs" in text
+
+
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 def test_a_part_that_is_listed_twice_is_read_once(found: Read) -> None:
     out = io.BytesIO(with_parts(samples.docx(), {"word/media/note.txt": "first"}))
@@ -129,6 +145,13 @@ def test_a_workbook_is_read_with_formulas_comments_charts_and_pictures(found: Re
         assert words in text
 
 
+@pytest.mark.parametrize("kind", ["slideshow", "template"])
+def test_slide_shows_and_templates_are_read_as_slides(kind: str, found: Read) -> None:
+    with zipfile.ZipFile(io.BytesIO(samples.pptx())) as deck:
+        types = deck.read("[Content_Types].xml").replace(b"presentation.main+xml", kind.encode() + b".main+xml")
+    assert "Roadmap for spring" in found(with_parts(samples.pptx(), {"[Content_Types].xml": types}), "x.ppsx").text
+
+
 def test_slides_are_read_with_charts_and_pictures(found: Read) -> None:
     deck, out = pptx.Presentation(), io.BytesIO()
     slide = deck.slides.add_slide(deck.slide_layouts[6])
@@ -142,6 +165,48 @@ def test_slides_are_read_with_charts_and_pictures(found: Read) -> None:
     assert "Sales: 19.5, 4711 (for North, South)" in text
     assert "90210" in text
     assert file.problem == ""
+
+
+ADDRESS = "https://example.org/lease?page=2"
+
+
+def linked() -> Iterator[tuple[str, bytes]]:
+    """Files of each kind in which an address is behind words."""
+    page = f'<p>Read <a href="{ADDRESS}">the lease</a> or <a href="{ADDRESS}">{ADDRESS}</a></p>'.encode()
+    yield "x.html", page
+    yield "x.eml", b"Subject: Rent\nContent-Type: text/html\n\n" + page
+    reference = '<w:hyperlink r:id="rId77"><w:r><w:t>the lease</w:t></w:r></w:hyperlink>'
+    relation = f'<Relationship Id="rId77" Type="{RELATIONS}/hyperlink" Target="{ADDRESS}" TargetMode="External"/>'
+    yield "x.docx", samples.docx(f'<w:p xmlns:r="{RELATIONS}">{reference}</w:p>', relation)
+    anchor = (
+        f'<text:p><text:a xmlns:xlink="http://www.w3.org/1999/xlink" xlink:href="{ADDRESS}">the lease</text:a></text:p>'
+    )
+    yield "x.odt", samples.opendocument("text", f"<office:text>{anchor}</office:text>")
+    book, deck, out = openpyxl.Workbook(), pptx.Presentation(), io.BytesIO()
+    book.active["A1"], book.active["A1"].hyperlink = "the lease", ADDRESS
+    book.save(out)
+    yield "x.xlsx", out.getvalue()
+    box = deck.slides.add_slide(deck.slide_layouts[6]).shapes.add_textbox(*(Inches(1),) * 4)
+    run = box.text_frame.paragraphs[0].add_run()
+    run.text, run.hyperlink.address = "the lease", ADDRESS
+    deck.save(out := io.BytesIO())
+    yield "x.pptx", out.getvalue()
+
+
+@pytest.mark.parametrize(("name", "content"), [*linked()], ids=lambda each: each if isinstance(each, str) else "")
+def test_an_address_behind_words_stands_beside_them(name: str, content: bytes, found: Read) -> None:
+    text = found(content, name).text
+    assert "the lease" in text
+    assert text.count(ADDRESS) == (2 if name in {"x.html", "x.eml"} else 1)
+
+
+def test_rich_text_is_read_and_what_stands_beside_it_named(found: Read) -> None:
+    pictures = rb"{\*\shppict{\pict 00}}{\nonshppict{\pict 00}}"
+    head = rb"{\rtf1\ansi\ansicpg1252{\header Top}\headery720 "
+    content = head + rb"Rent f\'fcr May: 700 \'80" + pictures + rb"\par}"
+    file, text = found(content, "x.doc")
+    assert text.strip() == "Rent für May: 700 €"
+    assert file.problem == "left out: 1 header, 1 picture"
 
 
 @pytest.mark.parametrize(
@@ -201,12 +266,24 @@ class TestMail:
                 "Room 4",
                 "",
             ),
+            (
+                "multipart/alternative; boundary=b",
+                "--b\nContent-Type: text/plain\n\nSee the page.\n--b\nContent-Type: text/html\n\n"
+                f"{'<p>Rent: 700</p>' * 20}\n--b--",
+                "Rent: 700",
+                "",
+            ),
         ],
     )
     def test_bodies_of_any_kind(self, head: str, body: str, words: str, problem: str, found: Read) -> None:
         file, text = found(f"From: a@example.org\nSubject: x\nContent-Type: {head}\n\n{body}\n".encode(), "x.eml")
         assert words in text
         assert file.problem == problem
+
+    def test_a_page_saved_with_its_parts_is_read(self, found: Read) -> None:
+        page = b"From: <Saved by Blink>\nContent-Type: multipart/related; boundary=b\n\n--b\nContent-Type: text/html\n"
+        page += b"Content-Transfer-Encoding: quoted-printable\n\n<p>Rent=3A =37=30=30</p>\n--b--\n"
+        assert "Rent: 700" in found(page, "x.mhtml").text
 
     def test_a_letter_saved_as_utf_16_is_read(self, found: Read) -> None:
         assert "See inside." in found(letter().as_string().encode("utf-16"), "x.eml").text
@@ -222,7 +299,7 @@ class TestNesting:
         file, text = found(zipped({"_chat.txt": chat, "a.docx": samples.docx(), "b.bin": b"\0\1\2"}), "x.zip")
         assert "14 pegs" in text
         assert "Königsallee" in text
-        assert file.problem == "b.bin: this kind of file isn't supported"
+        assert file.problem == "b.bin: this kind of file isn't supported; send it as PDF or text"
 
     def test_depth_is_limited(self, found: Read) -> None:
         content = b"at the bottom"
@@ -245,6 +322,8 @@ PNG = base64.b64encode(bytes(range(256)) * 9).decode()
         ("a.md", f"before ![x](data:image/png;base64,{PNG}) after".encode(), "before ![x]([base64]) after"),
         ("a.txt", f"before\n{PNG}\nafter".encode(), "before\n[base64]\nafter"),
         ("a.heic", HEIC, ""),
+        ("a.xml", '<?xml version="1.0" encoding="iso-8859-2"?><a>Łódź</a>'.encode("iso-8859-2"), "Łódź"),
+        ("a.html", b'<p>see <img src="a.png" alt="Plan of the flat"></p>', "see [picture: Plan of the flat]"),
         ("a.svg", b'<svg xmlns="http://www.w3.org/2000/svg"><text>Exit 7</text></svg>', "Exit 7"),
         (
             "a.ipynb",
@@ -263,7 +342,7 @@ def test_words_are_read_and_pictures_named(name: str, content: bytes, words: str
     file, text = found(content, name)
     assert words in text
     assert PNG not in text
-    assert file.problem.startswith("left out: 1") is (name != "a.heic")
+    assert file.problem.startswith("left out: 1") is (name not in {"a.heic", "a.xml", "a.html"})
     assert bool(file.view) is (name == "a.heic")
 
 
@@ -277,7 +356,7 @@ def form() -> bytes:
             b"<</Type/Pages/Count 1/Kids[4 0 R]>>",
             b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica/Encoding/WinAnsiEncoding>>",
             b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 595 842]/Resources<</Font<</F1 3 0 R>>>>/Contents 5 0 R"
-            b"/Annots[6 0 R 7 0 R 8 0 R]>>",
+            b"/Annots[6 0 R 7 0 R 8 0 R 12 0 R 13 0 R]>>",
             b"<</Length 65>>stream\nBT /F1 12 Tf 50 700 Td (Application for membership. Name:) Tj ET   \nendstream",
             b"<</Type/Annot/Subtype/Widget/FT/Tx/T(field1)/V(Bo Example)/Rect[250 695 400 715]>>",
             b"<</Type/Annot/Subtype/Widget/FT/Btn/T(vegan)/V/Yes/AS/Yes/Rect[50 600 60 610]"
@@ -286,6 +365,8 @@ def form() -> bytes:
             box,
             b"<</Type/Filespec/F(a.txt)/UF(a.txt)/EF<</F 11 0 R>>>>",
             b"<</Type/EmbeddedFile/Length 13>>stream\n14 green pegs\nendstream",
+            b"<</Type/Annot/Subtype/Link/Rect[45 695 260 715]/A<</S/URI/URI(%s)>>>>" % ADDRESS.encode(),
+            b"<</Type/Annot/Subtype/FileAttachment/Rect[50 400 60 410]/FS 10 0 R>>",
         ]
     )
 
@@ -297,8 +378,19 @@ def test_a_pdf_is_read_with_its_form_notes_and_files(found: Read) -> None:
         "vegan: [x]",
         "[note by Cy: ask again in May]",
         "--- file: a.txt ---\n14 green pegs",
+        "[a file is attached here that isn't read",
+        f"[link behind “Application for membership. Name:”: {ADDRESS}]",
     ):
         assert words in text
+
+
+def test_a_form_that_the_pages_dont_show_is_named(found: Read) -> None:
+    dynamic = (
+        form()
+        .replace(b"/Fields[6 0 R 7 0 R]", b"/XFA[(a)11 0 R]  ")
+        .replace(b"/Names<<", b"/NeedsRendering true/Names<<")
+    )
+    assert "(XFA)" in found(dynamic, "x.pdf").file.problem
 
 
 def test_a_text_that_the_page_doesnt_show_is_doubted(found: Read, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -447,9 +447,10 @@ async def test_a_failure_told_in_words_of_the_file_has_its_label(path: MessagePa
     async with path.database.transaction() as tx:
         await tx.execute(
             """insert into files (principal_id, path, size, mime, sha256, label, problem, derived_at)
-               values ($1, 'uploads/a.bin', 2, '', 'x', 2, $2, now())""",
+               values ($1, 'uploads/a.bin', 2, '', $3, 2, $2, now())""",
             path.people.owner.id,
             EVIL,
+            hashlib.sha256(b"\xff\x00").hexdigest(),
         )
     outcome = await path.environments.of(path.people.owner.id).toolbox.run(
         ToolCall("1", "read_file", json.dumps({"path": "uploads/a.bin"})), CALLER

@@ -78,7 +78,7 @@ async def live(database: Database, name: str) -> Person:
         at = await addresses.find(tx, Address("fake", "bot", name))
         assert at is not None
         said = await messages.say(tx, session, who, AssistantText("hello"), label=Label.KNOWN, address=at.id)
-        await files.record(tx, who, "a.txt", size=1, mime="text/plain", sha256="1", label=Label.KNOWN)
+        await files.keep(tx, who, "a.txt", size=1, mime="text/plain", sha256="1", label=Label.KNOWN, origin=files.OWN)
         file = await files.get(tx, who, "a.txt")
         task = await tasks.create(tx, who, "agent", Lane.AGENTS)
         planned = await schedules.add(
@@ -264,7 +264,9 @@ async def test_what_one_leaves_on_a_connection_does_not_meet_the_next(two: Two) 
 
     await asyncio.gather(*(two.database.bound(two.eve.principal).run(lay) for _ in range(MEMBER_CONNECTIONS)))
     async with two.database.bound(two.bo.principal).transaction() as tx:
-        await files.record(tx, two.bo.principal, "b.txt", size=1, mime="", sha256="2", label=Label.KNOWN)
+        await files.keep(
+            tx, two.bo.principal, "b.txt", size=1, mime="", sha256="2", label=Label.KNOWN, origin=files.OWN
+        )
         assert await tx.fetchval("select count(*) from pg_prepared_statements where name = 'evil'") == 0
     assert await two.value("select principal_id from supaclaw.files where path = 'b.txt'") == two.bo.principal
 
@@ -349,7 +351,7 @@ async def test_what_members_had_before_is_known_at_best_and_still_theirs_to_chan
             for role in (Role.OWNER, Role.MEMBER):
                 who = await principals.add(tx, role, role, [f"fake:{role}"])
                 await tx.execute("insert into sessions (id, principal_id, label) values ($1, $2, 0)", uuid4(), who)
-                await files.record(tx, who, "a.txt", size=1, mime="", sha256="1", label=Label.OWNER)
+                await files.keep(tx, who, "a.txt", size=1, mime="", sha256="1", label=Label.OWNER, origin=files.OWN)
                 rows[role] = await schedules.add(tx, who, plan("a"), next_run_at=None, origin="fake", label=Label.OWNER)
         await migrate(database)
         async with database.connection() as conn:

@@ -233,6 +233,12 @@ class TestFilesThatAreNoText:
         assert answer["error"] == "binary"
         assert "it is locked with a password" in answer["message"]
 
+    async def test_what_nobody_reads_as_it_is_is_read_out_even_if_it_is_plain_text(self, desk: Desk) -> None:
+        (desk.root / "a.eml").write_text("Subject: Rent\nContent-Transfer-Encoding: base64\n\nVGhlIHJlbnQ=")
+        desk.read["a.eml"] = ReadFile("a.pdf.txt", 1, "")
+        assert (await desk.call("read_file", path="a.eml"))["content"] == "The rent is 700 euros."
+        assert await desk.call("read_file", path="b.eml") == {"exists": False, "content": None}
+
     async def test_a_page_is_shown_as_a_picture_of_others(self, desk: Desk) -> None:
         folder = desk.root / "a.pdf.pages"
         folder.mkdir()

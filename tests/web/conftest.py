@@ -202,7 +202,7 @@ def backend_of(path: MessagePath, owner: Principal) -> Backend:
             uploads=path.uploads,
             checkpoints=Checkpoints(path.workspace, path.workspace.parent / "data", partial(run_alone, seconds=60.0)),
             unlock=LockedFiles(
-                path.database, owner.id, path.workspaces.own, Cpu(), ScratchFolder(path.workspace.parent / "unlock")
+                path.database, path.workspaces.of, Cpu(), ScratchFolder(path.workspace.parent / "unlock")
             ).unlock,
         ),
         trees=TreeParts(

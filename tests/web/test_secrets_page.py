@@ -1,7 +1,14 @@
+import hashlib
+
 import httpx
 import pytest
 
+from gateway.domain.principals import Label
+from gateway.ingest.output import LOCKED
 from gateway.secrets.facts import Binding
+from gateway.store.files import files
+from gateway.store.people import principals
+from tests.ingest.samples import unlockable_pdf
 from tests.web.conftest import BEARER, Web
 
 VALUE = "hush-hush-hush"
@@ -114,6 +121,32 @@ async def test_a_one_time_form_stores_a_persons_own_value_once(web: Web):
     assert ("MAIL_PASSWORD", False, VALUE, BOUND) in await stored(web)
     assert len(await stored(web)) == 2
     assert VALUE not in (await web.client.get("/secret", headers=web.at_page)).text
+
+
+async def test_a_one_time_form_unlocks_a_members_own_file(web: Web):
+    locked = unlockable_pdf("The code is 4711.", b"sesame 9")
+    async with web.path.database.connection() as conn:
+        member = await principals.ensure_member(conn, "Bob", "fake:2")
+        facts = {"size": len(locked), "mime": "application/pdf", "sha256": hashlib.sha256(locked).hexdigest()}
+        row = await files.keep(conn, member, "uploads/a.pdf", **facts, label=Label.UNTRUSTED, origin="fake")
+        await files.derived(conn, row.id, problem=LOCKED)
+    folder = web.path.workspaces.of(member).root / "uploads"
+    folder.mkdir()
+    (folder / "a.pdf").write_bytes(locked)
+
+    async def typed(password: str) -> httpx.Response:
+        link = web.backend.access.secret_links.issue("https://x", member, "uploads/a.pdf", web.backend.clock.now())
+        given = {"secret": link.partition("#t=")[2].partition("&")[0], "value": password}
+        return await web.client.post("/secret", json=given, headers=web.at_page)
+
+    wrong = await typed("sesame 8")
+    assert (wrong.status_code, wrong.json()["error"]["message"]) == (
+        409,
+        "the password of uploads/a.pdf is wrong; nothing was read. Write /secret uploads/a.pdf for another form.",
+    )
+    assert (await typed("sesame 9")).status_code == 204
+    assert "4711" in (folder / "a.pdf.txt").read_text()
+    assert await stored(web) == []
 
 
 async def test_a_form_without_its_link_or_elsewhere_stores_nothing(web: Web):

@@ -122,7 +122,10 @@ async def test_what_waits_and_what_was_stopped_is_marked(thread: Thread):
         row(4, "user", "meet at 5", withdrawn="edited"),
         row(2, "user", "from elsewhere", origin="telegram"),
         row(3, "user", "unread", seq=None),
+        row(5, "user", "meet at 6", origin="revised", closed_at=NOW, platform_id="4"),
     )
+    assert "revised" not in html
+    assert html.count("<small>stopped</small>") == 1
     assert "<small>stopped</small>" in html
     assert "<small>edited since</small>" in html
     assert "<small>via telegram</small>" in html

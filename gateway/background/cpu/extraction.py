@@ -16,7 +16,7 @@ from gateway.config.failpoints import Failpoints, Step
 from gateway.domain.conversation.model import Highest
 from gateway.domain.errors import OwnerMustAct, TryAgainLater
 from gateway.domain.ids import FileId, PrincipalId
-from gateway.domain.principals import Label, Role
+from gateway.domain.principals import Role
 from gateway.domain.work.tasks import Claim, Lane
 from gateway.flow.files.workspaces import Workspaces
 from gateway.flow.turn.budgets import OutOfBudget, SharedBudgets
@@ -72,7 +72,7 @@ class TextExtraction:
             async with self.scratch.new() as folder:
                 derived, read = await _extracted(self.cpu, workspace, file, folder)
                 derived, said = await self._transcribed(run, derived, folder)
-                text, view = await _store_beside(workspace, file.path, derived, read)
+                text, view = await _store_beside(workspace, file, derived, read)
         except TryAgainLater:
             raise
         except (WorkspaceError, CpuJobFailed, ValueError) as exc:
@@ -129,21 +129,24 @@ async def _extracted(
     return ExtractedFile.from_json(answer), Workspace(target)
 
 
-async def _store_beside(workspace: Workspace, path: str, derived: "ExtractedFile", found: Workspace) -> tuple[str, str]:
-    """Store the text and the pages beside the file; return the paths of its text and its picture."""
+async def _store_beside(
+    workspace: Workspace, file: FileRow, derived: "ExtractedFile", found: Workspace
+) -> tuple[str, str]:
+    """Store the text and the pages, with the file's label; return the paths of its text and its picture."""
+    path, label = file.beside, await workspace.labels.of(file.path, file.sha256)
     read = range(1, min(derived.pages, MAX_PAGES) + 1)
     pages = [f"{page:03}{kind}" for page in read for kind in (".txt", ".jpg")]
     if len(read) == 1 and await found.content(pages[-1], 1) is None:
         pages = []  # the single page is the whole text
     for name in pages:
         if (page := await found.content(name, MAX_WRITE_BYTES)) is not None:
-            await workspace.write(f"{path}{PAGES_SUFFIX}/{name}", page, Label.UNTRUSTED, unlocked=True)
+            await workspace.write(f"{path}{PAGES_SUFFIX}/{name}", page, label, unlocked=True)
     text = view = ""
     if derived.text and (words := await found.content(derived.text, MAX_WRITE_BYTES)):
         whole = words.decode("utf-8", "ignore")
-        text = (await workspace.write(f"{path}{TEXT_SUFFIX}", whole, Label.UNTRUSTED, unlocked=True)).path
+        text = (await workspace.write(f"{path}{TEXT_SUFFIX}", whole, label, unlocked=True)).path
     if derived.view and (picture := await found.content(derived.view, MAX_WRITE_BYTES)):
-        view = (await workspace.write(f"{path}{PAGES_SUFFIX}/{_VIEW}", picture, Label.UNTRUSTED, unlocked=True)).path
+        view = (await workspace.write(f"{path}{PAGES_SUFFIX}/{_VIEW}", picture, label, unlocked=True)).path
     return text, view
 
 
@@ -160,7 +163,7 @@ async def _note_derived(tx: Connection, file: FileRow, derived: "ExtractedFile",
     )
     if again:
         await retry_transcription(tx, file, RETRY_SECONDS)
-    if derived.text or derived.view:
+    if file.origin != files.OWN and (derived.text or derived.view):
         await tasks.create(
             tx, file.principal_id, "describe", Lane.AGENTS, payload={"file": str(file.id)}, dedupe=f"describe:{file.id}"
         )
@@ -178,31 +181,29 @@ def _line(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LockedFiles:
-    """Reads the locked files of one person with passwords, which are used once and kept nowhere."""
+    """Reads locked files with passwords, which are used once and kept nowhere."""
 
     database: Database
-    principal: PrincipalId
-    workspace: Workspace
+    workspace_of: Callable[[PrincipalId], Workspace]
     cpu: Cpu
     scratch: ScratchFolder
 
-    async def unlock(self, path: str, password: str) -> str:
-        """Store the text of the file; returns what of it is still not read, in a line.
+    async def unlock(self, principal: PrincipalId, path: str, password: str) -> str:
+        """Store the text of this person's file; returns what of it is still not read, in a line.
 
         Raises `OwnerMustAct` for a wrong password and for a file without one, `WorkspaceError`, `CpuJobFailed`.
         """
         from gateway.ingest.output import WRONG_PASSWORD
 
-        file = await self.database.read(lambda conn: files.get(conn, self.principal, path))
-        if file is None or not file.locked:
-            raise OwnerMustAct(
-                f"{path} is not a file that was sent and needs a password; `supaclaw files list` shows those"
-            )
+        file = await self.database.read(lambda conn: files.get(conn, principal, path))
+        if file is None or not (file.locked or (file.derived_at is None and not file.mime.startswith("text/"))):
+            raise OwnerMustAct(f"{path} is not a file that needs a password; `supaclaw files list` shows the files")
+        workspace = self.workspace_of(principal)
         async with self.scratch.new() as folder:
-            derived, found = await _extracted(self.cpu, self.workspace, file, folder, password)
+            derived, found = await _extracted(self.cpu, workspace, file, folder, password)
             if WRONG_PASSWORD in derived.problem:
                 raise OwnerMustAct(f"the password of {path} is wrong; nothing was read")
-            text, view = await _store_beside(self.workspace, path, derived, found)
+            text, view = await _store_beside(workspace, file, derived, found)
         read = replace(derived, text=text, view=view)
         await self.database.run(lambda tx: _note_derived(tx, file, read, again=False))
         return read.problem

@@ -1,4 +1,4 @@
-"""`transcribe`: tries a recording again whose transcription failed for a reason that may pass."""
+"""`transcribe`: reads a file that nobody has sent, once the agent opens it; and a recording again, as failures pass."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -32,7 +32,7 @@ class Transcribing:
                 case _:
                     file = None
         failed = file is not None and not file.text_path
-        if file is not None and failed and self.extraction.hear() is not None:
+        if file is not None and (file.derived_at is None or (failed and self.extraction.hear() is not None)):
             failed = await self.extraction.read(run, file.principal_id, file.id)
         age = self.engine.clock.now() - file.created_at if file else MAX_AGE
 

@@ -258,7 +258,7 @@ async def _unlock(path: str, password: str, database: Database) -> str:
     scratch = ScratchFolder(Environment.read(os.environ).state / "unlock")
     try:
         workspace = await labelled_workspace(database)
-        return await LockedFiles(database, owner.id, workspace, cpu, scratch).unlock(path, password)
+        return await LockedFiles(database, lambda _: workspace, cpu, scratch).unlock(owner.id, path, password)
     finally:
         await cpu.close()
 

@@ -82,7 +82,9 @@ async def record_file(tx: Connection, principal: PrincipalId, file: Written, lab
     """Record a file that the agent is about to send."""
     mime = mimetypes.guess_type(file.path)[0] or "application/octet-stream"
     size, sha256 = file.size, file.sha256
-    return await files.keep(tx, principal, file.path, size=size, mime=mime, sha256=sha256, label=label, origin="agent")
+    return await files.keep(
+        tx, principal, file.path, size=size, mime=mime, sha256=sha256, label=label, origin=files.OWN
+    )
 
 
 def whereabouts(file: FileRow) -> str:

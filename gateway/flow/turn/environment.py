@@ -1,5 +1,6 @@
 """Agent environments: what the agent works with for one principal: files, persona, tools, time zone."""
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -17,11 +18,13 @@ from gateway.agent.work.plans import Plans
 from gateway.agent.work.task_trees import Trees
 from gateway.config.model import BudgetSettings
 from gateway.domain.conversation.model import PromptPart
+from gateway.domain.conversation.tools import ToolFailed
 from gateway.domain.errors import TryAgainLater
-from gateway.domain.ids import PrincipalId, TaskId
+from gateway.domain.ids import InstanceId, PrincipalId, TaskId
 from gateway.domain.memory.memories import Embedders
 from gateway.domain.principals import Label, Role
 from gateway.domain.time import Clock
+from gateway.domain.work.tasks import Lane
 from gateway.flow.approvals.questions import Questions
 from gateway.flow.files.workspaces import Workspaces
 from gateway.flow.outbound.send_tool import SendTool
@@ -31,12 +34,16 @@ from gateway.flow.turn.opening import AgentPart, OpenedChat, OpenedTurn
 from gateway.flow.turn.own_tools import LockWatches, OwnTools
 from gateway.llm.prices import estimate_tool
 from gateway.secrets.leaks import Leaks
-from gateway.store.connection.pool import Database
+from gateway.store.connection.pool import Connection, Database
 from gateway.store.files import files
+from gateway.store.files.files import FileRow
 from gateway.store.work import plans, tasks
-from gateway.tools import Bash, Family, Find, FindRead, Keep, PrincipalContext, ReadFile, Services, Web
+from gateway.tools import Bash, Family, Find, Keep, PrincipalContext, ReadFile, Services, Web
+from gateway.workspace.files.disk import Written, measure
+from gateway.workspace.files.pages import MOST
 from gateway.workspace.files.paths import WorkspaceError
 from gateway.workspace.files.tree import Workspace
+from gateway.workspace.files.uploads import mime_of
 from gateway.workspace.instructions import Persona, PersonaFile, PersonaText, zone_in
 from gateway.workspace.locks import LockWatch
 from gateway.workspace.tool_files.declaration import Internal
@@ -242,7 +249,7 @@ class AgentEnvironments:
         services = Services(
             workspace,
             kit.send_tool.of(database, principal, workspace, own),
-            _finder(database, self.database, principal),
+            _Reader(database, self.database, principal, workspace, None if fork else self.workspaces.instance).find,
             PrincipalContext(principal, role, database.run, self.clock, zone, search),
             kit.web,
             skills,
@@ -295,17 +302,56 @@ async def _part(file: PersonaFile, home: Workspace, *, shared: bool = True) -> P
     return PromptPart(text, label, name, file.path, file.sha256, shared)
 
 
-def _finder(database: Database, engine: Database, principal: PrincipalId) -> FindRead:
-    """Looks in the principal's own store; tasks are the `engine`'s, as a member's store may change none."""
+POLLS, POLL_SECONDS = 120, 0.25
+"""For a file that is read only now; together less than a call may take."""
 
-    async def find(path: str) -> ReadFile | None:
-        row = await database.read(lambda conn: files.get(conn, principal, path))
-        if row and row.problem and row.mime.startswith(("audio/", "video/")):
-            retry = f"transcribe:{row.id}"
-            await engine.run(lambda tx: tasks.hasten_kind(tx, "transcribe", retry))
-        return ReadFile(row.text_path, row.pages, row.problem, row.view_path) if row and row.derived_at else None
 
-    return find
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Finds what was read out of one person's files, in their own store.
+
+    Tasks are the `engine`'s, as a member's store may change none; they run on `instance`, which has the files. Without
+    it the files are a copy, of which nothing more is read.
+    """
+
+    database: Database
+    engine: Database
+    principal: PrincipalId
+    workspace: Workspace
+    instance: InstanceId | None
+
+    async def find(self, path: str) -> ReadFile | None:
+        """A `FindRead`: a file that nobody has sent, or that has changed since, is read first."""
+        row = await self._stored(path)
+        if self.instance is not None:
+            now = await asyncio.to_thread(measure, self.workspace.root, path, MOST)
+            new = row is None or row.derived_at is None or row.sha256 != now.sha256
+            if new or (row and row.problem and row.mime.startswith(("audio/", "video/"))):
+                label = await self.workspace.labels.of(path, now.sha256)
+                await self.engine.run(lambda tx: self._queue(tx, now, label))
+            row = await self._awaited(path) if new else row
+        if row is None or row.derived_at is None:
+            return None
+        return ReadFile(row.text_path, row.pages, row.problem, row.view_path, row.beside)
+
+    async def _stored(self, path: str) -> FileRow | None:
+        return await self.database.read(lambda conn: files.get(conn, self.principal, path))
+
+    async def _queue(self, tx: Connection, file: Written, label: Label) -> None:
+        """Have the file read now, or a recording again."""
+        path, size, sha256, mime, own = file.path, file.size, file.sha256, mime_of(file.path), files.OWN
+        row = await files.keep(tx, self.principal, path, size=size, mime=mime, sha256=sha256, label=label, origin=own)
+        about, dedupe, on = {"file": str(row.id)}, f"transcribe:{row.id}", self.instance
+        await tasks.create(tx, self.principal, "transcribe", Lane.FILES, payload=about, dedupe=dedupe, instance=on)
+        await tasks.hasten_kind(tx, "transcribe", dedupe)
+
+    async def _awaited(self, path: str) -> FileRow:
+        """The file once it is read; raises `ToolFailed` if that takes too long."""
+        for _ in range(POLLS):
+            if (row := await self._stored(path)) is not None and row.derived_at is not None:
+                return row
+            await asyncio.sleep(POLL_SECONDS)
+        raise ToolFailed.own("not_read_yet", f"{path} is still being read; call read_file again in a minute.")
 
 
 def _spill(workspace: Workspace) -> Spill:

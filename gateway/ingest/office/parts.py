@@ -50,6 +50,11 @@ def _header(root: "_Element") -> str:
     return f"[{'header' if _name(root) == 'hdr' else 'footer'}: {text}]" if text else ""
 
 
+def _links(root: "_Element") -> str:
+    outside = (each for each in root if _attribute(each, "Type").endswith("/hyperlink"))
+    return "\n".join(f"[link: {_attribute(each, 'Target')}]" for each in outside if _attribute(each, "TargetMode"))
+
+
 def _comments(root: "_Element") -> str:
     return "\n".join(_comment(each) for each in root.iter("{*}comment", "{*}cm", "{*}threadedComment"))
 
@@ -78,6 +83,7 @@ def _values(series: "_Element", tags: tuple[str, ...]) -> Iterator[str]:
 _Words: TypeAlias = Callable[["_Element"], str]
 
 PARTS: tuple[tuple[str, "Use | _Words | str"], ...] = (
+    (r"(?:ppt/slides|xl/worksheets)/_rels/.*\.rels", _links),
     (r"\[Content_Types\]\.xml|.*\.rels|(?:docProps|customXml|_xmlsignatures)/.*|.*/", Use.FORM),
     (r"\w+/(?:document|footnotes|endnotes|presentation|workbook|sharedStrings)\d*\.(?:xml|bin)", Use.MAIN),
     (r"ppt/(?:slides|notesSlides)/[^/]*\.xml|xl/worksheets/[^/]*\.(?:xml|bin)", Use.MAIN),
@@ -85,7 +91,7 @@ PARTS: tuple[tuple[str, "Use | _Words | str"], ...] = (
     (r"word/comments\d*\.xml|xl/(?:comments|threadedComments/.*)\d*\.xml", _comments),
     (r"(?:xl|ppt)/comments/.*\.xml", _comments),
     (r"\w+/charts/chart\d*\.xml", _chart),
-    (r"xl/drawings/drawing\d*\.xml|\w+/diagrams/data\d*\.xml", _words),
+    (r"\w+/drawings/drawing\d*\.xml|\w+/diagrams/data\d*\.xml", _words),
     (r"\w+/media/.*|\w+/embeddings/.*\.(?:docx|xlsx|pptx|xlsm|docm|pdf)", Use.FILE),
     (r"\w+/(?:styles|stylesWithEffects|settings|webSettings|fontTable|numbering|people)\.(?:xml|bin)", Use.FORM),
     (r"\w+/(?:theme|fonts|printerSettings|webextensions|activeX|ctrlProps|persons|customUI)/.*", Use.FORM),
@@ -93,12 +99,8 @@ PARTS: tuple[tuple[str, "Use | _Words | str"], ...] = (
     (r"ppt/(?:slideLayouts|slideMasters|notesMasters|handoutMasters|tags|changesInfos)/.*", Use.FORM),
     (r"ppt/(?:\w+Props|tableStyles|revisionInfo|commentAuthors|authors)\.xml", Use.FORM),
     (r"\w+/charts/(?:style|colors)\d*\.xml|\w+/diagrams/(?:layout|quickStyle|colors|drawing)\d*\.xml", Use.FORM),
-    (
-        r"xl/(?:calcChain|metadata|volatileDependencies)\.(?:xml|bin)|\w+/drawings/vmlDrawing.*",
-        Use.FORM,
-    ),
+    (r"xl/(?:calcChain|metadata|volatileDependencies)\.(?:xml|bin)|\w+/drawings/vmlDrawing.*", Use.FORM),
     (r"xl/(?:tables|queryTables|richData|pivotCache|chartsheets)/.*|xl/worksheets/binaryIndex.*", Use.FORM),
-    (r"\w+/drawings/drawing\d*\.xml", _words),
     (r"\w+/(?:vbaProject\.bin|vbaData\.xml|vbaProjectSignature.*)|xl/macrosheets/.*", "macro"),
     (r"xl/pivotTables/.*", "pivot table"),
     (r"xl/externalLinks/.*", "linked workbook"),

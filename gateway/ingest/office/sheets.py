@@ -121,7 +121,8 @@ def _cells(book: "Workbook", index: int) -> Iterator[Iterable["AnyCell"]]:
 def _chosen(cells: Iterable["AnyCell"], formulas: Iterable["AnyCell"]) -> Iterator[object]:
     for cell, formula in zip_longest(cells, formulas):
         value = cell.value if cell else None
-        if formula and value in (None, "", 0) and (text := _formula(formula.value)):
+        text = _formula(formula.value) if formula else ""
+        if text and (value in (None, "", 0) or text.startswith("=HYPERLINK(")):
             yield text if value in (None, "") else f"{value} ({text})"
         elif cell and isinstance(value, int | float) and not isinstance(value, bool):
             yield formatted(value, cell.number_format or "General")

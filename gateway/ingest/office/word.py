@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 _MAIN = "word/document.xml"
 _FORMS = {"sup": "^({})", "sub": "_({})", "num": "({})", "den": "/({})", "rad": "√({})"}
 """Elements of equations as text."""
+_AROUND = [f"{{*}}{name}" for name in ("moveTo", "fldSimple", "customXml", "bdo", "dir", "ruby", "rubyBase")]
+"""Elements around text that the library leaves out with all that is in them."""
 
 
 def read_docx(source: Path, out: Output) -> str:
@@ -24,7 +26,8 @@ def read_docx(source: Path, out: Output) -> str:
 
     with checked_zip(source, office=True) as archive:
         file = _with_equations(archive, out) if _MAIN in archive.NameToInfo else io.BytesIO(source.read_bytes())
-        html = mammoth.convert_to_html(file, convert_image=lambda _: [], external_file_access=False).value
+        alone = mammoth.images.img_element(lambda _: {})  # the description; the picture is read as a file
+        html = mammoth.convert_to_html(file, convert_image=alone, external_file_access=False).value
         out.add(html_text(parsed_html(html)))
         add_parts(archive, out)
     return f"Word document: {out.first_line()}"
@@ -38,6 +41,8 @@ def _with_equations(archive: zipfile.ZipFile, out: Output) -> io.BytesIO:
     deleted = sum(any(True for _ in each.iter("{*}delText")) for each in root.iter("{*}del"))
     out.leave_out("deleted passage (tracked change)", deleted)
     space = str(root.tag).rpartition("}")[0] + "}"
+    for around in root.iter(*_AROUND):
+        around.tag = space + "ins"
     for equation in list(root.iter("{*}oMath")):
         text = _equation(equation)
         run = etree.Element(space + "r")

@@ -14,6 +14,8 @@ from gateway.domain.text.texts import storable
 from gateway.store.connection.pool import Connection
 from gateway.store.connection.rows import fetch_all, fetch_first, fetch_one
 
+OWN = "agent"
+"""The origin of a file that nobody has sent: the person or the agent put it into the workspace."""
 NO_SPEECH = "no speech was found in it"
 """The problem of a recording that was transcribed, and has no words."""
 
@@ -50,6 +52,11 @@ class FileRow:
         return "password-protected" in self.problem
 
     @property
+    def beside(self) -> str:
+        """The path of what is read out of it, without suffix: a person's own folders get no such files."""
+        return self.path if self.origin != OWN else f"uploads/read/{self.sha256[:16]}/{self.name[-60:]}"
+
+    @property
     def announced(self) -> Attachment:
         """As a channel would announce it, although it is here already."""
         return Attachment(str(self.id), self.name, self.mime, self.size)
@@ -60,21 +67,18 @@ class FileRow:
         return cls(**{each.name: row[each.name] for each in fields(cls)} | {"label": Label(row["label"])})
 
 
-async def record(
-    conn: Connection, principal: PrincipalId, path: str, *, size: int, mime: str, sha256: str, label: Label
-) -> None:
-    """Note that a file is written; `label` is that of the new content, as in `contents`."""
-    sql = """insert into files (principal_id, path, size, mime, sha256, label) values ($1, $2, $3, $4, $5, $6)
-             on conflict (principal_id, path) do update set size = excluded.size, mime = excluded.mime,
-               sha256 = excluded.sha256, label = excluded.label, updated_at = now()"""
-    await conn.execute(sql, principal, path, size, mime, sha256, label)
-
-
 async def get(conn: Connection, principal: PrincipalId, path: str) -> FileRow | None:
     """The file at this path; None if it is not stored."""
     return await fetch_first(
         conn, FileRow, "select * from files where principal_id = $1 and path = $2", principal, path
     )
+
+
+async def locked_named(conn: Connection, principal: PrincipalId, name: str) -> FileRow | None:
+    """The newest file of this path or name that isn't read without a password."""
+    sql = """select * from files where principal_id = $1 and problem like '%password-protected%'
+               and (path = $2 or right(path, length($2) + 1) = '/' || $2) order by updated_at desc limit 1"""
+    return await fetch_first(conn, FileRow, sql, principal, name)
 
 
 async def by_id(conn: Connection, principal: PrincipalId, file: FileId) -> FileRow | None:
@@ -114,7 +118,10 @@ async def same(conn: Connection, principal: PrincipalId, sha256: str, folder: st
 async def keep(
     conn: Connection, principal: PrincipalId, path: str, *, size: int, mime: str, sha256: str, label: Label, origin: str
 ) -> FileRow:
-    """Note a file that came from outside; another content at the same path has yet to be read."""
+    """Note a file as it is now; another content than before is yet to be read, and a known file keeps its origin.
+
+    `label` is that of the content, as in `contents`.
+    """
     sql = """insert into files as f (principal_id, path, size, mime, sha256, label, origin)
              values ($1, $2, $3, $4, $5, $6, $7)
              on conflict (principal_id, path) do update set size = excluded.size, mime = excluded.mime,

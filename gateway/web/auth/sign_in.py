@@ -1,5 +1,6 @@
-"""The pages behind one-time links: signing in and out, and the form for a person's own secret."""
+"""The pages behind one-time links: signing in and out, and the form for a person's own secret or file."""
 
+import re
 from typing import Annotated
 
 import structlog
@@ -8,14 +9,15 @@ from fastapi.responses import JSONResponse, RedirectResponse, Response
 from pydantic import BaseModel, Field
 
 from gateway.domain.errors import OwnerMustAct
-from gateway.secrets.facts import check_value
+from gateway.domain.ids import PrincipalId
+from gateway.secrets.facts import NAME, check_value
 from gateway.store.people import tokens
 from gateway.store.people.tokens import COOKIE_LIFE
 from gateway.web.auth.access import Caller, at_page, by_cookie, client_of, public, signed_in
 from gateway.web.http.bodies import Text
 from gateway.web.http.errors import Refused
 from gateway.web.http.headers import cookie_name
-from gateway.web.site import AtSite
+from gateway.web.site import AtSite, Site
 
 router = APIRouter()
 
@@ -95,7 +97,10 @@ async def secret_page(request: Request, site: AtSite) -> Response:
 
 @router.post("/secret", status_code=204, dependencies=[Depends(public)])
 async def store_secret(request: Request, site: AtSite, form: SecretForm) -> None:
-    """Store a secret for the person who got the link, with the binding of the shared secret of that name."""
+    """Store a secret for the person who got the link, with the binding of the shared secret of that name.
+
+    The password of a file opens it once and is not stored.
+    """
     secrets = site.settings.secrets
     if not at_page(request):
         raise Refused(403, "wrong_address", "Open the link exactly as it was sent.")
@@ -106,6 +111,9 @@ async def store_secret(request: Request, site: AtSite, form: SecretForm) -> None
             message = "This link was already used, or is older than ten minutes. Ask for a new one: /secret NAME"
             raise site.throttle.failed(client_of(request), Refused(401, "invalid_link", message))
         principal, name = link
+        if not re.fullmatch(NAME, name):
+            await _unlock(site, principal, name, value)
+            return
         await secrets.vault.put(principal, name, value, shared=False, binding=secrets.binding_for(name, principal))
     except OwnerMustAct as error:
         log.warning("secrets.form_refused", problem=str(error))
@@ -113,3 +121,10 @@ async def store_secret(request: Request, site: AtSite, form: SecretForm) -> None
         raise Refused(409, "not_stored", message) from error
     await secrets.look()
     log.info("secrets.given", name=name, principal_id=str(principal))
+
+
+async def _unlock(site: Site, principal: PrincipalId, path: str, password: str) -> None:
+    try:
+        await site.files.unlock(principal, path, password)
+    except OwnerMustAct as error:
+        raise Refused(409, "locked", f"{error}. Write /secret {path} for another form.") from error

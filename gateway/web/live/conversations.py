@@ -53,6 +53,11 @@ class Conversations:
         self._first.set()
         self._first = asyncio.Event()
 
+    async def refresh(self, address: Address) -> None:
+        """Have everybody who follows the address read its rows again: what they show of them has changed."""
+        if (session := await self._session(address)) is not None:
+            self._live.publish(session, Overrun())
+
     async def follow(self, address: Address, *, pace: float = 0.0) -> AsyncGenerator[Update, None]:
         """Yield a snapshot, then events in batches at least `pace` seconds apart; further snapshots where needed."""
         while True:

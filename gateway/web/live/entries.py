@@ -19,7 +19,7 @@ from gateway.domain.json import Json
 from gateway.domain.principals import Label
 from gateway.domain.work.plans import TODO
 from gateway.flow.live import ModelAwaited
-from gateway.store.transcript.messages import MessageRow
+from gateway.store.transcript.messages import DELETED, REVISED, MessageRow
 from gateway.web.live.question_cards import names_in
 from gateway.web.markup.markdown import Markdown
 from gateway.web.pages import Pages, plain
@@ -208,6 +208,8 @@ def _own(row: MessageRow) -> bool:
 
 
 def _note(row: MessageRow) -> str:
+    if row.origin in {REVISED, DELETED}:  # what the agent is told of an edit or deletion
+        return ""
     via = f"via {row.origin}" if row.origin not in {"web", "gateway"} else ""
     stopped = "stopped" if row.closed_at is not None and row.platform_id is not None else ""
     withdrawn = f"{row.withdrawn} since" if row.withdrawn else ""

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Form
 from gateway.agent.work import approvals as rules
 from gateway.agent.work.approvals import settle_review, why_asked
 from gateway.domain.conversation.diff import legible
+from gateway.flow.people import OWNER_PAGE
 from gateway.store.trust import grants, reviews
 from gateway.web.auth.access import OWNER
 from gateway.web.components import board
@@ -46,9 +47,10 @@ async def revoke(site: AtSite, number: str) -> None:
 async def settle_question(
     site: AtSite, number: str, answer: Literal["approve", "deny"], comment: Annotated[str, Form(max_length=2_000)] = ""
 ) -> None:
-    """Approve or deny a call; the page is updated by its events."""
+    """Approve or deny a call; the pages are updated by their events."""
     owner, now, yes = site.owner.id, site.clock.now(), answer == "approve"
     await site.database.run(lambda tx: settle_review(tx, owner, number, now, yes=yes, by="web", comment=comment))
+    await site.conversations.refresh(OWNER_PAGE)  # an answer to a task comes back as no message
 
 
 async def _pieces(site: Site) -> Mapping[str, str]:

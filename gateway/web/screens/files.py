@@ -112,13 +112,9 @@ async def page(request: Request, site: AtSite, path: Asked = "") -> Response:
     tree = await branch(workspace, WorkspacePath(()), where.parts)
     file = shown if isinstance(shown, Preview) else None
     extra = {"readable": readable_size, "changeable": changeable(WorkspacePath((*folder.parts, "x")))}
-    locked = file is not None and await _needs_password(site, file.path)
+    row = await site.database.read(lambda conn: files.get(conn, site.owner.id, str(where)))
+    locked = row is not None and row.locked
     return site.screen(request, screen.nav, "files.html", tree=tree, file=file, folder=folder, locked=locked, **extra)
-
-
-async def _needs_password(site: Site, path: str) -> bool:
-    row = await site.database.read(lambda conn: files.get(conn, site.owner.id, path))
-    return row is not None and row.locked
 
 
 @router.get(f"{HERE}/tree", dependencies=OWNER)
@@ -205,7 +201,7 @@ async def delete(site: AtSite, path: Named) -> None:
 @router.post(f"{HERE}/unlock", status_code=204, dependencies=OWNER)
 async def unlock(site: AtSite, path: Named, password: Annotated[str, Form(min_length=1, max_length=1000)]) -> None:
     """Read a file that needs a password, which is used once and kept nowhere."""
-    await site.files.unlock(str(WorkspacePath.parse(path)), password)
+    await site.files.unlock(site.owner.id, str(WorkspacePath.parse(path)), password)
 
 
 @router.post(f"{HERE}/vouch", status_code=204, dependencies=OWNER)

@@ -9,12 +9,14 @@ function tell(text) {
 }
 
 if (secret) {
-  document.querySelector("#name").textContent = link.get("name") ?? "";
+  const name = link.get("name") ?? "";
+  document.querySelector("#name").textContent = name;
+  if (/\W/.test(name)) for (const each of document.querySelectorAll("[data-file]")) each.textContent = each.dataset.file;
   form.hidden = false;
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     const answer = await fetch("/secret", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ secret, value: form.value.value }) });
-    if (!answer.ok) return tell((await answer.json()).error?.message ?? "It wasn’t stored.");
+    if (!answer.ok) return tell((await answer.json()).error?.message ?? "Nothing was stored.");
     tell("");
     form.remove();
     document.querySelector("[role=status]").hidden = false;

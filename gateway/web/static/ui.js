@@ -433,7 +433,6 @@ document.addEventListener("submit", async event => {
       const panel = quiet !== undefined && by(sent.closest("[data-load]")?.id);
       if (panel) await load(panel, true);
       if (done) say(done);
-      if (sent.closest(".asking")) sent.closest(".question").remove();   // a task's answer comes back as no message
       if (refresh !== undefined) { by("merging")?.replaceChildren(); if (find) search(); else location.reload() }
     }
   } catch { say("The gateway cannot be reached; try again.") }

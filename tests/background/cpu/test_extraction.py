@@ -105,6 +105,35 @@ async def test_the_agent_looks_at_a_page_until_it_has_answered(ask: Ask, model: 
     assert await path.rows("select distinct label from messages where kind = 'tool_result'") == [(Label.UNTRUSTED,)]
 
 
+async def test_the_agent_reads_files_that_nobody_has_sent_as_they_are_now(
+    database: Database, workspace: Path, model: FakeModel
+) -> None:
+    made = {"text.txt": b"one two", "001.txt": b"one", "001.jpg": b"\xff1", "002.txt": b"two"}
+    cpu = Reads(derived(pages=2, text="text.txt"), made)
+    path = await build(database, workspace, model, cpu=cpu)
+    (file := workspace / "notes/a.pdf").parent.mkdir()
+    file.write_bytes(b"%PDF\xff\0")
+    async with path.working():
+        read = call("read_file", path="notes/a.pdf")
+        page = call("read_file", path="notes/a.pdf", page=1)
+        model.answer = in_turn(said("", read), said("", read), said("", page), said("read"))
+        await path.ask("what does it say?")
+        first, _, shown = results(model.prompts[-1])
+        file.write_bytes(b"%PDF\xff\0, the second edition")
+        cpu.files = {"text.txt": b"three"}
+        model.answer = in_turn(said("", read), said("read"))
+        await path.ask("and now?")
+    assert (first["content"], shown["content"]) == ("one two", "one")
+    assert results(model.prompts[-1])[-1]["content"] == "three"
+    assert len(cpu.asked) == 2
+    assert [each.name for each in file.parent.iterdir()] == ["a.pdf"]
+    read_out = {each.name for each in (workspace / "uploads/read").rglob("*.*")}
+    assert read_out == {"a.pdf.txt", "a.pdf.pages", "001.txt", "001.jpg", "002.txt"}
+    labels = await path.rows("select label from messages where kind = 'tool_result' order by id")
+    assert labels[:3] == [(Label.OWNER,), (Label.OWNER,), (Label.UNTRUSTED,)]
+    assert await path.rows("select kind from tasks where kind = 'describe'") == []
+
+
 async def test_what_was_read_lies_where_the_path_of_the_file_says(ask: Ask) -> None:
     files = {
         "text.txt": b"whole",

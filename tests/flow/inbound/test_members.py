@@ -362,12 +362,12 @@ async def test_a_bound_store_records_files_of_its_principal_alone(lived_in: Mess
     owner, member = lived_in.people.owner.id, await member_of(lived_in)
     facts: dict[str, Any] = {"size": 1, "mime": "", "sha256": "", "label": Label.KNOWN}
     async with lived_in.database.bound(member).connection() as conn:
-        await files.record(conn, member, "secret.md", **facts)
+        await files.keep(conn, member, "secret.md", **facts, origin=files.OWN)
         assert await files.get(conn, owner, "secret.md") is None
     for path in ("secret.md", "kept.md"):
         with pytest.raises(asyncpg.InsufficientPrivilegeError):
             async with lived_in.database.bound(member).connection() as conn:
-                await files.record(conn, owner, path, **facts)
+                await files.keep(conn, owner, path, **facts, origin=files.OWN)
 
 
 async def test_what_a_member_has_sent_arrives_in_chats_of_their_own_alone(lived_in: MessagePath) -> None:

@@ -9,6 +9,7 @@ from gateway.domain.channels.channel import Capabilities
 from gateway.domain.principals import Label
 from gateway.flow.approvals import questions
 from gateway.flow.inbound.revisions import NO_COMMAND
+from gateway.flow.live import MessageStored
 from gateway.store.connection.pool import Database
 from gateway.store.memory import indexing
 from gateway.store.transcript import conversations, journals, messages
@@ -49,6 +50,16 @@ async def test_the_next_turn_is_told(path: MessagePath, change: dict[str, Any], 
             await journals.outline(conn, session),
         ]
     assert "meet at 5" not in str(shown)
+
+
+@pytest.mark.parametrize("change", [{}, DELETED])
+async def test_a_page_that_shows_it_is_told_at_once(path: MessagePath, change: dict[str, Any]) -> None:
+    async with path.working():
+        await answered(path)
+    [(session,)] = await path.rows("select distinct session_id from messages")
+    with path.live.subscribe(session) as events:
+        changed = await path.tell("" if change else "meet at 6", edits="m1", id="e1", **change)
+        assert events.ready() == [MessageStored(changed.message_id)]
 
 
 async def test_it_comes_once_and_the_newest_counts(path: MessagePath) -> None:
