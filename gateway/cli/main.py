@@ -27,197 +27,224 @@ def _same(*names: str) -> Mapping[str, str]:
     return {name: name for name in names}
 
 
-COMMANDS: Mapping[str, str | Group] = {
-    "init": "process.init:init",
-    "up": "process.start:up",
-    "worker": "process.start:worker",
-    "machines": Group(
-        "List the machines on the database, or forget one.",
-        "process.control",
-        {"list": "show", "forget": "forget"},
-        default="list",
-    ),
-    "deploy": Group("Check that a database elsewhere is ready.", "process.deploy", {"supabase": "supabase"}),
-    "chat": "conversation.chat:chat",
-    "down": "process.control:down",
-    "status": "process.control:status",
-    "doctor": "process.doctor:doctor",
-    "logs": "process.logs:logs",
-    "web": "process.control:web",
-    "config": Group("Read, check and change config.json.", "process.config", _same("schema", "validate", "get", "set")),
-    "owner": Group(
-        "Show or set the owner of the gateway.",
-        "people.access",
-        {"show": "show_owner", "set": "set_owner", "part": "unlink_account"},
-    ),
-    "pairing": Group(
-        "List access requests, approve or deny them.",
-        "people.access",
-        {"list": "list_requests", "approve": "approve_request", "deny": "deny_request"},
-    ),
-    "token": Group(
-        "Manage the API tokens of programs.",
-        "people.tokens",
-        {"create": "create", "list": "list_tokens", "revoke": "revoke_token"},
-    ),
-    "webhooks": Group(
-        "Let other programs trigger the agent.",
-        "people.tokens",
-        {"register": "register_webhook", "list": "list_webhooks", "revoke": "revoke_webhook"},
-    ),
-    "schedules": Group(
-        "Manage reminders and recurring tasks.",
-        "agent.schedules",
-        {"list": "show_all", **_same("add", "show", "run", "pause", "resume", "remove")},
-    ),
-    "tasks": Group(
-        "Start, follow and cancel trees of agents in the background.",
-        "agent.trees",
-        {
-            "list": "list_tasks",
-            "create": "create",
-            "show": "show_task",
-            **_same("follow", "trace", "fork", "compare", "cancel"),
-        },
-        default="list",
-    ),
-    "agents": Group(
-        "Show and check the agents that work in the background.",
-        "agent.trees",
-        {"list": "list_agents", "show": "show_agent", "test": "check_agent"},
-        default="list",
-    ),
-    "reviews": Group(
-        "Approve or deny the agent's requests.",
-        "agent.approvals",
-        {"list": "list_reviews", "show": "show_review", "approve": "approve", "deny": "deny", "reject": "deny"},
-    ),
-    "skills": Group(
-        "Install, confirm and switch off the agent's skills.",
-        "agent.skills",
-        {"list": "show_all", **_same("show", "install", "enable", "disable", "remove")},
-        default="list",
-    ),
-    "tools": Group(
-        "Confirm and switch off tools of MCP servers.",
-        "agent.mcp_tools",
-        {"list": "show_all", "show": "show", "test": "check", **_same("add", "confirm", "disable")},
-        default="list",
-    ),
-    "tool-files": Group(
-        "Confirm and switch off tools that files declare.",
-        "agent.skills",
-        {
-            "list": "list_tool_files",
-            "show": "show_tool_file",
-            "enable": "enable_tool_file",
-            "disable": "disable_tool_file",
-        },
-        default="list",
-    ),
-    "grants": Group(
-        "List or revoke calls that you allowed in advance.",
-        "agent.approvals",
-        {"list": "list_grants", "give": "give_grant", "revoke": "revoke_grant"},
-    ),
-    "audit": Group(
-        "Show who allowed and changed what, and check that record.",
-        "agent.approvals",
-        {"list": "list_audit", "verify": "verify_audit"},
-    ),
-    "heartbeat": "agent.heartbeat:heartbeat",
-    "sessions": Group(
-        "List, show and export conversations (default: list).",
-        "conversation.sessions",
-        {"list": "show_all", "show": "show", "export": "export"},
-        default="list",
-    ),
-    "files": Group(
-        "List, find, edit, sync and vouch for workspace files.",
-        "storage.files",
-        {
-            "list": "list_files",
-            **_same("get", "vouch", "tree", "put", "edit", "unlock"),
-            "search": "find_lines",
-            "move": "move",
-            "delete": "delete",
-            "zip": "pack",
-            "sync": "storage.sync:sync",
-        },
-    ),
-    "eval": Group(
-        "Measure memory search on published datasets.",
-        "storage.eval",
-        {"locomo": "locomo", "longmemeval": "longmemeval"},
-    ),
-    "checkpoints": Group(
-        "Save, compare and restore versions of the workspace.",
-        "storage.workspace",
-        {
-            "list": "list_checkpoints",
-            "diff": "diff_checkpoint",
-            "restore": "restore_checkpoint",
-            "create": "create_checkpoint",
-        },
-    ),
-    "workspace": Group(
-        "Merge a new version's changes into files that you edited.",
-        "storage.workspace",
-        {"diff": "show_renewals", "merge": "merge"},
-    ),
-    "channel": Group(
-        "Link an account on a channel without tokens.", "people.channels", _same("login", "logout", "status")
-    ),
-    "service": Group(
-        "Start the gateway at boot, under systemd.", "process.service", {"install": "install", "uninstall": "uninstall"}
-    ),
-    "secrets": Group(
-        "Store keys and passwords that the model never sees.",
-        "storage.secrets",
-        {"set": "put", "list": "show", "rotate": "rotate", "rm": "remove", **_same("bind", "confirm", "recover")},
-    ),
-    "remember": "storage.search:remember",
-    "search": "storage.search:search",
-    "memories": Group(
-        "List, change and forget memories.",
-        "storage.memories",
-        {"list": "show_all", **_same("show", "edit", "pin", "forget", "export")},
-    ),
-    "import": "storage.imports:run",
-    "mcp-serve": "agent.mcp_serve:mcp_serve",
-    "openclaw": Group(
-        "Make SupaClaw the memory of an OpenClaw, or remove it.",
-        "integrations.openclaw.installer.commands",
-        {"install": "install", "uninstall": "uninstall", "verify": "check"},
-    ),
-    "install": "integrations.openclaw.installer.commands:install",
-    "uninstall": "integrations.openclaw.installer.commands:uninstall",
-    "test": "process.deploy:test",
-    "backup": "storage.backup:backup",
-    "restore": "storage.backup:restore",
-    "export": "storage.export:export",
-    "version": "process.control:version",
+_APPROVALS = Group(
+    "Approve or deny the agent's requests.",
+    "agent.approvals",
+    {"list": "list_reviews", "show": "show_review", "approve": "approve", "deny": "deny", "reject": "deny"},
+)
+_SECTIONS: Mapping[str, Mapping[str, str | Group]] = {
+    "Talk": {
+        "chat": "conversation.chat:chat",
+        "web": "process.control:web",
+        "sessions": Group(
+            "List, show and export conversations (default: list).",
+            "conversation.sessions",
+            {"list": "show_all", "show": "show", "export": "export"},
+            default="list",
+        ),
+        "approvals": _APPROVALS,
+        "grants": Group(
+            "List or revoke calls that you allowed in advance.",
+            "agent.approvals",
+            {"list": "list_grants", "give": "give_grant", "revoke": "revoke_grant"},
+        ),
+    },
+    "Run": {
+        "init": "process.init:init",
+        "up": "process.start:up",
+        "down": "process.control:down",
+        "status": "process.control:status",
+        "doctor": "process.doctor:doctor",
+        "logs": "process.logs:logs",
+        "config": Group(
+            "Read, check and change config.json.", "process.config", _same("schema", "validate", "get", "set")
+        ),
+        "service": Group(
+            "Start the gateway at boot, under systemd.",
+            "process.service",
+            {"install": "install", "uninstall": "uninstall"},
+        ),
+    },
+    "Work": {
+        "tasks": Group(
+            "Start, follow and cancel trees of agents in the background.",
+            "agent.trees",
+            {
+                "list": "list_tasks",
+                "create": "create",
+                "show": "show_task",
+                **_same("follow", "trace", "fork", "compare", "cancel"),
+            },
+            default="list",
+        ),
+        "schedules": Group(
+            "Manage reminders and recurring tasks.",
+            "agent.schedules",
+            {"list": "show_all", **_same("add", "show", "run", "pause", "resume", "remove")},
+        ),
+        "agents": Group(
+            "Show and check the agents that work in the background.",
+            "agent.trees",
+            {"list": "list_agents", "show": "show_agent", "test": "check_agent"},
+            default="list",
+        ),
+        "skills": Group(
+            "Install, confirm and switch off the agent's skills.",
+            "agent.skills",
+            {"list": "show_all", **_same("show", "install", "enable", "disable", "remove")},
+            default="list",
+        ),
+        "tools": Group(
+            "Confirm and switch off tools of MCP servers.",
+            "agent.mcp_tools",
+            {"list": "show_all", "show": "show", "test": "check", **_same("add", "confirm", "disable")},
+            default="list",
+        ),
+        "tool-files": Group(
+            "Confirm and switch off tools that files declare.",
+            "agent.skills",
+            {
+                "list": "list_tool_files",
+                "show": "show_tool_file",
+                "enable": "enable_tool_file",
+                "disable": "disable_tool_file",
+            },
+            default="list",
+        ),
+        "heartbeat": "agent.heartbeat:heartbeat",
+        "webhooks": Group(
+            "Let other programs trigger the agent.",
+            "people.tokens",
+            {"register": "register_webhook", "list": "list_webhooks", "revoke": "revoke_webhook"},
+        ),
+    },
+    "Remember": {
+        "remember": "storage.search:remember",
+        "search": "storage.search:search",
+        "memories": Group(
+            "List, change and forget memories.",
+            "storage.memories",
+            {"list": "show_all", **_same("show", "edit", "pin", "forget", "export")},
+        ),
+    },
+    "People": {
+        "owner": Group(
+            "Show or set the owner of the gateway.",
+            "people.access",
+            {"show": "show_owner", "set": "set_owner", "part": "unlink_account"},
+        ),
+        "pairing": Group(
+            "List access requests, approve or deny them.",
+            "people.access",
+            {"list": "list_requests", "approve": "approve_request", "deny": "deny_request"},
+        ),
+        "channel": Group(
+            "Link an account on a channel without tokens.", "people.channels", _same("login", "logout", "status")
+        ),
+        "token": Group(
+            "Manage the API tokens of programs.",
+            "people.tokens",
+            {"create": "create", "list": "list_tokens", "revoke": "revoke_token"},
+        ),
+    },
+    "Data": {
+        "files": Group(
+            "List, find, edit, sync and vouch for workspace files.",
+            "storage.files",
+            {
+                "list": "list_files",
+                **_same("get", "vouch", "tree", "put", "edit", "unlock"),
+                "search": "find_lines",
+                "move": "move",
+                "delete": "delete",
+                "zip": "pack",
+                "sync": "storage.sync:sync",
+            },
+        ),
+        "checkpoints": Group(
+            "Save, compare and restore versions of the workspace.",
+            "storage.workspace",
+            {
+                "list": "list_checkpoints",
+                "diff": "diff_checkpoint",
+                "restore": "restore_checkpoint",
+                "create": "create_checkpoint",
+            },
+        ),
+        "workspace": Group(
+            "Merge a new version's changes into files that you edited.",
+            "storage.workspace",
+            {"diff": "show_renewals", "merge": "merge"},
+        ),
+        "secrets": Group(
+            "Store keys and passwords that the model never sees.",
+            "storage.secrets",
+            {"set": "put", "list": "show", "rotate": "rotate", "rm": "remove", **_same("bind", "confirm", "recover")},
+        ),
+        "backup": "storage.backup:backup",
+        "restore": "storage.backup:restore",
+        "export": "storage.export:export",
+        "import": "storage.imports:run",
+    },
+    "Advanced": {
+        "worker": "process.start:worker",
+        "machines": Group(
+            "List the machines on the database, or forget one.",
+            "process.control",
+            {"list": "show", "forget": "forget"},
+            default="list",
+        ),
+        "deploy": Group("Check that a database elsewhere is ready.", "process.deploy", {"supabase": "supabase"}),
+        "audit": Group(
+            "Show who allowed and changed what, and check that record.",
+            "agent.approvals",
+            {"list": "list_audit", "verify": "verify_audit"},
+        ),
+        "mcp-serve": "agent.mcp_serve:mcp_serve",
+        "openclaw": Group(
+            "Make SupaClaw the memory of an OpenClaw, or remove it.",
+            "integrations.openclaw.installer.commands",
+            {"install": "install", "uninstall": "uninstall", "verify": "check"},
+        ),
+        "reviews": _APPROVALS,
+        "install": "integrations.openclaw.installer.commands:install",
+        "uninstall": "integrations.openclaw.installer.commands:uninstall",
+        "test": "process.deploy:test",
+        "eval": Group(
+            "Measure memory search on published datasets.",
+            "storage.eval",
+            {"locomo": "locomo", "longmemeval": "longmemeval"},
+        ),
+        "version": "process.control:version",
+    },
 }
-"""Each command's `module:function`, whose module is imported when the command runs.
+"""The commands under the headings of `--help`.
 
-A module is below `gateway.cli`, or is an integration's and has its full name.
+Each has a `module:function`, whose module is imported when the command runs. It is below `gateway.cli`, or is an
+integration's and has its full name.
 """
+COMMANDS = {name: entry for section in _SECTIONS.values() for name, entry in section.items()}
 
 
-def build(commands: Mapping[str, str | Group] = COMMANDS) -> typer.Typer:
+def build() -> typer.Typer:
     """Build the command line."""
     about = "Your own AI agent, behind the messengers you already use. `supaclaw up` starts it."
-    app = parser(about, completion=True)
+    app = parser(about, COMMANDS, completion=True)
     app.callback()(_begin)
-    for name, entry in commands.items():
-        if isinstance(entry, Group):
-            group = parser(entry.about, default=entry.default)
-            for command, target in entry.commands.items():
-                _add(group, command, target if ":" in target else f"{entry.module}:{target}")
-            app.add_typer(group, name=name)
-        else:
-            _add(app, name, entry)
+    for heading, section in _SECTIONS.items():
+        for name, entry in section.items():
+            if isinstance(entry, Group):
+                app.add_typer(_group(entry), name=name, rich_help_panel=heading)
+            else:
+                _add(app, name, entry, heading)
     return app
+
+
+def _group(entry: Group) -> typer.Typer:
+    group = parser(entry.about, entry.commands, default=entry.default)
+    for command, target in entry.commands.items():
+        _add(group, command, target if ":" in target else f"{entry.module}:{target}")
+    return group
 
 
 def _print_version(wanted: bool) -> None:
@@ -237,5 +264,5 @@ def _begin(
     read_env_file(os.environ)
 
 
-def _add(app: typer.Typer, name: str, target: str) -> None:
-    app.command(name, cls=LazyCommand, help=summary(target))(deferred(target))
+def _add(app: typer.Typer, name: str, target: str, heading: str | None = None) -> None:
+    app.command(name, cls=LazyCommand, help=summary(target), rich_help_panel=heading)(deferred(target))

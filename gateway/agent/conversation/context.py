@@ -209,7 +209,8 @@ def file_reference(file: Attached) -> str:
     """One file of a message on a line that no name can end, with the text of the file if it is short."""
     identified = (file.path and f"stored as {file.path}", f"id {file.id}" if file.id else "")
     text, problem = f"text in {file.text_path}" if file.text_path else "", safe_line(file.problem, 300)
-    facts = [safe_line(file.mime, _FILE_NAME_LENGTH), _size(file.size), _pages(file.pages), *identified, text, problem]
+    kind, size = safe_line(file.mime, _FILE_NAME_LENGTH), texts.size_text(file.size) if file.size else ""
+    facts = [kind, size, _pages(file.pages), *identified, text, problem]
     name, about = safe_line(file.name, _FILE_NAME_LENGTH), "; ".join(filter(None, facts))
     line = f"[file {name}: {about or 'nothing is known of it'}]"
     return f"{line}\n{_fenced(file.excerpt)}" if file.excerpt else line
@@ -251,9 +252,3 @@ def _fenced(text: str) -> str:
 
 def _pages(pages: int) -> str:
     return f"{pages} pages" if pages > 1 else ""
-
-
-def _size(size: int) -> str:
-    if size < 1024:
-        return f"{size} bytes" if size else ""
-    return f"{size / 1024:.0f} KB" if size < 1024**2 else f"{size / 1024**2:.1f} MB"

@@ -122,9 +122,7 @@ def progress_bar(title: str, total: int, *, quiet: bool) -> Iterator[Advance]:
         yield advance
 
 
-_EXPLAINED_ERRNOS = frozenset(
-    {errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EEXIST, errno.ENOTDIR, errno.ELOOP}
-)
+_FULL_DISK = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 def print_error(_kind: type[BaseException], error: BaseException, _trace: TracebackType | None) -> None:
@@ -135,7 +133,7 @@ def print_error(_kind: type[BaseException], error: BaseException, _trace: Traceb
                 _print_lines(str(leaf))
             case KeyboardInterrupt() | BrokenPipeError():
                 continue
-            case OSError() if leaf.errno in _EXPLAINED_ERRNOS:
+            case OSError() if leaf.filename or leaf.errno in _FULL_DISK:
                 where = f": {leaf.filename}" if leaf.filename else ""
                 _print_lines(f"{leaf.strerror}{where}; `supaclaw doctor` shows the cause")
             case _:
