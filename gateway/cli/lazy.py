@@ -46,14 +46,12 @@ class CommandGroup(TyperGroup):
     def format_commands(self, _ctx: Any, formatter: Any) -> None:
         """Write the commands of each heading, in columns that are the same for all."""
         width = max(map(len, self.order))
-        for heading, names in groupby(self.order, lambda name: getattr(self.commands[name], "rich_help_panel", None)):
+        lines = [(f"{name:{width}}", self.commands[name]) for name in self.order]
+        for heading, rows in groupby(lines, lambda row: getattr(row[1], "rich_help_panel", None)):
             with formatter.section(heading or "Commands"):
                 formatter.write_dl(
-                    [(f"{name:{width}}", self._summary(name, formatter.width - width)) for name in names]
+                    [(name, each.get_short_help_str(formatter.width - 6 - width)) for name, each in rows]
                 )
-
-    def _summary(self, name: str, width: int) -> str:
-        return self.commands[name].get_short_help_str(width - 6)
 
 
 class LazyCommand(TyperCommand):

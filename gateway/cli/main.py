@@ -22,7 +22,7 @@ class Group:
     """The command that runs if none is named; None shows the help."""
 
 
-def _same(*names: str) -> Mapping[str, str]:
+def _same(*names: str) -> dict[str, str]:
     """Commands whose functions have their names."""
     return {name: name for name in names}
 
@@ -32,198 +32,170 @@ _APPROVALS = Group(
     "agent.approvals",
     {"list": "list_reviews", "show": "show_review", "approve": "approve", "deny": "deny", "reject": "deny"},
 )
-_SECTIONS: Mapping[str, Mapping[str, str | Group]] = {
-    "Talk": {
-        "chat": "conversation.chat:chat",
-        "web": "process.control:web",
-        "sessions": Group(
-            "List, show and export conversations (default: list).",
-            "conversation.sessions",
-            {"list": "show_all", "show": "show", "export": "export"},
-            default="list",
-        ),
-        "approvals": _APPROVALS,
-        "grants": Group(
-            "List or revoke calls that you allowed in advance.",
-            "agent.approvals",
-            {"list": "list_grants", "give": "give_grant", "revoke": "revoke_grant"},
-        ),
-    },
-    "Run": {
-        "init": "process.init:init",
-        "up": "process.start:up",
-        "down": "process.control:down",
-        "status": "process.control:status",
-        "doctor": "process.doctor:doctor",
-        "logs": "process.logs:logs",
-        "config": Group(
-            "Read, check and change config.json.", "process.config", _same("schema", "validate", "get", "set")
-        ),
-        "service": Group(
-            "Start the gateway at boot, under systemd.",
-            "process.service",
-            {"install": "install", "uninstall": "uninstall"},
-        ),
-    },
-    "Work": {
-        "tasks": Group(
-            "Start, follow and cancel trees of agents in the background.",
-            "agent.trees",
-            {
-                "list": "list_tasks",
-                "create": "create",
-                "show": "show_task",
-                **_same("follow", "trace", "fork", "compare", "cancel"),
-            },
-            default="list",
-        ),
-        "schedules": Group(
-            "Manage reminders and recurring tasks.",
-            "agent.schedules",
-            {"list": "show_all", **_same("add", "show", "run", "pause", "resume", "remove")},
-        ),
-        "agents": Group(
-            "Show and check the agents that work in the background.",
-            "agent.trees",
-            {"list": "list_agents", "show": "show_agent", "test": "check_agent"},
-            default="list",
-        ),
-        "skills": Group(
-            "Install, confirm and switch off the agent's skills.",
-            "agent.skills",
-            {"list": "show_all", **_same("show", "install", "enable", "disable", "remove")},
-            default="list",
-        ),
-        "tools": Group(
-            "Confirm and switch off tools of MCP servers.",
-            "agent.mcp_tools",
-            {"list": "show_all", "show": "show", "test": "check", **_same("add", "confirm", "disable")},
-            default="list",
-        ),
-        "tool-files": Group(
-            "Confirm and switch off tools that files declare.",
-            "agent.skills",
-            {
-                "list": "list_tool_files",
-                "show": "show_tool_file",
-                "enable": "enable_tool_file",
-                "disable": "disable_tool_file",
-            },
-            default="list",
-        ),
-        "heartbeat": "agent.heartbeat:heartbeat",
-        "webhooks": Group(
-            "Let other programs trigger the agent.",
-            "people.tokens",
-            {"register": "register_webhook", "list": "list_webhooks", "revoke": "revoke_webhook"},
-        ),
-    },
-    "Remember": {
-        "remember": "storage.search:remember",
-        "search": "storage.search:search",
-        "memories": Group(
-            "List, change and forget memories.",
-            "storage.memories",
-            {"list": "show_all", **_same("show", "edit", "pin", "forget", "export")},
-        ),
-    },
-    "People": {
-        "owner": Group(
-            "Show or set the owner of the gateway.",
-            "people.access",
-            {"show": "show_owner", "set": "set_owner", "part": "unlink_account"},
-        ),
-        "pairing": Group(
-            "List access requests, approve or deny them.",
-            "people.access",
-            {"list": "list_requests", "approve": "approve_request", "deny": "deny_request"},
-        ),
-        "channel": Group(
-            "Link an account on a channel without tokens.", "people.channels", _same("login", "logout", "status")
-        ),
-        "token": Group(
-            "Manage the API tokens of programs.",
-            "people.tokens",
-            {"create": "create", "list": "list_tokens", "revoke": "revoke_token"},
-        ),
-    },
-    "Data": {
-        "files": Group(
-            "List, find, edit, sync and vouch for workspace files.",
-            "storage.files",
-            {
-                "list": "list_files",
-                **_same("get", "vouch", "tree", "put", "edit", "unlock"),
-                "search": "find_lines",
-                "move": "move",
-                "delete": "delete",
-                "zip": "pack",
-                "sync": "storage.sync:sync",
-            },
-        ),
-        "checkpoints": Group(
-            "Save, compare and restore versions of the workspace.",
-            "storage.workspace",
-            {
-                "list": "list_checkpoints",
-                "diff": "diff_checkpoint",
-                "restore": "restore_checkpoint",
-                "create": "create_checkpoint",
-            },
-        ),
-        "workspace": Group(
-            "Merge a new version's changes into files that you edited.",
-            "storage.workspace",
-            {"diff": "show_renewals", "merge": "merge"},
-        ),
-        "secrets": Group(
-            "Store keys and passwords that the model never sees.",
-            "storage.secrets",
-            {"set": "put", "list": "show", "rotate": "rotate", "rm": "remove", **_same("bind", "confirm", "recover")},
-        ),
-        "backup": "storage.backup:backup",
-        "restore": "storage.backup:restore",
-        "export": "storage.export:export",
-        "import": "storage.imports:run",
-    },
-    "Advanced": {
-        "worker": "process.start:worker",
-        "machines": Group(
-            "List the machines on the database, or forget one.",
-            "process.control",
-            {"list": "show", "forget": "forget"},
-            default="list",
-        ),
-        "deploy": Group("Check that a database elsewhere is ready.", "process.deploy", {"supabase": "supabase"}),
-        "audit": Group(
-            "Show who allowed and changed what, and check that record.",
-            "agent.approvals",
-            {"list": "list_audit", "verify": "verify_audit"},
-        ),
-        "mcp-serve": "agent.mcp_serve:mcp_serve",
-        "openclaw": Group(
-            "Make SupaClaw the memory of an OpenClaw, or remove it.",
-            "integrations.openclaw.installer.commands",
-            {"install": "install", "uninstall": "uninstall", "verify": "check"},
-        ),
-        "reviews": _APPROVALS,
-        "install": "integrations.openclaw.installer.commands:install",
-        "uninstall": "integrations.openclaw.installer.commands:uninstall",
-        "test": "process.deploy:test",
-        "eval": Group(
-            "Measure memory search on published datasets.",
-            "storage.eval",
-            {"locomo": "locomo", "longmemeval": "longmemeval"},
-        ),
-        "version": "process.control:version",
-    },
+COMMANDS: Mapping[str, str | Group] = {
+    "chat": "conversation.chat:chat",
+    "web": "process.control:web",
+    "sessions": Group(
+        "List, show and export conversations (default: list).",
+        "conversation.sessions",
+        {"list": "show_all", **_same("show", "export")},
+        default="list",
+    ),
+    "approvals": _APPROVALS,
+    "grants": Group(
+        "List or revoke calls that you allowed in advance.",
+        "agent.approvals",
+        {"list": "list_grants", "give": "give_grant", "revoke": "revoke_grant"},
+    ),
+    "init": "process.init:init",
+    "up": "process.start:up",
+    "down": "process.control:down",
+    "status": "process.control:status",
+    "doctor": "process.doctor:doctor",
+    "logs": "process.logs:logs",
+    "config": Group("Read, check and change config.json.", "process.config", _same("schema", "validate", "get", "set")),
+    "service": Group("Start the gateway at boot, under systemd.", "process.service", _same("install", "uninstall")),
+    "tasks": Group(
+        "Start, follow and cancel trees of agents in the background.",
+        "agent.trees",
+        {"list": "list_tasks", "show": "show_task", **_same("create", "follow", "trace", "fork", "compare", "cancel")},
+        default="list",
+    ),
+    "schedules": Group(
+        "Manage reminders and recurring tasks.",
+        "agent.schedules",
+        {"list": "show_all", **_same("add", "show", "run", "pause", "resume", "remove")},
+    ),
+    "agents": Group(
+        "Show and check the agents that work in the background.",
+        "agent.trees",
+        {"list": "list_agents", "show": "show_agent", "test": "check_agent"},
+        default="list",
+    ),
+    "skills": Group(
+        "Install, confirm and switch off the agent's skills.",
+        "agent.skills",
+        {"list": "show_all", **_same("show", "install", "enable", "disable", "remove")},
+        default="list",
+    ),
+    "tools": Group(
+        "Confirm and switch off tools of MCP servers.",
+        "agent.mcp_tools",
+        {"list": "show_all", "show": "show", "test": "check", **_same("add", "confirm", "disable")},
+        default="list",
+    ),
+    "tool-files": Group(
+        "Confirm and switch off tools that files declare.",
+        "agent.skills",
+        {
+            "list": "list_tool_files",
+            "show": "show_tool_file",
+            "enable": "enable_tool_file",
+            "disable": "disable_tool_file",
+        },
+        default="list",
+    ),
+    "heartbeat": "agent.heartbeat:heartbeat",
+    "webhooks": Group(
+        "Let other programs trigger the agent.",
+        "people.tokens",
+        {"register": "register_webhook", "list": "list_webhooks", "revoke": "revoke_webhook"},
+    ),
+    "remember": "storage.search:remember",
+    "search": "storage.search:search",
+    "memories": Group(
+        "List, change and forget memories.",
+        "storage.memories",
+        {"list": "show_all", **_same("show", "edit", "pin", "forget", "export")},
+    ),
+    "owner": Group(
+        "Show or set the owner of the gateway.",
+        "people.access",
+        {"show": "show_owner", "set": "set_owner", "part": "unlink_account"},
+    ),
+    "pairing": Group(
+        "List access requests, approve or deny them.",
+        "people.access",
+        {"list": "list_requests", "approve": "approve_request", "deny": "deny_request"},
+    ),
+    "channel": Group(
+        "Link an account on a channel without tokens.", "people.channels", _same("login", "logout", "status")
+    ),
+    "token": Group(
+        "Manage the API tokens of programs.",
+        "people.tokens",
+        {"create": "create", "list": "list_tokens", "revoke": "revoke_token"},
+    ),
+    "files": Group(
+        "List, find, edit, sync and vouch for workspace files.",
+        "storage.files",
+        {"list": "list_files", "search": "find_lines", "zip": "pack", "sync": "storage.sync:sync"}
+        | _same("get", "put", "edit", "move", "delete", "tree", "unlock", "vouch"),
+    ),
+    "checkpoints": Group(
+        "Save, compare and restore versions of the workspace.",
+        "storage.workspace",
+        {
+            "list": "list_checkpoints",
+            "diff": "diff_checkpoint",
+            "restore": "restore_checkpoint",
+            "create": "create_checkpoint",
+        },
+    ),
+    "workspace": Group(
+        "Merge a new version's changes into files that you edited.",
+        "storage.workspace",
+        {"diff": "show_renewals", "merge": "merge"},
+    ),
+    "secrets": Group(
+        "Store keys and passwords that the model never sees.",
+        "storage.secrets",
+        {"set": "put", "list": "show", "rotate": "rotate", "rm": "remove", **_same("bind", "confirm", "recover")},
+    ),
+    "backup": "storage.backup:backup",
+    "restore": "storage.backup:restore",
+    "export": "storage.export:export",
+    "import": "storage.imports:run",
+    "worker": "process.start:worker",
+    "machines": Group(
+        "List the machines on the database, or forget one.",
+        "process.control",
+        {"list": "show", "forget": "forget"},
+        default="list",
+    ),
+    "deploy": Group("Check that a database elsewhere is ready.", "process.deploy", {"supabase": "supabase"}),
+    "audit": Group(
+        "Show who allowed and changed what, and check that record.",
+        "agent.approvals",
+        {"list": "list_audit", "verify": "verify_audit"},
+    ),
+    "mcp-serve": "agent.mcp_serve:mcp_serve",
+    "openclaw": Group(
+        "Make SupaClaw the memory of an OpenClaw, or remove it.",
+        "integrations.openclaw.installer.commands",
+        {"install": "install", "uninstall": "uninstall", "verify": "check"},
+    ),
+    "reviews": _APPROVALS,
+    "install": "integrations.openclaw.installer.commands:install",
+    "uninstall": "integrations.openclaw.installer.commands:uninstall",
+    "test": "process.deploy:test",
+    "eval": Group("Measure memory search on published datasets.", "storage.eval", _same("locomo", "longmemeval")),
+    "version": "process.control:version",
 }
-"""The commands under the headings of `--help`.
+"""Each command's `module:function`, whose module is imported when the command runs.
 
-Each has a `module:function`, whose module is imported when the command runs. It is below `gateway.cli`, or is an
-integration's and has its full name.
+A module is below `gateway.cli`, or is an integration's and has its full name.
 """
-COMMANDS = {name: entry for section in _SECTIONS.values() for name, entry in section.items()}
+_HEADINGS = {
+    "chat": "Talk",
+    "init": "Run",
+    "tasks": "Work",
+    "remember": "Remember",
+    "owner": "People",
+    "files": "Data",
+    "worker": "Advanced",
+}
+"""The headings of `--help`, each by the first command below it."""
 
 
 def build() -> typer.Typer:
@@ -231,20 +203,17 @@ def build() -> typer.Typer:
     about = "Your own AI agent, behind the messengers you already use. `supaclaw up` starts it."
     app = parser(about, COMMANDS, completion=True)
     app.callback()(_begin)
-    for heading, section in _SECTIONS.items():
-        for name, entry in section.items():
-            if isinstance(entry, Group):
-                app.add_typer(_group(entry), name=name, rich_help_panel=heading)
-            else:
-                _add(app, name, entry, heading)
+    heading = ""
+    for name, entry in COMMANDS.items():
+        heading = _HEADINGS.get(name, heading)
+        if isinstance(entry, Group):
+            group = parser(entry.about, entry.commands, default=entry.default)
+            for command, target in entry.commands.items():
+                _add(group, command, target if ":" in target else f"{entry.module}:{target}")
+            app.add_typer(group, name=name, rich_help_panel=heading)
+        else:
+            _add(app, name, entry, heading)
     return app
-
-
-def _group(entry: Group) -> typer.Typer:
-    group = parser(entry.about, entry.commands, default=entry.default)
-    for command, target in entry.commands.items():
-        _add(group, command, target if ":" in target else f"{entry.module}:{target}")
-    return group
 
 
 def _print_version(wanted: bool) -> None:

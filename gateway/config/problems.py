@@ -48,7 +48,7 @@ def explain(error: ValidationError, root: type[BaseModel], prefix: KeyPath = ())
 
 
 def requirement(error: BaseException | None) -> str:
-    """What the first invalid value must be; "" if the error is another one."""
+    """The rule that the first invalid value breaks; "" if the error is another one."""
     return _allowed(error.errors()[0]) if isinstance(error, ValidationError) else ""
 
 

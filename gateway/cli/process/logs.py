@@ -35,9 +35,7 @@ def logs(
         str | None,
         typer.Argument(metavar="SESSION", help="A session's id or its beginning (default: the gateway's log)."),
     ] = None,
-    day: Annotated[
-        date | None, typer.Option(metavar="YYYY-MM-DD", help="The day in UTC (default: the latest).")
-    ] = None,
+    day: Annotated[date | None, typer.Option(metavar="YYYY-MM-DD", help="The day in UTC.")] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep printing new lines until Ctrl-C.")] = False,
     level: Annotated[Level, typer.Option(help="The lowest level to print.")] = "debug",
     as_json: Annotated[bool, typer.Option("--json", help="Print the raw lines.")] = False,

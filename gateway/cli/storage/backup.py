@@ -22,6 +22,7 @@ from gateway.secrets.encryption import MasterKey
 from gateway.secrets.facts import MAX_VALUE
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The backup, such as supaclaw.tar.gz.")]
+Saved = Annotated[Path, typer.Argument(metavar="FILE", exists=True, dir_okay=False, help="The backup.")]
 
 
 def backup(
@@ -61,9 +62,7 @@ def backup(
 
 
 def restore(
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", exists=True, dir_okay=False, help="The backup, such as supaclaw.tar.gz.")
-    ],
+    file: Saved,
     verify: Annotated[
         bool, typer.Option("--verify", "--dry-run", help="Only check that FILE is intact; change nothing.")
     ] = False,

@@ -84,10 +84,7 @@ def _print_head(workspace: Workspace, path: str) -> str:
 
 
 def get(
-    which: Annotated[
-        str,
-        typer.Argument(metavar="PATH|ID", help="From the workspace root, like notes/ideas.md, or an id of the list."),
-    ],
+    which: Annotated[str, typer.Argument(metavar="PATH|ID", help="From the workspace root; or an id of the list.")],
     output: Annotated[
         str, typer.Option("--output", "-o", metavar="PATH", help="Where to write it; - is standard output.")
     ] = ".",

@@ -215,8 +215,7 @@ def _print(memory: Memory, learned: Sequence[MemorySource], whence: ImportOrigin
         if text := one_line(shown(name, value), LONGEST_SOURCE):
             echo(f"{heading(name)}: {text}")
     for source in learned:
-        at = shown("at", source.sent_at)
-        echo(f"learned: {at}, {source.kind}: {one_line(source.text, LONGEST_SOURCE)}")
+        echo(f"learned: {shown('at', source.sent_at)}, {source.kind}: {one_line(source.text, LONGEST_SOURCE)}")
 
 
 _MAX_QUOTED, _QUOTE_CHARS = 20, 150

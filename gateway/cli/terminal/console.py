@@ -122,9 +122,6 @@ def progress_bar(title: str, total: int, *, quiet: bool) -> Iterator[Advance]:
         yield advance
 
 
-_FULL_DISK = frozenset({errno.ENOSPC, errno.EDQUOT})
-
-
 def print_error(_kind: type[BaseException], error: BaseException, _trace: TracebackType | None) -> None:
     """Print the error to stderr in one line: what is wrong and what to do."""
     for leaf in leaves(error):
@@ -133,7 +130,7 @@ def print_error(_kind: type[BaseException], error: BaseException, _trace: Traceb
                 _print_lines(str(leaf))
             case KeyboardInterrupt() | BrokenPipeError():
                 continue
-            case OSError() if leaf.filename or leaf.errno in _FULL_DISK:
+            case OSError() if leaf.filename or leaf.errno in {errno.ENOSPC, errno.EDQUOT}:
                 where = f": {leaf.filename}" if leaf.filename else ""
                 _print_lines(f"{leaf.strerror}{where}; `supaclaw doctor` shows the cause")
             case _:
