@@ -132,7 +132,7 @@ def print_error(_kind: type[BaseException], error: BaseException, _trace: Traceb
                 continue
             case OSError() if leaf.filename or leaf.errno in {errno.ENOSPC, errno.EDQUOT}:
                 where = f": {leaf.filename}" if leaf.filename else ""
-                _print_lines(f"{leaf.strerror}{where}; `supaclaw doctor` shows the cause")
+                _print_lines(f"{leaf.strerror}{where}; check it, or run `supaclaw doctor`")
             case _:
                 _print_lines(f"{type(leaf).__name__}: {leaf} (a defect; SUPACLAW_DEBUG=1 shows where)")
 

@@ -35,4 +35,4 @@ def test_a_disk_that_takes_nothing_is_no_defect(capsys: pytest.CaptureFixture[st
     for number in (errno.ENOSPC, errno.ENOENT, errno.EPERM):
         error = OSError(number, os.strerror(number), "/srv/data/keys")
         [line] = told(error, capsys)
-        assert line == f"supaclaw: {os.strerror(number)}: /srv/data/keys; `supaclaw doctor` shows the cause"
+        assert line == f"supaclaw: {os.strerror(number)}: /srv/data/keys; check it, or run `supaclaw doctor`"
