@@ -2,25 +2,28 @@
 
 import ast
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from importlib import import_module
 from importlib.abc import SourceLoader
 from importlib.util import find_spec
-from itertools import islice
+from itertools import groupby, islice
 from typing import Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperArgument, TyperCommand, TyperGroup
 
 Run = Callable[..., object]
+MAY_BE_EMPTY = "VALUE"
 _OPTION = re.compile(r"--?[A-Za-z][^\s=]*(=.*)?", re.DOTALL)
 
 
-def parser(about: str, *, completion: bool = False, default: str | None = None) -> typer.Typer:
-    """A command line without commands; `default` is the command that runs if none is named."""
+def parser(
+    about: str, commands: Iterable[str] = (), *, completion: bool = False, default: str | None = None
+) -> typer.Typer:
+    """A command line to which these commands are added; `default` is the one that runs if none is named."""
     return typer.Typer(
         help=about,
-        cls=type("Group", (DefaultGroup,), {"default": default}) if default else None,
+        cls=type("Group", (CommandGroup,), {"order": tuple(commands), "default": default}),
         no_args_is_help=True,
         add_completion=completion,
         pretty_exceptions_enable=False,
@@ -29,15 +32,26 @@ def parser(about: str, *, completion: bool = False, default: str | None = None) 
     )
 
 
-class DefaultGroup(TyperGroup):
-    """A group of commands, of which `default` runs if none is named."""
+class CommandGroup(TyperGroup):
+    """A group of commands, which help lists in `order`, below their headings; `default` runs if none is named."""
 
-    default = ""
+    order: Sequence[str] = ()
+    default: str | None = None
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments, with the default command's name before its options."""
         named = args and (not args[0].startswith("-") or args[0] in ctx.help_option_names)
-        return super().parse_args(ctx, list(args) if named else [self.default, *args])
+        return super().parse_args(ctx, list(args) if named or not self.default else [self.default, *args])
+
+    def format_commands(self, _ctx: Any, formatter: Any) -> None:
+        """Write the commands of each heading, in columns that are the same for all."""
+        width = max(map(len, self.order))
+        lines = [(f"{name:{width}}", self.commands[name]) for name in self.order]
+        for heading, rows in groupby(lines, lambda row: getattr(row[1], "rich_help_panel", None)):
+            with formatter.section(heading or "Commands"):
+                formatter.write_dl(
+                    [(name, each.get_short_help_str(formatter.width - 6 - width)) for name, each in rows]
+                )
 
 
 class LazyCommand(TyperCommand):
@@ -50,7 +64,24 @@ class LazyCommand(TyperCommand):
         app.command(self.name)(self.callback())
         command = typer.main.get_command(app)
         valued = {name for each in command.params if not getattr(each, "is_flag", True) for name in each.opts}
-        return command.make_context(info_name, texts_last(args, valued), *rest, **extra)
+        try:
+            context: Any = command.make_context(info_name, texts_last(args, valued), *rest, **extra)
+        except typer.BadParameter as error:
+            from gateway.config.problems import requirement
+
+            error.message = requirement(error.__cause__) or error.message
+            raise
+        for each in command.params:
+            if isinstance(each, TyperArgument) and each.metavar != MAY_BE_EMPTY:
+                _require_words(context, each)
+        return context
+
+
+def _require_words(context: Any, argument: TyperArgument) -> None:
+    value = context.params[argument.name]
+    texts = value if isinstance(value, list) else [value]
+    if value != argument.default and any(isinstance(text, str) and not text.strip() for text in texts):
+        raise typer.BadParameter("must not be empty", context, argument)
 
 
 def texts_last(arguments: Sequence[str], valued: Collection[str]) -> list[str]:

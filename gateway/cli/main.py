@@ -22,75 +22,55 @@ class Group:
     """The command that runs if none is named; None shows the help."""
 
 
-def _same(*names: str) -> Mapping[str, str]:
+def _same(*names: str) -> dict[str, str]:
     """Commands whose functions have their names."""
     return {name: name for name in names}
 
 
+_APPROVALS = Group(
+    "Approve or deny the agent's requests.",
+    "agent.approvals",
+    {"list": "list_reviews", "show": "show_review", "approve": "approve", "deny": "deny", "reject": "deny"},
+)
 COMMANDS: Mapping[str, str | Group] = {
-    "init": "process.init:init",
-    "up": "process.start:up",
-    "worker": "process.start:worker",
-    "machines": Group(
-        "List the machines on the database, or forget one.",
-        "process.control",
-        {"list": "show", "forget": "forget"},
+    "chat": "conversation.chat:chat",
+    "web": "process.control:web",
+    "sessions": Group(
+        "List, show and export conversations (default: list).",
+        "conversation.sessions",
+        {"list": "show_all", **_same("show", "export")},
         default="list",
     ),
-    "deploy": Group("Check that a database elsewhere is ready.", "process.deploy", {"supabase": "supabase"}),
-    "chat": "conversation.chat:chat",
+    "approvals": _APPROVALS,
+    "grants": Group(
+        "List or revoke calls that you allowed in advance.",
+        "agent.approvals",
+        {"list": "list_grants", "give": "give_grant", "revoke": "revoke_grant"},
+    ),
+    "init": "process.init:init",
+    "up": "process.start:up",
     "down": "process.control:down",
     "status": "process.control:status",
     "doctor": "process.doctor:doctor",
     "logs": "process.logs:logs",
-    "web": "process.control:web",
     "config": Group("Read, check and change config.json.", "process.config", _same("schema", "validate", "get", "set")),
-    "owner": Group(
-        "Show or set the owner of the gateway.",
-        "people.access",
-        {"show": "show_owner", "set": "set_owner", "part": "unlink_account"},
-    ),
-    "pairing": Group(
-        "List access requests, approve or deny them.",
-        "people.access",
-        {"list": "list_requests", "approve": "approve_request", "deny": "deny_request"},
-    ),
-    "token": Group(
-        "Manage the API tokens of programs.",
-        "people.tokens",
-        {"create": "create", "list": "list_tokens", "revoke": "revoke_token"},
-    ),
-    "webhooks": Group(
-        "Let other programs trigger the agent.",
-        "people.tokens",
-        {"register": "register_webhook", "list": "list_webhooks", "revoke": "revoke_webhook"},
+    "service": Group("Start the gateway at boot, under systemd.", "process.service", _same("install", "uninstall")),
+    "tasks": Group(
+        "Start, follow and cancel trees of agents in the background.",
+        "agent.trees",
+        {"list": "list_tasks", "show": "show_task", **_same("create", "follow", "trace", "fork", "compare", "cancel")},
+        default="list",
     ),
     "schedules": Group(
         "Manage reminders and recurring tasks.",
         "agent.schedules",
         {"list": "show_all", **_same("add", "show", "run", "pause", "resume", "remove")},
     ),
-    "tasks": Group(
-        "Start, follow and cancel trees of agents in the background.",
-        "agent.trees",
-        {
-            "list": "list_tasks",
-            "create": "create",
-            "show": "show_task",
-            **_same("follow", "trace", "fork", "compare", "cancel"),
-        },
-        default="list",
-    ),
     "agents": Group(
         "Show and check the agents that work in the background.",
         "agent.trees",
         {"list": "list_agents", "show": "show_agent", "test": "check_agent"},
         default="list",
-    ),
-    "reviews": Group(
-        "Approve or deny the agent's requests.",
-        "agent.approvals",
-        {"list": "list_reviews", "show": "show_review", "approve": "approve", "deny": "deny", "reject": "deny"},
     ),
     "skills": Group(
         "Install, confirm and switch off the agent's skills.",
@@ -115,40 +95,42 @@ COMMANDS: Mapping[str, str | Group] = {
         },
         default="list",
     ),
-    "grants": Group(
-        "List or revoke calls that you allowed in advance.",
-        "agent.approvals",
-        {"list": "list_grants", "give": "give_grant", "revoke": "revoke_grant"},
-    ),
-    "audit": Group(
-        "Show who allowed and changed what, and check that record.",
-        "agent.approvals",
-        {"list": "list_audit", "verify": "verify_audit"},
-    ),
     "heartbeat": "agent.heartbeat:heartbeat",
-    "sessions": Group(
-        "List, show and export conversations (default: list).",
-        "conversation.sessions",
-        {"list": "show_all", "show": "show", "export": "export"},
-        default="list",
+    "webhooks": Group(
+        "Let other programs trigger the agent.",
+        "people.tokens",
+        {"register": "register_webhook", "list": "list_webhooks", "revoke": "revoke_webhook"},
+    ),
+    "remember": "storage.search:remember",
+    "search": "storage.search:search",
+    "memories": Group(
+        "List, change and forget memories.",
+        "storage.memories",
+        {"list": "show_all", **_same("show", "edit", "pin", "forget", "export")},
+    ),
+    "owner": Group(
+        "Show or set the owner of the gateway.",
+        "people.access",
+        {"show": "show_owner", "set": "set_owner", "part": "unlink_account"},
+    ),
+    "pairing": Group(
+        "List access requests, approve or deny them.",
+        "people.access",
+        {"list": "list_requests", "approve": "approve_request", "deny": "deny_request"},
+    ),
+    "channel": Group(
+        "Link an account on a channel without tokens.", "people.channels", _same("login", "logout", "status")
+    ),
+    "token": Group(
+        "Manage the API tokens of programs.",
+        "people.tokens",
+        {"create": "create", "list": "list_tokens", "revoke": "revoke_token"},
     ),
     "files": Group(
         "List, find, edit, sync and vouch for workspace files.",
         "storage.files",
-        {
-            "list": "list_files",
-            **_same("get", "vouch", "tree", "put", "edit", "unlock"),
-            "search": "find_lines",
-            "move": "move",
-            "delete": "delete",
-            "zip": "pack",
-            "sync": "storage.sync:sync",
-        },
-    ),
-    "eval": Group(
-        "Measure memory search on published datasets.",
-        "storage.eval",
-        {"locomo": "locomo", "longmemeval": "longmemeval"},
+        {"list": "list_files", "search": "find_lines", "zip": "pack", "sync": "storage.sync:sync"}
+        | _same("get", "put", "edit", "move", "delete", "tree", "unlock", "vouch"),
     ),
     "checkpoints": Group(
         "Save, compare and restore versions of the workspace.",
@@ -165,58 +147,72 @@ COMMANDS: Mapping[str, str | Group] = {
         "storage.workspace",
         {"diff": "show_renewals", "merge": "merge"},
     ),
-    "channel": Group(
-        "Link an account on a channel without tokens.", "people.channels", _same("login", "logout", "status")
-    ),
-    "service": Group(
-        "Start the gateway at boot, under systemd.", "process.service", {"install": "install", "uninstall": "uninstall"}
-    ),
     "secrets": Group(
         "Store keys and passwords that the model never sees.",
         "storage.secrets",
         {"set": "put", "list": "show", "rotate": "rotate", "rm": "remove", **_same("bind", "confirm", "recover")},
     ),
-    "remember": "storage.search:remember",
-    "search": "storage.search:search",
-    "memories": Group(
-        "List, change and forget memories.",
-        "storage.memories",
-        {"list": "show_all", **_same("show", "edit", "pin", "forget", "export")},
-    ),
+    "backup": "storage.backup:backup",
+    "restore": "storage.backup:restore",
+    "export": "storage.export:export",
     "import": "storage.imports:run",
+    "worker": "process.start:worker",
+    "machines": Group(
+        "List the machines on the database, or forget one.",
+        "process.control",
+        {"list": "show", "forget": "forget"},
+        default="list",
+    ),
+    "deploy": Group("Check that a database elsewhere is ready.", "process.deploy", {"supabase": "supabase"}),
+    "audit": Group(
+        "Show who allowed and changed what, and check that record.",
+        "agent.approvals",
+        {"list": "list_audit", "verify": "verify_audit"},
+    ),
     "mcp-serve": "agent.mcp_serve:mcp_serve",
     "openclaw": Group(
         "Make SupaClaw the memory of an OpenClaw, or remove it.",
         "integrations.openclaw.installer.commands",
         {"install": "install", "uninstall": "uninstall", "verify": "check"},
     ),
+    "reviews": _APPROVALS,
     "install": "integrations.openclaw.installer.commands:install",
     "uninstall": "integrations.openclaw.installer.commands:uninstall",
     "test": "process.deploy:test",
-    "backup": "storage.backup:backup",
-    "restore": "storage.backup:restore",
-    "export": "storage.export:export",
+    "eval": Group("Measure memory search on published datasets.", "storage.eval", _same("locomo", "longmemeval")),
     "version": "process.control:version",
 }
 """Each command's `module:function`, whose module is imported when the command runs.
 
 A module is below `gateway.cli`, or is an integration's and has its full name.
 """
+_HEADINGS = {
+    "chat": "Talk",
+    "init": "Run",
+    "tasks": "Work",
+    "remember": "Remember",
+    "owner": "People",
+    "files": "Data",
+    "worker": "Advanced",
+}
+"""The headings of `--help`, each by the first command below it."""
 
 
-def build(commands: Mapping[str, str | Group] = COMMANDS) -> typer.Typer:
+def build() -> typer.Typer:
     """Build the command line."""
     about = "Your own AI agent, behind the messengers you already use. `supaclaw up` starts it."
-    app = parser(about, completion=True)
+    app = parser(about, COMMANDS, completion=True)
     app.callback()(_begin)
-    for name, entry in commands.items():
+    heading = ""
+    for name, entry in COMMANDS.items():
+        heading = _HEADINGS.get(name, heading)
         if isinstance(entry, Group):
-            group = parser(entry.about, default=entry.default)
+            group = parser(entry.about, entry.commands, default=entry.default)
             for command, target in entry.commands.items():
                 _add(group, command, target if ":" in target else f"{entry.module}:{target}")
-            app.add_typer(group, name=name)
+            app.add_typer(group, name=name, rich_help_panel=heading)
         else:
-            _add(app, name, entry)
+            _add(app, name, entry, heading)
     return app
 
 
@@ -237,5 +233,5 @@ def _begin(
     read_env_file(os.environ)
 
 
-def _add(app: typer.Typer, name: str, target: str) -> None:
-    app.command(name, cls=LazyCommand, help=summary(target))(deferred(target))
+def _add(app: typer.Typer, name: str, target: str, heading: str | None = None) -> None:
+    app.command(name, cls=LazyCommand, help=summary(target), rich_help_panel=heading)(deferred(target))

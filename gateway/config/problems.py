@@ -21,6 +21,7 @@ _ALLOWED = {
     "enum": "must be {expected}",
     "string_too_short": "must not be empty",
     "string_pattern_mismatch": "must look like {pattern}",
+    "date_from_datetime_parsing": "must be a day like 2026-03-01",
     "finite_number": "must be a finite number",
     "value_error": "{error}",
 }
@@ -33,6 +34,7 @@ _KINDS = {
     "dict": "must be an object {{ … }}",
     "model": "must be an object {{ … }}",
     "mapping": "must be an object {{ … }}",
+    "uuid": "must be a complete id",
     "list": "must be a list [ … ]",
     "tuple": "must be a list [ … ]",
 }
@@ -43,6 +45,11 @@ def explain(error: ValidationError, root: type[BaseModel], prefix: KeyPath = ())
     problems = error.errors(include_url=False, include_input=False)[:SHOWN]
     more = error.error_count() - len(problems)
     return [_line(details, root, prefix) for details in problems] + [f"and {more:,} more problems"] * bool(more)
+
+
+def requirement(error: BaseException | None) -> str:
+    """The rule that the first invalid value breaks; "" if the error is another one."""
+    return _allowed(error.errors()[0]) if isinstance(error, ValidationError) else ""
 
 
 def dotted(path: KeyPath) -> str:

@@ -139,8 +139,8 @@ def tools(services: Services) -> tuple[AnyTool, ...]:
     return (
         Tool(
             "bash",
-            "Run a shell script on virtual files in /workspace, kept for this turn: sort, grep, cut, sed and the like, "
-            "no programs, awk or jq.",
+            "Not a real shell: grep, sort, cut, sed and so on, on virtual files in /workspace, kept for this turn. No "
+            "programs, awk or jq.",
             BashArguments,
             shell.run,
             timeout=2 * SECONDS + 30,

@@ -51,12 +51,12 @@ class CronArguments(ToolArguments):
     action: Literal["list", "add", "update", "remove"]
     id: str | None = Field(None, description="Number or name")
     name: str | None = None
-    schedule_type: Literal["once", "recurring"] | None = Field(None, description="Neither: backlog, never runs")
+    schedule_type: Literal["once", "recurring"] | None = Field(None, description="Neither: never runs by itself")
     run_at: str | None = Field(None, description="once: ISO 8601, or in 20 minutes")
     cron_expr: str | None = Field(None, description="recurring: 5 fields; 1#1: first Monday, 1%2: every second")
     timezone: str | None = Field(None, description="IANA; default: the user's")
     prompt: str | None = Field(None, description="What you are to do then")
-    misfire: Literal["run_once", "skip", "catch_up"] | None = None
+    misfire: Literal["run_once", "skip", "catch_up"] | None = Field(None, description="After downtime")
     include_session_history: bool | None = None
     enabled: bool | None = Field(None, description="false: paused")
     all: bool | None = Field(None, description="List paused and completed too")
@@ -226,7 +226,7 @@ def tools(services: Services) -> tuple[AnyTool, ...]:
     return (
         Tool(
             "cron",
-            f"Reminders and recurring work: at each time you are given the prompt anew and your answer is sent to this "
+            f"Reminders and recurring work: at each time you get the prompt anew; your answer goes to this "
             f"chat. Confirm in the user's words and zone. Lists show {SHOWN}.",
             CronArguments,
             partial(_run, services.context),

@@ -99,7 +99,7 @@ def tools(services: Services) -> tuple[AnyTool, ...]:
     return (
         Tool(
             "exec",
-            "Run a shell command on the workspace's files: network to `hosts` only, no terminal, nothing left running. "
+            "The real shell, on the workspace's files: network to `hosts` only, no terminal, nothing left running. "
             "sessions/, memory/ and your instructions are read-only; others' files are hidden until you read one.",
             ExecArguments,
             execution.run,

@@ -95,7 +95,7 @@ class RememberArguments(ToolArguments):
     content: str = Field(description="A sentence that makes sense on its own")
     category: Category | None = None
     importance: float | None = Field(None, description="0 to 1")
-    tags: _Tags | None = Field(None, description="core: always shown to you")
+    tags: _Tags | None = Field(None, description="core: always in prompts")
     supersedes: int | None = Field(None, description="id of what this corrects")
 
 

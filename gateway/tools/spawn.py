@@ -38,7 +38,7 @@ class SpawnArguments(ToolArguments):
 
     action: Literal["start", "poll", "write", "kill", "list"]
     command: str | None = Field(None, max_length=60_000)
-    seconds: int = Field(3600, ge=1, le=MAX_SECONDS, description="Until it is ended")
+    seconds: int = Field(3600, ge=1, le=MAX_SECONDS, description="Time limit")
     process: str | None = None
     input: Annotated[str, StringConstraints(strip_whitespace=False)] | None = Field(None, description="A line")
     end_input: bool = False
@@ -142,7 +142,7 @@ def tools(services: Services) -> tuple[AnyTool, ...]:
     return (
         Tool(
             "spawn",
-            "Shell commands that go on between turns, in the jail of exec; the gateway's end is theirs.",
+            "As exec, for commands that go on between turns. They stop when the gateway stops.",
             SpawnArguments,
             spawn.run,
             Effect.LOCAL,

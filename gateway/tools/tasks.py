@@ -162,8 +162,7 @@ def tools(services: Services) -> tuple[AnyTool, ...]:
     return (
         Tool(
             "start_task",
-            "Start long or many-sided work in the background, by agents that may split it among others. This chat goes "
-            "on meanwhile and gets the result.",
+            "Start long work in the background, by agents that may split it. This chat goes on, and gets the result.",
             StartArguments,
             own.start,
             Effect.IDEMPOTENT,

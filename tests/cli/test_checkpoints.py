@@ -135,10 +135,9 @@ def test_at_a_terminal_it_asks(
     (workspace / "notes" / "a.md").write_text("changed")
     asked: list[str] = []
 
-    def confirm(question: str, *, abort: bool, err: bool) -> None:
+    def confirm(question: str, *, default: bool, err: bool) -> bool:
         asked.append(question)
-        if abort and not answer:
-            raise command.typer.Abort
+        return answer
 
     monkeypatch.setattr(questions, "sys", SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True)))
     monkeypatch.setattr(command.typer, "confirm", confirm)

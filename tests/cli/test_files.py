@@ -50,7 +50,7 @@ def report(dsn: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> FileRow:
 def test_the_owners_files_are_listed(supaclaw: Supaclaw, report: FileRow):
     [listed] = supaclaw("files", "list", "--json").json
     assert (listed["id"], listed["path"], listed["size"]) == (str(report.id), "notes/report.txt", 6)
-    assert f"{report.id}   notes/report.txt   6      yours" in supaclaw("files", "list").out
+    assert f"{report.id}   notes/report.txt   6 bytes   yours" in supaclaw("files", "list").out
 
 
 def test_a_file_is_fetched_into_the_folder_and_nothing_is_overwritten(supaclaw: Supaclaw, report: FileRow, place: Path):
@@ -62,6 +62,12 @@ def test_a_file_is_fetched_into_the_folder_and_nothing_is_overwritten(supaclaw: 
         1,
         "supaclaw: report.txt already exists; choose another name with --output\n",
     )
+
+
+def test_a_file_is_fetched_by_its_path_too(supaclaw: Supaclaw, report: FileRow, place: Path):
+    assert supaclaw("files", "get", "notes/report.txt").out == "report.txt\n"
+    assert (place / "report.txt").read_bytes() == b"words\n"
+    assert "notes/nope.txt does not exist" in supaclaw("files", "get", "notes/nope.txt").err
 
 
 def test_a_file_is_fetched_under_another_name_or_printed(supaclaw: Supaclaw, report: FileRow, place: Path):

@@ -41,6 +41,41 @@ def test_a_command_that_does_not_exist_is_a_usage_error(supaclaw: Supaclaw) -> N
     assert "No such command 'dance'" in done.err
 
 
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (("statsu",), "No such command 'statsu'. Did you mean 'status'?"),
+        (("tools", "add", "nope"), "Invalid value for 'NAME': 'nope' is not one of 'web-fetch'."),
+        (("logs", "--day", "2026-13-01"), "Invalid value for '--day': must be a day like 2026-03-01"),
+        (("memories", "show", "x"), "Invalid value for 'ID': must be a whole number"),
+        (("search", "x", "--session", "x"), "Invalid value for '--session': must be a complete id"),
+        (("token", "create", "", "--scope", "chat"), "Invalid value for 'NAME': must not be empty"),
+        (("token", "revoke", ""), "Invalid value for 'NAME': must not be empty"),
+        (("tasks", "create", " "), "Invalid value for 'TEXT': must not be empty"),
+        (("files", "vouch", "a.md", ""), "Invalid value for 'PATH': must not be empty"),
+        (("restore", "nope"), "Invalid value for 'FILE': file 'nope' does not exist."),
+    ],
+    ids=lambda each: " ".join(each) if isinstance(each, tuple) else "",
+)
+def test_a_wrong_value_is_refused_in_plain_words(supaclaw: Supaclaw, call: tuple[str, ...], told: str) -> None:
+    done = supaclaw(*call)
+
+    assert (done.code, done.err.splitlines()[-1]) == (2, f"Error: {told}")
+
+
+def test_an_empty_setting_is_for_its_key_to_judge(supaclaw: Supaclaw) -> None:
+    assert "owner.name: must not be empty" in supaclaw("config", "set", "owner.name", "").err
+
+
+def test_commands_are_listed_under_headings(supaclaw: Supaclaw) -> None:
+    lines = supaclaw("--help").out.split("\nTalk:\n")[1].splitlines()
+
+    headings = [line for line in ["Talk:", *lines] if line.endswith(":")]
+    assert headings == ["Talk:", "Run:", "Work:", "Remember:", "People:", "Data:", "Advanced:"]
+    assert [line.split()[0] for line in lines if line.startswith("  ")] == list(COMMANDS)
+    assert lines[0].split()[0] == "chat"
+
+
 def test_version_is_the_installed_one(supaclaw: Supaclaw) -> None:
     assert supaclaw("version").out.count(".") == 2
 

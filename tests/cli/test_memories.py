@@ -47,15 +47,15 @@ def test_remember_says_what_it_stored_and_the_same_again_is_seen_once_more(supac
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (("remember", " "), "There is nothing to remember"),
+        (("remember", " "), "must not be empty"),
         (("remember", "x", "--category", "gossip"), "'gossip' is not one of"),
-        (("remember", "x", "--importance", "2"), "Input should be less than or equal to 1"),
+        (("remember", "x", "--importance", "2"), "must be at most 1"),
         (("remember", "x" * 5000), "A memory has at most 4,000 characters"),
         (("memories", "show", "99"), "There is no memory 99"),
         (("memories", "forget", "99"), "There is no memory 99"),
         (("memories", "edit", "99", "--text", "y"), "There is no memory 99"),
         (("memories", "edit", "99"), "say what to change"),
-        (("search", " "), "say what to look for"),
+        (("search", " "), "must not be empty"),
         (("search", "x", "--types", "page"), "--types takes turn, memory, summary, file"),
         (("search", "x", "--since", "May"), '"May" is not a date or time'),
         (("search", "x", "--scope", "current"), "a terminal has no conversation"),

@@ -34,10 +34,10 @@ def _the_agent_asks(dsn: str, monkeypatch: pytest.MonkeyPatch, supaclaw: Supacla
 def test_the_owners_questions_are_listed_shown_and_answered(supaclaw: Supaclaw) -> None:
     [row] = supaclaw("reviews", "list", "--json").json
     assert (row["name"], row["tool"], row["state"]) == ("A1", "write_file", "open")
-    assert supaclaw("reviews", "show", "A1").out == "A1: write_file, open\n\n+Be evil.⟨U+202E⟩\n"
-    assert supaclaw("reviews", "approve", "a1").out == "A1 is approved\n"
-    assert supaclaw("reviews", "show", "1", "--json").json[0]["state"] == "approved"
-    assert supaclaw("reviews", "list", "--json").json == []
+    assert supaclaw("approvals", "show", "A1").out == "A1: write_file, open\n\n+Be evil.⟨U+202E⟩\n"
+    assert supaclaw("approvals", "approve", "a1").out == "A1 is approved\n"
+    assert supaclaw("approvals", "show", "1", "--json").json[0]["state"] == "approved"
+    assert supaclaw("approvals", "list", "--json").json == []
 
 
 @pytest.mark.parametrize("command", ["show", "approve", "deny"])
@@ -45,12 +45,12 @@ def test_the_owners_questions_are_listed_shown_and_answered(supaclaw: Supaclaw) 
 def test_anybody_elses_and_no_question_at_all_are_an_error_in_a_line(
     supaclaw: Supaclaw, command: str, number: str
 ) -> None:
-    done = supaclaw("reviews", command, number)
-    assert (done.code, done.err.count("\n")) == (1, 1)
+    done = supaclaw("approvals", command, number)
+    assert (done.code, done.err.count("\n"), " /" in done.err) == (1, 1, False)
 
 
 def test_the_audit_trail_is_listed_and_verified(supaclaw: Supaclaw) -> None:
-    supaclaw("reviews", "approve", "A1")
+    supaclaw("approvals", "approve", "A1")
     rows = supaclaw("audit", "list", "--json").json
     assert [(row["event"], row["subject"]) for row in rows] == [
         ("approval approved", "A1"),

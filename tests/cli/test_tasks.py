@@ -32,6 +32,7 @@ def test_one_is_started_once_a_key_shown_and_cancelled(supaclaw: Supaclaw) -> No
     [listed] = rows(supaclaw("tasks", "list", "--json"))
     assert (listed["name"], listed["agent"], listed["status"]) == ("compare offers", "main", "pending")
     assert listed["budget_usd"] == 1.0, "no more than is configured"
+    assert "$0.00" in supaclaw("tasks", "list").out
     id = made.out.strip()
     assert "0 of 1 tasks are over" in supaclaw("tasks", "show", id[:8]).out
     assert supaclaw("tasks", "cancel", id[:8]).out == f"Cancelled: {id}\n"
@@ -50,7 +51,7 @@ def test_a_trace_is_listed_and_runs_are_compared(supaclaw: Supaclaw) -> None:
 
 
 def test_what_is_not_there_is_refused(supaclaw: Supaclaw) -> None:
-    for arguments in (("show", "abcd"), ("cancel", "xyz%"), ("follow", "")):
+    for arguments in (("show", "abcd"), ("cancel", "xyz%"), ("follow", "-")):
         assert supaclaw("tasks", *arguments).code == 1
     refused = supaclaw("tasks", "create", "x", "--agent", "nobody")
     assert (refused.code, "no agent 'nobody'" in refused.err) == (1, True)

@@ -224,16 +224,14 @@ class Remembering:
         """Pin a memory, so that every new session starts with it, or unpin it."""
         memory = await self.get(id)
         if memory.kind not in (Kind.MEMORY, Kind.SUMMARY):
-            raise MemoryRefused(
-                f"{id} cannot be pinned: it is something that was said or read. /remember keeps what it says."
-            )
+            raise MemoryRefused(f"{id} cannot be pinned: it is something that was said or read; remember what it says.")
         return await memories.edit(self.tx, self.principal, id, pinned=pinned) or memory
 
     async def get(self, id: MemoryId) -> Memory:
         """The memory with this id, unless it was forgotten; raises `UnknownMemory`."""
         memory = await memories.get(self.tx, self.principal, id) if id <= MOST_IDS else None
         if memory is None or memory.forgotten_at is not None or not self.reach.shows(memory):
-            raise UnknownMemory(f"There is no memory {id}; search for it, and take the id that is found.")
+            raise UnknownMemory(f"There is no memory {id}; lists and searches show the ids.")
         return memory
 
     async def learned(self, id: MemoryId) -> tuple[Memory, Sequence[MemorySource]]:

@@ -78,7 +78,7 @@ async def own_question(conn: Connection, person: PrincipalId | None, which: str)
     id = reviews.number(which)
     row = await reviews.get(conn, id) if id is not None else None
     if row is None or person is None or row.asked_id != person:
-        raise NotDecided("No approval with that number is waiting; /approve lists them.")
+        raise NotDecided("No approval with that number is waiting; list them to see their numbers.")
     return row
 
 
@@ -144,7 +144,7 @@ def why_asked(row: ReviewRow) -> str:
 
 def where_shown_whole(row: ReviewRow) -> str:
     """The advice for a change that is too long for a chat."""
-    return f"Read and answer it on the web page, under Approvals, or with `supaclaw reviews show {row.name}`."
+    return f"Read and answer it on the web page, under Approvals, or with `supaclaw approvals show {row.name}`."
 
 
 def _review_line(row: ReviewRow, now: datetime) -> str:
@@ -165,7 +165,7 @@ async def speaker(tx: Connection, at: AddressRow, arrival: InboxRow) -> Principa
 
 MOST_TIMES, LONGEST_GRANT = 1_000, timedelta(days=30)
 NO_GRANTS = "No grants."
-GRANT_USAGE = "Write it like `/grant A17 5 24h`, or `/grant A17 5 24h amount<=50 total 200` where a number may differ."
+GRANT_USAGE = "Write it like `A17 5 24h`, or `A17 5 24h amount<=50 total 200` where a number may differ."
 
 _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 _TERMS = re.compile(
@@ -212,7 +212,7 @@ async def revoke_grant(tx: Connection, given_by: PrincipalId | None, which: str,
     id = grants.number(which)
     row = await grants.revoke(tx, id, given_by, now, by) if id is not None and given_by is not None else None
     if row is None:
-        raise NotDecided("You have no such grant; /grant lists them.")
+        raise NotDecided("You have no such grant; list them to see their numbers.")
     return row
 
 

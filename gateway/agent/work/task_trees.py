@@ -17,7 +17,7 @@ from gateway.domain.conversation.tools import ToolArguments
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import AddressId, PrincipalId, SessionId, TaskId
 from gateway.domain.principals import Label
-from gateway.domain.text.texts import one_line
+from gateway.domain.text.texts import clipped
 from gateway.domain.work.tasks import Assignment, Lane, Status
 from gateway.domain.work.trees import (
     LONGEST_NAME,
@@ -128,7 +128,7 @@ def node_assignment(
     """The work of one node; only the result of the top node is sent to a chat."""
     return Assignment(
         prompt=f"{ORDERS}\n{text}",
-        name=one_line(text, LONGEST_NAME),
+        name=clipped(text, LONGEST_NAME),
         origin=TASK,
         label=label,
         deliver=call is None,
@@ -181,7 +181,7 @@ async def find_task(tx: Connection, principal: PrincipalId, which: str) -> TaskI
     """The person's task whose id starts with `which`; raises `NoSuchTask`."""
     found = await trees.matching(tx, principal, which.strip().lower())
     if len(found) != 1:
-        raise NoSuchTask("There is no task with that id; /tasks lists them." if not found else "Give more of the id.")
+        raise NoSuchTask("Give more of the id." if found else "There is no task with that id; a list shows their ids.")
     return found[0]
 
 

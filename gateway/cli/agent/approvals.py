@@ -1,4 +1,4 @@
-"""`supaclaw reviews`, `grants` and `audit`: approval requests, calls allowed in advance, and the audit trail."""
+"""`supaclaw approvals`, `grants` and `audit`: approval requests, calls allowed in advance, and the audit trail."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -37,7 +37,7 @@ def show_review(number: Number, as_json: AsJson = False) -> None:
         id = reviews.number(number)
         row = await reviews.get(conn, id) if id is not None else None
         if row is None or row.asked_id != owner:
-            raise NotDecided("There is no such approval for you; `supaclaw reviews list` shows the open ones.")
+            raise NotDecided("There is no such approval for you; `supaclaw approvals list` shows the open ones.")
         return row
 
     _print_review(with_owner(read), as_json, "{name}: {tool}, {state}\n\n{change}")

@@ -11,7 +11,7 @@ import typer
 from gateway.agent.work.schedules import ScheduleRequest, Schedules, schedule_line
 from gateway.cli.connections.database import owners_zone, with_connection, with_owner
 from gateway.cli.terminal.console import echo
-from gateway.cli.terminal.output import AsJson, print_json, print_rows
+from gateway.cli.terminal.output import AsJson, heading, print_json, print_rows, shown
 from gateway.config.data.instance import running_pid
 from gateway.config.environment import Environment
 from gateway.domain.errors import OwnerMustAct
@@ -70,9 +70,9 @@ def show(which: Which, as_json: AsJson = False) -> None:
         print_json({**facts, "runs": [asdict(run) for run in runs]})
         return
     for name, value in facts.items():
-        if value not in {None, ""}:
-            # Third-party text must stay on one line and must not control the terminal.
-            echo(f"{name.replace('_', ' ').removesuffix(' at')}: {one_line(str(value), MAX_TEXT)}")
+        # Third-party text must stay on one line and must not control the terminal.
+        if text := one_line(shown(name, value), MAX_TEXT):
+            echo(f"{heading(name)}: {text}")
     if runs:
         print_rows(runs, RUN_COLUMNS, as_json=False)
 

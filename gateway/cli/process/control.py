@@ -16,11 +16,11 @@ from pydantic import JsonValue
 from gateway.cli.connections.database import with_connection
 from gateway.cli.connections.local_gateway import ask_gateway
 from gateway.cli.terminal.console import echo, show_after_a_second
-from gateway.cli.terminal.output import AsJson, Timeout, print_json, print_rows
+from gateway.cli.terminal.output import AsJson, Timeout, heading, print_json, print_rows, shown
 from gateway.config.data.instance import running_pid
 from gateway.config.environment import Environment
 from gateway.domain.errors import OwnerMustAct
-from gateway.domain.text.texts import json_text, printable
+from gateway.domain.text.texts import printable
 from gateway.logs import SecretMask, logging_to
 from gateway.store.work import instances
 
@@ -34,19 +34,15 @@ def status(as_json: AsJson = False, timeout: Timeout = 10) -> None:
 def _lines(value: Mapping[str, JsonValue], indent: str = "") -> Iterator[str]:
     for key, item in value.items():
         match item:
-            case None | "" | {} | [] if not item:
+            case None | False | "" | {} | [] if not item:
                 continue
             case dict():
-                yield f"{indent}{key}:"
+                yield f"{indent}{heading(key)}:"
                 yield from _lines(item, f"{indent}  ")
             case list():
-                yield f"{indent}{key}: {', '.join(map(_scalar, item))}"
+                yield f"{indent}{heading(key)}: {', '.join(printable(shown(key, each), keep='') for each in item)}"
             case _:
-                yield f"{indent}{key}: {_scalar(item)}"
-
-
-def _scalar(value: JsonValue) -> str:
-    return printable(value if isinstance(value, str) else json_text(value), keep="")
+                yield f"{indent}{heading(key)}: {printable(shown(key, item), keep='')}"
 
 
 def web() -> None:

@@ -35,10 +35,7 @@ def logs(
         str | None,
         typer.Argument(metavar="SESSION", help="A session's id or its beginning (default: the gateway's log)."),
     ] = None,
-    day: Annotated[
-        datetime | None,
-        typer.Option(formats=["%Y-%m-%d"], metavar="YYYY-MM-DD", help="The day in UTC (default: the latest)."),
-    ] = None,
+    day: Annotated[date | None, typer.Option(metavar="YYYY-MM-DD", help="The day in UTC.")] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep printing new lines until Ctrl-C.")] = False,
     level: Annotated[Level, typer.Option(help="The lowest level to print.")] = "debug",
     as_json: Annotated[bool, typer.Option("--json", help="Print the raw lines.")] = False,
@@ -47,7 +44,7 @@ def logs(
     """Show the log of the gateway or of one session. `supaclaw sessions` lists the sessions."""
     folder = Environment.read(os.environ).data / "logs"
     trail = find_session_trail(folder, session) if session else gateway_trail(folder)
-    look = follow_lines(trail, _first_day(trail, day.date() if day else None, follow=follow), _today)
+    look = follow_lines(trail, _first_day(trail, day, follow=follow), _today)
     show = json_text if as_json else _readable(without="session_id" if session else "")
     with suppress(KeyboardInterrupt):
         _print(next(look), level, show, last)

@@ -16,11 +16,13 @@ from gateway.config.data.keys import has_master_key
 from gateway.config.environment import Environment
 from gateway.config.load import load_early, parse, parse_json, read
 from gateway.config.model import Config
+from gateway.domain.text.texts import size_text
 from gateway.logs import SecretMask, logging_to
 from gateway.secrets.encryption import MasterKey
 from gateway.secrets.facts import MAX_VALUE
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The backup, such as supaclaw.tar.gz.")]
+Saved = Annotated[Path, typer.Argument(metavar="FILE", exists=True, dir_okay=False, help="The backup.")]
 
 
 def backup(
@@ -45,7 +47,7 @@ def backup(
         saved = asyncio.run(
             back_up(environment, config, file, reached, force=force, with_secrets=with_secrets, environ=os.environ)
         )
-    echo(f"{file}: {saved}, {file.stat().st_size / 1e6:.1f} MB")
+    echo(f"{file}: {saved}, {size_text(file.stat().st_size)}")
     if saved.skipped:
         kinds = "links that point outside their folder, pipes, sockets and files that are mostly holes"
         echo(f"{saved.skipped} entries were skipped: {kinds}")
@@ -60,7 +62,7 @@ def backup(
 
 
 def restore(
-    file: File,
+    file: Saved,
     verify: Annotated[
         bool, typer.Option("--verify", "--dry-run", help="Only check that FILE is intact; change nothing.")
     ] = False,

@@ -84,27 +84,32 @@ def _print_head(workspace: Workspace, path: str) -> str:
 
 
 def get(
-    id: Annotated[UUID, typer.Argument(metavar="ID", help="The id shown by `supaclaw files list`.")],
+    which: Annotated[str, typer.Argument(metavar="PATH|ID", help="From the workspace root; or an id of the list.")],
     output: Annotated[
         str, typer.Option("--output", "-o", metavar="PATH", help="Where to write it; - is standard output.")
     ] = ".",
 ) -> None:
     """Copy a file out of the workspace. Never overwrites a file."""
 
-    async def known(conn: Connection) -> FileRow | None:
-        owner = await principals.owner(conn)
-        return await files.by_id(conn, owner.id, FileId(id)) if owner else None
-
-    row = with_connection(known)
-    if row is None:
-        raise OwnerMustAct(f"there is no file {id}; `supaclaw files list` shows them")
-    path = WorkspacePath.parse(row.path)
+    path = WorkspacePath.parse(_path_of_id(which) or which)
     with (
         explained_errors(path),
         open_file(Environment.read(os.environ).workspace, path) as found,
         open(found, "rb", closefd=False) as file,
     ):
         save_copy(file, output, path.name)
+
+
+def _path_of_id(which: str) -> str:
+    """The path of a file that the list names by this id; "" if it isn't an id. Raises `OwnerMustAct`."""
+    try:
+        id = FileId(UUID(which))
+    except ValueError:
+        return ""
+    row = with_owner(lambda conn, owner: files.by_id(conn, owner, id))
+    if row is None:
+        raise OwnerMustAct(f"there is no file {which}; `supaclaw files list` shows them")
+    return row.path
 
 
 Where = Annotated[str, typer.Argument(metavar="PATH", help="From the workspace root, like notes/ideas.md.")]

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 from gateway.agent.memory.remember import MemoryRefused, Remembering
 from gateway.cli.storage.search import CATEGORIES, MinImportance, memory_json, split_list, whereabouts, with_memories
 from gateway.cli.terminal.console import echo
-from gateway.cli.terminal.output import AsJson, Limit, print_json, print_rows
+from gateway.cli.terminal.output import AsJson, Limit, heading, print_json, print_rows, shown
 from gateway.cli.terminal.questions import confirm, confirm_unless
 from gateway.config.environment import Environment
 from gateway.config.load import load_early
@@ -198,7 +198,7 @@ def _provenance(learned: Sequence[MemorySource], whence: ImportOrigin | None) ->
 def _print(memory: Memory, learned: Sequence[MemorySource], whence: ImportOrigin | None) -> None:
     echo(memory.text)
     echo()
-    shown = {
+    facts = {
         "kind": kind(memory),
         "importance": f"{memory.importance:g}",
         "tags": ", ".join(memory.tags),
@@ -209,14 +209,14 @@ def _print(memory: Memory, learned: Sequence[MemorySource], whence: ImportOrigin
         "where": whereabouts(memory),
         "said": f"{memory.seen_count} times" if memory.seen_count > 1 else "",
         "replaced by": memory.superseded_by,
-        **{name.removesuffix("_at").replace("_", " "): at for name, at in _times(memory).items()},
+        **_times(memory),
         "imported": whence and f"from {whence.place} ({whence.source}), {whence.imported_at:%Y-%m-%d}",
     }
-    for name, value in shown.items():
-        if value:
-            echo(f"{name}: {one_line(str(value), LONGEST_SOURCE)}")
+    for name, value in facts.items():
+        if text := one_line(shown(name, value), LONGEST_SOURCE):
+            echo(f"{heading(name)}: {text}")
     for source in learned:
-        echo(f"learned: {source.sent_at:%Y-%m-%d %H:%M} UTC, {source.kind}: {one_line(source.text, LONGEST_SOURCE)}")
+        echo(f"learned: {shown('at', source.sent_at)}, {source.kind}: {one_line(source.text, LONGEST_SOURCE)}")
 
 
 _MAX_QUOTED, _QUOTE_CHARS = 20, 150

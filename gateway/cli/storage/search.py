@@ -149,8 +149,6 @@ def search(
     as_json: AsJson = False,
 ) -> None:
     """Search chats, memories and files, as your agent does."""
-    if not query.strip():
-        raise OwnerMustAct('say what to look for, such as `supaclaw search "Anna\'s birthday"`')
     if scope is SearchScope.CURRENT and session is None:
         raise OwnerMustAct("a terminal has no conversation; add --session ID, `supaclaw sessions` shows them")
     which = MemoryFilter(

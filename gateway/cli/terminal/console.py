@@ -122,11 +122,6 @@ def progress_bar(title: str, total: int, *, quiet: bool) -> Iterator[Advance]:
         yield advance
 
 
-_EXPLAINED_ERRNOS = frozenset(
-    {errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EEXIST, errno.ENOTDIR, errno.ELOOP}
-)
-
-
 def print_error(_kind: type[BaseException], error: BaseException, _trace: TracebackType | None) -> None:
     """Print the error to stderr in one line: what is wrong and what to do."""
     for leaf in leaves(error):
@@ -135,9 +130,9 @@ def print_error(_kind: type[BaseException], error: BaseException, _trace: Traceb
                 _print_lines(str(leaf))
             case KeyboardInterrupt() | BrokenPipeError():
                 continue
-            case OSError() if leaf.errno in _EXPLAINED_ERRNOS:
+            case OSError() if leaf.filename or leaf.errno in {errno.ENOSPC, errno.EDQUOT}:
                 where = f": {leaf.filename}" if leaf.filename else ""
-                _print_lines(f"{leaf.strerror}{where}; `supaclaw doctor` shows the cause")
+                _print_lines(f"{leaf.strerror}{where}; check it, or run `supaclaw doctor`")
             case _:
                 _print_lines(f"{type(leaf).__name__}: {leaf} (a defect; SUPACLAW_DEBUG=1 shows where)")
 

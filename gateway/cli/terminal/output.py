@@ -1,5 +1,6 @@
 """Command output: JSON for programs, tables for people, without secrets; and the options that commands share."""
 
+import re
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -10,15 +11,18 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
+from gateway.agent.limits import dollars
 from gateway.cli.terminal.console import copy_out, echo
 from gateway.domain.errors import OwnerMustAct
-from gateway.domain.text.texts import json_text, printable
+from gateway.domain.text.texts import json_text, printable, size_text
 from gateway.domain.time import clock_text
 from gateway.logs import SecretMask
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
+_IN_BYTES = frozenset({"size", "used", "ceiling"})
+_ISO_TIME = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d)")
 UNWRAPPED_WIDTH = 10_000
 """Columns when stdout is not a terminal, so that programs read one row per line."""
 
@@ -77,20 +81,32 @@ def _print_table(rows: Sequence[Mapping[str, object]], columns: Sequence[str]) -
 
     table = Table(box=SIMPLE_HEAD)
     for column in columns:
-        table.add_column(column.replace("_", " ").removesuffix(" at"), overflow="fold")
+        table.add_column(heading(column), overflow="fold")
     for row in rows:
-        table.add_row(*(Text(printable(_cell(row[column]), keep="")) for column in columns))
+        table.add_row(*(Text(printable(shown(column, row[column]), keep="")) for column in columns))
     Console(width=None if sys.stdout.isatty() else UNWRAPPED_WIDTH).print(table)
 
 
-def _cell(value: object) -> str:
+def heading(name: str) -> str:
+    """The name of a field as people read it."""
+    return name.removesuffix("_usd").removesuffix("_at").replace("_", " ")
+
+
+def shown(name: str, value: object) -> str:
+    """A value as people read it: `name` says whether a number is an amount of money or of bytes."""
     match value:
         case None | False:
             return ""
         case True:
             return "yes"
+        case int() if name in _IN_BYTES:
+            return size_text(value)
+        case float():
+            return dollars(value) if name.endswith("_usd") else f"{round(value, 3):.15g}"
         case datetime():
             return clock_text(value)
+        case str() if _ISO_TIME.fullmatch(value):
+            return clock_text(datetime.fromisoformat(value))
         case list() | tuple() | frozenset():
             return ", ".join(sorted(map(str, value)))
         case _:

@@ -58,6 +58,13 @@ def printable(text: str, keep: str = "\n\t") -> str:
     return "".join(shown)
 
 
+def size_text(size: int) -> str:
+    """A number of bytes for people."""
+    if size < 1024**2:
+        return f"{size} bytes" if size < 1024 else f"{size / 1024:.0f} KB"
+    return f"{size / 1024**2:.1f} MB" if size < 1024**3 else f"{size / 1024**3:.1f} GB"
+
+
 def json_text(value: object, indent: int | None = None) -> str:
     """`value` as JSON; in plain ASCII if it holds anything that a terminal would obey."""
     text = json.dumps(value, indent=indent, ensure_ascii=False)

@@ -34,7 +34,7 @@ from gateway.domain.text.tokens import estimate
 from gateway.flow.live import Live, TurnStarted
 from gateway.flow.secrets.guard import CleanModel
 from gateway.flow.turn.environment import AgentEnvironment
-from gateway.flow.turn.opening import OpenedTurn
+from gateway.flow.turn.opening import OpenedChat, OpenedTurn
 from gateway.flow.turn.steps import Fence
 from gateway.llm.prices import estimate_tool
 from gateway.store.connection.pool import Connection, Database
@@ -233,7 +233,7 @@ class TurnLoop:
         return (
             *files,
             opened.reminder.standing,
-            person_part(opened.principal, self._zone),
+            person_part(opened.principal, self._zone, opened.at.channel if isinstance(opened, OpenedChat) else None),
             self.turn.skills,
             file_index(opened.files, opened.all_files, opened.label),
             *([own_words(JSON_ONLY)] if opened.client.answer_format else []),

@@ -38,7 +38,7 @@ _STAMP = re.compile(
     r"^\[[A-Z][a-z]{2} (20\d\d-\d\d-\d\d \d\d:\d\d UTC(?:[+-]\d{1,2}(?::\d\d)?)?)(?: [^\]\n]*)?\] ",
     re.MULTILINE | re.ASCII,
 )
-_ZONE = re.compile(r"^You are talking with .*\. Their time zone is ([\w/+-]+)\.$", re.MULTILINE)
+_ZONE = re.compile(r"^You (?:are talking with|work for) .*\. Their time zone is ([\w/+-]+)\.$", re.MULTILINE)
 _SCHEDULED = re.compile(r"Scheduled task \d+: ")
 _LATE = re.compile(r"^Planned for: (.+)\nLate: ", re.MULTILINE)
 _NAMES = {"claude": "anthropic", "gpt": "openai", "chatgpt": "openai", "google": "gemini", "grok": "xai"}

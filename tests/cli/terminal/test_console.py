@@ -1,4 +1,5 @@
 import errno
+import os
 
 import pytest
 
@@ -31,6 +32,7 @@ def test_an_interruption_needs_no_words(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_a_disk_that_takes_nothing_is_no_defect(capsys: pytest.CaptureFixture[str]) -> None:
-    error = OSError(errno.ENOSPC, "No space left on device", "/srv/data/keys")
-    [line] = told(error, capsys)
-    assert line.startswith("supaclaw: No space left on device: /srv/data/keys; ")
+    for number in (errno.ENOSPC, errno.ENOENT, errno.EPERM):
+        error = OSError(number, os.strerror(number), "/srv/data/keys")
+        [line] = told(error, capsys)
+        assert line == f"supaclaw: {os.strerror(number)}: /srv/data/keys; check it, or run `supaclaw doctor`"

@@ -25,6 +25,15 @@ def test_people_get_the_named_columns(capsys: pytest.CaptureFixture[str]) -> Non
     assert "a, b" in out
 
 
+def test_money_sizes_and_other_numbers_are_told_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+    row = {"cost_usd": 0.020075999999999997, "size": 2048, "importance": 0.1 + 0.2}
+    print_rows([row], tuple(row), as_json=False)
+
+    head, line = capsys.readouterr().out.split("\n")[1::2][:2]
+    assert head.split() == ["cost", "size", "importance"]
+    assert line.split() == ["$0.0201", "2", "KB", "0.3"]
+
+
 def test_a_row_is_a_line_for_programs_that_read_it_through_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
     wide = tuple(f"{number:036}" for number in range(20))
     print_rows([Row("wide", None, wide)], ("name", "at", "tags"), as_json=False)

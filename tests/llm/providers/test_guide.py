@@ -77,7 +77,7 @@ async def replied(
     *entries: Entry, zone: str | None = "Europe/Berlin", tools: tuple[ToolSpec, ...] = (CRON,)
 ) -> ProviderReply:
     """What the guide says next in a conversation, told of it as every model is."""
-    standing = SystemMessage(system_prompt([MISLEADING, person_part(ADA, zone)], Label.OWNER))
+    standing = SystemMessage(system_prompt([MISLEADING, person_part(ADA, zone, "web")], Label.OWNER))
     prompt = Prompt((standing, *to_messages(entries)), tools)
     *_, reply = [
         event async for event in build(Endpoint(vendor("guide"))).stream("guide/built-in", prompt, CallParams())
