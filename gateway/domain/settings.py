@@ -102,6 +102,8 @@ class Params(_Settings):
 
 
 ThinkingLevel = Literal["off", "low", "medium", "high"]
+VoiceReply = Literal["off", "voice", "always"]
+"""When an answer is also a voice message, from never to always; "voice": if it answers a recording."""
 
 
 class CallParams(Params):

@@ -45,6 +45,7 @@ def build_way_in(core: Core, records: Records, way_out: WayOut, turns: Turns, up
         commands=found,
         services=CommandServices(
             models=core.current.describe,
+            chosen_model=core.current.chosen_model,
             limits=core.current.limits,
             vitals=upkeep.vitals.now,
             sign_in_link=page_links.sign_in,
