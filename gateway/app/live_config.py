@@ -128,12 +128,11 @@ class LiveConfig:
         return partial(self.model.transcribe, (models.transcription, *models.transcription_fallbacks))
 
     def speech(self) -> Speech | None:
-        """How answers are read aloud; None if they aren't."""
+        """How answers are read aloud; None if no model for it is configured."""
         voice = self.config.voice
-        if voice.reply == "off" or voice.model is None:
+        if voice.model is None:
             return None
-        speak = partial(self.model.speak, voice.model, voice.name)
-        return Speech(speak, voice.model, always=voice.reply == "always")
+        return Speech(partial(self.model.speak, voice.model, voice.name), voice.model, voice.reply)
 
     def enabled_channels(self) -> Collection[str]:
         """The names of the enabled channels."""

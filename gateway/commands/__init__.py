@@ -14,6 +14,7 @@ from typing import Literal, assert_never
 
 from gateway.agent.exec.processes import Processes
 from gateway.agent.limits import Limits
+from gateway.config.model import VoiceSettings
 from gateway.domain.conversation.transcript import AssistantText
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.health import Vitals
@@ -43,6 +44,7 @@ class CommandServices:
     models: Callable[[], Description]
     chosen_model: Callable[[AddressRow, bool], str | None]
     """The model chosen for a chat, of the owner or not, while that choice counts."""
+    voice: Callable[[], VoiceSettings]
     limits: Callable[[], Limits]
     vitals: Callable[[], Vitals]
     sign_in_link: Callable[[], str | None]

@@ -22,10 +22,13 @@ from gateway.domain.errors import ConfigError, OwnerMustAct
 from gateway.domain.settings import ModelSettings, ProviderSettings
 from gateway.domain.time import Clock
 from gateway.flow.channels.supervisor import channel_specs
+from gateway.llm.auto import connected_transcribers
 from gateway.llm.call import RetryPolicy
 from gateway.llm.client import build_client
 from gateway.llm.errors import ErrorKind, scrub
-from gateway.llm.vendors import Vendor, split_model, vendor, vendor_of
+from gateway.llm.local_servers import served_transcribers
+from gateway.llm.prices import Prices
+from gateway.llm.vendors import TRANSCRIBING_SERVERS, Vendor, endpoint_of, is_enabled, split_model, vendor, vendor_of
 
 Section = dict[str, JsonValue]
 
@@ -158,6 +161,35 @@ async def _test_model(setup: Setup, settings: ModelSettings, model: str, key: st
         raise ModelRefused(scrub(advice, (key,) if key else ()), model) from None
     finally:
         await client.close()
+
+
+_LOCAL = "on this machine, where any program can listen on its port"
+
+
+async def transcription_offers(setup: Setup) -> Mapping[str, str]:
+    """The models to choose from while none transcribes, each with its price in words.
+
+    One of a server on this machine comes first, then those with a key, the cheapest first.
+    """
+    models, prices = setup.config().models, Prices()
+    if models.transcription is not None:
+        return {}
+    prefixes = (each for each in TRANSCRIBING_SERVERS if is_enabled(f"{each}/", models.providers))
+    servers = (endpoint_of(each, models.providers, setup.environ) for each in prefixes)
+    asked = (served_transcribers(each) for each in servers if each.is_local)
+    local = [name for names in await asyncio.gather(*asked) for name in names]
+    names = connected_transcribers(setup.environ, models.providers)
+    keyed = sorted((prices.of(name).per_second, name) for name in names)
+    priced = {name: f"${usd * 3600:.2f} an hour" if usd else "price unknown" for usd, name in keyed}
+    return {**dict.fromkeys(local[:1], _LOCAL), **priced}
+
+
+def connect_transcription(setup: Setup, model: str) -> Connected:
+    """Let this model transcribe recordings, untested; raises `OwnerMustAct` with what to do."""
+    if "/" not in model or scrub(model, ()) != model:
+        raise OwnerMustAct("name a model with its provider, such as openai/whisper-1")
+    setup.check_unset({}, ("models.transcription",))
+    return setup.save(model, "models", {"transcription": model})
 
 
 def _with_prefix(model: str, whose: Vendor) -> str:

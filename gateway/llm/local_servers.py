@@ -43,6 +43,10 @@ _UNFIT = re.compile(
 """Names of models that hold no conversations, or have less than a billion parameters."""
 
 
+_HEARING = re.compile(r"whisper|parakeet|transcri|speech.recognition", re.IGNORECASE)
+"""Tasks of models that transcribe recordings, and names where the server tells no task."""
+
+
 @dataclass(frozen=True, slots=True)
 class LocalModel:
     """A model of a local server, in tokens: the `window` to use, and what is `loaded` now (None: not loaded).
@@ -101,6 +105,7 @@ class _Listed(BaseModel):
     id: str
     type: str = ""
     state: str = ""
+    task: str = ""
     capabilities: list[str] | dict[str, Any] = []
     window: int | None = Field(
         None, validation_alias=AliasChoices("loaded_context_length", "max_model_len", "max_context_length")
@@ -139,6 +144,13 @@ async def _listed_models(root: str) -> tuple[str, ...]:
     fit = [each for each in listing.data if each.converses]
     fit.sort(key=lambda each: ("tool_use" not in each.capabilities, each.state == "not-loaded"))
     return tuple(each.id for each in fit)
+
+
+async def served_transcribers(endpoint: Endpoint) -> tuple[str, ...]:
+    """The models of a local server for recordings, with its prefix."""
+    listing = await _ask(_Listing, endpoint.root, "/v1/models") or _Listing()
+    names = (each.id for each in listing.data if _HEARING.search(each.task or each.id))
+    return tuple(f"{endpoint.vendor.prefix}/{name}" for name in names)
 
 
 async def ollama_models(base_url: str, timeout: float = _ANSWER_S) -> tuple[str, ...]:

@@ -16,6 +16,8 @@ from gateway.store.connection.rows import fetch_all, fetch_first, fetch_one
 
 NO_SPEECH = "no speech was found in it"
 """The problem of a recording that was transcribed, and has no words."""
+NO_TRANSCRIPTION = "it isn't transcribed: no model is configured for that"
+"""The problem of one that is transcribed as soon as that is changed."""
 
 
 @dataclass(frozen=True, slots=True)
