@@ -1,6 +1,7 @@
 """Ollama by its own protocol, over a real socket."""
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 
@@ -14,11 +15,12 @@ from gateway.domain.conversation.model import (
     ToolCall,
     ToolMessage,
     ToolSpec,
+    Usage,
     UserMessage,
 )
 from gateway.domain.principals import Label
 from gateway.domain.settings import ModelSettings
-from gateway.llm.client import ModelClient, build_client
+from gateway.llm.client import FirstAnswer, ModelClient, build_client
 from gateway.llm.errors import ErrorKind, ModelError
 from gateway.llm.protocol.bounds import MAX_LINE_BYTES
 from gateway.llm.protocol.ollama import as_openai
