@@ -23,7 +23,7 @@ from gateway.llm.auto import GUIDE, ModelChoice, choose_model
 from gateway.llm.call import USUAL_POLICY, CallServices, ModelCall, RetryPolicy
 from gateway.llm.cooldown import Cooldowns, Cooling
 from gateway.llm.errors import ErrorKind, ModelError, scrub
-from gateway.llm.local_servers import ANSWER_SHARE, look_up, served_models
+from gateway.llm.local_servers import ANSWER_SHARE, LocalModel, look_up, served_models
 from gateway.llm.prices import Prices, estimate_prompt
 from gateway.llm.protocol.thinking_levels import thinking_budget
 from gateway.llm.provider import Providers, Speaker, Transcriber, VectorProvider
@@ -68,8 +68,7 @@ class FirstAnswer:
 
     def __str__(self) -> str:
         """ "answered in 1.2 s, 45 tokens/s"; without the speed if the answer came at once."""
-        usage = self.reply.usage
-        tokens = usage.output_tokens - (0 if self.reply.thought else usage.thinking_tokens)
+        tokens = self.reply.usage.output_tokens - (0 if self.reply.thought else self.reply.usage.thinking_tokens)
         speed = f", {tokens / self.seconds:.0f} tokens/s" if self.seconds > _LEAST_TOLD else ""
         return f"answered in {self.reply.latency_ms / 1000:.1f} s{speed}"
 
@@ -232,26 +231,25 @@ async def build_client(
 
     `knows_ollama` tells whether an Ollama has answered here before, so needs no yes; it is asked only if one was found.
     """
-    providers = Providers(settings.providers, environ, settings.engine, refusals)
     choice = await _primary(settings, environ, knows_ollama)
     each = dict.fromkeys((choice.model, *settings.fallbacks))
     chain = tuple(model for model in each if is_enabled(model, settings.providers))
     why = choice.reason if chain and chain[0] == choice.model else f"the provider of {choice.model} is off"
     params = CallParams(**dict(settings.params), thinking=settings.thinking)
-    prices = await _prices(chain, settings, environ)
+    local, prices = await _served(chain, settings, environ), Prices()
+    for model, found in local.items():
+        prices.learn(model, found)
+    windows = {model: found.window for model, found in local.items()}
+    providers = Providers(settings.providers, environ, settings.engine, refusals, windows)
     services = CallServices(providers, params, prices, clock, Cooldowns(clock), retry_policy)
     return ModelClient(chain or (GUIDE,), why, services, choice.offered)
 
 
-async def _prices(chain: Sequence[str], settings: ModelSettings, environ: Mapping[str, str]) -> Prices:
-    """The limits of models, those of local servers as these tell them now."""
-    prices = Prices()
+async def _served(chain: Sequence[str], settings: ModelSettings, environ: Mapping[str, str]) -> dict[str, LocalModel]:
+    """The models of local servers, as these tell of them now."""
     endpoints = [endpoint_of(split_model(model)[0], settings.providers, environ) for model in chain]
     found = await asyncio.gather(*(look_up(*each) for each in zip(endpoints, chain, strict=True)))
-    for model, local in zip(chain, found, strict=True):
-        if local is not None:
-            prices.learn(model, local)
-    return prices
+    return {model: local for model, local in zip(chain, found, strict=True) if local is not None}
 
 
 async def _primary(

@@ -190,7 +190,7 @@ async def ollama_model(endpoint: Endpoint, name: str) -> LocalModel | None:
     Its window is the owner's, or as long as the model was made for, at most `MOST_WINDOW` and what a quarter of this
     machine's memory holds; a model that is loaded with more keeps it.
     """
-    show, loaded = await asyncio.gather(_show(endpoint.root, name), _loaded(endpoint.root, name))
+    show, loaded = await asyncio.gather(_show(endpoint.root, name), loaded_context(endpoint.root, name))
     made_for = show.number("context_length") if show else 0
     if show is None or not made_for:
         return None
@@ -214,7 +214,7 @@ async def _show(base_url: str, name: str) -> _Show | None:
     return await _ask(_Show, base_url, "/api/show", {"model": name})
 
 
-async def _loaded(base_url: str, name: str) -> int | None:
+async def loaded_context(base_url: str, name: str) -> int | None:
     """The context that a running model was loaded with; None if it isn't running."""
     running = await _ask(_Processes, base_url, "/api/ps")
     tagged = name if ":" in name else f"{name}:latest"

@@ -194,6 +194,8 @@ class Endpoint:
     """The refusals of its models; shared by all endpoints of a gateway."""
     window: int | None = None
     """Tokens of context, as the owner set them."""
+    windows: dict[str, int] = field(default_factory=dict, compare=False, repr=False)
+    """Tokens of context by model, as far as servers have told them; shared like the refusals."""
 
     @property
     def key(self) -> str | None:
