@@ -21,8 +21,7 @@ from gateway.domain.text.tokens import estimate
 from gateway.domain.time import Clock
 from gateway.llm.auto import GUIDE, ModelChoice, choose_model
 from gateway.llm.call import USUAL_POLICY, CallServices, ModelCall, RetryPolicy
-from gateway.llm.cooldown import Cooldowns, Cooling
-from gateway.llm.errors import ErrorKind, ModelError, scrub
+from gateway.llm.errors import Cooldowns, Cooling, ErrorKind, ModelError, scrub
 from gateway.llm.local_servers import ANSWER_SHARE, LocalModel, look_up, served_models
 from gateway.llm.prices import Prices, estimate_prompt
 from gateway.llm.protocol.thinking_levels import thinking_budget

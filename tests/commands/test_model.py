@@ -6,8 +6,7 @@ from gateway.commands.model import matching
 from gateway.config.model import Config
 from gateway.domain.conversation.inbound import Address
 from gateway.llm.client import Description
-from gateway.llm.cooldown import Cooling
-from gateway.llm.errors import ErrorKind
+from gateway.llm.errors import Cooling, ErrorKind
 from gateway.store.delivery import addresses
 from tests.flow.path import MEMBER, OWNER, FakeModel, MessagePath, build, restarted
 
