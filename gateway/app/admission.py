@@ -79,7 +79,7 @@ class Admission:
 
     async def _change(self, config: Config, group: asyncio.TaskGroup) -> None:
         """Apply an edited configuration; running turns keep the models that they started with."""
-        if replaced := await self.core.current.apply(config, self.core.clock):
+        if replaced := await self.core.current.apply(config):
             group.create_task(self._retire(replaced), name="retired models")
         specs = await self._apply_patiently(config)
         if replaced:

@@ -154,6 +154,7 @@ def _settings(core: Core, watch: ConfigWatch) -> SettingParts:
         secrets=core.secrets,
         variable_of=lambda key: variable_of(key, os.environ),
         model=core.current.describe,
+        chosen_model=core.current.chosen_model,
         limits=core.current.limits,
     )
 

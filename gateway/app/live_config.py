@@ -13,6 +13,7 @@ from gateway.background.jobs import Speech
 from gateway.config.channels import enabled_channels
 from gateway.config.environment import Environment
 from gateway.config.load import load
+from gateway.config.machine import SystemClock
 from gateway.config.model import Config
 from gateway.domain.memory.memories import Embedder
 from gateway.domain.time import Clock
@@ -40,6 +41,7 @@ class LiveConfig:
     """The refusals of models, whatever the configuration was then."""
     knows_ollama: Callable[[], Awaitable[bool]] | None = field(default=None, kw_only=True)
     """Tells whether a local Ollama has answered for this gateway before, so needs no yes."""
+    clock: Clock = field(default_factory=SystemClock, kw_only=True)
 
     @classmethod
     async def loaded(cls, environment: Environment, secrets: LiveSecrets, clock: Clock, database: Database) -> Self:
@@ -52,9 +54,9 @@ class LiveConfig:
                 return await steps.has_answered(conn, "ollama/%")
 
         model = await build_client(config.models, os.environ, clock, refusals=refusals, knows_ollama=knows_ollama)
-        return cls(config, model, refusals=refusals, knows_ollama=knows_ollama)
+        return cls(config, model, refusals=refusals, knows_ollama=knows_ollama, clock=clock)
 
-    async def apply(self, config: Config, clock: Clock) -> ModelClient | None:
+    async def apply(self, config: Config) -> ModelClient | None:
         """Use an edited configuration; return the replaced models, for the caller to close when no turn uses them.
 
         The old models stay in use while the new ones are built, which may take seconds.
@@ -62,7 +64,7 @@ class LiveConfig:
         replaced = None
         if config.models != self.config.models:
             made = await build_client(
-                config.models, os.environ, clock, refusals=self.refusals, knows_ollama=self.knows_ollama
+                config.models, os.environ, self.clock, refusals=self.refusals, knows_ollama=self.knows_ollama
             )
             replaced, self.model = self.model, made
         self.config = config
@@ -97,16 +99,18 @@ class LiveConfig:
         """The model of heartbeats; None if none is connected."""
         return self.model.with_primary(self.config.heartbeat.model)
 
-    def chat_model(self, asked: str | None, at: AddressRow, *, owner: bool) -> ModelClient | None:
-        """The chain for a message: first the model it was `asked` of, if that is configured, else the chat's choice.
+    def chosen_model(self, at: AddressRow, owner: bool) -> str | None:
+        """The choice of a chat, until its time is over, its provider is off, or a member may no longer choose it."""
+        models, over = self.config.models, at.model_until is not None and at.model_until <= self.clock.now()
+        if at.model is None or over or not is_enabled(at.model, models.providers):
+            return None
+        return at.model if owner or at.model in models.members else None
 
-        What a member chose counts only while `models.members` allows it.
-        """
-        members = self.config.models.members
-        chosen = at.model if owner or at.model in members else None
-        name = asked if asked in self.model.describe().chain else chosen
+    def chat_model(self, asked: str | None, at: AddressRow, *, owner: bool) -> ModelClient | None:
+        """The chain for a message: first the model it was `asked` of, if that is configured, else the chat's choice."""
+        name = asked if asked in self.model.describe().chain else self.chosen_model(at, owner)
         found = (self.model.with_primary(name) if name else None) or self.model
-        level = at.thinking if owner or found.describe().chain[0] in members else None
+        level = at.thinking if owner or found.describe().chain[0] in self.config.models.members else None
         return found.thinking(level) if level else found
 
     def agent_model(self, name: str | None, temperature: float, max_tokens: int | None) -> ModelClient | None:
@@ -124,12 +128,11 @@ class LiveConfig:
         return partial(self.model.transcribe, (models.transcription, *models.transcription_fallbacks))
 
     def speech(self) -> Speech | None:
-        """How answers are read aloud; None if they aren't."""
+        """How answers are read aloud; None if no model for it is configured."""
         voice = self.config.voice
-        if voice.reply == "off" or voice.model is None:
+        if voice.model is None:
             return None
-        speak = partial(self.model.speak, voice.model, voice.name)
-        return Speech(speak, voice.model, always=voice.reply == "always")
+        return Speech(partial(self.model.speak, voice.model, voice.name), voice.model, voice.reply)
 
     def enabled_channels(self) -> Collection[str]:
         """The names of the enabled channels."""

@@ -14,6 +14,7 @@ from typing import Literal, assert_never
 
 from gateway.agent.exec.processes import Processes
 from gateway.agent.limits import Limits
+from gateway.config.model import VoiceSettings
 from gateway.domain.conversation.transcript import AssistantText
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.health import Vitals
@@ -41,6 +42,9 @@ class CommandServices:
     """The parts of the running gateway that commands may use."""
 
     models: Callable[[], Description]
+    chosen_model: Callable[[AddressRow, bool], str | None]
+    """The model chosen for a chat, of the owner or not, while that choice counts."""
+    voice: Callable[[], VoiceSettings]
     limits: Callable[[], Limits]
     vitals: Callable[[], Vitals]
     sign_in_link: Callable[[], str | None]
@@ -73,9 +77,8 @@ class CommandContext:
 
     @property
     def chosen_model(self) -> str | None:
-        """The model chosen for this chat; None: the configured one, as for a member who may no longer choose it."""
-        allowed = self.role is Role.OWNER or self.at.model in self.services.models().members
-        return self.at.model if allowed else None
+        """The model chosen for this chat; None: the configured one, as when the choice has ended."""
+        return self.services.chosen_model(self.at, self.role is Role.OWNER)
 
 
 @dataclass(frozen=True, slots=True)

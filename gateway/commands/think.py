@@ -1,5 +1,6 @@
 """/think: how much the model thinks before it answers in this chat."""
 
+from dataclasses import replace
 from typing import get_args
 
 from gateway.commands import DEFAULT, Command, CommandContext, CommandReply
@@ -23,7 +24,7 @@ async def run(ctx: CommandContext) -> CommandReply:
     if ctx.role is not Role.OWNER and model not in models.members:
         return CommandReply(f"Only the owner sets how much {model} thinks; members do so for models.members.")
     level = _LEVELS[said]
-    await addresses.choose(ctx.tx, ctx.at.id, ctx.at.model, level)
+    await addresses.choose(ctx.tx, replace(ctx.at, thinking=level))
     told = f"{level}, until /think {DEFAULT}" if level else usual
     return CommandReply(f"Thinking in this chat from the next answer on: {told}")
 

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, SecretStr, TypeAdapter, model_validator
 
 from gateway.config.value_types import Duration, Hours, PublicUrl
-from gateway.domain.settings import HttpUrl, ModelName, ModelSettings, PrivateEntry
+from gateway.domain.settings import HttpUrl, ModelName, ModelSettings, PrivateEntry, VoiceReply
 from gateway.domain.time import zone
 
 HostName = Annotated[str, Field(pattern=r"^[a-z0-9._-]+$")]
@@ -255,7 +255,7 @@ class WorkspaceStore(Section):
 class VoiceSettings(Section):
     """Answers that are also read aloud."""
 
-    reply: Literal["off", "voice", "always"] = Field(
+    reply: VoiceReply = Field(
         "off", description='When an answer is also a voice message: "off", "voice" for recordings only, or "always".'
     )
     model: str | None = Field(None, description="The model that reads aloud, such as `openai/gpt-4o-mini-tts`.")

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
 from types import MappingProxyType
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, get_args
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -102,6 +102,15 @@ class Params(_Settings):
 
 
 ThinkingLevel = Literal["off", "low", "medium", "high"]
+VoiceReply = Literal["off", "voice", "always"]
+"""When an answer is also a voice message, from never to always; "voice": if it answers a recording."""
+
+
+def voice_reply(chosen: VoiceReply | None, configured: VoiceReply, *, owner: bool) -> VoiceReply:
+    """When it is one in a chat that chose so; nobody but the owner can choose more than is configured."""
+    if chosen is None or owner:
+        return chosen or configured
+    return min(chosen, configured, key=get_args(VoiceReply).index)
 
 
 class CallParams(Params):

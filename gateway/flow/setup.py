@@ -4,7 +4,7 @@ key."""
 import asyncio
 import json
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import aclosing, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from pydantic import JsonValue, SecretStr
@@ -17,15 +17,18 @@ from gateway.config.load import Lookup, parse, parse_json, read, secrets_unavail
 from gateway.config.model import Config
 from gateway.domain.channels.channel import Channel, DeepLinkChannel, ExclusiveChannel, NoFacts, ProbedChannel
 from gateway.domain.channels.platform import PlatformError
-from gateway.domain.conversation.model import Attempt, ModelsExhausted, Prompt, UserMessage
+from gateway.domain.conversation.model import Attempt, ModelsExhausted
 from gateway.domain.errors import ConfigError, OwnerMustAct
 from gateway.domain.settings import ModelSettings, ProviderSettings
 from gateway.domain.time import Clock
 from gateway.flow.channels.supervisor import channel_specs
+from gateway.llm.auto import connected_transcribers
 from gateway.llm.call import RetryPolicy
-from gateway.llm.client import build_client
+from gateway.llm.client import FirstAnswer, build_client
 from gateway.llm.errors import ErrorKind, scrub
-from gateway.llm.vendors import Vendor, split_model, vendor, vendor_of
+from gateway.llm.local_servers import served_transcribers
+from gateway.llm.prices import Prices
+from gateway.llm.vendors import TRANSCRIBING_SERVERS, Vendor, endpoint_of, is_enabled, split_model, vendor, vendor_of
 
 Section = dict[str, JsonValue]
 
@@ -102,7 +105,6 @@ def _section_text(path: str, section: Section) -> str:
     return json.dumps(whole, indent=2, ensure_ascii=False)
 
 
-_QUESTION = Prompt((UserMessage("Answer with one word: ready"),))
 _TEST_POLICY = RetryPolicy(delays=(0.0,), max_silence=30.0, max_wait=0.0)
 
 
@@ -130,34 +132,61 @@ async def connect_model(setup: Setup, key: str, prefix: str = "", model: str = "
     setup.hide(key)
     now = setup.config().models
     provider = now.providers.get(whose.prefix, ProviderSettings()).model_copy(update={"api_key": SecretStr(key)})
-    await _test_model(
+    first = await _test_model(
         setup, now.model_copy(update={"providers": {**now.providers, whose.prefix: provider}}), model, key
     )
     change: Section = {"primary": model, "providers": {whose.prefix: {"api_key": f"$env:{name}"}}}
-    return setup.save(f"{whose.title}, {model}", "models", change, whose.prefix, {name: key})
+    return setup.save(f"{whose.title}, {model} ({first})", "models", change, whose.prefix, {name: key})
 
 
 async def _change_model(setup: Setup, model: str) -> Connected:
     if "/" not in model:
         raise OwnerMustAct("paste an API key, or name a model with its provider, such as openai/gpt-5.6-terra")
     setup.check_unset({}, ("models.primary",))
-    await _test_model(setup, setup.config().models, model)
-    return setup.save(model, "models", {"primary": model})
+    first = await _test_model(setup, setup.config().models, model)
+    return setup.save(f"{model} ({first})", "models", {"primary": model})
 
 
-async def _test_model(setup: Setup, settings: ModelSettings, model: str, key: str = "") -> None:
+async def _test_model(setup: Setup, settings: ModelSettings, model: str, key: str = "") -> FirstAnswer:
     """Call the model once, without fallbacks."""
     alone = settings.model_copy(update={"primary": model, "fallbacks": ()})
     client = await build_client(alone, setup.environ, setup.clock, _TEST_POLICY)
     try:
-        async with aclosing(client.stream(_QUESTION)) as events:
-            async for _ in events:
-                pass
+        return await client.try_out()
     except ModelsExhausted as error:
         advice = _advice(vendor(split_model(model)[0]), model, error.attempts[-1])
         raise ModelRefused(scrub(advice, (key,) if key else ()), model) from None
     finally:
         await client.close()
+
+
+_LOCAL = "on this machine, where any program can listen on its port"
+
+
+async def transcription_offers(setup: Setup) -> Mapping[str, str]:
+    """The models to choose from while none transcribes, each with its price in words.
+
+    One of a server on this machine comes first, then those with a key, the cheapest first.
+    """
+    models, prices = setup.config().models, Prices()
+    if models.transcription is not None:
+        return {}
+    prefixes = (each for each in TRANSCRIBING_SERVERS if is_enabled(f"{each}/", models.providers))
+    servers = (endpoint_of(each, models.providers, setup.environ) for each in prefixes)
+    asked = (served_transcribers(each) for each in servers if each.is_local)
+    local = [name for names in await asyncio.gather(*asked) for name in names]
+    names = connected_transcribers(setup.environ, models.providers)
+    keyed = sorted((prices.of(name).per_second, name) for name in names)
+    priced = {name: f"${usd * 3600:.2f} an hour" if usd else "price unknown" for usd, name in keyed}
+    return {**dict.fromkeys(local[:1], _LOCAL), **priced}
+
+
+def connect_transcription(setup: Setup, model: str) -> Connected:
+    """Let this model transcribe recordings, untested; raises `OwnerMustAct` with what to do."""
+    if "/" not in model or scrub(model, ()) != model:
+        raise OwnerMustAct("name a model with its provider, such as openai/whisper-1")
+    setup.check_unset({}, ("models.transcription",))
+    return setup.save(model, "models", {"transcription": model})
 
 
 def _with_prefix(model: str, whose: Vendor) -> str:

@@ -30,6 +30,14 @@ def connected_models(environ: Mapping[str, str], providers: Mapping[str, Provide
             yield ModelChoice(model, f"auto: config.json has models.providers.{prefix}.default_model and its base_url")
 
 
+def connected_transcribers(environ: Mapping[str, str], providers: Mapping[str, ProviderSettings]) -> Iterator[str]:
+    """Yield the model for recordings of each provider that has a key and is asked at its own address."""
+    for entry in VENDORS:
+        model, settings = entry.transcriber, providers.get(entry.prefix, ProviderSettings())
+        if model and settings.enabled and settings.base_url is None and _key_place(entry, environ, providers):
+            yield model
+
+
 def choose_model(
     environ: Mapping[str, str],
     providers: Mapping[str, ProviderSettings],

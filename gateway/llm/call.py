@@ -33,9 +33,8 @@ from gateway.domain.settings import CallParams
 from gateway.domain.text.tokens import estimate
 from gateway.domain.time import Clock
 from gateway.llm.continuing import AnswerEvent, whole_answer
-from gateway.llm.cooldown import Cooldowns
 from gateway.llm.error_words import output_room
-from gateway.llm.errors import ErrorKind, ModelError, scrub
+from gateway.llm.errors import Cooldowns, ErrorKind, ModelError, scrub
 from gateway.llm.prices import Prices, estimate_prompt
 from gateway.llm.protocol.wire import texts_of
 from gateway.llm.protocol.written_calls import unreadable_call, written_call

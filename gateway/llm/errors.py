@@ -1,14 +1,17 @@
-"""The failures of one attempt, classified by HTTP status and code: SDK exception classes are not reliable.
+"""The failures of one attempt, classified by HTTP status and code, as SDK exception classes are not reliable; and the
+models to try last for a while after one.
 
 litellm raises `InternalServerError` for a refused connection, and Anthropic's "prompt is too long" is a plain 400."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from enum import StrEnum
 
 from gateway.domain.errors import SupaclawError
+from gateway.domain.time import Clock
 from gateway.llm.error_words import OUTPUT, OUTPUT_BOUND, seconds_in, unquoted
 
 
@@ -282,3 +285,48 @@ def scrub(text: str, secrets: Iterable[str]) -> str:
         text = text.replace(secret, "***")
     line = " ".join(_LOOKS_LIKE_A_KEY.sub("***", text).split())
     return line if len(line) <= MAX_ERROR_CHARS else f"{line[: MAX_ERROR_CHARS - 1]}…"
+
+
+_COOLDOWN_SECONDS = {
+    **dict.fromkeys((kind for kind in ErrorKind if kind.transient or kind.busy), 60.0),
+    ErrorKind.OVERLOADED: 30.0,
+    **dict.fromkeys((ErrorKind.AUTH, ErrorKind.NO_CREDIT, ErrorKind.UNKNOWN_MODEL), 300.0),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Cooling:
+    """A model to be tried last for another `seconds`."""
+
+    model: str
+    kind: ErrorKind
+    seconds: float
+
+
+class Cooldowns:
+    """Kept in memory only: a restart clears all cooldowns."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._until: dict[str, tuple[float, ErrorKind]] = {}
+
+    def note(self, model: str, error: ModelError) -> None:
+        """Start a cooldown after a final failure; a malformed or oversized prompt does not count against the model."""
+        usual = _COOLDOWN_SECONDS.get(error.kind)
+        if usual is not None:
+            wait = error.retry_after if error.kind.busy and error.retry_after is not None else usual
+            self._until[model] = (self._clock.monotonic() + wait, error.kind)
+
+    def clear(self, model: str) -> None:
+        """End the cooldown: the model answered."""
+        self._until.pop(model, None)
+
+    def order(self, chain: Sequence[str]) -> list[str]:
+        """The whole chain, models in cooldown last."""
+        cooling = {entry.model for entry in self.current()}
+        return sorted(chain, key=lambda model: model in cooling)
+
+    def current(self) -> tuple[Cooling, ...]:
+        """The cooldowns in force."""
+        now = self._clock.monotonic()
+        return tuple(Cooling(model, kind, until - now) for model, (until, kind) in self._until.items() if until > now)

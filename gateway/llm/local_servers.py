@@ -43,6 +43,10 @@ _UNFIT = re.compile(
 """Names of models that hold no conversations, or have less than a billion parameters."""
 
 
+_HEARING = re.compile(r"whisper|parakeet|transcri|speech.recognition", re.IGNORECASE)
+"""Tasks of models that transcribe recordings, and names where the server tells no task."""
+
+
 @dataclass(frozen=True, slots=True)
 class LocalModel:
     """A model of a local server, in tokens: the `window` to use, and what is `loaded` now (None: not loaded).
@@ -101,6 +105,7 @@ class _Listed(BaseModel):
     id: str
     type: str = ""
     state: str = ""
+    task: str = ""
     capabilities: list[str] | dict[str, Any] = []
     window: int | None = Field(
         None, validation_alias=AliasChoices("loaded_context_length", "max_model_len", "max_context_length")
@@ -141,6 +146,13 @@ async def _listed_models(root: str) -> tuple[str, ...]:
     return tuple(each.id for each in fit)
 
 
+async def served_transcribers(endpoint: Endpoint) -> tuple[str, ...]:
+    """The models of a local server for recordings, with its prefix."""
+    listing = await _ask(_Listing, endpoint.root, "/v1/models") or _Listing()
+    names = (each.id for each in listing.data if _HEARING.search(each.task or each.id))
+    return tuple(f"{endpoint.vendor.prefix}/{name}" for name in names)
+
+
 async def ollama_models(base_url: str, timeout: float = _ANSWER_S) -> tuple[str, ...]:
     """The models of an Ollama for conversations, best first; empty if nothing answers within `timeout` seconds.
 
@@ -178,7 +190,7 @@ async def ollama_model(endpoint: Endpoint, name: str) -> LocalModel | None:
     Its window is the owner's, or as long as the model was made for, at most `MOST_WINDOW` and what a quarter of this
     machine's memory holds; a model that is loaded with more keeps it.
     """
-    show, loaded = await asyncio.gather(_show(endpoint.root, name), _loaded(endpoint.root, name))
+    show, loaded = await asyncio.gather(_show(endpoint.root, name), loaded_context(endpoint.root, name))
     made_for = show.number("context_length") if show else 0
     if show is None or not made_for:
         return None
@@ -202,7 +214,7 @@ async def _show(base_url: str, name: str) -> _Show | None:
     return await _ask(_Show, base_url, "/api/show", {"model": name})
 
 
-async def _loaded(base_url: str, name: str) -> int | None:
+async def loaded_context(base_url: str, name: str) -> int | None:
     """The context that a running model was loaded with; None if it isn't running."""
     running = await _ask(_Processes, base_url, "/api/ps")
     tagged = name if ":" in name else f"{name}:latest"

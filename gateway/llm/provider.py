@@ -112,8 +112,10 @@ class Providers:
         environ: Mapping[str, str],
         engine: Engine = "auto",
         refusals: Refusals | None = None,
+        windows: dict[str, int] | None = None,
     ) -> None:
         self.refusals = refusals or Refusals()
+        self._windows = windows or {}
         self._settings = settings
         self._environ = environ
         self._engine = engine
@@ -125,7 +127,8 @@ class Providers:
         if not is_enabled(model, self._settings):
             raise ModelError(ErrorKind.BAD_REQUEST, f"models.providers.{prefix}.enabled is false")
         if prefix not in self._built:
-            endpoint = replace(endpoint_of(prefix, self._settings, self._environ), refusals=self.refusals)
+            endpoint = endpoint_of(prefix, self._settings, self._environ)
+            endpoint = replace(endpoint, refusals=self.refusals, windows=self._windows)
             module = import_module(f"{_PACKAGE}.{module_of(endpoint, self._engine)}")
             build: Callable[[Endpoint], Provider] = module.build
             self._built[prefix] = build(endpoint)

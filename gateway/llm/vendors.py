@@ -34,6 +34,8 @@ class Vendor:
     """Holds a bare `host:port` instead of an address."""
     cheap: str | None = None
     """The model for summaries unless configured otherwise."""
+    transcriber: str | None = None
+    """The model that is proposed for recordings."""
     key_shape: str = ""
     """The pattern of its keys; an old style that several vendors share matches them all."""
 
@@ -50,6 +52,7 @@ VENDORS = (
         "openai/gpt-5.6-terra",
         limit_field="max_completion_tokens",
         cheap="openai/gpt-5.6-luna",
+        transcriber="openai/gpt-4o-mini-transcribe",
         key_shape=r"sk-(?!ant-|or-|admin-)[\w-]{20,}",
     ),
     Vendor(
@@ -88,6 +91,7 @@ VENDORS = (
         "https://api.groq.com/openai/v1",
         "groq/openai/gpt-oss-120b",
         cheap="groq/openai/gpt-oss-20b",
+        transcriber="groq/whisper-large-v3-turbo",
         key_shape=r"gsk_\w{20,}",
     ),
     Vendor(
@@ -109,6 +113,7 @@ VENDORS = (
         "mistral/mistral-large-latest",
         short_call_ids=True,
         cheap="mistral/mistral-small-latest",
+        transcriber="mistral/voxtral-mini-latest",
         key_shape=r"\w{32}",
     ),
     Vendor(
@@ -127,12 +132,15 @@ VENDORS = (
     Vendor("lm_studio", "LM Studio", base_url="http://127.0.0.1:1234"),
     Vendor("llamacpp", "llama.cpp", base_url="http://127.0.0.1:8080"),
     Vendor("jan", "Jan", base_url="http://127.0.0.1:1337"),
+    Vendor("whisper", "Whisper server", base_url="http://127.0.0.1:8000"),
 )
 """In the order in which `auto` looks for keys."""
 ALIASES = {"ollama_chat": "ollama", "hosted_vllm": "vllm"}
 """Other prefixes of the same servers."""
-LOCAL_SERVERS = tuple(known for known in VENDORS if not known.keys and known.prefix not in ALIASES)
-"""In the order in which `auto` prefers them."""
+LOCAL_SERVERS = tuple(known for known in VENDORS if not known.keys and known.prefix not in {*ALIASES, "whisper"})
+"""For conversations, in the order in which `auto` prefers them."""
+TRANSCRIBING_SERVERS = ("whisper", "vllm", "lm_studio", "llamacpp", "jan")
+"""Prefixes of servers that may have a model for recordings, in the order in which they are proposed."""
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 # fmt: off
@@ -186,6 +194,8 @@ class Endpoint:
     """The refusals of its models; shared by all endpoints of a gateway."""
     window: int | None = None
     """Tokens of context, as the owner set them."""
+    windows: dict[str, int] = field(default_factory=dict, compare=False, repr=False)
+    """Tokens of context by model, as far as servers have told them; shared like the refusals."""
 
     @property
     def key(self) -> str | None:

@@ -87,7 +87,8 @@ create table principals (
   identities text[] not null default '{}',              -- accounts: '<channel>:<platform id>'
   created_at timestamptz not null default now(),
   unconfirmed text[] not null default '{}',             -- owner's accounts that the owner has yet to confirm
-  zone_offered_at timestamptz                           -- a time zone is offered once
+  zone_offered_at timestamptz,                          -- a time zone is offered once
+  recordings_explained_at timestamptz                   -- how recordings are heard is told once
 );
 create unique index principals_one_owner on principals (role) where role = 'owner';
 
@@ -198,6 +199,8 @@ create table addresses (
   created_at timestamptz not null default now(),
   model text,                                           -- chosen for this chat by /model; null: as configured
   thinking text,                                        -- by /think: off, low, medium, high; null: as configured
+  model_until timestamptz,                              -- when that choice ends; null: it doesn't by itself
+  voice text,                                           -- by /voice, as voice.reply; null: as configured
   unique (channel, account, chat, thread)
 );
 create index addresses_by_session on addresses (session_id);

@@ -26,7 +26,7 @@ from gateway.domain.work.schedules import (
     When,
 )
 from gateway.timetable.cron import Cron
-from gateway.timetable.wording import moment
+from gateway.timetable.wording import local, moment
 
 Kind: TypeAlias = Literal["once", "recurring"] | None
 
@@ -37,6 +37,8 @@ PAST_TOLERANCE = timedelta(seconds=60)
 MAX_AHEAD = timedelta(days=3_653)
 _BREAKS = frozenset({"Cc", "Zl", "Zp"})
 _SHAPE = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(:\d\d(\.\d+)?)?([Zz]|[+-](0\d|1[0-4]):?\d\d)?", re.ASCII)
+
+_CLOCK = re.compile(r"([01]?\d|2[0-3]):[0-5]\d", re.ASCII)
 
 _UNITS = {"second": 1, "sec": 1, "minute": 60, "min": 60, "hour": 3_600, "day": 86_400, "week": 604_800}
 _DELAY_PART = rf"(\d{{1,4}}|an?) ({'|'.join(_UNITS)})s?"
@@ -63,6 +65,22 @@ class ScheduleChanges(TypedDict, total=False):
 def is_delay(run_at: str) -> bool:
     """Whether this is a time like "in 20 minutes", which needs no zone."""
     return _DELAY.fullmatch(run_at.strip()) is not None
+
+
+def end_of(text: str, *, now: datetime, zone: str | None, asked_at: datetime) -> datetime:
+    """When something ends that holds from now on: a time as schedules take it, or the next such time of day ("18:00").
+
+    Raises `InvalidSchedule`; a delay counts from `asked_at`.
+    """
+    text, zone = text.strip(), zone or UTC_ZONE
+    if _DELAY.fullmatch(text):
+        text = _delayed(text, min(asked_at, now))
+    elif _CLOCK.fullmatch(text):
+        there, clock = local(now, zone), text.zfill(5)
+        text = f"{there.date() + timedelta(days=clock <= f'{there:%H:%M}')}T{clock}"
+    elif not _SHAPE.fullmatch(text):
+        raise InvalidSchedule(f'"{one_line(text, 40)}" is not a time; write 18:00, 2027-03-01T09:00 or in 2 hours')
+    return _instant(text, zone, now, "the time")
 
 
 def define(
@@ -143,16 +161,16 @@ def _delayed(delay: str, asked_at: datetime) -> str:
     return (asked_at.astimezone(UTC) + timedelta(seconds=seconds)).isoformat(timespec="seconds")
 
 
-def _instant(text: str, zone: str, now: datetime) -> datetime:
+def _instant(text: str, zone: str, now: datetime, name: str = "run_at") -> datetime:
     try:
         at = _read(text, named(zone)).astimezone(UTC)
         there = moment(at, zone)
     except (ValueError, OverflowError) as error:
-        raise InvalidSchedule(f'run_at "{one_line(text, 40)}": {error}') from error
+        raise InvalidSchedule(f'{name} "{one_line(text, 40)}": {error}') from error
     if at < now - PAST_TOLERANCE:
-        raise InvalidSchedule(f"run_at {there} is in the past: it is {moment(now, zone)} now")
+        raise InvalidSchedule(f"{name} {there} is in the past: it is {moment(now, zone)} now")
     if at > now + MAX_AHEAD:
-        raise InvalidSchedule(f"run_at {there} is more than 10 years ahead")
+        raise InvalidSchedule(f"{name} {there} is more than 10 years ahead")
     return at
 
 

@@ -34,6 +34,7 @@ from gateway.flow.unattended.triggers import Triggers
 from gateway.llm.client import Description
 from gateway.logs import SecretMask
 from gateway.store.connection.pool import Connection, Database
+from gateway.store.delivery.addresses import AddressRow
 from gateway.store.work.steps import ModelUse
 from gateway.web.http.headers import page_url
 from gateway.web.links import LoginLinks, SecretLinks
@@ -166,6 +167,8 @@ class SettingParts:
     variable_of: Callable[[str], str | None]
     """The environment variable that sets a key of config.json."""
     model: Callable[[], Description | None]
+    chosen_model: Callable[[AddressRow, bool], str | None]
+    """The model chosen for a chat, of the owner or not, while that choice counts."""
     limits: Callable[[], Limits]
 
 

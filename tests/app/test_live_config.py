@@ -55,7 +55,7 @@ async def test_the_models_in_use_stay_until_the_edited_ones_are_built() -> None:
         first = await build_client(config.models, {}, SystemClock())
         current = LiveConfig(config, first)
 
-        replaced = await current.apply(edited, SystemClock())
+        replaced = await current.apply(edited)
 
     assert used == [first]
     assert replaced is first is not current.model
@@ -66,4 +66,4 @@ async def test_models_that_were_not_edited_stay() -> None:
     config = Config.model_validate({"models": {"primary": "openai/gpt-4o"}})
     current = LiveConfig(config, await build_client(config.models, {}, SystemClock()))
 
-    assert await current.apply(config.model_copy(update={"budgets": config.budgets}), SystemClock()) is None
+    assert await current.apply(config.model_copy(update={"budgets": config.budgets})) is None

@@ -59,6 +59,17 @@ async def test_everything_can_be_skipped(place: Path) -> None:
     assert read_keys(place / "data") == {}
 
 
+async def test_a_model_for_voice_notes_is_proposed_with_its_price(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GROQ_API_KEY", "gsk_" + "a1B2" * 10)
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    done = await init("", "n", "y", "n", "n", "n")
+
+    assert "Transcribe voice notes with groq/whisper-large-v3-turbo ($0.04 an hour)?" in done.output
+    assert "Connected: openai/gpt-4o-mini-transcribe" in done.output
+    written = json.loads((place / "config.json").read_text())["models"]
+    assert written["transcription"] == "openai/gpt-4o-mini-transcribe"
+
+
 async def test_an_ollama_that_was_found_waits_for_a_yes(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OLLAMA_HOST", raising=False)
     answers = [[piece(content="ready"), end()]]

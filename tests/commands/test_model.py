@@ -6,10 +6,9 @@ from gateway.commands.model import matching
 from gateway.config.model import Config
 from gateway.domain.conversation.inbound import Address
 from gateway.llm.client import Description
-from gateway.llm.cooldown import Cooling
-from gateway.llm.errors import ErrorKind
+from gateway.llm.errors import Cooling, ErrorKind
 from gateway.store.delivery import addresses
-from tests.flow.path import MEMBER, OWNER, FakeModel, MessagePath, build
+from tests.flow.path import MEMBER, OWNER, FakeModel, MessagePath, build, restarted
 
 NAMES = ("openai/gpt-5.6-terra", "openai/gpt-5.6-luna", "anthropic/claude-opus-4-6", "ollama/qwen3:8b")
 
@@ -17,7 +16,7 @@ NAMES = ("openai/gpt-5.6-terra", "openai/gpt-5.6-luna", "anthropic/claude-opus-4
 async def test_it_names_the_model_and_why_it_was_chosen(path: MessagePath) -> None:
     assert (await path.ask("/model")).split("\n") == [
         "Model: fake (a test)",
-        "/model NAME switches this chat: fake",
+        "/model NAME, or NAME until 18:00, switches this chat: fake",
         "For all chats, set models.primary in config.json; it applies at once.",
     ]
 
@@ -102,6 +101,33 @@ async def test_the_owner_switches_this_chat_and_how_much_it_thinks(path: Message
     assert await chosen(path) == (None, None, NAMES[0], "")
 
 
+async def test_a_choice_ends_at_its_time_and_is_told_until_when(path: MessagePath) -> None:
+    path = await build(path.database, path.workspace, Many())
+    await path.ask("/zone Asia/Kolkata")
+    assert "opus-4-6, until Fri 1 Mar 2030 09:00 Asia/Kolkata or /model" in await path.ask(
+        "/model opus until 2030-03-01T09:00"
+    )
+    assert "opus-4-6, until Fri 1 Mar 2030 09:00 Asia/Kolkata or /model" in await path.ask("/model")
+    for wrong in ("until teatime", "until 2020-01-01T09:00", "for ages"):
+        assert (await path.ask(f"/model luna {wrong}")).startswith("Nothing is changed: ")
+    assert await chosen(await restarted(path, Many())) == (NAMES[2], None, NAMES[2], "")
+    await path.rows("update addresses set model_until = now() - interval '1 second' returning id")
+    assert await chosen(path) == (NAMES[2], None, NAMES[0], "")
+    assert (await path.ask("/model")).startswith("Model: openai/gpt-5.6-terra")
+    assert "luna, until " in await path.ask("/model luna for 2 hours")
+    await path.ask("/model qwen")
+    assert await path.rows("select model, model_until from addresses") == [(NAMES[3], None)]
+
+
+async def test_a_choice_whose_provider_is_off_does_not_count(path: MessagePath) -> None:
+    path = await build(path.database, path.workspace, Many())
+    await path.ask("/model qwen until 2030-03-01T09:00")
+    off = {"models": {"embedding": "none", "providers": {"ollama": {"enabled": False}}}}
+    path.current.config = Config.model_validate(path.current.config.model_dump() | off)
+    assert await chosen(path) == (NAMES[3], None, NAMES[0], "")
+    assert (await path.ask("/model")).startswith("Model: openai/gpt-5.6-terra")
+
+
 async def test_a_member_chooses_among_those_for_members_as_long_as_they_are(path: MessagePath) -> None:
     path = await build(path.database, path.workspace, Many())
     me = {"chat": MEMBER, "sender": MEMBER}
@@ -112,6 +138,8 @@ async def test_a_member_chooses_among_those_for_members_as_long_as_they_are(path
     assert "There is no such model" in await path.ask("/model openai/gpt-9", **me)
     assert "Model of this chat from the next answer on: ollama/qwen3:8b" in await path.ask("/model qwen", **me)
     assert "low, until" in await path.ask("/think low", **me)
+    assert "There is no such model" in await path.ask("/model opus until 2030-03-01T09:00", **me)
+    assert "until Fri 1 Mar 2030 09:00 UTC" in await path.ask("/model qwen until 2030-03-01T09:00", **me)
     assert await chosen(path, MEMBER) == (NAMES[3], "low", NAMES[3], "low")
     let_choose(path)
     assert await chosen(path, MEMBER) == (NAMES[3], "low", NAMES[0], "")

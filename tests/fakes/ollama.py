@@ -40,6 +40,8 @@ class FakeOllama(Served):
         self.loaded: dict[str, int] = {}
         self.most: int | None = None
         self.chats: list[Body] = []
+        self.looked_at: list[str] = []
+        """The paths at which models were looked up."""
         app = web.Application()
         app.router.add_get("/api/tags", self._tags)
         app.router.add_get("/api/ps", self._ps)
@@ -51,11 +53,13 @@ class FakeOllama(Served):
         listed = [{"name": m.name, "size": m.size, "remote_host": m.remote_host} for m in self.models.values()]
         return web.json_response({"models": listed})
 
-    async def _ps(self, _: web.Request) -> web.Response:
+    async def _ps(self, request: web.Request) -> web.Response:
+        self.looked_at.append(request.path)
         running = [{"name": name, "context_length": window} for name, window in self.loaded.items()]
         return web.json_response({"models": running})
 
     async def _show(self, request: web.Request) -> web.Response:
+        self.looked_at.append(request.path)
         name = (await request.json())["model"]
         model = self.models.get(name) or self.models.get(f"{name}:latest")
         return web.json_response(model.show) if model else web.json_response({"error": "not found"}, status=404)

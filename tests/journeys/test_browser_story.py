@@ -104,7 +104,7 @@ def where_the_fakes_are(models: FakeModels, telegram: FakeTelegram) -> Json:
 
 
 async def connect_model(visit: Visit, models: FakeModels) -> None:
-    models.rules.append(Rule(match="ready", status=401, code="invalid_api_key", times=1))
+    models.rules.append(Rule(match="Count from one", status=401, code="invalid_api_key", times=1))
     await expect(visit.page.get_by_role("heading", name="Connect your agent")).to_be_visible()
     await visit.accessible()
     model = visit.page.locator("#setup-model")

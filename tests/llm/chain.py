@@ -7,7 +7,7 @@ from gateway.domain.conversation.model import ModelEvent, Prompt, Reply, UserMes
 from gateway.domain.settings import CallParams, ModelSettings
 from gateway.llm.call import CallServices, RetryPolicy
 from gateway.llm.client import ModelClient, build_client
-from gateway.llm.cooldown import Cooldowns
+from gateway.llm.errors import Cooldowns
 from gateway.llm.prices import Prices
 from gateway.llm.provider import Provider, Providers
 from gateway.llm.providers.scripted import Script, ScriptedProvider

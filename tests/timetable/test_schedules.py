@@ -19,6 +19,7 @@ from gateway.timetable.schedules import (
     ScheduleChanges,
     amend,
     define,
+    end_of,
     next_slot,
     next_slots,
     plan,
@@ -280,6 +281,37 @@ def test_a_delay_counts_from_when_it_was_said_unless_a_clock_is_ahead() -> None:
 )
 def test_what_is_no_delay_is_refused(said: str) -> None:
     assert "or such as in 20 minutes" in refusal(run_at=said)
+
+
+@pytest.mark.parametrize(
+    ("said", "zone", "at"),
+    [
+        ("12:00", None, datetime(2026, 11, 21, 12, tzinfo=UTC)),
+        ("9:05", None, datetime(2026, 11, 22, 9, 5, tzinfo=UTC)),
+        ("10:03", None, datetime(2026, 11, 22, 10, 3, tzinfo=UTC)),
+        (" 11:30 ", "Europe/Berlin", datetime(2026, 11, 21, 10, 30, tzinfo=UTC)),
+        ("01:00", "Pacific/Auckland", datetime(2026, 11, 21, 12, tzinfo=UTC)),
+        ("in 2 hours", "Europe/Berlin", NOW + timedelta(hours=1)),
+        ("2026-12-01T09:00", "Europe/Berlin", datetime(2026, 12, 1, 8, tzinfo=UTC)),
+    ],
+)
+def test_an_end_is_a_time_or_the_next_such_time_of_day(said: str, zone: str | None, at: datetime) -> None:
+    assert end_of(said, now=NOW, zone=zone, asked_at=NOW - timedelta(hours=1)) == at
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("teatime", "write 18:00, 2027-03-01T09:00 or in 2 hours"),
+        ("25:00", "is not a time"),
+        ("2026-11-21T10:01", "the time Sat 21 Nov 2026 10:01 UTC is in the past"),
+        ("in 1 hour", "is in the past"),
+        ("2099-01-01T00:00", "more than 10 years ahead"),
+    ],
+)
+def test_an_end_that_cannot_be_is_refused(said: str, told: str) -> None:
+    with pytest.raises(InvalidSchedule, match=told):
+        end_of(said, now=NOW, zone=None, asked_at=NOW - timedelta(hours=2))
 
 
 def test_a_delay_has_an_end() -> None:

@@ -235,6 +235,7 @@ def backend_of(path: MessagePath, owner: Principal) -> Backend:
             secrets=LiveSecrets(Vault(path.database, path.workspace.parent / "data", {}), owner.id, {}),
             variable_of=lambda _key: None,
             model=lambda: None,
+            chosen_model=path.current.chosen_model,
             limits=Limits,
         ),
         health=HealthParts(

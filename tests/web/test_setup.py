@@ -91,9 +91,28 @@ async def test_a_code_is_offered_for_the_owners_own_account(started: Started) ->
     assert await started.web.backend.channels.pairing.offered() not in (None, first)
 
 
-@pytest.mark.parametrize("path", ["/setup/model", "/setup/channels/telegram", "/setup/code", "/setup/later"])
+async def test_a_model_for_voice_notes_is_chosen(running: Running, tmp_path: Path) -> None:
+    environ = {"SUPACLAW_DATA": str(tmp_path / "data"), "SUPACLAW_CONFIG": str(tmp_path / "config.json")}
+    environment, more = Environment.read(environ), {"GROQ_API_KEY": "k", "WHISPER_BASE_URL": "http://127.0.0.1:1"}
+    setup = Setup(
+        environment, environ | more, SystemClock(), lambda: load(environment.config, environ), SecretMask().add
+    )
+    started = await running.start(setup=setup, model=lambda: replace(GUIDE, active="groq/x"))
+    async with started.web.sign_in() as browser:
+        assert "Not transcribed" in (await browser.get("/setup")).text
+        offers = (await browser.get("/setup/voice")).text
+        assert "<bdi>groq/whisper-large-v3-turbo</bdi>, $0.04 an hour" in offers
+        assert "turbo" in (await browser.post("/setup/voice", data={"model": "groq/whisper-large-v3-turbo"})).text
+        assert "Transcribed by groq/whisper-large-v3-turbo" in (await browser.get("/setup")).text
+        assert "Name a model with its provider" in (await browser.post("/setup/voice", data={"model": "x"})).text
+    await started.stop()
+
+
+@pytest.mark.parametrize(
+    "path", ["/setup/model", "/setup/voice", "/setup/channels/telegram", "/setup/code", "/setup/later"]
+)
 async def test_only_the_owner_at_the_page_may(started: Started, models: FakeModels, path: str) -> None:
-    body = {"key": KEY, "token": "424242:" + "A" * 35}
+    body = {"key": KEY, "token": "424242:" + "A" * 35, "model": "openai/whisper-1"}
     web = started.web
     assert (await web.client.post(path, data=body)).status_code in {401, 403}
     assert (await web.client.post(path, data=body, headers=BEARER)).status_code in {401, 403}

@@ -4,13 +4,12 @@ import asyncio
 import hashlib
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import aclosing
 from pathlib import Path
 
 from gateway.app.checks.context import CheckContext, refused
 from gateway.config.machine import SystemClock
 from gateway.domain.channels.channel import NoFacts
-from gateway.domain.conversation.model import Attempt, ModelsExhausted, Prompt, Reply, UserMessage
+from gateway.domain.conversation.model import Attempt, ModelsExhausted
 from gateway.domain.errors import ConfigError, OwnerMustAct, SupaclawError, TryAgainLater
 from gateway.domain.health import Finding, FindingLevel
 from gateway.flow.channels.supervisor import ChannelSpec, channel_specs, probe
@@ -22,7 +21,6 @@ from gateway.llm.vendors import endpoint_of, split_model
 from gateway.net.addresses import Rules
 from gateway.net.object_store import ObjectStore, StoreAddress
 
-_QUESTION = Prompt((UserMessage("Answer with one word: ready"),))
 _RETRY_POLICY = RetryPolicy(delays=(0.0,), max_silence=45.0)
 
 
@@ -74,17 +72,13 @@ async def _short_contexts(context: CheckContext, chain: Sequence[str]) -> list[F
 async def _ask_model(client: ModelClient) -> Finding:
     """Make one real call through the whole chain of models."""
     try:
-        await client.warm()
-        async with aclosing(client.stream(_QUESTION)) as events:
-            (reply,) = [event async for event in events if isinstance(event, Reply)]
+        first = await client.try_out()
     except ModelsExhausted as error:
         fix = "check the key, the credit and the model's name, and that this machine can reach the provider"
         return Finding(FindingLevel.FAIL, _tries(error.attempts), fix)
-    text = f"{reply.model} answered in {reply.latency_ms / 1000:.1f} s"
-    if reply.failed:
-        return Finding(
-            FindingLevel.WARN, f"{text}, after {_tries(reply.failed)}", "fix the one that failed, or remove it"
-        )
+    text = f"{first.reply.model} {first}"
+    if failed := first.reply.failed:
+        return Finding(FindingLevel.WARN, f"{text}, after {_tries(failed)}", "fix the one that failed, or remove it")
     return Finding(FindingLevel.OK, text)
 
 

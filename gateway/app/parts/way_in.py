@@ -45,6 +45,8 @@ def build_way_in(core: Core, records: Records, way_out: WayOut, turns: Turns, up
         commands=found,
         services=CommandServices(
             models=core.current.describe,
+            chosen_model=core.current.chosen_model,
+            voice=lambda: core.current.config.voice,
             limits=core.current.limits,
             vitals=upkeep.vitals.now,
             sign_in_link=page_links.sign_in,

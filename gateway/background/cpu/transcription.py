@@ -10,15 +10,11 @@ from typing import TypeAlias
 from gateway.domain.conversation.model import Reply
 from gateway.domain.errors import SupaclawError, TryAgainLater
 from gateway.llm.errors import ModelError
-from gateway.store.files.files import NO_SPEECH
+from gateway.store.files.files import NO_SPEECH, NO_TRANSCRIPTION
 
 TRANSCRIBE_SECONDS = 300.0
 MAX_AUDIO_BYTES = 25 * 1024**2
 """The largest recording that transcription services accept."""
-NO_TRANSCRIPTION = (
-    "it isn't transcribed: no transcription model is configured; the owner can set one in "
-    "config.json (models.transcription), such as openai/whisper-1"
-)
 OUT_OF_BUDGET = "it isn't transcribed: the model budget is used up; it is tried again later"
 _LATER = "; it is tried again later, or at once when it is sent again or read"
 _EXTENSIONS = {

@@ -13,6 +13,7 @@ from gateway.background.worker import Runner
 from gateway.config.failpoints import Failpoints
 from gateway.domain.conversation.model import Usage
 from gateway.domain.errors import OwnerMustAct
+from gateway.domain.settings import VoiceReply
 from gateway.domain.time import Clock
 from gateway.flow.approvals.questions import Questions
 from gateway.flow.files.sync import FileSync
@@ -88,12 +89,14 @@ class ChatModel(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Speech:
-    """Reads answers aloud: `speak` returns a recording and its cost, or raises `ModelError`."""
+    """Reads answers aloud: `speak` returns a recording and its cost, or raises `ModelError`.
+
+    `reply` is when, as configured; a chat may have chosen otherwise.
+    """
 
     speak: Callable[[str], Awaitable[tuple[bytes, Usage]]]
     model: str
-    always: bool
-    """Also answers to messages without a recording."""
+    reply: VoiceReply
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +110,7 @@ class Models:
     summary: BackgroundModel
     cheap: BackgroundModel
     speech: Callable[[], Speech | None]
-    """How answers are read aloud; None if they aren't."""
+    """How answers are read aloud; None if nothing can."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from gateway.domain.conversation.inbound import PROGRAMS
 from gateway.domain.conversation.transcript import AssistantText, Notice
 from gateway.domain.errors import DatabaseDown
 from gateway.domain.principals import Label
+from gateway.domain.settings import voice_reply
 from gateway.domain.text import marks
 from gateway.domain.work.tasks import Claim, Lane, Status
 from gateway.flow.files.workspaces import Workspaces
@@ -115,7 +116,9 @@ class ChatTurns:
         speech = self.models.speech()
         if speech is None or opened.at.channel in PROGRAMS or (channel and not channel.capabilities.max_file):
             return False
-        return speech.always or any(file.mime.startswith("audio/") for row in opened.asked for file in row.attached)
+        when = voice_reply(opened.at.voice, speech.reply, owner=self.engine.people.is_owner(opened.principal.id))
+        spoken = any(file.mime.startswith("audio/") for row in opened.asked for file in row.attached)
+        return when == "always" or (when == "voice" and spoken)
 
     async def _remember(self, tx: Connection, opened: OpenedChat, result: TurnResult) -> None:
         """Store the digest by which a client that sends the whole conversation finds this session again."""

@@ -13,16 +13,20 @@ from gateway.background.jobs import OUT_OF_ATTEMPTS, Engine, FileParts, JobParts
 from gateway.config.failpoints import Step
 from gateway.domain.channels.channel import FetchDelayed, FetchFailed
 from gateway.domain.conversation.inbound import Address
+from gateway.domain.conversation.transcript import Notice
 from gateway.domain.ids import MessageId, SessionId
+from gateway.domain.principals import Label
 from gateway.domain.work.tasks import Claim, Status
 from gateway.flow.files.uploads import UploadRefused
 from gateway.flow.live import Live, MessageStored
+from gateway.flow.outbound.proactive import ProactiveMessages
 from gateway.flow.outbound.sender import Outbound
 from gateway.flow.turn.presence import typing
 from gateway.store.connection.pool import Connection
 from gateway.store.delivery import addresses
 from gateway.store.files import attachments, files
 from gateway.store.files.attachments import PendingAttachment
+from gateway.store.people import principals
 from gateway.store.transcript import messages, sessions
 from gateway.store.transcript.messages import MessageRow
 from gateway.store.work import tasks
@@ -32,6 +36,10 @@ MAX_AGE = timedelta(days=1)
 MAX_WAIT_SECONDS = 60.0
 FETCH_SECONDS = 300.0
 """The limit for one file, so that a slow one doesn't keep others waiting."""
+
+NOT_HEARD = "I can't hear recordings yet, as no model transcribes them. {} I say this once."
+OWNER_CHOOSES = "Choose one in Setup on the page, by `supaclaw init` or as models.transcription in config.json."
+ASK_OWNER = "Write instead, or ask this agent's owner to choose one."
 
 log = structlog.get_logger(__name__)
 
@@ -44,6 +52,7 @@ class Ingest:
     files: FileParts
     outbound: Outbound
     live: Live
+    proactive: ProactiveMessages
 
     async def run(self, run: Claim) -> None:
         """Fetch, store and read all files of the message; raises `RunLost`."""
@@ -58,6 +67,7 @@ class Ingest:
                 waits[left[0].id] = self._wait(left[0])
                 log.info("ingest.delayed", attachment=str(left[0].id), error=str(exc))
             message, left = await self._left(run)
+        await self._explain(message)
         await self.engine.database.run(lambda tx: _end(tx, run, message, min(waits.values(), default=0.0)))
 
     async def give_up(self, run: Claim) -> None:
@@ -75,6 +85,22 @@ class Ingest:
 
         await self.engine.database.run(end)
         self._changed(message.session_id, message.id)
+
+    async def _explain(self, message: MessageRow) -> None:
+        """Tell a person once, in a chat that shows notices, what to do if no model hears their recordings."""
+        person, own = message.principal_id, self.engine.people.is_owner(message.principal_id)
+        if message.origin == "api" or self.files.extraction.hear() is not None:
+            return
+
+        async def store(tx: Connection) -> MessageRow | None:
+            at = await self.proactive.destination(tx, person, address=message.address_id)
+            if at is None or not await principals.explain_recordings(tx, person, message.id):
+                return None
+            told = Notice(NOT_HEARD.format(OWNER_CHOOSES if own else ASK_OWNER))
+            return await self.proactive.say(tx, at, person, told, label=Label.OWNER, origin="gateway")
+
+        if row := await self.engine.database.run(store):
+            self.proactive.committed(row)
 
     def _changed(self, session: SessionId, message: MessageId) -> None:
         """Show the new state of the message's files."""
@@ -157,4 +183,5 @@ async def _end(tx: Connection, run: Claim, message: MessageRow, wait: float) -> 
 
 def runner(parts: JobParts) -> Ingest:
     """The runner of `ingest` tasks."""
-    return Ingest(parts.engine, parts.files, parts.delivery.outbound, parts.delivery.live)
+    delivery = parts.delivery
+    return Ingest(parts.engine, parts.files, delivery.outbound, delivery.live, delivery.proactive)

@@ -20,7 +20,16 @@ from gateway.config.machine import SystemClock
 from gateway.domain.errors import SupaclawError
 from gateway.domain.people.credentials import CODE_MINUTES
 from gateway.flow.people import Pairing
-from gateway.flow.setup import ChannelForm, Connected, Setup, channel_forms, connect_channel, connect_model
+from gateway.flow.setup import (
+    ChannelForm,
+    Connected,
+    Setup,
+    channel_forms,
+    connect_channel,
+    connect_model,
+    connect_transcription,
+    transcription_offers,
+)
 from gateway.llm.client import Description, build_client
 from gateway.llm.vendors import UnknownVendor, Vendor, vendor_of
 from gateway.logs import SecretMask, logging_to
@@ -37,6 +46,7 @@ def init() -> None:
     mask = SecretMask()
     setup = Setup(environment, os.environ, SystemClock(), config, mask.add, secrets)
     _connect_model(setup, mask)
+    _connect_transcription(setup)
     for form in channel_forms():
         _connect_channel(setup, form, mask)
     if running_pid(environment.data) is None:
@@ -63,6 +73,13 @@ def _connect_model(setup: Setup, mask: SecretMask) -> None:
         else:
             _report(connected)
             return
+
+
+def _connect_transcription(setup: Setup) -> None:
+    for model, price in asyncio.run(transcription_offers(setup)).items():
+        if ask_yes_or_no(f"Transcribe voice notes with {model} ({price})?"):
+            return _report(connect_transcription(setup, model))
+    return None
 
 
 async def _model_in_use(setup: Setup) -> Description:

@@ -11,7 +11,7 @@ from typing import Any
 import structlog
 
 from gateway.domain.json import Json, JsonObject
-from gateway.llm.local_servers import ANSWER_SHARE, LOCAL_WINDOW, ollama_model
+from gateway.llm.local_servers import ANSWER_SHARE, LOCAL_WINDOW, loaded_context, ollama_model
 from gateway.llm.protocol.answer_reader import DataLines
 from gateway.llm.protocol.bounds import beginning, bounded
 from gateway.llm.protocol.http import HttpClient
@@ -32,7 +32,6 @@ class OllamaChat:
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
         self._http = HttpClient(endpoint.root, endpoint.key)
-        self._windows: dict[str, int] = {}
         self._checked: set[str] = set()
 
     async def close(self) -> None:
@@ -59,24 +58,26 @@ class OllamaChat:
 
     async def _window(self, name: str) -> int:
         """The context to ask for, looked up until the server tells it: the prompt was made for the same."""
-        if name not in self._windows:
+        windows, model = self._endpoint.windows, f"{self._endpoint.vendor.prefix}/{name}"
+        if model not in windows:
             found = await ollama_model(self._endpoint, name)
             if found is None:
                 return self._endpoint.window or LOCAL_WINDOW
-            self._windows[name] = found.window
-            log.info("model.window", model=f"ollama/{name}", tokens=found.window, loaded=found.loaded)
-        return self._windows[name]
+            windows[model] = found.window
+        return windows[model]
 
     async def _check_context(self, name: str) -> None:
         """Note once if the model runs with less context than was asked for: the server cuts prompts without a word."""
-        wanted = self._windows.get(name)
+        model = f"{self._endpoint.vendor.prefix}/{name}"
+        wanted = self._endpoint.windows.get(model)
         if wanted is None or name in self._checked:
             return
         self._checked.add(name)
-        found = await ollama_model(self._endpoint, name)
-        if found is not None and found.loaded is not None and found.loaded < wanted:
-            part = f"{CONTEXT}{wanted} tokens; it was loaded with {found.loaded}"
-            self._endpoint.refusals.note(self._endpoint.source(name), f"{self._endpoint.vendor.prefix}/{name}", part)
+        loaded = await loaded_context(self._endpoint.root, name)
+        log.info("model.window", model=model, tokens=wanted, loaded=loaded)
+        if loaded is not None and loaded < wanted:
+            part = f"{CONTEXT}{wanted} tokens; it was loaded with {loaded}"
+            self._endpoint.refusals.note(self._endpoint.source(name), model, part)
 
 
 def ollama_request(body: JsonObject, window: int) -> JsonObject:

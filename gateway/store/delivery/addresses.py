@@ -7,7 +7,7 @@ from datetime import datetime
 
 from gateway.domain.conversation.inbound import Address
 from gateway.domain.ids import AddressId, PrincipalId, SessionId
-from gateway.domain.settings import ThinkingLevel
+from gateway.domain.settings import ThinkingLevel, VoiceReply
 from gateway.store.connection.pool import Connection, Database, lock_name
 from gateway.store.connection.rows import fetch_all, fetch_first, fetch_one
 
@@ -31,6 +31,10 @@ class AddressRow:
     """The model chosen for this chat; None: as configured."""
     thinking: ThinkingLevel | None
     """How much models think in this chat; None: as configured."""
+    model_until: datetime | None
+    """When the choice of the model ends; None: it doesn't by itself."""
+    voice: VoiceReply | None
+    """When answers are read aloud in this chat; None: as configured."""
 
     @property
     def address(self) -> Address:
@@ -120,13 +124,15 @@ async def place(conn: Connection, address: Address, principal: PrincipalId, sess
 
 async def hand_over(conn: Connection, address: AddressId, principal: PrincipalId, session: SessionId) -> None:
     """From now on this address is this principal's, in this session; the caller holds it."""
-    sql = "update addresses set principal_id = $2, session_id = $3, model = null, thinking = null where id = $1"
+    sql = """update addresses set principal_id = $2, session_id = $3,
+               model = null, thinking = null, model_until = null, voice = null where id = $1"""
     await conn.execute(sql, address, principal, session)
 
 
-async def choose(conn: Connection, address: AddressId, model: str | None, thinking: str | None) -> None:
-    """The model and the level of thinking of this chat from now on; None: as configured."""
-    await conn.execute("update addresses set model = $2, thinking = $3 where id = $1", address, model, thinking)
+async def choose(conn: Connection, chosen: AddressRow) -> None:
+    """Keep the model, the thinking and the voice that were chosen for this chat."""
+    sql = "update addresses set model = $2, thinking = $3, model_until = $4, voice = $5 where id = $1"
+    await conn.execute(sql, chosen.id, chosen.model, chosen.thinking, chosen.model_until, chosen.voice)
 
 
 async def move(conn: Connection, session: SessionId, successor: SessionId) -> None:

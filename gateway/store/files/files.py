@@ -18,6 +18,8 @@ OWN = "agent"
 """The origin of a file that nobody has sent: the person or the agent put it into the workspace."""
 NO_SPEECH = "no speech was found in it"
 """The problem of a recording that was transcribed, and has no words."""
+NO_TRANSCRIPTION = "it isn't transcribed: no model is configured for that"
+"""The problem of one that is transcribed as soon as that is changed."""
 
 
 @dataclass(frozen=True, slots=True)

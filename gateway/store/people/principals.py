@@ -4,11 +4,12 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from uuid import uuid4
 
-from gateway.domain.ids import PrincipalId
+from gateway.domain.ids import MessageId, PrincipalId
 from gateway.domain.principals import Principal, Role
 from gateway.domain.text.texts import one_line
 from gateway.store.connection.pool import Connection
 from gateway.store.connection.rows import fetch_all, fetch_first, fetch_one
+from gateway.store.files.files import NO_TRANSCRIPTION
 
 NAME = 64
 """Characters of a name."""
@@ -129,6 +130,15 @@ async def settle_zone(conn: Connection, principal: PrincipalId) -> bool:
     sql = """update principals set zone_offered_at = clock_timestamp()
              where id = $1 and zone_offered_at is null returning true"""
     return bool(await conn.fetchval(sql, principal))
+
+
+async def explain_recordings(conn: Connection, principal: PrincipalId, message: MessageId) -> bool:
+    """Note that they are told why nobody hears a recording of this message; False if all are, or they were told."""
+    sql = """update principals set recordings_explained_at = clock_timestamp()
+             where id = $1 and recordings_explained_at is null and exists (
+               select from attachments a join files f on f.id = a.file_id
+               where a.message_id = $2 and a.principal_id = $1 and f.problem = $3) returning true"""
+    return bool(await conn.fetchval(sql, principal, message, NO_TRANSCRIPTION))
 
 
 async def _hold_identities(conn: Connection) -> None:

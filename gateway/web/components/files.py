@@ -12,7 +12,7 @@ from urllib.parse import quote
 from uuid import UUID
 
 from fastapi import APIRouter, Depends, Request
-from fastapi.responses import JSONResponse, Response, StreamingResponse
+from fastapi.responses import FileResponse, JSONResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from gateway.domain.conversation.inbound import Attachment
@@ -88,7 +88,8 @@ def add_routes(router: APIRouter, path: str, origin: str, *, sends: Requirement,
         row = await _row(site, file_id)
         if row.mime not in PLAYABLE:
             raise Refused(404, "unknown_file", f"The file {file_id} is not a recording that can be played.")
-        return await serve(site, row.path, row.mime, {})
+        file, _ = await _open(site, row.path)
+        return _Recording(file, row.mime)
 
 
 def _type(claimed: str) -> str:
@@ -111,11 +112,14 @@ def saved_as(name: str) -> dict[str, str]:
 
 async def serve(site: Site, path: str, mime: str, headers: dict[str, str]) -> Response:
     """Respond with a file of the owner, in a sandbox whatever its type; raises `Refused`."""
+    return _FromDisk(*await _open(site, path), mime, {**SANDBOX, **headers})
+
+
+async def _open(site: Site, path: str) -> tuple[BinaryIO, int]:
     try:
-        file, size = await asyncio.to_thread(_opened, site.files.root, WorkspacePath.parse(path))
+        return await asyncio.to_thread(_opened, site.files.root, WorkspacePath.parse(path))
     except WorkspaceError as exc:
         raise Refused(404, exc.code, "The file no longer exists.") from None
-    return _FromDisk(file, size, mime, {**SANDBOX, **headers})
 
 
 def _opened(root: Path, path: WorkspacePath) -> tuple[BinaryIO, int]:
@@ -129,6 +133,22 @@ class _FromDisk(StreamingResponse):
     def __init__(self, file: BinaryIO, size: int, mime: str, headers: dict[str, str]) -> None:
         self._file = file
         super().__init__(_pieces(file, size), media_type=mime, headers={**headers, "Content-Length": str(size)})
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._file:
+            await super().__call__(scope, receive, send)
+
+
+class _Recording(FileResponse):
+    """Sends an open file, or the ranges of it that are asked for, and closes it: Safari plays nothing without ranges.
+
+    It is opened again by its descriptor, so it stays the file that was checked.
+    """
+
+    def __init__(self, file: BinaryIO, mime: str) -> None:
+        self._file = file
+        number = file.fileno()
+        super().__init__(f"/dev/fd/{number}", headers=SANDBOX, media_type=mime, stat_result=os.fstat(number))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         with self._file:

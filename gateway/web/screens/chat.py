@@ -1,5 +1,6 @@
 """The chat: the owner's conversation, streamed to every page that shows it."""
 
+from collections.abc import Mapping
 from typing import Annotated, get_args
 from uuid import UUID
 
@@ -13,7 +14,6 @@ from gateway.domain.principals import Label
 from gateway.domain.settings import ThinkingLevel
 from gateway.flow.people import OWNER_PAGE
 from gateway.store.delivery import addresses, inbox
-from gateway.store.delivery.addresses import AddressRow
 from gateway.store.files import attachments
 from gateway.store.transcript import messages, thoughts
 from gateway.store.transcript.messages import MessageRow
@@ -48,15 +48,27 @@ async def page(request: Request, site: AtSite) -> Response:
         models=model.chain if model else (),
         choices=model.choices if model else (),
         levels=get_args(ThinkingLevel),
-        chosen=await _chosen(site),
-        usual=model,
         offers_zone=await site.chat.zones.due(site.owner.id),
+        **await _chosen(site),
     )
 
 
-async def _chosen(site: Site) -> AddressRow | None:
+@router.get("/chat/chosen", dependencies=OWNER)
+async def chosen(site: AtSite) -> HTMLResponse:
+    """The button with the model of this chat, until when, and how much it thinks, as they are now."""
+    return HTMLResponse(site.pages.piece("chosen.html", **await _chosen(site)))
+
+
+async def _chosen(site: Site) -> Mapping[str, object]:
+    usual = site.settings.model()
     async with site.database.connection() as conn:
-        return await addresses.find(conn, ADDRESS)
+        at = await addresses.find(conn, ADDRESS)
+    model = site.settings.chosen_model(at, True) if at else None
+    return {
+        "model": model or (usual.active if usual else ""),
+        "until": at.model_until if at and model else None,
+        "level": (at and at.thinking) or (usual and usual.thinking),
+    }
 
 
 @router.get("/chat/events")

@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from gateway.domain.errors import OwnerMustAct
 from gateway.flow import setup as messengers
-from gateway.flow.setup import ModelRefused, Setup, connect_model
+from gateway.flow.setup import ModelRefused, Setup, connect_model, connect_transcription, transcription_offers
 from gateway.llm.auto import GUIDE
 from gateway.llm.vendors import VENDORS_WITH_KEYS, UnknownVendor, Vendor
 from gateway.web.api import channel_logins
@@ -58,6 +58,21 @@ async def connect(site: AtSite, key: Pasted = "", provider: Pasted = "", model: 
         return _answer(site, problem=str(error), vendors=vendors, provider=provider, model=error.model)
     except OwnerMustAct as error:
         return _answer(site, problem=str(error), vendors=vendors, provider=provider)
+
+
+@router.get("/setup/voice", dependencies=OWNER)
+async def offer_transcription(site: AtSite) -> HTMLResponse:
+    """The models that could transcribe voice notes; looks for servers on this machine."""
+    return HTMLResponse(_piece(site, "offers", offers=await transcription_offers(_setup(site))))
+
+
+@router.post("/setup/voice", dependencies=OWNER)
+async def transcribe(site: AtSite, model: Pasted) -> HTMLResponse:
+    """Let a model transcribe voice notes."""
+    try:
+        return _answer(site, connected=connect_transcription(_setup(site), model))
+    except OwnerMustAct as error:
+        return _answer(site, problem=str(error))
 
 
 @router.post("/setup/channels/{name}", dependencies=OWNER)
@@ -109,6 +124,8 @@ async def _pieces(site: Site) -> Mapping[str, str]:
         offered=described.offered if described else "",
         vendors=VENDORS_WITH_KEYS,
     )
+    if model and site.channels.setup is not None:
+        made["setup-voice"] = _piece(site, "voice", transcriber=site.channels.setup.config().models.transcription)
     owner, code = (await pairing.accounts())[:1], await pairing.offered() or ""
     states = {name: state for name, state in site.channels.states().items() if state != "disabled"}
     identities = [each for row in owner for each in row.identities]

@@ -92,6 +92,7 @@ let source, last = "", latest = "", heard = Date.now();
 function apply(patches) {
   for (const [what, ...where] of patches) patch[what](...where);
   if (chat && stuck) toEnd(); else if (chat) newer.hidden = false;
+  if (by("chosen") && patches.some(([, , html]) => /class="command">\/(model|think)/.test(html))) showChosen();
 }
 function connect() {
   source?.close(); source = undefined;
@@ -330,14 +331,27 @@ document.addEventListener("click", event => {
   const button = event.target.closest("[data-edit], [data-retry], [data-model]"), { edit: id, retry, model } = button?.dataset ?? {};
   if (id) edit(id); else if (id === "") cancelEdit();
   if (retry) retryMessage(retry, button);
-  const choice = event.target.closest("[data-chosen-model], [data-chosen-level]")?.dataset;
-  if (choice) {   // the command itself is sent as any other that a button says
-    by("choose").hidePopover(); box.focus();
-    if (choice.chosenModel) by("chosen-model").textContent = choice.chosenModel; else by("chosen-level").textContent = choice.chosenLevel;
-  }
+  if (event.target.closest("#choose [data-say]")) { by("choose").hidePopover(); box.focus() }   // the command is sent as any other
   if (model !== undefined) { by("retry").hidePopover(); submit(`/retry #${asked} ${model}`.trimEnd()); box.focus() }
 });
-by("choose")?.addEventListener("toggle", event => { if (event.newState === "open") place(event.target, by("chosen")) });
+by("choose")?.addEventListener("toggle", event => { if (event.newState === "open") { place(event.target, by("chosen")); showChosen() } });
+// ---- the model of this chat, until when, and its thinking: as the gateway has them, whoever changed them
+let ends = 0;
+async function showChosen() {
+  const answer = await fetch("/chat/chosen").catch(() => {});
+  if (answer?.ok) { patch.replace("chosen", await answer.text()); showUntil() }
+}
+function showUntil() {
+  const { until } = by("chosen")?.dataset ?? {}, at = new Date(until), days = at.toDateString() === new Date().toDateString() ? {} : { dateStyle: "medium" };
+  clearTimeout(ends);
+  if (!until) return;
+  by("chosen-until").textContent = at.toLocaleString([], { ...days, timeStyle: "short" });
+  ends = setTimeout(showChosen, Math.min(Math.max(at - Date.now() + 500, 2000), 2 ** 31 - 1));
+}
+showUntil();
+by("choose-until")?.addEventListener("change", event => {
+  for (const button of by("choose").querySelectorAll("[data-name]")) button.dataset.say = `/model ${button.dataset.name}${event.target.value}`;
+});
 box?.addEventListener("keydown", event => {
   if (event.key === "Escape" && editing && list.hidden && !event.isComposing) { event.preventDefault(); cancelEdit() }
 });

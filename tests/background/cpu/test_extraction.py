@@ -24,6 +24,7 @@ from gateway.domain.json import Json
 from gateway.domain.principals import Label
 from gateway.llm.errors import ErrorKind, ModelError
 from gateway.store.connection.pool import Database
+from gateway.store.files.files import NO_TRANSCRIPTION
 from gateway.store.work import tasks
 from tests.background.reads import Reads, derived
 from tests.flow.path import MEMBER, OWNER, FakeModel, MessagePath, build, call, in_turn, results, said
@@ -274,11 +275,22 @@ class TestRecordings:
         await ask(Reads(derived("video", "video/mp4")), b"film", "round.mp4", hear=hear)
         assert "recording.mp4 video/mp4" in shown(model.prompts[0]).text
 
-    async def test_without_a_model_for_it_the_owner_is_told_how_to_name_one(self, ask: Ask) -> None:
-        path = await ask(Reads(self.VOICE), name="voice.ogg")
-        [(text, *_, problem)] = await path.rows(FOUND)
-        assert text == ""
-        assert "models.transcription" in problem
+    @pytest.mark.parametrize(
+        ("who", "told"), [(OWNER, "as models.transcription in"), (MEMBER, "ask this agent's owner")]
+    )
+    async def test_without_a_model_for_it_each_person_is_told_once_what_to_do(
+        self, database: Database, workspace: Path, model: FakeModel, who: str, told: str
+    ) -> None:
+        instance = None
+        for name in ("f1", "f2"):
+            path = await build(database, workspace, model, instance, cpu=Reads(self.VOICE))
+            instance = path.instance
+            path.channel.files[name] = name.encode()
+            async with path.working(), asyncio.timeout(30):
+                await path.ask("hear it", chat=who, sender=who, attachments=(Attachment(name, "voice.ogg"),))
+            assert f"; {NO_TRANSCRIPTION}]" in shown(model.prompts[-1]).text, "each is named as not heard"
+        [notice] = [text for kind, text in await path.transcript() if kind == "notice" and "can't hear" in text]
+        assert told in notice
 
     @pytest.mark.parametrize(
         ("mime", "error", "problem", "tasks"),

@@ -9,7 +9,7 @@ import pytest
 from gateway.agent.limits import Limits
 from gateway.background.jobs import Speech
 from gateway.domain.conversation.inbound import Attachment
-from gateway.domain.conversation.model import Usage
+from gateway.domain.conversation.model import Reply, Usage
 from gateway.llm.errors import ErrorKind, ModelError
 from gateway.store.connection.pool import Database
 from tests.background.reads import Reads, derived
@@ -26,6 +26,10 @@ def workspace(tmp_path: Path) -> Path:
     return tmp_path / "workspace"
 
 
+async def transcribed(*_: object) -> Reply:
+    return Reply("Say something.", (), Usage(), "x/whisper", 1)
+
+
 async def answered(
     database: Database,
     workspace: Path,
@@ -37,7 +41,13 @@ async def answered(
     """The path after an answer, once its `speak` tasks have ended."""
     model = FakeModel(lambda _: said(ANSWER))
     path = await build(
-        database, workspace, model, cpu=Reads(derived("audio", "audio/ogg")), speech=speech, limits=limits
+        database,
+        workspace,
+        model,
+        cpu=Reads(derived("audio", "audio/ogg")),
+        speech=speech,
+        limits=limits,
+        hear=transcribed,
     )
     path.channel.files["f1"] = b"OggS"
     path.channel.capabilities = replace(path.channel.capabilities, max_file=1_000_000)
@@ -58,7 +68,7 @@ def speaking(heard: list[str], sound: bytes | Exception, *, always: bool) -> Spe
             raise sound
         return sound, Usage(3, cost_usd=0.01)
 
-    return Speech(speak, "openai/tts-1", always=always)
+    return Speech(speak, "openai/tts-1", "always" if always else "voice")
 
 
 @pytest.mark.parametrize(
@@ -86,6 +96,17 @@ async def test_other_messages_are_answered_by_voice_only_if_that_is_wanted(
 ) -> None:
     path = await answered(database, workspace, speaking([], b"OggS", always=always), tasks=sent - 1)
     assert len(path.channel.shown) == sent
+
+
+async def test_a_chat_chooses_for_itself(database: Database, workspace: Path) -> None:
+    path = await answered(database, workspace, speaking([], b"OggS", always=False), tasks=0)
+    await path.rows("update addresses set voice = 'always' returning id")
+    async with path.working(), asyncio.timeout(30):
+        await path.ask("say it again")
+        while len(path.channel.shown) < 3:
+            path.signals.tasks.set()
+            await asyncio.sleep(0.02)
+    assert path.channel.shown[-1].file is not None
 
 
 async def test_with_the_budget_used_up_nothing_is_read_aloud(database: Database, workspace: Path) -> None:

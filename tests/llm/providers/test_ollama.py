@@ -1,6 +1,7 @@
 """Ollama by its own protocol, over a real socket."""
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 
@@ -14,11 +15,12 @@ from gateway.domain.conversation.model import (
     ToolCall,
     ToolMessage,
     ToolSpec,
+    Usage,
     UserMessage,
 )
 from gateway.domain.principals import Label
 from gateway.domain.settings import ModelSettings
-from gateway.llm.client import ModelClient, build_client
+from gateway.llm.client import FirstAnswer, ModelClient, build_client
 from gateway.llm.errors import ErrorKind, ModelError
 from gateway.llm.protocol.bounds import MAX_LINE_BYTES
 from gateway.llm.protocol.ollama import as_openai
@@ -54,6 +56,31 @@ async def test_the_context_is_asked_for_and_the_prompt_is_made_for_it() -> None:
     assert sent["options"] == {"num_ctx": 32_768, "num_predict": 4_096, "temperature": 0.7}
     assert (sent["messages"][0], sent["keep_alive"]) == ({"role": "system", "content": "Be kind."}, "30m")
     assert client.prompt_budget() == 32_768 - 4_096
+
+
+@pytest.mark.parametrize("there", [True, False])
+async def test_a_model_is_looked_up_once(there: bool) -> None:
+    answers = [[piece(content="ok"), end()]] * 2
+    async with FakeOllama(*[Installed("qwen3:8b")] * there, answers=answers) as server:
+        client = await made(server)
+        server.models["qwen3:8b"] = Installed("qwen3:8b")
+        for _ in range(2):
+            assert last_reply(await collect(client.stream(ASKED))).text == "ok"
+        await client.close()
+    assert server.looked_at.count("/api/show") == (1 if there else 2), "again only where the server did not know it"
+    assert [chat["options"]["num_ctx"] for chat in server.chats] == [32_768] * 2
+
+
+async def test_a_first_answer_tells_how_fast_the_model_writes() -> None:
+    lines = [piece(content="one "), piece(content="two"), end(written=60)]
+    async with FakeOllama(Installed("qwen3:8b"), answers=[lines]) as server:
+        client = await made(server)
+        first = await client.try_out()
+        await client.close()
+    assert (first.reply.text, first.reply.usage.output_tokens) == ("one two", 60)
+    reply = replace(first.reply, latency_ms=3_210, usage=Usage(output_tokens=60, thinking_tokens=20))
+    assert str(FirstAnswer(reply, 2.0)) == "answered in 3.2 s, 20 tokens/s", "hidden thinking is not in these 2 s"
+    assert str(FirstAnswer(reply, 0.01)) == "answered in 3.2 s"
 
 
 async def test_an_answer_leaves_a_small_context_to_the_prompt() -> None:

@@ -9,7 +9,7 @@ from tests.store.world import World
 COUNTED = {"memory_df.lexeme"}
 """Gone with the last memory that has the word."""
 NOT_SAID = {
-    "addresses": "channel account chat thread model thinking",
+    "addresses": "channel account chat thread model thinking voice",
     "api_tokens": "name kind sha256 scopes source agent",
     "attachments": "channel ref mime state",
     "audit": "event subject actor detail prev hash",  # keyed hashes

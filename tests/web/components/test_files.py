@@ -56,6 +56,45 @@ async def test_a_recording_can_be_played_and_no_other_file(web: Web):
     assert (await web.client.get(f"/api/files/{page['id']}/sound", headers=BEARER)).status_code == 404
 
 
+@pytest.mark.parametrize(
+    ("asked", "status", "range", "sent"),
+    [
+        ("bytes=0-1", 206, "bytes 0-1/10", b"Og"),
+        ("bytes=4-", 206, "bytes 4-9/10", b"456789"),
+        ("bytes=-3", 206, "bytes 7-9/10", b"789"),
+        ("bytes=10-", 416, "bytes */10", b""),
+        (None, 200, None, b"OggS456789"),
+    ],
+)
+async def test_a_recording_is_sent_in_ranges_to_the_page_and_to_programs(
+    web: Web, asked: str | None, status: int, range: str | None, sent: bytes
+):
+    voice = await upload(web, "voice.ogg", b"OggS456789", "audio/ogg")
+    headers = {"Range": asked} if asked else {}
+    by_token = await web.client.get(f"/api/files/{voice['id']}/sound", headers=BEARER | headers)
+    async with web.sign_in() as browser:
+        by_page = await browser.get(f"/chat/files/{voice['id']}/sound", headers=headers)
+    for answer in (by_token, by_page):
+        assert (answer.status_code, answer.headers.get("content-range"), answer.content) == (status, range, sent)
+        assert answer.headers["x-content-type-options"] == "nosniff"
+    assert status == 416 or by_page.headers["content-security-policy"].startswith("sandbox")
+
+
+async def test_a_recording_that_is_swapped_for_a_link_is_not_followed(web: Web, monkeypatch: pytest.MonkeyPatch):
+    voice = await upload(web, "voice.ogg", b"OggS456789", "audio/ogg")
+    opened = web_files._opened
+
+    def swapped(root: Path, path: WorkspacePath) -> tuple[BinaryIO, int]:
+        found = opened(root, path)
+        (root / str(path)).unlink()
+        (root / str(path)).symlink_to("/etc/passwd")
+        return found
+
+    monkeypatch.setattr(web_files, "_opened", swapped)
+    answer = await web.client.get(f"/api/files/{voice['id']}/sound", headers=BEARER | {"Range": "bytes=0-3"})
+    assert (answer.status_code, answer.content) == (206, b"OggS")
+
+
 async def test_a_file_that_is_gone_from_the_disk_is_not_there(web: Web):
     kept = await upload(web, "a.txt", b"words")
     (web.path.workspace / str(kept["path"])).unlink()
