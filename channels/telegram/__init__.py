@@ -9,8 +9,7 @@ from typing import Literal, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from channels.telegram.channel import Telegram
-from channels.telegram.sdk import preload
+from channels.telegram.channel import Telegram, preload
 from gateway.domain.channels.channel import Channel, ChannelFacts
 from gateway.domain.channels.platform import Logger
 from gateway.domain.settings import ChannelSettings, HttpUrl

@@ -4,10 +4,11 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from channels.telegram.reception import Polling, PollTimeouts, Webhook
-from channels.telegram.sdk import preload
+from channels.telegram.sdk import load_aiogram
 from gateway.domain.channels.channel import Accept, Capabilities, Drafts, Outgoing, WebhookReply
 from gateway.domain.channels.platform import Logger, PlatformError, Recovery, TokenRefused, TooFast
 from gateway.domain.conversation.inbound import Address, Attachment
@@ -22,6 +23,11 @@ UNUSED_SECONDS = 2
 
 
 NOT_RECEIVING = WebhookReply(503, "not receiving yet")
+
+
+def preload() -> None:
+    """Import the HTTP client, as far as the first poll needs it; aiogram is loaded once updates flow."""
+    import_module("channels.telegram.client")
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -58,8 +64,7 @@ class Telegram:
         self._no_drafts_before = 0.0
 
     async def open(self) -> None:
-        """Import aiogram, in a thread; no request is made before the first poll."""
-        await asyncio.to_thread(preload)
+        """Make no request yet: the first poll is the first one."""
         from channels.telegram.client import Client
 
         self._opened = Client(self.token, self.api_base)
@@ -171,10 +176,11 @@ class Telegram:
             await self._opened.close()
 
     async def _introduce(self, flowing: asyncio.Event) -> None:
-        """Build aiogram's models, look up the bot's name and set the menu, once updates flow."""
+        """Load aiogram and build its models, look up the bot's name and set the menu, once updates flow."""
+        await flowing.wait()
+        await asyncio.to_thread(load_aiogram)
         from aiogram.types import Update
 
-        await flowing.wait()
         Update.model_rebuild()  # takes 0.1 s, which would otherwise delay the first message
         menu = [{"command": name, "description": description} for name, description in self.commands]
         try:

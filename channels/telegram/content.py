@@ -1,6 +1,6 @@
 """The content of a message in words: kinds beside text and files, and what stands behind or beside the words.
 
-Imports aiogram, so run `preload` first.
+Imports aiogram, so run `load_aiogram` first.
 """
 
 from collections.abc import Iterator, Mapping

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from channels.telegram.client import MAX_TEXT, Client
-from channels.telegram.reception import update_id
-from channels.telegram.updates import BotAccount, UnreadableUpdate, to_inbound
+from channels.telegram.sdk import load_aiogram
 from gateway.domain.channels.channel import Accept
 from gateway.domain.channels.platform import Logger, PlatformError
 from gateway.domain.channels.routing import command_in
@@ -16,15 +16,19 @@ from gateway.domain.conversation.inbound import Address, Inbound, Sender
 from gateway.domain.json import JsonObject
 from gateway.domain.text.splitting import utf16_len
 
+if TYPE_CHECKING:
+    from channels.telegram.updates import BotAccount
+
 
 class Intake:
-    """Reads updates, skips unreadable ones, and has the rest accepted in order."""
+    """Reads updates and has them accepted in order. The first ones load aiogram, if nothing else has."""
 
     def __init__(self, client: Client, bot_id: int, accept: Accept, log: Logger) -> None:
         self._client = client
         self._bot_id = bot_id
         self._accept = accept
         self._logger = log
+        self._account: BotAccount | None = None
         self._long: dict[tuple[Address, Sender], Inbound] = {}
         self._presses: asyncio.Queue[JsonObject] = asyncio.Queue(100)
 
@@ -32,9 +36,7 @@ class Intake:
         """Commit updates; raises as `accept` does, and `PlatformError` if the bot's name can't be looked up."""
         if not updates:
             return
-        account = BotAccount(self._bot_id, await self._client.username())
-        read = [self._read(update, account) for update in updates]
-        batch = [self._joined_paste(inbound) for inbound in read if inbound is not None]
+        batch = [self._joined_paste(inbound) for _, inbound in await self._read(updates)]
         if batch:
             await self._accept(batch)
         with suppress(asyncio.QueueFull):
@@ -44,17 +46,13 @@ class Intake:
 
     async def take_commands(self, updates: Sequence[JsonObject], after: int) -> None:
         """Commit commands behind the update `after`, but none of a chat of which another update waits before it."""
-        account = BotAccount(self._bot_id, await self._client.username())
         chats, commands = set[Address](), list[Inbound]()
-        for update in updates:
-            with suppress(UnreadableUpdate):
-                if (inbound := to_inbound(update, account)) is None:
-                    continue
-                chat = replace(inbound.address, thread="")
-                if chat not in chats and update_id(update) > after and command_in(inbound)[0] and not inbound.edits:
-                    commands.append(inbound)
-                else:
-                    chats.add(chat)
+        for number, inbound in await self._read(updates):
+            chat = replace(inbound.address, thread="")
+            if chat not in chats and number > after and command_in(inbound)[0] and not inbound.edits:
+                commands.append(inbound)
+            else:
+                chats.add(chat)
         if commands:
             await self._accept(commands)
 
@@ -94,9 +92,10 @@ class Intake:
             self._long = recent | {key: inbound}
         return inbound
 
-    def _read(self, update: JsonObject, account: BotAccount) -> Inbound | None:
-        try:
-            return to_inbound(update, account)
-        except UnreadableUpdate as error:
-            self._logger.warning("telegram.update_skipped", update=update_id(update), why=str(error))
-            return None
+    async def _read(self, updates: Sequence[JsonObject]) -> Sequence[tuple[int, Inbound]]:
+        if self._account is None:
+            await asyncio.to_thread(load_aiogram)
+        from channels.telegram.updates import BotAccount, read
+
+        self._account = self._account or BotAccount(self._bot_id, await self._client.username())
+        return list(read(updates, self._account, self._logger))

@@ -20,7 +20,7 @@ _REBUILD = "model_rebuild"
 _BASES = {"aiogram.types.base": ("TelegramObject",), "aiogram.methods.base": ("TelegramMethod", "Response")}
 
 
-def preload() -> None:
+def load_aiogram() -> None:
     """Import aiogram. It takes about a second, so call it in a thread; repeated calls do nothing."""
     with _lock:
         if "aiogram" in sys.modules:

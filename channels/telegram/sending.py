@@ -8,9 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
 
-from aiogram.types import FSInputFile
-
-from channels.telegram.client import ANSWER_SECONDS, CHUNK_BYTES, MAX_TEXT, Client
+from channels.telegram.client import ANSWER_SECONDS, MAX_TEXT, Client, Upload
 from channels.telegram.errors import Forbidden
 from channels.telegram.markdown import to_html, to_rich, visible
 from gateway.domain.channels.channel import Outgoing, OutgoingFile, SendFailed
@@ -115,7 +113,7 @@ def _file_calls(caption: str, file: OutgoingFile) -> Sequence[ApiCall]:
 
 def _file_call(kind: str, file: OutgoingFile, caption: str, parse_mode: str | None) -> ApiCall:
     name = _NOT_IN_A_NAME.sub("_", file.name)[-200:] or "file"
-    content = {kind: FSInputFile(file.path, name, CHUNK_BYTES), "caption": caption, "parse_mode": parse_mode}
+    content = {kind: Upload(file.path, name), "caption": caption, "parse_mode": parse_mode}
     return f"send{kind.capitalize()}", content
 
 

@@ -1,10 +1,10 @@
 """Updates of the Bot API → messages, with files, and words for stickers, polls and the like.
 
-Imports aiogram, so run `preload` first.
+Imports aiogram, so run `load_aiogram` first.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -24,6 +24,8 @@ from pydantic import ValidationError
 
 from channels.telegram.client import UPDATE_KINDS
 from channels.telegram.content import KINDS, UNREADABLE, added_to, described, kind_of, told
+from channels.telegram.reception import update_id
+from gateway.domain.channels.platform import Logger
 from gateway.domain.channels.routing import parse_command
 from gateway.domain.conversation.inbound import Address, Attachment, Inbound, Sender
 from gateway.domain.json import Json, JsonObject
@@ -134,6 +136,18 @@ class BotAccount:
     def is_called(self, name: str) -> bool:
         """Whether `name`, with or without @, is this bot's name."""
         return bool(self.username) and name.removeprefix("@").casefold() == self.username.casefold()
+
+
+def read(updates: Iterable[JsonObject], account: BotAccount, log: Logger) -> Iterator[tuple[int, Inbound]]:
+    """Yield the messages in updates, each with the id of its update; unreadable ones are logged."""
+    for raw in updates:
+        try:
+            inbound = to_inbound(raw, account)
+        except UnreadableUpdate as error:
+            log.warning("telegram.update_skipped", update=update_id(raw), why=str(error))
+        else:
+            if inbound is not None:
+                yield update_id(raw), inbound
 
 
 def to_inbound(raw: JsonObject, account: BotAccount) -> Inbound | None:

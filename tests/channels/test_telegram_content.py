@@ -8,10 +8,10 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import pytest
 from pydantic import BaseModel
 
-from channels.telegram import preload
+from channels.telegram.sdk import load_aiogram
 from tests.channels.test_telegram_updates import ADA, PRIVATE, heard
 
-preload()
+load_aiogram()
 
 from aiogram.types import Chat, Message, User  # noqa: E402
 
@@ -51,7 +51,7 @@ class Sample:
 
     def _model(self, kind: type[BaseModel], path: tuple[type, ...]) -> dict[str, Any]:
         made = {}
-        kind.model_rebuild()  # `preload` leaves that to the first use
+        kind.model_rebuild()  # `load_aiogram` leaves that to the first use
         for name, field in kind.model_fields.items():
             if name in FIELDS and not field.is_required() and get_origin(field.annotation) is not Literal:
                 continue

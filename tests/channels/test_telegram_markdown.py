@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from channels.telegram import preload
 from channels.telegram.markdown import to_html, to_rich, visible
+from channels.telegram.sdk import load_aiogram
 from tests.fakes.telegram import Page
 
 MARKS = r'* ** _ ` ``` ~~ [ ]( ) ![ <b> </i> & | |-| word https://e.org \ " 🙂'
@@ -15,7 +15,7 @@ MARKUP = st.lists(st.sampled_from([*re.split(" ", MARKS), *GAPS]), max_size=60).
 
 @given(MARKUP | st.text(max_size=80))
 def test_telegram_takes_whatever_comes_out(text: str) -> None:
-    preload()
+    load_aiogram()
     from teremok.validation import validate_html
 
     html = to_html(text)

@@ -4,10 +4,10 @@ import sys
 SCRIPT = """
 import sys, threading
 from pydantic import BaseModel
-from channels.telegram import preload
+from channels.telegram.sdk import load_aiogram
 assert "aiogram" not in sys.modules
 before = dict(vars(BaseModel)), dict(BaseModel.model_config), list(sys.meta_path)
-threads = [threading.Thread(target=preload) for _ in range(3)]
+threads = [threading.Thread(target=load_aiogram) for _ in range(3)]
 [thread.start() for thread in threads]
 [thread.join() for thread in threads]
 assert (dict(vars(BaseModel)), dict(BaseModel.model_config), list(sys.meta_path)) == before

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from channels.telegram import preload
+from channels.telegram.sdk import load_aiogram
 from gateway.domain.conversation.inbound import Address, Inbound
 
 ADA = {"id": 7, "is_bot": False, "first_name": "Ada", "last_name": "Lovelace"}
@@ -20,7 +20,7 @@ def message(text: str | None = "hello", chat: dict[str, Any] = PRIVATE, **fields
 
 
 def read(update: dict[str, Any]) -> Inbound | None:
-    preload()
+    load_aiogram()
     from channels.telegram.updates import BotAccount, to_inbound
 
     return to_inbound({"update_id": 3} | update, BotAccount(424242, "OurBot"))
@@ -188,7 +188,7 @@ def test_a_command_loses_our_name_only() -> None:
 
 
 def test_nobody_is_called_before_the_name_is_known() -> None:
-    preload()
+    load_aiogram()
     from channels.telegram.updates import BotAccount
 
     assert not BotAccount(1, "").is_called("@")

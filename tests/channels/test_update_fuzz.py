@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from channels.slack import events as slack
 from channels.slack.payloads import AppAccount as SlackUs
-from channels.telegram.sdk import preload
+from channels.telegram.sdk import load_aiogram
 from tests.channels.test_slack_events import MESSAGE
 from tests.channels.test_telegram_updates import PRIVATE, message
 
@@ -61,7 +61,7 @@ def spoilt(draw: st.DrawFn, good: list[dict[str, Any]]) -> dict[str, Any]:
 
 @given(spoilt(UPDATES))
 def test_telegrams_updates(update: dict[str, Any]) -> None:
-    preload()
+    load_aiogram()
     from channels.telegram.updates import BotAccount, UnreadableUpdate, to_inbound
 
     with suppress(UnreadableUpdate):

@@ -580,9 +580,9 @@ class Rules:
     """What the real server would refuse, as far as it is documented."""
 
     def __init__(self) -> None:
-        from channels.telegram import preload
+        from channels.telegram.sdk import load_aiogram
 
-        preload()
+        load_aiogram()
         from aiogram import methods
 
         offered = (getattr(methods, name) for name in methods.__all__)
