@@ -6,6 +6,7 @@ Requests are checked by aiogram's own method models and Telegram's documented ru
 import asyncio
 import json
 import re
+import socket
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -145,6 +146,7 @@ class FakeTelegram:
         self._released = asyncio.Event()
         self._changed = asyncio.Event()
         self._runner: web.AppRunner | None = None
+        self._listener: socket.socket | None = None
         self._pump: asyncio.Task[None] | None = None
         self._rules = None if self.light else Rules()
 
@@ -169,9 +171,9 @@ class FakeTelegram:
         """Listen; after `stop` on the same port as before."""
         self._runner = web.AppRunner(self._app(), access_log=None, shutdown_timeout=0.1, handler_cancellation=True)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", self.port)
-        await site.start()
-        self.port = self._runner.addresses[0][1]
+        self._listener = socket.create_server(("127.0.0.1", self.port))
+        await web.SockSite(self._runner, self._listener).start()
+        self.port = self._listener.getsockname()[1]
 
     async def stop(self) -> None:
         """Refuse connections from now on; what is pending stays pending."""
@@ -179,7 +181,10 @@ class FakeTelegram:
             self._pump.cancel()
             await asyncio.gather(self._pump, return_exceptions=True)
         self.release()
-        if self._runner is not None:
+        if self._runner is not None and self._listener is not None:
+            asyncio.get_running_loop().remove_reader(self._listener)
+            await asyncio.sleep(0)  # asyncio would leave a connection open that was just accepted
+            self._listener = None
             await self._runner.cleanup()
 
     def _app(self) -> web.Application:
