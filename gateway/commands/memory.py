@@ -61,7 +61,7 @@ class MemoryReplies:
             return f"More than memory {id} would go; write to me in private once, so that I know you, and ask again."
         at, change = ctx.at, going.change(ctx.at.session_id, ctx.role)
         question = ReviewQuestion(
-            at.principal_id, person, FORGET, {"id": id}, change.preview, change.label, act=ToolClass.IRREVERSIBLE
+            at.principal_id, person, FORGET, {"id": id}, change.preview, going.memory.label, act=ToolClass.IRREVERSIBLE
         )
         question = replace(question, base=change.base, session=at.session_id, address=at.id)
         review = await reviews.ask(ctx.tx, question, ctx.clock.now())

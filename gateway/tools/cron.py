@@ -56,7 +56,7 @@ class CronArguments(ToolArguments):
     cron_expr: str | None = Field(None, description="recurring: 5 fields; 1#1: first Monday, 1%2: every second")
     timezone: str | None = Field(None, description="IANA; default: the user's")
     prompt: str | None = Field(None, description="What you are to do then")
-    misfire: Literal["run_once", "skip", "catch_up"] | None = Field(None, description="After downtime")
+    misfire: Literal["run_once", "skip", "catch_up"] | None = None
     include_session_history: bool | None = None
     enabled: bool | None = Field(None, description="false: paused")
     all: bool | None = Field(None, description="List paused and completed too")

@@ -192,7 +192,7 @@ class _Memory:
         id = MemoryId(arguments.supersedes)
         old = await self._with_memories(lambda own: own.get(id))
         base = hashlib.sha256(old.text.encode()).hexdigest()
-        return Change(f"{what}\ninstead of {id}: {old.text}", base, label=old.label)
+        return Change(f"{what}\ninstead of {id}: {old.text}", base, quoted=old.label)
 
     async def class_of_forgetting(self, arguments: ForgetArguments, _caller: Caller) -> ToolClass:
         """Like an irreversible act, one that hides more than it names always asks; a program's rows are its own."""

@@ -24,7 +24,7 @@ def workspace(dsn: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             member = await principals.ensure_member(tx, "Bo", "telegram:7")
             await talk(tx, owner, "Water the plants", unattended=True)
             await talk(tx, member, "Bo's own words")
-            await talk(tx, owner, "Plan a trip, key quite-secret-4711", "Gladly.")
+            await talk(tx, owner, "Plan a trip, key quite-secret-words", "Gladly.")
             await talk(tx, owner, "𠀀" * 60)
 
     asyncio.run(said())
@@ -40,14 +40,14 @@ def contents(folder: Path) -> dict[str, bytes]:
 def test_what_makes_an_agent_its_owners_is_written_without_secrets(
     supaclaw: Supaclaw, workspace: Path, place: Path
 ) -> None:
-    (workspace / "AGENTS.md").write_text("Be kind. quite-secret-4711\n")
+    (workspace / "AGENTS.md").write_text("Be kind. quite-secret-words\n")
     (workspace / ".agents" / "SOUL.md").write_text("Calm.\n")
     tea = workspace / ".agents" / "skills" / "tea"
     (tea / "SKILL.md").write_text("Steep.\n")
     (tea / "cup.bin").write_bytes(b"\xff\x00")
     (tea / "link").symlink_to("/etc/hostname")
     supaclaw("remember", "Likes tea")
-    store_secret("KEY", "quite-secret-4711")
+    store_secret("KEY", "quite-secret-words")
 
     done = supaclaw("export", "mine")
 
@@ -58,8 +58,8 @@ def test_what_makes_an_agent_its_owners_is_written_without_secrets(
     assert files["skills/tea/cup.bin"] == b"\xff\x00"
     assert [json.loads(line)["text"] for line in files["memories.jsonl"].splitlines()] == ["Likes tea"]
     assert "skills/tea/link" not in files
-    assert not [name for name, data in files.items() if b"quite-secret-4711" in data or b"Bo's own" in data]
-    assert not [name for name in files if "4711" in name]
+    assert not [name for name, data in files.items() if b"quite-secret-words" in data or b"Bo's own" in data]
+    assert not [name for name in files if "secret-words" in name]
     [name] = [name for name in files if "plan-a-trip" in name and name.endswith(".jsonl")]
     about, *entries = map(json.loads, files[name].splitlines())
     assert (about["trust"], [entry["text"] for entry in entries]) == (

@@ -74,7 +74,7 @@ class Forgetting:
         """The call as its person sees it; their yes holds for what this conversation says of it until then, too."""
         later = "\nand what this conversation says of it until you answer." if self.stating else ""
         preview = f"forget {self.memory.id}: {memory_line(self.memory)}{self.also}{later}\n{self.stays(role)}"
-        return Change(preview, self.base(ongoing), label=self.memory.label)
+        return Change(preview, self.base(ongoing), quoted=self.memory.label)
 
 
 @dataclass(frozen=True, slots=True)

@@ -149,13 +149,13 @@ class Change:
     """The effect of a call as shown to people; a yes counts only while `base` is the same.
 
     `base` is a hash of the contents that the call works on: of the file it changes, of the files it names. `stale`
-    is told if it has become another. `label` is that of stored texts which the preview quotes.
+    is told if it has become another. `quoted` is the label of memories that the preview quotes; None: it quotes none.
     """
 
     preview: str
     base: str = ""
     stale: str = "What this would do is different now, so nothing was done; ask again."
-    label: Label = Label.OWNER
+    quoted: Label | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -140,7 +140,7 @@ class Questions:
             tool=act.tool,
             arguments=act.arguments,
             preview=act.change.preview,
-            label=max(caller.label, act.change.label),
+            label=caller.label if act.change.quoted is None else max(caller.label, act.change.quoted),
             base=act.change.base,
             session=caller.session,
             address=caller.address,
