@@ -107,7 +107,7 @@ VoiceReply = Literal["off", "voice", "always"]
 
 
 def voice_reply(chosen: VoiceReply | None, configured: VoiceReply, *, owner: bool) -> VoiceReply:
-    """When it is one in a chat that chose so; nobody but the owner can choose more than is configured."""
+    """When a chat's answers are also voice messages; only the owner can choose more of them than is configured."""
     if chosen is None or owner:
         return chosen or configured
     return min(chosen, configured, key=get_args(VoiceReply).index)

@@ -335,7 +335,7 @@ document.addEventListener("click", event => {
   if (model !== undefined) { by("retry").hidePopover(); submit(`/retry #${asked} ${model}`.trimEnd()); box.focus() }
 });
 by("choose")?.addEventListener("toggle", event => { if (event.newState === "open") { place(event.target, by("chosen")); showChosen() } });
-// ---- the model of this chat, until when, and its thinking: as the gateway has them, whoever changed them
+// ---- the model and thinking of this chat: read from the gateway, since a command or another tab may change them
 let ends = 0;
 async function showChosen() {
   const answer = await fetch("/chat/chosen").catch(() => {});
