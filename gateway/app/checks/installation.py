@@ -9,7 +9,7 @@ from importlib.metadata import distributions
 from pathlib import Path
 
 from gateway.app.checks.context import CheckContext
-from gateway.config.data.erasures import reminder
+from gateway.config.data.instance import erasure_reminder
 from gateway.config.editing.hidden import masked
 from gateway.config.failpoints import Failpoints
 from gateway.config.load import parse_json, read
@@ -104,7 +104,7 @@ def check_folders(context: CheckContext) -> Iterator[Finding]:
         yield from _private(file)
     yield _writable(data, "SUPACLAW_DATA")
     yield _writable(workspace, "SUPACLAW_WORKSPACE")
-    if why := reminder(data):
+    if why := erasure_reminder(data):
         yield Finding(FindingLevel.WARN, *why.split("; ", 1))
     for renewal in renewals(Workspace(workspace)):
         fix = "`supaclaw workspace diff` shows it" if renewal.edited else "the next start of the gateway renews it"

@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from gateway.app.parts.core import Core
-from gateway.app.parts.records import Records
+from gateway.app.parts.core import Core, Records
 from gateway.background.upkeep.timers import Loops
 from gateway.flow.channels.leases import ChannelLeases
 from gateway.flow.channels.supervisor import ChannelSupervisor

@@ -18,8 +18,7 @@ from gateway.agent.mcp.servers import McpServers
 from gateway.cli.connections.database import require_owner, with_connection, with_database
 from gateway.cli.process.config import set as set_key
 from gateway.cli.terminal.console import echo
-from gateway.cli.terminal.output import AsJson, print_rows
-from gateway.cli.terminal.questions import Yes, confirm_reviewed
+from gateway.cli.terminal.output import AsJson, Yes, confirm_reviewed, print_rows
 from gateway.config.editing import config_file
 from gateway.config.environment import Environment
 from gateway.domain.conversation.diff import legible

@@ -13,8 +13,7 @@ from gateway.agent.skills.sources import guarded
 from gateway.agent.tool_files.confirmed import FORM, ToolFiles
 from gateway.cli.connections.database import with_database
 from gateway.cli.terminal.console import echo
-from gateway.cli.terminal.output import AsJson, print_rows
-from gateway.cli.terminal.questions import Yes, confirm_reviewed
+from gateway.cli.terminal.output import AsJson, Yes, confirm_reviewed, print_rows
 from gateway.config.environment import Environment
 from gateway.config.load import load
 from gateway.config.machine import SystemClock

@@ -10,8 +10,7 @@ import typer
 from gateway.cli.connections.database import require_owner, with_connection, with_database
 from gateway.cli.connections.local_gateway import web_address
 from gateway.cli.terminal.console import echo
-from gateway.cli.terminal.output import AsJson, print_rows
-from gateway.cli.terminal.questions import Yes, confirm
+from gateway.cli.terminal.output import AsJson, Yes, confirm, print_rows
 from gateway.config.environment import Environment
 from gateway.config.load import load_early
 from gateway.domain.errors import OwnerMustAct

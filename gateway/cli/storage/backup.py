@@ -11,7 +11,7 @@ import typer
 
 from gateway.cli.storage.secrets import recover_secrets
 from gateway.cli.terminal.console import echo
-from gateway.cli.terminal.questions import ask_secret_text
+from gateway.cli.terminal.output import ask_secret_text
 from gateway.config.data.keys import has_master_key
 from gateway.config.environment import Environment
 from gateway.config.load import load_early, parse, parse_json, read

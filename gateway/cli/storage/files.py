@@ -23,8 +23,7 @@ from gateway.background.cpu.scratch import ScratchFolder
 from gateway.cli.connections.database import require_owner, with_connection, with_database, with_owner
 from gateway.cli.storage.workspace import labelled_workspace, make_checkpoint, owners_workspace
 from gateway.cli.terminal.console import echo
-from gateway.cli.terminal.output import AsJson, Limit, print_rows, save_copy
-from gateway.cli.terminal.questions import Yes, ask_secret_line, confirm_unless
+from gateway.cli.terminal.output import AsJson, Limit, Yes, ask_secret_line, confirm_unless, print_rows, save_copy
 from gateway.config.environment import Environment
 from gateway.domain.conversation.diff import difference
 from gateway.domain.errors import OwnerMustAct

@@ -14,8 +14,7 @@ from pydantic import TypeAdapter
 from gateway.agent.memory.remember import MemoryRefused, Remembering
 from gateway.cli.storage.search import CATEGORIES, MinImportance, memory_json, split_list, whereabouts, with_memories
 from gateway.cli.terminal.console import echo
-from gateway.cli.terminal.output import AsJson, Limit, heading, print_json, print_rows, shown
-from gateway.cli.terminal.questions import confirm, confirm_unless
+from gateway.cli.terminal.output import AsJson, Limit, confirm, confirm_unless, heading, print_json, print_rows, shown
 from gateway.config.environment import Environment
 from gateway.config.load import load_early
 from gateway.domain.errors import OwnerMustAct

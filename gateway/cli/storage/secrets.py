@@ -8,8 +8,7 @@ import typer
 
 from gateway.cli.connections.database import require_owner, with_database
 from gateway.cli.terminal.console import echo
-from gateway.cli.terminal.output import AsJson, print_rows
-from gateway.cli.terminal.questions import ask, ask_secret_text
+from gateway.cli.terminal.output import AsJson, ask, ask_secret_text, print_rows
 from gateway.config.data.keys import master_key_variable, read_keyring
 from gateway.config.environment import Environment
 from gateway.config.load import load_early

@@ -11,8 +11,7 @@ import typer
 from gateway.background.cpu.executor import run_alone
 from gateway.cli.connections.database import require_owner, with_connection, with_database
 from gateway.cli.terminal.console import echo
-from gateway.cli.terminal.output import AsJson, Limit, print_json, print_rows
-from gateway.cli.terminal.questions import Yes, confirm_unless
+from gateway.cli.terminal.output import AsJson, Limit, Yes, confirm_unless, print_json, print_rows
 from gateway.config.environment import Environment
 from gateway.config.machine import SystemClock
 from gateway.domain.errors import OwnerMustAct, SupaclawError

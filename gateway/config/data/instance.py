@@ -1,7 +1,8 @@
 """One gateway per data folder: a lock on `gateway.pid`, which also records the process id and the address; its id; and
-the record of its starts, to detect crashes."""
+the records of its starts, to detect crashes, and of unfinished erasures, as numbers without a word of the text."""
 
 import fcntl
+import json
 import os
 import time
 from collections.abc import Iterator
@@ -23,6 +24,7 @@ from gateway.config.data.files import (
     overwrite,
     read_regular,
     replace_regular,
+    sync_to_disk,
 )
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import InstanceId
@@ -240,3 +242,42 @@ def _write_starts(data: Path, record: _StartRecord) -> None:
 
 def _starts_file(data: Path) -> Path:
     return data / "starts"
+
+
+_ERASURES = "erasures.unfinished"
+
+
+def unfinished_erasures(data: Path) -> dict[int, int]:
+    """The ids of memories whose erasure broke off, each with the number of its --also words."""
+    with suppress(OSError, ValueError):
+        return {int(id): int(words) for id, words in json.loads(read_regular(data / _ERASURES)).items()}
+    return {}
+
+
+def note_erasure_begun(data: Path, memory: int, words: int) -> None:
+    """Record an erasure, on disk, before anything is erased."""
+    _save_erasures(data, {**unfinished_erasures(data), memory: words})
+
+
+def note_erasure_finished(data: Path, memory: int) -> None:
+    """Remove the record of a finished erasure."""
+    _save_erasures(data, {id: words for id, words in unfinished_erasures(data).items() if id != memory})
+
+
+def erasure_reminder(data: Path) -> str:
+    """A line about unfinished erasures, "problem; fix"; "" if there are none."""
+    if not (left := unfinished_erasures(data)):
+        return ""
+    also = " with the same --also" if any(left.values()) else ""
+    again = f"stop the gateway and run `supaclaw memories forget {min(left)} --erase` again{also}"
+    return f"the erasure of memory {', '.join(map(str, sorted(left)))} broke off; {again}"
+
+
+def _save_erasures(data: Path, left: dict[int, int]) -> None:
+    path = data / _ERASURES
+    if left:
+        replace_regular(path, json.dumps(left).encode())
+        sync_to_disk(path)
+    else:
+        path.unlink(missing_ok=True)
+    sync_to_disk(data)

@@ -16,7 +16,7 @@ from gateway.store.transcript import conversations, messages, sessions
 from gateway.store.transcript.messages import MessageRow
 from gateway.store.trust import reviews
 from gateway.store.trust.reviews import ReviewRow
-from gateway.web.live.question_cards import names_in
+from gateway.web.live.entries import names_in
 
 SHOWN = 200
 _POLL_SECONDS = 5.0

@@ -1,4 +1,4 @@
-"""The entries of a conversation as HTML, one row of the transcript each, and the attachments of a message."""
+"""The entries of a conversation as HTML, one row of the transcript each; attachments, and cards of open questions."""
 
 import json
 import re
@@ -11,18 +11,46 @@ from typing import assert_never
 from markupsafe import Markup
 
 from gateway.agent.tool_sources import tool_title
+from gateway.agent.work.approvals import why_asked
+from gateway.domain.conversation.diff import legible
 from gateway.domain.conversation.tools import Wording
 from gateway.domain.conversation.transcript import Attached
 from gateway.domain.files import PLAYABLE
-from gateway.domain.ids import FileId
+from gateway.domain.ids import FileId, ReviewId
 from gateway.domain.json import Json
 from gateway.domain.principals import Label
 from gateway.domain.work.plans import TODO
 from gateway.flow.live import ModelAwaited
 from gateway.store.transcript.messages import DELETED, REVISED, MessageRow
-from gateway.web.live.question_cards import names_in
+from gateway.store.trust.reviews import ReviewRow
 from gateway.web.markup.markdown import Markdown
 from gateway.web.pages import Pages, plain
+
+_ASKED = re.compile(r"^\*\*(A\d+): ", re.MULTILINE)
+
+
+def names_in(notice: str) -> tuple[str, ...]:
+    """The questions that a notice of the gateway asks; `flow/approvals/questions` writes their heads."""
+    return tuple(_ASKED.findall(notice))
+
+
+def question_cards(
+    pages: Pages, rows: Sequence[ReviewRow], channels: Mapping[ReviewId, str] | None = None
+) -> dict[str, str]:
+    """Cards with the forms that answer questions, by their ids; `channels`: where they were asked, None: all here."""
+    return {
+        row.name: pages.part("question", row.name, row, legible(row.preview), why_asked(row), asked_in(row, channels))
+        for row in rows
+    }
+
+
+def asked_in(row: ReviewRow, channels: Mapping[ReviewId, str] | None) -> str:
+    """Where a question comes from, in words."""
+    if row.task_id is None:
+        return "asked by the gateway"
+    if channels is None:
+        return "asked here" if row.address_id is not None else "asked by an unattended run"
+    return f"asked by the agent in a {channels[row.id]} chat" if row.id in channels else "asked by an unattended run"
 
 
 @dataclass(frozen=True, slots=True)

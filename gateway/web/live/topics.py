@@ -17,8 +17,7 @@ from gateway.flow import live
 from gateway.store.transcript.messages import MessageRow
 from gateway.store.trust.reviews import ReviewRow
 from gateway.web.live.conversations import Conversations, Snapshot, Update
-from gateway.web.live.entries import Entries, id_of, id_of_thought, running_plan
-from gateway.web.live.question_cards import names_in, question_cards
+from gateway.web.live.entries import Entries, id_of, id_of_thought, names_in, question_cards, running_plan
 from gateway.web.live.sse import Frame, Patch, Ring, difference, encoded_patches
 from gateway.web.markup.markdown import LONG, Markdown, boundary
 from gateway.web.pages import Pages

@@ -17,12 +17,11 @@ from gateway.domain.work.trees import LONGEST_INPUT
 from gateway.flow.trees.control import ProgramRequest
 from gateway.store.work.trees import NodeRow
 from gateway.web.auth.access import OWNER, Caller, signed_in
-from gateway.web.components import board
 from gateway.web.components.files import preview
 from gateway.web.http.bodies import Text
 from gateway.web.http.errors import Refused
 from gateway.web.pages import Nav, Screen
-from gateway.web.screens import files
+from gateway.web.screens import add_board, files
 from gateway.web.screens.tasks import spent, text_of
 from gateway.web.site import AtSite, Site
 from gateway.workspace.agents import FOLDER, MAX_BYTES, BadAgent, parse
@@ -127,4 +126,4 @@ async def _pieces(site: Site) -> Mapping[str, str]:
     return made
 
 
-board.add_routes(screen, _pieces, "agents.html", example=EXAMPLE)
+add_board(screen, _pieces, "agents.html", example=EXAMPLE)

@@ -11,9 +11,9 @@ from gateway.domain.conversation.diff import legible
 from gateway.flow.people import OWNER_PAGE
 from gateway.store.trust import grants, reviews
 from gateway.web.auth.access import OWNER
-from gateway.web.components import board
-from gateway.web.live.question_cards import asked_in, question_cards
+from gateway.web.live.entries import asked_in, question_cards
 from gateway.web.pages import Nav, Screen
+from gateway.web.screens import add_board
 from gateway.web.site import AtSite, Site
 
 HISTORY = 50
@@ -69,4 +69,4 @@ async def _pieces(site: Site) -> Mapping[str, str]:
     return made
 
 
-board.add_routes(screen, _pieces)
+add_board(screen, _pieces)

@@ -7,8 +7,8 @@ from fastapi import APIRouter
 
 from gateway.store.people import tokens
 from gateway.web.auth.access import OWNER
-from gateway.web.components import board
 from gateway.web.pages import Nav, Screen
+from gateway.web.screens import add_board
 from gateway.web.site import AtSite, Site
 
 router = APIRouter()
@@ -65,4 +65,4 @@ async def _pieces(site: Site) -> Mapping[str, str]:
     return made
 
 
-board.add_routes(screen, _pieces)
+add_board(screen, _pieces)

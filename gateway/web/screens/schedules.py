@@ -16,10 +16,10 @@ from gateway.store.work.schedules import ScheduleRow
 from gateway.timetable.schedules import LONGEST_NAME, MAX_PROMPT, InvalidSchedule, ScheduleChanges, define, next_slots
 from gateway.timetable.wording import cron_notes, in_words, local, moment
 from gateway.web.auth.access import OWNER
-from gateway.web.components import board
 from gateway.web.http.bodies import Text
 from gateway.web.http.errors import Refused
 from gateway.web.pages import Nav, Screen
+from gateway.web.screens import add_board
 from gateway.web.site import AtSite, RowId, Site
 
 HERE = "/schedules"
@@ -129,4 +129,4 @@ def _zone(site: Site) -> str | None:
     return site.chat.zones.zone_of(site.owner.id)
 
 
-board.add_routes(screen, _pieces, "schedules.html")
+add_board(screen, _pieces, "schedules.html")

@@ -9,10 +9,10 @@ from fastapi import APIRouter, Depends, Form
 
 from gateway.secrets.facts import MAX_VALUE, Binding
 from gateway.web.auth.access import OWNER
-from gateway.web.components import board
 from gateway.web.http.bodies import Name, Text
 from gateway.web.http.errors import Refused
 from gateway.web.pages import Nav, Screen
+from gateway.web.screens import add_board
 from gateway.web.site import AtSite, Site
 
 log = structlog.get_logger(__name__)
@@ -109,4 +109,4 @@ async def _pieces(site: Site) -> Mapping[str, str]:
     return made
 
 
-board.add_routes(screen, _pieces, "secrets.html")
+add_board(screen, _pieces, "secrets.html")

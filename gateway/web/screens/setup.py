@@ -14,11 +14,11 @@ from gateway.flow import setup as messengers
 from gateway.flow.setup import ModelRefused, Setup, connect_model, connect_transcription, transcription_offers
 from gateway.llm.auto import GUIDE
 from gateway.llm.vendors import VENDORS_WITH_KEYS, UnknownVendor, Vendor
-from gateway.web.api import channel_logins
+from gateway.web.api import logins
 from gateway.web.auth.access import OWNER
-from gateway.web.components import board
 from gateway.web.http.errors import Refused
 from gateway.web.pages import Nav, Screen
+from gateway.web.screens import add_board
 from gateway.web.site import AtSite, Site
 
 LATER = "claw-setup"
@@ -139,7 +139,7 @@ async def _pieces(site: Site) -> Mapping[str, str]:
             mine=[each.partition(":")[2] for each in identities if each.startswith(f"{form.name}:")],
             code=code,
             link=link,
-            picture=await asyncio.to_thread(channel_logins.qr_picture, link) if link else "",
+            picture=await asyncio.to_thread(logins.qr_picture, link) if link else "",
             login=form.name in site.channels.logins(),
         )
     return made
@@ -149,4 +149,4 @@ def _piece(site: Site, show: str, **context: object) -> Markup:
     return site.pages.piece("setup.html", show=show, **context)
 
 
-board.add_routes(screen, _pieces)
+add_board(screen, _pieces)

@@ -26,7 +26,7 @@ from gateway.store.work.trees import NodeRow, TreeFilter, TreeRow
 from gateway.web.auth.access import OWNER, VISITOR, Caller, signed_in
 from gateway.web.http.errors import Refused
 from gateway.web.live.boards import Draw
-from gateway.web.live.question_cards import question_cards
+from gateway.web.live.entries import question_cards
 from gateway.web.live.sse import EventStream
 from gateway.web.pages import Nav, Screen
 from gateway.web.screens.usage import compact

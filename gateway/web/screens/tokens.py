@@ -11,10 +11,10 @@ from fastapi.responses import HTMLResponse
 from gateway.domain.people.credentials import Scope, permits
 from gateway.store.people import tokens
 from gateway.web.auth.access import OWNER
-from gateway.web.components import board
 from gateway.web.http.bodies import Name, Text
 from gateway.web.http.errors import Refused
 from gateway.web.pages import Nav, Screen
+from gateway.web.screens import add_board
 from gateway.web.site import AtSite, Site
 
 SCOPES = {
@@ -89,4 +89,4 @@ async def _pieces(site: Site) -> Mapping[str, str]:
     return made | {f"token{row.id}": piece("token.html", row=row) for row in rows}
 
 
-board.add_routes(screen, _pieces, "tokens.html", scopes=SCOPES)
+add_board(screen, _pieces, "tokens.html", scopes=SCOPES)

@@ -20,10 +20,10 @@ from gateway.domain.errors import OwnerMustAct, SupaclawError, TryAgainLater
 from gateway.net.errors import NetError
 from gateway.net.mcp.server import public_url
 from gateway.web.auth.access import OWNER
-from gateway.web.components import board
 from gateway.web.http.bodies import Text
 from gateway.web.http.errors import Refused
 from gateway.web.pages import Nav, Screen
+from gateway.web.screens import add_board
 from gateway.web.site import AtSite, Site
 from gateway.workspace.skills.folder import MAX_FILE
 from gateway.workspace.skills.parsing import BadSkill
@@ -192,4 +192,4 @@ async def _server_pieces(site: Site, servers: McpServers | None) -> list[tuple[s
     return parts
 
 
-board.add_routes(screen, _pieces, "tools.html")
+add_board(screen, _pieces, "tools.html")

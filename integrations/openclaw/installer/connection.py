@@ -14,7 +14,7 @@ from pydantic import BaseModel, JsonValue
 from gateway.cli.connections.database import require_owner, with_database
 from gateway.cli.connections.local_gateway import gateway_address
 from gateway.cli.people.tokens import create_token
-from gateway.cli.terminal.questions import ask, ask_secret_line
+from gateway.cli.terminal.output import ask, ask_secret_line
 from gateway.config.data.files import replace_private
 from gateway.config.environment import Environment
 from gateway.domain.errors import OwnerMustAct, TryAgainLater
