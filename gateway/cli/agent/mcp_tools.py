@@ -18,7 +18,17 @@ from gateway.agent.mcp.servers import McpServers
 from gateway.cli.connections.database import require_owner, with_connection, with_database
 from gateway.cli.process.config import set as set_key
 from gateway.cli.terminal.console import echo
-from gateway.cli.terminal.output import AsJson, Yes, confirm_reviewed, print_rows
+from gateway.cli.terminal.output import (
+    AsJson,
+    Yes,
+    argument,
+    confirm_reviewed,
+    facts_of,
+    flag,
+    option,
+    print_result,
+    print_rows,
+)
 from gateway.config.editing import config_file
 from gateway.config.environment import Environment
 from gateway.domain.conversation.diff import legible
@@ -27,9 +37,9 @@ from gateway.net.errors import NetError
 from gateway.store.connection.pool import Database
 
 COLUMNS = ("name", "state", "does", "description")
-Names = Annotated[list[str], typer.Argument(metavar="NAME", help="Tools, or a server for all of its tools.")]
-Name = Annotated[str, typer.Argument(metavar="NAME", help="As `supaclaw tools list` shows it.")]
-Does = Annotated[Use, typer.Option("--class", help="The class of its calls.")]
+Names = Annotated[list[str], argument("Tools, or a server for all of its tools.", "NAME")]
+Name = Annotated[str, argument("As `supaclaw tools list` shows it.", "NAME")]
+Does = Annotated[Use, flag("The class of its calls.", "--class")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +62,7 @@ def show_all(as_json: AsJson = False) -> None:
 def show(name: Name, as_json: AsJson = False) -> None:
     """Show a tool, and its changes since you confirmed it."""
     tool = with_database(lambda database: pinned_tools.get(database, name))
-    print_rows([PinnedToolRow.of(tool)], COLUMNS, as_json=True) if as_json else echo(legible(described_tool(tool)))
+    print_result([facts_of(PinnedToolRow.of(tool))], legible(described_tool(tool)), as_json=as_json)
 
 
 def check(as_json: AsJson = False) -> None:
@@ -129,14 +139,9 @@ class KnownServer(StrEnum):
 
 
 def add(
-    name: Annotated[
-        KnownServer, typer.Argument(metavar="NAME", help="web-fetch: pages that need a browser, read by scrapling.")
-    ],
+    name: Annotated[KnownServer, argument("web-fetch: pages that need a browser, read by scrapling.", "NAME")],
     url: Annotated[
-        str,
-        typer.Option(
-            metavar="URL", help="The server's address (default: the one installed here, else the container's)."
-        ),
+        str, option("The server's address (default: the one installed here, else the container's).", "URL")
     ] = "",
 ) -> None:
     """Add an MCP server to config.json by its name."""

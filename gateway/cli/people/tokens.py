@@ -5,12 +5,10 @@ import re
 from functools import partial
 from typing import Annotated
 
-import typer
-
 from gateway.cli.connections.database import require_owner, with_connection, with_database
 from gateway.cli.connections.local_gateway import web_address
 from gateway.cli.terminal.console import echo
-from gateway.cli.terminal.output import AsJson, Yes, confirm, print_rows
+from gateway.cli.terminal.output import AsJson, Yes, argument, confirm, flag, option, print_rows
 from gateway.config.environment import Environment
 from gateway.config.load import load_early
 from gateway.domain.errors import OwnerMustAct
@@ -30,24 +28,17 @@ WARNING = (
 MEMBER_WARNING = (
     "Anyone who has this token will be treated as this member. Without --as-owner, it can only talk, without tools."
 )
-Name = Annotated[str, typer.Argument(metavar="NAME", help="A name for the token, such as the program's.")]
+Name = Annotated[str, argument("A name for the token, such as the program's.", "NAME")]
 
 
 def create(
     name: Name,
-    scope: Annotated[Scopes, typer.Option(metavar="SCOPE", help=f"A right: {', '.join(Scope)}; repeatable.")],
-    as_owner: Annotated[
-        bool, typer.Option("--as-owner", help="Treat messages by it as yours, or as its member's.")
-    ] = False,
-    agent: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The agent whose memory it uses (default: one of its own).")
-    ] = None,
-    shared: Annotated[
-        bool, typer.Option("--shared", help="Let it read your own memories, but never change them.")
-    ] = False,
+    scope: Annotated[Scopes, option(f"A right: {', '.join(Scope)}; repeatable.", "SCOPE")],
+    as_owner: Annotated[bool, flag("Treat messages by it as yours, or as its member's.", "--as-owner")] = False,
+    agent: Annotated[str | None, option("The agent whose memory it uses (default: one of its own).", "NAME")] = None,
+    shared: Annotated[bool, flag("Let it read your own memories, but never change them.", "--shared")] = False,
     member: Annotated[
-        str | None,
-        typer.Option(metavar="CHANNEL:ID", help="The member whose token it is, such as telegram:123 (default: you)."),
+        str | None, option("The member whose token it is, such as telegram:123 (default: you).", "CHANNEL:ID")
     ] = None,
     yes: Yes = False,
 ) -> None:
@@ -103,9 +94,7 @@ def revoke_token(name: Name) -> None:
     echo(f"{name} is revoked ({ended})")
 
 
-Source = Annotated[
-    str, typer.Argument(metavar="SOURCE", help="The sender, such as ci or home-assistant: a-z, 0-9, '.', '_' and '-'.")
-]
+Source = Annotated[str, argument("The sender, such as ci or home-assistant: a-z, 0-9, '.', '_' and '-'.", "SOURCE")]
 
 
 def register_webhook(source: Source) -> None:

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Annotated
 from uuid import UUID
 
-import typer
 from pydantic import TypeAdapter
 
 from gateway.background.cpu.executor import Cpu, run_alone
@@ -23,7 +22,18 @@ from gateway.background.cpu.scratch import ScratchFolder
 from gateway.cli.connections.database import require_owner, with_connection, with_database, with_owner
 from gateway.cli.storage.workspace import labelled_workspace, make_checkpoint, owners_workspace
 from gateway.cli.terminal.console import echo
-from gateway.cli.terminal.output import AsJson, Limit, Yes, ask_secret_line, confirm_unless, print_rows, save_copy
+from gateway.cli.terminal.output import (
+    AsJson,
+    Limit,
+    Yes,
+    argument,
+    ask_secret_line,
+    confirm_unless,
+    flag,
+    option,
+    print_rows,
+    save_copy,
+)
 from gateway.config.environment import Environment
 from gateway.domain.conversation.diff import difference
 from gateway.domain.errors import OwnerMustAct
@@ -59,7 +69,7 @@ def list_files(limit: Limit = 20, as_json: AsJson = False) -> None:
 
 
 def vouch(
-    paths: Annotated[list[str], typer.Argument(metavar="PATH", help="Files, from the workspace root.")],
+    paths: Annotated[list[str], argument("Files, from the workspace root.", "PATH")],
     yes: Yes = False,
 ) -> None:
     """Vouch for files as they are now; they then count as your own words."""
@@ -83,10 +93,8 @@ def _print_head(workspace: Workspace, path: str) -> str:
 
 
 def get(
-    which: Annotated[str, typer.Argument(metavar="PATH|ID", help="From the workspace root; or an id of the list.")],
-    output: Annotated[
-        str, typer.Option("--output", "-o", metavar="PATH", help="Where to write it; - is standard output.")
-    ] = ".",
+    which: Annotated[str, argument("From the workspace root; or an id of the list.", "PATH|ID")],
+    output: Annotated[str, option("Where to write it; - is standard output.", "PATH", "--output", "-o")] = ".",
 ) -> None:
     """Copy a file out of the workspace. Never overwrites a file."""
 
@@ -111,13 +119,11 @@ def _path_of_id(which: str) -> str:
     return row.path
 
 
-Where = Annotated[str, typer.Argument(metavar="PATH", help="From the workspace root, like notes/ideas.md.")]
+Where = Annotated[str, argument("From the workspace root, like notes/ideas.md.", "PATH")]
 
 
 def tree(
-    path: Annotated[
-        str, typer.Argument(metavar="PATH", show_default=False, help="A folder (default: the workspace).")
-    ] = ".",
+    path: Annotated[str, argument("A folder (default: the workspace).", "PATH", show_default=False)] = ".",
     as_json: AsJson = False,
 ) -> None:
     """List all files below a folder, and which are locked."""
@@ -145,9 +151,7 @@ async def _badge(path: str, entry: Listed) -> str:
 
 def put(
     path: Where,
-    source: Annotated[
-        str, typer.Argument(metavar="FILE", show_default=False, help="Its content (default: standard input).")
-    ] = "-",
+    source: Annotated[str, argument("Its content (default: standard input).", "FILE", show_default=False)] = "-",
 ) -> None:
     """Write a file of the workspace, even one with locked text."""
     try:
@@ -200,12 +204,10 @@ MAX_MATCHES = 500
 
 
 def find_lines(
-    pattern: Annotated[str, typer.Argument(metavar="TEXT", help="The text to find, in any case.")],
-    path: Annotated[
-        str, typer.Argument(metavar="PATH", show_default=False, help="A file or folder (default: the workspace).")
-    ] = ".",
-    glob: Annotated[str | None, typer.Option(metavar="GLOB", help="Only files like *.md.")] = None,
-    regex: Annotated[bool, typer.Option("--regex", help="TEXT is a regular expression.")] = False,
+    pattern: Annotated[str, argument("The text to find, in any case.", "TEXT")],
+    path: Annotated[str, argument("A file or folder (default: the workspace).", "PATH", show_default=False)] = ".",
+    glob: Annotated[str | None, option("Only files like *.md.", "GLOB")] = None,
+    regex: Annotated[bool, flag("TEXT is a regular expression.", "--regex")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Find lines in text files."""
@@ -218,8 +220,8 @@ def find_lines(
 
 
 def move(
-    path: Annotated[str, typer.Argument(metavar="PATH", help="From the workspace root, like notes/ideas.md.")],
-    to: Annotated[str, typer.Argument(metavar="TO", help="The new path.")],
+    path: Annotated[str, argument("From the workspace root, like notes/ideas.md.", "PATH")],
+    to: Annotated[str, argument("The new path.", "TO")],
 ) -> None:
     """Move or rename a file, after a checkpoint. Never overwrites one."""
     make_checkpoint("before a move")
@@ -233,7 +235,7 @@ async def _move(path: str, to: str, database: Database) -> None:
 
 
 def delete(
-    paths: Annotated[list[str], typer.Argument(metavar="PATH", help="Files, from the workspace root.")],
+    paths: Annotated[list[str], argument("Files, from the workspace root.", "PATH")],
     yes: Yes = False,
 ) -> None:
     """Delete files, after a checkpoint."""
@@ -268,12 +270,8 @@ async def _unlock(path: str, password: str, database: Database) -> str:
 
 
 def pack(
-    path: Annotated[
-        str, typer.Argument(metavar="PATH", show_default=False, help="A folder (default: the workspace).")
-    ] = ".",
-    output: Annotated[
-        str, typer.Option("--output", "-o", metavar="PATH", help="Where to write it; - is standard output.")
-    ] = ".",
+    path: Annotated[str, argument("A folder (default: the workspace).", "PATH", show_default=False)] = ".",
+    output: Annotated[str, option("Where to write it; - is standard output.", "PATH", "--output", "-o")] = ".",
 ) -> None:
     """Save a folder as a zip. Never overwrites a file."""
     root, name = Environment.read(os.environ).workspace, WorkspacePath.parse(path).name or "workspace"

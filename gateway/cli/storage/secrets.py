@@ -4,11 +4,9 @@ import os
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated, TypeVar
 
-import typer
-
 from gateway.cli.connections.database import require_owner, with_database
 from gateway.cli.terminal.console import echo
-from gateway.cli.terminal.output import AsJson, ask, ask_secret_text, print_rows
+from gateway.cli.terminal.output import AsJson, argument, ask, ask_secret_text, flag, option, print_rows
 from gateway.config.data.keys import master_key_variable, read_keyring
 from gateway.config.environment import Environment
 from gateway.config.load import load_early
@@ -21,17 +19,14 @@ from gateway.secrets.facts import MAX_VALUE, Binding
 from gateway.store.connection.pool import Database
 
 Result = TypeVar("Result")
-Name = Annotated[str, typer.Argument(metavar="NAME", help="Such as WEATHER_KEY, in config.json $secret:WEATHER_KEY.")]
-Own = Annotated[bool, typer.Option("--own", help="For you alone (default: for everybody).")]
+Name = Annotated[str, argument("Such as WEATHER_KEY, in config.json $secret:WEATHER_KEY.", "NAME")]
+Own = Annotated[bool, flag("For you alone (default: for everybody).", "--own")]
 Hosts = Annotated[
-    list[str] | None,
-    typer.Option("--host", metavar="HOST", help="Host that may get it, such as api.example.org; repeatable."),
+    list[str] | None, option("Host that may get it, such as api.example.org; repeatable.", "HOST", "--host")
 ]
-Tools = Annotated[list[str] | None, typer.Option("--tool", metavar="NAME", help="Tool that may send it; repeatable.")]
-Header = Annotated[str, typer.Option(metavar="NAME", help="The only header it may be sent in.")]
-FormField = Annotated[
-    str, typer.Option("--field", metavar="NAME", help="The only field of a token request that may hold it.")
-]
+Tools = Annotated[list[str] | None, option("Tool that may send it; repeatable.", "NAME", "--tool")]
+Header = Annotated[str, option("The only header it may be sent in.", "NAME")]
+FormField = Annotated[str, option("The only field of a token request that may hold it.", "NAME", "--field")]
 COLUMNS = ("name", "whose", "hosts", "tools", "place", "changed_at", "last_used_at", "problem")
 KEEP = (
     "This is the recovery key of your secrets. Keep it outside this machine: no backup contains it, and without it "
@@ -78,8 +73,8 @@ def show(as_json: AsJson = False) -> None:
 
 
 def rotate(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The secret that gets a new value.")] = "",
-    master: Annotated[bool, typer.Option("--master", help="Change the master key instead.")] = False,
+    name: Annotated[str, argument("The secret that gets a new value.", "NAME")] = "",
+    master: Annotated[bool, flag("Change the master key instead.", "--master")] = False,
     own: Own = False,
 ) -> None:
     """Replace a secret's value, keeping its bindings; or the master key."""

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import fields
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
@@ -27,15 +27,37 @@ _ISO_TIME = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d)")
 UNWRAPPED_WIDTH = 10_000
 """Columns when stdout is not a terminal, so that programs read one row per line."""
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Limit = Annotated[int, typer.Option(min=1, metavar="N", help="How many at most.")]
-Timeout = Annotated[float, typer.Option(metavar="SECONDS", help="How long to wait.")]
-Yes = Annotated[bool, typer.Option("--yes", help="Don't ask for confirmation.")]
+
+def argument(about: str, metavar: str, **rules: Any) -> Any:
+    """An argument of a command; `about` is its help text."""
+    return typer.Argument(metavar=metavar, help=about, **rules)
+
+
+def option(about: str, metavar: str | None = None, *names: str, **rules: Any) -> Any:
+    """An option with a value; without `names` it has the name of the parameter."""
+    return typer.Option(*names, metavar=metavar, help=about, **rules)
+
+
+def flag(about: str, *names: str) -> Any:
+    """An option that is on or off, or whose type is its value."""
+    return typer.Option(*names, help=about)
+
+
+AsJson = Annotated[bool, flag("Print JSON.", "--json")]
+Limit = Annotated[int, option("How many at most.", "N", min=1)]
+Output = Annotated[str, option("Where to write it; - is standard output.", "PATH", "--output", "-o")]
+Timeout = Annotated[float, option("How long to wait.", "SECONDS")]
+Yes = Annotated[bool, flag("Don't ask for confirmation.", "--yes")]
 
 
 def print_json(value: object) -> None:
     """Print `value` as indented JSON, with secrets masked."""
     echo(json_text(SecretMask().value(value), indent=2))
+
+
+def print_result(value: object, text: str, *, as_json: bool) -> None:
+    """Print `value` as JSON for programs, or `text` for people."""
+    print_json(value) if as_json else echo(text)
 
 
 def print_rows(
@@ -46,7 +68,7 @@ def print_rows(
     none: str = "Nothing here yet.",
 ) -> None:
     """Print rows: all fields as JSON, or the named columns as a table; without rows, people get the text `none`."""
-    facts = [row if isinstance(row, Mapping) else _fields(row) for row in rows]
+    facts = [row if isinstance(row, Mapping) else facts_of(row) for row in rows]
     if as_json:
         print_json(facts)
     elif not facts:
@@ -55,7 +77,8 @@ def print_rows(
         _print_table(facts, columns)
 
 
-def _fields(row: "DataclassInstance") -> Mapping[str, object]:
+def facts_of(row: "DataclassInstance") -> Mapping[str, object]:
+    """The fields of a row, by name."""
     return {field.name: getattr(row, field.name) for field in fields(row)}
 
 

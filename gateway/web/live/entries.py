@@ -19,6 +19,7 @@ from gateway.domain.files import PLAYABLE
 from gateway.domain.ids import FileId, ReviewId
 from gateway.domain.json import Json
 from gateway.domain.principals import Label
+from gateway.domain.text.texts import size_text
 from gateway.domain.work.plans import TODO
 from gateway.flow.live import ModelAwaited
 from gateway.store.transcript.messages import DELETED, REVISED, MessageRow
@@ -69,17 +70,9 @@ class Chip:
 def chip(file: Attached) -> Chip:
     """The chip for a file. An image is shown itself, so a remark about missing text is left out."""
     picture = bool(file.id and file.view_path) and file.mime.startswith("image/")
-    remark = " · ".join(filter(None, (readable_size(file.size), "" if picture else file.problem)))
+    remark = " · ".join(filter(None, (size_text(file.size) if file.size else "", "" if picture else file.problem)))
     icon = {"image": "image", "audio": "audio-lines"}.get(file.mime.partition("/")[0], "file")
     return Chip(file.id, file.name, icon, remark, file.state == "failed", picture, file.mime in PLAYABLE)
-
-
-def readable_size(size: int) -> str:
-    """A size in bytes, for people; empty if it is unknown."""
-    if size < 1000:
-        return f"{size} B" if size else ""
-    number, unit = (size / 1e3, "kB") if size < 999_500 else (size / 1e6, "MB")
-    return f"{number:.1f} {unit}" if number < 9.95 else f"{number:.0f} {unit}"
 
 
 def attachment_json(file: Attached) -> dict[str, Json]:

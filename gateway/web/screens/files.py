@@ -30,7 +30,6 @@ from gateway.web.components.files import (
 )
 from gateway.web.http.bodies import uploaded_file
 from gateway.web.http.errors import Refused
-from gateway.web.live.entries import readable_size
 from gateway.web.pages import Nav, Screen
 from gateway.web.site import AtSite, Site
 from gateway.workspace.files.copies import zip_members, zipped
@@ -111,7 +110,7 @@ async def page(request: Request, site: AtSite, path: Asked = "") -> Response:
     folder = WorkspacePath(where.parents) if isinstance(shown, Preview) else where
     tree = await branch(workspace, WorkspacePath(()), where.parts)
     file = shown if isinstance(shown, Preview) else None
-    extra = {"readable": readable_size, "changeable": changeable(WorkspacePath((*folder.parts, "x")))}
+    extra = {"changeable": changeable(WorkspacePath((*folder.parts, "x")))}
     row = await site.database.read(lambda conn: files.get(conn, site.owner.id, str(where)))
     locked = row is not None and row.locked
     return site.screen(request, screen.nav, "files.html", tree=tree, file=file, folder=folder, locked=locked, **extra)

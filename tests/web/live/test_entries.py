@@ -4,7 +4,8 @@ import pytest
 
 from gateway.domain.conversation.transcript import Attached
 from gateway.domain.ids import FileId, MessageId
-from gateway.web.live.entries import chip, readable_size
+from gateway.domain.text.texts import size_text
+from gateway.web.live.entries import chip
 
 
 def attached(**more: object) -> Attached:
@@ -15,7 +16,7 @@ def attached(**more: object) -> Attached:
 @pytest.mark.parametrize(
     ("size", "words"),
     [
-        (0, ""),
+        (0, "0 B"),
         (999, "999 B"),
         (1000, "1.0 kB"),
         (9949, "9.9 kB"),
@@ -23,10 +24,12 @@ def attached(**more: object) -> Attached:
         (999_499, "999 kB"),
         (999_500, "1.0 MB"),
         (209_715_200, "210 MB"),
+        (999_500_000, "1.0 GB"),
+        (2_500_000_000_000, "2500 GB"),
     ],
 )
 def test_sizes_are_for_people(size: int, words: str):
-    assert readable_size(size) == words
+    assert size_text(size) == words
 
 
 def test_a_file_says_how_it_stands():
