@@ -4,14 +4,14 @@ import asyncio
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
-from gateway.app.checks.context import CheckContext
+from gateway.app.checks.context import CheckContext, fail, ok, warn
 from gateway.app.storage.database import has_database, open_database
 from gateway.app.storage.offline import StoredSecrets, stored_secrets
 from gateway.config.data.keys import has_master_key, read_keyring
 from gateway.config.environment import Environment
 from gateway.config.load import Lookup, keep_reference, load_early
 from gateway.domain.errors import SupaclawError
-from gateway.domain.health import Finding, FindingLevel
+from gateway.domain.health import Finding
 from gateway.flow.secrets.live_secrets import LiveSecrets
 from gateway.store.embedded.postgres import EmbeddedPostgres
 
@@ -29,12 +29,12 @@ def check_secrets(context: CheckContext) -> Iterator[Finding]:
     environment, environ = context.environment, context.environ
     state = database_state(environment, environ)
     if state == "stopped" and has_master_key(environment.data, environ):
-        yield Finding(FindingLevel.OK, "not looked at: the database is not running")
+        yield ok("not looked at: the database is not running")
     elif state == "runs":
         try:
             yield from asyncio.run(_look(environment, environ))
         except SupaclawError:
-            yield Finding(FindingLevel.WARN, "not looked at", "see the check of the database")
+            yield warn("not looked at", "see the check of the database")
 
 
 async def _look(environment: Environment, environ: Mapping[str, str]) -> list[Finding]:
@@ -45,20 +45,20 @@ async def _look(environment: Environment, environ: Mapping[str, str]) -> list[Fi
         found = [*_findings_of(secrets)]
         keys = read_keyring(environment.data, environ).keys
         if secrets.stored and keys and not await secrets.key_kept():
-            found.append(Finding(FindingLevel.WARN, "the recovery key isn't confirmed as kept elsewhere", _KEEP))
+            found.append(warn("the recovery key isn't confirmed as kept elsewhere", _KEEP))
         if len(keys) > 1:
-            found.append(Finding(FindingLevel.WARN, "a change of the master key was interrupted", _HALF))
+            found.append(warn("a change of the master key was interrupted", _HALF))
         return found
 
 
 def _findings_of(secrets: LiveSecrets) -> Iterator[Finding]:
     for problem in sorted({each.problem for each in secrets.stored} - {""}):
-        yield Finding(FindingLevel.FAIL, *problem.split("; ", 1))
+        yield fail(*problem.split("; ", 1))
     for each in secrets.stored:
         if cover := secrets.hidden_by(each.row.facts):
             text = f"the shared secret {each.row.facts.name} is hidden by {cover}"
-            yield Finding(FindingLevel.WARN, text, "remove one of the two, unless you mean it")
-    yield Finding(FindingLevel.OK, f"{len(secrets.stored)} stored")
+            yield warn(text, "remove one of the two, unless you mean it")
+    yield ok(f"{len(secrets.stored)} stored")
 
 
 def database_state(environment: Environment, environ: Mapping[str, str]) -> Literal["none", "stopped", "runs"]:

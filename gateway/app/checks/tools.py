@@ -9,13 +9,13 @@ from gateway.agent.mcp.servers import McpServers
 from gateway.agent.skills.library import SkillState as FileState
 from gateway.agent.tool_files.calls import missing_credential
 from gateway.agent.tool_files.confirmed import ToolFiles
-from gateway.app.checks.context import CheckContext
+from gateway.app.checks.context import CheckContext, ok, warn
 from gateway.app.checks.secrets import database_state
 from gateway.app.storage.database import open_database
 from gateway.app.storage.offline import offline_servers, tool_files
 from gateway.config.load import load_early
 from gateway.domain.errors import SupaclawError
-from gateway.domain.health import Finding, FindingLevel
+from gateway.domain.health import Finding
 from gateway.net.errors import NetError
 from gateway.net.mcp.server import ToolDefinition
 from gateway.store.connection.pool import Database
@@ -40,7 +40,7 @@ def check_tools(context: CheckContext) -> Iterator[Finding]:
         try:
             yield from asyncio.run(_look(context))
         except SupaclawError:
-            yield Finding(FindingLevel.WARN, "not looked at", "see the check of the database")
+            yield warn("not looked at", "see the check of the database")
 
 
 async def _look(context: CheckContext) -> list[Finding]:
@@ -70,8 +70,8 @@ async def _server(servers: McpServers, name: str, listed: list[ToolDefinition] |
         problem = str(error)
     if problem:
         text, _, fix = problem.partition("; ")
-        return Finding(FindingLevel.WARN, f"the MCP server {name}: {text}", fix or f"check tools.mcp.{name}")
-    return Finding(FindingLevel.OK, f"the MCP server {name}{offers}")
+        return warn(f"the MCP server {name}: {text}", fix or f"check tools.mcp.{name}")
+    return ok(f"the MCP server {name}{offers}")
 
 
 async def _waiting(database: Database, servers: McpServers, listed: Sequence[ToolDefinition]) -> list[Finding]:
@@ -87,7 +87,7 @@ async def _waiting(database: Database, servers: McpServers, listed: Sequence[Too
     found = list[Finding]()
     for state, why in _WAITING.items():
         if names := sorted(name for name, its in states.items() if its is state):
-            found.append(Finding(FindingLevel.WARN, f"{', '.join(names[:5])}{' …' * (len(names) > 5)}: {why}", _REVIEW))
+            found.append(warn(f"{', '.join(names[:5])}{' …' * (len(names) > 5)}: {why}", _REVIEW))
     return found
 
 
@@ -96,10 +96,8 @@ async def _files(files: ToolFiles, servers: McpServers) -> AsyncIterator[Finding
     for each in await files.library.list_all():
         tool, review = each.look.skill, f"`supaclaw tool-files show {each.name}`"
         if each.state in _OFF:
-            yield Finding(
-                FindingLevel.WARN, f"the tool file {each.name} {_OFF[each.state]}", each.look.problem or review
-            )
+            yield warn(f"the tool file {each.name} {_OFF[each.state]}", each.look.problem or review)
         elif isinstance(tool, ToolFile) and each.state is FileState.ON and (command := missing_credential(tool, find)):
-            yield Finding(FindingLevel.WARN, f"the tool file {each.name} lacks its credential", f"`{command}`")
+            yield warn(f"the tool file {each.name} lacks its credential", f"`{command}`")
         elif each.state is FileState.ON:
-            yield Finding(FindingLevel.OK, f"the tool file {each.name}")
+            yield ok(f"the tool file {each.name}")
