@@ -46,8 +46,7 @@ def check_tools(context: CheckContext) -> Iterator[Finding]:
 async def _look(context: CheckContext) -> list[Finding]:
     environment, environ = context.environment, context.environ
     async with open_database(environment, load_early(environment, environ)) as database:
-        async with database.connection() as conn:
-            owner = await principals.owner(conn)
+        owner = await database.read(principals.owner)
         if owner is None:
             return []
         async with offline_servers(database, environment, environ, owner.id) as servers:

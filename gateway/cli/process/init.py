@@ -132,8 +132,7 @@ def _link_own_account(form: ChannelForm, link: str) -> None:
 
 
 async def _wait_for_owner(database: Database, form: ChannelForm, link: str) -> None:
-    async with database.connection() as conn:
-        owner = await require_owner(conn)
+    owner = await database.read(require_owner)
     if any(identity.startswith(f"{form.name}:") for identity in owner.identities):
         return
     pairing = Pairing(database)

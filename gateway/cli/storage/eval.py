@@ -151,8 +151,7 @@ class _Embedding:
         """Store the vector of every row."""
         model = await database.run(lambda tx: vectors.request_model(tx, self.name, self._dimensions))
         while True:
-            async with database.connection() as conn:
-                rows = await vectors.list_unembedded(conn, BATCH)
+            rows = await database.read(lambda conn: vectors.list_unembedded(conn, BATCH))
             if not rows:
                 break
             found = await asyncio.to_thread(self._e5.vectors, self._e5.PASSAGE, [row.text for row in rows])

@@ -158,8 +158,7 @@ def search(
     )
 
     async def work(database: Database) -> SearchResult:
-        async with database.connection() as conn:
-            owner = (await require_owner(conn)).id
+        owner = (await database.read(require_owner)).id
         async with query_embedder(mode, await leak_guard(database)) as embedder:
             searching = MemorySearch(database, lambda _name=None: embedder)
             of = SessionId(session) if session else None

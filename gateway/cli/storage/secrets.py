@@ -136,8 +136,7 @@ def recover_secrets(text: str) -> None:
 
 def _with_vault(work: Callable[[Vault, PrincipalId], Awaitable[Result]]) -> Result:
     async def with_owner(database: Database) -> Result:
-        async with database.connection() as conn:
-            owner = (await require_owner(conn)).id
+        owner = (await database.read(require_owner)).id
         environment = Environment.read(os.environ)
         in_vault = load_early(environment, os.environ).database.in_supabase_vault
         return await work(Vault(database, environment.data, os.environ, supabase=in_vault), owner)

@@ -188,8 +188,7 @@ def _cleaned(site: Site, body: Log) -> list[Record]:
 def _agent(caller: Caller, body: Log) -> str:
     own = caller.reach.agent
     if own is not None and body.agent not in {None, own}:
-        message = f"This token logs for {own} only."
-        raise Refused(403, "wrong_agent", message, param="agent", type="permission_error")
+        raise Refused(403, "wrong_agent", f"This token logs for {own} only.", param="agent")
     return own or body.agent or DEFAULT_AGENT
 
 

@@ -104,5 +104,5 @@ async def issue(request: Request, site: AtSite, caller: Annotated[Caller, Depend
     """
     if caller.account != LOCAL:
         message = "Only the local token makes sign-in links: run `supaclaw web` on the gateway's machine."
-        raise Refused(403, "missing_scope", message, type="permission_error")
+        raise Refused(403, "missing_scope", message)
     return LoginLink(site.access.sign_in_link(str(request.base_url)), int(LIFETIME.total_seconds()))

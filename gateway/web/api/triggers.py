@@ -127,8 +127,7 @@ async def hook(
 
 def _source(caller: Caller, named: str | None) -> str:
     if caller.source is not None and named not in {None, caller.source}:
-        message = f"This token may send for {caller.source} only."
-        raise Refused(403, "wrong_source", message, param="source", type="permission_error")
+        raise Refused(403, "wrong_source", f"This token may send for {caller.source} only.", param="source")
     source = caller.source or named
     if source is None:
         raise Refused(400, "invalid_request", "source: name the source of the event", param="source")
@@ -141,6 +140,5 @@ async def _queued(site: Site, sent: TriggerRequest) -> QueuedTask:
     try:
         taken = await site.trees.triggers.accept(sent)
     except QueueFull as error:
-        headers = {"Retry-After": str(BUSY_SECONDS)}
-        raise Refused(503, "queue_full", f"{error}.", type="server_error", headers=headers) from None
+        raise Refused(503, "queue_full", f"{error}.", headers={"Retry-After": str(BUSY_SECONDS)}) from None
     return QueuedTask(taken.task, taken.status, f"/api/tasks/{taken.task}")

@@ -101,8 +101,7 @@ class Conversations:
                 yield tuple(batch)
 
     async def _session(self, address: Address) -> SessionId | None:
-        async with self._database.connection() as conn:
-            return await sessions.current(conn, address)
+        return await self._database.read(lambda conn: sessions.current(conn, address))
 
     async def _first_session(self, address: Address) -> SessionId:
         """Wait for the first session: woken when this process accepts a message; polls for other processes."""

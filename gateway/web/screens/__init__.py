@@ -18,21 +18,20 @@ def discover() -> tuple[Screen, ...]:
     """Every screen, in the order of the sidebar."""
     modules = (importlib.import_module(f"{__name__}.{found.name}") for found in pkgutil.iter_modules(__path__))
     screens: list[Screen] = [module.screen for module in modules]
-    return tuple(sorted(screens, key=lambda screen: screen.nav.place))
+    return tuple(sorted(screens, key=lambda screen: screen.place))
 
 
 def add_board(
     screen: Screen, draw: Callable[[Site], Awaitable[Mapping[str, str]]], template: str = "board.html", **shown: object
 ) -> None:
     """Add a screen's page and the event stream that keeps it up to date; `shown` is for the rest of its template."""
-    nav = screen.nav
 
-    @screen.router.get(nav.path, dependencies=VISITOR)
+    @screen.get(screen.path, dependencies=VISITOR)
     async def page(request: Request, site: AtSite) -> Response:
         pieces = (await draw(site)).values()
-        return site.screen(request, nav, template, pieces=pieces, **shown)
+        return site.screen(request, screen, template, pieces=pieces, **shown)
 
-    @screen.router.get(f"{nav.path}/events")
+    @screen.get(f"{screen.path}/events")
     async def events(site: AtSite, caller: Annotated[Caller, Depends(signed_in)]) -> Response:
-        frames = site.boards.follow(nav.path, lambda: draw(site))
+        frames = site.boards.follow(screen.path, lambda: draw(site))
         return EventStream(frames, site.rights.hold(caller.session))

@@ -2,14 +2,11 @@
 
 from collections.abc import Mapping
 
-from fastapi import APIRouter
-
-from gateway.web.pages import Nav, Screen
+from gateway.web.pages import Screen
 from gateway.web.screens import add_board
 from gateway.web.site import Site
 
-router = APIRouter()
-screen = Screen(Nav("/jobs", "Jobs", "clock", 59), router)
+screen = Screen("/jobs", "Jobs", "clock", 59)
 
 
 async def _pieces(site: Site) -> Mapping[str, str]:

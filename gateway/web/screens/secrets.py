@@ -5,19 +5,18 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import structlog
-from fastapi import APIRouter, Depends, Form
+from fastapi import Depends, Form
 
 from gateway.secrets.facts import MAX_VALUE, Binding
 from gateway.web.auth.access import OWNER
 from gateway.web.http.bodies import Name, Text
 from gateway.web.http.errors import Refused
-from gateway.web.pages import Nav, Screen
+from gateway.web.pages import Screen
 from gateway.web.screens import add_board
 from gateway.web.site import AtSite, Site
 
 log = structlog.get_logger(__name__)
-router = APIRouter()
-screen = Screen(Nav("/secrets", "Secrets", "key-round", 54), router)
+screen = Screen("/secrets", "Secrets", "key-round", 54)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +48,7 @@ ItsBinding = Annotated[BindingForm, Depends()]
 ItsValue = Annotated[Text, Form(min_length=1, max_length=MAX_VALUE)]
 
 
-@router.post("/secrets", status_code=204, dependencies=OWNER)
+@screen.post("/secrets", status_code=204, dependencies=OWNER)
 async def store(site: AtSite, of: ASecret, value: ItsValue, bound: ItsBinding) -> None:
     """Store a new secret."""
     secrets = site.settings.secrets
@@ -60,7 +59,7 @@ async def store(site: AtSite, of: ASecret, value: ItsValue, bound: ItsBinding) -
     log.info("web.secret_stored", name=of.name, own=of.own)
 
 
-@router.post("/secrets/rotate", status_code=204, dependencies=OWNER)
+@screen.post("/secrets/rotate", status_code=204, dependencies=OWNER)
 async def rotate(site: AtSite, of: ASecret, value: ItsValue) -> None:
     """Replace the value; the binding stays."""
     secrets = site.settings.secrets
@@ -71,7 +70,7 @@ async def rotate(site: AtSite, of: ASecret, value: ItsValue) -> None:
     log.info("web.secret_rotated", name=of.name, own=of.own)
 
 
-@router.post("/secrets/bind", status_code=204, dependencies=OWNER)
+@screen.post("/secrets/bind", status_code=204, dependencies=OWNER)
 async def bind(site: AtSite, of: ASecret, bound: ItsBinding) -> None:
     """Change the binding of a secret."""
     secrets = site.settings.secrets
@@ -81,7 +80,7 @@ async def bind(site: AtSite, of: ASecret, bound: ItsBinding) -> None:
     log.info("web.secret_bound", name=of.name, own=of.own)
 
 
-@router.post("/secrets/delete", status_code=204, dependencies=OWNER)
+@screen.post("/secrets/delete", status_code=204, dependencies=OWNER)
 async def delete(site: AtSite, of: ASecret) -> None:
     """Delete a secret."""
     secrets = site.settings.secrets

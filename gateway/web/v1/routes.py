@@ -149,7 +149,7 @@ async def embed(request: Request, site: AtSite) -> Response:
     try:
         vectors = [each for at in range(0, len(texts), PART) for each in await embedder.passages(texts[at : at + PART])]
     except EmbeddingUnavailable as error:
-        raise Refused(503, "no_embedding", str(error), type="server_error", headers={"Retry-After": "1"}) from error
+        raise Refused(503, "no_embedding", str(error), headers={"Retry-After": "1"}) from error
     if vectors and wanted.dimensions not in {None, len(vectors[0])}:
         message = f"dimensions: {embedder.name} makes vectors of {len(vectors[0])}, no others."
         raise Refused(400, "invalid_value", message, param="dimensions")
