@@ -2,7 +2,6 @@
 
 import os
 import re
-from functools import partial
 from typing import Annotated
 
 from gateway.cli.connections.database import require_owner, with_connection, with_database
@@ -53,31 +52,22 @@ def create(
             confirm("Create it?")
     if (agent is not None or shared) and not permits(set(scope), Scope.MEMORY):
         raise OwnerMustAct("--agent and --shared are for tokens that use the memory: add --scope memory")
-    rights = partial(create_token, as_owner=as_owner, agent=agent, shared=shared, member=member)
-    echo(with_database(lambda database: rights(database, name, scope)))
+
+    async def work(database: Database) -> str:
+        whose = await _whose(database, member)
+        _, plain = await tokens.create(database, whose, name, scope, as_owner=as_owner, agent=agent, shared=shared)
+        return plain
+
+    echo(with_database(work))
 
 
-async def create_token(
-    database: Database,
-    name: str,
-    scopes: Scopes,
-    source: str | None = None,
-    *,
-    as_owner: bool = False,
-    agent: str | None = None,
-    shared: bool = False,
-    member: str | None = None,
-) -> str:
-    """Create a token for the owner, or for the member with this identity, limited to `source` if given."""
-    async with database.connection() as connection:
-        whose: PrincipalId | None = (await require_owner(connection)).id
-        if member is not None and (whose := await principals.find(connection, member)) is None:
-            raise OwnerMustAct(f"there is no member {member}; `supaclaw pairing list` and the page list them")
-    assert whose is not None
-    _, plain = await tokens.create(
-        database, whose, name, scopes, source=source, as_owner=as_owner, agent=agent, shared=shared
-    )
-    return plain
+async def _whose(database: Database, member: str | None = None) -> PrincipalId:
+    """The owner, or the member with this identity; raises `OwnerMustAct`."""
+    if member is None:
+        return (await database.read(require_owner)).id
+    if (whose := await database.read(lambda conn: principals.find(conn, member))) is None:
+        raise OwnerMustAct(f"there is no member {member}; `supaclaw pairing list` and the page list them")
+    return whose
 
 
 def list_tokens(as_json: AsJson = False) -> None:
@@ -101,7 +91,12 @@ def register_webhook(source: Source) -> None:
     """Create a token that may only trigger for SOURCE. It isn't stored and can't be shown again."""
     if not re.fullmatch(SOURCE_PATTERN, source):
         raise OwnerMustAct(f"{source!r} cannot be a source; use up to 64 of a-z, 0-9, '.', '_' and '-', like ci-main")
-    token = with_database(lambda database: create_token(database, _token_of(source), [Scope.TRIGGER], source))
+
+    async def work(database: Database) -> str:
+        name, rights = _token_of(source), [Scope.TRIGGER]
+        return (await tokens.create(database, await _whose(database), name, rights, source=source))[1]
+
+    token = with_database(work)
     web = load_early(Environment.read(os.environ), os.environ).web
     address = web.public_url or web_address(web)
     echo(f"{token}\n\ncurl {address}/trigger/{source} -H 'Authorization: Bearer {token}' -d 'This is a test.'")
