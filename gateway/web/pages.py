@@ -10,6 +10,7 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
+from gateway.domain.files import PLAYABLE
 from gateway.domain.text.texts import one_line, size_text
 
 HERE = Path(__file__).parent
@@ -39,7 +40,7 @@ class Pages:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        self._templates.globals["static"] = cache(_static)
+        self._templates.globals |= {"static": cache(_static), "playable": PLAYABLE}
         self._templates.filters |= {"plain": plain, "bytes": size_text}
         self._parts = self._templates.get_template("parts.html").module
         self._messages = self._templates.get_template("messages.html").module

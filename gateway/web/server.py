@@ -126,10 +126,6 @@ def _site(backend: Backend, nav: tuple[Screen, ...]) -> Site:
     backend.signals.memory_low.subscribe_call(markdown.forget)
     greeting = pages.piece("empty.html", owner=backend.owner.name)
     topics = Topics(conversations, lambda: Thread(pages, markdown, greeting, backend.chat.wordings, acts=True))
-    throttle, rate_limiter = (
-        Throttle(backend.clock),
-        RateLimiter(backend.clock, TRIGGERS_PER_MINUTE, TRIGGERS_PER_MINUTE / 60),
-    )
     rights = Rights(backend.database, backend.clock)
     backend.signals.access_changed.subscribe_call(rights.look_again)
     site = Site(
@@ -137,8 +133,8 @@ def _site(backend: Backend, nav: tuple[Screen, ...]) -> Site:
         conversations=conversations,
         topics=topics,
         pages=pages,
-        throttle=throttle,
-        rate_limiter=rate_limiter,
+        throttle=Throttle(backend.clock),
+        rate_limiter=RateLimiter(backend.clock, TRIGGERS_PER_MINUTE, TRIGGERS_PER_MINUTE / 60),
         nav=nav,
         rights=rights,
     )

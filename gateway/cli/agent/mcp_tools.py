@@ -24,7 +24,6 @@ from gateway.cli.terminal.output import (
     argument,
     confirm_reviewed,
     facts_of,
-    flag,
     option,
     print_result,
     print_rows,
@@ -39,7 +38,7 @@ from gateway.store.connection.pool import Database
 COLUMNS = ("name", "state", "does", "description")
 Names = Annotated[list[str], argument("Tools, or a server for all of its tools.", "NAME")]
 Name = Annotated[str, argument("As `supaclaw tools list` shows it.", "NAME")]
-Does = Annotated[Use, flag("The class of its calls.", "--class")]
+Does = Annotated[Use, option("The class of its calls.", None, "--class")]
 
 
 @dataclass(frozen=True, slots=True)

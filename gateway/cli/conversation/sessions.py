@@ -6,7 +6,7 @@ from typing import Annotated
 
 from gateway.cli.connections.database import leak_guard, require_owner, with_connection, with_database
 from gateway.cli.terminal.console import echo
-from gateway.cli.terminal.output import AsJson, Limit, argument, flag, option, print_rows, save_copy
+from gateway.cli.terminal.output import AsJson, Limit, Output, argument, flag, option, print_rows, save_copy
 from gateway.domain.errors import OwnerMustAct
 from gateway.flow.journal import export as exporting
 from gateway.flow.journal.export import Format
@@ -42,8 +42,8 @@ def show(id: Id, as_json: AsJson = False) -> None:
 
 def export(
     id: Id,
-    form: Annotated[Format, flag("The file's format.", "--format")] = "markdown",
-    output: Annotated[str, option("Where to write it; - is standard output.", "PATH", "--output", "-o")] = ".",
+    form: Annotated[Format, option("The file's format.", None, "--format")] = "markdown",
+    output: Output = ".",
 ) -> None:
     """Save a conversation as a file. Never overwrites one."""
     of, text = _exported(id, form)

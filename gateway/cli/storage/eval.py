@@ -14,7 +14,7 @@ from typing import Annotated
 
 from gateway.app.storage.database import temporary_database
 from gateway.cli.storage.imports import make_findable
-from gateway.cli.terminal.output import AsJson, argument, flag, option, print_result
+from gateway.cli.terminal.output import AsJson, argument, option, print_result
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import PrincipalId
 from gateway.domain.memory.memories import DEFAULT_AGENT, MemoryFilter, SearchMode, Vector
@@ -32,7 +32,7 @@ HITS = 50
 BATCH = 500
 
 File = Annotated[Path, argument("The dataset, as published.", "FILE", exists=True, dir_okay=False)]
-By = Annotated[SearchMode, flag("hybrid, keyword or semantic.", "--mode")]
+By = Annotated[SearchMode, option("hybrid, keyword or semantic.")]
 AtMost = Annotated[int | None, option("Only the first N questions.", "N", "--questions", min=1)]
 
 

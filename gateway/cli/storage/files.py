@@ -25,6 +25,7 @@ from gateway.cli.terminal.console import echo
 from gateway.cli.terminal.output import (
     AsJson,
     Limit,
+    Output,
     Yes,
     argument,
     ask_secret_line,
@@ -49,7 +50,7 @@ from gateway.workspace.files.access import explained_errors, open_file
 from gateway.workspace.files.copies import zip_members, zipped
 from gateway.workspace.files.paths import WorkspacePath
 from gateway.workspace.files.search import FoundLines, search_files
-from gateway.workspace.files.tree import MAX_WRITE_BYTES, Listed, Workspace
+from gateway.workspace.files.tree import MAX_WRITE_BYTES, Workspace
 from gateway.workspace.files.uploads import mime_of
 
 TRUST = {Label.OWNER: "yours", Label.KNOWN: "known", Label.UNTRUSTED: "not vouched for"}
@@ -94,7 +95,7 @@ def _print_head(workspace: Workspace, path: str) -> str:
 
 def get(
     which: Annotated[str, argument("From the workspace root; or an id of the list.", "PATH|ID")],
-    output: Annotated[str, option("Where to write it; - is standard output.", "PATH", "--output", "-o")] = ".",
+    output: Output = ".",
 ) -> None:
     """Copy a file out of the workspace. Never overwrites a file."""
 
@@ -138,15 +139,11 @@ async def _tree_below(top: str) -> list[Mapping[str, object]]:
         folder = waiting.pop()
         for entry in (await owners_workspace().listing(folder)).entries:
             path = entry.name if folder == "." else f"{folder}/{entry.name}"
-            badge = await _badge(path, entry)
-            found.append({"path": path, "type": entry.kind, "size": entry.size, "locked": badge})
+            data = await owners_workspace().content(path, MAX_WRITE_BYTES) if entry.kind == "file" else None
+            locked = "locked" if locked_parts(data or b"") else ""
+            found.append({"path": path, "type": entry.kind, "size": entry.size, "locked": locked})
             waiting += [path] if entry.kind == "folder" else []
     return found
-
-
-async def _badge(path: str, entry: Listed) -> str:
-    data = await owners_workspace().content(path, MAX_WRITE_BYTES) if entry.kind == "file" else None
-    return "locked" if locked_parts(data or b"") else ""
 
 
 def put(
@@ -220,18 +217,17 @@ def find_lines(
 
 
 def move(
-    path: Annotated[str, argument("From the workspace root, like notes/ideas.md.", "PATH")],
+    path: Where,
     to: Annotated[str, argument("The new path.", "TO")],
 ) -> None:
     """Move or rename a file, after a checkpoint. Never overwrites one."""
+
+    async def work(database: Database) -> None:
+        await (await labelled_workspace(database)).move(path, to, Label.OWNER, mime_of(to), unlocked=True)
+
     make_checkpoint("before a move")
-    with_database(partial(_move, path, to))
+    with_database(work)
     echo(f"moved {path} to {to}")
-
-
-async def _move(path: str, to: str, database: Database) -> None:
-    workspace = await labelled_workspace(database)
-    await workspace.move(path, to, Label.OWNER, mime_of(to), unlocked=True)
 
 
 def delete(
@@ -271,7 +267,7 @@ async def _unlock(path: str, password: str, database: Database) -> str:
 
 def pack(
     path: Annotated[str, argument("A folder (default: the workspace).", "PATH", show_default=False)] = ".",
-    output: Annotated[str, option("Where to write it; - is standard output.", "PATH", "--output", "-o")] = ".",
+    output: Output = ".",
 ) -> None:
     """Save a folder as a zip. Never overwrites a file."""
     root, name = Environment.read(os.environ).workspace, WorkspacePath.parse(path).name or "workspace"

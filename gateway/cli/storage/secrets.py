@@ -40,11 +40,7 @@ def put(
     """Store a secret. The first one prints the recovery key."""
     binding = _binding(host, tool, header, field)
     value = _value(name)
-
-    async def work(vault: Vault, owner: PrincipalId) -> MasterKey | None:
-        return await vault.put(owner, name, value, shared=not own, binding=binding)
-
-    made = _with_vault(work)
+    made = _with_vault(lambda vault, owner: vault.put(owner, name, value, shared=not own, binding=binding))
     echo(f"{name} is stored")
     if made:
         _show(made)
@@ -83,8 +79,7 @@ def rotate(
     if master:
         _show(_with_vault(lambda vault, _owner: vault.rotate_master()))
         return
-    if not _with_vault(lambda vault, owner: vault.holds(owner, name, shared=not own)):
-        raise _unknown(name)
+    _require(name, _with_vault(lambda vault, owner: vault.holds(owner, name, shared=not own)))
     value = _value(name)
     _with_vault(lambda vault, owner: vault.put(owner, name, value, shared=not own))
     echo(f"{name} has its new value")
@@ -92,8 +87,7 @@ def rotate(
 
 def remove(name: Name, own: Own = False) -> None:
     """Delete a secret."""
-    if not _with_vault(lambda vault, owner: vault.remove(owner, name, shared=not own)):
-        raise _unknown(name)
+    _require(name, _with_vault(lambda vault, owner: vault.remove(owner, name, shared=not own)))
     echo(f"{name} is deleted")
 
 
@@ -102,8 +96,7 @@ def bind(
 ) -> None:
     """Set where a secret may be sent, replacing the earlier bindings."""
     binding = _binding(host, tool, header, field) or Binding()
-    if not _with_vault(lambda vault, owner: vault.bind(owner, name, binding, shared=not own)):
-        raise _unknown(name)
+    _require(name, _with_vault(lambda vault, owner: vault.bind(owner, name, binding, shared=not own)))
     echo(f"{name}: {', '.join(binding.hosts) or 'no host'}; {', '.join(binding.tools) or 'no tool'}; {binding.place}")
 
 
@@ -152,8 +145,9 @@ def _binding(hosts: list[str] | None, tools: list[str] | None, header: str, fiel
     return Binding.of(hosts or (), tools or (), place) if hosts or tools or place else None
 
 
-def _unknown(name: str) -> OwnerMustAct:
-    return OwnerMustAct(f"there is no secret {name}; `supaclaw secrets list` shows them")
+def _require(name: str, there: bool) -> None:
+    if not there:
+        raise OwnerMustAct(f"there is no secret {name}; `supaclaw secrets list` shows them")
 
 
 def _value(name: str) -> str:

@@ -10,7 +10,7 @@ from typing import Annotated, assert_never
 from gateway.app.storage.offline import StoredSecrets
 from gateway.cli.connections.database import require_owner, with_database
 from gateway.cli.terminal.console import echo, progress_bar, show_after_a_second
-from gateway.cli.terminal.output import AsJson, argument, flag, print_rows
+from gateway.cli.terminal.output import AsJson, argument, flag, option, print_rows
 from gateway.config.data.instance import running_pid
 from gateway.config.environment import Environment
 from gateway.config.failpoints import Failpoints
@@ -34,9 +34,7 @@ GATEWAY_SYNCS = "the gateway that runs here synchronises its workspace itself; `
 def sync(
     folder: Annotated[Path, argument("The folder; the first run merges both sides.", "DIR")],
     dry_run: Annotated[bool, flag("Show what would be done.", "--dry-run")] = False,
-    missing: Annotated[
-        Missing, flag("If most files are missing in DIR: ask, delete or restore them.", "--missing")
-    ] = Missing.ASK,
+    missing: Annotated[Missing, option("If most files are missing in DIR: ask, delete or restore them.")] = Missing.ASK,
     as_json: AsJson = False,
 ) -> None:
     """Synchronise a folder with the workspace on the object store, once."""

@@ -39,7 +39,7 @@ def option(about: str, metavar: str | None = None, *names: str, **rules: Any) ->
 
 
 def flag(about: str, *names: str) -> Any:
-    """An option that is on or off, or whose type is its value."""
+    """An option that is on or off."""
     return typer.Option(*names, help=about)
 
 

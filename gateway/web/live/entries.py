@@ -15,11 +15,9 @@ from gateway.agent.work.approvals import why_asked
 from gateway.domain.conversation.diff import legible
 from gateway.domain.conversation.tools import Wording
 from gateway.domain.conversation.transcript import Attached
-from gateway.domain.files import PLAYABLE
-from gateway.domain.ids import FileId, ReviewId
+from gateway.domain.ids import ReviewId
 from gateway.domain.json import Json
 from gateway.domain.principals import Label
-from gateway.domain.text.texts import size_text
 from gateway.domain.work.plans import TODO
 from gateway.flow.live import ModelAwaited
 from gateway.store.transcript.messages import DELETED, REVISED, MessageRow
@@ -52,27 +50,6 @@ def asked_in(row: ReviewRow, channels: Mapping[ReviewId, str] | None) -> str:
     if channels is None:
         return "asked here" if row.address_id is not None else "asked by an unattended run"
     return f"asked by the agent in a {channels[row.id]} chat" if row.id in channels else "asked by an unattended run"
-
-
-@dataclass(frozen=True, slots=True)
-class Chip:
-    """A file on the page; without `id` it cannot be downloaded. `remark` describes its state."""
-
-    id: FileId | None
-    name: str
-    icon: str
-    remark: str
-    failed: bool
-    picture: bool
-    sound: bool
-
-
-def chip(file: Attached) -> Chip:
-    """The chip for a file. An image is shown itself, so a remark about missing text is left out."""
-    picture = bool(file.id and file.view_path) and file.mime.startswith("image/")
-    remark = " · ".join(filter(None, (size_text(file.size) if file.size else "", "" if picture else file.problem)))
-    icon = {"image": "image", "audio": "audio-lines"}.get(file.mime.partition("/")[0], "file")
-    return Chip(file.id, file.name, icon, remark, file.state == "failed", picture, file.mime in PLAYABLE)
 
 
 def attachment_json(file: Attached) -> dict[str, Json]:
@@ -118,13 +95,13 @@ class Entries:
 
         `questions` are the cards of those that a notice asks and that are open.
         """
-        part, id, chips = self.pages.message, id_of(row), [chip(file) for file in row.attached]
+        part, id = self.pages.message, id_of(row)
         match row.kind:
             case "user":
-                return part("user", id, row, _note(row), _reads(row), chips, self.acts and _own(row))
+                return part("user", id, row, _note(row), _reads(row), self.acts and _own(row))
             case "assistant":
                 retry_of = other.id if self.acts and other is not None and _own(other) else None
-                return part("assistant", id, row, self.markdown.html(_words(row)), chips, quiet(row), retry_of)
+                return part("assistant", id, row, self.markdown.html(_words(row)), quiet(row), retry_of)
             case "notice" if other is not None:
                 again = other.id if _own(other) and (other.attached or other.label is Label.OWNER) else None
                 return part("failure", id, row, self.markdown.html(row.text), again)
@@ -133,7 +110,7 @@ class Entries:
             case "notice" if names := names_in(row.text):
                 return part("asked", id, names, self.markdown.html(row.text))
             case "notice":
-                return part("notice", id, row, chips)
+                return part("notice", id, row)
             case "summary":
                 return part("summary", id, self.markdown.html(row.text))
             case "tool_intent" | "tool_result":

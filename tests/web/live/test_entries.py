@@ -5,7 +5,7 @@ import pytest
 from gateway.domain.conversation.transcript import Attached
 from gateway.domain.ids import FileId, MessageId
 from gateway.domain.text.texts import size_text
-from gateway.web.live.entries import chip
+from gateway.web.pages import Pages
 
 
 def attached(**more: object) -> Attached:
@@ -32,15 +32,23 @@ def test_sizes_are_for_people(size: int, words: str):
     assert size_text(size) == words
 
 
+def shown(**more: object) -> str:
+    return str(Pages().message("files", [attached(**more)]))
+
+
 def test_a_file_says_how_it_stands():
-    assert chip(attached()).remark == "5 B"
-    assert chip(attached(problem="it has not been read yet")).remark == "5 B · it has not been read yet"
-    gone = chip(attached(state="failed", id=None, size=0, problem="the platform does not have it any more"))
-    assert (gone.failed, gone.id, gone.remark) == (True, None, "the platform does not have it any more")
+    assert "<small>5 B</small>" in shown()
+    assert "<small>5 B · it has not been read yet</small>" in shown(problem="it has not been read yet")
+    gone = shown(state="failed", id=None, size=0, problem="the platform does not have it any more")
+    assert 'class="file failed"' in gone
+    assert "<small>the platform does not have it any more</small>" in gone
+    assert "download" not in gone
 
 
 def test_a_picture_shows_itself_and_not_that_it_has_no_text():
-    seen = chip(attached(mime="image/png", view_path="a.jpg", problem="no text was found in it"))
-    assert (seen.picture, seen.icon, seen.remark) == (True, "image", "5 B")
-    assert not chip(attached(mime="image/png")).picture
-    assert not chip(attached(view_path="page-1.jpg")).picture
+    seen = shown(mime="image/png", view_path="a.jpg", problem="no text was found in it")
+    assert "<img" in seen
+    assert "#image" in seen
+    assert "<small>5 B</small>" in seen
+    assert "<img" not in shown(mime="image/png")
+    assert "<img" not in shown(view_path="page-1.jpg")
