@@ -4,43 +4,34 @@ from dataclasses import dataclass
 
 from gateway.app.live_config import Embedders, LiveConfig
 from gateway.background.cpu.executor import Cpu
+from gateway.background.jobs import Engine
 from gateway.background.upkeep.housekeeping import Checkpointing
 from gateway.background.worker import Workplace
 from gateway.config.environment import Environment
-from gateway.config.failpoints import Failpoints
 from gateway.domain.ids import InstanceId
-from gateway.domain.time import Clock
 from gateway.flow.files.uploads import Uploads
 from gateway.flow.files.workspaces import Workspaces
 from gateway.flow.inbound.acceptance import Rehearsal
 from gateway.flow.inbound.persistence import InboundWriter
 from gateway.flow.journal.journal import Journal
 from gateway.flow.live import Live
-from gateway.flow.people import People
 from gateway.flow.secrets.guard import LeakGuard
 from gateway.flow.secrets.live_secrets import LiveSecrets
-from gateway.flow.signals import Signals
 from gateway.logs import SecretMask
 from gateway.net.addresses import Rules
-from gateway.store.connection.pool import Database
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Core:
-    """The parts that exist before all others."""
+class Core(Engine):
+    """The parts that exist before all others, those that every job needs among them."""
 
     environment: Environment
     current: LiveConfig
     """The current config.json; ask at each use."""
-    database: Database
-    people: People
     instance: InstanceId
-    clock: Clock
-    failpoints: Failpoints
     secrets: LiveSecrets
     mask: SecretMask
     live: Live
-    signals: Signals
 
     @property
     def guard(self) -> LeakGuard:

@@ -11,7 +11,7 @@ from gateway.background import jobs
 from gateway.background.budgets import BackgroundModel
 from gateway.background.cpu.extraction import TextExtraction
 from gateway.background.cpu.scratch import ScratchFolder
-from gateway.background.jobs import AgentParts, Delivery, Engine, FileParts, JobParts, Models
+from gateway.background.jobs import AgentParts, FileParts, JobParts, Models
 from gateway.background.upkeep.heartbeat import HeartbeatHalt
 from gateway.background.worker import Runner, TaskPlacement, Worker, Workplace
 from gateway.domain.work.tasks import Lane
@@ -105,13 +105,7 @@ def _job_parts(
 ) -> JobParts:
     current = core.current
     return JobParts(
-        engine=Engine(
-            database=core.database,
-            people=core.people,
-            clock=core.clock,
-            failpoints=core.failpoints,
-            signals=core.signals,
-        ),
+        engine=core,
         agents=AgentParts(
             environments=turns.environments,
             runner=turns.runner,
@@ -119,13 +113,7 @@ def _job_parts(
             questions=turns.questions,
             file_sync=file_sync,
         ),
-        delivery=Delivery(
-            live=core.live,
-            outbound=way_out.outbound,
-            proactive=way_out.proactive,
-            outages=way_out.outages,
-            follow_up=way_out.follow_up,
-        ),
+        delivery=way_out,
         files=FileParts(
             workspaces=records.workspaces,
             uploads=records.uploads,
