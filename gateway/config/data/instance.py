@@ -30,6 +30,7 @@ from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import InstanceId
 from gateway.domain.time import Clock
 
+_STARTS, _ERASURES = "starts", "erasures.unfinished"
 _LOCK_TRIES = 10
 """`running_pid` takes the lock for an instant, which must not make a start fail."""
 
@@ -219,32 +220,23 @@ def _count_within(ends: tuple[datetime, ...], now: datetime, within: timedelta) 
 
 
 def _read_starts(data: Path) -> _StartRecord:
+    file = data / _STARTS
     try:
-        return _StartRecord.model_validate_json(read_regular(_starts_file(data)))
+        return _StartRecord.model_validate_json(read_regular(file))
     except FileNotFoundError:
-        return _StartRecord()
+        pass
     except (OSError, ValidationError) as exc:
-        log.warning(
-            "starts.unreadable", file=str(_starts_file(data)), error=type(exc).__name__, hint="starting a new record"
-        )
-        return _StartRecord()
+        log.warning("starts.unreadable", file=str(file), error=type(exc).__name__, hint="starting a new record")
+    return _StartRecord()
 
 
 def _write_starts(data: Path, record: _StartRecord) -> None:
     """Replace the file without fsync: losing the record in a power cut is acceptable."""
+    file = data / _STARTS
     try:
-        replace_regular(_starts_file(data), record.model_dump_json().encode())
+        replace_regular(file, record.model_dump_json().encode())
     except OSError as exc:
-        log.warning(
-            "starts.unwritable", file=str(_starts_file(data)), error=exc.strerror, hint="free space or fix its mode"
-        )
-
-
-def _starts_file(data: Path) -> Path:
-    return data / "starts"
-
-
-_ERASURES = "erasures.unfinished"
+        log.warning("starts.unwritable", file=str(file), error=exc.strerror, hint="free space or fix its mode")
 
 
 def unfinished_erasures(data: Path) -> dict[int, int]:
