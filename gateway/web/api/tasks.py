@@ -9,7 +9,7 @@ from uuid import UUID
 from fastapi import APIRouter, Depends, Header, Query, Request
 from pydantic import Field
 
-from gateway.agent.work.task_trees import NoSuchAgent, NoSuchTask
+from gateway.agent.work.task_trees import NoSuchTask
 from gateway.domain.ids import TaskId
 from gateway.domain.people.credentials import Scope, permits
 from gateway.domain.principals import Label
@@ -100,10 +100,7 @@ async def create(
     body = validated(NewTask, await request.body())
     key = body.idempotency_key or key
     wanted = ProgramRequest(body.agent, body.input, _label(caller), caller.account, body.budget, key)
-    try:
-        made = await site.trees.control.start(wanted)
-    except NoSuchAgent as error:
-        raise Refused(400, "unknown_agent", str(error), param="agent") from None
+    made = await site.trees.control.start(wanted)
     return CreatedTask(made.task, made.status, f"/api/tasks/{made.task}", f"/api/events?master={made.task}")
 
 
