@@ -26,9 +26,9 @@ from gateway.memory.wording import Bootstrap, MemoryRow, fold_copies, memory_row
 from gateway.store.memory import memories
 from gateway.store.memory.memories import MemorySource
 from gateway.web.auth.access import Caller, needs
-from gateway.web.components.memory_rows import in_memory
 from gateway.web.http.bodies import Moment, Name, RequestBody, Text
 from gateway.web.http.errors import Refused
+from gateway.web.memory_rows import in_memory
 from gateway.web.site import AtSite, RowId
 
 router = APIRouter()

@@ -17,7 +17,7 @@ from gateway.domain.work.trees import LONGEST_INPUT
 from gateway.flow.trees.control import ProgramRequest
 from gateway.store.work.trees import NodeRow
 from gateway.web.auth.access import OWNER, Caller, signed_in
-from gateway.web.components.files import preview
+from gateway.web.files import preview
 from gateway.web.http.bodies import Text
 from gateway.web.http.errors import Refused
 from gateway.web.pages import Screen

@@ -17,8 +17,8 @@ from gateway.store.delivery import addresses, inbox
 from gateway.store.files import attachments
 from gateway.store.transcript import messages, thoughts
 from gateway.store.transcript.messages import MessageRow
+from gateway.web import files as chat_files
 from gateway.web.auth.access import OWNER, VISITOR, Caller, owner_as_sender, signed_in
-from gateway.web.components import files as chat_files
 from gateway.web.http.errors import Refused
 from gateway.web.live.sse import EventStream
 from gateway.web.pages import Screen

@@ -22,9 +22,9 @@ from gateway.memory.wording import ago
 from gateway.store.files import attachments
 from gateway.store.transcript import conversations, messages
 from gateway.store.transcript.conversations import Conversation
+from gateway.web import memory_rows
 from gateway.web.auth.access import OWNER, VISITOR, owner_as_sender
-from gateway.web.components import memory_rows
-from gateway.web.components.files import saved_as
+from gateway.web.files import saved_as
 from gateway.web.http.bodies import Text
 from gateway.web.http.errors import Refused
 from gateway.web.live.conversations import SHOWN

@@ -15,7 +15,7 @@ from gateway.flow.labels import vouch as vouch_for
 from gateway.store.files import files
 from gateway.store.transcript import messages
 from gateway.web.auth.access import OWNER, VISITOR, signed_in
-from gateway.web.components.files import (
+from gateway.web.files import (
     MAX_SHOWN,
     MAX_UPLOAD,
     OCTETS,

@@ -13,11 +13,11 @@ from gateway.domain.people.credentials import Scope
 from gateway.domain.principals import Role
 from gateway.store.people import tokens
 from gateway.store.transcript import messages
+from gateway.web import memory_rows
 from gateway.web.auth.access import OWNER, VISITOR
-from gateway.web.components import memory_rows
-from gateway.web.components.memory_rows import MemoryQuery, in_memory
 from gateway.web.http.bodies import Text
 from gateway.web.http.errors import Refused
+from gateway.web.memory_rows import MemoryQuery, in_memory
 from gateway.web.pages import Screen
 from gateway.web.site import AtSite, RowId, Site
 

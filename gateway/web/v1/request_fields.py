@@ -16,7 +16,7 @@ from gateway.domain.conversation.tools import look_of
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import storable
-from gateway.web.components.files import MAX_FILES
+from gateway.web.files import MAX_FILES
 from gateway.web.http.errors import Refused
 
 PIECE = 256 * 1024

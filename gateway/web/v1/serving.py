@@ -30,7 +30,7 @@ from gateway.flow.inbound.persistence import Accepted
 from gateway.store.delivery import addresses, inbox
 from gateway.store.transcript import sessions, tool_calls
 from gateway.web.auth.access import Caller, needs, principal_of, sender_of
-from gateway.web.components.files import keep
+from gateway.web.files import keep
 from gateway.web.http.bodies import UploadedFile
 from gateway.web.http.errors import Refused
 from gateway.web.live.sse import EventStream, Frame
