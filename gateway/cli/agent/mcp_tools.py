@@ -3,8 +3,7 @@
 import json
 import os
 import shutil
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -41,15 +40,6 @@ Name = Annotated[str, argument("As `supaclaw tools list` shows it.", "NAME")]
 Does = Annotated[Use, option("The class of its calls.", None, "--class")]
 
 
-@dataclass(frozen=True, slots=True)
-class ServerTest:
-    """The result of connecting to a server."""
-
-    server: str
-    tools: int
-    problem: str = ""
-
-
 def show_all(as_json: AsJson = False) -> None:
     """List the tools that servers offer."""
     rows = list(map(PinnedToolRow.of, with_connection(pinned_tools.read)))
@@ -68,7 +58,7 @@ def check(as_json: AsJson = False) -> None:
     """Connect to the servers and list what they offer."""
     found = with_database(_test_servers)
     print_rows(found, ("server", "tools", "problem"), as_json=as_json, none="tools.mcp names no server.")
-    if any(each.problem for each in found):
+    if any(each["problem"] for each in found):
         raise typer.Exit(1)
 
 
@@ -98,7 +88,7 @@ def _named(names: Sequence[str]) -> list[PinnedTool]:
     return [tool for tool in known if {tool.name, tool.definition.server} & set(names)]
 
 
-async def _test_servers(database: Database) -> list[ServerTest]:
+async def _test_servers(database: Database) -> list[Mapping[str, object]]:
     from gateway.app.storage.offline import offline_servers
 
     environment, owner = Environment.read(os.environ), (await database.run(require_owner)).id
@@ -106,11 +96,11 @@ async def _test_servers(database: Database) -> list[ServerTest]:
         return [await _test_server(servers, name) for name in servers.servers]
 
 
-async def _test_server(servers: McpServers, name: str) -> ServerTest:
+async def _test_server(servers: McpServers, name: str) -> Mapping[str, object]:
     try:
-        return ServerTest(name, len((await servers.connect(name)).tools))
+        return {"server": name, "tools": len((await servers.connect(name)).tools), "problem": ""}
     except NetError as error:
-        return ServerTest(name, 0, str(error))
+        return {"server": name, "tools": 0, "problem": str(error)}
 
 
 SCRAPLING_SERVICE = "scrapling:8000"

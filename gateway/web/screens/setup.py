@@ -115,14 +115,7 @@ async def _pieces(site: Site) -> Mapping[str, str]:
         "setup-intro": _piece(site, "intro", model=model),
     }
     made |= {f"joins{row.code}": site.pages.part("joins", f"joins{row.code}", row) for row in await pairing.claims()}
-    made["setup-model"] = _piece(
-        site,
-        "model",
-        model=model,
-        why=described.why if described else "",
-        offered=described.offered if described else "",
-        vendors=VENDORS_WITH_KEYS,
-    )
+    made["setup-model"] = _piece(site, "model", model=model, described=described, vendors=VENDORS_WITH_KEYS)
     if model and site.channels.setup is not None:
         made["setup-voice"] = _piece(site, "voice", transcriber=site.channels.setup.config().models.transcription)
     owner, code = (await pairing.accounts())[:1], await pairing.offered() or ""
