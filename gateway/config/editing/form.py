@@ -11,7 +11,7 @@ from pydantic import JsonValue, TypeAdapter
 from gateway.config.channels import channel_names, settings_model
 from gateway.config.editing.config_file import section_of
 from gateway.config.editing.hidden import HIDDEN, is_secret, map_texts, masked, value_at
-from gateway.config.load import overruled, variable_of
+from gateway.config.load import json_or_text, overruled, variable_of
 from gateway.config.model import Config, allow_references, json_schema
 from gateway.config.problems import dotted
 
@@ -170,13 +170,8 @@ def _value(field: Field, text: str) -> JsonValue:
         return None
     if field.kind == "list":
         return [line.strip() for line in text.split("\n") if line.strip()]
-    if field.kind in ("number", "json") or (field.kind == "choice" and text in ("true", "false")):
-        try:
-            value: JsonValue = json.loads(text)
-        except (ValueError, RecursionError):
-            return text
-        return value
-    return text
+    is_json = field.kind in ("number", "json") or (field.kind == "choice" and text in ("true", "false"))
+    return json_or_text(text) if is_json else text
 
 
 def _objects(value: JsonValue) -> dict[str, JsonValue]:
