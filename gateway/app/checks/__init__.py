@@ -16,8 +16,7 @@ from gateway.app.checks.installation import (
     check_packages,
 )
 from gateway.app.checks.machine import check_clock, check_exec, check_jail, check_memory, check_port, check_python
-from gateway.app.checks.secrets import check_secrets
-from gateway.app.checks.tools import check_tools
+from gateway.app.checks.stored import check_secrets, check_tools
 from gateway.domain.health import Finding
 
 __all__ = ["CHECKS", "CheckContext", "load_context", "run_checks"]

@@ -47,7 +47,7 @@ def doctor(
         print_result(steps, "\n".join(f"{name:18} {about}" for name, about in steps.items()), as_json=as_json)
         return
     from gateway.app.checks import load_context, run_checks
-    from gateway.app.checks.secrets import lookup_if_running
+    from gateway.app.checks.stored import lookup_if_running
 
     environment = Environment.read(os.environ)
     secrets = lookup_if_running(environment, os.environ)
