@@ -49,12 +49,9 @@ def _condition(vitals: Vitals) -> Iterator[str]:
         yield f"Channel {name}: {channel.state}{heard}"
     if vitals.unclean_ends:
         yield f"Unplanned restarts: {vitals.unclean_ends} in the last 24 hours"
-    if vitals.checkpoints is not None:
-        yield f"Checkpoints: {vitals.checkpoints}"
-    if vitals.files is not None:
-        yield f"Files: {vitals.files}"
-    if vitals.heartbeat is not None:
-        yield f"Heartbeat: {vitals.heartbeat}"
+    for title, text in (("Checkpoints", vitals.checkpoints), ("Files", vitals.files), ("Heartbeat", vitals.heartbeat)):
+        if text is not None:
+            yield f"{title}: {text}"
     for name, at in vitals.jobs.items():
         yield f"Next {name}: {f'{at:%Y-%m-%d %H:%M:%S} UTC' if at else 'no date'}"
 

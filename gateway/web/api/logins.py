@@ -6,7 +6,6 @@ from functools import lru_cache
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request
-from fastapi.responses import Response
 from markupsafe import Markup
 from pydantic import BaseModel, Field
 
@@ -82,10 +81,9 @@ async def request_code(site: AtSite, name: str, wanted: Phone) -> PairCode:
 
 
 @router.post(f"{CHANNEL}/logout", status_code=204)
-async def logout(site: AtSite, name: str) -> Response:
+async def logout(site: AtSite, name: str) -> None:
     """Log out of the account and start a new login."""
     await find_channel(site, name).logout()
-    return Response(status_code=204)
 
 
 @dataclass(frozen=True, slots=True)
