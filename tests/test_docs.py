@@ -69,7 +69,7 @@ def test_every_command_of_a_group_beside_its_name(name: str) -> None:
 
     (line,) = [line for line in TEXT.splitlines() if line.startswith(f"| `supaclaw {name}`")]
 
-    assert [command for command in group.commands if f"`{command}" not in line] == []
+    assert [command for command in group.targets if f"`{command}" not in line] == []
 
 
 def test_every_slash_command() -> None:

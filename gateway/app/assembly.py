@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gateway.app.live_config import LiveConfig
-from gateway.app.parts.core import Core
-from gateway.app.parts.records import Records, build_records
+from gateway.app.parts.core import Core, Records, build_records
 from gateway.app.parts.turns import Turns, build_turns
 from gateway.app.parts.upkeep import Upkeep, build_upkeep
 from gateway.app.parts.way_in import WayIn, build_way_in

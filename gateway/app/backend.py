@@ -262,8 +262,7 @@ class StatusQuery:
             database_problem=self.parts.upkeep.health.database_problem or None,
         )
         try:
-            async with core.database.connection() as conn:
-                return await _with_database(report, conn, core.clock.now())
+            return await core.database.read(lambda conn: _with_database(report, conn, core.clock.now()))
         except DatabaseDown as exc:
             return replace(report, database_problem=str(exc))
 

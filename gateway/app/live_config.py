@@ -50,8 +50,7 @@ class LiveConfig:
         refusals = Refusals(clock)
 
         async def knows_ollama() -> bool:
-            async with database.connection() as conn:
-                return await steps.has_answered(conn, "ollama/%")
+            return await database.read(lambda conn: steps.has_answered(conn, "ollama/%"))
 
         model = await build_client(config.models, os.environ, clock, refusals=refusals, knows_ollama=knows_ollama)
         return cls(config, model, refusals=refusals, knows_ollama=knows_ollama, clock=clock)

@@ -17,7 +17,7 @@ from gateway.app.assembly import assemble, assemble_way_in, open_core, open_secr
 from gateway.app.gateway import Gateway
 from gateway.app.local import listen, local_token, reserve_other_loopback, url
 from gateway.app.storage.database import has_database, postgres
-from gateway.app.storage.staging import check_restore_finished
+from gateway.app.storage.restore import check_restore_finished
 from gateway.app.storage.upgrade import join_upgraded
 from gateway.app.waiting import StartRetry
 from gateway.background.cpu.executor import Cpu
@@ -25,10 +25,10 @@ from gateway.background.upkeep.housekeeping import POLL_DELETED_SECONDS, Restore
 from gateway.background.upkeep.timers import Periodic, keep_running
 from gateway.background.worker import Workplace
 from gateway.config.channels import enabled_channels
-from gateway.config.data.erasures import reminder
 from gateway.config.data.instance import (
     InstanceLock,
     StartHistory,
+    erasure_reminder,
     hold_instance,
     instance_id,
     record_start,
@@ -70,7 +70,7 @@ def run(environment: Environment) -> int:
         with suppress(OSError):  # so that a file that appears there later is noticed at once
             environment.config.parent.mkdir(parents=True, exist_ok=True)
         _look_for_another(environment.config)
-        if why := reminder(environment.data):
+        if why := erasure_reminder(environment.data):
             log.warning("erasure.unfinished", problem=why)
         starts = record_start(environment.data, SystemClock())
         uvloop.run(_serve(environment, config, mask, starts, hold))

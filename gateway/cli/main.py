@@ -16,21 +16,22 @@ class Group:
 
     about: str
     module: str
-    commands: Mapping[str, str]
-    """The function of each command, with another module before it as `module:function` if it isn't in `module`."""
+    commands: str
+    """The names, with `=function` behind a name that the function doesn't have, or `=module:function` of another."""
     default: str | None = None
     """The command that runs if none is named; None shows the help."""
 
-
-def _same(*names: str) -> dict[str, str]:
-    """Commands whose functions have their names."""
-    return {name: name for name in names}
+    @property
+    def targets(self) -> Mapping[str, str]:
+        """The `module:function` of each command."""
+        words = (word.partition("=") for word in self.commands.split())
+        return {name: of if ":" in of else f"{self.module}:{of or name}" for name, _, of in words}
 
 
 _APPROVALS = Group(
     "Approve or deny the agent's requests.",
     "agent.approvals",
-    {"list": "list_reviews", "show": "show_review", "approve": "approve", "deny": "deny", "reject": "deny"},
+    "list=list_reviews show=show_review approve deny reject=deny",
 )
 COMMANDS: Mapping[str, str | Group] = {
     "chat": "conversation.chat:chat",
@@ -38,14 +39,14 @@ COMMANDS: Mapping[str, str | Group] = {
     "sessions": Group(
         "List, show and export conversations (default: list).",
         "conversation.sessions",
-        {"list": "show_all", **_same("show", "export")},
+        "list=show_all show export",
         default="list",
     ),
     "approvals": _APPROVALS,
     "grants": Group(
         "List or revoke calls that you allowed in advance.",
         "agent.approvals",
-        {"list": "list_grants", "give": "give_grant", "revoke": "revoke_grant"},
+        "list=list_grants give=give_grant revoke=revoke_grant",
     ),
     "init": "process.init:init",
     "up": "process.start:up",
@@ -53,104 +54,81 @@ COMMANDS: Mapping[str, str | Group] = {
     "status": "process.control:status",
     "doctor": "process.doctor:doctor",
     "logs": "process.logs:logs",
-    "config": Group("Read, check and change config.json.", "process.config", _same("schema", "validate", "get", "set")),
-    "service": Group("Start the gateway at boot, under systemd.", "process.service", _same("install", "uninstall")),
+    "config": Group("Read, check and change config.json.", "process.config", "schema validate get set"),
+    "service": Group("Start the gateway at boot, under systemd.", "process.service", "install uninstall"),
     "tasks": Group(
         "Start, follow and cancel trees of agents in the background.",
         "agent.trees",
-        {"list": "list_tasks", "show": "show_task", **_same("create", "follow", "trace", "fork", "compare", "cancel")},
+        "list=list_tasks show=show_task create follow trace fork compare cancel",
         default="list",
     ),
     "schedules": Group(
-        "Manage reminders and recurring tasks.",
-        "agent.schedules",
-        {"list": "show_all", **_same("add", "show", "run", "pause", "resume", "remove")},
+        "Manage reminders and recurring tasks.", "agent.schedules", "list=show_all add show run pause resume remove"
     ),
     "agents": Group(
         "Show and check the agents that work in the background.",
         "agent.trees",
-        {"list": "list_agents", "show": "show_agent", "test": "check_agent"},
+        "list=list_agents show=show_agent test=check_agent",
         default="list",
     ),
     "skills": Group(
         "Install, confirm and switch off the agent's skills.",
         "agent.skills",
-        {"list": "show_all", **_same("show", "install", "enable", "disable", "remove")},
+        "list=show_all show install enable disable remove",
         default="list",
     ),
     "tools": Group(
         "Confirm and switch off tools of MCP servers.",
         "agent.mcp_tools",
-        {"list": "show_all", "show": "show", "test": "check", **_same("add", "confirm", "disable")},
+        "list=show_all show test=check add confirm disable",
         default="list",
     ),
     "tool-files": Group(
         "Confirm and switch off tools that files declare.",
         "agent.skills",
-        {
-            "list": "list_tool_files",
-            "show": "show_tool_file",
-            "enable": "enable_tool_file",
-            "disable": "disable_tool_file",
-        },
+        "list=list_tool_files show=show_tool_file enable=enable_tool_file disable=disable_tool_file",
         default="list",
     ),
     "heartbeat": "agent.heartbeat:heartbeat",
     "webhooks": Group(
         "Let other programs trigger the agent.",
         "people.tokens",
-        {"register": "register_webhook", "list": "list_webhooks", "revoke": "revoke_webhook"},
+        "register=register_webhook list=list_webhooks revoke=revoke_webhook",
     ),
     "remember": "storage.search:remember",
     "search": "storage.search:search",
     "memories": Group(
-        "List, change and forget memories.",
-        "storage.memories",
-        {"list": "show_all", **_same("show", "edit", "pin", "forget", "export")},
+        "List, change and forget memories.", "storage.memories", "list=show_all show edit pin forget export"
     ),
     "owner": Group(
-        "Show or set the owner of the gateway.",
-        "people.access",
-        {"show": "show_owner", "set": "set_owner", "part": "unlink_account"},
+        "Show or set the owner of the gateway.", "people.access", "show=show_owner set=set_owner part=unlink_account"
     ),
     "pairing": Group(
         "List access requests, approve or deny them.",
         "people.access",
-        {"list": "list_requests", "approve": "approve_request", "deny": "deny_request"},
+        "list=list_requests approve=approve_request deny=deny_request",
     ),
-    "channel": Group(
-        "Link an account on a channel without tokens.", "people.channels", _same("login", "logout", "status")
-    ),
+    "channel": Group("Link an account on a channel without tokens.", "people.channels", "login logout status"),
     "token": Group(
-        "Manage the API tokens of programs.",
-        "people.tokens",
-        {"create": "create", "list": "list_tokens", "revoke": "revoke_token"},
+        "Manage the API tokens of programs.", "people.tokens", "create list=list_tokens revoke=revoke_token"
     ),
     "files": Group(
         "List, find, edit, sync and vouch for workspace files.",
         "storage.files",
-        {"list": "list_files", "search": "find_lines", "zip": "pack", "sync": "storage.sync:sync"}
-        | _same("get", "put", "edit", "move", "delete", "tree", "unlock", "vouch"),
+        "list=list_files search=find_lines zip=pack sync=storage.sync:sync get put edit move delete tree unlock vouch",
     ),
     "checkpoints": Group(
         "Save, compare and restore versions of the workspace.",
         "storage.workspace",
-        {
-            "list": "list_checkpoints",
-            "diff": "diff_checkpoint",
-            "restore": "restore_checkpoint",
-            "create": "create_checkpoint",
-        },
+        "list=list_checkpoints diff=diff_checkpoint restore=restore_checkpoint create=create_checkpoint",
     ),
     "workspace": Group(
-        "Merge a new version's changes into files that you edited.",
-        "storage.workspace",
-        {"diff": "show_renewals", "merge": "merge"},
+        "Merge a new version's changes into files that you edited.", "storage.workspace", "diff=show_renewals merge"
     ),
     "secrets": Group(
         "Store keys and passwords that the model never sees.",
         "storage.secrets",
-        {"set": "put", "list": "show", "rotate": "rotate", "rm": "remove", **_same("bind", "confirm", "recover")},
+        "set=put list=show rotate rm=remove bind confirm recover",
     ),
     "backup": "storage.backup:backup",
     "restore": "storage.backup:restore",
@@ -158,28 +136,25 @@ COMMANDS: Mapping[str, str | Group] = {
     "import": "storage.imports:run",
     "worker": "process.start:worker",
     "machines": Group(
-        "List the machines on the database, or forget one.",
-        "process.control",
-        {"list": "show", "forget": "forget"},
-        default="list",
+        "List the machines on the database, or forget one.", "process.control", "list=show forget", default="list"
     ),
-    "deploy": Group("Check that a database elsewhere is ready.", "process.deploy", {"supabase": "supabase"}),
+    "deploy": Group("Check that a database elsewhere is ready.", "process.deploy", "supabase"),
     "audit": Group(
         "Show who allowed and changed what, and check that record.",
         "agent.approvals",
-        {"list": "list_audit", "verify": "verify_audit"},
+        "list=list_audit verify=verify_audit",
     ),
     "mcp-serve": "agent.mcp_serve:mcp_serve",
     "openclaw": Group(
         "Make SupaClaw the memory of an OpenClaw, or remove it.",
         "integrations.openclaw.installer.commands",
-        {"install": "install", "uninstall": "uninstall", "verify": "check"},
+        "install uninstall verify=check",
     ),
     "reviews": _APPROVALS,
     "install": "integrations.openclaw.installer.commands:install",
     "uninstall": "integrations.openclaw.installer.commands:uninstall",
     "test": "process.deploy:test",
-    "eval": Group("Measure memory search on published datasets.", "storage.eval", _same("locomo", "longmemeval")),
+    "eval": Group("Measure memory search on published datasets.", "storage.eval", "locomo longmemeval"),
     "version": "process.control:version",
 }
 """Each command's `module:function`, whose module is imported when the command runs.
@@ -207,9 +182,9 @@ def build() -> typer.Typer:
     for name, entry in COMMANDS.items():
         heading = _HEADINGS.get(name, heading)
         if isinstance(entry, Group):
-            group = parser(entry.about, entry.commands, default=entry.default)
-            for command, target in entry.commands.items():
-                _add(group, command, target if ":" in target else f"{entry.module}:{target}")
+            group = parser(entry.about, entry.targets, default=entry.default)
+            for command, target in entry.targets.items():
+                _add(group, command, target)
             app.add_typer(group, name=name, rich_help_panel=heading)
         else:
             _add(app, name, entry, heading)

@@ -20,7 +20,7 @@ from gateway.domain.errors import OwnerMustAct
 from gateway.domain.health import Vitals
 from gateway.domain.ids import MessageId, PrincipalId, SessionId, TaskId
 from gateway.domain.people.credentials import CodeRefusal
-from gateway.domain.principals import Label, Role
+from gateway.domain.principals import Label, Role, label_of
 from gateway.domain.time import Clock
 from gateway.domain.work.tasks import Lane
 from gateway.llm.client import Description
@@ -28,6 +28,7 @@ from gateway.store.connection.pool import Connection
 from gateway.store.delivery.addresses import AddressRow
 from gateway.store.delivery.inbox import InboxRow
 from gateway.store.transcript import journals, messages, sessions
+from gateway.store.trust.reviews import ReviewRow
 from gateway.store.trust.reviews import close as close_questions  # `reviews` is also a command in this folder
 from gateway.store.work.tasks import cancel, create, live_chat
 from gateway.workspace.journal.files import summarise
@@ -80,6 +81,11 @@ class CommandContext:
         """The model chosen for this chat; None: the configured one, as when the choice has ended."""
         return self.services.chosen_model(self.at, self.role is Role.OWNER)
 
+    @property
+    def label(self) -> Label:
+        """How far the words of this message are trusted."""
+        return label_of(self.role, private=self.at.private, as_owner=self.arrival.as_owner)
+
 
 @dataclass(frozen=True, slots=True)
 class CommandReply:
@@ -94,6 +100,8 @@ class CommandReply:
     """Whether access rights have changed."""
     secret: str = ""
     """A text sent below the reply to this chat only; the transcript, which the agent reads, doesn't contain it."""
+    question: ReviewRow | None = None
+    """A question to show with its buttons, in place of a text."""
     asked: MessageId | None = None
     """A message in the new session that is to be answered; then there is no reply."""
     ends_processes: bool = False
@@ -111,6 +119,8 @@ class Command:
     """Whether the command is hidden and ignored for others and in groups."""
     tokens: Literal["none", "as owner", "any"] = "none"
     """The API tokens that may run it; people's own accounts, the page and the local terminal may always run it."""
+    refusals: tuple[type[Exception], ...] = ()
+    """The errors of `run` whose text is the reply."""
 
     def allows(self, ctx: CommandContext) -> bool:
         """Whether the sender may run it here."""

@@ -1,34 +1,27 @@
 """/grant: allow the call of a request in advance, for some time and a number of times."""
 
-from datetime import datetime
-
 from gateway.agent.work import approvals as rules
 from gateway.agent.work.approvals import NotDecided, speaker
 from gateway.commands import Command, CommandContext, CommandReply
-from gateway.domain.ids import PrincipalId
 from gateway.store.trust import grants
 
 
 async def run(ctx: CommandContext) -> CommandReply:
     """List, give or revoke grants; only the person who is asked can, with an account of their own."""
     who, now = await speaker(ctx.tx, ctx.at, ctx.arrival), ctx.clock.now()
-    try:
-        return CommandReply(await _answer(ctx, who, now))
-    except NotDecided as refusal:
-        return CommandReply(str(refusal))
-
-
-async def _answer(ctx: CommandContext, who: PrincipalId | None, now: datetime) -> str:
     which, _, rest = ctx.argument.partition(" ")
     if not which:
         lines = [rules.grant_line(row) for row in await grants.live(ctx.tx, who, now)] if who else []
-        return "\n".join([*lines, "", "/grant revoke NUMBER revokes one."]) if lines else rules.NO_GRANTS
+        text = "\n".join([*lines, "", "/grant revoke NUMBER revokes one."])
+        return CommandReply(text if lines else rules.NO_GRANTS)
     if which == "revoke":
         row = await rules.revoke_grant(ctx.tx, who, rest, now, by=ctx.arrival.sender)
-        return f"{row.name} is revoked."
+        return CommandReply(f"{row.name} is revoked.")
     terms = rules.parse_terms(rest, now)
     grant = await rules.give_grant(ctx.tx, who, which, terms, by=ctx.arrival.sender, in_chat=True)
-    return f"Allowed. {rules.grant_line(grant)}"
+    return CommandReply(f"Allowed. {rules.grant_line(grant)}")
 
 
-command = Command("grant", "allow a request's call in advance, by its NUMBER, with a count and a time", run)
+command = Command(
+    "grant", "allow a request's call in advance, by its NUMBER, with a count and a time", run, refusals=(NotDecided,)
+)

@@ -2,7 +2,6 @@
 
 from gateway.commands import Command, CommandContext, CommandReply, decided, end_session
 from gateway.domain.people.credentials import CodeRefusal, new_code, parse_code
-from gateway.domain.principals import label_of
 from gateway.store.delivery import addresses
 from gateway.store.people import accounts, links
 from gateway.store.transcript import sessions
@@ -54,9 +53,7 @@ async def _join(ctx: CommandContext, typed: str) -> CommandReply:
 async def _part(ctx: CommandContext) -> CommandReply:
     if not await addresses.shared(ctx.tx, ctx.at.session_id):
         return CommandReply("This chat already has its own conversation.")
-    session = await sessions.start(
-        ctx.tx, ctx.at.principal_id, label_of(ctx.role, private=True, as_owner=ctx.arrival.as_owner)
-    )
+    session = await sessions.start(ctx.tx, ctx.at.principal_id, ctx.label)
     await addresses.hand_over(ctx.tx, ctx.at.id, ctx.at.principal_id, session)
     return CommandReply(f"This chat has its own conversation again ({str(session)[:8]}).", successor=session)
 

@@ -4,13 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from gateway.agent.memory.remember import FORGET, MemoryRefused, Remembering
-from gateway.agent.work.approvals import speaker, why_asked
+from gateway.agent.work.approvals import speaker
 from gateway.commands import Command, CommandContext, CommandReply
-from gateway.domain.conversation.diff import for_chat
 from gateway.domain.conversation.tools import ToolClass
 from gateway.domain.ids import MemoryId
 from gateway.domain.memory.memories import ALL_MEMORIES, Kind, Memory, MemoryFilter
-from gateway.domain.principals import Label, label_of
+from gateway.domain.principals import Label
 from gateway.memory.lexemes import lexemes
 from gateway.memory.wording import LONGEST, numbered_line
 from gateway.store.memory import consolidation, indexing, memories, search
@@ -51,14 +50,15 @@ class MemoryReplies:
                     return f"Remembered again: {self._line(await own.restore(_number(which)))}"
         return await self._lines(await _search_hits(own, argument), "No memory matches that.")
 
-    async def forget(self, id: MemoryId, ctx: CommandContext) -> str:
+    async def forget(self, id: MemoryId, ctx: CommandContext) -> CommandReply:
         """Forget a memory, or ask before more than itself is hidden: the reply is the question."""
         going, done = await self.own.forget_agreed(id)
         if done:
             forgotten = f"Forgotten: {self._line(going.memory)}\n{going.stays(ctx.role)}"
-            return f"{forgotten}\n\n/memory restore {id} undoes that."
+            return CommandReply(f"{forgotten}\n\n/memory restore {id} undoes that.")
         if (person := await speaker(ctx.tx, ctx.at, ctx.arrival)) is None:
-            return f"More than memory {id} would go; write to me in private once, so that I know you, and ask again."
+            text = f"More than memory {id} would go; write to me in private once, so that I know you, and ask again."
+            return CommandReply(text)
         at, change = ctx.at, going.change(ctx.at.session_id, ctx.role)
         question = ReviewQuestion(
             at.principal_id, person, FORGET, {"id": id}, change.preview, going.memory.label, act=ToolClass.IRREVERSIBLE
@@ -66,8 +66,7 @@ class MemoryReplies:
         question = replace(question, base=change.base, session=at.session_id, address=at.id)
         review = await reviews.ask(ctx.tx, question, ctx.clock.now())
         await reviews.mark_told(ctx.tx, review.id)
-        shown = f"```\n{for_chat(review.preview)[0]}\n```"
-        return f"{why_asked(review)}\n{shown}\n/approve {review.name} or /deny {review.name}."
+        return CommandReply(question=review)
 
     async def keep(self, id: MemoryId, label: Label) -> str:
         """Accept a proposal: to remember this, or to replace other memories by it."""
@@ -108,15 +107,12 @@ async def run(ctx: CommandContext) -> CommandReply:
     own = Remembering(ctx.tx, ctx.at.principal_id, ALL_MEMORIES, clean=str)
     replies = MemoryReplies(own, ctx.services.zone_of(ctx.at.principal_id))
     action, _, which = ctx.argument.partition(" ")
-    try:
-        if action.casefold() == FORGET and which.strip().isdecimal():
-            return CommandReply(await replies.forget(_number(which.strip()), ctx))
-        if action.casefold() == "keep" and which.strip().isdecimal():
-            label = label_of(ctx.role, private=ctx.at.private, as_owner=ctx.arrival.as_owner)
-            return CommandReply(await replies.keep(_number(which.strip()), label))
-        return CommandReply(await replies.to(ctx.argument, action.casefold(), which.strip()))
-    except MemoryRefused as refusal:
-        return CommandReply(str(refusal))
+    action, which = action.casefold(), which.strip()
+    if action == FORGET and which.isdecimal():
+        return await replies.forget(_number(which), ctx)
+    if action == "keep" and which.isdecimal():
+        return CommandReply(await replies.keep(_number(which), ctx.label))
+    return CommandReply(await replies.to(ctx.argument, action, which))
 
 
 async def _overview(own: Remembering) -> list[Memory]:
@@ -139,4 +135,6 @@ def _number(text: str) -> MemoryId:
     return MemoryId(int(text[:20]))
 
 
-command = Command("memory", "list memories; WORDS searches them; pin, forget, restore, keep NUMBER", run)
+command = Command(
+    "memory", "list memories; WORDS searches them; pin, forget, restore, keep NUMBER", run, refusals=(MemoryRefused,)
+)

@@ -1,7 +1,6 @@
 """/new: end the session and start another."""
 
 from gateway.commands import Command, CommandContext, CommandReply, end_session
-from gateway.domain.principals import label_of
 from gateway.store.delivery import addresses
 from gateway.store.transcript import sessions
 
@@ -9,8 +8,7 @@ from gateway.store.transcript import sessions
 async def run(ctx: CommandContext) -> CommandReply:
     """Cancel the running turn and close its messages; linked chats move to the new session too."""
     ended = await end_session(ctx.tx, ctx.at.session_id)
-    label = label_of(ctx.role, private=ctx.at.private, as_owner=ctx.arrival.as_owner)
-    session = await sessions.start(ctx.tx, ctx.at.principal_id, label)
+    session = await sessions.start(ctx.tx, ctx.at.principal_id, ctx.label)
     await addresses.move(ctx.tx, ctx.at.session_id, session)
     return CommandReply(f"New session started ({str(session)[:8]}).{ended}", ended.cancelled, session)
 

@@ -3,7 +3,6 @@
 from gateway.agent.memory.remember import MemoryRefused, Remembering
 from gateway.commands import Command, CommandContext, CommandReply
 from gateway.domain.memory.memories import ALL_MEMORIES, Category, NewMemory
-from gateway.domain.principals import label_of
 from gateway.memory.wording import kind
 
 USAGE = "Write /remember and what to remember, such as: /remember preference: tea without sugar. The kinds are {}."
@@ -14,12 +13,8 @@ async def run(ctx: CommandContext) -> CommandReply:
     if not ctx.argument:
         return CommandReply(USAGE.format(", ".join(Category)))
     category, text = _parsed(ctx.argument)
-    label = label_of(ctx.role, private=ctx.at.private, as_owner=ctx.arrival.as_owner)
-    new = NewMemory(text, category, label=label, origin="user", session=ctx.at.session_id)
-    try:
-        memory, is_new = await Remembering(ctx.tx, ctx.at.principal_id, ALL_MEMORIES, clean=str).remember(new)
-    except MemoryRefused as refusal:
-        return CommandReply(str(refusal))
+    new = NewMemory(text, category, label=ctx.label, origin="user", session=ctx.at.session_id)
+    memory, is_new = await Remembering(ctx.tx, ctx.at.principal_id, ALL_MEMORIES, clean=str).remember(new)
     if not is_new:
         return CommandReply(f"Memory {memory.id} already says so; it was seen {memory.seen_count} times.")
     return CommandReply(f"Remembered as {memory.id} [{kind(memory)}]. /memory forget {memory.id} undoes it.")
@@ -32,4 +27,4 @@ def _parsed(argument: str) -> tuple[Category, str]:
     return Category.CONTEXT, argument
 
 
-command = Command("remember", "remember a fact; CATEGORY: TEXT, or just TEXT", run)
+command = Command("remember", "remember a fact; CATEGORY: TEXT, or just TEXT", run, refusals=(MemoryRefused,))

@@ -2,7 +2,7 @@
 
 from gateway.agent.conversation.branches import NotBranched, branch, own_message
 from gateway.commands import Command, CommandContext, CommandReply, numbered
-from gateway.domain.principals import Role, label_of
+from gateway.domain.principals import Role
 
 
 async def run(ctx: CommandContext) -> CommandReply:
@@ -12,13 +12,9 @@ async def run(ctx: CommandContext) -> CommandReply:
         return CommandReply("Only the owner can choose the model; /retry alone asks the same one again.")
     if model and model not in ctx.services.models().chain:
         return CommandReply("That model isn't configured; /model lists those that are.")
-    try:
-        row = await own_message(ctx.tx, ctx.at, id)
-        own = label_of(ctx.role, private=ctx.at.private, as_owner=ctx.arrival.as_owner)
-        made, asked = await branch(ctx.tx, ctx.at, ctx.arrival, row, row.text, own, model or None)
-    except NotBranched as reason:
-        return CommandReply(str(reason))
+    row = await own_message(ctx.tx, ctx.at, id)
+    made, asked = await branch(ctx.tx, ctx.at, ctx.arrival, row, row.text, ctx.label, model or None)
     return CommandReply(successor=made, asked=asked)
 
 
-command = Command("retry", "answer my last message again, in a branch", run)
+command = Command("retry", "answer my last message again, in a branch", run, refusals=(NotBranched,))

@@ -19,10 +19,7 @@ async def run(ctx: CommandContext) -> CommandReply:
     most = None if person.role is Role.OWNER else MOST_SCHEDULES
     schedules = Schedules(ctx.tx, person.id, ctx.clock.now(), most=most)
     action, _, which = ctx.argument.partition(" ")
-    try:
-        return CommandReply(await _reply_to(schedules, action.casefold(), which.strip()))
-    except InvalidSchedule as refusal:
-        return CommandReply(str(refusal))
+    return CommandReply(await _reply_to(schedules, action.casefold(), which.strip()))
 
 
 async def _reply_to(schedules: Schedules, action: str, which: str) -> str:
@@ -54,4 +51,5 @@ command = Command(
     "your reminders and recurring tasks; pause, resume, run or remove NUMBER or NAME",
     run,
     tokens="as owner",
+    refusals=(InvalidSchedule,),
 )

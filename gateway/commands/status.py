@@ -6,6 +6,7 @@ from datetime import timedelta
 from gateway.commands import Command, CommandContext, CommandReply
 from gateway.domain.health import Vitals
 from gateway.domain.principals import Role
+from gateway.domain.text.texts import size_text
 from gateway.domain.work.tasks import Status
 from gateway.store.delivery import outbox
 from gateway.store.memory import vectors
@@ -42,18 +43,15 @@ def _condition(vitals: Vitals) -> Iterator[str]:
         yield f"Event loop: at most {lag.worst_ms:.0f} ms late in the last minute, {lag.worst_ever_ms:.0f} ms ever"
     if (memory := vitals.memory) is not None:
         shedding = ", shedding load" if memory.shedding else ""
-        yield f"Memory: {memory.used // 2**20} of {memory.ceiling // 2**20} MB{shedding}"
+        yield f"Memory: {size_text(memory.used)} of {size_text(memory.ceiling)}{shedding}"
     for name, channel in vitals.channels.items():
         heard = "" if channel.heard_ago is None else f", heard {timedelta(seconds=int(channel.heard_ago))} ago"
         yield f"Channel {name}: {channel.state}{heard}"
     if vitals.unclean_ends:
         yield f"Unplanned restarts: {vitals.unclean_ends} in the last 24 hours"
-    if vitals.checkpoints is not None:
-        yield f"Checkpoints: {vitals.checkpoints}"
-    if vitals.files is not None:
-        yield f"Files: {vitals.files}"
-    if vitals.heartbeat is not None:
-        yield f"Heartbeat: {vitals.heartbeat}"
+    for title, text in (("Checkpoints", vitals.checkpoints), ("Files", vitals.files), ("Heartbeat", vitals.heartbeat)):
+        if text is not None:
+            yield f"{title}: {text}"
     for name, at in vitals.jobs.items():
         yield f"Next {name}: {f'{at:%Y-%m-%d %H:%M:%S} UTC' if at else 'no date'}"
 

@@ -3,7 +3,6 @@
 from gateway.agent.work import task_trees
 from gateway.agent.work.task_trees import NoSuchTask, TooManyTasks, task_line, tree_summary
 from gateway.commands import Command, CommandContext, CommandReply
-from gateway.domain.ids import TaskId
 from gateway.domain.principals import Role
 from gateway.domain.work.trees import MOST_LIVE
 from gateway.store.work import trees
@@ -16,33 +15,31 @@ NONE = "There are no background tasks. Ask for something long, and say that it c
 async def run(ctx: CommandContext) -> CommandReply:
     """List the latest trees of the chat's person; `show`, `cancel` or `retry` acts on one."""
     action, _, which = ctx.argument.partition(" ")
-    cancelled: list[TaskId] = []
-    try:
-        text = await _reply_to(ctx, action.casefold(), which.strip(), cancelled)
-    except (NoSuchTask, TooManyTasks) as error:
-        text = str(error)
-    return CommandReply(text, tuple(cancelled))
-
-
-async def _reply_to(ctx: CommandContext, action: str, which: str, cancelled: list[TaskId]) -> str:
-    whose = ctx.at.principal_id
-    match action:
+    which, whose = which.strip(), ctx.at.principal_id
+    match action.casefold():
         case "" | "list" if not which:
             rows = await trees.newest(ctx.tx, whose, SHOWN)
-            return "\n".join([*map(task_line, rows), "", USAGE]) if rows else NONE
+            return CommandReply("\n".join([*map(task_line, rows), "", USAGE]) if rows else NONE)
         case "show" if which:
             nodes = await task_trees.show(ctx.tx, whose, which)
             more = f"\nand {len(nodes) - LINES} more" if len(nodes) > LINES else ""
-            return "\n".join([tree_summary(nodes), *map(task_line, nodes[:LINES])]) + more
+            return CommandReply("\n".join([tree_summary(nodes), *map(task_line, nodes[:LINES])]) + more)
         case "cancel" if which:
             task, running = await task_trees.cancel(ctx.tx, whose, which)
-            cancelled.extend(running)
-            return f"Cancelled: {str(task)[: task_trees.SHORT]} with all below it."
+            text = f"Cancelled: {str(task)[: task_trees.SHORT]} with all below it."
+            return CommandReply(text, tuple(running))
         case "retry" if which:
             most = None if ctx.role is Role.OWNER else MOST_LIVE
-            return f"Started again: {str(await task_trees.retry(ctx.tx, whose, which, most))[: task_trees.SHORT]}"
+            task = await task_trees.retry(ctx.tx, whose, which, most)
+            return CommandReply(f"Started again: {str(task)[: task_trees.SHORT]}")
         case _:
-            return USAGE
+            return CommandReply(USAGE)
 
 
-command = Command("tasks", "work in the background; show, cancel or retry ID", run, tokens="as owner")
+command = Command(
+    "tasks",
+    "work in the background; show, cancel or retry ID",
+    run,
+    tokens="as owner",
+    refusals=(NoSuchTask, TooManyTasks),
+)

@@ -255,8 +255,12 @@ def _put_value(section: dict[str, JsonValue], path: tuple[str, ...], value: Json
 
 def _parse_variable(text: str) -> JsonValue:
     """Parse lists, objects, `true`, `false` and `null` as JSON; all else is text, which number keys accept."""
-    if text not in ("true", "false", "null") and not text.startswith(("[", "{")):
-        return text
+    is_json = text in ("true", "false", "null") or text.startswith(("[", "{"))
+    return json_or_text(text) if is_json else text
+
+
+def json_or_text(text: str) -> JsonValue:
+    """The value that the text is in JSON, else the text itself."""
     try:
         value: JsonValue = json.loads(text)
     except (ValueError, RecursionError):

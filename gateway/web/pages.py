@@ -1,7 +1,6 @@
 """Renders pages and parts of pages from the templates; everything is escaped unless it is already `Markup`."""
 
 import hashlib
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -11,32 +10,23 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
-from gateway.domain.text.texts import one_line
+from gateway.domain.files import PLAYABLE
+from gateway.domain.text.texts import one_line, size_text
 
 HERE = Path(__file__).parent
 STATIC = HERE / "static"
 THEMES = frozenset({"light", "dark"})
 
 
-@dataclass(frozen=True, slots=True)
-class Nav:
-    """An entry of the sidebar; `icon` is one of static/vendor/icons.svg.
+class Screen(APIRouter):
+    """A screen: its routes, and its entry in the sidebar; `icon` is one of static/vendor/icons.svg.
 
     `place` sorts the entries; those of one decade stand together, and those from 50 on are folded under Settings.
     """
 
-    path: str
-    label: str
-    icon: str
-    place: int
-
-
-@dataclass(frozen=True, slots=True)
-class Screen:
-    """A screen: its sidebar entry and its routes."""
-
-    nav: Nav
-    router: APIRouter
+    def __init__(self, path: str, label: str, icon: str, place: int) -> None:
+        super().__init__()
+        self.path, self.label, self.icon, self.place = path, label, icon, place
 
 
 class Pages:
@@ -50,8 +40,8 @@ class Pages:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        self._templates.globals["static"] = cache(_static)
-        self._templates.filters["plain"] = plain
+        self._templates.globals |= {"static": cache(_static), "playable": PLAYABLE}
+        self._templates.filters |= {"plain": plain, "bytes": size_text}
         self._parts = self._templates.get_template("parts.html").module
         self._messages = self._templates.get_template("messages.html").module
 

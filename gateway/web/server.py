@@ -29,7 +29,7 @@ from gateway.web.http.limits import Connection, Connections, RateLimiter, Thrott
 from gateway.web.live.conversations import Conversations
 from gateway.web.live.topics import Thread, Topics
 from gateway.web.markup.markdown import Markdown
-from gateway.web.pages import STATIC, Nav, Pages
+from gateway.web.pages import STATIC, Pages, Screen
 from gateway.web.site import Rights, Site
 from gateway.web.v1 import routes
 
@@ -92,13 +92,13 @@ _SENT_AS_IT_IS = (*DEFAULT_EXCLUDED_CONTENT_TYPES, "application/octet-stream")
 def build_app(backend: Backend) -> FastAPI:
     """Build the web app of one gateway."""
     shown = screens.discover()
-    site = _site(backend, tuple(screen.nav for screen in shown))
+    site = _site(backend, shown)
     app = DocumentedApp(
         title="SupaClaw", openapi_url="/api/openapi.json", docs_url=None, redoc_url=None, lifespan=_lifespan
     )
     app.state.site = site
     handle_errors(app)
-    pages = (*(screen.router for screen in shown), sign_in.router)
+    pages = (*shown, sign_in.router)
     programs = (*api.discover(), routes.router)
     for router in pages:
         app.include_router(router, include_in_schema=False)
@@ -120,16 +120,12 @@ def build_app(backend: Backend) -> FastAPI:
     return app
 
 
-def _site(backend: Backend, nav: tuple[Nav, ...]) -> Site:
+def _site(backend: Backend, nav: tuple[Screen, ...]) -> Site:
     conversations = Conversations(backend.database, backend.chat.live)
     pages, markdown = Pages(), Markdown()
     backend.signals.memory_low.subscribe_call(markdown.forget)
     greeting = pages.piece("empty.html", owner=backend.owner.name)
     topics = Topics(conversations, lambda: Thread(pages, markdown, greeting, backend.chat.wordings, acts=True))
-    throttle, rate_limiter = (
-        Throttle(backend.clock),
-        RateLimiter(backend.clock, TRIGGERS_PER_MINUTE, TRIGGERS_PER_MINUTE / 60),
-    )
     rights = Rights(backend.database, backend.clock)
     backend.signals.access_changed.subscribe_call(rights.look_again)
     site = Site(
@@ -137,8 +133,8 @@ def _site(backend: Backend, nav: tuple[Nav, ...]) -> Site:
         conversations=conversations,
         topics=topics,
         pages=pages,
-        throttle=throttle,
-        rate_limiter=rate_limiter,
+        throttle=Throttle(backend.clock),
+        rate_limiter=RateLimiter(backend.clock, TRIGGERS_PER_MINUTE, TRIGGERS_PER_MINUTE / 60),
         nav=nav,
         rights=rights,
     )

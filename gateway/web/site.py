@@ -29,7 +29,7 @@ from gateway.web.http.limits import CredentialLookups, RateLimiter, Throttle
 from gateway.web.live.boards import Boards
 from gateway.web.live.conversations import Conversations
 from gateway.web.live.topics import Topics
-from gateway.web.pages import Nav, Pages
+from gateway.web.pages import Pages, Screen
 
 LOOK_SECONDS = 0.8
 """Between two checks while something is open: no notification comes for an expiry, nor through a pooler."""
@@ -113,7 +113,7 @@ class Site(Backend):
     pages: Pages
     throttle: Throttle
     rate_limiter: RateLimiter
-    nav: tuple[Nav, ...]
+    nav: tuple[Screen, ...]
     rights: Rights
     boards: Boards = field(default_factory=Boards)
     lookups: CredentialLookups = field(default_factory=CredentialLookups)
@@ -123,9 +123,9 @@ class Site(Backend):
         """`text` of a program or a form, with live secrets replaced by their names."""
         return LeakGuard(self.health.mask.leaks).at("web")(text)
 
-    def screen(self, request: Request, nav: Nav, template: str, **shown: object) -> Response:
+    def screen(self, request: Request, screen: Screen, template: str, **shown: object) -> Response:
         """Render a screen's page."""
-        return self.pages.page(request, template, title=nav.label, nav=self.nav, here=nav.path, **shown)
+        return self.pages.page(request, template, title=screen.label, nav=self.nav, here=screen.path, **shown)
 
     async def config_written(self, text: str) -> None:
         """Audit a change of config.json, which is not in the database."""
@@ -152,7 +152,7 @@ def _unanswered(*, restarting: bool) -> Refused:
         return Refused(401, "invalid_api_key", "The token was revoked, has expired or lost a right while you waited.")
     # without a key, a client that retries automatically would send the message twice
     message = "The gateway is restarting and still working on the answer. Retry with the same Idempotency-Key."
-    return Refused(503, "restarting", message, type="server_error", headers={"x-should-retry": "false"})
+    return Refused(503, "restarting", message, headers={"x-should-retry": "false"})
 
 
 def site_of(request: Request) -> Site:

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from gateway.cli.storage import workspace as command
-from gateway.cli.terminal import questions
+from gateway.cli.terminal import output
 from gateway.domain.principals import Label, Role
 from gateway.store.connection.pool import Database
 from gateway.store.files import contents
@@ -139,7 +139,7 @@ def test_at_a_terminal_it_asks(
         asked.append(question)
         return answer
 
-    monkeypatch.setattr(questions, "sys", SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True)))
+    monkeypatch.setattr(output, "sys", SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True)))
     monkeypatch.setattr(command.typer, "confirm", confirm)
     done = supaclaw("checkpoints", "restore", id, "--path", "notes/a.md")
 

@@ -14,8 +14,7 @@ from uuid import UUID, uuid4
 import asyncpg
 import pytest
 
-from gateway.config.data.erasures import unfinished
-from gateway.config.data.instance import hold_instance
+from gateway.config.data.instance import hold_instance, unfinished_erasures
 from gateway.config.failpoints import Step
 from gateway.domain.conversation.inbound import Address, Inbound, Sender
 from gateway.domain.ids import EntryId
@@ -234,7 +233,7 @@ def test_an_erasure_that_is_killed_is_told_of_and_finishes_when_it_is_run_again(
     data: Path, dsn: str, supaclaw: Supaclaw, step: str
 ) -> None:
     assert erase("--yes", "--also", WORDS, SUPACLAW_FAIL=step).returncode == -signal.SIGKILL
-    assert unfinished(data) == {2: 1}
+    assert unfinished_erasures(data) == {2: 1}
     assert WORDS not in (data / "erasures.unfinished").read_text()
     assert "the erasure of memory 2 broke off" in supaclaw("doctor").out
     assert "give the same again" in erase("--yes").stderr
@@ -243,7 +242,7 @@ def test_an_erasure_that_is_killed_is_told_of_and_finishes_when_it_is_run_again(
 
     assert done.returncode == 0, done.stderr
     assert hits(data, dsn) == [], done.stdout
-    assert unfinished(data) == {}
+    assert unfinished_erasures(data) == {}
 
 
 def test_nothing_is_erased_that_was_not_meant(data: Path, dsn: str, supaclaw: Supaclaw) -> None:

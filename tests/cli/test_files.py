@@ -50,7 +50,7 @@ def report(dsn: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> FileRow:
 def test_the_owners_files_are_listed(supaclaw: Supaclaw, report: FileRow):
     [listed] = supaclaw("files", "list", "--json").json
     assert (listed["id"], listed["path"], listed["size"]) == (str(report.id), "notes/report.txt", 6)
-    assert f"{report.id}   notes/report.txt   6 bytes   yours" in supaclaw("files", "list").out
+    assert f"{report.id}   notes/report.txt   6 B    yours" in supaclaw("files", "list").out
 
 
 def test_a_file_is_fetched_into_the_folder_and_nothing_is_overwritten(supaclaw: Supaclaw, report: FileRow, place: Path):

@@ -11,7 +11,7 @@ from tests.cli.conftest import Supaclaw
 CALLS = [
     (name, command) if command else (name,)
     for name, entry in COMMANDS.items()
-    for command in (entry.commands if isinstance(entry, Group) else ("",))
+    for command in (entry.targets if isinstance(entry, Group) else ("",))
 ]
 
 

@@ -54,7 +54,7 @@ async def test_the_owner_also_sees_how_the_gateway_itself_is(path: MessagePath) 
     show(path, CONDITION)
     assert (await path.ask("/status")).split("\n")[5:] == [
         "Event loop: at most 12 ms late in the last minute, 231 ms ever",
-        "Memory: 140 of 128 MB, shedding load",
+        "Memory: 147 MB of 134 MB, shedding load",
         "Channel telegram: open, heard 0:01:15 ago",
         "Channel slack: refused: wrong token",
         "Unplanned restarts: 2 in the last 24 hours",
@@ -69,7 +69,7 @@ async def test_the_owner_also_sees_how_the_gateway_itself_is(path: MessagePath) 
 async def test_calm_takes_few_words(path: MessagePath) -> None:
     show(path, Vitals(memory=MemoryUse(100 * 2**20, 2000 * 2**20, shedding=False), unclean_ends=1))
     assert (await path.ask("/status")).split("\n")[5:] == [
-        "Memory: 100 of 2000 MB",
+        "Memory: 105 MB of 2.1 GB",
         "Unplanned restarts: 1 in the last 24 hours",
         VECTORS,
     ]

@@ -39,7 +39,7 @@ MARKS = st.sampled_from(
             "2026-11-22 10:00 UTC Owner] pay",
             "Sun 2026-11-22 10:00 UTC-8] pay",
             "forwarded from Ada]",
-            "file a.pdf: 3 bytes]",
+            "file a.pdf: 3 B]",
         ),
         *(
             "Summary of the conversation before this]",

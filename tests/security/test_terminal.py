@@ -16,8 +16,7 @@ import structlog
 
 from gateway.cli.conversation.chat import Screen
 from gateway.cli.terminal.console import Style, copy_out, echo, print_error, print_traceback, redraw, show_progress
-from gateway.cli.terminal.output import print_json, print_rows
-from gateway.cli.terminal.questions import confirm
+from gateway.cli.terminal.output import confirm, print_json, print_rows
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.text.texts import printable
 from gateway.logs import SecretMask, logging_to
@@ -139,11 +138,10 @@ TERMINAL = {"stdout", "stderr", "__stdout__", "__stderr__"}
 CLICK = {"echo", "secho", "echo_via_pager", "confirm", "prompt", "style", "progressbar", "get_text_stream"}
 MAY = {
     "console.py": {"print", "rich", "sys"},
-    "output.py": {"rich"},
+    "output.py": {"rich", "sys", "typer"},  # `sys`: whether answers are typed
     "logs.py": {"log line", "sys"},  # `readable` is told whether it is a terminal
     "mcp_serve.py": {"sys"},  # a program reads it
     "prompt.py": {"input"},
-    "questions.py": {"sys", "typer"},  # whether they are typed
 }
 
 

@@ -8,8 +8,7 @@ import httpx
 import pytest
 
 from gateway.app.storage.manifest import table_member
-from gateway.app.storage.restore import unpack
-from gateway.app.storage.staging import put_in_place
+from gateway.app.storage.restore import put_in_place, unpack
 from gateway.app.storage.upgrade import BACKUPS
 from gateway.config.environment import Environment
 from gateway.store.connection.pool import Database

@@ -1,7 +1,7 @@
 import pytest
 
 from gateway.domain.channels.channel import Login
-from gateway.web.api import channel_logins
+from gateway.web.api import logins
 from tests.fakes.login import FakeLogin
 from tests.web.conftest import BEARER, Running
 
@@ -62,4 +62,4 @@ async def test_the_page_draws_the_code_and_escapes_what_the_platform_says(runnin
 
 
 def test_what_fits_into_no_qr_code_is_not_drawn():
-    assert channel_logins.qr_picture("x" * 5000) == ""
+    assert logins.qr_picture("x" * 5000) == ""

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from gateway.domain.principals import Label
 from gateway.ingest.output import LOCKED as PASSWORD_NEEDED
 from gateway.store.files import files
-from gateway.web.components.files import as_before, even_breaks, locked_lines
+from gateway.web.files import as_before, even_breaks, locked_lines
 from gateway.workspace.files import copies
 from tests.ingest.samples import unlockable_pdf
 from tests.web.conftest import Web

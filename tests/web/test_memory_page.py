@@ -14,7 +14,7 @@ from gateway.domain.memory.memories import ALL_MEMORIES, Category, Kind, Memory,
 from gateway.domain.principals import Label
 from gateway.store.memory import memories
 from gateway.store.people import tokens
-from gateway.web.components.memory_rows import marked
+from gateway.web.memory_rows import marked
 from tests.web.conftest import BEARER, Web
 
 HOSTILE = '<script>alert(1)</script><img src=x onerror="alert(2)">\u202e evil'

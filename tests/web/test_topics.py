@@ -2,28 +2,52 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from dataclasses import fields
+from datetime import UTC, datetime
+from typing import Any
+from uuid import uuid4
 
 import pytest
 from markupsafe import Markup
 
 from gateway.domain.conversation.inbound import Address
+from gateway.domain.conversation.tools import ToolClass
 from gateway.domain.errors import DatabaseDown
+from gateway.domain.ids import SessionId
+from gateway.domain.principals import Label
+from gateway.store.trust.reviews import ReviewRow
 from gateway.web.live import topics
 from gateway.web.live.conversations import Conversations, Snapshot, Update
 from gateway.web.live.sse import Frame
 from gateway.web.live.topics import Thread, Topics
 from gateway.web.markup.markdown import Markdown
 from gateway.web.pages import Pages
+from tests.web.test_thread import row
 
 HERE = Address("web", "owner", "main")
+QUESTION: dict[str, Any] = {
+    "id": 1,
+    "kind": "approval",
+    "tool": "send",
+    "arguments": {},
+    "preview": "To Eve: hello",
+    "state": "open",
+    "label": Label.OWNER,
+    "act": ToolClass.SEND,
+    "created_at": datetime(2026, 3, 1, tzinfo=UTC),
+}
 
 
 class Told(Conversations):
     """A conversation in which happens what a test says, or which cannot be read."""
 
-    def __init__(self, problem: Exception | None = None) -> None:
+    def __init__(self, problem: Exception | None = None, answered: Snapshot | None = None) -> None:
         self.news: asyncio.Queue[Update] = asyncio.Queue()
-        self.problem = problem
+        self.problem, self.answered = problem, answered
+
+    async def snapshot(self, session: SessionId) -> Snapshot:
+        assert self.answered is not None
+        return self.answered
 
     async def follow(self, address: Address, *, pace: float = 0.0) -> AsyncGenerator[Update, None]:
         if self.problem:
@@ -56,6 +80,28 @@ async def test_one_drawing_serves_all_viewers(stopping: asyncio.Event):
     assert first[0] == first[1]
     assert second[0] is second[1]
     assert ["running", True, ""] in json.loads(second[0].data)
+
+
+async def test_a_card_disappears_when_its_question_is_answered_elsewhere(
+    stopping: asyncio.Event, monkeypatch: pytest.MonkeyPatch
+):
+    """No event of the conversation tells of it."""
+    monkeypatch.setattr(topics, "ANSWERED_SECONDS", 0.01)
+    question = ReviewRow(**{field.name: None for field in fields(ReviewRow)} | QUESTION)
+    session, notice = SessionId(uuid4()), row(1, "notice", "**A1: may I make this change?** (send)")
+    told, owner = Told(answered=Snapshot(session, (notice,), None)), "Ada"
+    made = Topics(told, lambda: Thread(Pages(), Markdown(), Markup(owner), acts=True))
+    async with asyncio.TaskGroup() as group:
+        group.create_task(made.serve(stopping))
+        await asyncio.sleep(0)
+        async with aclosing(made.follow(HERE, None)) as viewer:
+            await anext(viewer)
+            told.news.put_nowait(Snapshot(session, (notice,), None, questions=(question,)))
+            asking, answered = (await anext(viewer)).data, (await anext(viewer)).data
+        stopping.set()
+    assert "/approvals/A1/" in asking
+    assert json.loads(answered)[0][:2] == ["replace", "m1"]
+    assert "/approvals/A1/" not in answered
 
 
 @pytest.mark.parametrize("problem", [DatabaseDown("no connection"), RuntimeError("a defect")])

@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from gateway.web.components.files import MAX_FILES
+from gateway.web.files import MAX_FILES
 from tests.web.conftest import BEARER, MOST, Web
 from tests.web.test_v1 import user
 from tests.web.uploading import png

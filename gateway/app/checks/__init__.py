@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 import structlog
 
 from gateway.app.checks.connections import check_channels, check_model, check_workspace
-from gateway.app.checks.context import Check, CheckContext, load_context
+from gateway.app.checks.context import Check, CheckContext, fail, load_context, warn
 from gateway.app.checks.database import check_database
 from gateway.app.checks.installation import (
     check_config,
@@ -16,9 +16,8 @@ from gateway.app.checks.installation import (
     check_packages,
 )
 from gateway.app.checks.machine import check_clock, check_exec, check_jail, check_memory, check_port, check_python
-from gateway.app.checks.secrets import check_secrets
-from gateway.app.checks.tools import check_tools
-from gateway.domain.health import Finding, FindingLevel
+from gateway.app.checks.stored import check_secrets, check_tools
+from gateway.domain.health import Finding
 
 __all__ = ["CHECKS", "CheckContext", "load_context", "run_checks"]
 
@@ -57,7 +56,7 @@ def run_checks(
     for name, check in checks.items():
         begins(name)
         if context.problem and name in NEED_THE_CONFIG:
-            yield name, Finding(FindingLevel.WARN, "not checked", "fix config.json first")
+            yield name, warn("not checked", "fix config.json first")
             continue
         try:
             for finding in check(context):
@@ -65,7 +64,4 @@ def run_checks(
         except Exception as error:
             log.exception("doctor.check_broke", check=name)
             text = f"this check crashed: {' '.join(f'{type(error).__name__}: {error}'.split())}"
-            yield (
-                name,
-                Finding(FindingLevel.FAIL, text, "a bug in this program: please report it; the other checks are valid"),
-            )
+            yield name, fail(text, "a bug in this program: please report it; the other checks are valid")

@@ -6,12 +6,12 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from gateway.app.checks.context import CheckContext, refused
+from gateway.app.checks.context import CheckContext, fail, ok, refused, warn
 from gateway.config.machine import SystemClock
 from gateway.domain.channels.channel import NoFacts
 from gateway.domain.conversation.model import Attempt, ModelsExhausted
 from gateway.domain.errors import ConfigError, OwnerMustAct, SupaclawError, TryAgainLater
-from gateway.domain.health import Finding, FindingLevel
+from gateway.domain.health import Finding
 from gateway.flow.channels.supervisor import ChannelSpec, channel_specs, probe
 from gateway.llm.auto import GUIDE
 from gateway.llm.call import RetryPolicy
@@ -35,14 +35,12 @@ async def _check_chain(context: CheckContext) -> list[Finding]:
     try:
         if about.active == GUIDE:
             text = f"no model is connected: {about.why}"
-            return [
-                Finding(FindingLevel.WARN, text, "paste a key into `supaclaw init` or Setup, or set OPENAI_API_KEY")
-            ]
+            return [warn(text, "paste a key into `supaclaw init` or Setup, or set OPENAI_API_KEY")]
         lacking = list(_lacking_keys(context, about.chain))
         if context.live:
             return [*lacking, await _ask_model(client)]
         return [*lacking, *await _short_contexts(context, about.chain)] or [
-            Finding(FindingLevel.OK, f"{', then '.join(about.chain)} ({about.why}); `doctor --live` calls it")
+            ok(f"{', then '.join(about.chain)} ({about.why}); `doctor --live` calls it")
         ]
     finally:
         await client.close()
@@ -53,7 +51,7 @@ def _lacking_keys(context: CheckContext, chain: Sequence[str]) -> Iterator[Findi
         endpoint = endpoint_of(split_model(model)[0], context.config.models.providers, context.environ)
         if endpoint.lacks_key:
             fix = f"set {endpoint.vendor.keys[0]}; create one at {endpoint.vendor.keys_page}"
-            yield Finding(FindingLevel.WARN, f"{model} needs a key", fix)
+            yield warn(f"{model} needs a key", fix)
 
 
 async def _short_contexts(context: CheckContext, chain: Sequence[str]) -> list[Finding]:
@@ -64,8 +62,7 @@ async def _short_contexts(context: CheckContext, chain: Sequence[str]) -> list[F
         found = await look_up(endpoint, model)
         if found is not None and found.loaded is not None and found.loaded < found.window:
             text = f"{model} is loaded with {found.loaded:,} tokens of context; {found.window:,} are asked for"
-            fix = MORE_CONTEXT.format(model=split_model(model)[1], window=found.window)
-            short.append(Finding(FindingLevel.WARN, text, fix))
+            short.append(warn(text, MORE_CONTEXT.format(model=split_model(model)[1], window=found.window)))
     return short
 
 
@@ -75,11 +72,11 @@ async def _ask_model(client: ModelClient) -> Finding:
         first = await client.try_out()
     except ModelsExhausted as error:
         fix = "check the key, the credit and the model's name, and that this machine can reach the provider"
-        return Finding(FindingLevel.FAIL, _tries(error.attempts), fix)
+        return fail(_tries(error.attempts), fix)
     text = f"{first.reply.model} {first}"
     if failed := first.reply.failed:
-        return Finding(FindingLevel.WARN, f"{text}, after {_tries(failed)}", "fix the one that failed, or remove it")
-    return Finding(FindingLevel.OK, text)
+        return warn(f"{text}, after {_tries(failed)}", "fix the one that failed, or remove it")
+    return ok(text)
 
 
 def _tries(attempts: Sequence[Attempt]) -> str:
@@ -91,27 +88,27 @@ def check_channels(context: CheckContext) -> Iterator[Finding]:
     """Check the channels; yields one finding for each."""
     if not context.config.channels:
         fix = "connect one with `supaclaw init` or on the page, under Setup"
-        yield Finding(FindingLevel.WARN, "no messenger is configured, only the web page and the terminal", fix)
+        yield warn("no messenger is configured, only the web page and the terminal", fix)
     for name, section in context.config.channels.items():
         try:
             spec = channel_specs({name: section}, (), context.environment.data, lambda _: NoFacts()).get(name)
             yield _check_channel(name, spec, live=context.live)
         except ConfigError as error:
             for line in str(error).splitlines():
-                yield Finding(FindingLevel.FAIL, line, "fix config.json")
+                yield fail(line, "fix config.json")
         except (SupaclawError, TimeoutError) as error:
             fix = f"fix channels.{name} in config.json; check that this machine can reach the platform"
-            yield Finding(FindingLevel.FAIL, f"{name}: {str(error) or 'no answer'}", fix)
+            yield fail(f"{name}: {str(error) or 'no answer'}", fix)
 
 
 def _check_channel(name: str, spec: ChannelSpec | None, *, live: bool) -> Finding:
     if spec is None:
-        return Finding(FindingLevel.OK, f"{name}: switched off")
+        return ok(f"{name}: switched off")
     who = asyncio.run(_probe_channel(spec, live=live))
     if spec.access.anyone:
         fix = f"list who may talk to it in channels.{name}.allow, unless this is intended"
-        return Finding(FindingLevel.WARN, f"{name}: {who}; anyone may talk to it", fix)
-    return Finding(FindingLevel.OK, f"{name}: {who}")
+        return warn(f"{name}: {who}; anyone may talk to it", fix)
+    return ok(f"{name}: {who}")
 
 
 async def _probe_channel(spec: ChannelSpec, *, live: bool) -> str:
@@ -136,18 +133,16 @@ def check_workspace(context: CheckContext) -> Iterator[Finding]:
         yield refused(error)
         return
     if not context.live:
-        yield Finding(FindingLevel.OK, f"synchronised with {address.place}; `doctor --live` tries it")
+        yield ok(f"synchronised with {address.place}; `doctor --live` tries it")
         return
     try:
         with tempfile.TemporaryDirectory() as folder:
             Path(folder, "probe").write_bytes(_PROBE_BYTES)
             store = ObjectStore(address, lambda: Rules.of(context.config.net.private_allow))
             asyncio.run(_try_store(store, Path(folder, "probe")))
-        yield Finding(FindingLevel.OK, f"synchronised with {address.place}, which works")
+        yield ok(f"synchronised with {address.place}, which works")
     except TryAgainLater as error:
-        yield Finding(
-            FindingLevel.FAIL, str(error), "`supaclaw config` changes the keys of workspace; docs/scale.md says how"
-        )
+        yield fail(str(error), "`supaclaw config` changes the keys of workspace; docs/scale.md says how")
 
 
 async def _try_store(store: ObjectStore, probe: Path) -> None:

@@ -24,6 +24,21 @@ class CheckContext:
     """Whether to call the model and the messengers."""
 
 
+def ok(text: str) -> Finding:
+    """A passed check."""
+    return Finding(FindingLevel.OK, text)
+
+
+def warn(text: str, fix: str) -> Finding:
+    """A check that found something to improve."""
+    return Finding(FindingLevel.WARN, text, fix)
+
+
+def fail(text: str, fix: str) -> Finding:
+    """A failed check."""
+    return Finding(FindingLevel.FAIL, text, fix)
+
+
 Check: TypeAlias = Callable[[CheckContext], Iterator[Finding]]
 
 
@@ -40,4 +55,4 @@ def load_context(
 def refused(error: OwnerMustAct) -> Finding:
     """A failed check for an error that would stop a start; the error's text ends with the fix."""
     parts = re.split(r"[;:] (?!.*[;:] )", str(error))
-    return Finding(FindingLevel.FAIL, parts[0], parts[-1])
+    return fail(parts[0], parts[-1])

@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
-from gateway.app.checks.context import CheckContext, refused
+from gateway.app.checks.context import CheckContext, fail, ok, refused, warn
 from gateway.config.channels import enabled_channels
 from gateway.config.model import Config
 from gateway.domain.errors import OwnerMustAct, SupaclawError
-from gateway.domain.health import Finding, FindingLevel
+from gateway.domain.health import Finding
 from gateway.domain.people.access import owner_problems
 from gateway.store.connection.pool import ALLOW_MEMBER_LOGIN, NO_MEMBER_LOGIN, Database
 from gateway.store.connection.server import ServerFacts, look
@@ -30,44 +30,41 @@ def check_database(context: CheckContext) -> Iterator[Finding]:
     data, url = context.environment.data, context.config.database.url
     embedded, password = EmbeddedPostgres(data), data / "keys" / "postgres.supaclaw"
     if url is None and not embedded.is_running:
-        yield Finding(FindingLevel.OK, "the embedded Postgres is not running; `supaclaw up` starts it")
+        yield ok("the embedded Postgres is not running; `supaclaw up` starts it")
         if not (data / "postgres").exists():
             yield from _judge_owner(context.config, None)
         return
     if url is None and not password.exists():
         text = f"the embedded Postgres runs, but {password} is gone"
-        yield Finding(FindingLevel.FAIL, text, "put it back from a backup; without it nobody can log in")
+        yield fail(text, "put it back from a backup; without it nobody can log in")
         return
     try:
         yield from asyncio.run(_check_server(context.config, embedded))
     except SupaclawError as error:
         log = data / "logs" / "postgres.log"
         fix = "check database.url, and that this server runs" if url else f"see {log}; `supaclaw down`, `supaclaw up`"
-        yield Finding(FindingLevel.FAIL, str(error), fix)
+        yield fail(str(error), fix)
 
 
 def judge(server: ServerFacts) -> Iterator[Finding]:
     """Yield the findings about a server that this program can work with."""
     about, known = f"PostgreSQL {server.version}, answers in {server.round_trip_ms:.1f} ms", len(read_migrations())
     if server.read_only:
-        yield Finding(FindingLevel.FAIL, f"{about}, but is read-only", "use the address of the primary server")
+        yield fail(f"{about}, but is read-only", "use the address of the primary server")
     elif server.round_trip_ms > _FAR_MS:
-        yield Finding(
-            FindingLevel.WARN, about, "each turn asks it many times: choose a database nearer to this machine"
-        )
+        yield warn(about, "each turn asks it many times: choose a database nearer to this machine")
     else:
-        yield Finding(FindingLevel.OK, about)
+        yield ok(about)
     if server.denied:
         fix = "grant all on all tables in schema supaclaw to the role of database.url"
-        yield Finding(FindingLevel.FAIL, f"the role may not read and write {server.denied}", fix)
+        yield fail(f"the role may not read and write {server.denied}", fix)
     migrations = f"migrations: {server.migrations} of {known} applied"
     if server.migrations < known:
-        yield Finding(FindingLevel.WARN, migrations, "the next start of the gateway applies the rest")
+        yield warn(migrations, "the next start of the gateway applies the rest")
     else:
-        yield Finding(FindingLevel.OK, migrations)
+        yield ok(migrations)
     if abs(server.ahead_seconds) > _SKEW_SECONDS:
-        text = f"its clock differs from this machine's by {server.ahead_seconds:.0f} s"
-        yield Finding(FindingLevel.WARN, text, "let NTP set both clocks")
+        yield warn(f"its clock differs from this machine's by {server.ahead_seconds:.0f} s", "let NTP set both clocks")
 
 
 def _sizes(tables: Sequence[TableSize]) -> str:
@@ -92,22 +89,20 @@ async def _check_server(config: Config, embedded: EmbeddedPostgres) -> list[Find
         if server.migrations < len(read_migrations()):
             return findings
         if not await database.members_log_in():
-            findings.append(Finding(FindingLevel.WARN, NO_MEMBER_LOGIN, ALLOW_MEMBER_LOGIN))
+            findings.append(warn(NO_MEMBER_LOGIN, ALLOW_MEMBER_LOGIN))
         async with database.connection() as conn:
             if why := await vectors.extension_problem(conn):
-                findings.append(Finding(FindingLevel.WARN, *why.split(": ", 1)))
+                findings.append(warn(*why.split(": ", 1)))
             else:
-                findings.append(Finding(FindingLevel.OK, await vectors.state(conn)))
-            findings.append(
-                Finding(FindingLevel.OK, _sizes(await retention.largest(conn, datetime.now(UTC).date(), 5)))
-            )
+                findings.append(ok(await vectors.state(conn)))
+            findings.append(ok(_sizes(await retention.largest(conn, datetime.now(UTC).date(), 5))))
             for name, text in (await outbox.waiting(conn)).items():
                 fix = "they are sent once it takes them; `supaclaw status` shows how the channel is"
-                findings.append(Finding(FindingLevel.WARN, f"answers for {name}: {text}", fix))
+                findings.append(warn(f"answers for {name}: {text}", fix))
             return [*findings, *_judge_owner(config, await principals.owner(conn))]
 
 
 def _judge_owner(config: Config, owner: PrincipalRow | None) -> Iterator[Finding]:
     ids = (owner.identities, owner.unconfirmed) if owner else ((), ())
     for line in owner_problems(config.owner.ids, enabled_channels(config.channels), *ids):
-        yield Finding(FindingLevel.WARN, *line.split("; ", 1))
+        yield warn(*line.split("; ", 1))

@@ -8,8 +8,8 @@ from collections.abc import Callable, Collection, Iterator
 from importlib.metadata import distributions
 from pathlib import Path
 
-from gateway.app.checks.context import CheckContext
-from gateway.config.data.erasures import reminder
+from gateway.app.checks.context import CheckContext, fail, ok, warn
+from gateway.config.data.instance import erasure_reminder
 from gateway.config.editing.hidden import masked
 from gateway.config.failpoints import Failpoints
 from gateway.config.load import parse_json, read
@@ -25,14 +25,14 @@ def check_config(context: CheckContext) -> Iterator[Finding]:
     path = context.environment.config
     if context.problem:
         for line in str(context.problem).splitlines():
-            yield Finding(FindingLevel.FAIL, line, f"fix {path}; `supaclaw config validate` checks it again")
+            yield fail(line, f"fix {path}; `supaclaw config validate` checks it again")
     elif not path.exists():
-        yield Finding(FindingLevel.OK, f"no {path}, the defaults are used")
+        yield ok(f"no {path}, the defaults are used")
     elif path.stat().st_mode & 0o077 and _holds_secrets(path):
         fix = f'chmod 600 {path}, or put "$env:NAME" there and keep the secrets in the environment'
-        yield Finding(FindingLevel.WARN, f"other users can read the secrets in {path}", fix)
+        yield warn(f"other users can read the secrets in {path}", fix)
     else:
-        yield Finding(FindingLevel.OK, str(path))
+        yield ok(str(path))
 
 
 def check_failpoint(context: CheckContext) -> Iterator[Finding]:
@@ -41,10 +41,10 @@ def check_failpoint(context: CheckContext) -> Iterator[Finding]:
     try:
         Failpoints(armed)
     except ConfigError as error:
-        yield Finding(FindingLevel.FAIL, str(error), "unset SUPACLAW_FAIL, or see `supaclaw doctor --failpoints`")
+        yield fail(str(error), "unset SUPACLAW_FAIL, or see `supaclaw doctor --failpoints`")
         return
     if armed:
-        yield Finding(FindingLevel.WARN, f"the gateway will kill itself at {armed}", "unset SUPACLAW_FAIL")
+        yield warn(f"the gateway will kill itself at {armed}", "unset SUPACLAW_FAIL")
 
 
 def _holds_secrets(path: Path) -> bool:
@@ -62,9 +62,9 @@ def check_packages(_context: CheckContext, found: Collection[str] | None = None)
     found = startup_code(Path(sysconfig.get_path("purelib"))) if found is None else found
     if found:
         fix = "find out which package brought it, install again from uv.lock, and change your keys"
-        yield Finding(FindingLevel.FAIL, f"{', '.join(found)}: code that runs whenever Python starts", fix)
+        yield fail(f"{', '.join(found)}: code that runs whenever Python starts", fix)
     else:
-        yield Finding(FindingLevel.OK, "no package runs code when Python starts")
+        yield ok("no package runs code when Python starts")
 
 
 def startup_code(packages: Path) -> list[str]:
@@ -94,21 +94,19 @@ def check_folders(context: CheckContext) -> Iterator[Finding]:
 
     data, workspace = context.environment.data, context.environment.workspace
     if data.is_dir() and data.stat().st_mode & 0o077:
-        yield Finding(FindingLevel.WARN, f"other users can read {data}", f"chmod 700 {shlex.quote(str(data))}")
+        yield warn(f"other users can read {data}", f"chmod 700 {shlex.quote(str(data))}")
     # Owners may share a workspace outside the data folder with a group, but not with everybody.
     if not workspace.is_relative_to(data) and workspace.is_dir() and workspace.stat().st_mode & 0o007:
-        yield Finding(
-            FindingLevel.WARN, f"every user can read {workspace}", f"chmod -R o= {shlex.quote(str(workspace))}"
-        )
+        yield warn(f"every user can read {workspace}", f"chmod -R o= {shlex.quote(str(workspace))}")
     for file in (context.environment.config.with_name(".env"), *sorted((data / BACKUPS).glob("*"))):
         yield from _private(file)
     yield _writable(data, "SUPACLAW_DATA")
     yield _writable(workspace, "SUPACLAW_WORKSPACE")
-    if why := reminder(data):
-        yield Finding(FindingLevel.WARN, *why.split("; ", 1))
+    if why := erasure_reminder(data):
+        yield warn(*why.split("; ", 1))
     for renewal in renewals(Workspace(workspace)):
         fix = "`supaclaw workspace diff` shows it" if renewal.edited else "the next start of the gateway renews it"
-        yield Finding(FindingLevel.WARN, f"this version has a newer {renewal.path}", fix)
+        yield warn(f"this version has a newer {renewal.path}", fix)
 
 
 def check_keys(context: CheckContext) -> Iterator[Finding]:
@@ -118,14 +116,12 @@ def check_keys(context: CheckContext) -> Iterator[Finding]:
     for key in keys:
         yield from _private(key)
         if not os.access(key, os.R_OK) or not key.stat().st_size:
-            yield Finding(
-                FindingLevel.FAIL, f"{key} is empty or cannot be read", "chown it, or restore it from a backup"
-            )
+            yield fail(f"{key} is empty or cannot be read", "chown it, or restore it from a backup")
     journal = folder / "journal"
     if not journal.exists() and any((context.environment.workspace / "sessions").glob("*/*.md")):
         fix = f"restore {journal} from a backup; without it the files are rewritten from the database"
-        yield Finding(FindingLevel.WARN, "the key that signs the workspace's journals is missing", fix)
-    yield Finding(FindingLevel.OK, f"{len(keys)} in {folder}")
+        yield warn("the key that signs the workspace's journals is missing", fix)
+    yield ok(f"{len(keys)} in {folder}")
 
 
 def check_disk(
@@ -142,15 +138,15 @@ def check_disk(
 
 def _private(file: Path) -> Iterator[Finding]:
     if file.is_file() and file.stat().st_mode & 0o077:
-        yield Finding(FindingLevel.WARN, f"other users can read {file}", f"chmod 600 {shlex.quote(str(file))}")
+        yield warn(f"other users can read {file}", f"chmod 600 {shlex.quote(str(file))}")
 
 
 def _writable(folder: Path, variable: str) -> Finding:
     place = _existing(folder)
     if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
         fix = f"make it a folder that this user can write to, or set {variable} to another one"
-        return Finding(FindingLevel.FAIL, f"{place} is not a writable folder", fix)
-    return Finding(FindingLevel.OK, str(folder) if place == folder else f"{folder} will be created by the first start")
+        return fail(f"{place} is not a writable folder", fix)
+    return ok(str(folder) if place == folder else f"{folder} will be created by the first start")
 
 
 def _existing(folder: Path) -> Path:

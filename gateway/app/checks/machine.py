@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 
-from gateway.app.checks.context import CheckContext, refused
+from gateway.app.checks.context import CheckContext, fail, ok, refused, warn
 from gateway.config.data.instance import running_pid
 from gateway.config.machine import available_memory
 from gateway.domain.errors import OwnerMustAct
@@ -34,7 +34,7 @@ def check_python(_context: CheckContext, version: tuple[int, ...] = sys.version_
     """Check that Python is new enough."""
     text = f"Python {'.'.join(map(str, version))}"
     new = version >= (3, 11)
-    yield Finding(FindingLevel.OK, text) if new else Finding(FindingLevel.FAIL, text, "install Python 3.11 or newer")
+    yield ok(text) if new else fail(text, "install Python 3.11 or newer")
 
 
 def check_memory(_context: CheckContext, available: int | None = None) -> Iterator[Finding]:
@@ -58,14 +58,12 @@ def check_clock(
     """Check that the clock is plausible and synchronised."""
     text = f"{now or datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
     if int(text[:4]) < _OLDEST_YEAR:
-        yield Finding(
-            FindingLevel.FAIL, f"{text} is in the past", "set the clock: secure connections fail with a wrong one"
-        )
+        yield fail(f"{text} is in the past", "set the clock: secure connections fail with a wrong one")
     elif kernel() == _UNSYNCHRONISED:
         fix = "run `timedatectl set-ntp true`, or install chrony; a virtual machine may get its time from its host"
-        yield Finding(FindingLevel.WARN, f"{text}; the clock is not synchronised", fix)
+        yield warn(f"{text}; the clock is not synchronised", fix)
     else:
-        yield Finding(FindingLevel.OK, text)
+        yield ok(text)
 
 
 def check_port(context: CheckContext) -> Iterator[Finding]:
@@ -74,7 +72,7 @@ def check_port(context: CheckContext) -> Iterator[Finding]:
 
     web = context.config.web
     if pid := running_pid(context.environment.data):
-        yield Finding(FindingLevel.OK, f"the gateway (pid {pid}) is using it")
+        yield ok(f"the gateway (pid {pid}) is using it")
         return
     try:
         with listen(web.host, web.port) as socket, reserve_other_loopback(socket):
@@ -82,7 +80,7 @@ def check_port(context: CheckContext) -> Iterator[Finding]:
     except OwnerMustAct as error:
         yield refused(error)
     else:
-        yield Finding(FindingLevel.OK, f"{web.host}:{web.port} is free")
+        yield ok(f"{web.host}:{web.port} is free")
 
 
 def check_jail(
@@ -92,26 +90,26 @@ def check_jail(
     found, filtered = version(), filters()
     has = f"{f'Landlock {found}' if found else 'no Landlock'}, {'' if filtered else 'no '}seccomp"
     if found >= _LEAST_LANDLOCK and filtered:
-        yield Finding(FindingLevel.OK, f"{has}: each file is read in a jail")
+        yield ok(f"{has}: each file is read in a jail")
     else:
         text = f"{has}: code hidden in a file that somebody sends could reach what the gateway can reach"
-        yield Finding(FindingLevel.WARN, text, "use Linux 6.2 or newer with Landlock and seccomp")
+        yield warn(text, "use Linux 6.2 or newer with Landlock and seccomp")
 
 
 def check_exec(context: CheckContext) -> Iterator[Finding]:
     """Check that the kernel can confine the commands that the agent runs."""
     if context.config.tools.exec.mode == "off":
-        yield Finding(FindingLevel.OK, "tools.exec.mode is off: the agent runs no commands")
+        yield ok("tools.exec.mode is off: the agent runs no commands")
         return
     try:
         found = asyncio.run(
             _confinement(open_workshop(context.environment.data / "scratch", context.environment.workshop))
         )
     except NoJail as error:
-        yield Finding(FindingLevel.WARN, f"the agent runs no commands: {error}", "see docs/security.md, Commands")
+        yield warn(f"the agent runs no commands: {error}", "see docs/security.md, Commands")
         return
     place = f"the service behind {service}" if (service := context.environment.workshop) else "a jail"
-    yield Finding(FindingLevel.OK, f"commands of the agent run in {place}: {found}")
+    yield ok(f"commands of the agent run in {place}: {found}")
 
 
 async def _confinement(jail: Workshop) -> str:

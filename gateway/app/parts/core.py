@@ -1,38 +1,37 @@
-"""The core: the parts that a start creates first; all other parts are built from it."""
+"""The core, which a start creates first, and the records: the stored messages and files, and where they are."""
 
 from dataclasses import dataclass
 
-from gateway.app.live_config import LiveConfig
+from gateway.app.live_config import Embedders, LiveConfig
+from gateway.background.cpu.executor import Cpu
+from gateway.background.jobs import Engine
+from gateway.background.upkeep.housekeeping import Checkpointing
+from gateway.background.worker import Workplace
 from gateway.config.environment import Environment
-from gateway.config.failpoints import Failpoints
 from gateway.domain.ids import InstanceId
-from gateway.domain.time import Clock
+from gateway.flow.files.uploads import Uploads
+from gateway.flow.files.workspaces import Workspaces
+from gateway.flow.inbound.acceptance import Rehearsal
+from gateway.flow.inbound.persistence import InboundWriter
+from gateway.flow.journal.journal import Journal
 from gateway.flow.live import Live
-from gateway.flow.people import People
 from gateway.flow.secrets.guard import LeakGuard
 from gateway.flow.secrets.live_secrets import LiveSecrets
-from gateway.flow.signals import Signals
 from gateway.logs import SecretMask
 from gateway.net.addresses import Rules
-from gateway.store.connection.pool import Database
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Core:
-    """The parts that exist before all others."""
+class Core(Engine):
+    """The parts that exist before all others, those that every job needs among them."""
 
     environment: Environment
     current: LiveConfig
     """The current config.json; ask at each use."""
-    database: Database
-    people: People
     instance: InstanceId
-    clock: Clock
-    failpoints: Failpoints
     secrets: LiveSecrets
     mask: SecretMask
     live: Live
-    signals: Signals
 
     @property
     def guard(self) -> LeakGuard:
@@ -42,3 +41,50 @@ class Core:
     def net_rules(self) -> Rules:
         """The addresses that may be connected to, as configured now."""
         return Rules.of(self.current.config.net.private_allow)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Records:
+    """The parts that store messages and files."""
+
+    journal: Journal
+    writer: InboundWriter
+    rehearsal: Rehearsal
+    workspaces: Workspaces
+    uploads: Uploads
+    checkpointing: Checkpointing
+    embedders: Embedders
+    cpu: Cpu
+
+    async def close(self) -> None:
+        """End the CPU process and that of the local embedding model."""
+        await self.embedders.close()
+        await self.cpu.close()
+
+
+def build_records(core: Core, *, workplace: Workplace, cpu: Cpu) -> Records:
+    """Build the records; starts nothing."""
+    environment, clock = core.environment, core.clock
+    journal = Journal(core.database, core.people, environment.workspace, environment.data, clock)
+    if workplace.kind == "gateway":  # two processes that write one journal file would corrupt it
+        core.live.listen(journal.changed)
+    writer = InboundWriter(core.people, journal, core.instance)
+    workspaces = Workspaces(
+        database=core.database,
+        people=core.people,
+        folder=environment.workspace,
+        others=environment.data / "principals",
+        unverified=journal.check.holds,
+        instance=core.instance,
+        member_mb=lambda: core.current.config.limits.member_mb,
+    )
+    return Records(
+        journal=journal,
+        writer=writer,
+        rehearsal=Rehearsal(core.database, writer, clock),
+        workspaces=workspaces,
+        uploads=Uploads(core.database, workspaces, clock, core.current.longest_file),
+        checkpointing=Checkpointing(core.database, environment.workspace, environment.data / "checkpoints", clock),
+        embedders=Embedders(core.current, clock, core.guard.at("embedding")),
+        cpu=cpu,
+    )

@@ -14,8 +14,7 @@ from gateway.agent.tool_files.calls import AccessTokens
 from gateway.agent.tool_files.confirmed import FORM as TOOL_FILES
 from gateway.agent.tool_files.confirmed import ToolFiles
 from gateway.agent.work.agents import Agents
-from gateway.app.parts.core import Core
-from gateway.app.parts.records import Records
+from gateway.app.parts.core import Core, Records
 from gateway.app.parts.way_out import WayOut
 from gateway.background.cpu.executor import run_alone
 from gateway.background.cpu.extraction import WebPages

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 
-from gateway.app.parts.core import Core
-from gateway.app.parts.records import Records
+from gateway.app.parts.core import Core, Records
 from gateway.app.parts.turns import Turns
 from gateway.app.parts.way_out import WayOut
 from gateway.app.parts.work import Work

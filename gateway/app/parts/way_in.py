@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gateway import commands
-from gateway.app.parts.core import Core
-from gateway.app.parts.records import Records
+from gateway.app.parts.core import Core, Records
 from gateway.app.parts.turns import Turns
 from gateway.app.parts.upkeep import Upkeep
 from gateway.app.parts.way_out import WayOut

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from gateway.app.parts.core import Core
-from gateway.app.parts.records import Records
+from gateway.app.parts.core import Core, Records
+from gateway.background.jobs import Delivery
 from gateway.background.upkeep.timers import Loops
 from gateway.flow.channels.leases import ChannelLeases
 from gateway.flow.channels.supervisor import ChannelSupervisor
@@ -14,14 +14,10 @@ from gateway.flow.unattended.schedule_results import DeliveryFollowUp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WayOut:
-    """The parts that send."""
+class WayOut(Delivery):
+    """The parts that send: those by which jobs reach people, and the gateway's own."""
 
-    outbound: Outbound
-    proactive: ProactiveMessages
     notices: Notices
-    outages: Outages
-    follow_up: DeliveryFollowUp
     leases: ChannelLeases
     channels: ChannelSupervisor
 
@@ -47,6 +43,7 @@ def build_way_out(core: Core, records: Records) -> WayOut:
     notices = Notices(core.people, proactive)
     leases = ChannelLeases(database, core.instance)
     return WayOut(
+        live=core.live,
         outbound=outbound,
         proactive=proactive,
         notices=notices,

@@ -4,15 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gateway.agent.work.task_trees import Trees
-from gateway.app.parts.core import Core
-from gateway.app.parts.records import Records
+from gateway.app.parts.core import Core, Records
 from gateway.app.parts.turns import Turns
 from gateway.app.parts.way_out import WayOut
 from gateway.background import jobs
 from gateway.background.budgets import BackgroundModel
 from gateway.background.cpu.extraction import TextExtraction
 from gateway.background.cpu.scratch import ScratchFolder
-from gateway.background.jobs import AgentParts, Delivery, Engine, FileParts, JobParts, Models
+from gateway.background.jobs import AgentParts, FileParts, JobParts, Models
 from gateway.background.upkeep.heartbeat import HeartbeatHalt
 from gateway.background.worker import Runner, TaskPlacement, Worker, Workplace
 from gateway.domain.work.tasks import Lane
@@ -106,13 +105,7 @@ def _job_parts(
 ) -> JobParts:
     current = core.current
     return JobParts(
-        engine=Engine(
-            database=core.database,
-            people=core.people,
-            clock=core.clock,
-            failpoints=core.failpoints,
-            signals=core.signals,
-        ),
+        engine=core,
         agents=AgentParts(
             environments=turns.environments,
             runner=turns.runner,
@@ -120,13 +113,7 @@ def _job_parts(
             questions=turns.questions,
             file_sync=file_sync,
         ),
-        delivery=Delivery(
-            live=core.live,
-            outbound=way_out.outbound,
-            proactive=way_out.proactive,
-            outages=way_out.outages,
-            follow_up=way_out.follow_up,
-        ),
+        delivery=way_out,
         files=FileParts(
             workspaces=records.workspaces,
             uploads=records.uploads,

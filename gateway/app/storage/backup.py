@@ -36,7 +36,7 @@ from gateway.app.storage.manifest import (
     table_member,
 )
 from gateway.app.storage.offline import leak_guard
-from gateway.app.storage.staging import check_restore_finished
+from gateway.app.storage.restore import check_restore_finished
 from gateway.config.channels import channel_names, parse_channel, settings_model
 from gateway.config.data.files import error_type, sync_to_disk
 from gateway.config.editing.hidden import is_secret, map_texts

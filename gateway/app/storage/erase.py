@@ -14,11 +14,16 @@ from uuid import UUID
 
 from gateway.app.storage.backup import recorded_backups
 from gateway.app.storage.database import reach
-from gateway.app.storage.staging import check_restore_finished
+from gateway.app.storage.restore import check_restore_finished
 from gateway.background.upkeep.health import alone
-from gateway.config.data import erasures
 from gateway.config.data.files import read_regular
-from gateway.config.data.instance import hold_instance, instance_id
+from gateway.config.data.instance import (
+    hold_instance,
+    instance_id,
+    note_erasure_begun,
+    note_erasure_finished,
+    unfinished_erasures,
+)
 from gateway.config.environment import Environment
 from gateway.config.failpoints import Failpoints, Step
 from gateway.config.model import Config
@@ -66,7 +71,7 @@ async def erase(
             if (owner := await principals.owner(conn)) is None:
                 raise OwnerMustAct("there is no owner yet, and nothing to erase")
             origins = await erasing.origins(conn, owner.id, memory)
-        _check(erasures.unfinished(data), memory, len(also), origins)
+        _check(unfinished_erasures(data), memory, len(also), origins)
         erasure = Erasure([*also, *origins.memories.values()], [*origins.memories.values(), *origins.messages.values()])
         key = read_regular(path) if (path := data / "keys" / "journal").exists() else b""
         traces = Traces(erasure, origins.entries, key, data, environment.workspace)
@@ -75,7 +80,7 @@ async def erase(
         versions = rewrite_checkpoints(history, traces.cleaned, erasure.in_text)
         rows, left = await _rows(database, erasure, origins)
         agree(Found(origins, rows, left, named, versions, recorded_backups(data)))
-        erasures.note_begun(data, memory, len(also))
+        note_erasure_begun(data, memory, len(also))
         failpoints.reach(Step.ERASURE_BEGUN)
         for path, fate in files:
             await _clean(database, traces, owner.id, path, fate)
@@ -87,7 +92,7 @@ async def erase(
         failpoints.reach(Step.ERASURE_COMMITTED)
         await erasing.vacuum(database)
         failpoints.reach(Step.ERASURE_VACUUMED)
-        erasures.note_finished(data, memory)
+        note_erasure_finished(data, memory)
 
 
 @asynccontextmanager

@@ -61,8 +61,7 @@ async def stored_secrets(
     database: Database, environment: Environment, environ: Mapping[str, str]
 ) -> LiveSecrets | None:
     """All current secrets; None before the first start."""
-    async with database.connection() as conn:
-        owner = await principals.owner(conn)
+    owner = await database.read(principals.owner)
     if owner is None:
         return None
     stored = LiveSecrets(Vault(database, environment.data, environ), owner.id, environ)

@@ -4,13 +4,11 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated
 
-import typer
-
 from gateway.agent.work import approvals as rules
 from gateway.agent.work.approvals import NotDecided, settle_review
 from gateway.cli.connections.database import with_connection, with_owner
 from gateway.cli.terminal.console import echo
-from gateway.cli.terminal.output import AsJson, Limit, print_json, print_rows
+from gateway.cli.terminal.output import AsJson, Limit, argument, option, print_result, print_rows
 from gateway.domain.conversation.diff import legible
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import PrincipalId
@@ -20,8 +18,8 @@ from gateway.store.trust.audit import AuditVerdict
 from gateway.store.trust.reviews import ReviewRow
 
 REVIEW_COLUMNS = ("name", "tool", "state", "asked_at", "expires_at")
-Number = Annotated[str, typer.Argument(metavar="NUMBER", help="Such as A17.")]
-Comment = Annotated[str, typer.Option(metavar="TEXT", help="A comment for the task that asks.")]
+Number = Annotated[str, argument("Such as A17.", "NUMBER")]
+Comment = Annotated[str, option("A comment for the task that asks.", "TEXT")]
 
 
 def list_reviews(as_json: AsJson = False) -> None:
@@ -63,21 +61,14 @@ def _decide(number: str, comment: str, as_json: bool, *, yes: bool) -> None:
 
 def _print_review(row: ReviewRow, as_json: bool, words: str) -> None:
     facts = _review_facts(row)
-    print_rows([facts], REVIEW_COLUMNS, as_json=True) if as_json else echo(words.format(**facts))
+    print_result([facts], words.format(**facts), as_json=as_json)
 
 
 def _review_facts(row: ReviewRow) -> Mapping[str, object]:
-    return {
-        "name": row.name,
-        "tool": row.tool,
-        "state": row.state,
-        "asked_at": row.created_at,
-        "expires_at": row.expires_at,
-        "change": legible(row.preview),
-        "kind": row.kind,
-        "decided_by": row.decided_by,
-        "response": row.response,
+    same = {
+        name: getattr(row, name) for name in ("name", "tool", "state", "expires_at", "kind", "decided_by", "response")
     }
+    return {**same, "asked_at": row.created_at, "change": legible(row.preview)}
 
 
 GRANT_COLUMNS = ("name", "tool", "times_left", "expires_at", "allows")
@@ -94,8 +85,8 @@ def list_grants(as_json: AsJson = False) -> None:
 
 
 def give_grant(
-    number: Annotated[str, typer.Argument(metavar="NUMBER", help="Such as A17.")],
-    terms: Annotated[list[str], typer.Argument(metavar="TERMS", help="Such as: 5 24h amount<=50 total 200.")],
+    number: Annotated[str, argument("Such as A17.", "NUMBER")],
+    terms: Annotated[list[str], argument("Such as: 5 24h amount<=50 total 200.", "TERMS")],
 ) -> None:
     """Allow a request's call in advance, with a count and a time."""
     parsed = rules.parse_terms(" ".join(terms), datetime.now(UTC))
@@ -103,7 +94,7 @@ def give_grant(
     echo(f"Allowed. {rules.grant_line(grant)}")
 
 
-def revoke_grant(number: Annotated[str, typer.Argument(metavar="NUMBER", help="Such as G3.")]) -> None:
+def revoke_grant(number: Annotated[str, argument("Such as G3.", "NUMBER")]) -> None:
     """Revoke a grant."""
     now = datetime.now(UTC)
     grant = with_owner(lambda conn, owner: rules.revoke_grant(conn, owner, number, now, by="terminal"))
@@ -111,17 +102,16 @@ def revoke_grant(number: Annotated[str, typer.Argument(metavar="NUMBER", help="S
 
 
 AUDIT_COLUMNS = ("seq", "at", "event", "subject", "principal")
-Head = Annotated[str, typer.Option(metavar="HASH", help="A hash that you noted earlier; the trail must still hold it.")]
+Head = Annotated[str, option("A hash that you noted earlier; the trail must still hold it.", "HASH")]
 
 
 def list_audit(limit: Limit = 50, as_json: AsJson = False) -> None:
     """List the newest approvals, grants, sign-ins and permission changes."""
-    rows = with_connection(lambda conn: audit.newest(conn, limit))
     facts = [
         {name: getattr(row, name) for name in ("seq", "at", "event", "subject")}
         | {"principal": str(row.principal_id or "")}
         | {name: getattr(row, name).hex() for name in ("actor", "detail", "hash")}
-        for row in rows
+        for row in with_connection(lambda conn: audit.newest(conn, limit))
     ]
     print_rows(facts, AUDIT_COLUMNS, as_json=as_json, none="Nothing has been recorded yet.")
 
@@ -134,9 +124,7 @@ def verify_audit(head: Head = "", as_json: AsJson = False) -> None:
 
     verdict, held = with_connection(check)
     broken = verdict.broken or ("" if held else f"no row has the hash {head}")
-    if as_json:
-        print_json({"rows": verdict.rows, "head": verdict.head, "broken": broken})
-    else:
-        echo(f"{verdict.rows} entries in order; the newest hash is {verdict.head or 'none yet'}")
+    text = f"{verdict.rows} entries in order; the newest hash is {verdict.head or 'none yet'}"
+    print_result({"rows": verdict.rows, "head": verdict.head, "broken": broken}, text, as_json=as_json)
     if broken:
         raise OwnerMustAct(f"the audit trail is broken: {broken}; compare it with a backup")

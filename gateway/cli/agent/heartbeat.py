@@ -8,8 +8,7 @@ import typer
 from pydantic import TypeAdapter
 
 from gateway.cli.connections.local_gateway import ask_gateway
-from gateway.cli.terminal.console import echo
-from gateway.cli.terminal.output import AsJson, print_json
+from gateway.cli.terminal.output import AsJson, option, print_result
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.health import HeartbeatOutcome, HeartbeatResult
 from gateway.domain.text.texts import one_line
@@ -21,7 +20,7 @@ MAX_TEXT = 2_000
 
 _BEAT = TypeAdapter(HeartbeatResult)
 
-Timeout = Annotated[float, typer.Option(metavar="SECONDS", help="How long to wait for it to end.")]
+Timeout = Annotated[float, option("How long to wait for it to end.", "SECONDS")]
 
 
 def heartbeat(as_json: AsJson = False, timeout: Timeout = 600) -> None:
@@ -36,10 +35,7 @@ def heartbeat(as_json: AsJson = False, timeout: Timeout = 600) -> None:
             raise TryAgainLater("the heartbeat is still running; `supaclaw status` shows its outcome")
         time.sleep(POLL_SECONDS)
         beat = _BEAT.validate_python(ask_gateway(PATH, timeout=REQUEST_SECONDS))
-    if as_json:
-        print_json(asdict(beat) | {"at": beat.at.isoformat()})
-    else:
-        echo(_line(beat))
+    print_result(asdict(beat), _line(beat), as_json=as_json)
     if beat.outcome is HeartbeatOutcome.FAILED:
         raise typer.Exit(1)
 

@@ -3,8 +3,7 @@
 import json
 import os
 import shutil
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -18,8 +17,16 @@ from gateway.agent.mcp.servers import McpServers
 from gateway.cli.connections.database import require_owner, with_connection, with_database
 from gateway.cli.process.config import set as set_key
 from gateway.cli.terminal.console import echo
-from gateway.cli.terminal.output import AsJson, print_rows
-from gateway.cli.terminal.questions import Yes, confirm_reviewed
+from gateway.cli.terminal.output import (
+    AsJson,
+    Yes,
+    argument,
+    confirm_reviewed,
+    facts_of,
+    option,
+    print_result,
+    print_rows,
+)
 from gateway.config.editing import config_file
 from gateway.config.environment import Environment
 from gateway.domain.conversation.diff import legible
@@ -28,18 +35,9 @@ from gateway.net.errors import NetError
 from gateway.store.connection.pool import Database
 
 COLUMNS = ("name", "state", "does", "description")
-Names = Annotated[list[str], typer.Argument(metavar="NAME", help="Tools, or a server for all of its tools.")]
-Name = Annotated[str, typer.Argument(metavar="NAME", help="As `supaclaw tools list` shows it.")]
-Does = Annotated[Use, typer.Option("--class", help="The class of its calls.")]
-
-
-@dataclass(frozen=True, slots=True)
-class ServerTest:
-    """The result of connecting to a server."""
-
-    server: str
-    tools: int
-    problem: str = ""
+Names = Annotated[list[str], argument("Tools, or a server for all of its tools.", "NAME")]
+Name = Annotated[str, argument("As `supaclaw tools list` shows it.", "NAME")]
+Does = Annotated[Use, option("The class of its calls.", None, "--class")]
 
 
 def show_all(as_json: AsJson = False) -> None:
@@ -53,14 +51,14 @@ def show_all(as_json: AsJson = False) -> None:
 def show(name: Name, as_json: AsJson = False) -> None:
     """Show a tool, and its changes since you confirmed it."""
     tool = with_database(lambda database: pinned_tools.get(database, name))
-    print_rows([PinnedToolRow.of(tool)], COLUMNS, as_json=True) if as_json else echo(legible(described_tool(tool)))
+    print_result([facts_of(PinnedToolRow.of(tool))], legible(described_tool(tool)), as_json=as_json)
 
 
 def check(as_json: AsJson = False) -> None:
     """Connect to the servers and list what they offer."""
     found = with_database(_test_servers)
     print_rows(found, ("server", "tools", "problem"), as_json=as_json, none="tools.mcp names no server.")
-    if any(each.problem for each in found):
+    if any(each["problem"] for each in found):
         raise typer.Exit(1)
 
 
@@ -90,7 +88,7 @@ def _named(names: Sequence[str]) -> list[PinnedTool]:
     return [tool for tool in known if {tool.name, tool.definition.server} & set(names)]
 
 
-async def _test_servers(database: Database) -> list[ServerTest]:
+async def _test_servers(database: Database) -> list[Mapping[str, object]]:
     from gateway.app.storage.offline import offline_servers
 
     environment, owner = Environment.read(os.environ), (await database.run(require_owner)).id
@@ -98,11 +96,11 @@ async def _test_servers(database: Database) -> list[ServerTest]:
         return [await _test_server(servers, name) for name in servers.servers]
 
 
-async def _test_server(servers: McpServers, name: str) -> ServerTest:
+async def _test_server(servers: McpServers, name: str) -> Mapping[str, object]:
     try:
-        return ServerTest(name, len((await servers.connect(name)).tools))
+        return {"server": name, "tools": len((await servers.connect(name)).tools), "problem": ""}
     except NetError as error:
-        return ServerTest(name, 0, str(error))
+        return {"server": name, "tools": 0, "problem": str(error)}
 
 
 SCRAPLING_SERVICE = "scrapling:8000"
@@ -130,14 +128,9 @@ class KnownServer(StrEnum):
 
 
 def add(
-    name: Annotated[
-        KnownServer, typer.Argument(metavar="NAME", help="web-fetch: pages that need a browser, read by scrapling.")
-    ],
+    name: Annotated[KnownServer, argument("web-fetch: pages that need a browser, read by scrapling.", "NAME")],
     url: Annotated[
-        str,
-        typer.Option(
-            metavar="URL", help="The server's address (default: the one installed here, else the container's)."
-        ),
+        str, option("The server's address (default: the one installed here, else the container's).", "URL")
     ] = "",
 ) -> None:
     """Add an MCP server to config.json by its name."""

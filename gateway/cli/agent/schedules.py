@@ -2,16 +2,25 @@
 
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Annotated, TypeAlias, TypeVar
-
-import typer
 
 from gateway.agent.work.schedules import ScheduleRequest, Schedules, schedule_line
 from gateway.cli.connections.database import owners_zone, with_connection, with_owner
 from gateway.cli.terminal.console import echo
-from gateway.cli.terminal.output import AsJson, heading, print_json, print_rows, shown
+from gateway.cli.terminal.output import (
+    AsJson,
+    argument,
+    facts_of,
+    flag,
+    heading,
+    option,
+    print_json,
+    print_result,
+    print_rows,
+    shown,
+)
 from gateway.config.data.instance import running_pid
 from gateway.config.environment import Environment
 from gateway.domain.errors import OwnerMustAct
@@ -25,7 +34,7 @@ from gateway.store.people import principals
 from gateway.store.work import schedules as store
 from gateway.store.work.schedules import RunRow, ScheduleRow
 from gateway.timetable.cron import check_fields
-from gateway.timetable.schedules import InvalidSchedule, define, is_delay, next_slots
+from gateway.timetable.schedules import InvalidSchedule, ScheduleChanges, define, is_delay, next_slots
 from gateway.timetable.wording import cron_notes, in_words, local, moment
 
 MAX_LISTED = 10_000
@@ -41,11 +50,11 @@ UTC_ASSUMED = "Your time zone is unknown, so UTC is used; set owner.timezone in 
 
 Facts: TypeAlias = Mapping[str, object]
 Result = TypeVar("Result")
-Which = Annotated[str, typer.Argument(metavar="NUMBER|NAME", help="A number in the list, or the name of one of yours.")]
+Which = Annotated[str, argument("A number in the list, or the name of one of yours.", "NUMBER|NAME")]
 
 
 def show_all(
-    everything: Annotated[bool, typer.Option("--all", help="Include paused and finished ones.")] = False,
+    everything: Annotated[bool, flag("Include paused and finished ones.", "--all")] = False,
     as_json: AsJson = False,
 ) -> None:
     """List everybody's schedules."""
@@ -53,21 +62,20 @@ def show_all(
     async def read(conn: Connection) -> list[Facts]:
         return await _facts(conn, await store.listed(conn, None, everything=everything, limit=MAX_LISTED))
 
-    rows = with_connection(read)
-    print_rows(rows, COLUMNS, as_json=as_json, none=NONE)
+    print_rows(with_connection(read), COLUMNS, as_json=as_json, none=NONE)
 
 
 def show(which: Which, as_json: AsJson = False) -> None:
     """Show a schedule and the outcome of its last runs."""
 
-    async def read(schedules: Schedules) -> tuple[Facts, list[RunRow]]:
+    async def read(schedules: Schedules) -> tuple[Facts, list[Facts]]:
         row = await schedules.get(which)
         [facts] = await _facts(schedules.tx, [row])
-        return facts, [_local(run, row.definition.zone) for run in await store.runs(schedules.tx, row.id)]
+        return facts, [_run_facts(run, row.definition.zone) for run in await store.runs(schedules.tx, row.id)]
 
     facts, runs = _with_schedules(read)
     if as_json:
-        print_json({**facts, "runs": [asdict(run) for run in runs]})
+        print_json({**facts, "runs": runs})
         return
     for name, value in facts.items():
         # Third-party text must stay on one line and must not control the terminal.
@@ -78,22 +86,17 @@ def show(which: Which, as_json: AsJson = False) -> None:
 
 
 def add(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A name for the schedule.")],
-    prompt: Annotated[str, typer.Option(metavar="TEXT", help="Instructions for the agent.")],
-    at: Annotated[
-        str | None, typer.Option(metavar="TIME", help='Run once, such as at 2027-03-01T09:00 or "in 20 minutes".')
-    ] = None,
-    cron: Annotated[str | None, typer.Option(metavar="FIELDS", help='Run repeatedly, such as "30 8 * * 1-5".')] = None,
-    zone: Annotated[
-        str | None, typer.Option(metavar="ZONE", help="Time zone, such as Europe/Berlin; default: yours.")
-    ] = None,
+    name: Annotated[str, argument("A name for the schedule.", "NAME")],
+    prompt: Annotated[str, option("Instructions for the agent.", "TEXT")],
+    at: Annotated[str | None, option('Run once, such as at 2027-03-01T09:00 or "in 20 minutes".', "TIME")] = None,
+    cron: Annotated[str | None, option('Run repeatedly, such as "30 8 * * 1-5".', "FIELDS")] = None,
+    zone: Annotated[str | None, option("Time zone, such as Europe/Berlin; default: yours.", "ZONE")] = None,
     misfire: Annotated[
-        Misfire, typer.Option(help="Which runs to make up after downtime: the last, none or all.")
+        Misfire, option("Which runs to make up after downtime: the last, none or all.")
     ] = Misfire.RUN_ONCE,
-    history: Annotated[bool, typer.Option("--history", help="Show the agent the chat it answers in.")] = False,
+    history: Annotated[bool, flag("Show the agent the chat it answers in.", "--history")] = False,
     to: Annotated[
-        str | None,
-        typer.Option(metavar="CHANNEL", help="Where to send results, such as telegram; default: where you wrote last."),
+        str | None, option("Where to send results, such as telegram; default: where you wrote last.", "CHANNEL")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -101,20 +104,17 @@ def add(
 
     async def write(schedules: Schedules) -> ScheduleRow:
         address = await _address(schedules.tx, schedules.principal, to) if to else None
-        asking = ScheduleRequest("cli", Label.OWNER, address)
-        return await schedules.add(
-            asking,
-            {
-                "name": name,
-                "prompt": prompt,
-                "schedule_type": None if at is None and cron is None else "recurring" if at is None else "once",
-                "run_at": at,
-                "cron_expr": cron,
-                "timezone": zone,
-                "misfire": misfire.value,
-                "include_session_history": history,
-            },
-        )
+        asked: ScheduleChanges = {
+            "name": name,
+            "prompt": prompt,
+            "schedule_type": None if at is None and cron is None else "recurring" if at is None else "once",
+            "run_at": at,
+            "cron_expr": cron,
+            "timezone": zone,
+            "misfire": misfire.value,
+            "include_session_history": history,
+        }
+        return await schedules.add(ScheduleRequest("cli", Label.OWNER, address), asked)
 
     _change(write, "added", as_json, _when_it_runs)
     if cron and not as_json:
@@ -162,10 +162,7 @@ def _change(
         return row, facts
 
     row, facts = _with_schedules(changed)
-    if as_json:
-        print_json(facts)
-    else:
-        echo(f"{done}: {schedule_line(row)}{more()}")
+    print_result(facts, f"{done}: {schedule_line(row)}{more()}", as_json=as_json)
 
 
 def _with_schedules(work: Callable[[Schedules], Awaitable[Result]]) -> Result:
@@ -213,19 +210,9 @@ def _row_facts(row: ScheduleRow, of: str | None) -> Facts:
     }
 
 
-def _local(run: RunRow, zone: str) -> RunRow:
-    def there(at: datetime | None) -> datetime | None:
-        return local(at, zone) if at else None
-
-    return replace(
-        run,
-        slot=local(run.slot, zone),
-        missed_since=there(run.missed_since),
-        executed_at=there(run.executed_at),
-        produced_at=there(run.produced_at),
-        delivered_at=there(run.delivered_at),
-        error=one_line(run.error, MAX_TEXT) if run.error else None,
-    )
+def _run_facts(run: RunRow, zone: str) -> Facts:
+    facts = {name: local(each, zone) if isinstance(each, datetime) else each for name, each in facts_of(run).items()}
+    return facts | {"error": one_line(run.error, MAX_TEXT) if run.error else None}
 
 
 def _when_it_runs() -> str:

@@ -6,15 +6,21 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Annotated, TypeVar
 
-import typer
-
 from gateway.agent.skills.library import SKILLS, Form, ListedSkill, SkillRow, Skills, described_skill, undecided_skill
 from gateway.agent.skills.sources import guarded
 from gateway.agent.tool_files.confirmed import FORM, ToolFiles
 from gateway.cli.connections.database import with_database
 from gateway.cli.terminal.console import echo
-from gateway.cli.terminal.output import AsJson, print_rows
-from gateway.cli.terminal.questions import Yes, confirm_reviewed
+from gateway.cli.terminal.output import (
+    AsJson,
+    Yes,
+    argument,
+    confirm_reviewed,
+    facts_of,
+    flag,
+    print_result,
+    print_rows,
+)
 from gateway.config.environment import Environment
 from gateway.config.load import load
 from gateway.config.machine import SystemClock
@@ -29,8 +35,8 @@ from gateway.workspace.skills.folder import Files, digest, read
 Result = TypeVar("Result")
 
 COLUMNS = ("name", "version", "state", "findings", "description")
-Name = Annotated[str, typer.Argument(metavar="NAME", help="As `supaclaw skills list` shows it.")]
-Despite = Annotated[bool, typer.Option("--despite-findings", help="Confirm it even with severe findings.")]
+Name = Annotated[str, argument("As `supaclaw skills list` shows it.", "NAME")]
+Despite = Annotated[bool, flag("Confirm it even with severe findings.", "--despite-findings")]
 
 
 def show_all(as_json: AsJson = False) -> None:
@@ -44,7 +50,7 @@ def show(name: Name, as_json: AsJson = False) -> None:
 
 
 def install(
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help="A GitHub link, a folder, a SKILL.md, or -.")],
+    source: Annotated[str, argument("A GitHub link, a folder, a SKILL.md, or -.", "SOURCE")],
     yes: Yes = False,
     despite_findings: Despite = False,
     as_json: AsJson = False,
@@ -105,7 +111,7 @@ def show_entry(name: str, as_json: bool, form: Form) -> None:
     found, text = with_library(read_one, form)
     row = SkillRow.of(found)
     waits = f"\na new version is waiting: `supaclaw {form.commands} enable` confirms it\n" if row.waiting else ""
-    print_rows([row], COLUMNS, as_json=True) if as_json else echo(f"{name} is {row.state}\n{waits}{legible(text)}")
+    print_result([facts_of(row)], f"{name} is {row.state}\n{waits}{legible(text)}", as_json=as_json)
 
 
 def disable_entry(name: str, as_json: bool, form: Form) -> None:
@@ -117,7 +123,7 @@ def disable_entry(name: str, as_json: bool, form: Form) -> None:
 def print_entry(name: str, as_json: bool, form: Form = SKILLS) -> None:
     """Print the state of one."""
     row = SkillRow.of(with_library(lambda skills: skills.get(name), form))
-    print_rows([row], COLUMNS, as_json=True) if as_json else echo(f"{name} {row.version} is {row.state}")
+    print_result([facts_of(row)], f"{name} {row.version} is {row.state}", as_json=as_json)
 
 
 def _local(source: str) -> tuple[Files, str]:

@@ -2,9 +2,9 @@
 
 import asyncio
 import os
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Annotated, Self
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Annotated
 
 import typer
 
@@ -14,7 +14,7 @@ from gateway.agent.work.agents import Agents, ListedAgent
 from gateway.agent.work.task_trees import MOST_STEPS, TreeRequest, Trees, task_line, tree_summary
 from gateway.cli.connections.database import require_owner, with_database, with_owner
 from gateway.cli.terminal.console import echo
-from gateway.cli.terminal.output import AsJson, print_json, print_rows
+from gateway.cli.terminal.output import AsJson, argument, facts_of, option, print_json, print_result, print_rows
 from gateway.config.environment import Environment
 from gateway.config.load import load_early
 from gateway.domain.errors import OwnerMustAct
@@ -34,14 +34,14 @@ COLUMNS = ("id", "name", "agent", "status", "waits_for", "cost_usd", "created_at
 STEP_COLUMNS = ("id", "kind", "name", "ok", "latency_ms", "tokens_in", "tokens_out", "cost_usd", "message_id")
 NONE = "No tasks. `supaclaw tasks create TEXT` starts one."
 
-Which = Annotated[str, typer.Argument(metavar="ID", help="The task's id, or its beginning.")]
+Which = Annotated[str, argument("The task's id, or its beginning.", "ID")]
 
 
 def create(
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="The task, with all that the agent has to know.")],
-    agent: Annotated[str, typer.Option(metavar="SLUG", help="The agent.")] = MAIN,
-    budget: Annotated[float | None, typer.Option(metavar="USD", help="Highest cost, at most budgets.task_usd.")] = None,
-    key: Annotated[str | None, typer.Option(metavar="KEY", help="The same key never starts a second task.")] = None,
+    text: Annotated[str, argument("The task, with all that the agent has to know.", "TEXT")],
+    agent: Annotated[str, option("The agent.", "SLUG")] = MAIN,
+    budget: Annotated[float | None, option("Highest cost, at most budgets.task_usd.", "USD")] = None,
+    key: Annotated[str | None, option("The same key never starts a second task.", "KEY")] = None,
 ) -> None:
     """Start a task; its result comes to your chat."""
     environment = Environment.read(os.environ)
@@ -65,8 +65,8 @@ def list_tasks(as_json: AsJson = False) -> None:
 
 def show_task(which: Which, as_json: AsJson = False) -> None:
     """Show a whole tree: states, costs, results."""
-    rows = _tree(which)
-    print_rows(rows, COLUMNS, as_json=True) if as_json else _print_tree(rows)
+    rows = with_owner(lambda conn, owner: task_trees.show(conn, owner, which))
+    print_result(list(map(facts_of, rows)), "\n".join(_tree_lines(rows)), as_json=as_json)
 
 
 def follow(which: Which, as_json: AsJson = False) -> None:
@@ -93,10 +93,8 @@ def follow(which: Which, as_json: AsJson = False) -> None:
             await asyncio.sleep(0 if new else POLL_SECONDS)
 
     [top, *_] = with_database(work)
-    if as_json:
-        print_json({"id": str(top.id), "status": top.status.value, "result": top.result, "error": top.error})
-    else:
-        echo(top.result or top.error or top.status.value)
+    facts = {"id": str(top.id), "status": top.status.value, "result": top.result, "error": top.error}
+    print_result(facts, top.result or top.error or top.status.value, as_json=as_json)
     if top.status is not Status.COMPLETED:
         raise typer.Exit(1)
 
@@ -112,8 +110,8 @@ def trace(which: Which, as_json: AsJson = False) -> None:
 
 def fork(
     which: Which,
-    at: Annotated[int, typer.Option(metavar="STEP", help="The step to run again, by its number in `trace`.")],
-    model: Annotated[str | None, typer.Option(metavar="NAME", help="Another model (default: its agent's).")] = None,
+    at: Annotated[int, option("The step to run again, by its number in `trace`.", "STEP")],
+    model: Annotated[str | None, option("Another model (default: its agent's).", "NAME")] = None,
 ) -> None:
     """Run a task again from one of its model calls.
 
@@ -149,79 +147,59 @@ def step_line(step: StepRow) -> str:
     return f"{step.id} {str(step.task_id)[: task_trees.SHORT]} {step.kind} {step.name}{ended}{took}{spent}"
 
 
-def _tree(which: str) -> Sequence[NodeRow]:
-    return with_owner(lambda conn, owner: task_trees.show(conn, owner, which))
-
-
-def _print_tree(rows: Sequence[NodeRow]) -> None:
-    echo(tree_summary(rows))
+def _tree_lines(rows: Sequence[NodeRow]) -> Iterator[str]:
+    yield tree_summary(rows)
     for row in rows:
-        echo(task_line(row))
-        for path in row.storage_paths:
-            echo(f"{'  ' * row.depth}  {path}")
-    if rows[0].result or rows[0].error:
-        echo(f"\n{rows[0].result or rows[0].error}")
+        yield "\n".join([task_line(row), *(f"{'  ' * row.depth}  {path}" for path in row.storage_paths)])
+    if text := rows[0].result or rows[0].error:
+        yield f"\n{text}"
 
 
 AGENT_COLUMNS = ("slug", "description", "model", "state", "problem")
-Slug = Annotated[str, typer.Argument(metavar="SLUG", help="The name of the agent's file, without .md.")]
+Slug = Annotated[str, argument("The name of the agent's file, without .md.", "SLUG")]
 
 
-@dataclass(frozen=True, slots=True)
-class AgentLine:
-    """An agent as its file describes it now."""
-
-    slug: str
-    description: str
-    model: str | None
-    tools: tuple[str, ...] | None
-    skills: tuple[str, ...] | None
-    budget: float | None
-    state: str
-    problem: str
-    prompt: str
-
-    @classmethod
-    def of(cls, listed: ListedAgent) -> Self:
-        """The row of an agent; that of a file with an error holds the problem alone."""
-        if (agent := listed.agent) is None:
-            return cls(listed.slug, "", None, None, None, None, "wrong", listed.problem, "")
-        head = agent.head
-        state = "on" if head.is_active else "off"
-        rest = (head.tools, agent.skills, head.budget, state, listed.problem, agent.prompt)
-        return cls(agent.slug, head.description, agent.model, *rest)
+def _agent_facts(listed: ListedAgent) -> Mapping[str, object]:
+    """An agent as its file describes it now; of a file with an error only the problem is known."""
+    agent = listed.agent
+    head = agent.head if agent else None
+    return {
+        "slug": listed.slug,
+        "description": head.description if head else "",
+        **{name: getattr(agent, name, None) for name in ("model", "skills")},
+        **{name: getattr(head, name, None) for name in ("tools", "budget")},
+        "state": "wrong" if head is None else "on" if head.is_active else "off",
+        "problem": listed.problem,
+        "prompt": agent.prompt if agent else "",
+    }
 
 
 def list_agents(as_json: AsJson = False) -> None:
     """List the agents, and the errors in their files."""
-    print_rows([AgentLine.of(each) for each in _all_agents()], AGENT_COLUMNS, as_json=as_json, none="No agents.")
+    print_rows(list(map(_agent_facts, _all_agents())), AGENT_COLUMNS, as_json=as_json, none="No agents.")
 
 
 def show_agent(slug: Slug, as_json: AsJson = False) -> None:
     """Show one agent with its prompt."""
-    row = AgentLine.of(_agent_named(slug))
-    if as_json:
-        print_rows([row], AGENT_COLUMNS, as_json=True)
-        return
-    echo(f"{row.slug}: {row.state}. {row.description or row.problem}")
-    for name, value in (("model", row.model), ("tools", row.tools), ("skills", row.skills), ("budget", row.budget)):
-        if value is not None:
-            echo(f"{name}: {', '.join(value) if isinstance(value, tuple) else value}")
-    if row.prompt:
-        echo(f"\n{row.prompt}")
+    facts = _agent_facts(_agent_named(slug))
+    lines = [f"{slug}: {facts['state']}. {facts['description'] or facts['problem']}"]
+    for name in ("model", "tools", "skills", "budget"):
+        if (value := facts[name]) is not None:
+            lines.append(f"{name}: {', '.join(value) if isinstance(value, tuple) else value}")
+    lines += ["", str(facts["prompt"])] if facts["prompt"] else []
+    print_result([facts], "\n".join(lines), as_json=as_json)
 
 
 def check_agent(slug: Slug) -> None:
     """Check an agent's file; exits with 1 if it can't be used."""
-    row = AgentLine.of(_agent_named(slug))
-    if row.problem:
-        raise OwnerMustAct(f"{slug}: {row.problem}")
-    echo(f"{slug}: the file is valid, and the agent is {row.state}")
+    facts = _agent_facts(_agent_named(slug))
+    if facts["problem"]:
+        raise OwnerMustAct(f"{slug}: {facts['problem']}")
+    echo(f"{slug}: the file is valid, and the agent is {facts['state']}")
 
 
 def _all_agents() -> Sequence[ListedAgent]:
-    workspace = Workspace(Environment.read(os.environ).workspace)
-    return asyncio.run(Agents(workspace).list_all())
+    return asyncio.run(Agents(Workspace(Environment.read(os.environ).workspace)).list_all())
 
 
 def _agent_named(slug: str) -> ListedAgent:

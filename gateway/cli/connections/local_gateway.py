@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from http.client import HTTPException
+from http.client import OK, HTTPException
 from typing import IO
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
@@ -105,25 +105,17 @@ class LocalGateway:
     environment: Environment
     url: str
 
-    def listens(self) -> bool:
-        """Whether a program accepts connections at its address, healthy or not."""
-        try:
-            with urlopen(f"{self.url}/health", timeout=HEALTH_SECONDS):
-                return True
-        except HTTPError:
-            return True
-        except URLError as error:
-            return not isinstance(error.reason, ConnectionRefusedError)
-        except (OSError, HTTPException):  # it accepted the connection, and then reset it, or answered late or nonsense
-            return True
-
-    def healthy(self) -> bool:
-        """Whether it reports that it is healthy."""
+    def health(self) -> int | None:
+        """The status of `/health`, 200 if it is healthy; 0 for another answer; None if nothing listens."""
         try:
             with urlopen(f"{self.url}/health", timeout=HEALTH_SECONDS) as response:
-                return bool(response.status == 200)
-        except (OSError, HTTPException):
-            return False
+                return int(response.status)
+        except HTTPError as error:
+            return error.code
+        except URLError as error:
+            return None if isinstance(error.reason, ConnectionRefusedError) else 0
+        except (OSError, HTTPException):  # it accepted the connection, and then reset it, or answered late or nonsense
+            return 0
 
 
 @contextmanager
@@ -164,11 +156,11 @@ def _wait_for(
     gateway: LocalGateway, process: subprocess.Popen[bytes] | None = None, errors: IO[bytes] | None = None
 ) -> None:
     begun = time.monotonic()
-    while not gateway.healthy():
+    while (health := gateway.health()) != OK:
         if process and errors and process.poll() is not None:
             raise OwnerMustAct(f"the gateway did not start: {_last_error_line(errors)}")
         waited = time.monotonic() - begun
-        if waited > START_SECONDS or (process is None and waited > LISTEN_SECONDS and not gateway.listens()):
+        if waited > START_SECONDS or (process is None and waited > LISTEN_SECONDS and health is None):
             raise TryAgainLater(f"the gateway does not answer at {gateway.url}; see `supaclaw doctor`")
         time.sleep(0.05)
 

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from pydantic import JsonValue
 
 from gateway.cli.connections.local_gateway import ensure_gateway
 from gateway.cli.conversation.attachments import PendingFiles
 from gateway.cli.conversation.chat_client import ChatAnswer, ChatClient
 from gateway.cli.terminal.console import Style, echo, show_after_a_second
+from gateway.cli.terminal.output import argument, option
 from gateway.domain.channels.routing import parse_command
 from gateway.domain.errors import OwnerMustAct, SupaclawError
 
@@ -98,11 +98,9 @@ QUIT_COMMANDS = frozenset({"/quit", "/exit"})
 
 def chat(
     text: Annotated[
-        str | None, typer.Argument(metavar="TEXT", help="One message; piped input is added to it, and - stands for it.")
+        str | None, argument("One message; piped input is added to it, and - stands for it.", "TEXT")
     ] = None,
-    files: Annotated[
-        list[Path] | None, typer.Option("--file", "-f", metavar="PATH", help="A file to attach; repeatable.")
-    ] = None,
+    files: Annotated[list[Path] | None, option("A file to attach; repeatable.", "PATH", "--file", "-f")] = None,
 ) -> None:
     """Talk to your agent. With TEXT or a file, print its answer and exit."""
     pending = PendingFiles()

@@ -3,7 +3,6 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
@@ -119,11 +118,9 @@ class ChatClient:
         request.headers["Authorization"] = f"Bearer {local_token(self.gateway.environment)}"
         return request
 
-    @asynccontextmanager
-    async def _client(self) -> AsyncIterator[httpx.AsyncClient]:
+    def _client(self) -> httpx.AsyncClient:
         timeout = httpx.Timeout(40, connect=5)
-        async with httpx.AsyncClient(base_url=self.gateway.url, auth=self._authorized, timeout=timeout) as client:
-            yield client
+        return httpx.AsyncClient(base_url=self.gateway.url, auth=self._authorized, timeout=timeout)
 
 
 def _problem(answer: httpx.Response) -> str:

@@ -4,11 +4,9 @@ import io
 from dataclasses import replace
 from typing import Annotated
 
-import typer
-
 from gateway.cli.connections.database import leak_guard, require_owner, with_connection, with_database
 from gateway.cli.terminal.console import echo
-from gateway.cli.terminal.output import AsJson, Limit, print_rows, save_copy
+from gateway.cli.terminal.output import AsJson, Limit, Output, argument, flag, option, print_rows, save_copy
 from gateway.domain.errors import OwnerMustAct
 from gateway.flow.journal import export as exporting
 from gateway.flow.journal.export import Format
@@ -19,12 +17,12 @@ from gateway.store.transcript import conversations, messages
 from gateway.store.transcript.conversations import Conversation
 from gateway.store.transcript.messages import MessageRow
 
-Id = Annotated[str, typer.Argument(metavar="ID", help="The conversation's id, or its beginning.")]
+Id = Annotated[str, argument("The conversation's id, or its beginning.", "ID")]
 
 
 def show_all(
     limit: Limit = 20,
-    automation: Annotated[bool, typer.Option("--automation", help="List automated runs instead of chats.")] = False,
+    automation: Annotated[bool, flag("List automated runs instead of chats.", "--automation")] = False,
     as_json: AsJson = False,
 ) -> None:
     """List conversations, newest first. `supaclaw logs ID` shows the log of one."""
@@ -44,10 +42,8 @@ def show(id: Id, as_json: AsJson = False) -> None:
 
 def export(
     id: Id,
-    form: Annotated[Format, typer.Option("--format", help="The file's format.")] = "markdown",
-    output: Annotated[
-        str, typer.Option("--output", "-o", metavar="PATH", help="Where to write it; - is standard output.")
-    ] = ".",
+    form: Annotated[Format, option("The file's format.", None, "--format")] = "markdown",
+    output: Output = ".",
 ) -> None:
     """Save a conversation as a file. Never overwrites one."""
     of, text = _exported(id, form)

@@ -3,11 +3,9 @@
 import os
 from typing import Annotated
 
-import typer
-
 from gateway.cli.connections.database import with_connection, with_database
 from gateway.cli.terminal.console import echo
-from gateway.cli.terminal.output import AsJson, print_rows
+from gateway.cli.terminal.output import AsJson, argument, print_rows
 from gateway.config.channels import check_owner, enabled_channels
 from gateway.config.environment import Environment
 from gateway.config.load import load_early
@@ -29,8 +27,8 @@ def show_owner(as_json: AsJson = False) -> None:
 
 
 def set_owner(
-    channel: Annotated[str, typer.Argument(metavar="CHANNEL", help="The messenger, such as telegram.")],
-    id: Annotated[str, typer.Argument(metavar="ID", help="Your user id on it.")],
+    channel: Annotated[str, argument("The messenger, such as telegram.", "CHANNEL")],
+    id: Annotated[str, argument("Your user id on it.", "ID")],
 ) -> None:
     """Set the owner's id on a messenger. It replaces the previous one at once."""
     check_owner({channel: id})
@@ -40,9 +38,7 @@ def set_owner(
 
 
 def unlink_account(
-    account: Annotated[
-        str, typer.Argument(metavar="ACCOUNT", help="As `supaclaw owner show` prints it, such as telegram:98765.")
-    ],
+    account: Annotated[str, argument("As `supaclaw owner show` prints it, such as telegram:98765.", "ACCOUNT")],
 ) -> None:
     """Unlink an account that was linked with /link. Its chats leave your conversations at once."""
     with_database(lambda database: Pairing(database).part(account))
@@ -71,7 +67,7 @@ def list_requests(as_json: AsJson = False) -> None:
 
 
 def approve_request(
-    code: Annotated[str, typer.Argument(metavar="CODE", help="The code that the person received.")],
+    code: Annotated[str, argument("The code that the person received.", "CODE")],
 ) -> None:
     """Approve an access request."""
     row = with_database(lambda database: Pairing(database).approve(code))
@@ -79,7 +75,7 @@ def approve_request(
 
 
 def deny_request(
-    which: Annotated[str, typer.Argument(metavar="CODE|ID", help="The code, or the number in the list.")],
+    which: Annotated[str, argument("The code, or the number in the list.", "CODE|ID")],
 ) -> None:
     """Deny a request, or revoke access."""
     row = with_database(lambda database: Pairing(database).deny(which))

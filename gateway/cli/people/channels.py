@@ -5,37 +5,22 @@ import time
 from typing import Annotated
 from urllib.parse import quote
 
-import typer
-from pydantic import BaseModel, ConfigDict
+from pydantic import TypeAdapter
 
 from gateway.cli.connections.local_gateway import ask_gateway
 from gateway.cli.terminal.console import echo, redraw
-from gateway.cli.terminal.output import AsJson, print_json
+from gateway.cli.terminal.output import AsJson, argument, option, print_result
+from gateway.domain.channels.channel import Login
 from gateway.domain.errors import OwnerMustAct
 
 POLL_SECONDS = 1.0
 CODE_SECONDS = 40.0
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The channel's name in config.json.")]
+Name = Annotated[str, argument("The channel's name in config.json.", "NAME")]
 Phone = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NUMBER", help="Link with a code to type on this phone instead of a QR code; with the country code."
-    ),
+    str | None, option("Link with a code to type on this phone instead of a QR code; with the country code.", "NUMBER")
 ]
-PhoneTimeout = Annotated[float, typer.Option(metavar="SECONDS", help="How long to wait for the phone.")]
-
-
-class LoginState(BaseModel):
-    """The state of a login, as the gateway reports it."""
-
-    model_config = ConfigDict(frozen=True)
-
-    state: str
-    account: str = ""
-    qr: str = ""
-    code: str = ""
-    problem: str = ""
+PhoneTimeout = Annotated[float, option("How long to wait for the phone.", "SECONDS")]
 
 
 def login(name: Name, phone: Phone = None, timeout: PhoneTimeout = 300) -> None:
@@ -66,22 +51,20 @@ def logout(name: Name) -> None:
 def status(name: Name, as_json: AsJson = False) -> None:
     """Show which account is linked, and whether the link works."""
     state = _login_state(name)
-    if as_json:
-        print_json(state.model_dump(exclude={"qr", "code"}))
-    else:
-        parts = (state.state, f"+{state.account}" if state.account else "", state.problem)
-        echo(": ".join(filter(None, parts)))
+    parts = (state.state, f"+{state.account}" if state.account else "", state.problem)
+    facts = {"state": state.state, "account": state.account, "problem": state.problem}
+    print_result(facts, ": ".join(filter(None, parts)), as_json=as_json)
 
 
-def _login_state(name: str) -> LoginState:
-    return LoginState.model_validate(ask_gateway(_path(name, "login"), timeout=10))
+def _login_state(name: str) -> Login:
+    return TypeAdapter(Login).validate_python(ask_gateway(_path(name, "login"), timeout=10))
 
 
 def _path(name: str, what: str) -> str:
     return f"/api/channels/{quote(name, safe='')}/{what}"
 
 
-def _show(state: LoginState) -> None:
+def _show(state: Login) -> None:
     """Print the problem, or the QR code in place of the previous one, so that no camera sees two."""
     if state.problem:
         echo(state.problem, error=True)

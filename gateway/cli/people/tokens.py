@@ -2,16 +2,12 @@
 
 import os
 import re
-from functools import partial
 from typing import Annotated
-
-import typer
 
 from gateway.cli.connections.database import require_owner, with_connection, with_database
 from gateway.cli.connections.local_gateway import web_address
 from gateway.cli.terminal.console import echo
-from gateway.cli.terminal.output import AsJson, print_rows
-from gateway.cli.terminal.questions import Yes, confirm
+from gateway.cli.terminal.output import AsJson, Yes, argument, confirm, flag, option, print_rows
 from gateway.config.environment import Environment
 from gateway.config.load import load_early
 from gateway.domain.errors import OwnerMustAct
@@ -31,24 +27,17 @@ WARNING = (
 MEMBER_WARNING = (
     "Anyone who has this token will be treated as this member. Without --as-owner, it can only talk, without tools."
 )
-Name = Annotated[str, typer.Argument(metavar="NAME", help="A name for the token, such as the program's.")]
+Name = Annotated[str, argument("A name for the token, such as the program's.", "NAME")]
 
 
 def create(
     name: Name,
-    scope: Annotated[Scopes, typer.Option(metavar="SCOPE", help=f"A right: {', '.join(Scope)}; repeatable.")],
-    as_owner: Annotated[
-        bool, typer.Option("--as-owner", help="Treat messages by it as yours, or as its member's.")
-    ] = False,
-    agent: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The agent whose memory it uses (default: one of its own).")
-    ] = None,
-    shared: Annotated[
-        bool, typer.Option("--shared", help="Let it read your own memories, but never change them.")
-    ] = False,
+    scope: Annotated[Scopes, option(f"A right: {', '.join(Scope)}; repeatable.", "SCOPE")],
+    as_owner: Annotated[bool, flag("Treat messages by it as yours, or as its member's.", "--as-owner")] = False,
+    agent: Annotated[str | None, option("The agent whose memory it uses (default: one of its own).", "NAME")] = None,
+    shared: Annotated[bool, flag("Let it read your own memories, but never change them.", "--shared")] = False,
     member: Annotated[
-        str | None,
-        typer.Option(metavar="CHANNEL:ID", help="The member whose token it is, such as telegram:123 (default: you)."),
+        str | None, option("The member whose token it is, such as telegram:123 (default: you).", "CHANNEL:ID")
     ] = None,
     yes: Yes = False,
 ) -> None:
@@ -63,31 +52,22 @@ def create(
             confirm("Create it?")
     if (agent is not None or shared) and not permits(set(scope), Scope.MEMORY):
         raise OwnerMustAct("--agent and --shared are for tokens that use the memory: add --scope memory")
-    rights = partial(create_token, as_owner=as_owner, agent=agent, shared=shared, member=member)
-    echo(with_database(lambda database: rights(database, name, scope)))
+
+    async def work(database: Database) -> str:
+        whose = await _whose(database, member)
+        _, plain = await tokens.create(database, whose, name, scope, as_owner=as_owner, agent=agent, shared=shared)
+        return plain
+
+    echo(with_database(work))
 
 
-async def create_token(
-    database: Database,
-    name: str,
-    scopes: Scopes,
-    source: str | None = None,
-    *,
-    as_owner: bool = False,
-    agent: str | None = None,
-    shared: bool = False,
-    member: str | None = None,
-) -> str:
-    """Create a token for the owner, or for the member with this identity, limited to `source` if given."""
-    async with database.connection() as connection:
-        whose: PrincipalId | None = (await require_owner(connection)).id
-        if member is not None and (whose := await principals.find(connection, member)) is None:
-            raise OwnerMustAct(f"there is no member {member}; `supaclaw pairing list` and the page list them")
-    assert whose is not None
-    _, plain = await tokens.create(
-        database, whose, name, scopes, source=source, as_owner=as_owner, agent=agent, shared=shared
-    )
-    return plain
+async def _whose(database: Database, member: str | None = None) -> PrincipalId:
+    """The owner, or the member with this identity; raises `OwnerMustAct`."""
+    if member is None:
+        return (await database.read(require_owner)).id
+    if (whose := await database.read(lambda conn: principals.find(conn, member))) is None:
+        raise OwnerMustAct(f"there is no member {member}; `supaclaw pairing list` and the page list them")
+    return whose
 
 
 def list_tokens(as_json: AsJson = False) -> None:
@@ -104,16 +84,19 @@ def revoke_token(name: Name) -> None:
     echo(f"{name} is revoked ({ended})")
 
 
-Source = Annotated[
-    str, typer.Argument(metavar="SOURCE", help="The sender, such as ci or home-assistant: a-z, 0-9, '.', '_' and '-'.")
-]
+Source = Annotated[str, argument("The sender, such as ci or home-assistant: a-z, 0-9, '.', '_' and '-'.", "SOURCE")]
 
 
 def register_webhook(source: Source) -> None:
     """Create a token that may only trigger for SOURCE. It isn't stored and can't be shown again."""
     if not re.fullmatch(SOURCE_PATTERN, source):
         raise OwnerMustAct(f"{source!r} cannot be a source; use up to 64 of a-z, 0-9, '.', '_' and '-', like ci-main")
-    token = with_database(lambda database: create_token(database, _token_of(source), [Scope.TRIGGER], source))
+
+    async def work(database: Database) -> str:
+        name, rights = _token_of(source), [Scope.TRIGGER]
+        return (await tokens.create(database, await _whose(database), name, rights, source=source))[1]
+
+    token = with_database(work)
     web = load_early(Environment.read(os.environ), os.environ).web
     address = web.public_url or web_address(web)
     echo(f"{token}\n\ncurl {address}/trigger/{source} -H 'Authorization: Bearer {token}' -d 'This is a test.'")

@@ -1,24 +1,20 @@
 """`supaclaw config`: read, check and change config.json."""
 
-import json
 import os
 from typing import Annotated
 
-import typer
-from pydantic import JsonValue
-
 from gateway.cli.terminal.console import echo
-from gateway.cli.terminal.output import print_json
+from gateway.cli.terminal.output import argument, print_json
 from gateway.config.channels import check_channels
 from gateway.config.editing import config_file
 from gateway.config.editing.hidden import HIDDEN, is_named_as_secret, masked
 from gateway.config.environment import Environment, is_place_chosen
-from gateway.config.load import load, parse, variable_of
+from gateway.config.load import json_or_text, load, parse, variable_of
 from gateway.config.model import json_schema
 from gateway.domain.errors import OwnerMustAct
 from gateway.logs import SecretMask
 
-Key = Annotated[str, typer.Argument(metavar="KEY", help="A dotted key, such as models.primary.")]
+Key = Annotated[str, argument("A dotted key, such as models.primary.", "KEY")]
 
 
 def schema() -> None:
@@ -50,7 +46,7 @@ def get(key: Key) -> None:
 
 def set(
     key: Key,
-    value: Annotated[str, typer.Argument(metavar="VALUE", help="The value as JSON; anything else is a string.")],
+    value: Annotated[str, argument("The value as JSON; anything else is a string.", "VALUE")],
 ) -> None:
     """Change one setting. A running gateway applies it at once. An invalid value is refused and not written."""
     from gateway.app.storage.offline import StoredSecrets
@@ -67,13 +63,5 @@ def set(
 
     if not is_place_chosen(os.environ):
         path.parent.mkdir(parents=True, exist_ok=True)
-    config_file.set_key(path, key, _json(value), check)
+    config_file.set_key(path, key, json_or_text(value), check)
     echo(f"{key} is set")
-
-
-def _json(text: str) -> JsonValue:
-    try:
-        value: JsonValue = json.loads(text)
-    except json.JSONDecodeError:
-        return text
-    return value

@@ -10,13 +10,12 @@ from importlib.metadata import version as installed
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from pydantic import JsonValue
 
 from gateway.cli.connections.database import with_connection
 from gateway.cli.connections.local_gateway import ask_gateway
 from gateway.cli.terminal.console import echo, show_after_a_second
-from gateway.cli.terminal.output import AsJson, Timeout, heading, print_json, print_rows, shown
+from gateway.cli.terminal.output import AsJson, Timeout, argument, heading, print_result, print_rows, shown
 from gateway.config.data.instance import running_pid
 from gateway.config.environment import Environment
 from gateway.domain.errors import OwnerMustAct
@@ -28,7 +27,7 @@ from gateway.store.work import instances
 def status(as_json: AsJson = False, timeout: Timeout = 10) -> None:
     """Show the state of the running gateway."""
     state = ask_gateway("/api/status", timeout=timeout)
-    print_json(state) if as_json else echo("\n".join(_lines(state)))
+    print_result(state, "\n".join(_lines(state)), as_json=as_json)
 
 
 def _lines(value: Mapping[str, JsonValue], indent: str = "") -> Iterator[str]:
@@ -86,7 +85,7 @@ def version() -> None:
 
 
 MACHINE_COLUMNS = ("name", "kind", "state", "seen_at", "channels", "files", "tasks")
-Name = Annotated[str, typer.Argument(metavar="NAME", help="A name in the list of `supaclaw machines`.")]
+Name = Annotated[str, argument("A name in the list of `supaclaw machines`.", "NAME")]
 
 
 def show(as_json: AsJson = False) -> None:

@@ -10,6 +10,7 @@ import typer
 
 from gateway.cli.connections.database import require_owner, with_database
 from gateway.cli.terminal.console import echo
+from gateway.cli.terminal.output import flag, option
 from gateway.domain.errors import OwnerMustAct, SupaclawError
 from gateway.store.connection import server
 from gateway.store.connection.dsn import parse_dsn
@@ -21,12 +22,10 @@ from gateway.store.migrate import check_server, migrate, schema_of
 CONNECTIONS = 15
 """The most connections of one gateway or worker."""
 
-Direct = Annotated[str | None, typer.Option("--direct", metavar="URL", help="Direct or session address, port 5432.")]
-Pooler = Annotated[
-    str | None, typer.Option("--pooler", metavar="URL", help="Address of the transaction pooler, port 6543; optional.")
-]
-Upgrade = Annotated[bool, typer.Option("--migrate", help="Apply missing migrations.")]
-Fix = Annotated[bool, typer.Option("--fix", help="Revoke the rights of anon and authenticated in the schema supaclaw.")]
+Direct = Annotated[str | None, option("Direct or session address, port 5432.", "URL", "--direct")]
+Pooler = Annotated[str | None, option("Address of the transaction pooler, port 6543; optional.", "URL", "--pooler")]
+Upgrade = Annotated[bool, flag("Apply missing migrations.", "--migrate")]
+Fix = Annotated[bool, flag("Revoke the rights of anon and authenticated in the schema supaclaw.", "--fix")]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import typer
 
 from gateway.cli.connections.local_gateway import ask_gateway
 from gateway.cli.terminal.console import Style, echo, show_progress
-from gateway.cli.terminal.output import AsJson, print_json
+from gateway.cli.terminal.output import AsJson, flag, print_json, print_result
 from gateway.config.environment import Environment
 from gateway.config.failpoints import Step
 from gateway.domain.health import Finding, FindingLevel
@@ -26,13 +26,11 @@ _COLOURS = {FindingLevel.OK: Style.GREEN, FindingLevel.WARN: Style.YELLOW, Findi
 
 def doctor(
     failpoints: Annotated[
-        bool, typer.Option("--failpoints", help="List the points where SUPACLAW_FAIL can kill the gateway.")
+        bool, flag("List the points where SUPACLAW_FAIL can kill the gateway.", "--failpoints")
     ] = False,
-    live: Annotated[
-        bool, typer.Option("--live", help="Also call the model (costs a few tokens) and the messengers.")
-    ] = False,
+    live: Annotated[bool, flag("Also call the model (costs a few tokens) and the messengers.", "--live")] = False,
     requeue: Annotated[
-        bool, typer.Option("--requeue", help="Let the running gateway retry messages that it couldn't store.")
+        bool, flag("Let the running gateway retry messages that it couldn't store.", "--requeue")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -42,31 +40,27 @@ def doctor(
     """
     if requeue:
         result = ask_gateway("/api/requeue", method="POST", timeout=_REQUEUE_SECONDS)
-        print_json(result) if as_json else echo(f"messages stored again: {result['requeued']}")
+        print_result(result, f"messages stored again: {result['requeued']}", as_json=as_json)
         return
     if failpoints:
-        _print_failpoints(as_json=as_json)
+        steps = {step.value: step.about for step in Step}
+        print_result(steps, "\n".join(f"{name:18} {about}" for name, about in steps.items()), as_json=as_json)
         return
     from gateway.app.checks import load_context, run_checks
-    from gateway.app.checks.secrets import lookup_if_running
+    from gateway.app.checks.stored import lookup_if_running
 
     environment = Environment.read(os.environ)
     secrets = lookup_if_running(environment, os.environ)
     context = load_context(environment, os.environ, live=live, secrets=secrets)
     with logging_to(None, SecretMask(), level=logging.CRITICAL):
-        findings = list(run_checks(context, _progress))
-    _progress("")
+        findings = list(run_checks(context, lambda check: show_progress(f"checking {check} …")))
+    show_progress("")
     if as_json:
         print_json([{"check": name, **asdict(finding)} for name, finding in findings])
     else:
         _print_findings(findings)
     if any(finding.level is FindingLevel.FAIL for _, finding in findings):
         raise typer.Exit(1)
-
-
-def _progress(check: str) -> None:
-    """Show the current check in a line that the next one overwrites."""
-    show_progress(f"checking {check} …" if check else "")
 
 
 def _print_findings(findings: Sequence[tuple[str, Finding]]) -> None:
@@ -79,10 +73,3 @@ def _print_findings(findings: Sequence[tuple[str, Finding]]) -> None:
         echo(mask.text(text[4:]), lead=text[:4], style=_COLOURS[finding.level])
     counts = Counter(finding.level for _, finding in findings)
     echo(f"\n{counts[FindingLevel.FAIL]} failed, {counts[FindingLevel.WARN]} warnings, {counts[FindingLevel.OK]} ok")
-
-
-def _print_failpoints(*, as_json: bool) -> None:
-    if as_json:
-        print_json({step.value: step.about for step in Step})
-    else:
-        echo("\n".join(f"{step.value:18} {step.about}" for step in Step))

@@ -11,7 +11,7 @@ from gateway.cli.connections.database import require_owner, with_database
 from gateway.cli.connections.local_gateway import ensure_gateway
 from gateway.cli.people.channels import qr_picture
 from gateway.cli.terminal.console import echo, show_after_a_second
-from gateway.cli.terminal.questions import ask, ask_secret_line, ask_yes_or_no
+from gateway.cli.terminal.output import ask, ask_secret_line, ask_yes_or_no
 from gateway.config.channels import enabled_channels
 from gateway.config.data.instance import running_pid
 from gateway.config.environment import Environment
@@ -132,8 +132,7 @@ def _link_own_account(form: ChannelForm, link: str) -> None:
 
 
 async def _wait_for_owner(database: Database, form: ChannelForm, link: str) -> None:
-    async with database.connection() as conn:
-        owner = await require_owner(conn)
+    owner = await database.read(require_owner)
     if any(identity.startswith(f"{form.name}:") for identity in owner.identities):
         return
     pairing = Pairing(database)

@@ -9,9 +9,8 @@ from contextlib import suppress
 from datetime import UTC, date, datetime
 from typing import Annotated
 
-import typer
-
 from gateway.cli.terminal.console import echo, echo_log_line
+from gateway.cli.terminal.output import argument, flag, option
 from gateway.config.environment import Environment
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.text.texts import json_text
@@ -32,14 +31,13 @@ POLL_SECONDS = 0.25
 
 def logs(
     session: Annotated[
-        str | None,
-        typer.Argument(metavar="SESSION", help="A session's id or its beginning (default: the gateway's log)."),
+        str | None, argument("A session's id or its beginning (default: the gateway's log).", "SESSION")
     ] = None,
-    day: Annotated[date | None, typer.Option(metavar="YYYY-MM-DD", help="The day in UTC.")] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep printing new lines until Ctrl-C.")] = False,
-    level: Annotated[Level, typer.Option(help="The lowest level to print.")] = "debug",
-    as_json: Annotated[bool, typer.Option("--json", help="Print the raw lines.")] = False,
-    last: Annotated[int | None, typer.Option("--last", "-n", min=0, metavar="N", help="Only the last N lines.")] = None,
+    day: Annotated[date | None, option("The day in UTC.", "YYYY-MM-DD")] = None,
+    follow: Annotated[bool, flag("Keep printing new lines until Ctrl-C.", "--follow", "-f")] = False,
+    level: Annotated[Level, option("The lowest level to print.")] = "debug",
+    as_json: Annotated[bool, flag("Print the raw lines.", "--json")] = False,
+    last: Annotated[int | None, option("Only the last N lines.", "N", "--last", "-n", min=0)] = None,
 ) -> None:
     """Show the log of the gateway or of one session. `supaclaw sessions` lists the sessions."""
     folder = Environment.read(os.environ).data / "logs"

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from gateway.cli.terminal.console import echo
+from gateway.cli.terminal.output import flag
 from gateway.config.data.instance import running_pid
 from gateway.config.environment import Environment, check_only_agent
 from gateway.domain.errors import OwnerMustAct
@@ -31,14 +30,13 @@ DelegateSubgroup=gateway
 """
 
 ForUser = Annotated[
-    bool | None,
-    typer.Option("--user/--system", help="A service of your login, or of the machine (default for root)."),
+    bool | None, flag("A service of your login, or of the machine (default for root).", "--user/--system")
 ]
 
 
 def install(
     user: ForUser = None,
-    show: Annotated[bool, typer.Option("--print", help="Only print the unit.")] = False,
+    show: Annotated[bool, flag("Only print the unit.", "--print")] = False,
 ) -> None:
     """Start the gateway now and at every boot. Run it again after an update; it rewrites the unit."""
     environment = Environment.read(os.environ, starting=True)

@@ -7,11 +7,9 @@ import os
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from gateway.cli.storage.secrets import recover_secrets
 from gateway.cli.terminal.console import echo
-from gateway.cli.terminal.questions import ask_secret_text
+from gateway.cli.terminal.output import argument, ask_secret_text, flag
 from gateway.config.data.keys import has_master_key
 from gateway.config.environment import Environment
 from gateway.config.load import load_early, parse, parse_json, read
@@ -21,18 +19,17 @@ from gateway.logs import SecretMask, logging_to
 from gateway.secrets.encryption import MasterKey
 from gateway.secrets.facts import MAX_VALUE
 
-File = Annotated[Path, typer.Argument(metavar="FILE", help="The backup, such as supaclaw.tar.gz.")]
-Saved = Annotated[Path, typer.Argument(metavar="FILE", exists=True, dir_okay=False, help="The backup.")]
+File = Annotated[Path, argument("The backup, such as supaclaw.tar.gz.", "FILE")]
+Saved = Annotated[Path, argument("The backup.", "FILE", exists=True, dir_okay=False)]
 
 
 def backup(
     file: File,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite FILE if it exists.")] = False,
+    force: Annotated[bool, flag("Overwrite FILE if it exists.", "--force")] = False,
     with_secrets: Annotated[
         bool,
-        typer.Option(
-            "--with-secrets",
-            help="Include the keys in config.json, the gateway's own keys but the master key, and logins.",
+        flag(
+            "Include the keys in config.json, the gateway's own keys but the master key, and logins.", "--with-secrets"
         ),
     ] = False,
 ) -> None:
@@ -63,11 +60,9 @@ def backup(
 
 def restore(
     file: Saved,
-    verify: Annotated[
-        bool, typer.Option("--verify", "--dry-run", help="Only check that FILE is intact; change nothing.")
-    ] = False,
+    verify: Annotated[bool, flag("Only check that FILE is intact; change nothing.", "--verify", "--dry-run")] = False,
     recovery_key: Annotated[
-        bool, typer.Option("--recovery-key", help="Ask for the recovery key of its secrets, or read it from stdin.")
+        bool, flag("Ask for the recovery key of its secrets, or read it from stdin.", "--recovery-key")
     ] = False,
 ) -> None:
     """Restore a backup into an empty data folder."""

@@ -12,12 +12,9 @@ from pathlib import Path
 from time import perf_counter
 from typing import Annotated
 
-import typer
-
 from gateway.app.storage.database import temporary_database
 from gateway.cli.storage.imports import make_findable
-from gateway.cli.terminal.console import echo
-from gateway.cli.terminal.output import AsJson, print_json
+from gateway.cli.terminal.output import AsJson, argument, option, print_result
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import PrincipalId
 from gateway.domain.memory.memories import DEFAULT_AGENT, MemoryFilter, SearchMode, Vector
@@ -34,9 +31,9 @@ from gateway.store.transcript.imports import ImportedRow
 HITS = 50
 BATCH = 500
 
-File = Annotated[Path, typer.Argument(metavar="FILE", exists=True, dir_okay=False, help="The dataset, as published.")]
-By = Annotated[SearchMode, typer.Option("--mode", help="hybrid, keyword or semantic.")]
-AtMost = Annotated[int | None, typer.Option("--questions", min=1, metavar="N", help="Only the first N questions.")]
+File = Annotated[Path, argument("The dataset, as published.", "FILE", exists=True, dir_okay=False)]
+By = Annotated[SearchMode, option("hybrid, keyword or semantic.")]
+AtMost = Annotated[int | None, option("Only the first N questions.", "N", "--questions", min=1)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +88,7 @@ def _evaluate(
         result = asyncio.run(_run(_first(read(file.read_bytes()), limit), mode))
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
-    if as_json:
-        print_json(asdict(result))
-    else:
-        echo("\n".join(_lines(result)))
+    print_result(asdict(result), "\n".join(_lines(result)), as_json=as_json)
 
 
 def _first(conversations: Sequence[Conversation], limit: int | None) -> list[Conversation]:
@@ -157,8 +151,7 @@ class _Embedding:
         """Store the vector of every row."""
         model = await database.run(lambda tx: vectors.request_model(tx, self.name, self._dimensions))
         while True:
-            async with database.connection() as conn:
-                rows = await vectors.list_unembedded(conn, BATCH)
+            rows = await database.read(lambda conn: vectors.list_unembedded(conn, BATCH))
             if not rows:
                 break
             found = await asyncio.to_thread(self._e5.vectors, self._e5.PASSAGE, [row.text for row in rows])

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Annotated
 from uuid import UUID
 
-import typer
 from pydantic import TypeAdapter
 
 from gateway.background.cpu.executor import Cpu, run_alone
@@ -23,8 +22,19 @@ from gateway.background.cpu.scratch import ScratchFolder
 from gateway.cli.connections.database import require_owner, with_connection, with_database, with_owner
 from gateway.cli.storage.workspace import labelled_workspace, make_checkpoint, owners_workspace
 from gateway.cli.terminal.console import echo
-from gateway.cli.terminal.output import AsJson, Limit, print_rows, save_copy
-from gateway.cli.terminal.questions import Yes, ask_secret_line, confirm_unless
+from gateway.cli.terminal.output import (
+    AsJson,
+    Limit,
+    Output,
+    Yes,
+    argument,
+    ask_secret_line,
+    confirm_unless,
+    flag,
+    option,
+    print_rows,
+    save_copy,
+)
 from gateway.config.environment import Environment
 from gateway.domain.conversation.diff import difference
 from gateway.domain.errors import OwnerMustAct
@@ -40,7 +50,7 @@ from gateway.workspace.files.access import explained_errors, open_file
 from gateway.workspace.files.copies import zip_members, zipped
 from gateway.workspace.files.paths import WorkspacePath
 from gateway.workspace.files.search import FoundLines, search_files
-from gateway.workspace.files.tree import MAX_WRITE_BYTES, Listed, Workspace
+from gateway.workspace.files.tree import MAX_WRITE_BYTES, Workspace
 from gateway.workspace.files.uploads import mime_of
 
 TRUST = {Label.OWNER: "yours", Label.KNOWN: "known", Label.UNTRUSTED: "not vouched for"}
@@ -60,7 +70,7 @@ def list_files(limit: Limit = 20, as_json: AsJson = False) -> None:
 
 
 def vouch(
-    paths: Annotated[list[str], typer.Argument(metavar="PATH", help="Files, from the workspace root.")],
+    paths: Annotated[list[str], argument("Files, from the workspace root.", "PATH")],
     yes: Yes = False,
 ) -> None:
     """Vouch for files as they are now; they then count as your own words."""
@@ -84,10 +94,8 @@ def _print_head(workspace: Workspace, path: str) -> str:
 
 
 def get(
-    which: Annotated[str, typer.Argument(metavar="PATH|ID", help="From the workspace root; or an id of the list.")],
-    output: Annotated[
-        str, typer.Option("--output", "-o", metavar="PATH", help="Where to write it; - is standard output.")
-    ] = ".",
+    which: Annotated[str, argument("From the workspace root; or an id of the list.", "PATH|ID")],
+    output: Output = ".",
 ) -> None:
     """Copy a file out of the workspace. Never overwrites a file."""
 
@@ -112,13 +120,11 @@ def _path_of_id(which: str) -> str:
     return row.path
 
 
-Where = Annotated[str, typer.Argument(metavar="PATH", help="From the workspace root, like notes/ideas.md.")]
+Where = Annotated[str, argument("From the workspace root, like notes/ideas.md.", "PATH")]
 
 
 def tree(
-    path: Annotated[
-        str, typer.Argument(metavar="PATH", show_default=False, help="A folder (default: the workspace).")
-    ] = ".",
+    path: Annotated[str, argument("A folder (default: the workspace).", "PATH", show_default=False)] = ".",
     as_json: AsJson = False,
 ) -> None:
     """List all files below a folder, and which are locked."""
@@ -133,22 +139,16 @@ async def _tree_below(top: str) -> list[Mapping[str, object]]:
         folder = waiting.pop()
         for entry in (await owners_workspace().listing(folder)).entries:
             path = entry.name if folder == "." else f"{folder}/{entry.name}"
-            badge = await _badge(path, entry)
-            found.append({"path": path, "type": entry.kind, "size": entry.size, "locked": badge})
+            data = await owners_workspace().content(path, MAX_WRITE_BYTES) if entry.kind == "file" else None
+            locked = "locked" if locked_parts(data or b"") else ""
+            found.append({"path": path, "type": entry.kind, "size": entry.size, "locked": locked})
             waiting += [path] if entry.kind == "folder" else []
     return found
 
 
-async def _badge(path: str, entry: Listed) -> str:
-    data = await owners_workspace().content(path, MAX_WRITE_BYTES) if entry.kind == "file" else None
-    return "locked" if locked_parts(data or b"") else ""
-
-
 def put(
     path: Where,
-    source: Annotated[
-        str, typer.Argument(metavar="FILE", show_default=False, help="Its content (default: standard input).")
-    ] = "-",
+    source: Annotated[str, argument("Its content (default: standard input).", "FILE", show_default=False)] = "-",
 ) -> None:
     """Write a file of the workspace, even one with locked text."""
     try:
@@ -201,12 +201,10 @@ MAX_MATCHES = 500
 
 
 def find_lines(
-    pattern: Annotated[str, typer.Argument(metavar="TEXT", help="The text to find, in any case.")],
-    path: Annotated[
-        str, typer.Argument(metavar="PATH", show_default=False, help="A file or folder (default: the workspace).")
-    ] = ".",
-    glob: Annotated[str | None, typer.Option(metavar="GLOB", help="Only files like *.md.")] = None,
-    regex: Annotated[bool, typer.Option("--regex", help="TEXT is a regular expression.")] = False,
+    pattern: Annotated[str, argument("The text to find, in any case.", "TEXT")],
+    path: Annotated[str, argument("A file or folder (default: the workspace).", "PATH", show_default=False)] = ".",
+    glob: Annotated[str | None, option("Only files like *.md.", "GLOB")] = None,
+    regex: Annotated[bool, flag("TEXT is a regular expression.", "--regex")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Find lines in text files."""
@@ -219,22 +217,21 @@ def find_lines(
 
 
 def move(
-    path: Annotated[str, typer.Argument(metavar="PATH", help="From the workspace root, like notes/ideas.md.")],
-    to: Annotated[str, typer.Argument(metavar="TO", help="The new path.")],
+    path: Where,
+    to: Annotated[str, argument("The new path.", "TO")],
 ) -> None:
     """Move or rename a file, after a checkpoint. Never overwrites one."""
+
+    async def work(database: Database) -> None:
+        await (await labelled_workspace(database)).move(path, to, Label.OWNER, mime_of(to), unlocked=True)
+
     make_checkpoint("before a move")
-    with_database(partial(_move, path, to))
+    with_database(work)
     echo(f"moved {path} to {to}")
 
 
-async def _move(path: str, to: str, database: Database) -> None:
-    workspace = await labelled_workspace(database)
-    await workspace.move(path, to, Label.OWNER, mime_of(to), unlocked=True)
-
-
 def delete(
-    paths: Annotated[list[str], typer.Argument(metavar="PATH", help="Files, from the workspace root.")],
+    paths: Annotated[list[str], argument("Files, from the workspace root.", "PATH")],
     yes: Yes = False,
 ) -> None:
     """Delete files, after a checkpoint."""
@@ -269,12 +266,8 @@ async def _unlock(path: str, password: str, database: Database) -> str:
 
 
 def pack(
-    path: Annotated[
-        str, typer.Argument(metavar="PATH", show_default=False, help="A folder (default: the workspace).")
-    ] = ".",
-    output: Annotated[
-        str, typer.Option("--output", "-o", metavar="PATH", help="Where to write it; - is standard output.")
-    ] = ".",
+    path: Annotated[str, argument("A folder (default: the workspace).", "PATH", show_default=False)] = ".",
+    output: Output = ".",
 ) -> None:
     """Save a folder as a zip. Never overwrites a file."""
     root, name = Environment.read(os.environ).workspace, WorkspacePath.parse(path).name or "workspace"

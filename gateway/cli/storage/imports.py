@@ -12,8 +12,7 @@ import typer
 from gateway.background.budgets import FREE_ROWS, PAID_PREFIX, estimate_embedding
 from gateway.cli.connections.database import leak_guard, owners_zone, require_owner, with_database
 from gateway.cli.terminal.console import Advance, echo, progress_bar
-from gateway.cli.terminal.output import AsJson, print_json
-from gateway.cli.terminal.questions import Yes, confirm_unless
+from gateway.cli.terminal.output import AsJson, Yes, confirm_unless, print_json
 from gateway.config.environment import Environment
 from gateway.config.load import load_early
 from gateway.domain.errors import OwnerMustAct

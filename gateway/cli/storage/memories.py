@@ -8,14 +8,24 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
-import typer
 from pydantic import TypeAdapter
 
 from gateway.agent.memory.remember import MemoryRefused, Remembering
 from gateway.cli.storage.search import CATEGORIES, MinImportance, memory_json, split_list, whereabouts, with_memories
 from gateway.cli.terminal.console import echo
-from gateway.cli.terminal.output import AsJson, Limit, heading, print_json, print_rows, shown
-from gateway.cli.terminal.questions import confirm, confirm_unless
+from gateway.cli.terminal.output import (
+    AsJson,
+    Limit,
+    argument,
+    confirm,
+    confirm_unless,
+    flag,
+    heading,
+    option,
+    print_json,
+    print_rows,
+    shown,
+)
 from gateway.config.environment import Environment
 from gateway.config.load import load_early
 from gateway.domain.errors import OwnerMustAct
@@ -40,14 +50,14 @@ LONGEST_LISTED, LONGEST_SOURCE = 200, 300
 NONE = 'No memories yet; `supaclaw remember "…"` adds one, and so does your agent.'
 LISTED_KINDS = (Kind.MEMORY, Kind.SUMMARY)
 
-Id = Annotated[int, typer.Argument(metavar="ID", help="The memory's number in the list.")]
+Id = Annotated[int, argument("The memory's number in the list.", "ID")]
 
 
 def show_all(
-    category: Annotated[Category | None, typer.Option(metavar="CATEGORY", help=f"{CATEGORIES}.")] = None,
-    tags: Annotated[str, typer.Option(metavar="TAG,…", help="Only with all of these tags.")] = "",
+    category: Annotated[Category | None, option(f"{CATEGORIES}.", "CATEGORY")] = None,
+    tags: Annotated[str, option("Only with all of these tags.", "TAG,…")] = "",
     min_importance: MinImportance = None,
-    superseded: Annotated[bool, typer.Option("--all", help="Include replaced memories.")] = False,
+    superseded: Annotated[bool, flag("Include replaced memories.", "--all")] = False,
     limit: Limit = 50,
     as_json: AsJson = False,
 ) -> None:
@@ -89,12 +99,10 @@ def show(id: Id, as_json: AsJson = False) -> None:
 
 def edit(
     id: Id,
-    text: Annotated[str | None, typer.Option(metavar="TEXT", help="Its new text.")] = None,
-    category: Annotated[Category | None, typer.Option(metavar="CATEGORY", help=f"{CATEGORIES}.")] = None,
-    importance: Annotated[float | None, typer.Option(min=0, max=1, metavar="0–1", help="Importance, 0 to 1.")] = None,
-    tags: Annotated[
-        str | None, typer.Option(metavar="TAG,…", help='New tags instead of the old ones; "" removes all.')
-    ] = None,
+    text: Annotated[str | None, option("Its new text.", "TEXT")] = None,
+    category: Annotated[Category | None, option(f"{CATEGORIES}.", "CATEGORY")] = None,
+    importance: Annotated[float | None, option("Importance, 0 to 1.", "0–1", min=0, max=1)] = None,
+    tags: Annotated[str | None, option('New tags instead of the old ones; "" removes all.', "TAG,…")] = None,
 ) -> None:
     """Change a memory."""
     if text is None and category is None and importance is None and tags is None:
@@ -107,7 +115,7 @@ def edit(
     echo(f"changed: {id} {memory_with_importance(with_memories(change))}")
 
 
-def pin(id: Id, undo: Annotated[bool, typer.Option("--undo", help="Unpin it.")] = False) -> None:
+def pin(id: Id, undo: Annotated[bool, flag("Unpin it.", "--undo")] = False) -> None:
     """Pin a memory: your agent looks at it first."""
     pinned = with_memories(lambda own: own.pin(MemoryId(id), pinned=not undo))
     echo(f"{'unpinned' if undo else 'pinned'}: {id} {memory_with_importance(pinned)}")
@@ -115,12 +123,10 @@ def pin(id: Id, undo: Annotated[bool, typer.Option("--undo", help="Unpin it.")] 
 
 def forget(
     id: Id,
-    undo: Annotated[bool, typer.Option("--undo", help="Restore it.")] = False,
-    erase: Annotated[bool, typer.Option("--erase", help="Permanently erase it and its sources, everywhere.")] = False,
-    also: Annotated[
-        list[str] | None, typer.Option(metavar="WORDS", help="Also erase sentences that contain this; repeatable.")
-    ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Forget or erase without asking.")] = False,
+    undo: Annotated[bool, flag("Restore it.", "--undo")] = False,
+    erase: Annotated[bool, flag("Permanently erase it and its sources, everywhere.", "--erase")] = False,
+    also: Annotated[list[str] | None, option("Also erase sentences that contain this; repeatable.", "WORDS")] = None,
+    yes: Annotated[bool, flag("Forget or erase without asking.", "--yes")] = False,
 ) -> None:
     """Forget a memory; searches no longer find it."""
     if undo and erase:

@@ -6,14 +6,13 @@ from contextlib import asynccontextmanager
 from typing import Annotated, TypeVar
 from uuid import UUID
 
-import typer
 from pydantic import TypeAdapter
 
 from gateway.agent.memory.remember import MemoryRefused, Remembering
 from gateway.agent.memory.search import MemorySearch
 from gateway.cli.connections.database import leak_guard, owners_moment, owners_zone, require_owner, with_database
 from gateway.cli.terminal.console import Style, echo
-from gateway.cli.terminal.output import AsJson, Limit, print_json
+from gateway.cli.terminal.output import AsJson, Limit, argument, flag, option, print_json
 from gateway.config.environment import Environment
 from gateway.config.load import load
 from gateway.config.machine import SystemClock
@@ -43,14 +42,14 @@ OWNER_ORIGIN = "user"
 CATEGORIES = ", ".join(Category)
 
 Result = TypeVar("Result")
-Importance = Annotated[float, typer.Option(min=0, max=1, metavar="0–1", help="Importance, 0 to 1.")]
-MinImportance = Annotated[float | None, typer.Option(min=0, max=1, metavar="0–1", help="Minimum importance, 0 to 1.")]
-Tags = Annotated[str, typer.Option(metavar="TAG,…", help="Tags, separated by commas.")]
+Importance = Annotated[float, option("Importance, 0 to 1.", "0–1", min=0, max=1)]
+MinImportance = Annotated[float | None, option("Minimum importance, 0 to 1.", "0–1", min=0, max=1)]
+Tags = Annotated[str, option("Tags, separated by commas.", "TAG,…")]
 
 
 def remember(
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="A sentence that makes sense on its own.")],
-    category: Annotated[Category, typer.Option(metavar="CATEGORY", help=f"{CATEGORIES}.")] = Category.CONTEXT,
+    text: Annotated[str, argument("A sentence that makes sense on its own.", "TEXT")],
+    category: Annotated[Category, option(f"{CATEGORIES}.", "CATEGORY")] = Category.CONTEXT,
     importance: Importance = 0.5,
     tags: Tags = "",
     as_json: AsJson = False,
@@ -127,24 +126,21 @@ LONGEST_HIT = 1_000
 
 
 def search(
-    query: Annotated[str, typer.Argument(metavar="QUERY", help="What to look for.")],
+    query: Annotated[str, argument("What to look for.", "QUERY")],
     mode: Annotated[
-        SearchMode,
-        typer.Option(help="Search by words, meaning or both; auto: both if an embedding model is available."),
+        SearchMode, option("Search by words, meaning or both; auto: both if an embedding model is available.")
     ] = SearchMode.AUTO,
     scope: Annotated[
-        SearchScope, typer.Option(help="Search everything, or only the conversation of --session.")
+        SearchScope, option("Search everything, or only the conversation of --session.")
     ] = SearchScope.AUTO,
-    session: Annotated[UUID | None, typer.Option(metavar="ID", help="The conversation for --scope current.")] = None,
-    types: Annotated[str, typer.Option(metavar="TYPE,…", help=f"Only these: {', '.join(KIND_NAMES)}.")] = "",
-    since: Annotated[str | None, typer.Option(metavar="TIME", help="Earliest date, such as 2026-03-01.")] = None,
-    until: Annotated[str | None, typer.Option(metavar="TIME", help="Latest date.")] = None,
-    tags: Annotated[str, typer.Option(metavar="TAG,…", help="Only with all of these tags.")] = "",
-    category: Annotated[
-        Category | None, typer.Option(metavar="CATEGORY", help="Only memories of this category.")
-    ] = None,
+    session: Annotated[UUID | None, option("The conversation for --scope current.", "ID")] = None,
+    types: Annotated[str, option(f"Only these: {', '.join(KIND_NAMES)}.", "TYPE,…")] = "",
+    since: Annotated[str | None, option("Earliest date, such as 2026-03-01.", "TIME")] = None,
+    until: Annotated[str | None, option("Latest date.", "TIME")] = None,
+    tags: Annotated[str, option("Only with all of these tags.", "TAG,…")] = "",
+    category: Annotated[Category | None, option("Only memories of this category.", "CATEGORY")] = None,
     min_importance: MinImportance = None,
-    untrusted: Annotated[bool, typer.Option("--include-untrusted", help="Include untrusted texts.")] = False,
+    untrusted: Annotated[bool, flag("Include untrusted texts.", "--include-untrusted")] = False,
     limit: Limit = 8,
     as_json: AsJson = False,
 ) -> None:
@@ -162,8 +158,7 @@ def search(
     )
 
     async def work(database: Database) -> SearchResult:
-        async with database.connection() as conn:
-            owner = (await require_owner(conn)).id
+        owner = (await database.read(require_owner)).id
         async with query_embedder(mode, await leak_guard(database)) as embedder:
             searching = MemorySearch(database, lambda _name=None: embedder)
             of = SessionId(session) if session else None

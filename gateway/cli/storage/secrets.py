@@ -4,12 +4,9 @@ import os
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated, TypeVar
 
-import typer
-
 from gateway.cli.connections.database import require_owner, with_database
 from gateway.cli.terminal.console import echo
-from gateway.cli.terminal.output import AsJson, print_rows
-from gateway.cli.terminal.questions import ask, ask_secret_text
+from gateway.cli.terminal.output import AsJson, argument, ask, ask_secret_text, flag, option, print_rows
 from gateway.config.data.keys import master_key_variable, read_keyring
 from gateway.config.environment import Environment
 from gateway.config.load import load_early
@@ -22,17 +19,14 @@ from gateway.secrets.facts import MAX_VALUE, Binding
 from gateway.store.connection.pool import Database
 
 Result = TypeVar("Result")
-Name = Annotated[str, typer.Argument(metavar="NAME", help="Such as WEATHER_KEY, in config.json $secret:WEATHER_KEY.")]
-Own = Annotated[bool, typer.Option("--own", help="For you alone (default: for everybody).")]
+Name = Annotated[str, argument("Such as WEATHER_KEY, in config.json $secret:WEATHER_KEY.", "NAME")]
+Own = Annotated[bool, flag("For you alone (default: for everybody).", "--own")]
 Hosts = Annotated[
-    list[str] | None,
-    typer.Option("--host", metavar="HOST", help="Host that may get it, such as api.example.org; repeatable."),
+    list[str] | None, option("Host that may get it, such as api.example.org; repeatable.", "HOST", "--host")
 ]
-Tools = Annotated[list[str] | None, typer.Option("--tool", metavar="NAME", help="Tool that may send it; repeatable.")]
-Header = Annotated[str, typer.Option(metavar="NAME", help="The only header it may be sent in.")]
-FormField = Annotated[
-    str, typer.Option("--field", metavar="NAME", help="The only field of a token request that may hold it.")
-]
+Tools = Annotated[list[str] | None, option("Tool that may send it; repeatable.", "NAME", "--tool")]
+Header = Annotated[str, option("The only header it may be sent in.", "NAME")]
+FormField = Annotated[str, option("The only field of a token request that may hold it.", "NAME", "--field")]
 COLUMNS = ("name", "whose", "hosts", "tools", "place", "changed_at", "last_used_at", "problem")
 KEEP = (
     "This is the recovery key of your secrets. Keep it outside this machine: no backup contains it, and without it "
@@ -46,11 +40,7 @@ def put(
     """Store a secret. The first one prints the recovery key."""
     binding = _binding(host, tool, header, field)
     value = _value(name)
-
-    async def work(vault: Vault, owner: PrincipalId) -> MasterKey | None:
-        return await vault.put(owner, name, value, shared=not own, binding=binding)
-
-    made = _with_vault(work)
+    made = _with_vault(lambda vault, owner: vault.put(owner, name, value, shared=not own, binding=binding))
     echo(f"{name} is stored")
     if made:
         _show(made)
@@ -79,8 +69,8 @@ def show(as_json: AsJson = False) -> None:
 
 
 def rotate(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The secret that gets a new value.")] = "",
-    master: Annotated[bool, typer.Option("--master", help="Change the master key instead.")] = False,
+    name: Annotated[str, argument("The secret that gets a new value.", "NAME")] = "",
+    master: Annotated[bool, flag("Change the master key instead.", "--master")] = False,
     own: Own = False,
 ) -> None:
     """Replace a secret's value, keeping its bindings; or the master key."""
@@ -89,8 +79,7 @@ def rotate(
     if master:
         _show(_with_vault(lambda vault, _owner: vault.rotate_master()))
         return
-    if not _with_vault(lambda vault, owner: vault.holds(owner, name, shared=not own)):
-        raise _unknown(name)
+    _require(name, _with_vault(lambda vault, owner: vault.holds(owner, name, shared=not own)))
     value = _value(name)
     _with_vault(lambda vault, owner: vault.put(owner, name, value, shared=not own))
     echo(f"{name} has its new value")
@@ -98,8 +87,7 @@ def rotate(
 
 def remove(name: Name, own: Own = False) -> None:
     """Delete a secret."""
-    if not _with_vault(lambda vault, owner: vault.remove(owner, name, shared=not own)):
-        raise _unknown(name)
+    _require(name, _with_vault(lambda vault, owner: vault.remove(owner, name, shared=not own)))
     echo(f"{name} is deleted")
 
 
@@ -108,8 +96,7 @@ def bind(
 ) -> None:
     """Set where a secret may be sent, replacing the earlier bindings."""
     binding = _binding(host, tool, header, field) or Binding()
-    if not _with_vault(lambda vault, owner: vault.bind(owner, name, binding, shared=not own)):
-        raise _unknown(name)
+    _require(name, _with_vault(lambda vault, owner: vault.bind(owner, name, binding, shared=not own)))
     echo(f"{name}: {', '.join(binding.hosts) or 'no host'}; {', '.join(binding.tools) or 'no tool'}; {binding.place}")
 
 
@@ -142,8 +129,7 @@ def recover_secrets(text: str) -> None:
 
 def _with_vault(work: Callable[[Vault, PrincipalId], Awaitable[Result]]) -> Result:
     async def with_owner(database: Database) -> Result:
-        async with database.connection() as conn:
-            owner = (await require_owner(conn)).id
+        owner = (await database.read(require_owner)).id
         environment = Environment.read(os.environ)
         in_vault = load_early(environment, os.environ).database.in_supabase_vault
         return await work(Vault(database, environment.data, os.environ, supabase=in_vault), owner)
@@ -159,8 +145,9 @@ def _binding(hosts: list[str] | None, tools: list[str] | None, header: str, fiel
     return Binding.of(hosts or (), tools or (), place) if hosts or tools or place else None
 
 
-def _unknown(name: str) -> OwnerMustAct:
-    return OwnerMustAct(f"there is no secret {name}; `supaclaw secrets list` shows them")
+def _require(name: str, there: bool) -> None:
+    if not there:
+        raise OwnerMustAct(f"there is no secret {name}; `supaclaw secrets list` shows them")
 
 
 def _value(name: str) -> str:

@@ -7,12 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, assert_never
 
-import typer
-
 from gateway.app.storage.offline import StoredSecrets
 from gateway.cli.connections.database import require_owner, with_database
 from gateway.cli.terminal.console import echo, progress_bar, show_after_a_second
-from gateway.cli.terminal.output import AsJson, print_rows
+from gateway.cli.terminal.output import AsJson, argument, flag, option, print_rows
 from gateway.config.data.instance import running_pid
 from gateway.config.environment import Environment
 from gateway.config.failpoints import Failpoints
@@ -34,11 +32,9 @@ GATEWAY_SYNCS = "the gateway that runs here synchronises its workspace itself; `
 
 
 def sync(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder; the first run merges both sides.")],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done.")] = False,
-    missing: Annotated[
-        Missing, typer.Option("--missing", help="If most files are missing in DIR: ask, delete or restore them.")
-    ] = Missing.ASK,
+    folder: Annotated[Path, argument("The folder; the first run merges both sides.", "DIR")],
+    dry_run: Annotated[bool, flag("Show what would be done.", "--dry-run")] = False,
+    missing: Annotated[Missing, option("If most files are missing in DIR: ask, delete or restore them.")] = Missing.ASK,
     as_json: AsJson = False,
 ) -> None:
     """Synchronise a folder with the workspace on the object store, once."""
@@ -79,8 +75,7 @@ def _checked_folder(root: Path, environment: Environment) -> Path:
 
 
 async def _replica(database: Database, environment: Environment, root: Path, store: ObjectStore) -> Replica:
-    async with database.connection() as conn:
-        owner = await require_owner(conn)
+    owner = await database.read(require_owner)
     workspace = Workspace(root, owner_labels(database, owner.id))
     workspace.before_edit = OwnerEdits(environment.data).note
     state = StateFile.of(environment.data / SYNC_FOLDER, root, str(owner.id), store.address.place)

@@ -11,8 +11,16 @@ import typer
 from gateway.background.cpu.executor import run_alone
 from gateway.cli.connections.database import require_owner, with_connection, with_database
 from gateway.cli.terminal.console import echo
-from gateway.cli.terminal.output import AsJson, Limit, print_json, print_rows
-from gateway.cli.terminal.questions import Yes, confirm_unless
+from gateway.cli.terminal.output import (
+    AsJson,
+    Limit,
+    Yes,
+    argument,
+    confirm_unless,
+    option,
+    print_result,
+    print_rows,
+)
 from gateway.config.environment import Environment
 from gateway.config.machine import SystemClock
 from gateway.domain.errors import OwnerMustAct, SupaclawError
@@ -40,7 +48,7 @@ def show_renewals() -> None:
         echo("nothing to merge: every file is up to date")
 
 
-def merge(file: Annotated[str, typer.Argument(metavar="FILE", help="Such as AGENTS.md.")]) -> None:
+def merge(file: Annotated[str, argument("Such as AGENTS.md.", "FILE")]) -> None:
     """Merge this version's changes into a file that you edited."""
     pending = _edited_files()
     if file not in pending:
@@ -48,8 +56,7 @@ def merge(file: Annotated[str, typer.Argument(metavar="FILE", help="Such as AGEN
 
     async def merge_labelled(database: Database) -> None:
         """Merge, keeping the label of the text."""
-        async with database.connection() as conn:
-            owner = await principals.owner(conn)
+        owner = await database.read(principals.owner)
         labels = owner_labels(database, owner.id) if owner else None
         await merge_file(owners_workspace(labels), pending[file])
 
@@ -79,7 +86,7 @@ def _edited_files() -> dict[str, Renewal]:
 
 CHECKPOINT_SECONDS = 600.0
 
-Id = Annotated[str, typer.Argument(metavar="ID", help="The checkpoint's id, or its beginning.")]
+Id = Annotated[str, argument("The checkpoint's id, or its beginning.", "ID")]
 
 
 def list_checkpoints(limit: Limit = 20, as_json: AsJson = False) -> None:
@@ -90,9 +97,7 @@ def list_checkpoints(limit: Limit = 20, as_json: AsJson = False) -> None:
 
 def diff_checkpoint(
     id: Id,
-    other: Annotated[
-        str | None, typer.Argument(metavar="ID2", help="Another checkpoint (default: the workspace now).")
-    ] = None,
+    other: Annotated[str | None, argument("Another checkpoint (default: the workspace now).", "ID2")] = None,
     as_json: AsJson = False,
 ) -> None:
     """List what changed since a checkpoint. The other side is ID2, or the current workspace."""
@@ -105,12 +110,12 @@ def create_checkpoint(as_json: AsJson = False) -> None:
     made = make_checkpoint("asked")
     done = f"made {made.id}: {made.changes}" if made.id else "nothing has changed since the last checkpoint"
     left_out = f" (left out: {made.left_out})" if made.left_out else ""
-    print_json(asdict(made)) if as_json else echo(f"{done}{left_out}")
+    print_result(asdict(made), f"{done}{left_out}", as_json=as_json)
 
 
 def restore_checkpoint(
     id: Id,
-    path: Annotated[str | None, typer.Option(metavar="PATH", help="Only this file or folder.")] = None,
+    path: Annotated[str | None, option("Only this file or folder.", "PATH")] = None,
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
@@ -119,9 +124,8 @@ def restore_checkpoint(
     confirm_unless(yes, question, "this changes files of the workspace; add --yes to confirm")
     done = with_database(lambda database: _checkpoints().restore(database, SystemClock(), id, path))
     kept = f"; the previous state is {done.before}" if done.before else ""
-    print_json(asdict(done)) if as_json else echo(
-        f"restored {id}: {done.written} written, {done.removed} removed{kept}"
-    )
+    text = f"restored {id}: {done.written} written, {done.removed} removed{kept}"
+    print_result(asdict(done), text, as_json=as_json)
     for left in done.left:
         echo(f"supaclaw: {left} was not restored: its current content is in no checkpoint", error=True)
     if done.left:

@@ -1,19 +1,20 @@
-"""Command output: JSON for programs, tables for people, without secrets; and the options that commands share."""
+"""Command output and questions: JSON for programs, tables for people, without secrets; options that commands share."""
 
 import re
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import fields
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
 from gateway.agent.limits import dollars
 from gateway.cli.terminal.console import copy_out, echo
-from gateway.domain.errors import OwnerMustAct
+from gateway.domain.errors import OwnerMustAct, SupaclawError
 from gateway.domain.text.texts import json_text, printable, size_text
 from gateway.domain.time import clock_text
 from gateway.logs import SecretMask
@@ -26,14 +27,37 @@ _ISO_TIME = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d)")
 UNWRAPPED_WIDTH = 10_000
 """Columns when stdout is not a terminal, so that programs read one row per line."""
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Limit = Annotated[int, typer.Option(min=1, metavar="N", help="How many at most.")]
-Timeout = Annotated[float, typer.Option(metavar="SECONDS", help="How long to wait.")]
+
+def argument(about: str, metavar: str, **rules: Any) -> Any:
+    """An argument of a command; `about` is its help text."""
+    return typer.Argument(metavar=metavar, help=about, **rules)
+
+
+def option(about: str, metavar: str | None = None, *names: str, **rules: Any) -> Any:
+    """An option with a value; without `names` it has the name of the parameter."""
+    return typer.Option(*names, metavar=metavar, help=about, **rules)
+
+
+def flag(about: str, *names: str) -> Any:
+    """An option that is on or off."""
+    return typer.Option(*names, help=about)
+
+
+AsJson = Annotated[bool, flag("Print JSON.", "--json")]
+Limit = Annotated[int, option("How many at most.", "N", min=1)]
+Output = Annotated[str, option("Where to write it; - is standard output.", "PATH", "--output", "-o")]
+Timeout = Annotated[float, option("How long to wait.", "SECONDS")]
+Yes = Annotated[bool, flag("Don't ask for confirmation.", "--yes")]
 
 
 def print_json(value: object) -> None:
     """Print `value` as indented JSON, with secrets masked."""
     echo(json_text(SecretMask().value(value), indent=2))
+
+
+def print_result(value: object, text: str, *, as_json: bool) -> None:
+    """Print `value` as JSON for programs, or `text` for people."""
+    print_json(value) if as_json else echo(text)
 
 
 def print_rows(
@@ -44,7 +68,7 @@ def print_rows(
     none: str = "Nothing here yet.",
 ) -> None:
     """Print rows: all fields as JSON, or the named columns as a table; without rows, people get the text `none`."""
-    facts = [row if isinstance(row, Mapping) else _fields(row) for row in rows]
+    facts = [row if isinstance(row, Mapping) else facts_of(row) for row in rows]
     if as_json:
         print_json(facts)
     elif not facts:
@@ -53,7 +77,8 @@ def print_rows(
         _print_table(facts, columns)
 
 
-def _fields(row: "DataclassInstance") -> Mapping[str, object]:
+def facts_of(row: "DataclassInstance") -> Mapping[str, object]:
+    """The fields of a row, by name."""
     return {field.name: getattr(row, field.name) for field in fields(row)}
 
 
@@ -111,3 +136,62 @@ def shown(name: str, value: object) -> str:
             return ", ".join(sorted(map(str, value)))
         case _:
             return str(value)
+
+
+def confirm(question: str) -> None:
+    """Ask on stderr, so that piped output holds no question, and end the command unless the answer is yes."""
+    if not ask_yes_or_no(question):
+        raise SupaclawError("not confirmed, so it isn't done")
+
+
+def confirm_unless(yes: bool, question: str, refusal: str) -> None:
+    """Ask unless `yes`; where nobody can answer, raise `OwnerMustAct` with `refusal`."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise OwnerMustAct(refusal)
+    confirm(question)
+
+
+def confirm_reviewed(question: str, commands: str) -> None:
+    """Ask about something just printed; raises `OwnerMustAct` where nobody can read it."""
+    confirm_unless(False, question, f"review it with `supaclaw {commands} show`; then add --yes")
+
+
+def ask_yes_or_no(question: str) -> bool:
+    """Whether the answer is yes; Enter alone means no."""
+    with _ended_input():
+        return typer.confirm(printable(question), default=False, err=True)
+
+
+def ask(question: str, default: str = "") -> str:
+    """Ask for a line; Enter alone means the default, which the question shows."""
+    return _line(question, default).strip()
+
+
+def ask_secret_text(question: str, limit: int) -> str:
+    """Ask for a line without echoing it; a pipe may hold several lines, up to `limit` characters in all."""
+    if not sys.stdin.isatty():
+        return sys.stdin.read(limit)
+    return _line(question, hidden=True)
+
+
+def ask_secret_line(question: str) -> str:
+    """Ask for a line without echoing it; empty on Enter alone. A pipe may answer several such questions."""
+    return _line(question, "", hidden=sys.stdin.isatty()).strip()
+
+
+def _line(question: str, default: str | None = None, *, hidden: bool = False) -> str:
+    with _ended_input():
+        show = bool(default)
+        return str(typer.prompt(printable(question), default=default, show_default=show, hide_input=hidden, err=True))
+
+
+@contextmanager
+def _ended_input() -> Iterator[None]:
+    """Say in a line of its own that the input ended, or Ctrl-C came, before the answer."""
+    try:
+        yield
+    except typer.Abort:
+        echo(error=True)
+        raise SupaclawError("stopped, since there was no answer") from None

@@ -8,6 +8,7 @@ from pathlib import Path
 from pydantic import JsonValue
 
 from gateway.config.data.files import replace_edited
+from gateway.config.editing.hidden import value_at
 from gateway.config.load import overruled, parse_json, read
 from gateway.config.model import Config
 from gateway.config.problems import dotted, known_keys
@@ -19,10 +20,8 @@ def get_key(path: Path, key: str, environ: Mapping[str, str]) -> JsonValue:
 
     Raises `ConfigError` for an unknown key.
     """
-    written: JsonValue = overruled(parse_json(read(path) or "{}", path.name), environ)
-    default: JsonValue = Config().model_dump(mode="json")
-    for part in key.split("."):
-        written, default = _value_of_key(written, part), _value_of_key(default, part)
+    written = value_at(overruled(parse_json(read(path) or "{}", path.name), environ), tuple(key.split(".")))
+    default = value_at(Config().model_dump(mode="json"), tuple(key.split(".")))
     if written is not None:
         return _merged(default, written)
     known = [dotted(path) for path in known_keys(Config)]
@@ -36,15 +35,21 @@ def set_key(path: Path, key: str, value: JsonValue, check: Callable[[str], objec
     """Write `value` to the dotted `key`; first, `check` gets the new text and raises `ConfigError` to refuse it."""
     before = read(path)
     raw = parse_json(before or "{}", path.name)
-    *parents, name = key.split(".")
+    section, name = section_of(raw, tuple(key.split(".")))
+    section[name] = value
+    replace_text(path, as_text(raw), before, check)
+
+
+def section_of(raw: dict[str, JsonValue], path: tuple[str, ...]) -> tuple[dict[str, JsonValue], str]:
+    """The object that has the key, created if needed, and the key's name in it; raises `ConfigError`."""
+    *parents, name = path
     section = raw
     for depth, parent in enumerate(parents, start=1):
         inner = section.setdefault(parent, {})
         if not isinstance(inner, dict):
-            raise ConfigError(f"{key}: {'.'.join(parents[:depth])} is not an object, so nothing can be set in it")
+            raise ConfigError(f"{dotted(path)}: {dotted(path[:depth])} is not an object, so nothing can be set in it")
         section = inner
-    section[name] = value
-    replace_text(path, as_text(raw), before, check)
+    return section, name
 
 
 def replace_text(path: Path, text: str, before: str | None, check: Callable[[str], object]) -> None:
@@ -68,10 +73,6 @@ def as_text(raw: JsonValue) -> str:
 
 class Unwritable(ConfigError):
     """This process may not write config.json; a person has to."""
-
-
-def _value_of_key(value: JsonValue, key: str) -> JsonValue:
-    return value.get(key) if isinstance(value, dict) else None
 
 
 def _merged(default: JsonValue, written: JsonValue) -> JsonValue:

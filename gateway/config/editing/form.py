@@ -9,11 +9,11 @@ from typing import Literal
 from pydantic import JsonValue, TypeAdapter
 
 from gateway.config.channels import channel_names, settings_model
+from gateway.config.editing.config_file import section_of
 from gateway.config.editing.hidden import HIDDEN, is_secret, map_texts, masked, value_at
-from gateway.config.load import overruled, variable_of
+from gateway.config.load import json_or_text, overruled, variable_of
 from gateway.config.model import Config, allow_references, json_schema
 from gateway.config.problems import dotted
-from gateway.domain.errors import ConfigError
 
 Node = Mapping[str, JsonValue]
 Kind = Literal["text", "number", "choice", "list", "json", "secret"]
@@ -82,7 +82,11 @@ def filled(raw: Mapping[str, JsonValue], form: Sequence[Field], typed: Mapping[s
     for field in form:
         text = typed.get(field.key, field.text).replace("\r\n", "\n").strip()
         if text != field.text.strip():
-            _put(document, field, field.path, text)
+            section, name = section_of(document, field.path)
+            if text:
+                section[name] = _value(field, text)
+            else:  # its section stays, since an empty one can enable a channel
+                section.pop(name, None)
     return document
 
 
@@ -166,26 +170,8 @@ def _value(field: Field, text: str) -> JsonValue:
         return None
     if field.kind == "list":
         return [line.strip() for line in text.split("\n") if line.strip()]
-    if field.kind in ("number", "json") or (field.kind == "choice" and text in ("true", "false")):
-        try:
-            value: JsonValue = json.loads(text)
-        except (ValueError, RecursionError):
-            return text
-        return value
-    return text
-
-
-def _put(section: dict[str, JsonValue], field: Field, path: tuple[str, ...], text: str) -> None:
-    """Set a key; an empty text removes it, but not its section, since an empty one can enable a channel."""
-    name, *rest = path
-    if not rest and text == "":
-        section.pop(name, None)
-    elif not rest:
-        section[name] = _value(field, text)
-    elif isinstance(inner := section.setdefault(name, {}), dict):
-        _put(inner, field, tuple(rest), text)
-    else:
-        raise ConfigError(f"{field.key}: {name} is not an object, so nothing can be set in it")
+    is_json = field.kind in ("number", "json") or (field.kind == "choice" and text in ("true", "false"))
+    return json_or_text(text) if is_json else text
 
 
 def _objects(value: JsonValue) -> dict[str, JsonValue]:

@@ -59,10 +59,13 @@ def printable(text: str, keep: str = "\n\t") -> str:
 
 
 def size_text(size: int) -> str:
-    """A number of bytes for people."""
-    if size < 1024**2:
-        return f"{size} bytes" if size < 1024 else f"{size / 1024:.0f} KB"
-    return f"{size / 1024**2:.1f} MB" if size < 1024**3 else f"{size / 1024**3:.1f} GB"
+    """A number of bytes for people; `ui.js` writes it in the same way."""
+    if size < 1000:
+        return f"{size} B"
+    step, unit = next(
+        pair for pair in ((1e3, "kB"), (1e6, "MB"), (1e9, "GB")) if size < 999.5 * pair[0] or pair[0] > 1e6
+    )
+    return f"{size / step:.{1 if size < 9.95 * step else 0}f} {unit}"
 
 
 def json_text(value: object, indent: int | None = None) -> str:

@@ -1,6 +1,6 @@
 """Slash commands: effect, reply and `handled_at` are committed together, on a lane of their own."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -8,12 +8,14 @@ import structlog
 
 from gateway.commands import Command, CommandContext, CommandReply, CommandServices
 from gateway.config.failpoints import Failpoints, Step
+from gateway.domain.channels.channel import Button
 from gateway.domain.channels.routing import parse_command
 from gateway.domain.conversation.transcript import Notice
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.ids import InboxId, InstanceId, SessionId, TaskId
 from gateway.domain.principals import Label, Role
 from gateway.domain.time import Clock
+from gateway.flow.approvals.questions import render_questions
 from gateway.flow.live import Live, LiveEvent, MessageStored, SessionReplaced
 from gateway.flow.outbound.sender import Outbound
 from gateway.flow.people import People
@@ -130,9 +132,16 @@ class CommandRunner:
         if reply.unfinished is not None:
             label = await sessions.label(tx, session)
             await messages.say(tx, session, at.principal_id, reply.unfinished, label=label, origin="agent")
-        text = f"{reply.text}\n\n{NOT_TAKEN}" if row.files else reply.text
-        notice = await messages.say(tx, session, at.principal_id, Notice(text), label=Label.OWNER, address=at.id)
-        await self.outbound.put(tx, at, notice.id, f"{text}\n\n{reply.secret}" if reply.secret else text)
+        label, kept, sent = Label.OWNER, reply.text, reply.text
+        buttons: Sequence[Button] = ()
+        if reply.question is not None:
+            label, (kept, sent, buttons) = reply.question.label, render_questions([reply.question])
+            kept = sent if await sessions.label(tx, session) >= label else kept
+        if row.files:
+            kept, sent = f"{kept}\n\n{NOT_TAKEN}", f"{sent}\n\n{NOT_TAKEN}"
+        notice = await messages.say(tx, session, at.principal_id, Notice(kept), label=label, address=at.id)
+        sent = f"{sent}\n\n{reply.secret}" if reply.secret else sent
+        await self.outbound.put(tx, at, notice.id, sent, buttons=buttons)
         await inbox.mark_handled(tx, arrival, notice.id)
         told = (*moved, (session, MessageStored(notice.id)))
         return Done(reply.cancelled, told, reply.admission, at.session_id if reply.ends_processes else None)
@@ -161,7 +170,10 @@ class CommandRunner:
         )
         command = self.commands[name]
         if command.allows(context):
-            return await command.run(context)
+            try:
+                return await command.run(context)
+            except command.refusals as refusal:
+                return CommandReply(str(refusal))
         if at.address.by_token:
             return CommandReply(
                 f"Tokens can't do this; write /{name} in your messenger, on the page or in the terminal."

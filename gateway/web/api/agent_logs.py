@@ -1,11 +1,9 @@
 """Logs of outside agents: their conversations, filtered and stored like imported ones."""
 
 import asyncio
-import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from fnmatch import translate
-from functools import cached_property
+from fnmatch import fnmatchcase
 from typing import Annotated
 from uuid import UUID
 
@@ -69,50 +67,38 @@ class Log(RequestBody):
         return {"sessions": [value]} if isinstance(value, dict) and "external_key" in value else value
 
 
-@dataclass(frozen=True)
-class LogReader:
-    """Reads a log into records."""
-
-    log: Log
-
-    def records(self) -> Iterator[Record]:
-        """Yield the records to store, and those that are left out."""
-        for session in self.log.sessions:
-            place = one_line(session.external_key, 80)
-            yield ImportedSession(session.external_key, session.started_at, place)
-            for number, message in enumerate(session.messages, start=1):
-                yield from self._read(message, f"{place}:{number}")
-
-    def _read(self, message: LoggedMessage, place: str) -> Iterator[Record]:
-        match self._unwanted(message), message.role:
-            case "", ("user" | "assistant") as role:
-                yield ImportedMessage(role, message.text, message.at, place, key=message.external_id or "")
-                if self.log.remember and role == "user" and (remembered := memory_request(message.text)):
-                    yield ImportedMemory(remembered, place, at=message.at)
-            case why, _:
-                yield Passed(why)
-
-    def _unwanted(self, message: LoggedMessage) -> str:
-        text = message.text.strip()
-        if message.role not in self.log.roles & {"user", "assistant"}:
-            return "role"
-        if len(text) < self.log.min_length or (self.log.max_length and len(text) > self.log.max_length):
-            return "length"
-        wanted = not self._only or any(pattern.match(text) for pattern in self._only)
-        return "" if wanted and not any(pattern.match(text) for pattern in self._skip) else "pattern"
-
-    @cached_property
-    def _only(self) -> tuple[re.Pattern[str], ...]:
-        return tuple(map(_compiled, self.log.only))
-
-    @cached_property
-    def _skip(self) -> tuple[re.Pattern[str], ...]:
-        return tuple(map(_compiled, self.log.skip))
+def _records(log: Log) -> Iterator[Record]:
+    """Yield the records to store, and those that are left out."""
+    for session in log.sessions:
+        place = one_line(session.external_key, 80)
+        yield ImportedSession(session.external_key, session.started_at, place)
+        for number, message in enumerate(session.messages, start=1):
+            yield from _read(log, message, f"{place}:{number}")
 
 
-def _compiled(pattern: str) -> re.Pattern[str]:
-    """A pattern with wildcards: a regular expression could take forever."""
-    return re.compile(translate(pattern), re.IGNORECASE)
+def _read(log: Log, message: LoggedMessage, place: str) -> Iterator[Record]:
+    match _unwanted(log, message), message.role:
+        case "", ("user" | "assistant") as role:
+            yield ImportedMessage(role, message.text, message.at, place, key=message.external_id or "")
+            if log.remember and role == "user" and (remembered := memory_request(message.text)):
+                yield ImportedMemory(remembered, place, at=message.at)
+        case why, _:
+            yield Passed(why)
+
+
+def _unwanted(log: Log, message: LoggedMessage) -> str:
+    text = message.text.strip()
+    if message.role not in log.roles & {"user", "assistant"}:
+        return "role"
+    if len(text) < log.min_length or (log.max_length and len(text) > log.max_length):
+        return "length"
+    wanted = not log.only or _matches(text, log.only)
+    return "" if wanted and not _matches(text, log.skip) else "pattern"
+
+
+def _matches(text: str, patterns: Sequence[str]) -> bool:
+    """Whether the text has the form of a pattern with wildcards; a regular expression could take forever."""
+    return any(fnmatchcase(text.casefold(), pattern.casefold()) for pattern in patterns)
 
 
 SOURCE = "log"
@@ -181,15 +167,14 @@ def _cleaned(site: Site, body: Log) -> list[Record]:
         replace(record, text=site.clean(record.text))
         if isinstance(record, ImportedMessage | ImportedMemory)
         else record
-        for record in LogReader(body).records()
+        for record in _records(body)
     ]
 
 
 def _agent(caller: Caller, body: Log) -> str:
     own = caller.reach.agent
     if own is not None and body.agent not in {None, own}:
-        message = f"This token logs for {own} only."
-        raise Refused(403, "wrong_agent", message, param="agent", type="permission_error")
+        raise Refused(403, "wrong_agent", f"This token logs for {own} only.", param="agent")
     return own or body.agent or DEFAULT_AGENT
 
 

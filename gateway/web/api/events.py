@@ -58,8 +58,7 @@ async def events(
     """
     followed = task or master
     if not permits(caller.scopes, Scope.CHAT if followed is None else Scope.READ):
-        message = f"This token lacks the scope {'chat' if followed is None else 'read'}."
-        raise Refused(403, "missing_scope", message, type="permission_error")
+        raise Refused(403, "missing_scope", f"This token lacks the scope {'chat' if followed is None else 'read'}.")
     if followed is None:
         return EventStream(_chat_frames(site, address_of(caller, chat)), site.rights.hold(caller.session))
     found = await find_task(site, followed)

@@ -26,9 +26,9 @@ from gateway.memory.wording import Bootstrap, MemoryRow, fold_copies, memory_row
 from gateway.store.memory import memories
 from gateway.store.memory.memories import MemorySource
 from gateway.web.auth.access import Caller, needs
-from gateway.web.components.memory_rows import in_memory
 from gateway.web.http.bodies import Moment, Name, RequestBody, Text
 from gateway.web.http.errors import Refused
+from gateway.web.memory_rows import in_memory
 from gateway.web.site import AtSite, RowId
 
 router = APIRouter()
@@ -290,8 +290,7 @@ async def context(site: AtSite, caller: Client, request: ContextRequest) -> Cont
 
 def _filter(caller: Caller, request: SearchRequest) -> MemoryFilter:
     if request.agent and not caller.reach.everything and request.agent != caller.reach.agent:
-        message = f"This token finds what {caller.reach.agent} remembers."
-        raise Refused(403, "wrong_agent", message, param="agent", type="permission_error")
+        raise Refused(403, "wrong_agent", f"This token finds what {caller.reach.agent} remembers.", param="agent")
     return MemoryFilter(
         **request.model_dump(include=_FILTER_FIELDS),
         tags=tuple(tag.casefold() for tag in request.tags),

@@ -18,9 +18,9 @@ from gateway.flow.inbound.persistence import Accepted
 from gateway.store.delivery import addresses, inbox
 from gateway.store.files import attachments
 from gateway.store.transcript import messages
+from gateway.web import files
 from gateway.web.auth.access import MESSAGE_BODY, Caller, needs, owner_as_sender
-from gateway.web.components import files
-from gateway.web.components.files import MAX_FILES, attachments_for
+from gateway.web.files import MAX_FILES, attachments_for
 from gateway.web.http.bodies import json_body, parsed, validated
 from gateway.web.http.errors import Refused
 from gateway.web.live.entries import attachment_json

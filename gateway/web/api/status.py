@@ -83,8 +83,7 @@ async def beat(site: AtSite) -> HeartbeatResult:
 @router.get("/api/heartbeat", dependencies=[Depends(needs(Scope.READ))])
 async def last(site: AtSite) -> HeartbeatResult:
     """Get the outcome of the last heartbeat."""
-    async with site.database.connection() as conn:
-        return (await heartbeats.begin(conn, site.clock.now())).beat
+    return (await site.database.read(lambda conn: heartbeats.begin(conn, site.clock.now()))).beat
 
 
 Limit = Annotated[int, Query(ge=1, le=500)]
@@ -93,12 +92,10 @@ Limit = Annotated[int, Query(ge=1, le=500)]
 @router.get("/api/sessions", dependencies=[Depends(needs(Scope.READ))])
 async def recent(site: AtSite, limit: Limit = 50) -> list[SessionSummary]:
     """List sessions, the most recently active first."""
-    async with site.database.connection() as conn:
-        return await sessions.recent(conn, limit)
+    return await site.database.read(lambda conn: sessions.recent(conn, limit))
 
 
 @router.get("/api/outbox", dependencies=[Depends(needs(Scope.READ))])
 async def undelivered(site: AtSite, state: State = "failed", limit: Limit = 100) -> list[OutboxRow]:
     """List messages that were not delivered, or perhaps not (`uncertain`), the newest first."""
-    async with site.database.connection() as conn:
-        return await outbox.in_state(conn, state, limit)
+    return await site.database.read(lambda conn: outbox.in_state(conn, state, limit))

@@ -9,7 +9,7 @@ from uuid import UUID
 from fastapi import APIRouter, Depends, Header, Query, Request
 from pydantic import Field
 
-from gateway.agent.work.task_trees import NoSuchAgent, NoSuchTask
+from gateway.agent.work.task_trees import NoSuchTask
 from gateway.domain.ids import TaskId
 from gateway.domain.people.credentials import Scope, permits
 from gateway.domain.principals import Label
@@ -96,15 +96,11 @@ async def create(
     """Start a tree of tasks; read its result here, it is not sent to a chat."""
     site.rate_limiter.spend(caller.account)
     if caller.source is not None:
-        message = f"This token only triggers for {caller.source}: POST /trigger."
-        raise Refused(403, "wrong_source", message, type="permission_error")
+        raise Refused(403, "wrong_source", f"This token only triggers for {caller.source}: POST /trigger.")
     body = validated(NewTask, await request.body())
     key = body.idempotency_key or key
     wanted = ProgramRequest(body.agent, body.input, _label(caller), caller.account, body.budget, key)
-    try:
-        made = await site.trees.control.start(wanted)
-    except NoSuchAgent as error:
-        raise Refused(400, "unknown_agent", str(error), param="agent") from None
+    made = await site.trees.control.start(wanted)
     return CreatedTask(made.task, made.status, f"/api/tasks/{made.task}", f"/api/events?master={made.task}")
 
 
@@ -127,8 +123,7 @@ async def listed(
 ) -> list[TreeRow]:
     """List the owner's trees, the newest first; the next page is `before` the last id of this one."""
     wanted = TreeFilter(status, agent, text, TaskId(before) if before else None)
-    async with site.database.connection() as conn:
-        return await trees.listing(conn, site.owner.id, wanted, limit)
+    return await site.database.read(lambda conn: trees.listing(conn, site.owner.id, wanted, limit))
 
 
 @router.get("/api/tasks/{task_id}")
@@ -165,8 +160,7 @@ async def cancel(
         await site.trees.control.cancel(str(task_id))
     except NoSuchTask:
         raise missing from None
-    async with site.database.connection() as conn:
-        found = await tasks.get(conn, TaskId(task_id))
+    found = await site.database.read(lambda conn: tasks.get(conn, TaskId(task_id)))
     if found is None:
         raise missing
     return {"status": found.status}

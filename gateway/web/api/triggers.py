@@ -1,4 +1,4 @@
-"""Triggers: requests by other programs for the agent to act."""
+"""Triggers, by which other programs have the agent act, and webhooks of platforms, whose channels check the secret."""
 
 import json
 from dataclasses import dataclass
@@ -7,17 +7,19 @@ from typing import Annotated
 from uuid import UUID
 
 from fastapi import APIRouter, Depends, Header, Path, Request
+from fastapi.responses import PlainTextResponse, Response
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from gateway.domain.channels.channel import WebhookChannel
 from gateway.domain.people.credentials import Scope
 from gateway.domain.work.tasks import Status
 from gateway.domain.work.trees import MODELS
 from gateway.flow.unattended.triggers import QueueFull, TriggerRequest
-from gateway.web.auth.access import Caller, needs
+from gateway.web.auth.access import Caller, Requirement, client_of, needs
 from gateway.web.http.bodies import RequestBody, json_body, validated
 from gateway.web.http.errors import Refused
-from gateway.web.site import PRINTABLE, AtSite, Site
+from gateway.web.site import PRINTABLE, AtSite, Site, site_of
 from gateway.workspace.instructions import SOURCE_PATTERN
 
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=PRINTABLE)]
@@ -127,8 +129,7 @@ async def hook(
 
 def _source(caller: Caller, named: str | None) -> str:
     if caller.source is not None and named not in {None, caller.source}:
-        message = f"This token may send for {caller.source} only."
-        raise Refused(403, "wrong_source", message, param="source", type="permission_error")
+        raise Refused(403, "wrong_source", f"This token may send for {caller.source} only.", param="source")
     source = caller.source or named
     if source is None:
         raise Refused(400, "invalid_request", "source: name the source of the event", param="source")
@@ -141,6 +142,35 @@ async def _queued(site: Site, sent: TriggerRequest) -> QueuedTask:
     try:
         taken = await site.trees.triggers.accept(sent)
     except QueueFull as error:
-        headers = {"Retry-After": str(BUSY_SECONDS)}
-        raise Refused(503, "queue_full", f"{error}.", type="server_error", headers=headers) from None
+        raise Refused(503, "queue_full", f"{error}.", headers={"Retry-After": str(BUSY_SECONDS)}) from None
     return QueuedTask(taken.task, taken.status, f"/api/tasks/{taken.task}")
+
+
+MAX_UPDATE = 1024 * 1024
+"""Bytes; far more than any platform sends in one request."""
+
+
+async def _platform(request: Request) -> Caller:
+    name, site = request.path_params["name"], site_of(request)
+    if (wrong := _channel(request).refuses(request.headers)) is None:
+        return Caller(f"webhook {name}", frozenset())
+    refused = Refused(wrong.status, None, wrong.text)
+    raise site.throttle.failed(client_of(request), refused) if wrong.status == 401 else refused
+
+
+@router.post(
+    "/webhook/{name}",
+    response_class=PlainTextResponse,
+    dependencies=[Depends(Requirement(_platform, "webhook", MAX_UPDATE))],
+)
+async def deliver(request: Request) -> Response:
+    """Deliver an update of a platform to its channel."""
+    reply = await _channel(request).deliver(await request.body())
+    return PlainTextResponse(reply.text, reply.status)
+
+
+def _channel(request: Request) -> WebhookChannel:
+    channel = site_of(request).channels.webhooks().get(request.path_params["name"])
+    if channel is None:
+        raise Refused(404, "not_found", "No channel of that name takes webhooks.")
+    return channel

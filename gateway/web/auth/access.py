@@ -115,10 +115,9 @@ def needs(*scopes: Scope, body: int = SMALL_BODY, members: bool = False) -> Requ
             refused = Refused(401, "invalid_api_key", message, headers={"WWW-Authenticate": "Bearer"})
             raise _count_failure(request, _bearer(request), refused)
         if not any(permits(caller.scopes, scope) for scope in scopes):
-            message = f"This token lacks the scope {' or '.join(scopes)}."
-            raise Refused(403, "missing_scope", message, type="permission_error")
+            raise Refused(403, "missing_scope", f"This token lacks the scope {' or '.join(scopes)}.")
         if caller.member is not None and not members:
-            raise Refused(403, "owner_only", "This needs a token of the owner.", type="permission_error")
+            raise Refused(403, "owner_only", "This needs a token of the owner.")
         return caller
 
     return Requirement(identify, "bearer", body)

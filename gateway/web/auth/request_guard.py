@@ -8,14 +8,14 @@ from fastapi import APIRouter
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.text.texts import one_line
 from gateway.web.auth.access import ADMITTED, Caller, Requirement, client_of, public
-from gateway.web.http.errors import Refused, refused, unavailable
+from gateway.web.http.errors import Refused, respond
 from gateway.web.http.headers import LOOPBACK, has_cookie, is_foreign, split_host
 
 BODY_SECONDS = 10.0
@@ -73,13 +73,8 @@ class RequestGuard:
             request = Request({**scope, **place})
             try:
                 caller = await self._admit(request, requirement)
-            except Refused as exc:
-                page = (
-                    PlainTextResponse(exc.message, exc.status) if _shows(request, exc) else await refused(request, exc)
-                )
-                await page(scope, receive, send)
-            except TryAgainLater as exc:
-                await (await unavailable(request, exc))(scope, receive, send)
+            except (Refused, TryAgainLater) as error:
+                await (await _response(request, error))(scope, receive, send)
             else:
                 await self.app({**scope, ADMITTED: {requirement: caller}}, _limited(receive, requirement), send)
 
@@ -118,9 +113,12 @@ class RequestGuard:
         return ours or name in self.named_hosts()
 
 
-def _shows(request: Request, refusal: Refused) -> bool:
-    """Whether a person reads it in a browser: a host name that isn't set is the first thing they meet."""
-    return refusal.code == "unknown_host" and "text/html" in request.headers.get("accept", "")
+async def _response(request: Request, error: Refused | TryAgainLater) -> Response:
+    """The error; a person's browser gets a host name that isn't set as plain text: it is the first thing they meet."""
+    accepted = request.headers.get("accept", "")
+    if isinstance(error, Refused) and error.code == "unknown_host" and "text/html" in accepted:
+        return PlainTextResponse(error.message, error.status)
+    return await respond(request, error)
 
 
 def _too_large(limit: int) -> Refused:

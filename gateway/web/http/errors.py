@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from gateway.agent.memory.remember import MemoryRefused, UnknownMemory
+from gateway.agent.work.task_trees import NoSuchAgent
 from gateway.domain.errors import OwnerMustAct, TryAgainLater
 from gateway.domain.text.texts import storable
 from gateway.flow.files.uploads import UploadRefused
@@ -27,6 +28,7 @@ _DOMAIN_ERRORS: Mapping[type[Exception], tuple[int, str, str | None]] = {
     InvalidSchedule: (409, "refused", None),
     KeyReused: (409, "key_reused", "idempotency_key"),
     MemoryRefused: (400, "not_done", None),
+    NoSuchAgent: (400, "unknown_agent", "agent"),
     NoSuchChannel: (400, "unknown_channel", "deliver_to"),
     OwnerMustAct: (409, "owner_must_act", None),
     UnknownMemory: (404, "not_found", None),
@@ -38,7 +40,7 @@ _PROGRAMS = ("/api/", "/v1/")
 
 
 class Refused(HTTPException):
-    """Refuses the request with an error response; `param` names the invalid field.
+    """Refuses the request with an error response; `param` names the invalid field, `type` is that of OpenAI.
 
     An `HTTPException`, because FastAPI turns any other error in the middle of a body into a 400.
     """
@@ -50,15 +52,16 @@ class Refused(HTTPException):
         message: str,
         *,
         param: str | None = None,
-        type: str = "invalid_request_error",
+        type: str | None = None,
         headers: dict[str, str] | None = None,
     ) -> None:
         super().__init__(status, message)
+        usual = "permission_error" if status == 403 else "server_error" if status >= 500 else "invalid_request_error"
         self.status = status
         self.code = code
         self.message = storable(message)
         self.param = param and storable(param)
-        self.type = type
+        self.type = type or usual
         self.headers: dict[str, str] = headers or {}
 
     def body(self) -> dict[str, dict[str, str | None]]:
@@ -67,61 +70,14 @@ class Refused(HTTPException):
 
 
 def handle_errors(app: FastAPI) -> None:
-    """Register handlers that give every error this format."""
-    app.add_exception_handler(Refused, refused)
-    app.add_exception_handler(HTTPException, _http)
-    app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(TryAgainLater, unavailable)
-    app.add_exception_handler(WorkspaceError, _workspace_error)
-    for error in _DOMAIN_ERRORS:
-        app.add_exception_handler(error, _domain_error)
-    app.add_exception_handler(Exception, _defect)
+    """Register a handler that gives every error this format."""
+    for kind in (HTTPException, RequestValidationError, TryAgainLater, WorkspaceError, *_DOMAIN_ERRORS, Exception):
+        app.add_exception_handler(kind, respond)
 
 
-async def refused(request: Request, exc: Exception) -> Response:
-    """The response to a `Refused`."""
-    assert isinstance(exc, Refused)
-    return _response(request, exc)
-
-
-async def _http(request: Request, exc: Exception) -> Response:
-    assert isinstance(exc, HTTPException)
-    return _response(request, Refused(exc.status_code, None, exc.detail, headers=dict(exc.headers or {})))
-
-
-async def _invalid(request: Request, exc: Exception) -> Response:
-    assert isinstance(exc, RequestValidationError)
-    first = exc.errors()[0]
-    param = ".".join(str(part) for part in first["loc"][1:]) or None
-    return _response(request, Refused(400, "invalid_request", f"{param or 'The request'}: {first['msg']}", param=param))
-
-
-async def unavailable(request: Request, exc: Exception) -> Response:
-    """The response to a `TryAgainLater`."""
-    log.warning("web.not_now", error=str(exc))
-    message = "The gateway cannot do this right now; nothing was accepted. Try again in a moment."
-    return _response(request, Refused(503, "try_again", message, type="server_error", headers={"Retry-After": "1"}))
-
-
-async def _domain_error(request: Request, exc: Exception) -> Response:
-    status, code, param = next(_DOMAIN_ERRORS[kind] for kind in type(exc).__mro__ if kind in _DOMAIN_ERRORS)
-    return _response(request, Refused(status, code, str(exc), param=param))
-
-
-async def _workspace_error(request: Request, exc: Exception) -> Response:
-    assert isinstance(exc, WorkspaceError)
-    return _response(request, Refused(404 if exc.code == "not_found" else 409, exc.code, str(exc), param="path"))
-
-
-async def _defect(request: Request, exc: Exception) -> Response:
-    log.error("web.broken", path=request.url.path, exc_info=exc)
-    # this response bypasses the middleware, so the headers are added here
-    message = "Internal error; see the gateway's log."
-    return _response(request, Refused(500, "internal_error", message, type="server_error", headers=HEADERS))
-
-
-def _response(request: Request, refused: Refused) -> Response:
-    """The error as JSON, or as a page where a person's browser opens an address."""
+async def respond(request: Request, error: Exception) -> Response:
+    """The response to an error: JSON, or a page where a person's browser opens an address."""
+    refused = _refused(request, error)
     if request.headers.get("Sec-Fetch-Mode") != "navigate" or request.url.path.startswith(_PROGRAMS):
         return JSONResponse(refused.body(), refused.status, refused.headers)
     status = HTTPStatus(refused.status)
@@ -130,3 +86,27 @@ def _response(request: Request, refused: Refused) -> Response:
     page.status_code = status
     page.headers.update(refused.headers)
     return page
+
+
+def _refused(request: Request, error: Exception) -> Refused:
+    match error:
+        case Refused():
+            return error
+        case HTTPException():
+            return Refused(error.status_code, None, error.detail, headers=dict(error.headers or {}))
+        case RequestValidationError():
+            first = error.errors()[0]
+            param = ".".join(str(part) for part in first["loc"][1:]) or None
+            return Refused(400, "invalid_request", f"{param or 'The request'}: {first['msg']}", param=param)
+        case TryAgainLater():
+            log.warning("web.not_now", error=str(error))
+            message = "The gateway cannot do this right now; nothing was accepted. Try again in a moment."
+            return Refused(503, "try_again", message, headers={"Retry-After": "1"})
+        case WorkspaceError():
+            return Refused(404 if error.code == "not_found" else 409, error.code, str(error), param="path")
+    if known := next((kind for kind in type(error).__mro__ if kind in _DOMAIN_ERRORS), None):
+        status, code, of = _DOMAIN_ERRORS[known]
+        return Refused(status, code, str(error), param=of)
+    log.error("web.broken", path=request.url.path, exc_info=error)
+    # this response bypasses the middleware, so the headers are added here
+    return Refused(500, "internal_error", "Internal error; see the gateway's log.", headers=HEADERS)

@@ -16,7 +16,7 @@ from gateway.store.transcript import conversations, messages, sessions
 from gateway.store.transcript.messages import MessageRow
 from gateway.store.trust import reviews
 from gateway.store.trust.reviews import ReviewRow
-from gateway.web.live.question_cards import names_in
+from gateway.web.live.entries import names_in
 
 SHOWN = 200
 _POLL_SECONDS = 5.0
@@ -101,8 +101,7 @@ class Conversations:
                 yield tuple(batch)
 
     async def _session(self, address: Address) -> SessionId | None:
-        async with self._database.connection() as conn:
-            return await sessions.current(conn, address)
+        return await self._database.read(lambda conn: sessions.current(conn, address))
 
     async def _first_session(self, address: Address) -> SessionId:
         """Wait for the first session: woken when this process accepts a message; polls for other processes."""

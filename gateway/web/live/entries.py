@@ -1,4 +1,4 @@
-"""The entries of a conversation as HTML, one row of the transcript each, and the attachments of a message."""
+"""The entries of a conversation as HTML, one row of the transcript each; attachments, and cards of open questions."""
 
 import json
 import re
@@ -11,47 +11,45 @@ from typing import assert_never
 from markupsafe import Markup
 
 from gateway.agent.tool_sources import tool_title
+from gateway.agent.work.approvals import why_asked
+from gateway.domain.conversation.diff import legible
 from gateway.domain.conversation.tools import Wording
 from gateway.domain.conversation.transcript import Attached
-from gateway.domain.files import PLAYABLE
-from gateway.domain.ids import FileId
+from gateway.domain.ids import ReviewId
 from gateway.domain.json import Json
 from gateway.domain.principals import Label
 from gateway.domain.work.plans import TODO
 from gateway.flow.live import ModelAwaited
 from gateway.store.transcript.messages import DELETED, REVISED, MessageRow
-from gateway.web.live.question_cards import names_in
+from gateway.store.trust.reviews import ReviewRow
 from gateway.web.markup.markdown import Markdown
 from gateway.web.pages import Pages, plain
 
-
-@dataclass(frozen=True, slots=True)
-class Chip:
-    """A file on the page; without `id` it cannot be downloaded. `remark` describes its state."""
-
-    id: FileId | None
-    name: str
-    icon: str
-    remark: str
-    failed: bool
-    picture: bool
-    sound: bool
+_ASKED = re.compile(r"^\*\*(A\d+): ", re.MULTILINE)
 
 
-def chip(file: Attached) -> Chip:
-    """The chip for a file. An image is shown itself, so a remark about missing text is left out."""
-    picture = bool(file.id and file.view_path) and file.mime.startswith("image/")
-    remark = " · ".join(filter(None, (readable_size(file.size), "" if picture else file.problem)))
-    icon = {"image": "image", "audio": "audio-lines"}.get(file.mime.partition("/")[0], "file")
-    return Chip(file.id, file.name, icon, remark, file.state == "failed", picture, file.mime in PLAYABLE)
+def names_in(notice: str) -> tuple[str, ...]:
+    """The questions that a notice of the gateway asks; `flow/approvals/questions` writes their heads."""
+    return tuple(_ASKED.findall(notice))
 
 
-def readable_size(size: int) -> str:
-    """A size in bytes, for people; empty if it is unknown."""
-    if size < 1000:
-        return f"{size} B" if size else ""
-    number, unit = (size / 1e3, "kB") if size < 999_500 else (size / 1e6, "MB")
-    return f"{number:.1f} {unit}" if number < 9.95 else f"{number:.0f} {unit}"
+def question_cards(
+    pages: Pages, rows: Sequence[ReviewRow], channels: Mapping[ReviewId, str] | None = None
+) -> dict[str, str]:
+    """Cards with the forms that answer questions, by their ids; `channels`: where they were asked, None: all here."""
+    return {
+        row.name: pages.part("question", row.name, row, legible(row.preview), why_asked(row), asked_in(row, channels))
+        for row in rows
+    }
+
+
+def asked_in(row: ReviewRow, channels: Mapping[ReviewId, str] | None) -> str:
+    """Where a question comes from, in words."""
+    if row.task_id is None:
+        return "asked by the gateway"
+    if channels is None:
+        return "asked here" if row.address_id is not None else "asked by an unattended run"
+    return f"asked by the agent in a {channels[row.id]} chat" if row.id in channels else "asked by an unattended run"
 
 
 def attachment_json(file: Attached) -> dict[str, Json]:
@@ -97,13 +95,13 @@ class Entries:
 
         `questions` are the cards of those that a notice asks and that are open.
         """
-        part, id, chips = self.pages.message, id_of(row), [chip(file) for file in row.attached]
+        part, id = self.pages.message, id_of(row)
         match row.kind:
             case "user":
-                return part("user", id, row, _note(row), _reads(row), chips, self.acts and _own(row))
+                return part("user", id, row, _note(row), _reads(row), self.acts and _own(row))
             case "assistant":
                 retry_of = other.id if self.acts and other is not None and _own(other) else None
-                return part("assistant", id, row, self.markdown.html(_words(row)), chips, quiet(row), retry_of)
+                return part("assistant", id, row, self.markdown.html(_words(row)), quiet(row), retry_of)
             case "notice" if other is not None:
                 again = other.id if _own(other) and (other.attached or other.label is Label.OWNER) else None
                 return part("failure", id, row, self.markdown.html(row.text), again)
@@ -112,7 +110,7 @@ class Entries:
             case "notice" if names := names_in(row.text):
                 return part("asked", id, names, self.markdown.html(row.text))
             case "notice":
-                return part("notice", id, row, chips)
+                return part("notice", id, row)
             case "summary":
                 return part("summary", id, self.markdown.html(row.text))
             case "tool_intent" | "tool_result":

@@ -17,8 +17,7 @@ from gateway.flow import live
 from gateway.store.transcript.messages import MessageRow
 from gateway.store.trust.reviews import ReviewRow
 from gateway.web.live.conversations import Conversations, Snapshot, Update
-from gateway.web.live.entries import Entries, id_of, id_of_thought, running_plan
-from gateway.web.live.question_cards import names_in, question_cards
+from gateway.web.live.entries import Entries, id_of, id_of_thought, names_in, question_cards, running_plan
 from gateway.web.live.sse import Frame, Patch, Ring, difference, encoded_patches
 from gateway.web.markup.markdown import LONG, Markdown, boundary
 from gateway.web.pages import Pages
@@ -252,6 +251,8 @@ def _key(row: MessageRow) -> tuple[object, object]:
 
 
 FRAME_SECONDS = 0.05
+ANSWERED_SECONDS = 2.0
+"""Between two looks at open questions: no event tells that one was answered in another chat or a terminal."""
 LINGER_SECONDS = 60.0
 
 log = structlog.get_logger(__name__)
@@ -277,10 +278,13 @@ class _Topic:
             try:
                 while self.ring.viewers or clock() - looked_at < LINGER_SECONDS:
                     looked_at = clock() if self.ring.viewers else looked_at
-                    done, _ = await asyncio.wait({next_update}, timeout=LINGER_SECONDS)
+                    asks = bool(self._snapshot and self._snapshot.questions)
+                    done, _ = await asyncio.wait({next_update}, timeout=ANSWERED_SECONDS if asks else LINGER_SECONDS)
                     if done:
                         self._publish(await self._draw(next_update.result()))
                         next_update = asyncio.ensure_future(anext(updates))
+                    elif asks:
+                        self._publish(await self._read_again())
             finally:
                 next_update.cancel()
                 await asyncio.gather(next_update, return_exceptions=True)
@@ -296,7 +300,10 @@ class _Topic:
             self._thread.resume(update.written, update.thought)
             return await self._thread.draw(update.rows, update.questions)
         again = [self._thread.apply(event) for event in update]
-        if not any(again) or self._snapshot is None or self._snapshot.session is None:
+        return await (self._read_again() if any(again) else self._thread.draw(None))
+
+    async def _read_again(self) -> list[Patch]:
+        if self._snapshot is None or self._snapshot.session is None:
             return await self._thread.draw(None)
         self._snapshot = await self._conversations.snapshot(self._snapshot.session)
         return await self._thread.draw(self._snapshot.rows, self._snapshot.questions)

@@ -1,13 +1,37 @@
-"""Screens, one per file: each module here offers a `screen`."""
+"""Screens, one per file: each module here offers a `screen`; many are boards, whose pieces follow what happens."""
 
 import importlib
 import pkgutil
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Annotated
 
+from fastapi import Depends, Request
+from fastapi.responses import Response
+
+from gateway.web.auth.access import VISITOR, Caller, signed_in
+from gateway.web.live.sse import EventStream
 from gateway.web.pages import Screen
+from gateway.web.site import AtSite, Site
 
 
 def discover() -> tuple[Screen, ...]:
     """Every screen, in the order of the sidebar."""
     modules = (importlib.import_module(f"{__name__}.{found.name}") for found in pkgutil.iter_modules(__path__))
     screens: list[Screen] = [module.screen for module in modules]
-    return tuple(sorted(screens, key=lambda screen: screen.nav.place))
+    return tuple(sorted(screens, key=lambda screen: screen.place))
+
+
+def add_board(
+    screen: Screen, draw: Callable[[Site], Awaitable[Mapping[str, str]]], template: str = "board.html", **shown: object
+) -> None:
+    """Add a screen's page and the event stream that keeps it up to date; `shown` is for the rest of its template."""
+
+    @screen.get(screen.path, dependencies=VISITOR)
+    async def page(request: Request, site: AtSite) -> Response:
+        pieces = (await draw(site)).values()
+        return site.screen(request, screen, template, pieces=pieces, **shown)
+
+    @screen.get(f"{screen.path}/events")
+    async def events(site: AtSite, caller: Annotated[Caller, Depends(signed_in)]) -> Response:
+        frames = site.boards.follow(screen.path, lambda: draw(site))
+        return EventStream(frames, site.rights.hold(caller.session))

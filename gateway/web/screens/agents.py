@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from contextlib import aclosing, suppress
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Form
+from fastapi import Depends, Form
 from fastapi.responses import HTMLResponse
 
 from gateway.agent.work import task_trees
@@ -17,12 +17,11 @@ from gateway.domain.work.trees import LONGEST_INPUT
 from gateway.flow.trees.control import ProgramRequest
 from gateway.store.work.trees import NodeRow
 from gateway.web.auth.access import OWNER, Caller, signed_in
-from gateway.web.components import board
-from gateway.web.components.files import preview
+from gateway.web.files import preview
 from gateway.web.http.bodies import Text
 from gateway.web.http.errors import Refused
-from gateway.web.pages import Nav, Screen
-from gateway.web.screens import files
+from gateway.web.pages import Screen
+from gateway.web.screens import add_board, files
 from gateway.web.screens.tasks import spent, text_of
 from gateway.web.site import AtSite, Site
 from gateway.workspace.agents import FOLDER, MAX_BYTES, BadAgent, parse
@@ -41,11 +40,10 @@ You look for primary sources. Name each one.
 """
 Content = Annotated[str, Form(max_length=MAX_BYTES)]
 
-router = APIRouter()
-screen = Screen(Nav(HERE, "Agents", "bot", 40), router)
+screen = Screen(HERE, "Agents", "bot", 40)
 
 
-@router.get(f"{HERE}/{{name}}/details", dependencies=OWNER)
+@screen.get(f"{HERE}/{{name}}/details", dependencies=OWNER)
 async def details(site: AtSite, name: str) -> HTMLResponse:
     """A form with its file, and a form for a test task."""
     listed = await _find_agent(site, name)
@@ -54,27 +52,27 @@ async def details(site: AtSite, name: str) -> HTMLResponse:
     return HTMLResponse(site.pages.piece("agent_details.html", name=name, file=file))
 
 
-@router.post(HERE, status_code=204, dependencies=OWNER)
+@screen.post(HERE, status_code=204, dependencies=OWNER)
 async def add(site: AtSite, name: Annotated[Text, Form(max_length=100)], content: Content) -> None:
     """Create an agent, unless there is one of that name."""
     await _save(site, name.strip(), content, "")
 
 
-@router.post(f"{HERE}/{{name}}", status_code=204, dependencies=OWNER)
+@screen.post(f"{HERE}/{{name}}", status_code=204, dependencies=OWNER)
 async def save(site: AtSite, name: str, content: Content, sha256: Annotated[str, Form(max_length=64)]) -> None:
     """Save a new text of its file, if that describes an agent."""
     await _find_agent(site, name)
     await _save(site, name, content, sha256)
 
 
-@router.post(f"{HERE}/{{name}}/remove", status_code=204, dependencies=OWNER)
+@screen.post(f"{HERE}/{{name}}/remove", status_code=204, dependencies=OWNER)
 async def remove(site: AtSite, name: str) -> None:
     """Delete its file, after a checkpoint."""
     await _find_agent(site, name)
     await files.delete(site, _path(name))
 
 
-@router.post(f"{HERE}/{{name}}/test")
+@screen.post(f"{HERE}/{{name}}/test")
 async def test(
     site: AtSite,
     caller: Annotated[Caller, Depends(signed_in)],
@@ -96,8 +94,7 @@ async def _outcome(site: Site, task: TaskId) -> NodeRow:
             async for progress in following:
                 if Status.NEEDS_HUMAN_REVIEW in progress.counts:
                     break
-    async with site.database.connection() as conn:
-        return (await task_trees.show(conn, site.owner.id, str(task)))[0]
+    return (await site.database.read(lambda conn: task_trees.show(conn, site.owner.id, str(task))))[0]
 
 
 async def _save(site: Site, name: str, content: str, sha256: str) -> None:
@@ -127,4 +124,4 @@ async def _pieces(site: Site) -> Mapping[str, str]:
     return made
 
 
-board.add_routes(screen, _pieces, "agents.html", example=EXAMPLE)
+add_board(screen, _pieces, "agents.html", example=EXAMPLE)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Form
+from fastapi import Form
 
 from gateway.agent.work import approvals as rules
 from gateway.agent.work.approvals import settle_review, why_asked
@@ -11,39 +11,38 @@ from gateway.domain.conversation.diff import legible
 from gateway.flow.people import OWNER_PAGE
 from gateway.store.trust import grants, reviews
 from gateway.web.auth.access import OWNER
-from gateway.web.components import board
-from gateway.web.live.question_cards import asked_in, question_cards
-from gateway.web.pages import Nav, Screen
+from gateway.web.live.entries import asked_in, question_cards
+from gateway.web.pages import Screen
+from gateway.web.screens import add_board
 from gateway.web.site import AtSite, Site
 
 HISTORY = 50
 
-router = APIRouter()
-screen = Screen(Nav("/approvals", "Approvals", "circle-alert", 10), router)
+screen = Screen("/approvals", "Approvals", "circle-alert", 10)
 
 
-@router.get("/approvals/waiting", dependencies=OWNER)
+@screen.get("/approvals/waiting", dependencies=OWNER)
 async def waiting(site: AtSite) -> dict[str, int]:
     """The number of open questions, for the sidebar and the title of every page."""
     async with site.database.connection() as conn:
         return {"waiting": len(await reviews.list_open(conn, site.owner.id, site.clock.now()))}
 
 
-@router.post("/approvals/{number}/grant", status_code=204, dependencies=OWNER)
+@screen.post("/approvals/{number}/grant", status_code=204, dependencies=OWNER)
 async def allow_ahead(site: AtSite, number: str, terms: Annotated[str, Form(max_length=200)]) -> None:
     """Grant more calls like this one in advance."""
     owner, parsed = site.owner.id, rules.parse_terms(terms, site.clock.now())
     await site.database.run(lambda tx: rules.give_grant(tx, owner, number, parsed, by="web"))
 
 
-@router.post("/approvals/grants/{number}/revoke", status_code=204, dependencies=OWNER)
+@screen.post("/approvals/grants/{number}/revoke", status_code=204, dependencies=OWNER)
 async def revoke(site: AtSite, number: str) -> None:
     """Revoke a grant."""
     owner, now = site.owner.id, site.clock.now()
     await site.database.run(lambda tx: rules.revoke_grant(tx, owner, number, now, by="web"))
 
 
-@router.post("/approvals/{number}/{answer}", status_code=204, dependencies=OWNER)
+@screen.post("/approvals/{number}/{answer}", status_code=204, dependencies=OWNER)
 async def settle_question(
     site: AtSite, number: str, answer: Literal["approve", "deny"], comment: Annotated[str, Form(max_length=2_000)] = ""
 ) -> None:
@@ -69,4 +68,4 @@ async def _pieces(site: Site) -> Mapping[str, str]:
     return made
 
 
-board.add_routes(screen, _pieces)
+add_board(screen, _pieces)

@@ -4,28 +4,27 @@ import asyncio
 from collections.abc import Mapping
 from typing import Annotated
 
-from fastapi import APIRouter, Form
+from fastapi import Form
 
 from gateway.config.channels import channel_names
 from gateway.domain.channels.channel import Login
-from gateway.web.api import channel_logins
+from gateway.web.api import logins
 from gateway.web.auth.access import OWNER
-from gateway.web.components import board
 from gateway.web.http.errors import Refused
-from gateway.web.pages import Nav, Screen
+from gateway.web.pages import Screen
+from gateway.web.screens import add_board
 from gateway.web.site import AtSite, Site
 
-router = APIRouter()
-screen = Screen(Nav("/channels", "Channels", "plug", 52), router)
+screen = Screen("/channels", "Channels", "plug", 52)
 
 
-@router.post("/channels/{name}/test", status_code=204, dependencies=OWNER)
+@screen.post("/channels/{name}/test", status_code=204, dependencies=OWNER)
 async def test(site: AtSite, name: str) -> None:
     """Test its credentials; the page shows the result."""
     await site.channels.probes.run(name)
 
 
-@router.post("/channels/{name}/enabled", status_code=204, dependencies=OWNER)
+@screen.post("/channels/{name}/enabled", status_code=204, dependencies=OWNER)
 async def enable(site: AtSite, name: str, on: bool) -> None:
     """Switch it on or off in config.json."""
     settings = site.settings.editor
@@ -36,16 +35,16 @@ async def enable(site: AtSite, name: str, on: bool) -> None:
     await site.config_written(wanted.text)
 
 
-@router.post("/channels/{name}/login", status_code=204, dependencies=OWNER)
+@screen.post("/channels/{name}/login", status_code=204, dependencies=OWNER)
 async def request_code(site: AtSite, name: str, phone: Annotated[str, Form(max_length=40)] = "") -> None:
     """Ask for a code instead of the QR code; it appears on the page."""
-    await channel_logins.find_channel(site, name).request_code(channel_logins.digits_of(phone))
+    await logins.find_channel(site, name).request_code(logins.digits_of(phone))
 
 
-@router.post("/channels/{name}/logout", status_code=204, dependencies=OWNER)
+@screen.post("/channels/{name}/logout", status_code=204, dependencies=OWNER)
 async def logout(site: AtSite, name: str) -> None:
     """Log out of the account."""
-    await channel_logins.find_channel(site, name).logout()
+    await logins.find_channel(site, name).logout()
 
 
 async def _pieces(site: Site) -> Mapping[str, str]:
@@ -66,11 +65,11 @@ async def _pieces(site: Site) -> Mapping[str, str]:
 
 def _login(site: Site, name: str, login: Login) -> dict[str, str]:
     """The form is a piece of its own, so that a new QR code does not take away what is being typed."""
-    picture = channel_logins.qr_picture(login.qr) if login.qr and not login.code else ""
+    picture = logins.qr_picture(login.qr) if login.qr and not login.code else ""
     made: dict[str, str] = {f"login-{name}": site.pages.part("login", f"login-{name}", name, login, picture)}
     if login.state in {"starting", "waiting"}:
         made[f"phone-{name}"] = site.pages.part("phone", f"phone-{name}", name)
     return made
 
 
-board.add_routes(screen, _pieces)
+add_board(screen, _pieces)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Annotated, get_args
 from uuid import UUID
 
-from fastapi import APIRouter, Depends, Form, Header, Query, Request
+from fastapi import Depends, Form, Header, Query, Request
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
 from markupsafe import escape
 
@@ -17,22 +17,21 @@ from gateway.store.delivery import addresses, inbox
 from gateway.store.files import attachments
 from gateway.store.transcript import messages, thoughts
 from gateway.store.transcript.messages import MessageRow
+from gateway.web import files as chat_files
 from gateway.web.auth.access import OWNER, VISITOR, Caller, owner_as_sender, signed_in
-from gateway.web.components import files as chat_files
 from gateway.web.http.errors import Refused
 from gateway.web.live.sse import EventStream
-from gateway.web.pages import Nav, Screen
+from gateway.web.pages import Screen
 from gateway.web.screens import setup
 from gateway.web.site import MAX_MESSAGE_CHARS, PRINTABLE, AtSite, RowId, Site, accept, accepted_json
 from gateway.workspace.files.paths import WorkspaceError
 
 ADDRESS = OWNER_PAGE
 
-router = APIRouter()
-screen = Screen(Nav("/", "Chat", "message-square", 0), router)
+screen = Screen("/", "Chat", "message-square", 0)
 
 
-@router.get("/", dependencies=VISITOR)
+@screen.get("/", dependencies=VISITOR)
 async def page(request: Request, site: AtSite) -> Response:
     """The screen; Setup comes first while no model is connected."""
     if setup.comes_first(request, site):
@@ -40,7 +39,7 @@ async def page(request: Request, site: AtSite) -> Response:
     model = site.settings.model()
     return site.screen(
         request,
-        screen.nav,
+        screen,
         "chat.html",
         owner=site.owner.name,
         commands=site.chat.commands,
@@ -53,7 +52,7 @@ async def page(request: Request, site: AtSite) -> Response:
     )
 
 
-@router.get("/chat/chosen", dependencies=OWNER)
+@screen.get("/chat/chosen", dependencies=OWNER)
 async def chosen(site: AtSite) -> HTMLResponse:
     """The button with the model of this chat, until when, and how much it thinks, as they are now."""
     return HTMLResponse(site.pages.piece("chosen.html", **await _chosen(site)))
@@ -61,8 +60,7 @@ async def chosen(site: AtSite) -> HTMLResponse:
 
 async def _chosen(site: Site) -> Mapping[str, object]:
     usual = site.settings.model()
-    async with site.database.connection() as conn:
-        at = await addresses.find(conn, ADDRESS)
+    at = await site.database.read(lambda conn: addresses.find(conn, ADDRESS))
     model = site.settings.chosen_model(at, True) if at else None
     return {
         "model": model or (usual.active if usual else ""),
@@ -71,7 +69,7 @@ async def _chosen(site: Site) -> Mapping[str, object]:
     }
 
 
-@router.get("/chat/events")
+@screen.get("/chat/events")
 async def events(
     site: AtSite,
     caller: Annotated[Caller, Depends(signed_in)],
@@ -82,7 +80,7 @@ async def events(
     return EventStream(site.topics.follow(ADDRESS, last_event_id or after), site.rights.hold(caller.session))
 
 
-@router.post("/chat", status_code=202)
+@screen.post("/chat", status_code=202)
 async def send(
     site: AtSite,
     _caller: Annotated[Caller, Depends(signed_in)],
@@ -99,7 +97,7 @@ async def send(
         as_trusted = files or row.label is Label.OWNER  # else what it quotes would be taken for the owner's
         async with site.database.connection() as conn:
             if row.kind != "user" or not as_trusted or not await inbox.own_words(conn, row.id):
-                raise Refused(403, "not_yours", "Only your own words can be sent again.", type="permission_error")
+                raise Refused(403, "not_yours", "Only your own words can be sent again.")
     attached = await chat_files.attachments_for(site, files or ())
     accepted = await accept(
         site, Inbound(ADDRESS, sender, text, client_id, now, attachments=attached, private=True, as_owner=True)
@@ -107,7 +105,7 @@ async def send(
     return JSONResponse(accepted_json(accepted), 202)
 
 
-@router.post("/chat/zone", status_code=204, dependencies=OWNER)
+@screen.post("/chat/zone", status_code=204, dependencies=OWNER)
 async def settle_zone(site: AtSite, zone: Annotated[str, Form(max_length=64)] = "") -> None:
     """Save the browser's time zone; if it is empty, never offer that again."""
     try:
@@ -118,17 +116,16 @@ async def settle_zone(site: AtSite, zone: Annotated[str, Form(max_length=64)] = 
         raise Refused(409, "owner_must_act", f"USER.md could not be changed: {error}") from error
 
 
-@router.get("/chat/messages/{message}/text", dependencies=OWNER)
+@screen.get("/chat/messages/{message}/text", dependencies=OWNER)
 async def text(site: AtSite, message: RowId) -> Response:
     """The original text of a message, for the clipboard."""
     return PlainTextResponse((await _message(site, message)).text, headers={"Content-Disposition": "attachment"})
 
 
-@router.get("/chat/messages/{message}/thinking", dependencies=OWNER)
+@screen.get("/chat/messages/{message}/thinking", dependencies=OWNER)
 async def thinking(site: AtSite, message: RowId) -> Response:
     """The model's thinking before one of the owner's messages, as far as that is kept."""
-    async with site.database.connection() as conn:
-        thought = await thoughts.of(conn, site.owner.id, MessageId(message))
+    thought = await site.database.read(lambda conn: thoughts.of(conn, site.owner.id, MessageId(message)))
     words = escape(thought.text) if thought else "This is no longer kept (retention.thinking)."
     return HTMLResponse(f"<div>{words}</div>")
 
@@ -143,4 +140,4 @@ async def _message(site: Site, id: int) -> MessageRow:
         return row
 
 
-chat_files.add_routes(router, "/chat/files", ADDRESS.channel, sends=signed_in, reads=signed_in)
+chat_files.add_routes(screen, "/chat/files", ADDRESS.channel, sends=signed_in, reads=signed_in)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 from uuid import UUID, uuid4
 
-from fastapi import APIRouter, Form, Query, Request
+from fastapi import Form, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from markupsafe import Markup
 from pydantic import BaseModel, ConfigDict, Field
@@ -22,15 +22,15 @@ from gateway.memory.wording import ago
 from gateway.store.files import attachments
 from gateway.store.transcript import conversations, messages
 from gateway.store.transcript.conversations import Conversation
+from gateway.web import memory_rows
 from gateway.web.auth.access import OWNER, VISITOR, owner_as_sender
-from gateway.web.components import memory_rows
-from gateway.web.components.files import saved_as
+from gateway.web.files import saved_as
 from gateway.web.http.bodies import Text
 from gateway.web.http.errors import Refused
 from gateway.web.live.conversations import SHOWN
 from gateway.web.live.topics import Thread
 from gateway.web.markup.markdown import Markdown
-from gateway.web.pages import Nav, Screen
+from gateway.web.pages import Screen
 from gateway.web.screens.chat import ADDRESS
 from gateway.web.site import AtSite, Site, accept
 
@@ -154,27 +154,26 @@ async def read_stretch(site: Site, session: SessionId, first: int | None, around
 HERE = "/conversations"
 LONGEST_TITLE = 200
 
-router = APIRouter()
-screen = Screen(Nav(HERE, "Conversations", "history", 1), router)
+screen = Screen(HERE, "Conversations", "history", 1)
 
 Place = Annotated[int | None, Query(ge=1, lt=2**31)]
 Message = Annotated[int | None, Query(ge=1, lt=2**63)]
 
 
-@router.get(HERE, dependencies=VISITOR)
+@screen.get(HERE, dependencies=VISITOR)
 async def page(request: Request, site: AtSite, query: Annotated[ConversationQuery, Query()]) -> Response:
     """The list, with the rows of its query."""
     found = _rows(site, await list_conversations(site, query), query)
-    return site.screen(request, screen.nav, "conversations.html", asked=query, found=found)
+    return site.screen(request, screen, "conversations.html", asked=query, found=found)
 
 
-@router.get(f"{HERE}/rows", dependencies=OWNER)
+@screen.get(f"{HERE}/rows", dependencies=OWNER)
 async def rows(site: AtSite, query: Annotated[ConversationQuery, Query()]) -> HTMLResponse:
     """The rows that match while the query is typed."""
     return HTMLResponse(_rows(site, await list_conversations(site, query), query))
 
 
-@router.get(f"{HERE}/{{id}}", dependencies=VISITOR)
+@screen.get(f"{HERE}/{{id}}", dependencies=VISITOR)
 async def conversation(
     request: Request, site: AtSite, id: UUID, at: Message = None, first: Annotated[Place, Query(alias="from")] = None
 ) -> Response:
@@ -186,7 +185,7 @@ async def conversation(
     )
 
 
-@router.get(f"{HERE}/{{id}}/export", dependencies=OWNER)
+@screen.get(f"{HERE}/{{id}}/export", dependencies=OWNER)
 async def download(site: AtSite, id: UUID, form: Format = "markdown") -> Response:
     """The whole conversation as a file."""
     of = await _find_conversation(site, id)
@@ -198,14 +197,14 @@ async def download(site: AtSite, id: UUID, form: Format = "markdown") -> Respons
     return Response(text, media_type=kind, headers=saved_as(file_name(of, form)))
 
 
-@router.post(f"{HERE}/{{id}}/title", status_code=204, dependencies=OWNER)
+@screen.post(f"{HERE}/{{id}}/title", status_code=204, dependencies=OWNER)
 async def rename(site: AtSite, id: UUID, title: Annotated[Text, Form(max_length=LONGEST_TITLE)] = "") -> None:
     """Rename it; without a name it gets the title by rule again."""
     of = await _find_conversation(site, id)
     await site.database.run(lambda tx: conversations.rename(tx, of.id, title))
 
 
-@router.post(f"{HERE}/{{id}}/resume", dependencies=OWNER)
+@screen.post(f"{HERE}/{{id}}/resume", dependencies=OWNER)
 async def resume(site: AtSite, id: UUID) -> Response:
     """Continue it in the web chat by the command /resume, which replies there."""
     now, sender = site.clock.now(), owner_as_sender(site)
@@ -218,8 +217,7 @@ def _rows(site: Site, listing: Listing, query: ConversationQuery) -> Markup:
 
 
 async def _find_conversation(site: Site, id: UUID) -> Conversation:
-    async with site.database.connection() as conn:
-        found = await conversations.these(conn, site.owner.id, [SessionId(id)])
+    found = await site.database.read(lambda conn: conversations.these(conn, site.owner.id, [SessionId(id)]))
     if not found:
         raise Refused(404, "not_found", f"There is no conversation {id}.")
     return found[SessionId(id)]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from hashlib import sha256 as hash_of
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Depends, Form, Query, Request
+from fastapi import Depends, Form, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 
 from gateway.domain.conversation.diff import legible
@@ -15,7 +15,7 @@ from gateway.flow.labels import vouch as vouch_for
 from gateway.store.files import files
 from gateway.store.transcript import messages
 from gateway.web.auth.access import OWNER, VISITOR, signed_in
-from gateway.web.components.files import (
+from gateway.web.files import (
     MAX_SHOWN,
     MAX_UPLOAD,
     OCTETS,
@@ -30,8 +30,7 @@ from gateway.web.components.files import (
 )
 from gateway.web.http.bodies import uploaded_file
 from gateway.web.http.errors import Refused
-from gateway.web.live.entries import readable_size
-from gateway.web.pages import Nav, Screen
+from gateway.web.pages import Screen
 from gateway.web.site import AtSite, Site
 from gateway.workspace.files.copies import zip_members, zipped
 from gateway.workspace.files.paths import MAX_PATH_BYTES, READ_ONLY, WorkspaceError, WorkspacePath, folded
@@ -92,15 +91,14 @@ async def _locked(workspace: Workspace, path: WorkspacePath, entry: Listed) -> b
 HERE = "/files"
 CHANGED = "{path} has changed since you opened it; nothing was saved. Copy your text, reload the page, and merge them."
 
-router = APIRouter()
-screen = Screen(Nav(HERE, "Files", "folder", 31), router)
+screen = Screen(HERE, "Files", "folder", 31)
 
 Asked = Annotated[str, Query(max_length=MAX_PATH_BYTES)]
 Named = Annotated[str, Form(min_length=1, max_length=MAX_PATH_BYTES)]
 Hash = Annotated[str, Form(max_length=64)]
 
 
-@router.get(HERE, dependencies=VISITOR)
+@screen.get(HERE, dependencies=VISITOR)
 async def page(request: Request, site: AtSite, path: Asked = "") -> Response:
     """The tree, and beside it a file or folder; the path of a deleted file redirects to its folder."""
     where, workspace = WorkspacePath.parse(path), site.files.workspace
@@ -111,20 +109,20 @@ async def page(request: Request, site: AtSite, path: Asked = "") -> Response:
     folder = WorkspacePath(where.parents) if isinstance(shown, Preview) else where
     tree = await branch(workspace, WorkspacePath(()), where.parts)
     file = shown if isinstance(shown, Preview) else None
-    extra = {"readable": readable_size, "changeable": changeable(WorkspacePath((*folder.parts, "x")))}
+    extra = {"changeable": changeable(WorkspacePath((*folder.parts, "x")))}
     row = await site.database.read(lambda conn: files.get(conn, site.owner.id, str(where)))
     locked = row is not None and row.locked
-    return site.screen(request, screen.nav, "files.html", tree=tree, file=file, folder=folder, locked=locked, **extra)
+    return site.screen(request, screen, "files.html", tree=tree, file=file, folder=folder, locked=locked, **extra)
 
 
-@router.get(f"{HERE}/tree", dependencies=OWNER)
+@screen.get(f"{HERE}/tree", dependencies=OWNER)
 async def below(site: AtSite, path: Asked) -> HTMLResponse:
     """The entries of one folder of the tree."""
     found = await branch(site.files.workspace, WorkspacePath.parse(path))
     return HTMLResponse(site.pages.piece("file_branch.html", tree=found, file=None))
 
 
-@router.get(f"{HERE}/picture", dependencies=OWNER)
+@screen.get(f"{HERE}/picture", dependencies=OWNER)
 async def picture(site: AtSite, path: Asked) -> Response:
     """A picture for the page; types that could run scripts are refused."""
     mime = picture_type(await site.files.workspace.content(path, 16) or b"")
@@ -133,14 +131,14 @@ async def picture(site: AtSite, path: Asked) -> Response:
     return await serve(site, path, mime, {})
 
 
-@router.get(f"{HERE}/download", dependencies=OWNER)
+@screen.get(f"{HERE}/download", dependencies=OWNER)
 async def download(site: AtSite, path: Asked) -> Response:
     """One file, to be saved."""
     where = WorkspacePath.parse(path)
     return await serve(site, str(where), OCTETS, saved_as(where.name))
 
 
-@router.get(f"{HERE}/zip", dependencies=OWNER)
+@screen.get(f"{HERE}/zip", dependencies=OWNER)
 async def download_folder(site: AtSite, path: Asked = "") -> Response:
     """A folder with all below it, zipped while it is sent."""
     root = site.files.root
@@ -149,7 +147,7 @@ async def download_folder(site: AtSite, path: Asked = "") -> Response:
     return StreamingResponse(zipped(root, path, members), media_type=OCTETS, headers={**SANDBOX, **saved_as(name)})
 
 
-@router.post(f"{HERE}/save", status_code=204, dependencies=OWNER)
+@screen.post(f"{HERE}/save", status_code=204, dependencies=OWNER)
 async def save(site: AtSite, path: Named, content: Annotated[str, Form()] = "", sha256: Hash = "") -> None:
     """Write what was edited, if the file is still as it was read; without a hash, a new file.
 
@@ -172,7 +170,7 @@ async def save(site: AtSite, path: Named, content: Annotated[str, Form()] = "", 
         await workspace.write(str(where), as_before(content, ""), Label.OWNER, mime, unlocked=True)
 
 
-@router.post(f"{HERE}/upload", status_code=204, dependencies=[Depends(replace(signed_in, body=MAX_UPLOAD))])
+@screen.post(f"{HERE}/upload", status_code=204, dependencies=[Depends(replace(signed_in, body=MAX_UPLOAD))])
 async def upload(request: Request, site: AtSite, path: Asked = "") -> None:
     """Put a file into a folder; it never overwrites one."""
     file = await uploaded_file(request)
@@ -181,7 +179,7 @@ async def upload(request: Request, site: AtSite, path: Asked = "") -> None:
     await site.files.uploads.place(site.owner.id, str(where), mime_of(where.name), file.pieces)
 
 
-@router.post(f"{HERE}/move", status_code=204, dependencies=OWNER)
+@screen.post(f"{HERE}/move", status_code=204, dependencies=OWNER)
 async def move(site: AtSite, path: Named, to: Named) -> None:
     """Give a file another path, after a checkpoint."""
     where, target = _changeable_path(path), _changeable_path(to)
@@ -189,7 +187,7 @@ async def move(site: AtSite, path: Named, to: Named) -> None:
     await site.files.workspace.move(str(where), str(target), Label.OWNER, mime_of(to), unlocked=True)
 
 
-@router.post(f"{HERE}/delete", status_code=204, dependencies=OWNER)
+@screen.post(f"{HERE}/delete", status_code=204, dependencies=OWNER)
 async def delete(site: AtSite, path: Named) -> None:
     """Delete a file, after a checkpoint."""
     where = _changeable_path(path)
@@ -198,13 +196,13 @@ async def delete(site: AtSite, path: Named) -> None:
     await site.files.workspace.remove(str(where), unlocked=True)
 
 
-@router.post(f"{HERE}/unlock", status_code=204, dependencies=OWNER)
+@screen.post(f"{HERE}/unlock", status_code=204, dependencies=OWNER)
 async def unlock(site: AtSite, path: Named, password: Annotated[str, Form(min_length=1, max_length=1000)]) -> None:
     """Read a file that needs a password, which is used once and kept nowhere."""
     await site.files.unlock(site.owner.id, str(WorkspacePath.parse(path)), password)
 
 
-@router.post(f"{HERE}/vouch", status_code=204, dependencies=OWNER)
+@screen.post(f"{HERE}/vouch", status_code=204, dependencies=OWNER)
 async def vouch(site: AtSite, path: Named, sha256: Hash) -> None:
     """Label exactly the content that was shown as the owner's own."""
     piece = await asyncio.to_thread(site.files.workspace.head, str(_changeable_path(path)), 1)
@@ -234,39 +232,38 @@ async def _file_or_folder(site: Site, where: WorkspacePath) -> Preview | Workspa
 
 
 async def _checkpoint(site: Site, reason: str) -> None:
-    async with site.database.connection() as conn:
-        last = await messages.last_id(conn)
+    last = await site.database.read(messages.last_id)
     await site.files.checkpoints.create(reason, last)
 
 
-@router.get(f"{HERE}/checkpoints", dependencies=VISITOR)
+@screen.get(f"{HERE}/checkpoints", dependencies=VISITOR)
 async def versions(request: Request, site: AtSite) -> Response:
     """The last checkpoints."""
     rows = await site.files.checkpoints.listing(50)
-    return site.screen(request, screen.nav, "checkpoints.html", rows=rows)
+    return site.screen(request, screen, "checkpoints.html", rows=rows)
 
 
-@router.post(f"{HERE}/checkpoints", status_code=204, dependencies=OWNER)
+@screen.post(f"{HERE}/checkpoints", status_code=204, dependencies=OWNER)
 async def create(site: AtSite) -> None:
     """Make one now, if anything has changed."""
     await _checkpoint(site, "asked")
 
 
-@router.get(f"{HERE}/checkpoints/{{id}}", dependencies=OWNER)
+@screen.get(f"{HERE}/checkpoints/{{id}}", dependencies=OWNER)
 async def differences(site: AtSite, id: str) -> HTMLResponse:
     """The files that have changed since a checkpoint."""
     rows = await site.files.checkpoints.diff(id)
     return HTMLResponse(site.pages.piece("checkpoint.html", id=id, rows=rows[:200], more=len(rows[200:])))
 
 
-@router.get(f"{HERE}/checkpoints/{{id}}/lines", dependencies=OWNER)
+@screen.get(f"{HERE}/checkpoints/{{id}}/lines", dependencies=OWNER)
 async def lines(site: AtSite, id: str, path: Asked) -> HTMLResponse:
     """The lines of one file that have changed since a checkpoint."""
     text = legible(await site.files.checkpoints.lines(id, str(WorkspacePath.parse(path))))
     return HTMLResponse(site.pages.piece("checkpoint_lines.html", text=text))
 
 
-@router.post(f"{HERE}/checkpoints/{{id}}/restore", status_code=204, dependencies=OWNER)
+@screen.post(f"{HERE}/checkpoints/{{id}}/restore", status_code=204, dependencies=OWNER)
 async def restore(site: AtSite, id: str, path: Annotated[str, Form(max_length=MAX_PATH_BYTES)] = "") -> None:
     """Restore all files or one; the current state is kept as a checkpoint."""
     done = await site.files.checkpoints.restore(site.database, site.clock, id, path or None)

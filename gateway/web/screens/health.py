@@ -4,27 +4,26 @@ import asyncio
 from collections.abc import AsyncGenerator
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import Depends, Request
 from fastapi.responses import Response
 
 from gateway.web.auth.access import VISITOR, Caller, signed_in
 from gateway.web.live.sse import EventStream, Frame, Patch, encoded_patches
-from gateway.web.pages import Nav, Screen
+from gateway.web.pages import Screen
 from gateway.web.site import AtSite, Site
 
 AGAIN_SECONDS = 300.0
 
-router = APIRouter()
-screen = Screen(Nav("/checks", "Health", "activity", 57), router)
+screen = Screen("/checks", "Health", "activity", 57)
 
 
-@router.get("/checks", dependencies=VISITOR)
+@screen.get("/checks", dependencies=VISITOR)
 async def page(request: Request, site: AtSite) -> Response:
     """The screen; the findings come with the events."""
-    return site.screen(request, screen.nav, "board.html", pieces=[site.pages.piece("health.html", findings=None)])
+    return site.screen(request, screen, "board.html", pieces=[site.pages.piece("health.html", findings=None)])
 
 
-@router.get("/checks/events")
+@screen.get("/checks/events")
 async def events(site: AtSite, caller: Annotated[Caller, Depends(signed_in)]) -> Response:
     """The findings of one round of checks, then of every later one."""
     return EventStream(_rounds(site), site.rights.hold(caller.session))

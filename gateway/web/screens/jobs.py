@@ -2,14 +2,11 @@
 
 from collections.abc import Mapping
 
-from fastapi import APIRouter
-
-from gateway.web.components import board
-from gateway.web.pages import Nav, Screen
+from gateway.web.pages import Screen
+from gateway.web.screens import add_board
 from gateway.web.site import Site
 
-router = APIRouter()
-screen = Screen(Nav("/jobs", "Jobs", "clock", 59), router)
+screen = Screen("/jobs", "Jobs", "clock", 59)
 
 
 async def _pieces(site: Site) -> Mapping[str, str]:
@@ -18,4 +15,4 @@ async def _pieces(site: Site) -> Mapping[str, str]:
     return made | {id: site.pages.part("job", id, name, at) for id, (name, at) in jobs.items()}
 
 
-board.add_routes(screen, _pieces)
+add_board(screen, _pieces)

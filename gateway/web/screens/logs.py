@@ -7,7 +7,7 @@ from datetime import date
 from itertools import count
 from typing import Annotated, get_args
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import Depends, Query, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, Field
 
@@ -15,15 +15,14 @@ from gateway.domain.errors import OwnerMustAct
 from gateway.logs.files import Level, Trail, at_least, event_of, find_session_trail, follow_lines, gateway_trail
 from gateway.web.auth.access import VISITOR, Caller, signed_in
 from gateway.web.live.sse import EventStream, Frame, Patch, encoded_patches
-from gateway.web.pages import Nav, Screen
+from gateway.web.pages import Screen
 from gateway.web.site import AtSite, Site
 
 POLL_SECONDS = 1.0
 TAIL_BYTES = 2_000_000
 MAX_LINES = 500
 
-router = APIRouter()
-screen = Screen(Nav("/logs", "Logs", "scroll-text", 58), router)
+screen = Screen("/logs", "Logs", "scroll-text", 58)
 
 
 class LogQuery(BaseModel):
@@ -33,7 +32,7 @@ class LogQuery(BaseModel):
     level: Level = "info"
 
 
-@router.get("/logs", dependencies=VISITOR)
+@screen.get("/logs", dependencies=VISITOR)
 async def page(request: Request, site: AtSite, query: Annotated[LogQuery, Query()]) -> Response:
     """The screen; the lines come with the events."""
     problem = ""
@@ -41,10 +40,10 @@ async def page(request: Request, site: AtSite, query: Annotated[LogQuery, Query(
         await asyncio.to_thread(_trail, site, query)
     except OwnerMustAct as error:
         problem = str(error)
-    return site.screen(request, screen.nav, "logs.html", asked=query, levels=get_args(Level), problem=problem)
+    return site.screen(request, screen, "logs.html", asked=query, levels=get_args(Level), problem=problem)
 
 
-@router.get("/logs/events")
+@screen.get("/logs/events")
 async def events(
     site: AtSite, caller: Annotated[Caller, Depends(signed_in)], query: Annotated[LogQuery, Query()]
 ) -> Response:

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Form, Query, Request
+from fastapi import Depends, Form, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from markupsafe import Markup
 
@@ -13,19 +13,18 @@ from gateway.domain.people.credentials import Scope
 from gateway.domain.principals import Role
 from gateway.store.people import tokens
 from gateway.store.transcript import messages
+from gateway.web import memory_rows
 from gateway.web.auth.access import OWNER, VISITOR
-from gateway.web.components import memory_rows
-from gateway.web.components.memory_rows import MemoryQuery, in_memory
 from gateway.web.http.bodies import Text
 from gateway.web.http.errors import Refused
-from gateway.web.pages import Nav, Screen
+from gateway.web.memory_rows import MemoryQuery, in_memory
+from gateway.web.pages import Screen
 from gateway.web.site import AtSite, RowId, Site
 
 MOST_SOURCES = 20
 """Source messages that are listed for a memory."""
 
-router = APIRouter()
-screen = Screen(Nav("/memory", "Memory", "brain", 30), router)
+screen = Screen("/memory", "Memory", "brain", 30)
 
 Chosen = Annotated[list[memory_rows.Id], Query(alias="id", min_length=1, max_length=memory_rows.MOST_CHOSEN)]
 
@@ -43,13 +42,13 @@ def written(
 Written = Annotated[NewMemory, Depends(written)]
 
 
-@router.get("/memory", dependencies=VISITOR)
+@screen.get("/memory", dependencies=VISITOR)
 async def page(request: Request, site: AtSite, query: Annotated[MemoryQuery, Query()]) -> Response:
     """The screen, with the rows of its query."""
     programs = {row.agent for row in await tokens.list_all(site.database) if Scope.MEMORY in row.scopes}
     return site.screen(
         request,
-        screen.nav,
+        screen,
         "memory.html",
         asked=query,
         kinds={Kind.MEMORY: "memories", Kind.TURN: "messages", Kind.SUMMARY: "summaries", Kind.CHUNK: "files"},
@@ -59,13 +58,13 @@ async def page(request: Request, site: AtSite, query: Annotated[MemoryQuery, Que
     )
 
 
-@router.get("/memory/rows", dependencies=OWNER)
+@screen.get("/memory/rows", dependencies=OWNER)
 async def rows(site: AtSite, query: Annotated[MemoryQuery, Query()]) -> HTMLResponse:
     """The rows that match while the query is typed."""
     return HTMLResponse(await _render_rows(site, query))
 
 
-@router.get("/memory/used", dependencies=OWNER)
+@screen.get("/memory/used", dependencies=OWNER)
 async def used_in_answer(site: AtSite, ids: Chosen) -> HTMLResponse:
     """The memories that an answer used, as they are now."""
     existing = await memory_rows.get_rows(site, ids)
@@ -74,17 +73,16 @@ async def used_in_answer(site: AtSite, ids: Chosen) -> HTMLResponse:
     )
 
 
-@router.get("/memory/said/{message}", dependencies=OWNER)
+@screen.get("/memory/said/{message}", dependencies=OWNER)
 async def said(site: AtSite, message: RowId) -> Response:
     """The conversation around a message."""
-    async with site.database.connection() as conn:
-        row = await messages.get(conn, MessageId(message))
+    row = await site.database.read(lambda conn: messages.get(conn, MessageId(message)))
     if row is None or row.principal_id != site.owner.id:
         raise Refused(404, "not_found", f"There is no message {message}.")
     return RedirectResponse(f"/conversations/{row.session_id}?at={message}#m{message}", 303)
 
 
-@router.get("/memory/merge", dependencies=OWNER)
+@screen.get("/memory/merge", dependencies=OWNER)
 async def merging(site: AtSite, ids: Chosen) -> HTMLResponse:
     """The form that makes one memory of several."""
     chosen = await memory_rows.get_rows(site, ids)
@@ -92,13 +90,13 @@ async def merging(site: AtSite, ids: Chosen) -> HTMLResponse:
     return HTMLResponse(site.pages.part("merging", chosen, tags, list(Category)))
 
 
-@router.post("/memory/merge", status_code=204, dependencies=OWNER)
+@screen.post("/memory/merge", status_code=204, dependencies=OWNER)
 async def merge(site: AtSite, ids: Chosen, new: Written) -> None:
     """Replace several memories by one."""
     await in_memory(site, lambda own: own.merge([MemoryId(id) for id in ids], new))
 
 
-@router.get("/memory/{id}", dependencies=OWNER)
+@screen.get("/memory/{id}", dependencies=OWNER)
 async def details(site: AtSite, id: RowId) -> HTMLResponse:
     """The sources of a row, and the form that corrects it."""
 
@@ -109,19 +107,19 @@ async def details(site: AtSite, id: RowId) -> HTMLResponse:
     return HTMLResponse(await in_memory(site, read))
 
 
-@router.post("/memory/{id}", dependencies=OWNER)
+@screen.post("/memory/{id}", dependencies=OWNER)
 async def correct(site: AtSite, id: RowId, new: Written) -> HTMLResponse:
     """Correct a memory; the old one stays as its predecessor."""
     return _row(site, await in_memory(site, lambda own: own.correct(MemoryId(id), new)))
 
 
-@router.post("/memory/{id}/pin", dependencies=OWNER)
+@screen.post("/memory/{id}/pin", dependencies=OWNER)
 async def pin(site: AtSite, id: RowId, pinned: bool) -> HTMLResponse:
     """Pin a memory, so that every new conversation begins with it, or unpin it."""
     return _row(site, await in_memory(site, lambda own: own.pin(MemoryId(id), pinned=pinned)))
 
 
-@router.post("/memory/{id}/forget", dependencies=OWNER)
+@screen.post("/memory/{id}/forget", dependencies=OWNER)
 async def forget(site: AtSite, id: RowId, agreed: str | None = None) -> HTMLResponse:
     """Forget a memory; if more than itself goes, ask first, and do it with the yes for exactly that (`agreed`)."""
     going, done = await in_memory(site, lambda own: own.forget_agreed(MemoryId(id), agreed))
@@ -129,7 +127,7 @@ async def forget(site: AtSite, id: RowId, agreed: str | None = None) -> HTMLResp
     return HTMLResponse(site.pages.part("forgotten" if done else "forgetting", row, going, stays))
 
 
-@router.post("/memory/{id}/restore", dependencies=OWNER)
+@screen.post("/memory/{id}/restore", dependencies=OWNER)
 async def restore(site: AtSite, id: RowId) -> HTMLResponse:
     """Restore a forgotten memory."""
     return _row(site, await in_memory(site, lambda own: own.restore(MemoryId(id))))

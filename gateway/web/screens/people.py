@@ -3,37 +3,34 @@
 from collections.abc import Mapping
 from hashlib import sha256
 
-from fastapi import APIRouter
-
 from gateway.store.people import tokens
 from gateway.web.auth.access import OWNER
-from gateway.web.components import board
-from gateway.web.pages import Nav, Screen
+from gateway.web.pages import Screen
+from gateway.web.screens import add_board
 from gateway.web.site import AtSite, Site
 
-router = APIRouter()
-screen = Screen(Nav("/people", "People", "users", 53), router)
+screen = Screen("/people", "People", "users", 53)
 
 
-@router.post("/people/{code}/approve", status_code=204, dependencies=OWNER)
+@screen.post("/people/{code}/approve", status_code=204, dependencies=OWNER)
 async def approve(site: AtSite, code: str) -> None:
     """Approve the access request with this code; the page is updated by its events."""
     await site.channels.pairing.approve(code)
 
 
-@router.post("/people/{which}/deny", status_code=204, dependencies=OWNER)
+@screen.post("/people/{which}/deny", status_code=204, dependencies=OWNER)
 async def deny(site: AtSite, which: str) -> None:
     """Deny a request by its code, or revoke access by its number."""
     await site.channels.pairing.deny(which)
 
 
-@router.post("/people/joins/{code}", status_code=204, dependencies=OWNER)
+@screen.post("/people/joins/{code}", status_code=204, dependencies=OWNER)
 async def answer(site: AtSite, code: str, join: bool) -> None:
     """Link the account that sent this code to the owner, or refuse to."""
     await site.channels.pairing.answer(code, join=join)
 
 
-@router.post("/people/accounts/part", status_code=204, dependencies=OWNER)
+@screen.post("/people/accounts/part", status_code=204, dependencies=OWNER)
 async def part(site: AtSite, identity: str) -> None:
     """Unlink an account from its person."""
     await site.channels.pairing.part(identity)
@@ -65,4 +62,4 @@ async def _pieces(site: Site) -> Mapping[str, str]:
     return made
 
 
-board.add_routes(screen, _pieces)
+add_board(screen, _pieces)

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Depends, Form, Query
+from fastapi import Depends, Form, Query
 from fastapi.responses import HTMLResponse
 
 from gateway.agent.work.schedules import ScheduleRequest, Schedules
@@ -16,10 +16,10 @@ from gateway.store.work.schedules import ScheduleRow
 from gateway.timetable.schedules import LONGEST_NAME, MAX_PROMPT, InvalidSchedule, ScheduleChanges, define, next_slots
 from gateway.timetable.wording import cron_notes, in_words, local, moment
 from gateway.web.auth.access import OWNER
-from gateway.web.components import board
 from gateway.web.http.bodies import Text
 from gateway.web.http.errors import Refused
-from gateway.web.pages import Nav, Screen
+from gateway.web.pages import Screen
+from gateway.web.screens import add_board
 from gateway.web.site import AtSite, RowId, Site
 
 HERE = "/schedules"
@@ -28,8 +28,7 @@ NEXT = 5
 Act = Literal["run", "pause", "resume", "remove"]
 Time = Annotated[Text, Query(max_length=100)]
 
-router = APIRouter()
-screen = Screen(Nav(HERE, "Schedules", "calendar-clock", 21), router)
+screen = Screen(HERE, "Schedules", "calendar-clock", 21)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +50,7 @@ class ScheduleForm:
         return ScheduleChanges(name=self.name, prompt=self.prompt.replace("\r\n", "\n"), **times)
 
 
-@router.get(f"{HERE}/next", dependencies=OWNER)
+@screen.get(f"{HERE}/next", dependencies=OWNER)
 async def preview(site: AtSite, cron_expr: Time = "", run_at: Time = "", timezone: Time = "") -> HTMLResponse:
     """The next times of the schedule being typed, or what is wrong with it."""
     changes = ScheduleForm("-", "-", cron_expr, run_at, timezone).changes
@@ -62,13 +61,13 @@ async def preview(site: AtSite, cron_expr: Time = "", run_at: Time = "", timezon
     return HTMLResponse(_next(site, typed))
 
 
-@router.post(HERE, status_code=204, dependencies=OWNER)
+@screen.post(HERE, status_code=204, dependencies=OWNER)
 async def add(site: AtSite, form: Annotated[ScheduleForm, Depends()]) -> None:
     """Create a schedule; its results go to the chat where the owner wrote last."""
     await _change(site, lambda schedules: schedules.add(ScheduleRequest("web", Label.OWNER), form.changes))
 
 
-@router.get(f"{HERE}/{{id}}/details", dependencies=OWNER)
+@screen.get(f"{HERE}/{{id}}/details", dependencies=OWNER)
 async def details(site: AtSite, id: RowId) -> HTMLResponse:
     """The next times, the fields and the last runs of a schedule."""
     async with site.database.transaction() as tx:
@@ -82,13 +81,13 @@ async def details(site: AtSite, id: RowId) -> HTMLResponse:
     return HTMLResponse(piece)
 
 
-@router.post(f"{HERE}/{{id}}", status_code=204, dependencies=OWNER)
+@screen.post(f"{HERE}/{{id}}", status_code=204, dependencies=OWNER)
 async def update(site: AtSite, id: RowId, form: Annotated[ScheduleForm, Depends()]) -> None:
     """Save the form."""
     await _change(site, lambda schedules: schedules.update(str(id), form.changes, Label.OWNER))
 
 
-@router.post(f"{HERE}/{{id}}/{{act}}", status_code=204, dependencies=OWNER)
+@screen.post(f"{HERE}/{{id}}/{{act}}", status_code=204, dependencies=OWNER)
 async def act(site: AtSite, id: RowId, act: Act) -> None:
     """Run, pause, resume or delete it; its runs are deleted with it."""
     await _change(site, lambda schedules: getattr(schedules, act)(str(id)))
@@ -129,4 +128,4 @@ def _zone(site: Site) -> str | None:
     return site.chat.zones.zone_of(site.owner.id)
 
 
-board.add_routes(screen, _pieces, "schedules.html")
+add_board(screen, _pieces, "schedules.html")

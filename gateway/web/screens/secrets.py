@@ -5,19 +5,18 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import structlog
-from fastapi import APIRouter, Depends, Form
+from fastapi import Depends, Form
 
 from gateway.secrets.facts import MAX_VALUE, Binding
 from gateway.web.auth.access import OWNER
-from gateway.web.components import board
 from gateway.web.http.bodies import Name, Text
 from gateway.web.http.errors import Refused
-from gateway.web.pages import Nav, Screen
+from gateway.web.pages import Screen
+from gateway.web.screens import add_board
 from gateway.web.site import AtSite, Site
 
 log = structlog.get_logger(__name__)
-router = APIRouter()
-screen = Screen(Nav("/secrets", "Secrets", "key-round", 54), router)
+screen = Screen("/secrets", "Secrets", "key-round", 54)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,50 +48,45 @@ ItsBinding = Annotated[BindingForm, Depends()]
 ItsValue = Annotated[Text, Form(min_length=1, max_length=MAX_VALUE)]
 
 
-@router.post("/secrets", status_code=204, dependencies=OWNER)
+@screen.post("/secrets", status_code=204, dependencies=OWNER)
 async def store(site: AtSite, of: ASecret, value: ItsValue, bound: ItsBinding) -> None:
     """Store a new secret."""
     secrets = site.settings.secrets
     if await secrets.vault.holds(secrets.owner, of.name, shared=not of.own):
         raise Refused(409, "exists", f"There is a secret {of.name} already; rotate it.", param="name")
     await secrets.vault.put(secrets.owner, of.name, value, shared=not of.own, binding=bound.binding)
-    await secrets.look()
-    log.info("web.secret_stored", name=of.name, own=of.own)
+    await _done(site, of, "web.secret_stored")
 
 
-@router.post("/secrets/rotate", status_code=204, dependencies=OWNER)
+@screen.post("/secrets/rotate", status_code=204, dependencies=OWNER)
 async def rotate(site: AtSite, of: ASecret, value: ItsValue) -> None:
     """Replace the value; the binding stays."""
     secrets = site.settings.secrets
-    if not await secrets.vault.holds(secrets.owner, of.name, shared=not of.own):
-        raise _unknown(of)
-    await secrets.vault.put(secrets.owner, of.name, value, shared=not of.own)
-    await secrets.look()
-    log.info("web.secret_rotated", name=of.name, own=of.own)
+    if there := await secrets.vault.holds(secrets.owner, of.name, shared=not of.own):
+        await secrets.vault.put(secrets.owner, of.name, value, shared=not of.own)
+    await _done(site, of, "web.secret_rotated", there)
 
 
-@router.post("/secrets/bind", status_code=204, dependencies=OWNER)
+@screen.post("/secrets/bind", status_code=204, dependencies=OWNER)
 async def bind(site: AtSite, of: ASecret, bound: ItsBinding) -> None:
     """Change the binding of a secret."""
-    secrets = site.settings.secrets
-    if not await secrets.vault.bind(secrets.owner, of.name, bound.binding, shared=not of.own):
-        raise _unknown(of)
-    await secrets.look()
-    log.info("web.secret_bound", name=of.name, own=of.own)
+    vault, owner = site.settings.secrets.vault, site.settings.secrets.owner
+    await _done(site, of, "web.secret_bound", await vault.bind(owner, of.name, bound.binding, shared=not of.own))
 
 
-@router.post("/secrets/delete", status_code=204, dependencies=OWNER)
+@screen.post("/secrets/delete", status_code=204, dependencies=OWNER)
 async def delete(site: AtSite, of: ASecret) -> None:
     """Delete a secret."""
-    secrets = site.settings.secrets
-    if not await secrets.vault.remove(secrets.owner, of.name, shared=not of.own):
-        raise _unknown(of)
-    await secrets.look()
-    log.info("web.secret_deleted", name=of.name, own=of.own)
+    vault, owner = site.settings.secrets.vault, site.settings.secrets.owner
+    await _done(site, of, "web.secret_deleted", await vault.remove(owner, of.name, shared=not of.own))
 
 
-def _unknown(of: SecretChoice) -> Refused:
-    return Refused(404, "not_found", f"There is no secret {of.name}.")
+async def _done(site: Site, of: SecretChoice, event: str, there: bool = True) -> None:
+    """Load the changed secret and log it; raises `Refused` if it isn't there."""
+    if not there:
+        raise Refused(404, "not_found", f"There is no secret {of.name}.")
+    await site.settings.secrets.look()
+    log.info(event, name=of.name, own=of.own)
 
 
 async def _pieces(site: Site) -> Mapping[str, str]:
@@ -109,4 +103,4 @@ async def _pieces(site: Site) -> Mapping[str, str]:
     return made
 
 
-board.add_routes(screen, _pieces, "secrets.html")
+add_board(screen, _pieces, "secrets.html")

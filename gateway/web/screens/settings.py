@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Annotated
 
 import structlog
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from fastapi.responses import HTMLResponse, Response
 from markupsafe import Markup
 from starlette.datastructures import UploadFile
@@ -17,24 +17,23 @@ from gateway.config.editing.editor import ConfigChange, ConfigEditor
 from gateway.domain.errors import ConfigError, OwnerMustAct
 from gateway.web.auth.access import OWNER, VISITOR
 from gateway.web.http.errors import Refused
-from gateway.web.pages import Nav, Screen
+from gateway.web.pages import Screen
 from gateway.web.site import AtSite, Site
 
 log = structlog.get_logger(__name__)
-router = APIRouter()
-screen = Screen(Nav("/settings", "General", "wrench", 51), router)
+screen = Screen("/settings", "General", "wrench", 51)
 
 TYPED, WRITTEN, REVERT = "settings-form", "settings-json", "settings-revert"
 """The forms of the page: fields, the document, the way back."""
 
 
-@router.get("/settings", dependencies=VISITOR)
+@screen.get("/settings", dependencies=VISITOR)
 async def page(request: Request, site: AtSite, find: Annotated[str, Query(max_length=200)] = "") -> Response:
     """The screen, showing the keys that match `find`."""
-    return site.screen(request, screen.nav, "settings.html", body=await _body(site), find=find)
+    return site.screen(request, screen, "settings.html", body=await _body(site), find=find)
 
 
-@router.post("/settings", dependencies=OWNER)
+@screen.post("/settings", dependencies=OWNER)
 async def save(request: Request, site: AtSite) -> HTMLResponse:
     """Save the sent fields or the sent document if they were reviewed; else show the change for review."""
     values, settings = await _sent(request), site.settings.editor

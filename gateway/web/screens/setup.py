@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Annotated
 
-from fastapi import APIRouter, Form, Path, Request
+from fastapi import Form, Path, Request
 from fastapi.responses import HTMLResponse, RedirectResponse
 from markupsafe import Markup
 
@@ -14,11 +14,11 @@ from gateway.flow import setup as messengers
 from gateway.flow.setup import ModelRefused, Setup, connect_model, connect_transcription, transcription_offers
 from gateway.llm.auto import GUIDE
 from gateway.llm.vendors import VENDORS_WITH_KEYS, UnknownVendor, Vendor
-from gateway.web.api import channel_logins
+from gateway.web.api import logins
 from gateway.web.auth.access import OWNER
-from gateway.web.components import board
 from gateway.web.http.errors import Refused
-from gateway.web.pages import Nav, Screen
+from gateway.web.pages import Screen
+from gateway.web.screens import add_board
 from gateway.web.site import AtSite, Site
 
 LATER = "claw-setup"
@@ -26,8 +26,7 @@ LATER = "claw-setup"
 A_YEAR = 365 * 86_400
 _NO_ANSWER = {"problem": "", "vendors": (), "provider": "", "model": "", "connected": None}
 
-router = APIRouter()
-screen = Screen(Nav("/setup", "Setup", "plus", 50), router)
+screen = Screen("/setup", "Setup", "plus", 50)
 _forms = cache(messengers.channel_forms)
 
 Pasted = Annotated[str, Form(max_length=1_000)]
@@ -38,7 +37,7 @@ def comes_first(request: Request, site: Site) -> bool:
     return site.channels.setup is not None and not _answers(site) and LATER not in request.cookies
 
 
-@router.post("/setup/later", dependencies=OWNER)
+@screen.post("/setup/later", dependencies=OWNER)
 async def go_on() -> RedirectResponse:
     """Skip Setup: the page opens with the chat from now on."""
     response = RedirectResponse("/", 303)
@@ -46,7 +45,7 @@ async def go_on() -> RedirectResponse:
     return response
 
 
-@router.post("/setup/model", dependencies=OWNER)
+@screen.post("/setup/model", dependencies=OWNER)
 async def connect(site: AtSite, key: Pasted = "", provider: Pasted = "", model: Pasted = "") -> HTMLResponse:
     """Test a key, or another model, and save it."""
     vendors: Sequence[Vendor] = VENDORS_WITH_KEYS if provider else ()
@@ -60,13 +59,13 @@ async def connect(site: AtSite, key: Pasted = "", provider: Pasted = "", model: 
         return _answer(site, problem=str(error), vendors=vendors, provider=provider)
 
 
-@router.get("/setup/voice", dependencies=OWNER)
+@screen.get("/setup/voice", dependencies=OWNER)
 async def offer_transcription(site: AtSite) -> HTMLResponse:
     """The models that could transcribe voice notes; looks for servers on this machine."""
     return HTMLResponse(_piece(site, "offers", offers=await transcription_offers(_setup(site))))
 
 
-@router.post("/setup/voice", dependencies=OWNER)
+@screen.post("/setup/voice", dependencies=OWNER)
 async def transcribe(site: AtSite, model: Pasted) -> HTMLResponse:
     """Let a model transcribe voice notes."""
     try:
@@ -75,7 +74,7 @@ async def transcribe(site: AtSite, model: Pasted) -> HTMLResponse:
         return _answer(site, problem=str(error))
 
 
-@router.post("/setup/channels/{name}", dependencies=OWNER)
+@screen.post("/setup/channels/{name}", dependencies=OWNER)
 async def connect_channel(request: Request, site: AtSite, name: Annotated[str, Path(max_length=40)]) -> HTMLResponse:
     """Test the tokens of a messenger, save them, and offer a code for the owner's own account there."""
     form = {field: value for field, value in (await request.form()).items() if isinstance(value, str)}
@@ -87,7 +86,7 @@ async def connect_channel(request: Request, site: AtSite, name: Annotated[str, P
     return _answer(site, connected=connected)
 
 
-@router.post("/setup/code", status_code=204, dependencies=OWNER)
+@screen.post("/setup/code", status_code=204, dependencies=OWNER)
 async def offer(site: AtSite) -> None:
     """Make a new code; the page shows it by its events."""
     await site.channels.pairing.offer()
@@ -116,14 +115,7 @@ async def _pieces(site: Site) -> Mapping[str, str]:
         "setup-intro": _piece(site, "intro", model=model),
     }
     made |= {f"joins{row.code}": site.pages.part("joins", f"joins{row.code}", row) for row in await pairing.claims()}
-    made["setup-model"] = _piece(
-        site,
-        "model",
-        model=model,
-        why=described.why if described else "",
-        offered=described.offered if described else "",
-        vendors=VENDORS_WITH_KEYS,
-    )
+    made["setup-model"] = _piece(site, "model", model=model, described=described, vendors=VENDORS_WITH_KEYS)
     if model and site.channels.setup is not None:
         made["setup-voice"] = _piece(site, "voice", transcriber=site.channels.setup.config().models.transcription)
     owner, code = (await pairing.accounts())[:1], await pairing.offered() or ""
@@ -139,7 +131,7 @@ async def _pieces(site: Site) -> Mapping[str, str]:
             mine=[each.partition(":")[2] for each in identities if each.startswith(f"{form.name}:")],
             code=code,
             link=link,
-            picture=await asyncio.to_thread(channel_logins.qr_picture, link) if link else "",
+            picture=await asyncio.to_thread(logins.qr_picture, link) if link else "",
             login=form.name in site.channels.logins(),
         )
     return made
@@ -149,4 +141,4 @@ def _piece(site: Site, show: str, **context: object) -> Markup:
     return site.pages.piece("setup.html", show=show, **context)
 
 
-board.add_routes(screen, _pieces)
+add_board(screen, _pieces)

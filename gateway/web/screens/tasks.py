@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Annotated, Literal
 from uuid import UUID
 
-from fastapi import APIRouter, Depends, Form, Query, Request
+from fastapi import Depends, Form, Query, Request
 from fastapi.responses import HTMLResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -26,9 +26,9 @@ from gateway.store.work.trees import NodeRow, TreeFilter, TreeRow
 from gateway.web.auth.access import OWNER, VISITOR, Caller, signed_in
 from gateway.web.http.errors import Refused
 from gateway.web.live.boards import Draw
-from gateway.web.live.question_cards import question_cards
+from gateway.web.live.entries import question_cards
 from gateway.web.live.sse import EventStream
-from gateway.web.pages import Nav, Screen
+from gateway.web.pages import Screen
 from gateway.web.screens.usage import compact
 from gateway.web.site import AtSite, Site
 
@@ -86,8 +86,7 @@ PINNED = 20
 LONGEST = 20_000
 """Characters of a result."""
 
-router = APIRouter()
-screen = Screen(Nav(HERE, "Tasks", "list-tree", 20), router)
+screen = Screen(HERE, "Tasks", "list-tree", 20)
 
 SignedIn = Annotated[Caller, Depends(signed_in)]
 
@@ -103,57 +102,56 @@ class TreeQuery(BaseModel):
     before: UUID | None = None
 
 
-@router.get(HERE, dependencies=VISITOR)
+@screen.get(HERE, dependencies=VISITOR)
 async def page(request: Request, site: AtSite, query: Annotated[TreeQuery, Query()]) -> Response:
     """The latest trees."""
     pieces = (await _list(site, query)).values()
-    return site.screen(request, screen.nav, "tasks.html", asked=query, statuses=list(Status), pieces=pieces)
+    return site.screen(request, screen, "tasks.html", asked=query, statuses=list(Status), pieces=pieces)
 
 
-@router.get(f"{HERE}/events")
+@screen.get(f"{HERE}/events")
 async def events(site: AtSite, caller: SignedIn, query: Annotated[TreeQuery, Query()]) -> Response:
     """The list, then every change."""
     frames = site.boards.follow((HERE, query), lambda: _list(site, query))
     return EventStream(frames, site.rights.hold(caller.session))
 
 
-@router.get(f"{HERE}/{{id}}", dependencies=VISITOR)
+@screen.get(f"{HERE}/{{id}}", dependencies=VISITOR)
 async def tree(request: Request, site: AtSite, id: UUID) -> Response:
     """The whole tree of a task."""
     nodes = await _nodes(site, id)
     async with site.database.connection() as conn:
         source = (await tasks.payload(conn, nodes[0].id)).get("forked_from")
     pieces = (await _tree(site, nodes)).values()
-    return site.screen(request, screen.nav, "task.html", top=nodes[0], source=source, pieces=pieces)
+    return site.screen(request, screen, "task.html", top=nodes[0], source=source, pieces=pieces)
 
 
-@router.get(f"{HERE}/{{id}}/events")
+@screen.get(f"{HERE}/{{id}}/events")
 async def tree_events(site: AtSite, caller: SignedIn, id: UUID) -> Response:
     """The tree, then every change until it is over."""
     await _nodes(site, id)
     return EventStream(site.boards.follow((HERE, id), _watch(site, id)), site.rights.hold(caller.session))
 
 
-@router.get(f"{HERE}/{{id}}/trace", dependencies=OWNER)
+@screen.get(f"{HERE}/{{id}}/trace", dependencies=OWNER)
 async def trace(site: AtSite, id: UUID, since: Annotated[int, Query(ge=0, lt=2**63)] = 0) -> HTMLResponse:
     """The steps of one task after `since`."""
     await _nodes(site, id)
-    async with site.database.connection() as conn:
-        rows = await steps.trace(conn, TaskId(id), since=since, most=STEPS + 1)
+    rows = await site.database.read(lambda conn: steps.trace(conn, TaskId(id), since=since, most=STEPS + 1))
     more = rows[STEPS - 1].id if len(rows) > STEPS else None
     lines = [(row, _step(row)) for row in rows[:STEPS]]
     models = described.chain if (described := site.settings.model()) else ()
     return HTMLResponse(site.pages.part("trace", id, lines, more, since, models))
 
 
-@router.post(f"{HERE}/{{id}}/cancel", status_code=204, dependencies=OWNER)
+@screen.post(f"{HERE}/{{id}}/cancel", status_code=204, dependencies=OWNER)
 async def cancel(site: AtSite, id: UUID) -> None:
     """Cancel a task with all below it; the page is updated by its events."""
     await _nodes(site, id)
     await site.trees.control.cancel(str(id))
 
 
-@router.post(f"{HERE}/{{id}}/fork", dependencies=OWNER)
+@screen.post(f"{HERE}/{{id}}/fork", dependencies=OWNER)
 async def fork(
     site: AtSite, id: UUID, at: Annotated[int, Query(ge=1, lt=2**63)], model: Annotated[str, Form(max_length=200)] = ""
 ) -> HTMLResponse:
@@ -163,7 +161,7 @@ async def fork(
     return HTMLResponse(site.pages.part("forked", id, made))
 
 
-@router.get(f"{HERE}/{{id}}/compare", dependencies=VISITOR)
+@screen.get(f"{HERE}/{{id}}/compare", dependencies=VISITOR)
 async def comparison(request: Request, site: AtSite, id: UUID, to: UUID) -> Response:
     """Two tasks, with all below them, side by side."""
     async with site.database.connection() as conn:
@@ -174,7 +172,7 @@ async def comparison(request: Request, site: AtSite, id: UUID, to: UUID) -> Resp
     rows = [[row and (row, _step(row)) for row in pair] for pair in found.rows[:STEPS]]
     runs = [(run, spent(run.cost_usd, run.tokens), text_of(run.node)) for run in (found.a, found.b)]
     more = len(found.rows) - len(rows)
-    return site.screen(request, screen.nav, "task_compare.html", runs=runs, rows=rows, same=found.same, more=more)
+    return site.screen(request, screen, "task_compare.html", runs=runs, rows=rows, same=found.same, more=more)
 
 
 async def _list(site: Site, query: TreeQuery) -> Mapping[str, str]:

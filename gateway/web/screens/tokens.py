@@ -5,16 +5,16 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import structlog
-from fastapi import APIRouter, Depends, Form
+from fastapi import Depends, Form
 from fastapi.responses import HTMLResponse
 
 from gateway.domain.people.credentials import Scope, permits
 from gateway.store.people import tokens
 from gateway.web.auth.access import OWNER
-from gateway.web.components import board
 from gateway.web.http.bodies import Name, Text
 from gateway.web.http.errors import Refused
-from gateway.web.pages import Nav, Screen
+from gateway.web.pages import Screen
+from gateway.web.screens import add_board
 from gateway.web.site import AtSite, Site
 
 SCOPES = {
@@ -26,8 +26,7 @@ SCOPES = {
 }
 
 log = structlog.get_logger(__name__)
-router = APIRouter()
-screen = Screen(Nav("/tokens", "Tokens", "key-round", 55), router)
+screen = Screen("/tokens", "Tokens", "key-round", 55)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +53,7 @@ class TokenForm:
             raise Refused(400, "no_memory", "An agent's name and your memory take the scope memory.", param="agent")
 
 
-@router.post("/tokens", dependencies=OWNER)
+@screen.post("/tokens", dependencies=OWNER)
 async def create(site: AtSite, wanted: Annotated[TokenForm, Depends()]) -> HTMLResponse:
     """Create a token and show it once; one that speaks as the owner needs a confirmation first."""
     wanted.check()
@@ -73,7 +72,7 @@ async def create(site: AtSite, wanted: Annotated[TokenForm, Depends()]) -> HTMLR
     return HTMLResponse(site.pages.piece("token_new.html", wanted=wanted, plain=plain))
 
 
-@router.post("/tokens/revoke", status_code=204, dependencies=OWNER)
+@screen.post("/tokens/revoke", status_code=204, dependencies=OWNER)
 async def revoke(site: AtSite, name: Annotated[Text, Form(max_length=1_000)]) -> None:
     """Revoke a token, and end its streams; the page is updated by its events."""
     ended = await tokens.revoke(site.database, name)
@@ -89,4 +88,4 @@ async def _pieces(site: Site) -> Mapping[str, str]:
     return made | {f"token{row.id}": piece("token.html", row=row) for row in rows}
 
 
-board.add_routes(screen, _pieces, "tokens.html", scopes=SCOPES)
+add_board(screen, _pieces, "tokens.html", scopes=SCOPES)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Annotated, Literal, TypeAlias
 
-from fastapi import APIRouter, Form
+from fastapi import Form
 from fastapi.responses import HTMLResponse
 
 from gateway.agent.mcp import pinned_tools
@@ -20,10 +20,10 @@ from gateway.domain.errors import OwnerMustAct, SupaclawError, TryAgainLater
 from gateway.net.errors import NetError
 from gateway.net.mcp.server import public_url
 from gateway.web.auth.access import OWNER
-from gateway.web.components import board
 from gateway.web.http.bodies import Text
 from gateway.web.http.errors import Refused
-from gateway.web.pages import Nav, Screen
+from gateway.web.pages import Screen
+from gateway.web.screens import add_board
 from gateway.web.site import AtSite, Site
 from gateway.workspace.skills.folder import MAX_FILE
 from gateway.workspace.skills.parsing import BadSkill
@@ -33,11 +33,10 @@ Kind: TypeAlias = Literal["skills", "files"]
 Shown = Annotated[str, Form(max_length=64)]
 """The hash of what was shown: a confirmation covers nothing else."""
 
-router = APIRouter()
-screen = Screen(Nav("/tools", "Tools & skills", "terminal", 41), router)
+screen = Screen("/tools", "Tools & skills", "terminal", 41)
 
 
-@router.post("/tools/skills/install", status_code=204, dependencies=OWNER)
+@screen.post("/tools/skills/install", status_code=204, dependencies=OWNER)
 async def install(site: AtSite, source: Annotated[Text, Form(max_length=MAX_FILE)]) -> None:
     """Fetch and scan a skill; it waits on the page for the owner's confirmation."""
     try:
@@ -48,7 +47,7 @@ async def install(site: AtSite, source: Annotated[Text, Form(max_length=MAX_FILE
         raise Refused(400, "no_skill", str(error), param="source") from error
 
 
-@router.post("/tools/servers/{name}/connect", status_code=204, dependencies=OWNER)
+@screen.post("/tools/servers/{name}/connect", status_code=204, dependencies=OWNER)
 async def connect(site: AtSite, name: str) -> None:
     """Connect to a server now; its row shows the result."""
     servers = _servers(await site.tools.toolbox())
@@ -58,7 +57,7 @@ async def connect(site: AtSite, name: str) -> None:
         await servers.connect(name)
 
 
-@router.get("/tools/mcp/{name}/details", dependencies=OWNER)
+@screen.get("/tools/mcp/{name}/details", dependencies=OWNER)
 async def tool_details(site: AtSite, name: str) -> HTMLResponse:
     """The definition of a tool, its changes, and the form that confirms it."""
     tool = await _tool(site, name)
@@ -66,21 +65,21 @@ async def tool_details(site: AtSite, name: str) -> HTMLResponse:
     return HTMLResponse(site.pages.piece("mcp_tool_details.html", tool=tool, text=text, uses=list(Use)))
 
 
-@router.post("/tools/mcp/{name}/confirm", status_code=204, dependencies=OWNER)
+@screen.post("/tools/mcp/{name}/confirm", status_code=204, dependencies=OWNER)
 async def confirm_tool(site: AtSite, name: str, sha256: Shown, use: Annotated[Use, Form()]) -> None:
     """Switch on exactly the definition that was shown, with this use."""
     await _tool(site, name)
     await pinned_tools.confirm(site.database, name, sha256, use)
 
 
-@router.post("/tools/mcp/{name}/off", status_code=204, dependencies=OWNER)
+@screen.post("/tools/mcp/{name}/off", status_code=204, dependencies=OWNER)
 async def disable_tool(site: AtSite, name: str) -> None:
     """Switch it off."""
     await _tool(site, name)
     await pinned_tools.disable(site.database, name)
 
 
-@router.post("/tools/files/{name}/fetch", status_code=204, dependencies=OWNER)
+@screen.post("/tools/files/{name}/fetch", status_code=204, dependencies=OWNER)
 async def fetch(site: AtSite, name: str) -> None:
     """Fetch the OpenAPI document that a tool file names; it waits for the owner's confirmation, too."""
     await _find_skill(site, "files", name)
@@ -90,7 +89,7 @@ async def fetch(site: AtSite, name: str) -> None:
         raise Refused(400, "not_fetched", str(error)) from error
 
 
-@router.get("/tools/{kind}/{name}/details", dependencies=OWNER)
+@screen.get("/tools/{kind}/{name}/details", dependencies=OWNER)
 async def details(site: AtSite, kind: Kind, name: str) -> HTMLResponse:
     """Everything that a confirmation covers, and its form."""
     library, found = _library(site, kind), await _find_skill(site, kind, name)
@@ -101,7 +100,7 @@ async def details(site: AtSite, kind: Kind, name: str) -> HTMLResponse:
     return HTMLResponse(site.pages.piece("skill_details.html", **shown))
 
 
-@router.post("/tools/{kind}/{name}/confirm", status_code=204, dependencies=OWNER)
+@screen.post("/tools/{kind}/{name}/confirm", status_code=204, dependencies=OWNER)
 async def confirm(
     site: AtSite, kind: Kind, name: str, sha256: Shown, word: Annotated[Text, Form(max_length=100)] = ""
 ) -> None:
@@ -110,7 +109,7 @@ async def confirm(
     await _library(site, kind).confirm(name, sha256, despite_findings=word.strip() == name)
 
 
-@router.post("/tools/{kind}/{name}/{act}", status_code=204, dependencies=OWNER)
+@screen.post("/tools/{kind}/{name}/{act}", status_code=204, dependencies=OWNER)
 async def change(site: AtSite, kind: Kind, name: str, act: Literal["off", "dismiss", "remove"]) -> None:
     """Switch it off, forget the version that waits, or delete it and its files."""
     library = _library(site, kind)
@@ -180,8 +179,7 @@ async def _server_pieces(site: Site, servers: McpServers | None) -> list[tuple[s
     ]
     if servers is None or not every:
         return parts
-    async with site.database.connection() as conn:
-        pinned = await pinned_tools.read(conn)
+    pinned = await site.database.read(pinned_tools.read)
     for name, server in sorted(every.items()):
         tools = [tool for tool in pinned if tool.definition.server == name]
         state, problem = servers.state(name)
@@ -192,4 +190,4 @@ async def _server_pieces(site: Site, servers: McpServers | None) -> list[tuple[s
     return parts
 
 
-board.add_routes(screen, _pieces, "tools.html")
+add_board(screen, _pieces, "tools.html")

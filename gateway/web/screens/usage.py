@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import date, timedelta
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from fastapi.responses import Response
 
 from gateway.agent.limits import dollars
@@ -13,17 +13,16 @@ from gateway.store.work import budgets
 from gateway.store.work.budgets import Period, UsageRow
 from gateway.web.auth.access import VISITOR
 from gateway.web.http.bodies import midnight
-from gateway.web.pages import Nav, Screen
+from gateway.web.pages import Screen
 from gateway.web.site import AtSite
 
 MOST_SESSIONS = 50
 COUNTED = ("calls", "tokens_in", "tokens_out", "tokens_cached", "cost_usd")
 
-router = APIRouter()
-screen = Screen(Nav("/usage", "Usage", "chart-column", 56), router)
+screen = Screen("/usage", "Usage", "chart-column", 56)
 
 
-@router.get("/usage", dependencies=VISITOR)
+@screen.get("/usage", dependencies=VISITOR)
 async def page(
     request: Request,
     site: AtSite,
@@ -39,7 +38,7 @@ async def page(
     of_day = {line.day: line for line in summed(rows, lambda row: row.day)}
     return site.screen(
         request,
-        screen.nav,
+        screen,
         "usage.html",
         span=days,
         day=day,

@@ -16,7 +16,7 @@ from gateway.domain.conversation.tools import look_of
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import storable
-from gateway.web.components.files import MAX_FILES
+from gateway.web.files import MAX_FILES
 from gateway.web.http.errors import Refused
 
 PIECE = 256 * 1024
@@ -51,25 +51,26 @@ def text_of(content: JsonValue, param: str) -> str:
 
 def result_of(content: JsonValue, param: str) -> str:
     """The result of a client's tool as text, with a remark where a file was left out. Raises `Refused`."""
-    left_out = isinstance(content, list) and any(_kind(part) in FILES for part in content)
+    left_out = isinstance(content, list) and any(kind_of(part) in FILES for part in content)
     return "\n".join(filter(None, (text_of(content, param), NOT_TEXT if left_out else "")))
 
 
 def files_of(content: JsonValue, param: str) -> tuple[InlineFile, ...]:
     """The files of a message, in order; raises `Refused`."""
     parts = content if isinstance(content, list) else []
-    files = tuple(_file(part, f"{param}[{at}]") for at, part in enumerate(parts) if _kind(part) in FILES)
+    files = tuple(_file(part, f"{param}[{at}]") for at, part in enumerate(parts) if kind_of(part) in FILES)
     if len(files) > MAX_FILES:
         raise invalid(param, f"A message may have at most {MAX_FILES} files.")
     return files
 
 
-def _kind(part: JsonValue) -> JsonValue:
+def kind_of(part: JsonValue) -> JsonValue:
+    """The type that a part or an item names."""
     return part.get("type") if isinstance(part, dict) else None
 
 
 def _text(part: JsonValue, param: str) -> str | None:
-    kind = _kind(part)
+    kind = kind_of(part)
     key = "refusal" if kind == "refusal" else "text"
     if isinstance(part, dict) and isinstance(kind, str) and kind in _TEXTS and isinstance(text := part.get(key), str):
         return text

@@ -20,7 +20,7 @@ from gateway.web.auth.access import Caller
 from gateway.web.http.errors import Refused
 from gateway.web.site import Site
 from gateway.web.v1.request import ChatRequest, fields_of, flag, instructions_first, options_of, split
-from gateway.web.v1.request_fields import InlineFile, call_of, files_of, format_of, invalid, result_of, text_of
+from gateway.web.v1.request_fields import InlineFile, call_of, files_of, format_of, invalid, kind_of, result_of, text_of
 from gateway.web.v1.serving import CHANNEL
 from gateway.web.v1.text_cut import limits_of
 
@@ -38,7 +38,7 @@ class UnresolvedRequest:
     @property
     def references(self) -> tuple[str, ...]:
         """The ids of earlier items that the client refers to instead of sending them again."""
-        found = (item.get("id") for item in self.items if _kind(item) == "item_reference" and isinstance(item, dict))
+        found = (item.get("id") for item in self.items if kind_of(item) == "item_reference" and isinstance(item, dict))
         return tuple(id for id in found if isinstance(id, str))
 
     def resolved(self, before: Sequence[Earlier], known: Mapping[str, Earlier]) -> ChatRequest:
@@ -139,10 +139,6 @@ def _nested(form: JsonValue) -> JsonValue:
     if not isinstance(form, dict) or form.get("type") != "json_schema":
         return form
     return {"type": "json_schema", "json_schema": {name: value for name, value in form.items() if name != "type"}}
-
-
-def _kind(item: JsonValue) -> JsonValue:
-    return item.get("type") if isinstance(item, dict) else None
 
 
 _ID = re.compile(r"(?:resp|msg|fc)_(?P<arrival>\d{1,18})(?:_(?P<place>\d{1,4}))?", re.ASCII)

@@ -62,14 +62,8 @@ async def complete(request: Request, site: AtSite, caller: Chatter, named: Heade
     """Answer the last user message, in one piece or as a stream. The turn continues when the client disconnects."""
     names, body = await _names(site, caller), await request.body()
     wanted = await parsed(body, lambda body: parse(body, names))
-    return await serve(
-        site,
-        caller,
-        named,
-        body,
-        wanted,
-        lambda id, at: Completion(f"chatcmpl-{id or 0}", wanted.model, at, wanted.include_usage),
-    )
+    shaped = partial(Completion, wanted.model, include_usage=wanted.include_usage)
+    return await serve(site, caller, named, body, wanted, shaped)
 
 
 @router.post("/v1/completions", responses={404: {}, 424: {}})
@@ -77,9 +71,7 @@ async def complete_text(request: Request, site: AtSite, caller: Chatter, named: 
     """Answer a prompt, in the older format of completions."""
     names, body = await _names(site, caller), await request.body()
     wanted = await parsed(body, lambda body: parse_prompt(body, names))
-    return await serve(
-        site, caller, named, body, wanted, lambda id, at: TextCompletion(f"cmpl-{id or 0}", wanted.model, at)
-    )
+    return await serve(site, caller, named, body, wanted, partial(TextCompletion, wanted.model))
 
 
 @router.post("/v1/responses", responses={404: {}, 424: {}})
@@ -89,14 +81,8 @@ async def respond(request: Request, site: AtSite, caller: Chatter, named: Header
     sent = await parsed(body, lambda body: responses.parse(body, names))
     before = await responses.earlier_until(site, caller, sent.previous) if sent.previous else ()
     wanted = sent.resolved(before, await responses.items_by_id(site, caller, sent.references))
-    return await serve(
-        site,
-        caller,
-        named,
-        body,
-        wanted,
-        lambda id, at: ResponseObject(f"resp_{id or 0}", wanted.model, at, sent.previous),
-    )
+    shaped = partial(ResponseObject, wanted.model, previous=sent.previous)
+    return await serve(site, caller, named, body, wanted, shaped)
 
 
 MAX_TEXTS, PART = 2_048, 128
@@ -149,7 +135,7 @@ async def embed(request: Request, site: AtSite) -> Response:
     try:
         vectors = [each for at in range(0, len(texts), PART) for each in await embedder.passages(texts[at : at + PART])]
     except EmbeddingUnavailable as error:
-        raise Refused(503, "no_embedding", str(error), type="server_error", headers={"Retry-After": "1"}) from error
+        raise Refused(503, "no_embedding", str(error), headers={"Retry-After": "1"}) from error
     if vectors and wanted.dimensions not in {None, len(vectors[0])}:
         message = f"dimensions: {embedder.name} makes vectors of {len(vectors[0])}, no others."
         raise Refused(400, "invalid_value", message, param="dimensions")

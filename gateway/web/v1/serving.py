@@ -30,7 +30,7 @@ from gateway.flow.inbound.persistence import Accepted
 from gateway.store.delivery import addresses, inbox
 from gateway.store.transcript import sessions, tool_calls
 from gateway.web.auth.access import Caller, needs, principal_of, sender_of
-from gateway.web.components.files import keep
+from gateway.web.files import keep
 from gateway.web.http.bodies import UploadedFile
 from gateway.web.http.errors import Refused
 from gateway.web.live.sse import EventStream, Frame
@@ -196,8 +196,7 @@ async def _key(site: Site, caller: Caller, body: bytes, *, again: bool) -> str:
     same = hashlib.sha256(body).hexdigest()
     before = None
     if again:
-        async with site.database.connection() as conn:
-            before = await inbox.latest_key(conn, caller.account, same)
+        before = await site.database.read(lambda conn: inbox.latest_key(conn, caller.account, same))
     return before or f"{same}{uuid4().hex}"
 
 
@@ -237,8 +236,7 @@ async def _refuse_unknown_results(site: Site, address: Address, request: ChatReq
         else:
             unknown = {id for id in unknown if await tool_calls.handed(conn, session, id) is None}
     if unknown:
-        message = f"No call in this session has the id {min(unknown)!r}."
-        raise Refused(400, "unknown_call", message, param="messages")
+        raise Refused(400, "unknown_call", f"No call in this session has the id {min(unknown)!r}.", param="messages")
 
 
 TITLE_LENGTH = 40
@@ -331,4 +329,4 @@ def _outcome(running: "asyncio.Future[JsonObject]") -> Json:
         return refused.body()
     except Exception:
         log.exception("web.broken")
-        return Refused(500, "internal_error", "Internal error; see the gateway's log.", type="server_error").body()
+        return Refused(500, "internal_error", "Internal error; see the gateway's log.").body()

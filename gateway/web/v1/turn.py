@@ -54,7 +54,7 @@ async def stream(site: Site, accepted: Accepted) -> AsyncGenerator[str | TurnAns
     The pieces make up the whole exactly; raises `Refused` if a retry by another model makes that impossible.
     """
     if accepted.session_id is None:
-        raise Refused(500, "not_stored", "The message was not stored.", type="server_error")
+        raise Refused(500, "not_stored", "The message was not stored.")
     waiting = asyncio.ensure_future(wait(site, accepted))
     with site.chat.live.subscribe(accepted.session_id) as events:
         listener = await _Listener.at(site, accepted, events)

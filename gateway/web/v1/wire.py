@@ -2,8 +2,10 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from gateway.domain.conversation.model import ToolCall
+from gateway.domain.ids import InboxId
 from gateway.domain.json import Json, JsonObject
 from gateway.store.work.steps import ModelUse
 from gateway.web.http.errors import Refused
@@ -15,8 +17,10 @@ from gateway.web.v1.turn import TurnAnswer
 class Completion:
     """A chat completion; its id is the same in every chunk, and for every repeat of the request."""
 
-    id: str
+    kind: ClassVar[str] = "chatcmpl"
     model: str
+    arrival: InboxId | None
+    """The message; None for an answer by rule."""
     created: int
     include_usage: bool = False
 
@@ -55,11 +59,14 @@ class Completion:
         return Frame(to_json({**self._head("chat.completion.chunk"), "choices": [choice]}))
 
     def _head(self, kind: str) -> dict[str, Json]:
-        return {"id": self.id, "object": kind, "created": self.created, "model": self.model, "system_fingerprint": None}
+        id = f"{self.kind}-{self.arrival or 0}"
+        return {"id": id, "object": kind, "created": self.created, "model": self.model, "system_fingerprint": None}
 
 
 class TextCompletion(Completion):
     """A completion in the older format; its chunks have the shape of the whole."""
+
+    kind = "cmpl"
 
     def whole(self, answer: TurnAnswer) -> JsonObject:
         """The answer in one piece."""
@@ -108,22 +115,12 @@ _FIXED: dict[str, Json] = {
 """Fields that are the same in every response."""
 
 
-def message_id(response: str) -> str:
-    """The id of a response's text."""
-    return f"msg_{response.removeprefix('resp_')}"
-
-
-def call_item_id(response: str, place: int) -> str:
-    """The id of a response's call."""
-    return f"fc_{response.removeprefix('resp_')}_{place}"
-
-
 @dataclass(slots=True)
 class ResponseObject:
     """A response of the Responses API; counts the events of its stream."""
 
-    id: str
     model: str
+    arrival: InboxId | None
     created: int
     previous: str | None = None
     _sequence: int = field(default=0, init=False)
@@ -184,22 +181,30 @@ class ResponseObject:
 
     def _message(self, text: str | None) -> JsonObject:
         status, content = ("in_progress", []) if text is None else ("completed", [_part(text)])
-        head: dict[str, Json] = {"id": message_id(self.id), "type": "message", "role": "assistant"}
+        head: dict[str, Json] = {"id": self._id("msg"), "type": "message", "role": "assistant"}
         return {**head, "status": status, "content": content}
 
     def _call(self, call: ToolCall, place: int) -> dict[str, Json]:
-        head: dict[str, Json] = {"id": call_item_id(self.id, place), "type": "function_call", "status": "completed"}
+        head: dict[str, Json] = {"id": f"{self._id('fc')}_{place}", "type": "function_call", "status": "completed"}
         return {**head, "call_id": call.id, "name": call.name, "arguments": call.arguments or "{}"}
 
     def _text_event(self, name: str, **fields: Json) -> Frame:
-        return self._event(name, item_id=message_id(self.id), output_index=0, content_index=0, **fields)
+        return self._event(name, item_id=self._id("msg"), output_index=0, content_index=0, **fields)
 
     def _event(self, name: str, /, **fields: Json) -> Frame:
         number, self._sequence = self._sequence, self._sequence + 1
         return Frame(to_json({"type": name, "sequence_number": number, **fields}), event=name)
 
+    def _id(self, kind: str) -> str:
+        return f"{kind}_{self.arrival or 0}"
+
     def _response(self, status: str, output: list[Json], answer: TurnAnswer | None = None) -> dict[str, Json]:
-        head: dict[str, Json] = {"id": self.id, "object": "response", "created_at": self.created, "model": self.model}
+        head: dict[str, Json] = {
+            "id": self._id("resp"),
+            "object": "response",
+            "created_at": self.created,
+            "model": self.model,
+        }
         done: dict[str, Json] = {"status": status, "output": output, "usage": _usage(answer) if answer else None}
         return {**_FIXED, **head, **done, "previous_response_id": self.previous}
 

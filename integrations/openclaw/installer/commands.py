@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from gateway.cli.terminal.console import echo
-from gateway.cli.terminal.questions import Yes, confirm
+from gateway.cli.terminal.output import Yes, confirm
 from gateway.config.environment import Environment
 from gateway.config.failpoints import Failpoints
 from gateway.domain.errors import OwnerMustAct

@@ -13,8 +13,7 @@ from pydantic import BaseModel, JsonValue
 
 from gateway.cli.connections.database import require_owner, with_database
 from gateway.cli.connections.local_gateway import gateway_address
-from gateway.cli.people.tokens import create_token
-from gateway.cli.terminal.questions import ask, ask_secret_line
+from gateway.cli.terminal.output import ask, ask_secret_line
 from gateway.config.data.files import replace_private
 from gateway.config.environment import Environment
 from gateway.domain.errors import OwnerMustAct, TryAgainLater
@@ -118,9 +117,9 @@ def issue(places: Places, state: InstallState) -> Connection:
 
     async def renew(database: Database) -> str:
         await tokens.revoke(database, state.token)
-        return await create_token(
-            database, state.token, [Scope.MEMORY], agent=state.agentId, shared=state.config.shared
-        )
+        owner, rights = (await database.read(require_owner)).id, [Scope.MEMORY]
+        agent, shared = state.agentId, state.config.shared
+        return (await tokens.create(database, owner, state.token, rights, agent=agent, shared=shared))[1]
 
     return store(places, Connection(gateway_address(Environment.read(os.environ)), with_database(renew)))
 

@@ -316,7 +316,7 @@ REPORT = Attached(
 
 def test_a_reference_says_what_is_known() -> None:
     assert file_reference(REPORT) == (
-        "[file report.pdf: application/pdf; 117 KB; 3 pages; stored as uploads/d/report.pdf; "
+        "[file report.pdf: application/pdf; 120 kB; 3 pages; stored as uploads/d/report.pdf; "
         "text in uploads/d/report.pdf.txt]"
     )
 

@@ -7,7 +7,7 @@ import pytest
 
 from gateway.agent.mcp import pinned_tools
 from gateway.agent.mcp.pinned_tools import Use
-from gateway.app.checks.tools import check_tools
+from gateway.app.checks.stored import check_tools
 from gateway.app.storage.offline import tool_files
 from gateway.config.environment import Environment
 from gateway.domain.principals import Role

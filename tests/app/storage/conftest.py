@@ -49,7 +49,7 @@ class House:
 @pytest.fixture(autouse=True)
 def _no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """All that others on this machine have written is on its way, too."""
-    monkeypatch.setattr("gateway.app.storage.staging.os.sync", lambda: None)
+    monkeypatch.setattr("gateway.app.storage.restore.os.sync", lambda: None)
 
 
 @pytest.fixture

@@ -8,8 +8,7 @@ import pytest
 
 from gateway.app.storage.database import reach
 from gateway.app.storage.manifest import Manifest
-from gateway.app.storage.restore import RESTORED, restore
-from gateway.app.storage.staging import check_restore_finished
+from gateway.app.storage.restore import RESTORED, check_restore_finished, restore
 from gateway.config.data.instance import hold_instance
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.principals import Label
@@ -216,7 +215,7 @@ class Crash(Exception):
     """Stands for the end of the process."""
 
 
-BREAKS = ["restore.load", "restore._note_uncertain_answers", "staging.os.sync"]
+BREAKS = ["restore.load", "restore._note_uncertain_answers", "restore.os.sync"]
 
 
 @pytest.mark.parametrize("where", BREAKS)

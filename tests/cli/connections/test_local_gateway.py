@@ -122,17 +122,17 @@ def test_a_program_that_answers_no_http_listens_and_is_not_healthy(
     with tcp_server(answer) as port:
         gateway = LocalGateway(Environment.read(os.environ), f"http://127.0.0.1:{port}")
 
-        assert gateway.listens()
-        assert not gateway.healthy()
+        assert gateway.health() is not None
+        assert gateway.health() != 200
 
 
 def test_a_gateway_that_accepts_and_never_answers_listens(place: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         gateway = LocalGateway(Environment.read(os.environ), f"http://127.0.0.1:{server.getsockname()[1]}")
 
-        assert gateway.listens()
-        assert not gateway.healthy()
+        assert gateway.health() is not None
+        assert gateway.health() != 200
 
 
 def test_nothing_listens_where_a_connection_is_refused(place: Path, nobody_there: str) -> None:
-    assert not LocalGateway(Environment.read(os.environ), nobody_there).listens()
+    assert LocalGateway(Environment.read(os.environ), nobody_there).health() is None

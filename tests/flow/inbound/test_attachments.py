@@ -52,7 +52,7 @@ class TestOneFile:
         [prompt] = path.model.prompts
         [(where, id)] = await path.rows("select path, id from files")
         told = user_texts(prompt)
-        assert f"[file letter.txt: text/plain; 44 bytes; stored as {where}; id {id}; text in {where}.txt]" in told
+        assert f"[file letter.txt: text/plain; 44 B; stored as {where}; id {id}; text in {where}.txt]" in told
         assert LETTER in told
         assert (path.workspace / where).read_text() == LETTER
         assert (path.workspace / f"{where}.txt").read_text().strip() == LETTER

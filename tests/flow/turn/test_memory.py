@@ -303,6 +303,7 @@ class TestTools:
                 await memories.add(tx, path.people.owner.id, summary)
             asked = await path.ask(f"/memory forget {id}")
             assert await path.rows("select from memories where forgotten_at is not null") == []
+            [(buttons,)] = await path.rows("select buttons from outbox where buttons <> '[]'")
             await path.ask("/approve A1")
             await path.settled()
             await path.ask("/new")
@@ -310,7 +311,8 @@ class TestTools:
             await path.ask(asking)
             await path.ask(f"/memory restore {id}")
             await path.ask(asking)
-        assert asked.startswith("It would hide more than the memory itself")
+        assert asked.startswith("**A1: may I make this change?** (forget)\nIt would hide more than the memory itself")
+        assert [button["value"] for button in buttons] == ["/approve A1", "/deny A1"]
         assert "With it, 3 that state it" in asked
         assert "[summary] Told the phone number" in asked
         assert f"`supaclaw memories forget {id} --erase`".replace("`", "ˋ") in asked
@@ -348,7 +350,9 @@ class TestTools:
         path.model.answer = in_turn(said("", call("forget", id=id)), said("Asked."))
         async with path.working():
             await path.ask("forget it")
-            asked = await path.ask(f"/memory forget {id}")
+            kept = await path.ask(f"/memory forget {id}")
+            *_, asked = await path.channel.until(lambda texts: texts[-1].startswith("**A2"))
+        assert "4711" not in kept
         for shown in (asked, await _preview(path)):
             [line] = [line for line in shown.splitlines() if line.startswith("- ")]
             assert line.startswith("- [summary] Code 4711-22")

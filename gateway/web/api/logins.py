@@ -1,20 +1,24 @@
-"""Logging a channel in to an account, by a QR code or by a code typed on the phone."""
+"""Sign-in links for browsers, and the login of a channel, by a QR code or by a code typed on its phone."""
 
 import re
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Annotated
 
-from fastapi import APIRouter, Depends
-from fastapi.responses import Response
+from fastapi import APIRouter, Depends, Request
 from markupsafe import Markup
 from pydantic import BaseModel, Field
 
 from gateway.domain.channels.channel import Login, LoginChannel
+from gateway.domain.conversation.inbound import LOCAL
 from gateway.domain.people.credentials import Scope
-from gateway.web.auth.access import needs
+from gateway.web.auth.access import Caller, needs
 from gateway.web.http.errors import Refused
+from gateway.web.links import LIFETIME
 from gateway.web.site import AtSite, Site
 
+ADMIN = needs(Scope.ADMIN)
+CHANNEL = "/api/channels/{name}"
 _PHONE = re.compile(r"[1-9][0-9]{6,14}")
 _MAX_QR_CHARS = 1000
 """The most characters of a QR code that a phone can read from a screen."""
@@ -48,7 +52,7 @@ def qr_picture(text: str) -> Markup:
     return Markup(drawn)
 
 
-router = APIRouter(prefix="/api/channels/{name}", dependencies=[Depends(needs(Scope.ADMIN))])
+router = APIRouter(dependencies=[Depends(ADMIN)])
 
 
 class Phone(BaseModel):
@@ -64,20 +68,39 @@ class PairCode:
     code: str
 
 
-@router.get("/login")
+@router.get(f"{CHANNEL}/login")
 async def login(site: AtSite, name: str) -> Login:
     """Get the state of the login; `qr` is the content of the QR code."""
     return find_channel(site, name).login()
 
 
-@router.post("/login")
+@router.post(f"{CHANNEL}/login")
 async def request_code(site: AtSite, name: str, wanted: Phone) -> PairCode:
     """Request a code instead of the QR code."""
     return PairCode(await find_channel(site, name).request_code(digits_of(wanted.phone)))
 
 
-@router.post("/logout", status_code=204)
-async def logout(site: AtSite, name: str) -> Response:
+@router.post(f"{CHANNEL}/logout", status_code=204)
+async def logout(site: AtSite, name: str) -> None:
     """Log out of the account and start a new login."""
     await find_channel(site, name).logout()
-    return Response(status_code=204)
+
+
+@dataclass(frozen=True, slots=True)
+class LoginLink:
+    """A one-time sign-in link; `expires_in` is in seconds."""
+
+    url: str
+    expires_in: int
+
+
+@router.post("/api/login-links", status_code=201)
+async def issue(request: Request, site: AtSite, caller: Annotated[Caller, Depends(ADMIN)]) -> LoginLink:
+    """Create a link to the page; valid once, for ten minutes.
+
+    Only the local token may: a link makes its holder the owner.
+    """
+    if caller.account != LOCAL:
+        message = "Only the local token makes sign-in links: run `supaclaw web` on the gateway's machine."
+        raise Refused(403, "missing_scope", message)
+    return LoginLink(site.access.sign_in_link(str(request.base_url)), int(LIFETIME.total_seconds()))

@@ -98,8 +98,7 @@ def _type(claimed: str) -> str:
 
 
 async def _row(site: Site, id: UUID, *, status: int = 404) -> FileRow:
-    async with site.database.connection() as conn:
-        row = await files.by_id(conn, site.owner.id, FileId(id))
+    row = await site.database.read(lambda conn: files.by_id(conn, site.owner.id, FileId(id)))
     if row is None:
         raise Refused(status, "unknown_file", f"There is no file {id}.", param="files" if status == 400 else None)
     return row

@@ -10,8 +10,8 @@ from gateway.domain.conversation.model import ToolCall
 from gateway.domain.principals import Label
 from gateway.store.files import files
 from gateway.store.people import principals, tokens
+from gateway.web import files as web_files
 from gateway.web.auth import request_guard
-from gateway.web.components import files as web_files
 from gateway.workspace.files.paths import WorkspacePath
 from tests.web.conftest import BEARER, MOST, Web
 from tests.web.test_api import answer_to, events, send, until

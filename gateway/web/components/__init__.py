@@ -1,1 +1,0 @@
-"""Parts that several screens share: boards, files, rows of memory."""
