@@ -11,6 +11,7 @@ from asyncpg import Record
 from gateway.store.connection.pool import Connection
 
 Row = TypeVar("Row")
+Value = TypeVar("Value")
 Reader: TypeAlias = Callable[[Record], Row]
 """Makes a row's dataclass."""
 
@@ -32,6 +33,17 @@ async def fetch_one(conn: Connection, kind: type[Row] | Reader[Row], sql: str, *
     row = await conn.fetchrow(sql, *arguments)
     assert row is not None, f"no row: {sql}"
     return _reader(kind)(row)
+
+
+async def fetch_value(conn: Connection, kind: Callable[[Any], Value], sql: str, *arguments: object) -> Value | None:
+    """The first column of the first row of a query, as this type; None if there is no row, or its value is null."""
+    value = await conn.fetchval(sql, *arguments)
+    return None if value is None else kind(value)
+
+
+async def fetch_record(conn: Connection, sql: str, *arguments: object) -> Record:
+    """The row of a query that always has one, as it is."""
+    return await fetch_one(conn, lambda row: row, sql, *arguments)
 
 
 def row_count(status: str) -> int:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from gateway.domain.ids import InstanceId, PrincipalId
 from gateway.domain.principals import Label
 from gateway.store.connection.pool import Connection
+from gateway.store.connection.rows import fetch_value
 
 
 async def note(conn: Connection, principal: PrincipalId, sha256: str, label: Label, source: str) -> None:
@@ -24,8 +25,7 @@ async def label(conn: Connection, principal: PrincipalId, sha256: str) -> Label 
                (select label from contents where principal_id = $1 and sha256 = $2),
                (select label from contents where principal_id = $1 and sha256 = 'before'),
                (select $3::smallint from running_commands where principal_id = $1 limit 1))"""
-    found = await conn.fetchval(sql, principal, sha256, Label.UNTRUSTED)
-    return None if found is None else Label(found)
+    return await fetch_value(conn, Label, sql, principal, sha256, Label.UNTRUSTED)
 
 
 async def unlabelled(conn: Connection, principal: PrincipalId, hashes: Iterable[str]) -> tuple[set[str], bool]:

@@ -71,9 +71,8 @@ class FileRow:
 
 async def get(conn: Connection, principal: PrincipalId, path: str) -> FileRow | None:
     """The file at this path; None if it is not stored."""
-    return await fetch_first(
-        conn, FileRow, "select * from files where principal_id = $1 and path = $2", principal, path
-    )
+    sql = "select * from files where principal_id = $1 and path = $2"
+    return await fetch_first(conn, FileRow, sql, principal, path)
 
 
 async def locked_named(conn: Connection, principal: PrincipalId, name: str) -> FileRow | None:

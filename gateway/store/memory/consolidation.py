@@ -14,7 +14,7 @@ from gateway.domain.memory.memories import DEFAULT_AGENT, Kind, Memory, MemoryFi
 from gateway.domain.principals import Label
 from gateway.memory.lexemes import lexemes
 from gateway.store.connection.pool import Connection
-from gateway.store.connection.rows import fetch_all
+from gateway.store.connection.rows import fetch_all, fetch_record
 from gateway.store.memory import memories, search
 from gateway.store.memory.memories import memory_of
 
@@ -51,8 +51,7 @@ async def due(conn: Connection) -> list[PrincipalId]:
 async def changed(conn: Connection, principal: PrincipalId, at_most: Label) -> ConsolidationInput:
     """The oldest memories that were not looked at, and what was said since."""
     sql = "select now() as as_of, coalesce(max(id), 0) as id from memories where principal_id = $1"
-    newest = await conn.fetchrow(sql, principal)
-    assert newest is not None, "it has no condition"
+    newest = await fetch_record(conn, sql, principal)
     about = (at_most, DEFAULT_AGENT, EVERY)
     facts = await conn.fetch(_CHANGED, principal, Kind.MEMORY, *about, CHANGED)
     said = await conn.fetch(_CHANGED, principal, Kind.TURN, *about, SAID)

@@ -9,7 +9,7 @@ from gateway.domain.people.access import identity_of
 from gateway.domain.people.credentials import CodeRefusal
 from gateway.domain.text.texts import one_line
 from gateway.store.connection.pool import Connection
-from gateway.store.connection.rows import fetch_all, fetch_first, fetch_one
+from gateway.store.connection.rows import fetch_all, fetch_first, fetch_one, fetch_value
 from gateway.store.delivery.addresses import AddressRow
 from gateway.store.people import pairings, principals
 from gateway.store.people.pairings import AccessRequest
@@ -43,8 +43,7 @@ async def offer(conn: Connection, at: AddressRow, code: str) -> None:
 async def offered(conn: Connection, address: AddressId) -> str | None:
     """The code of this address that nobody has given yet."""
     sql = "select code from links where address_id = $1 and sender is null and expires_at > now()"
-    found = await conn.fetchval(sql, address)
-    return str(found) if found else None
+    return await fetch_value(conn, str, sql, address)
 
 
 async def redeem(conn: Connection, who: str, code: str) -> LinkRow | CodeRefusal:
@@ -53,11 +52,10 @@ async def redeem(conn: Connection, who: str, code: str) -> LinkRow | CodeRefusal
         return CodeRefusal.LOCKED
     sql = """delete from links where code = $1 and expires_at > now() and sender is null
              returning principal_id, address_id"""
-    row = await conn.fetchrow(sql, code)
-    if row is None:
+    link = await fetch_first(conn, LinkRow, sql, code)
+    if link is None:
         await pairings.note_wrong_code(conn, who)
-        return CodeRefusal.WRONG
-    return LinkRow(**row)
+    return link or CodeRefusal.WRONG
 
 
 async def claim(conn: Connection, inbound: Inbound, code: str) -> AccountClaim | CodeRefusal:

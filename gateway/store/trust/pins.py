@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Literal, TypeAlias
 
 from gateway.store.connection.pool import Connection
-from gateway.store.connection.rows import fetch_all
+from gateway.store.connection.rows import fetch_all, fetch_value
 from gateway.store.trust import audit
 from gateway.store.trust.audit import Event
 
@@ -49,8 +49,7 @@ async def list_contents(conn: Connection, kind: str) -> list[tuple[Pin, bytes]]:
 async def content(conn: Connection, kind: str, name: str, *, staged: bool) -> bytes | None:
     """The bytes that were confirmed, or that wait for it."""
     sql = "select content from pins where kind = $1 and name = $2 and (state = 'staged') = $3"
-    found: bytes | None = await conn.fetchval(sql, kind, name, staged)
-    return found
+    return await fetch_value(conn, bytes, sql, kind, name, staged)
 
 
 async def put(
