@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeAlias
 from uuid import uuid4
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, WrapValidator
+from pydantic import AliasChoices, AliasPath, BaseModel, ConfigDict, Field, ValidationError, WrapValidator
 
 from gateway.domain.conversation.model import Usage
 from gateway.domain.text.texts import GrowingText, storable
@@ -85,25 +85,13 @@ MAX_USD = 1000.0
 """Of one call."""
 
 
-class CachedTokens(_Wire):
-    """Part of the usage report."""
-
-    cached_tokens: Tokens | None = None
-
-
-class ThinkingTokens(_Wire):
-    """Part of the usage report."""
-
-    reasoning_tokens: Tokens | None = None
-
-
 class UsageReport(_Wire):
     """Tokens as counted by the provider; some also report the price."""
 
     prompt_tokens: Tokens | None = None
     completion_tokens: Tokens | None = None
-    prompt_tokens_details: CachedTokens | None = None
-    completion_tokens_details: ThinkingTokens | None = None
+    cached: Tokens | None = Field(None, validation_alias=AliasPath("prompt_tokens_details", "cached_tokens"))
+    thinking: Tokens | None = Field(None, validation_alias=AliasPath("completion_tokens_details", "reasoning_tokens"))
     prompt_cache_hit_tokens: Tokens | None = None
     cost: float | None = Field(None, ge=0, le=MAX_USD, allow_inf_nan=False)
 
@@ -277,8 +265,6 @@ def _hidden(delta: Delta) -> int:
 
 
 def _usage(report: UsageReport) -> Usage:
-    details = report.prompt_tokens_details
-    cached = (details.cached_tokens if details else None) or report.prompt_cache_hit_tokens or 0
-    written, thought = report.completion_tokens or 0, report.completion_tokens_details
-    thinking = min(written, (thought.reasoning_tokens if thought else None) or 0)
+    cached, written = report.cached or report.prompt_cache_hit_tokens or 0, report.completion_tokens or 0
+    thinking = min(written, report.thinking or 0)
     return Usage(report.prompt_tokens or 0, written, cached, report.cost or 0.0, thinking)
