@@ -39,8 +39,7 @@ from gateway.llm.prices import Prices, estimate_prompt
 from gateway.llm.protocol.wire import texts_of
 from gateway.llm.protocol.written_calls import unreadable_call, written_call
 from gateway.llm.provider import KeepAlive, Provider, ProviderEvent, ProviderReply, Providers, ThinkingEnded
-from gateway.llm.refusals import IMAGES
-from gateway.llm.vendors import split_model, vendor
+from gateway.llm.vendors import IMAGES, split_model, vendor
 
 log = structlog.get_logger(__name__)
 

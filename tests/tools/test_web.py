@@ -12,9 +12,8 @@ import pytest
 from pydantic import SecretStr
 
 from gateway.agent.policy import Act, Policy
-from gateway.background.cpu.executor import Cpu
+from gateway.background.cpu.executor import Cpu, ScratchFolder
 from gateway.background.cpu.extraction import WebPages
-from gateway.background.cpu.scratch import ScratchFolder
 from gateway.config.model import WebSearch
 from gateway.domain.conversation.model import ToolCall
 from gateway.domain.conversation.tools import Caller

@@ -17,9 +17,8 @@ from gateway.agent.work.agents import Agents
 from gateway.app.parts.core import Core
 from gateway.app.parts.records import Records
 from gateway.app.parts.way_out import WayOut
-from gateway.background.cpu.executor import run_alone
+from gateway.background.cpu.executor import ScratchFolder, run_alone
 from gateway.background.cpu.extraction import WebPages
-from gateway.background.cpu.scratch import ScratchFolder
 from gateway.background.cpu.virtual_shells import VirtualShells
 from gateway.flow.approvals.questions import Questions
 from gateway.flow.outbound.send_tool import SendTool

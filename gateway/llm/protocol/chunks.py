@@ -10,14 +10,79 @@ from uuid import uuid4
 
 from pydantic import AliasChoices, AliasPath, BaseModel, ConfigDict, Field, ValidationError, WrapValidator
 
-from gateway.domain.conversation.model import Usage
+from gateway.domain.conversation.model import ToolCall, Usage
 from gateway.domain.text.texts import GrowingText, storable
 from gateway.llm.errors import ErrorKind, ModelError
 from gateway.llm.protocol.bounds import MAX_CALLS, MAX_CHARS, MAX_NAME, endless
-from gateway.llm.protocol.call_builder import CallBuilder
 from gateway.llm.protocol.thinking import ThinkingFilter
 from gateway.llm.protocol.unknown_fields import UnknownFields
 from gateway.llm.provider import ProviderReply
+
+_NAME_PARTS = re.compile(r"(?:[\w-]+[.:/])*([A-Za-z_][\w-]*)(?::\d+)?")
+
+
+@dataclass(slots=True)
+class CallBuilder:
+    """One call; `place` is that of its pieces: choice and index.
+
+    Some servers repeat its name in each piece, some send its arguments again from the start.
+    """
+
+    place: tuple[int, int]
+    id: str
+    name: str = ""
+    unknown: dict[str, Any] = field(default_factory=dict)
+    """Its fields that we don't know."""
+    _arguments: GrowingText = field(default_factory=GrowingText)
+    _written: int = 0
+    _begun: int = 0
+    """Characters before the newest piece that begins an object."""
+
+    def add(self, name: str, arguments: str) -> None:
+        """Add a piece."""
+        if name != self.name:
+            self.name = name if name.startswith(self.name) else self.name + name
+        if _begins_object(arguments):
+            self._begun = self._written
+        self._arguments.add(arguments)
+        self._written += len(arguments)
+
+    def ended_by(self, name: str, arguments: str) -> bool:
+        """Whether this piece begins another call, though it has the same id or place."""
+        if not (name and self._written and _begins_object(arguments)):
+            return False
+        before, other = str(self._arguments), bool(self.name) and not name.startswith(self.name)
+        return (before != arguments or other) and before.rstrip().endswith("}") and _object(before) is not None
+
+    def made(self) -> ToolCall:
+        """The call as the model means it."""
+        text = str(self._arguments)
+        arguments = _object(text) or _object(text[self._begun :]) or text
+        return ToolCall(storable(self.id), bare_name(storable(self.name)), storable(arguments) or "{}")
+
+
+def bare_name(name: str) -> str:
+    """The name of a tool, also from `functions.NAME` and `functions.NAME:0`."""
+    found = _NAME_PARTS.fullmatch(name)
+    return found[1] if found else name
+
+
+def _begins_object(arguments: str) -> bool:
+    return arguments.lstrip().startswith("{")
+
+
+def _object(text: str) -> str | None:
+    """The text if it is a JSON object, or the object inside a JSON string; None for any other text."""
+    with suppress(ValueError, RecursionError):
+        match json.loads(text):
+            case dict():
+                return text
+            case str(inner) if isinstance(json.loads(inner), dict):
+                return inner
+            case None:
+                return "{}"
+    return None
+
 
 _KNOWN = frozenset({"role", "type", "function_call", "annotations", "audio", "images"})
 """Fields without a use for us; others that aren't declared are for their provider."""

@@ -15,8 +15,7 @@ from gateway.llm.error_words import OUTPUT_BOUND
 from gateway.llm.errors import ErrorKind, ModelError
 from gateway.llm.protocol.wire import Calls, alternating, given_back, lacks_fields, messages_json, texts_of
 from gateway.llm.provider import ProviderEvent
-from gateway.llm.refusals import THINKING
-from gateway.llm.vendors import Endpoint, split_model
+from gateway.llm.vendors import THINKING, Endpoint, split_model
 
 log = structlog.get_logger(__name__)
 

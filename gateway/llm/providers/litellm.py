@@ -19,9 +19,8 @@ from gateway.llm.protocol.chunks import AnswerBuilder, Chunk
 from gateway.llm.protocol.refusal import wait_in
 from gateway.llm.protocol.refused_parts import LeftOut, asked
 from gateway.llm.protocol.thinking import ThinkingFilter
-from gateway.llm.protocol.thinking_levels import litellm_thinking
 from gateway.llm.protocol.unknown_fields import UnknownFields
-from gateway.llm.protocol.wire import options_json, sampling_json
+from gateway.llm.protocol.wire import litellm_thinking, options_json, sampling_json
 from gateway.llm.provider import KeepAlive, Provider, ProviderEvent, ThinkingEnded, Transcription
 from gateway.llm.vendors import NATIVE, Endpoint, split_model
 

@@ -13,8 +13,7 @@ from gateway.domain.ids import MessageId, PrincipalId
 from gateway.domain.memory.memories import Kind, content_hash
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import storable
-from gateway.memory.lexemes import lexemes
-from gateway.memory.passages import Passage
+from gateway.memory.lexemes import Passage, lexemes
 from gateway.store.connection.pool import Connection, lock_name
 from gateway.store.connection.rows import fetch_one
 
