@@ -23,7 +23,7 @@ from gateway.domain.principals import Label
 from gateway.domain.text.texts import quotes_whole
 from gateway.llm.prices import estimate_tool
 from gateway.net.addresses import Rules
-from gateway.net.search.asking import WebSearcher
+from gateway.net.search import WebSearcher
 from gateway.store.connection.pool import Database
 from gateway.store.transcript import messages
 from gateway.tools import Services, Web

@@ -29,7 +29,7 @@ from gateway.flow.turn.own_tools import DeclaredToolSource, LockWatches, McpSour
 from gateway.flow.turn.runner import RunFinisher, TurnRunner
 from gateway.net.addresses import Rules
 from gateway.net.mcp.connections import Connections
-from gateway.net.search.asking import WebSearcher
+from gateway.net.search import WebSearcher
 from gateway.sandbox.remote.client import open_workshop
 from gateway.sandbox.virtual import shell
 from gateway.sandbox.workshop import Workshop
