@@ -1,6 +1,6 @@
 """The accounts of a person: one more by a code and a yes, one less at a word, and the owner's by the command line."""
 
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from datetime import datetime
 
 from gateway.domain.channels.channel import Button
@@ -73,23 +73,10 @@ async def claim(conn: Connection, inbound: Inbound, code: str) -> AccountClaim |
     link = await redeem(conn, identity_of(inbound), code)
     if isinstance(link, CodeRefusal):
         return link
-    at = inbound.address
     sql = """insert into links (code, principal_id, address_id, channel, account, chat, thread, sender, name)
              values ($1, $2, $3, $4, $5, $6, $7, $8, $9) returning *"""
-    return await fetch_one(
-        conn,
-        AccountClaim,
-        sql,
-        code,
-        link.principal_id,
-        link.address_id,
-        at.channel,
-        at.account,
-        at.chat,
-        at.thread,
-        inbound.sender.id,
-        one_line(inbound.sender.name, principals.NAME),
-    )
+    whose = (*astuple(inbound.address), inbound.sender.id, one_line(inbound.sender.name, principals.NAME))
+    return await fetch_one(conn, AccountClaim, sql, code, link.principal_id, link.address_id, *whose)
 
 
 async def claims(conn: Connection, principal: PrincipalId) -> list[AccountClaim]:

@@ -1,6 +1,6 @@
 """Pairings: access requests and their outcome; too many wrong codes lock a sender out for a while."""
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from datetime import datetime
 from typing import Literal
 
@@ -106,19 +106,8 @@ async def request(conn: Connection, inbound: Inbound, code: str) -> PairingRow |
              where pairings.state <> 'approved' and pairings.expires_at <= now()
                and coalesce(pairings.decided_at <= now() - interval '1 day', true)
              returning *"""
-    return await fetch_first(
-        conn,
-        PairingRow,
-        sql,
-        at.channel,
-        at.account,
-        at.chat,
-        at.thread,
-        inbound.sender.id,
-        one_line(inbound.sender.name, principals.NAME),
-        code,
-        AT_ONCE,
-    )
+    whose = (*astuple(at), inbound.sender.id, one_line(inbound.sender.name, principals.NAME))
+    return await fetch_first(conn, PairingRow, sql, *whose, code, AT_ONCE)
 
 
 async def open_requests(conn: Connection) -> list[PairingRow]:

@@ -3,18 +3,17 @@
 import hashlib
 import secrets
 from collections.abc import Collection, Iterable
-from dataclasses import astuple, dataclass, fields
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal, NewType
 from uuid import UUID, uuid4
-
-import asyncpg
 
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import PrincipalId
 from gateway.domain.memory.memories import DEFAULT_AGENT
 from gateway.domain.people.credentials import Scope
 from gateway.store.connection.pool import Connection, Database
+from gateway.store.connection.rows import fetch_all, fetch_first
 from gateway.store.delivery import addresses
 from gateway.store.people import accounts
 from gateway.store.trust import audit, reviews
@@ -198,38 +197,25 @@ async def _insert(
                                          agent, shared)
                  values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
                  on conflict (name) where kind = 'bearer' and revoked_at is null do nothing returning *"""
-        row = await conn.fetchrow(
-            sql,
-            uuid4(),
-            principal,
-            name,
-            kind,
-            sha256(plain),
-            [scope.value for scope in scopes],
-            expires_at,
-            source,
-            as_owner,
-            agent,
-            shared,
-        )
+        values = (sha256(plain), [scope.value for scope in scopes], expires_at, source, as_owner, agent, shared)
+        row = await fetch_first(conn, TokenRow, sql, uuid4(), principal, name, kind, *values)
         if row is None:
             raise OwnerMustAct(f"a token named {name} already exists; choose another name or revoke it first")
         event = Event.TOKEN_MADE if kind == "bearer" else Event.SIGNED_IN
-        await audit.note(conn, event, str(row["id"]), principal=principal)
-    return _token(row)
+        await audit.note(conn, event, str(row.id), principal=principal)
+    return row
 
 
 async def find(database: Database, plain: str) -> LiveToken | None:
     """The credential with this plain text unless it was revoked; whether it is still `valid` is for the caller."""
     async with database.connection() as conn:
-        row = await conn.fetchrow(f"{_LIVE} and sha256 = $1", sha256(plain))
-    return _live(row) if row else None
+        return await fetch_first(conn, LiveToken, f"{_LIVE} and sha256 = $1", sha256(plain))
 
 
 async def live(database: Database, ids: Collection[TokenId]) -> dict[TokenId, LiveToken]:
     """Those of them that are not revoked, as they are now."""
     async with database.connection() as conn:
-        return {row["id"]: _live(row) for row in await conn.fetch(f"{_LIVE} and t.id = any($1)", list(ids))}
+        return {row.id: row for row in await fetch_all(conn, LiveToken, f"{_LIVE} and t.id = any($1)", list(ids))}
 
 
 async def touch(database: Database, token: TokenRow, now: datetime) -> None:
@@ -242,8 +228,8 @@ async def touch(database: Database, token: TokenRow, now: datetime) -> None:
 async def list_all(database: Database) -> list[TokenRow]:
     """Every live bearer token, by name."""
     async with database.connection() as conn:
-        rows = await conn.fetch("select * from api_tokens where kind = 'bearer' and revoked_at is null order by name")
-    return [_token(row) for row in rows]
+        sql = "select * from api_tokens where kind = 'bearer' and revoked_at is null order by name"
+        return await fetch_all(conn, TokenRow, sql)
 
 
 async def revoke(database: Database, name: str) -> EndedWork | None:
@@ -274,12 +260,3 @@ async def sign_out_everywhere(database: Database, principal: PrincipalId) -> Non
         sql = """update api_tokens set revoked_at = now()
                  where principal_id = $1 and kind = 'cookie' and revoked_at is null"""
         await conn.execute(sql, principal)
-
-
-def _token(row: asyncpg.Record) -> TokenRow:
-    known = {each.name: row[each.name] for each in fields(TokenRow)}
-    return TokenRow(**{**known, "scopes": tuple(map(Scope, row["scopes"]))})
-
-
-def _live(row: asyncpg.Record) -> LiveToken:
-    return LiveToken(*(*astuple(_token(row)), frozenset(row["grounds"])))

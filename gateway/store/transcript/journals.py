@@ -5,8 +5,6 @@ from dataclasses import astuple, dataclass
 from datetime import datetime
 from typing import Literal
 
-from asyncpg import Record
-
 from gateway.domain.conversation.inbound import Address, Arrival
 from gateway.domain.ids import EntryId, JournalId, PrincipalId, SessionId
 from gateway.domain.principals import Label
@@ -62,7 +60,7 @@ async def lines(conn: Connection, journal: JournalId, after: CopyMark) -> list[J
                     '{}'
              from inbox where journal_id = $1 and id > $3 and kind in ('command', 'edit')
              order by placed, arrived, id"""
-    return await fetch_all(conn, _line, sql, journal, after.message, after.arrival, MAX_COPIED)
+    return await fetch_all(conn, JournalLine, sql, journal, after.message, after.arrival, MAX_COPIED)
 
 
 async def known_arrivals(conn: Connection, arrivals: Sequence[Arrival]) -> set[EntryId]:
@@ -81,11 +79,6 @@ async def known_arrivals(conn: Connection, arrivals: Sequence[Arrival]) -> set[E
         [arrival.inbound.platform_id for arrival in arrivals],
     )
     return {EntryId(row["id"]) for row in rows}
-
-
-def _line(row: Record) -> JournalLine:
-    known = {name: value for name, value in row.items() if name != "placed"}
-    return JournalLine(**{**known, "files": tuple(row["files"])})
 
 
 @dataclass(frozen=True, slots=True)

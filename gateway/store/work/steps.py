@@ -6,8 +6,6 @@ from datetime import datetime
 from time import monotonic
 from typing import Literal
 
-from asyncpg import Record
-
 from gateway.domain.conversation.model import Attempt, Reply
 from gateway.domain.ids import MessageId, PrincipalId, SessionId, TaskId
 from gateway.store.connection.pool import Connection
@@ -122,7 +120,7 @@ async def note(
 async def of_task(conn: Connection, task: TaskId, since: datetime) -> list[StepRow]:
     """The steps of a task since a time, in order."""
     sql = "select * from task_steps where task_id = $1 and created_at >= $2 order by id"
-    return await fetch_all(conn, _row, sql, task, since)
+    return await fetch_all(conn, StepRow, sql, task, since)
 
 
 _OF_TASK = """
@@ -137,7 +135,7 @@ async def trace(
     conn: Connection, task: TaskId, *, tree: bool = False, since: int = 0, until: int | None = None, most: int = MOST
 ) -> list[StepRow]:
     """The steps of a task, or of the whole tree that it is the first of, behind the step `since`, in order."""
-    return await fetch_all(conn, _row, _OF_TREE if tree else _OF_TASK, task, since, until, most)
+    return await fetch_all(conn, StepRow, _OF_TREE if tree else _OF_TASK, task, since, until, most)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,10 +191,6 @@ class CommittedSteps:
         if self._after < 0:
             self._next, self._after, self._since = last, row["next"], monotonic()
         return self.upto >= last
-
-
-def _row(row: Record) -> StepRow:
-    return StepRow(**{**row, "failed": tuple(Attempt(**a) for a in row["failed"])})
 
 
 _SPENT = """

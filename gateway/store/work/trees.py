@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from asyncpg import Record
-
 from gateway.domain.ids import PrincipalId, SessionId, TaskId
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
@@ -160,12 +158,7 @@ async def listing(conn: Connection, principal: PrincipalId, wanted: TreeFilter, 
                and ($5::uuid is null or t.seq < (select seq from tasks where id = $5))
              order by t.seq desc limit $6"""
     values = (wanted.status, wanted.agent, wanted.text, wanted.before)
-    return await fetch_all(conn, _tree, sql, principal, *values, most)
-
-
-def _tree(row: Record) -> TreeRow:
-    counts = {Status(status): number for status, number in row["counts"].items()}
-    return TreeRow(**{**row, "status": Status(row["status"]), "counts": counts, "waits_for": tuple(row["waits_for"])})
+    return await fetch_all(conn, TreeRow, sql, principal, *values, most)
 
 
 async def matching(conn: Connection, principal: PrincipalId, beginning: str) -> list[TaskId]:
