@@ -186,6 +186,5 @@ async def waiting(conn: Connection) -> dict[str, str]:
 
 async def in_state(conn: Connection, state: State, limit: int = 100) -> list[OutboxRow]:
     """The latest parts in a state: dead letters and open questions are looked up here."""
-    return await fetch_all(
-        conn, OutboxRow, "select * from outbox where state = $1 order by id desc limit $2", state, limit
-    )
+    sql = "select * from outbox where state = $1 order by id desc limit $2"
+    return await fetch_all(conn, OutboxRow, sql, state, limit)

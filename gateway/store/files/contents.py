@@ -68,12 +68,8 @@ async def less_trusted(
     conn: Connection, principal: PrincipalId, hashes: Iterable[str], own: Label
 ) -> Mapping[str, Label]:
     """The labels of those contents that are known to be trusted less than `own`."""
-    rows = await conn.fetch(
-        "select sha256, label from contents where principal_id = $1 and label > $2 and sha256 = any($3::text[])",
-        principal,
-        own,
-        sorted(set(hashes)),
-    )
+    sql = "select sha256, label from contents where principal_id = $1 and label > $2 and sha256 = any($3::text[])"
+    rows = await conn.fetch(sql, principal, own, sorted(set(hashes)))
     return {row["sha256"]: Label(row["label"]) for row in rows}
 
 
@@ -108,14 +104,11 @@ async def end_commands(conn: Connection, principal: PrincipalId, instance: Insta
 
 async def commands_interrupted(conn: Connection, instance: InstanceId) -> None:
     """Have workspaces listed in which commands of this process's predecessor, or of a dead process, were cut off."""
-    await conn.execute(
-        """with gone as (delete from running_commands r where instance_id = $1 or not exists (
-             select from leases where name = concat('instance ', r.instance_id) and expires_at > now())
-             returning principal_id)
-           insert into contents as c (principal_id, sha256, label, source)
-           select distinct on (principal_id, mark) principal_id, mark, $2::smallint, source
-           from gone, (values ('before', 'before'), ('changed', gen_random_uuid()::text)) marks (mark, source)
-           on conflict (principal_id, sha256) do update set source = excluded.source where c.sha256 = 'changed'""",
-        instance,
-        Label.UNTRUSTED,
-    )
+    sql = """with gone as (delete from running_commands r where instance_id = $1 or not exists (
+               select from leases where name = concat('instance ', r.instance_id) and expires_at > now())
+               returning principal_id)
+             insert into contents as c (principal_id, sha256, label, source)
+             select distinct on (principal_id, mark) principal_id, mark, $2::smallint, source
+             from gone, (values ('before', 'before'), ('changed', gen_random_uuid()::text)) marks (mark, source)
+             on conflict (principal_id, sha256) do update set source = excluded.source where c.sha256 = 'changed'"""
+    await conn.execute(sql, instance, Label.UNTRUSTED)

@@ -218,10 +218,7 @@ class PendingIndexing:
 
 async def pending(conn: Connection) -> PendingIndexing:
     """A few entries of indexes, however much there is."""
-    return await fetch_one(
-        conn,
-        PendingIndexing,
-        """select (select max(id) from messages) as newest,
-                  exists (select from memories where not counted) or exists (select from memory_gone) as uncounted,
-                  exists (select from memory_unembedded) as unembedded""",
-    )
+    sql = """select (select max(id) from messages) as newest,
+                    exists (select from memories where not counted) or exists (select from memory_gone) as uncounted,
+                    exists (select from memory_unembedded) as unembedded"""
+    return await fetch_one(conn, PendingIndexing, sql)

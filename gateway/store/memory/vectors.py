@@ -193,14 +193,8 @@ async def put(
              insert into memory_vectors (memory_id, principal_id, model, embedding)
              select id, principal_id, $1, embedding from unchanged
              on conflict (memory_id, model) do update set embedding = excluded.embedding returning memory_id"""
-    stored = await tx.fetch(
-        sql,
-        model.id,
-        [row.id for row in rows],
-        [row.updated_at for row in rows],
-        [HalfVector(list(vector)) for vector in vectors],
-    )
-    return len(stored)
+    ids, versions = [row.id for row in rows], [row.updated_at for row in rows]
+    return len(await tx.fetch(sql, model.id, ids, versions, [HalfVector(list(vector)) for vector in vectors]))
 
 
 async def settle(tx: Connection, model: VectorModel) -> bool:
@@ -282,12 +276,8 @@ class MostRows:
 
 async def most_rows(conn: Connection, tool: str, model: str) -> MostRows:
     """The most rows over all approvals of this tool for `model`."""
-    return await fetch_one(
-        conn,
-        MostRows,
-        """select coalesce(max((arguments ->> 'rows')::int) filter (where state in ('approved', 'done')), 0) as allowed,
-                  coalesce(max((arguments ->> 'rows')::int), 0) as asked
-           from reviews where tool = $1 and arguments @> $2""",
-        tool,
-        {"model": model},
-    )
+    sql = """select coalesce(max(rows) filter (where state in ('approved', 'done')), 0) as allowed,
+                    coalesce(max(rows), 0) as asked
+             from reviews cross join lateral (select (arguments ->> 'rows')::int as rows) each
+             where tool = $1 and arguments @> $2"""
+    return await fetch_one(conn, MostRows, sql, tool, {"model": model})

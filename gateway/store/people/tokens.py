@@ -39,38 +39,27 @@ class EndedWork:
 
 async def end_work(conn: Connection, principal: PrincipalId, name: str, account: str) -> EndedWork:
     """End what came by a token; `account` is what its chats and triggers are filed under."""
-    held = await conn.fetch(
-        "select id from addresses where account = $1 and channel in ('api', 'terminal') order by id for no key update",
-        account,
-    )
+    sql = "select id from addresses where account = $1 and channel in ('api', 'terminal') order by id for no key update"
+    held = await conn.fetch(sql, account)
     chats = [row["id"] for row in held]
-    spoken = await conn.fetch(
-        """select session_id from addresses where id = any($1)
-           union select session_id from messages where address_id = any($1) order by session_id""",
-        chats,
-    )
+    sql = """select session_id from addresses where id = any($1)
+             union select session_id from messages where address_id = any($1) order by session_id"""
+    spoken = await conn.fetch(sql, chats)
     sessions = [row["session_id"] for row in spoken]
     await conn.execute("update inbox set handled_at = now() where address_id = any($1) and handled_at is null", chats)
     closed = sum([await accounts.stop(conn, session) for session in sessions])
-    paused = await conn.fetch(
-        """update schedules set paused_at = now(), updated_at = now()
-           where completed_at is null and paused_at is null
-             and (address_id = any($1) or split_part(asked_by, '/', 1) in (
-               select id::text from tasks where session_id = any($2) and kind <> 'agent'
-               union select task_id::text from triggers where account = $3))
-           returning id, name""",
-        chats,
-        sessions,
-        account,
-    )
-    live = await conn.fetch(
-        """select t.id from tasks t where t.status not in ('completed', 'failed', 'cancelled') and (
-             t.id in (select task_id from triggers where account = $1)
-             or t.id in (select task_id from schedule_runs where schedule_id = any($2)))
-           order by t.id""",
-        account,
-        [row["id"] for row in paused],
-    )
+    sql = """update schedules set paused_at = now(), updated_at = now()
+             where completed_at is null and paused_at is null
+               and (address_id = any($1) or split_part(asked_by, '/', 1) in (
+                 select id::text from tasks where session_id = any($2) and kind <> 'agent'
+                 union select task_id::text from triggers where account = $3))
+             returning id, name"""
+    paused = await conn.fetch(sql, chats, sessions, account)
+    sql = """select t.id from tasks t where t.status not in ('completed', 'failed', 'cancelled') and (
+               t.id in (select task_id from triggers where account = $1)
+               or t.id in (select task_id from schedule_runs where schedule_id = any($2)))
+             order by t.id"""
+    live = await conn.fetch(sql, account, [row["id"] for row in paused])
     for row in live:
         await tasks.cancel(conn, row["id"])
         await schedule_runs.mark_failed(conn, row["id"], REVOKED)

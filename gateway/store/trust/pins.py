@@ -38,11 +38,9 @@ async def confirmed(conn: Connection, kind: str) -> dict[str, str]:
 
 async def list_contents(conn: Connection, kind: str) -> list[tuple[Pin, bytes]]:
     """All of a kind with what was confirmed or waits, by name."""
-    rows = await conn.fetch(
-        """select kind, name, state, sha256, source, changed_at, content from pins where kind = $1
-           order by name, state""",
-        kind,
-    )
+    sql = """select kind, name, state, sha256, source, changed_at, content from pins where kind = $1
+             order by name, state"""
+    rows = await conn.fetch(sql, kind)
     return [(Pin(*about), content) for *about, content in rows]
 
 
