@@ -19,16 +19,8 @@ from gateway.llm.vendors import THINKING, Endpoint, split_model
 
 log = structlog.get_logger(__name__)
 
-_OPTIONAL = (
-    "tools",
-    "tool_choice",
-    "response_format",
-    "stream_options",
-    "temperature",
-    "top_p",
-    "max_completion_tokens",
-    "max_tokens",
-)
+_SAMPLING = ("temperature", "top_p", "max_completion_tokens", "max_tokens")
+_OPTIONAL = ("tools", "tool_choice", "response_format", "stream_options", *_SAMPLING)
 """Fields without which an answer is still an answer."""
 GIVEN_BACK = "fields of its own"
 OTHERS_CALLS = "calls without fields of its own"
