@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Literal
 
+from asyncpg import Record
+
 from gateway.domain.channels.channel import Button
 from gateway.domain.ids import AddressId, FileId, MessageId, OutboxId, PrincipalId
 from gateway.domain.text.texts import storable
@@ -54,6 +56,10 @@ class OutboxRow:
     reply_to: str | None
 
 
+def _row(row: Record) -> OutboxRow:
+    return OutboxRow(**{**row, "buttons": tuple(Button(**button) for button in row["buttons"])})
+
+
 async def put(
     conn: Connection,
     principal: PrincipalId,
@@ -96,13 +102,13 @@ async def due(
              where (state = 'pending' and run_at <= now())
                or (state = 'sending' and (id = any($4) or sending_at < now() - $5::interval))
              order by id limit $3"""
-    return await fetch_all(conn, OutboxRow, sql, list(channels), list(busy), limit, list(left), LONGEST_SEND)
+    return await fetch_all(conn, _row, sql, list(channels), list(busy), limit, list(left), LONGEST_SEND)
 
 
 async def next_for(conn: Connection, address: AddressId) -> OutboxRow | None:
     """The next part for an address."""
     sql = "select * from outbox where address_id = $1 and state = 'pending' and run_at <= now() order by id limit 1"
-    return await fetch_first(conn, OutboxRow, sql, address)
+    return await fetch_first(conn, _row, sql, address)
 
 
 async def touch(conn: Connection, row: OutboxId) -> None:
@@ -166,12 +172,12 @@ async def left_sending(conn: Connection, channel: str) -> list[OutboxRow]:
     """Parts that a crash interrupted between request and receipt."""
     sql = """select o.* from outbox o join addresses a on a.id = o.address_id
              where o.state = 'sending' and a.channel = $1 order by o.id"""
-    return await fetch_all(conn, OutboxRow, sql, channel)
+    return await fetch_all(conn, _row, sql, channel)
 
 
 async def of_message(conn: Connection, message: MessageId) -> list[OutboxRow]:
     """The delivery of one message, part by part."""
-    return await fetch_all(conn, OutboxRow, "select * from outbox where message_id = $1 order by part", message)
+    return await fetch_all(conn, _row, "select * from outbox where message_id = $1 order by part", message)
 
 
 async def waiting(conn: Connection) -> dict[str, str]:
@@ -186,5 +192,4 @@ async def waiting(conn: Connection) -> dict[str, str]:
 
 async def in_state(conn: Connection, state: State, limit: int = 100) -> list[OutboxRow]:
     """The latest parts in a state: dead letters and open questions are looked up here."""
-    sql = "select * from outbox where state = $1 order by id desc limit $2"
-    return await fetch_all(conn, OutboxRow, sql, state, limit)
+    return await fetch_all(conn, _row, "select * from outbox where state = $1 order by id desc limit $2", state, limit)

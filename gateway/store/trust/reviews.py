@@ -353,15 +353,8 @@ async def _act_on(conn: Connection, row: ReviewRow) -> None:
     if row.kind == "review":
         await _resume(conn, row)
         return
-    await tasks.create(
-        conn,
-        row.principal_id,
-        "approval",
-        Lane.AGENTS,
-        payload={"review": row.id},
-        dedupe=f"approval:{row.id}",
-        priority=1,
-    )
+    about, dedupe = {"review": row.id}, f"approval:{row.id}"
+    await tasks.create(conn, row.principal_id, "approval", Lane.AGENTS, payload=about, dedupe=dedupe, priority=1)
 
 
 async def _resume(conn: Connection, row: ReviewRow) -> None:
