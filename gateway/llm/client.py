@@ -102,15 +102,9 @@ class ModelClient:
 
     def describe(self) -> Description:
         """The current state, for people."""
-        cooldowns = self._services.cooldowns
-        return Description(
-            cooldowns.order(self._chain)[0],
-            self._why,
-            self._chain,
-            cooldowns.current(),
-            self._services.params.thinking,
-            offered=self._offered,
-        )
+        cooldowns, thinking = self._services.cooldowns, self._services.params.thinking
+        first, current = cooldowns.order(self._chain)[0], cooldowns.current()
+        return Description(first, self._why, self._chain, current, thinking, offered=self._offered)
 
     def prompt_budget(self) -> int:
         """The most tokens a prompt may have for every model of the chain to accept it and still answer."""
