@@ -61,12 +61,10 @@ class RemoteEmbedder:
         return tuple(found)
 
     async def _retried(self, texts: Sequence[str]) -> tuple[Vector, ...]:
-        often, temporary = (
-            stop_after_attempt(len(self.retry_policy.delays) + 1),
-            retry_if_exception(_worth_trying_again),
-        )
+        enough = stop_after_attempt(len(self.retry_policy.delays) + 1)
+        retrying = self.retry_policy.retrying(self.clock, retry_if_exception(_worth_trying_again), enough)
         try:
-            return await self.retry_policy.retrying(self.clock, temporary, often)(self._attempt, texts)
+            return await retrying(self._attempt, texts)
         except ModelError as error:
             raise self._unavailable(error) from error
 
