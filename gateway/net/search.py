@@ -127,7 +127,7 @@ class WebSearcher:
         return [*filter(self._access, _APIS), "ddgs"] if named == "auto" else [named]
 
     def _access(self, name: str) -> str:
-        """What the owner has set for a provider: the address of a SearXNG, the key of another; "" for nothing."""
+        """The setting that a provider needs: the address of a SearXNG, the key of another; "" if it is not set."""
         found: SecretStr | str | None = getattr(self.settings(), _setting(name))
         return found.get_secret_value() if isinstance(found, SecretStr) else found or ""
 

@@ -123,7 +123,7 @@ class LitellmProvider(Provider):
 
     @property
     def _access(self) -> dict[str, Json]:
-        """What every request needs; its retries are ours."""
+        """The part that all requests share; retries are made by us."""
         return {"api_key": self._endpoint.key, "api_base": self._endpoint.base_url, "max_retries": 0}
 
     async def _open(self) -> Litellm:
